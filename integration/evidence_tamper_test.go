@@ -1,0 +1,267 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+var (
+	sealOfLine = regexp.MustCompile(`,"log":"[^"]*","seq":[0-9]+}\n`)
+	seqOfLine  = regexp.MustCompile(`"seq":[0-9]+}`)
+)
+
+// edits are ways to tamper with a file, each at a line, with the finding at that line or so many behind it.
+var edits = []struct {
+	name, kind string
+	behind     int
+	edit       func(l [][]byte, at int) [][]byte
+}{
+	{"an octet", "seal_changed", 0, replaceIn(`"level"`, `"Level"`)},
+	{"the status", "seal_changed", 0, replaceIn(`"ts":`, `"ts":1`)},
+	{"the logger", "seal_changed", 0, replaceIn(`"logger":"`, `"logger":"x`)},
+	{"a member added", "seal_changed", 0, replaceIn(`{"level"`, `{"more":1,"level"`)},
+	{"a blank in front", "seal_extra", 0, replaceIn(`{"level"`, ` {"level"`)},
+	{"a line cut", "seal_missing", 0, func(l [][]byte, at int) [][]byte { return slices.Delete(l, at, at+1) }},
+	{"six lines cut", "seal_missing", 0, func(l [][]byte, at int) [][]byte { return slices.Delete(l, at, at+6) }},
+	{"a line emptied", "seal_extra", 0, func(l [][]byte, at int) [][]byte { l[at] = []byte("\n"); return l }},
+	{"a line cut in half", "seal_extra", 0, func(l [][]byte, at int) [][]byte {
+		l[at] = slices.Concat(l[at][:len(l[at])/2], []byte("\n"))
+		return l
+	}},
+	{"a line in two", "seal_extra", 0, func(l [][]byte, at int) [][]byte {
+		return slices.Insert(l, at, slices.Concat(l[at][:20], []byte("\n")))
+	}},
+	{"two lines in one", "seal_extra", 0, func(l [][]byte, at int) [][]byte {
+		l[at] = bytes.TrimSuffix(l[at], []byte("\n"))
+		return l
+	}},
+	{"another end of the line", "seal_extra", 0, replaceIn("}\n", "}\r\n")},
+	{"a blank at the end", "seal_extra", 0, replaceIn("}\n", "} \n")},
+	{"two lines swapped", "seal_order", 1, func(l [][]byte, at int) [][]byte { l[at], l[at+1] = l[at+1], l[at]; return l }},
+	{"two lines far apart swapped", "seal_order", 10, func(l [][]byte, at int) [][]byte { l[at], l[at+10] = l[at+10], l[at]; return l }},
+	{"lines turned round", "seal_order", 1, func(l [][]byte, at int) [][]byte { slices.Reverse(l[at : at+5]); return l }},
+	{"a line twice", "seal_extra", 1, func(l [][]byte, at int) [][]byte { return slices.Insert(l, at+1, l[at]) }},
+	{"a line from before again", "seal_extra", 0, func(l [][]byte, at int) [][]byte { return slices.Insert(l, at, l[3]) }},
+	{"a line of another with its number", "seal_changed", 0, func(l [][]byte, at int) [][]byte {
+		l[at] = seqOfLine.ReplaceAll(l[at-1], seqOfLine.Find(l[at]))
+		return l
+	}},
+	{"an object without a seal", "seal_extra", 0, func(l [][]byte, at int) [][]byte { return slices.Insert(l, at, []byte("{}\n")) }},
+	{"a seal taken off", "seal_extra", 0, func(l [][]byte, at int) [][]byte {
+		l[at] = sealOfLine.ReplaceAll(l[at], []byte("}\n"))
+		return l
+	}},
+	{"a number far on", "seal_extra", 0, renumber(`"seq":1}`)},
+	{"a number without an end", "seal_extra", 0, renumber(`"seq":99999999999999999999}`)},
+	{"a number with a nought in front", "seal_extra", 0, renumber(`"seq":01}`)},
+	{"another generation", "seal_head", 0, replaceIn(`/access/1"`, `/access/9"`)},
+	{"another gateway", "seal_head", 0, replaceIn(`"log":"gw1`, `"log":"gw2`)},
+	{"another log", "seal_head", 0, replaceIn(`/access/1"`, `/other/1"`)},
+}
+
+func replaceIn(old, by string) func([][]byte, int) [][]byte {
+	return func(l [][]byte, at int) [][]byte {
+		l[at] = bytes.Replace(l[at], []byte(old), []byte(by), 1)
+		return l
+	}
+}
+
+func renumber(by string) func([][]byte, int) [][]byte {
+	return func(l [][]byte, at int) [][]byte { l[at] = seqOfLine.ReplaceAll(l[at], []byte(by)); return l }
+}
+
+// TestMatrixOfDishonestLogs: a log of a gateway over rotation, packing, a kill and a restart passes the audit, and does not after
+// any tampering. What only a checkpoint from elsewhere shows is found with that.
+func TestMatrixOfDishonestLogs(t *testing.T) {
+	loadsMachine(t)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rules))
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 200ms 100"))
+	ctx, cancel := context.WithCancel(t.Context())
+	_, wait := g.crawl(ctx, site, 4)
+	pause(ctx, time.Second)
+	g.kill()
+	early := filepath.Join(t.TempDir(), "early")
+	if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.start(s.config("every 200ms 100")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); len(s.files()) < 4 && time.Now().Before(end); {
+		pause(ctx, 100*time.Millisecond)
+	}
+	pause(ctx, 500*time.Millisecond)
+	cancel()
+	wait()
+	g.stop()
+	m := &tampered{t, s, g.store(), s.files()}
+	if r := m.audit(s.dir); r.status != 0 {
+		t.Fatalf("honest: status %d, %+v, %v", r.status, r.findings, r.errors)
+	}
+	last := len(m.files) - 1
+	for _, file := range []int{0, 1, last} {
+		for _, tt := range edits {
+			const at = 11
+			m.want(tt.name, file, func(string) {}, func(l [][]byte) [][]byte { return tt.edit(l, at) }, tt.kind, at+1+tt.behind)
+		}
+	}
+	m.tamperFiles(last)
+	m.tamperState(early)
+}
+
+// tampered is an honest log with its copies.
+type tampered struct {
+	t     *testing.T
+	log   *sealedLog
+	store string
+	files []string
+}
+
+func (m *tampered) audit(dir string, args ...string) auditRun {
+	m.t.Helper()
+	return audit(m.t, append([]string{"--seal", "--store", m.store, dir}, args...)...)
+}
+
+// copied gives a copy of the log that is changed.
+func (m *tampered) copied(file int, folder func(dir string), edit func(l [][]byte) [][]byte) (dir, name string) {
+	m.t.Helper()
+	dir = filepath.Join(m.t.TempDir(), "log")
+	if err := os.CopyFS(dir, os.DirFS(m.log.dir)); err != nil {
+		m.t.Fatal(err)
+	}
+	name = filepath.Join(dir, filepath.Base(m.files[file]))
+	if edit != nil {
+		lines := slices.Collect(bytes.Lines(unpacked(m.t, name)))
+		if err := os.WriteFile(name, bytes.Join(edit(lines), nil), 0o600); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	folder(dir)
+	return dir, name
+}
+
+// want holds that a copy that is changed has a finding of a kind at a line of the file, 0 for anywhere; incomplete is an error.
+func (m *tampered) want(what string, file int, folder func(dir string), edit func(l [][]byte) [][]byte, kind string, line int) {
+	m.t.Helper()
+	dir, name := m.copied(file, folder, edit)
+	r := m.audit(dir)
+	if kind == "incomplete" {
+		if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), "the log is incomplete") {
+			m.t.Errorf("%s, file %d: status %d, %v, %v", what, file, r.status, r.findings, r.errors)
+		}
+		return
+	}
+	found := slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+		return f.Kind == kind && f.Message != "" && (line == 0 || f.File == name && f.Line == line)
+	})
+	if r.status == 0 || !found {
+		m.t.Errorf("%s, file %d: status %d, want %s at line %d: %v", what, file, r.status, kind, line, r.findings)
+	}
+}
+
+// tamperFiles takes files and their ends away, and puts lines behind the end.
+func (m *tampered) tamperFiles(last int) {
+	none := func(string) {}
+	remove := func(file int) func(string) {
+		return func(dir string) { _ = os.Remove(filepath.Join(dir, filepath.Base(m.files[file]))) }
+	}
+	own := func(msg string) func(l [][]byte) [][]byte {
+		return func(l [][]byte) [][]byte {
+			return slices.DeleteFunc(l, func(line []byte) bool { return bytes.Contains(line, []byte(`"msg":"`+msg+`"`)) })
+		}
+	}
+	behind := func(n int, log string) func(l [][]byte) [][]byte {
+		return func(l [][]byte) [][]byte {
+			var seq int
+			_, _ = fmt.Sscanf(string(seqOfLine.Find(l[len(l)-1])), `"seq":%d}`, &seq)
+			for i := range n {
+				line := sealOfLine.ReplaceAll(l[5], fmt.Appendf(nil, `,"log":"%s","seq":%d}`+"\n", log, seq+1+i))
+				if log == "" {
+					line = sealOfLine.ReplaceAll(l[5], []byte("}\n"))
+				}
+				l = append(l, line)
+			}
+			return l
+		}
+	}
+	const id = "gw1.acme.example/access/1"
+	m.want("the first file taken", 0, remove(0), nil, "incomplete", 0)
+	m.want("the first line taken", 0, none, func(l [][]byte) [][]byte { return l[1:] }, "incomplete", 0)
+	m.want("a file in the middle taken", 0, remove(1), nil, "seal_missing", 0)
+	m.want("the last file taken", last-1, remove(last), nil, "seal_tail", len(bytes.SplitAfter(unpacked(m.t, m.files[last-1]), []byte("\n")))-1)
+	m.want("a file emptied", 1, none, func([][]byte) [][]byte { return nil }, "seal_missing", 0)
+	m.want("the first line of a file taken", 1, none, func(l [][]byte) [][]byte { return l[1:] }, "seal_missing", 1)
+	m.want("the end of a file taken", 1, none, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_missing", 0)
+	m.want("the end of the log taken", last, none, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_tail", 0)
+	m.want("half of the log taken", last, none, func(l [][]byte) [][]byte { return l[:len(l)/2] }, "seal_tail", 0)
+	m.want("a file twice, with a change", 0, func(dir string) { // one without is left out, and named
+		text := bytes.Replace(unpacked(m.t, m.files[1]), []byte(`"level"`), []byte(`"Level"`), 1)
+		_ = os.WriteFile(filepath.Join(dir, "access-2099-01-01T00-00-00.000-size.log"), text, 0o600)
+	}, nil, "seal_extra", 0)
+	for _, msg := range []string{"resumed", "closed", "checkpoint"} {
+		for file := range m.files {
+			if bytes.Contains(unpacked(m.t, m.files[file]), []byte(`"msg":"`+msg+`"`)) {
+				m.want("lines taken: "+msg, file, none, own(msg), "seal_missing", 0)
+				break
+			}
+		}
+	}
+	m.want("lines about robots.txt changed", 0, none, func(l [][]byte) [][]byte {
+		for i, line := range l {
+			l[i] = bytes.Replace(line, []byte(`"robots_txt":{`), []byte(`"robots_txt":{"x":1,`), 1)
+		}
+		return l
+	}, "seal_changed", 0)
+	m.want("lines behind the end", last, none, behind(1000, id), "incomplete", 0)
+	m.want("a line behind the end", last, none, behind(1, id), "incomplete", 0)
+	m.want("lines behind the end without a seal", last, none, behind(1000, ""), "seal_extra", 0)
+	m.want("lines behind the end of a later generation", last, none, behind(3, "gw1.acme.example/access/2"), "seal_head", 0)
+}
+
+// tamperState changes the evidence, alone and with the log.
+func (m *tampered) tamperState(early string) {
+	t := m.t
+	t.Helper()
+	in := func(dir string, name ...string) string {
+		return filepath.Join(append([]string{dir, "evidence", "access", "1"}, name...)...)
+	}
+	heads, err := os.ReadFile(in(m.log.dir, "heads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.SplitAfter(string(heads), "\n--\n")
+	write := func(name, text string) func(string) {
+		return func(dir string) { _ = os.WriteFile(in(dir, name), []byte(text), 0o600) }
+	}
+	m.want("checkpoints of an earlier time", 0, write("heads", blocks[0]), nil, "seal_head", 0)
+	m.want("no checkpoints", 0, write("heads", ""), nil, "seal_head", 0)
+	m.want("a checkpoint changed", 0, write("heads", strings.Replace(string(heads), "access/1\n", "access/1\n1", 1)), nil, "seal_head", 0)
+	m.want("leaves changed", 0, func(dir string) { _ = os.WriteFile(in(dir, "tile", "0", "000"), make([]byte, 256*32), 0o600) }, nil, "seal_leaves", 0)
+	m.want("leaves gone, and a line changed", 0, func(dir string) { _ = os.RemoveAll(in(dir, "tile")) }, func(l [][]byte) [][]byte {
+		return replaceIn(`"level"`, `"Level"`)(l, 11)
+	}, "seal_changed", 0)
+
+	// An earlier copy of all is honest in itself: only what was kept elsewhere tells.
+	kept := filepath.Join(t.TempDir(), "heads")
+	if err := os.WriteFile(kept, heads, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := m.audit(early); r.status != 0 {
+		t.Errorf("set back, alone: status %d, %+v %v", r.status, r.findings, r.errors)
+	}
+	if r := m.audit(early, "--head", kept); r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "seal_tail" {
+		t.Errorf("set back: status %d, %+v", r.status, r.findings)
+	}
+}
