@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -29,12 +30,13 @@ func readSaid(line []byte) (says said) {
 	return says
 }
 
-// ages is what the times of the lines of a tree say.
+// ages is what a tree is judged by at its end. Times are those of lines of others alone: the writer's
+// are in UTC, and theirs need not be.
 type ages struct {
 	first          Place
 	oldest, newest time.Time
-	since          time.Time     // the first line of others behind the last checkpoint
-	slowest        time.Duration // that such a line waited for a checkpoint which is signed
+	since          time.Time     // the first line behind the last checkpoint
+	slowest        time.Duration // from such a line to the last one that its checkpoint has
 	open           Place         // the first line that is not sealed
 	openSeq        int64
 	openSince      time.Time
@@ -48,31 +50,26 @@ func (t *tree) pass(at Place, seq int64) {
 	if t.first.File == "" {
 		t.first = at
 	}
-	if !t.own && seq < t.size {
-		t.shut = Place{} // a checkpoint has what came after the end
-	}
-	if t.when.IsZero() {
+	if t.own {
 		return
 	}
-	if t.oldest.IsZero() {
-		t.oldest = t.when
+	switch {
+	case seq < t.size:
+		t.shut = Place{} // a checkpoint has what came after the end
+	case t.open.File == "":
+		t.open, t.openSeq, t.openSince = at, seq, t.when
 	}
-	if t.when.After(t.newest) {
+	if !t.when.IsZero() {
 		t.newest = t.when
-	}
-	if !t.own && t.since.IsZero() {
-		t.since = t.when
+		t.oldest, t.since = earliest(t.oldest, t.when), earliest(t.since, t.when)
 	}
 }
 
-// unsealed notes a line behind the newest checkpoint.
-func (t *tree) unsealed(at Place, seq int64) {
-	if t.open.File == "" {
-		t.open, t.openSeq = at, seq
+func earliest(known, other time.Time) time.Time {
+	if known.IsZero() || !other.IsZero() && other.Before(known) {
+		return other
 	}
-	if t.openSince.IsZero() {
-		t.openSince = t.when
-	}
+	return known
 }
 
 // patience is how long a line may wait for its checkpoint: a multiple of the longest wait that is
@@ -92,7 +89,7 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 			t.told, t.toldAt = says.Size, at
 		}
 		if seq < t.size && !t.since.IsZero() {
-			t.slowest = max(t.slowest, t.when.Sub(t.since))
+			t.slowest = max(t.slowest, t.newest.Sub(t.since))
 		}
 		t.since = time.Time{}
 	case "resumed":
@@ -193,20 +190,18 @@ func (t *tree) openEnd(ended bool) error {
 func (c *Checker) family(t *tree) (earlier, later *tree, span time.Duration) {
 	oldest, newest := t.oldest, t.newest
 	for _, other := range c.sorted() {
-		follows, before := t.follows(other), other.follows(t)
-		if other.lastSeq < 0 || other.tiles == "" || !follows && !before {
+		switch {
+		case other.lastSeq < 0 || other.tiles == "":
+			continue
+		case t.follows(other):
+			earlier = other
+		case other.follows(t):
+			later = cmp.Or(later, other)
+		default:
 			continue
 		}
-		if oldest.IsZero() || !other.oldest.IsZero() && other.oldest.Before(oldest) {
-			oldest = other.oldest
-		}
-		if other.newest.After(newest) {
+		if oldest = earliest(oldest, other.oldest); other.newest.After(newest) {
 			newest = other.newest
-		}
-		if follows {
-			earlier = other
-		} else if later == nil {
-			later = other
 		}
 	}
 	return earlier, later, newest.Sub(oldest)

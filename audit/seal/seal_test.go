@@ -28,6 +28,7 @@ type fixture struct {
 	keys   map[int]signer
 	said   *[]string // if it is set, the messages of findings
 	idle   int       // an hour passes before this line of all; 0: before none
+	zone   int64     // in seconds, by how much the times of the writer's lines are others
 }
 
 type file struct {
@@ -246,7 +247,11 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 			if second++; second == int64(f.idle) {
 				second += 3600
 			}
-			if err := c.Line(0, Place{file.name, int64(i + 1)}, []byte(line), time.Unix(second, 0)); err != nil {
+			when := time.Unix(second, 0)
+			if strings.Contains(line, ownLogger) {
+				when = time.Unix(second+f.zone, 0)
+			}
+			if err := c.Line(0, Place{file.name, int64(i + 1)}, []byte(line), when); err != nil {
 				f.tb.Fatal(err)
 			}
 		}
@@ -525,8 +530,10 @@ func TestOwnAccount(t *testing.T) {
 				return append(l[:at(secondSize)], own(secondSize, `"msg":"checkpoint","size":100`))
 			})
 		}, "", ""},
-		{"lines that wait long for a checkpoint", -1, func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they are of 1h0m5s, a checkpoint comes within 3m20s"},
+		{"lines that wait long for a checkpoint", -1, func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they are of 1h0m5s, a checkpoint comes within 3m16s"},
 		{"a log that was idle before lines that wait", -1, func(f *fixture) { f.idle = firstSize + secondSize + 1 }, "", ""},
+		{"a log in local time, west of Greenwich", -1, func(f *fixture) { f.zone = 10 * 3600 }, "", ""},
+		{"a log in local time, east of Greenwich", -1, func(f *fixture) { f.zone = -10 * 3600 }, "", ""},
 		{"a late seal of an hour", -1, func(f *fixture) { f.idle = tornAt - 20 }, "access-1.log:12 incomplete", "lines 140 to 150 of gw.example/access/1, of 1h0m47s"},
 		{"the log was opened again", -1, func(f *fixture) {
 			sealed(secondSize-2, `"msg":"closed"`)(f)

@@ -192,7 +192,6 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	case seq >= t.size:
 		if !t.own {
 			t.totals.Unsealed++
-			t.unsealed(at, seq)
 		}
 		return nil
 	case seq < t.gone:
