@@ -97,7 +97,7 @@ func newMetrics() *metrics {
 		fleetSize:    gauge("fleet_gateways", "Gateways of the fleet that are alive, this one included."),
 		fleetVersion: gauge("fleet_orders_version", "Version of the orders that this gateway has applied last."),
 		fleetPending: gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet."),
-		lost:         counter("log_lost_total", "Lines, of requests that were answered, that the access log did not take.").WithLabelValues(),
+		lost:         counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues(),
 	}
 	all.MustRegister(newEvidenceMetrics(), newStandingMetrics())
 	m.storeUp.Set(1)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -18,16 +17,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/stall"
 )
 
-var errStalls = errors.New("the access log takes no lines")
-
-// LogStalls gives why no request may pass: an access log takes no lines, and the operator wants none
-// to pass without.
-func (e *Engine) LogStalls() error {
-	if e.Config.ServeUnlogged || !e.log.Stalls() {
-		return nil
-	}
-	return errStalls
-}
+// RefusesUnlogged reports that no request may pass: an access log takes no lines, and the operator
+// wants none to pass without.
+func (e *Engine) RefusesUnlogged() bool { return !e.Config.ServeUnlogged && e.log.Stalls() }
 
 // Line is the line of a request that comes in.
 func (e *Engine) Line() stall.Line { return stall.Line{Log: &e.log} }

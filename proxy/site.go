@@ -237,8 +237,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if err := engine.EvidenceMissing(); err != nil {
 		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error(), retryNotReady)
 	}
-	if err := s.Engine.LogStalls(); err != nil {
-		return x.fail(enforce.ReasonLogUnavailable, err.Error(), retryNotReady)
+	if s.Engine.RefusesUnlogged() {
+		return x.fail(enforce.ReasonLogUnavailable, "the access log takes no lines", retryNotReady)
 	}
 	if what := ambiguity(r); what != "" {
 		return x.fail(enforce.ReasonBadRequest, what, 0)
