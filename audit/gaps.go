@@ -18,25 +18,14 @@ type sending struct {
 	delay time.Duration
 }
 
-// sent are the failures that come after a request has left.
-var sent = []enforce.Reason{
-	enforce.ReasonTimeout, enforce.ReasonStalled, enforce.ReasonIncomplete, enforce.ReasonTransferCoding,
-	enforce.ReasonHeaderSize, enforce.ReasonListingSize, enforce.ReasonProtocol, enforce.ReasonUpgrade,
-}
-
 // Left reports whether the log says that a request left for its host, in a turn of the host's
-// clock.
+// clock. If it does not say when, what was allowed did, and a tunnel if it was dialed.
 func (e *entry) Left() bool {
 	r := e.Robots
-	switch {
-	case r.Decision == enforce.OutcomeDeny, r.Reason == enforce.ReasonRobotsTxt, r.Reason == enforce.ReasonIntercepted:
-		return false
-	case r.PathVisible && r.RobotsURL == e.Request.URI: // not paced, also where another reason goes first
-		return false
-	case !r.PathVisible, r.Decision == enforce.OutcomeError && slices.Contains(sent, r.Reason):
-		return r.Address != "" // of a tunnel, that it was dialed: there may have been plain HTTP in it
+	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted || r.PathVisible && r.RobotsURL == e.Request.URI {
+		return false // not paced, also where another reason goes first
 	}
-	return r.Decision == enforce.OutcomeAllow
+	return r.SentAt > 0 || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
 }
 
 // sentAt is when a request went out, zero where its line has no such time.

@@ -172,21 +172,19 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 	return c
 }
 
-// leftForItsHost says of which lines docs/cli.md says that they are in a gap: requests that were allowed and those that
-// failed after they had been sent, and tunnels that were dialed; not what is for robots.txt.
+// leftForItsHost says of which lines docs/cli.md says that they are in a gap: requests and tunnels that have sent_at, and
+// those that were allowed and should have it; not what is for robots.txt.
 func leftForItsHost(line, robots map[string]any) bool {
 	reason, visible := field(robots, "reason"), robots["path_visible"] == true
 	switch {
-	case robots["decision"] == "deny", reason == "robots_txt_itself", reason == "intercepted":
+	case reason == "robots_txt_itself", reason == "intercepted":
 		return false
 	case visible && robots["robots_url"] == line["request"].(map[string]any)["uri"]:
 		return false
-	case !visible, robots["decision"] == "error" && slices.Contains([]string{
-		"timeout", "stalled", "incomplete", "transfer_coding", "header_size", "listing_size", "protocol", "upgrade",
-	}, reason):
-		return field(robots, "address") != ""
+	case robots["sent_at"] != nil:
+		return true
 	}
-	return robots["decision"] == "allow"
+	return robots["decision"] == "allow" && (visible || field(robots, "address") != "")
 }
 
 func least(a, b string) string {

@@ -183,6 +183,7 @@ func (x *exchange) Connected(conn net.Conn) {
 		x.reached, x.sentAt = true, time.Now()
 		return
 	}
+	x.sentAt = time.Time{} // of a connection that was gone before
 	x.entry.Cancel(x.missed)
 	if t, ok := conn.(*tls.Conn); !ok || t.ConnectionState().NegotiatedProtocol != "h2" {
 		_ = conn.Close()

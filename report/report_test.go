@@ -70,7 +70,7 @@ func day() []string {
 		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.Record) { r.Agent, r.Owner = "shop", "" })),
 		asked(62, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example:8080", "timeout" })),
 		asked(63, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example", "timeout" })),
-		asked(64, func(r *enforce.Record) { r.Decision, r.Reason = "error", "reset" }),
+		asked(64, func(r *enforce.Record) { r.Decision, r.Reason, r.SentAt = "error", "reset", 0 }),
 		asked(65, func(r *enforce.Record) {
 			r.Reason, r.Exception, r.CrawlDelay = enforce.ReasonException, "slow.example: ticket 7", 0
 		}),
