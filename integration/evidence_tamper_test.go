@@ -102,10 +102,18 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 	for end := time.Now().Add(time.Minute); len(s.files()) < 4 && time.Now().Before(end); {
 		pause(ctx, 100*time.Millisecond)
 	}
-	pause(ctx, 500*time.Millisecond)
 	cancel()
 	wait()
 	g.stop()
+	for bytes.Count(unpacked(t, filepath.Join(s.dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
+		if err := g.start(s.config("every 200ms 100")); err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			get(t, g.client("somebot"), site.URL("/"))
+		}
+		g.stop()
+	}
 	m := &tampered{t, s, g.store(), s.files()}
 	if r := m.audit(s.dir); r.status != 0 {
 		t.Fatalf("honest: status %d, %+v, %v", r.status, r.findings, r.errors)

@@ -49,7 +49,7 @@ func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker,
 		}
 	}
 	if len(c.trees) == 0 {
-		return nil, fmt.Errorf("reading evidence: there is none in %s", strings.Join(cfg.Folders, ", "))
+		return nil, fmt.Errorf("reading evidence: there is none in %s, or no key with it: --vkey gives one", strings.Join(cfg.Folders, ", "))
 	}
 	for _, name := range cfg.Heads {
 		if err := c.heads(ctx, name, keys, true); err != nil {
