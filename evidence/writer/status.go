@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// Event is what an operator should know.
+type Event struct {
+	// Message is one of a few constant texts.
+	Message string
+	// Detail has what is particular, and may be empty.
+	Detail string
+	// Failure tells faults from news.
+	Failure bool
+}
+
 // Status is how a log is sealed now, as the admin API shows it.
 type Status struct {
 	Name     string `json:"name"`

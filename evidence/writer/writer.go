@@ -56,16 +56,6 @@ type Config struct {
 	Report func(Event)
 }
 
-// Event is what an operator should know.
-type Event struct {
-	// Message is one of a few constant texts.
-	Message string
-	// Detail has what is particular, and may be empty.
-	Detail string
-	// Failure tells faults from news.
-	Failure bool
-}
-
 const (
 	loggerName = "crawlgate.evidence"
 	vkeyFile   = "vkey"
