@@ -40,8 +40,8 @@ type Change struct {
 const mostAgents = 10_000
 
 // Run decides the lines of logs. Those that differ, if only in the form of the path, and those that
-// cannot be computed go to report, in their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
-// returns an error.
+// cannot be computed go to report, in their order, and what cannot be read to fault. It ends early
+// when ctx ends or one of the two returns an error.
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
 ) (Totals, error) {
@@ -58,10 +58,8 @@ func Run(
 			return nil
 		}
 		t.Lines++
-		what := ""
 		if l.Tunnel() {
 			t.Tunnels++
-			what = "tunnel "
 		}
 		r, err := s.Decide(ctx, l)
 		switch {
@@ -69,21 +67,8 @@ func Run(
 			return context.Cause(ctx)
 		case err != nil:
 			return failed(audit.Fault{Place: l.Place, Err: err})
-		case r.Cause != "":
-			t.NotComputed[r.Cause]++
-		case !r.Differs:
-			t.Same++
-			if r.AsRecorded {
-				t.AsRecorded++
-			}
-			if !r.OtherForm {
-				return nil
-			}
-			t.OtherForm++
-		default:
-			t.Different++
-			changes[Change{Old: what + r.Old.short(), New: what + r.New.short()}]++
-			t.agent(l.Robots.Agent)
+		case !t.count(l, &r, changes):
+			return nil
 		}
 		return report(l, r)
 	}, failed)
@@ -95,6 +80,32 @@ func Run(
 		return cmp.Or(cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New))
 	})
 	return t, err
+}
+
+// count takes the result of a line, and reports whether there is anything to tell of it.
+func (t *Totals) count(l *audit.Line, r *Result, changes map[Change]int64) (tell bool) {
+	switch {
+	case r.Cause != "":
+		t.NotComputed[r.Cause]++
+	case r.Differs:
+		what := ""
+		if l.Tunnel() {
+			what = "tunnel "
+		}
+		t.Different++
+		changes[Change{Old: what + r.Old.short(), New: what + r.New.short()}]++
+		t.agent(l.Robots.Agent)
+	default:
+		t.Same++
+		if r.AsRecorded {
+			t.AsRecorded++
+		}
+		if r.OtherForm {
+			t.OtherForm++
+		}
+		return r.OtherForm
+	}
+	return true
 }
 
 func (t *Totals) agent(name string) {
