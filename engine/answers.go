@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/stall"
@@ -57,16 +58,14 @@ func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	}
 }
 
-// unwritten counts the lines that a log did not take, as zap tells of them.
+// unwritten counts the lines that a log did not take, each of which zap reports in one write.
 type unwritten struct{ atomic.Int64 }
 
-// Write implements zapcore.WriteSyncer.
+// Write implements io.Writer.
 func (u *unwritten) Write(p []byte) (int, error) {
 	u.Add(1)
 	return os.Stderr.Write(p)
 }
-
-func (*unwritten) Sync() error { return nil }
 
 // findAccessLogs finds the access logs of the servers that have sites. All are provisioned.
 func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
@@ -84,7 +83,7 @@ func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
 		names = append(names, logNames(site.Server.Routes)...)
 	}
 	slices.Sort(names)
-	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access").WithOptions(zap.ErrorOutput(&e.unwritten)) // as Caddy's servers have it
+	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access").WithOptions(zap.ErrorOutput(zapcore.AddSync(&e.unwritten))) // as Caddy's servers have it
 	for _, name := range slices.Compact(names) {
 		logs = append(logs, base.Named(name)) // an empty name adds nothing
 	}
