@@ -47,8 +47,8 @@ type App struct {
 	// Proxy-Authorization, Cookie and Set-Cookie are left to Caddy, which does not log them without
 	// log_credentials.
 	Redact []string `json:"redact,omitempty"`
-	// Unlogged is "refuse" (default) or "serve": what becomes of requests while an access log takes no
-	// lines.
+	// Unlogged says what happens to requests while an access log takes no lines: "refuse" (default) or
+	// "serve".
 	Unlogged string `json:"unlogged,omitempty"`
 
 	engine *engine.Engine

@@ -154,7 +154,7 @@ func (a *auditor) line(l *line) error {
 	case e.Robots != nil:
 		if n := e.Robots.Lost; n > 0 {
 			since := time.Unix(int64(e.Robots.LostSince), 0).UTC().Format(time.RFC3339)
-			if err := a.fault(l.at, fmt.Errorf("the log is incomplete: from %[2]s until this line it took none, and %[1]d are missing", n, since)); err != nil {
+			if err := a.fault(l.at, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n)); err != nil {
 				return err
 			}
 		}

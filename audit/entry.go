@@ -159,7 +159,7 @@ func (s *stamp) UnmarshalJSON(data []byte) error {
 	case n >= seconds:
 		s.Time = time.UnixMicro(int64(n * 1e3))
 	default:
-		// A float64 of so many seconds is good for a quarter of a microsecond.
+		// A float64 holds such a time to a quarter of a microsecond.
 		s.Time = time.UnixMicro(int64(math.Round(n * 1e6)))
 	}
 	return nil

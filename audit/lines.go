@@ -98,7 +98,7 @@ func (s Source) lines() (in *lines.Reader, done func(), err error) {
 // end of the line is lost, mend returns the next one.
 func (l *line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
-	const most = 200 // objects may be in what was cut
+	const most = 200 // what was cut off may hold objects
 	for i, n := 0, 0; n < most; n++ {
 		begin := bytes.Index(l.text[i+1:], []byte(`{"`))
 		if begin < 0 {

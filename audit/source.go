@@ -55,7 +55,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 		}
 		none := len(all)
 		for _, f := range some {
-			// A file beside those of a log may be one of them: it may have no line but one that was cut.
+			// A file beside those of a log may belong to it, even if its only line was cut off.
 			beside := func(other *file) bool { return other.is && other.log == f.log }
 			if given || f.is || f.why == "" && slices.ContainsFunc(some, beside) {
 				all = append(all, f)
@@ -92,8 +92,8 @@ type file struct {
 	told       int       // lines from the first one on that is of an access log
 }
 
-// look reads a file as far as a line that tells what it is, and some more; if it is sealed, as far as
-// a seal.
+// look reads a file until a line tells what it is, and a few more; if it is sealed, until a line has a
+// seal.
 func look(name string, sealed bool) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
@@ -208,8 +208,8 @@ func logOfFile(name string) string {
 	}
 }
 
-// inLogs puts the files of each log together. Those with seals of one log are together also where
-// they lie in several folders, as an archive of its older files does.
+// inLogs puts the files of each log together. Files with the seals of one log belong together even
+// if they lie in several folders, because older ones were moved to an archive.
 func inLogs(all []*file) (logs [][]Source) {
 	sealed := make(map[string]string) // by paths, the log that the seals name
 	for _, f := range all {

@@ -104,7 +104,7 @@ type AgentTotals struct {
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
-	// The decisions are about requests, Tunnels about CONNECTs, which are none.
+	// Decisions count requests, and Tunnels CONNECTs, which are no requests.
 	Decisions
 	Tunnels struct {
 		Decisions
@@ -121,8 +121,8 @@ type Decisions struct {
 	Denied    map[enforce.Reason]int64 `json:"denied"`
 	Failed    map[enforce.Reason]int64 `json:"failed"`
 	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
-	// Unreachable are those of Denied and WouldDeny that an unreachable robots.txt is the reason of, by
-	// the cause that the lines give.
+	// Unreachable are those of Denied and WouldDeny whose reason is an unreachable robots.txt, by the
+	// cause that the lines give.
 	Unreachable map[string]int64 `json:"unreachable"`
 	// Exceptions are the uses of exceptions by their labels, among Allowed.
 	Exceptions map[string]int64 `json:"exceptions"`

@@ -172,8 +172,8 @@ func (x *forwarding) flush() error {
 }
 
 // abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1
-// closes the connection short of the length or the last chunk, HTTP/2 resets the stream. It returns
-// false, if it does.
+// closes the connection short of the length or the last chunk, HTTP/2 resets the stream. If it
+// returns, it returns false.
 func (x *forwarding) abort(e *Error) bool {
 	x.res.Err = e
 	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {

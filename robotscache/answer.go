@@ -43,8 +43,7 @@ const (
 	EventPurged  = "purged"
 )
 
-// AnswerOf returns what there is to tell of an entry of k at the time now; nil is that nothing is
-// known.
+// AnswerOf describes an entry of k at the time now. A nil entry says that nothing is known of k.
 func AnswerOf(event string, k fetch.Key, e *Entry, now time.Time) Answer {
 	a := Answer{Schema: AnswerSchema, Event: event, At: now.UTC(), Origin: k.Origin.String(), FetchedAs: k.Agent}
 	if e == nil {
