@@ -46,8 +46,8 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*int)(n))
 }
 
-// Tunnel reports whether the line is about a tunnel, and so about no request: those in a tunnel that
-// is looked into have lines of their own, and of others nothing is known.
+// Tunnel reports whether the line is about a tunnel, and so about no request: those in a tunnel
+// that is looked into have lines of their own, and of others nothing is known.
 func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
 // readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
@@ -75,8 +75,8 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// objectOf gives the JSON object of a line and the text in front of it. Caddy's encoder console puts
-// time, level, logger and message there, its encoder journald a level such as <6>.
+// objectOf gives the JSON object of a line and the text in front of it. Caddy's encoder console
+// puts time, level, logger and message there, its encoder journald a level such as <6>.
 func objectOf(line []byte) (front, object []byte) {
 	line = bytes.TrimSpace(line)
 	if len(line) > 3 && line[0] == '<' && line[2] == '>' {
@@ -101,8 +101,8 @@ func (e *entry) began() time.Time {
 	return e.TS.Add(-e.Duration.Duration - e.TS.early)
 }
 
-// ended is when the request ended: where the line has no time with a zone, when it was sent, which is
-// known for sure, or in the zone UTC.
+// ended is when the request ended: where the line has no time with a zone, when it was sent, which
+// is known for sure, or in the zone UTC.
 func (e *entry) ended() (at time.Time, sure bool) {
 	switch {
 	case e.TS.zoned():

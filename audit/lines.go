@@ -93,9 +93,9 @@ func (s Source) lines() (in *lines.Reader, done func(), err error) {
 	return lines.NewReader(r, maxLine), func() { _, _ = r.Close(), f.Close() }, nil
 }
 
-// mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind it. A
-// file system, and a program that empties a file that is written, can leave zeros there. If only the
-// end of the line is lost, mend returns the next one.
+// mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind
+// it. A file system, and a program that empties a file that is written, can leave zeros there. If
+// only the end of the line is lost, mend returns the next one.
 func (l *line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
 	const most = 200 // what was cut off may hold objects

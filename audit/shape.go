@@ -74,8 +74,8 @@ var closed = []struct {
 	{"form", []string{"", string(enforce.PathAsSent), string(enforce.PathResolved), string(enforce.PathBoth)}},
 }
 
-// BadWord says which word of a record is in none of the closed sets, or which number makes no sense;
-// empty if none.
+// BadWord says which word of a record is in none of the closed sets, or which number makes no
+// sense; empty if none.
 func BadWord(r *enforce.Record) string {
 	for i, word := range [...]string{r.Decision, r.Mode, r.State, string(r.Form)} {
 		if !slices.Contains(closed[i].words, word) {

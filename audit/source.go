@@ -27,10 +27,11 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Files finds the logs that arguments name. An argument is a file, "-" for in, or a folder or pattern
-// (as in [filepath.Match]), whose files are taken if they hold lines of access logs, whatever their
-// names. The files of one log follow each other in the order of their lines. Each file that is left
-// out has its reason. A file that may hold lines and cannot be read is a source that does not open.
+// Files finds the logs that arguments name. An argument is a file, "-" for in, or a folder or
+// pattern (as in [filepath.Match]), whose files are taken if they hold lines of access logs,
+// whatever their names. The files of one log follow each other in the order of their lines. Each
+// file that is left out has its reason. A file that may hold lines and cannot be read is a source
+// that does not open.
 func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err error) {
 	if len(args) == 0 {
 		return nil, nil, errors.New("no access log is given")
@@ -92,8 +93,8 @@ type file struct {
 	told       int       // lines from the first one on that is of an access log
 }
 
-// look reads a file until a line tells what it is, and a few more; if it is sealed, until a line has a
-// seal.
+// look reads a file until a line tells what it is, and a few more; if it is sealed, until a line
+// has a seal.
 func look(name string, sealed bool) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
@@ -160,8 +161,8 @@ func holdsLogs(folder string) bool {
 	})
 }
 
-// isText reports whether the beginning of a file is text. A crash, and a program that empties a file
-// that is written, can leave zeros in front.
+// isText reports whether the beginning of a file is text. A crash, and a program that empties a
+// file that is written, can leave zeros in front.
 func isText(line string) bool {
 	line = strings.TrimLeft(line, "\x00")
 	for range utf8.UTFMax - 1 {

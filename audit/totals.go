@@ -19,8 +19,8 @@ type Totals struct {
 	Foreign    int64 `json:"not_ours"`
 	Unjudged   int64 `json:"unjudged"`
 	Unreadable int64 `json:"unreadable"`
-	// Torn are lines that a crash or a full disk cut off, alone (then they are Foreign) or with the next
-	// one behind them.
+	// Torn are lines that a crash or a full disk cut off, alone (then they are Foreign) or with the
+	// next one behind them.
 	Torn int64 `json:"torn"`
 	// Answers are lines about a robots.txt, and not about a request.
 	Answers int64 `json:"answers"`
@@ -154,7 +154,8 @@ type CapTotals struct {
 	Texts int64 `json:"texts"`
 	// Hosts are those whose last requests were forgotten: a gap to them is not seen.
 	Hosts int64 `json:"hosts"`
-	// Records are those of robots.txt whose lines were forgotten: later lines cannot be proven by them.
+	// Records are those of robots.txt whose lines were forgotten: later lines cannot be proven by
+	// them.
 	Records int64 `json:"records"`
 }
 

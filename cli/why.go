@@ -191,8 +191,8 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	return printSince(ctx, w, source, l, then, sha)
 }
 
-// unreachableSince is since when the site's robots.txt was unreachable when a line was written, by the
-// history of the store; empty if it was not, or if that is not known.
+// unreachableSince is since when the site's robots.txt was unreachable when a line was written, by
+// the history of the store; empty if it was not, or if that is not known.
 func unreachableSince(ctx context.Context, source simulate.Texts, l *audit.Line) string {
 	o, err := origin.Parse(l.Robots.Origin)
 	versions, unread := source.History(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})

@@ -21,7 +21,8 @@ import (
 // maxForm bounds the body of an order, in bytes.
 const maxForm = 16 << 10
 
-// takeOrder carries out an order of the user, and leads back to the page, which says what came of it.
+// takeOrder carries out an order of the user, and leads back to the page, which says what came of
+// it.
 func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	user := userOf(r)
 	switch {

@@ -67,8 +67,8 @@ type Steps interface {
 	// It may set [Result.Ahead] and [Result.Copy]. If it reports false, the client gets nothing of the
 	// answer, and the exchange fails with [KindWithheld].
 	Answered(status int, header http.Header) bool
-	// Began is called with the beginning of the answer's body where Result.Ahead is above 0; whole says
-	// that the body ends there. What it reports is as for Answered.
+	// Began is called with the beginning of the answer's body where Result.Ahead is above 0; whole
+	// says that the body ends there. What it reports is as for Answered.
 	Began(head []byte, whole bool) bool
 }
 

@@ -219,8 +219,8 @@ func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Dura
 	}
 }
 
-// Recorded implements robotscache.Observer: it tells of a fetch, and of what that has changed, as the
-// current configuration wants it.
+// Recorded implements robotscache.Observer: it tells of a fetch, and of what that has changed, as
+// the current configuration wants it.
 func (o *cacheObserver) Recorded(before fetch.Record, entry *robotscache.Entry, out fetch.Outcome, kept bool) {
 	e, a := o.fetcher.Load(), robotscache.AnswerOf(robotscache.EventFetched, before.Key(), entry, time.Now())
 	a.Status, a.Cause, a.Detail, a.Discarded = out.Status, out.Cause, out.Detail, !kept

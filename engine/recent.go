@@ -26,7 +26,8 @@ const (
 	recentText     = 128
 )
 
-// Refusal is a request that was refused, or would be in another mode. Its texts are printable ASCII.
+// Refusal is a request that was refused, or would be in another mode. Its texts are printable
+// ASCII.
 type Refusal struct {
 	At       time.Time
 	Agent    string

@@ -69,8 +69,8 @@ func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
 	return l, !l.kept || keeps(w, 1) < keepFor
 }
 
-// lookAtLogs finds the oldest lines of the sealed logs. With warn it names the logs of which roll_keep
-// drops lines that roll_keep_for promises.
+// lookAtLogs finds the oldest lines of the sealed logs. With warn it names the logs of which
+// roll_keep drops lines that roll_keep_for promises.
 func (e *Engine) lookAtLogs(warn bool) {
 	files := logwriter.Files()
 	list := make([]keptLog, 0, len(files))

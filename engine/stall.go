@@ -45,9 +45,9 @@ func (e *Engine) admit() bool {
 	return false
 }
 
-// AdmitLine waits until the access log takes the line of a request that is answered, and tells in it
-// of those that were lost. If it reports false, this one is lost as well. A nil record is that of a
-// request for the gateway itself, which is no loss.
+// AdmitLine waits until the access log takes the line of a request that is answered, and tells in
+// it of those that were lost. If it reports false, this one is lost as well. A nil record is that
+// of a request for the gateway itself, which is no loss.
 func (e *Engine) AdmitLine(r *enforce.Record) bool {
 	if r == nil {
 		return e.log.Admit()

@@ -138,8 +138,8 @@ func (t Tiles) Tree(size int64) (Tree, error) {
 	return tree, nil
 }
 
-// Leaves reads the leaves of one tile, from seq on. The error is [fs.ErrNotExist] if the tile is not
-// there.
+// Leaves reads the leaves of one tile, from seq on. The error is [fs.ErrNotExist] if the tile is
+// not there.
 func (t Tiles) Leaves(seq int64) ([]tlog.Hash, error) {
 	at := int(seq % TileSize)
 	data, err := t.read(tlog.Tile{H: TileHeight, N: seq / TileSize, W: at + 1})

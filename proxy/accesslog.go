@@ -58,8 +58,9 @@ func (x *exchange) account() {
 	x.writeLine(&rec)
 }
 
-// writeLine has Caddy write the line of the request with our object, if there is one, unless the log
-// takes no lines. A request that is handled twice (by two gateways in one route) has the last one's.
+// writeLine has Caddy write the line of the request with our object, if there is one, unless the
+// log takes no lines. A request that is handled twice (by two gateways in one route) has the last
+// one's.
 func (x *exchange) writeLine(rec *enforce.Record) {
 	ctx := x.r.Context()
 	extra, ok := ctx.Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
@@ -73,7 +74,8 @@ func (x *exchange) writeLine(rec *enforce.Record) {
 	extra.Set(zap.Inline(logLine{x.line, rec}))
 }
 
-// logLine is what the gateway adds to a line. Caddy writes the line next after it has asked for that.
+// logLine is what the gateway adds to a line. Caddy writes the line next after it has asked for
+// that.
 type logLine struct {
 	*stall.Line
 	rec *enforce.Record // nil for none

@@ -154,8 +154,8 @@ func (s *Site) complete(server *http.Server) {
 }
 
 // fronted is the handler in front of Caddy's. It does what comes behind the line of the access log:
-// it frees the place of the line, and breaks an answer off. If a handler behind Caddy's did that by a
-// panic, Caddy would log a duration of 0.
+// it frees the place of the line, and breaks an answer off. If a handler behind Caddy's did that by
+// a panic, Caddy would log a duration of 0.
 type fronted struct {
 	http.Handler
 	engine *engine.Engine

@@ -29,8 +29,8 @@ type Section struct {
 // shownRows is how many rows a section has for people; JSON and CSV have all.
 const shownRows = 50
 
-// Sections gives the tables of a report: those of requests, of tunnels, and of gaps. Their texts are
-// as logs have them: escape them before showing them. Those without rows are left out.
+// Sections gives the tables of a report: those of requests, of tunnels, and of gaps. Their texts
+// are as logs have them: escape them before showing them. Those without rows are left out.
 func (r *Report) Sections() (all []Section) {
 	for _, tunnels := range []bool{false, true} {
 		for i, t := range tables {

@@ -1,7 +1,7 @@
 // Package report sums up access logs for people who answer for crawlers: what was asked, allowed,
 // refused and held, by team, agent, host and reason; what sites do not want; what was excepted;
-// which sites could not be reached; how far apart requests were. It counts what lines say. That they
-// say the truth is for package audit.
+// which sites could not be reached; how far apart requests were. It counts what lines say. That
+// they say the truth is for package audit.
 package report
 
 import (

@@ -27,8 +27,8 @@ type Observer interface {
 	// Recorded is called before anybody gets the entry that an outcome has led to, nil for none, be it
 	// by a retrieval of its own or by redirects that led another to its robots.txt. before is what was
 	// known of the origin, zero but for its key if that was nothing. kept says that the entry is known
-	// from now on, and not only to the requests that wait for it. It is not called for an origin to which
-	// our own guard lets nobody connect.
+	// from now on, and not only to the requests that wait for it. It is not called for an origin to
+	// which our own guard lets nobody connect.
 	Recorded(before fetch.Record, e *Entry, out fetch.Outcome, kept bool)
 	// Dropped is called for each thing given up because a bound was reached.
 	Dropped(d Drop)

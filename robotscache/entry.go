@@ -84,9 +84,9 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
-// Derive returns what read makes of the text that holds at the time now, nil where there is none. It
-// asks once and keeps the result, for caches whose files are no robots.txt: the caller always gives
-// the same read.
+// Derive returns what read makes of the text that holds at the time now, nil where there is none.
+// It asks once and keeps the result, for caches whose files are no robots.txt: the caller always
+// gives the same read.
 func (e *Entry) Derive(now time.Time, read func(text []byte) any) any {
 	if e.View(now).Access != fetch.AccessRules {
 		return nil

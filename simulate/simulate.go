@@ -90,8 +90,9 @@ func Causes() []Cause {
 type Result struct {
 	// Cause is why it cannot be computed; empty if it can.
 	Cause Cause
-	// Old is the decision of the line, New the one by the other policy. Where a later step decided, such as the clock of the
-	// host, and the other policy lets the request come to that step too, it is the one of the line.
+	// Old is the decision of the line, New the one by the other policy. Where a later step decided,
+	// such as the clock of the host, and the other policy lets the request come to that step too, it
+	// is the one of the line.
 	Old, New Outcome
 	// Differs says that New decides otherwise, for another reason, by another rule or for another
 	// agent.
@@ -342,8 +343,8 @@ func outcomeOf(r *enforce.Record) Outcome {
 	return Outcome{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
 }
 
-// differs reports whether a request was decided in two ways. The line of a rule is no difference: it
-// moves when a text gets longer. Nor is the form of the path.
+// differs reports whether a request was decided in two ways. The line of a rule is no difference:
+// it moves when a text gets longer. Nor is the form of the path.
 func (o Outcome) differs(other Outcome) bool {
 	o.Line, o.Form = other.Line, other.Form
 	return o != other

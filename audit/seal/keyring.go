@@ -60,8 +60,9 @@ func (k *keyring) lieBeside(text string) (identity string, err error) {
 	return name, nil
 }
 
-// beneath gives the key and the identity of the folder of a generation: by the key in it or, if that
-// is gone, a key that is given and the name in a checkpoint, whose signatures are checked later.
+// beneath gives the key and the identity of the folder of a generation: by the key in it or, if
+// that is gone, a key that is given and the name in a checkpoint, whose signatures are checked
+// later.
 func (k *keyring) beneath(folder string) (key, identity string, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "vkey"))
 	if err == nil {

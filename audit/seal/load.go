@@ -197,9 +197,9 @@ func (t *tree) forked(p checkpoint, other string) Finding {
 }
 
 // confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
-// the leaves are too few or gone. Each leaf on disk is hashed: no hash of a higher level is believed
-// in its place. It goes on from the size of the last call, because checkpoints come nearly in the
-// order of their sizes.
+// the leaves are too few or gone. Each leaf on disk is hashed: no hash of a higher level is
+// believed in its place. It goes on from the size of the last call, because checkpoints come nearly
+// in the order of their sizes.
 func (t *tree) confirm(p checkpoint) (bool, error) {
 	if t.tiles == "" || p.size < t.edge.Size() {
 		return false, nil

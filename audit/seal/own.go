@@ -30,8 +30,8 @@ func readSaid(line []byte) (says said) {
 	return says
 }
 
-// ages is what a tree is judged by at its end. Times are those of lines of others alone: the writer's
-// are in UTC, and theirs need not be.
+// ages is what a tree is judged by at its end. Times are those of lines of others alone: the
+// writer's are in UTC, and theirs need not be.
 type ages struct {
 	first          Place
 	oldest, newest time.Time
@@ -185,8 +185,8 @@ func (t *tree) openEnd(ended bool) error {
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", t.totals.Unsealed, t.identity, t.openSeq, why)})
 }
 
-// family gives generations of the log of a tree, before and behind it, of which there are lines, and
-// the time that all of them span.
+// family gives generations of the log of a tree, before and behind it, of which there are lines,
+// and the time that all of them span.
 func (c *Checker) family(t *tree) (earlier, later *tree, span time.Duration) {
 	oldest, newest := t.oldest, t.newest
 	for _, other := range c.sorted() {
