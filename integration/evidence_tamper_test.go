@@ -194,10 +194,11 @@ func (m *tampered) tamperFiles(last int) {
 		return func(l [][]byte) [][]byte {
 			var seq int
 			_, _ = fmt.Sscanf(string(seqOfLine.Find(l[len(l)-1])), `"seq":%d}`, &seq)
+			asked := l[slices.IndexFunc(l, func(line []byte) bool { return bytes.Contains(line, []byte(`"robots":{`)) })]
 			for i := range n {
-				line := sealOfLine.ReplaceAll(l[5], fmt.Appendf(nil, `,"log":"%s","seq":%d}`+"\n", log, seq+1+i))
+				line := sealOfLine.ReplaceAll(asked, fmt.Appendf(nil, `,"log":"%s","seq":%d}`+"\n", log, seq+1+i))
 				if log == "" {
-					line = sealOfLine.ReplaceAll(l[5], []byte("}\n"))
+					line = sealOfLine.ReplaceAll(asked, []byte("}\n"))
 				}
 				l = append(l, line)
 			}
