@@ -72,6 +72,13 @@ func ParseCheckpoint(text string) (Head, error) {
 	return Head{Identity: lines[0], Size: size, Root: root}, nil
 }
 
+// Parts of the reason of a generation that the writer gives if the log is not as it was signed, or
+// if more is unsigned than a crash leaves. The audit knows such a generation by them.
+const (
+	ReasonSigned   = "that were signed"
+	ReasonUnsigned = "have no checkpoint"
+)
+
 // HeadEnd is the line behind each checkpoint of a file of them.
 const HeadEnd = "--\n"
 

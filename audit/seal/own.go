@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
 )
 
 // ownLogger marks the lines that the writer of the evidence adds to the log.
@@ -126,20 +128,14 @@ func (t *tree) resumed(at Place, says said) error {
 	return nil
 }
 
-// contradicted are parts of the reasons of a generation that say that the log was not the one that
-// was signed. Others are about the key, the name and the state, or that a file of the log was not
-// found: if it is gone its lines are, and a rotation by another program renames it.
-var contradicted = []string{"that were signed", "have no checkpoint"}
-
 // begun takes the first line of a generation.
 func (c *Checker) begun(t *tree, at Place, says said) error {
 	t.totals.Began = says.Reason
-	for _, part := range contradicted {
-		if strings.Contains(says.Reason, part) {
-			if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.identity, says.Previous, says.Reason)}); err != nil {
-				return err
-			}
-			break
+	// Other reasons are about the key, the name and the state, or that a file of the log was not found:
+	// if it is gone its lines are, and a rotation by another program renames it.
+	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {
+		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.identity, says.Previous, says.Reason)}); err != nil {
+			return err
 		}
 	}
 	before := c.trees[says.Previous]

@@ -78,7 +78,7 @@ func (l *Log) readState(name string) ([]byte, error) {
 }
 
 // mostLate bounds the lines that a start seals, in numbers of lines between checkpoints: a crash
-// leaves no more. Whoever set the state back could have others sealed by a restart.
+// leaves no more. Anyone who set the state back could have forged lines sealed by a restart.
 const mostLate = 32
 
 // checkLate notes from where on lines are sealed late: behind the newest checkpoint that is signed,
@@ -90,7 +90,7 @@ func (l *Log) checkLate(r *resumed) error {
 		r.from = to
 	}
 	if late := to - r.from; late > mostLate*int64(l.config.Lines) {
-		return fmt.Errorf("%d lines from line %d on, the first in %s, have no checkpoint: a crash leaves at most %d", late, r.from, filepath.Base(r.file), mostLate*l.config.Lines)
+		return fmt.Errorf("%d lines from line %d on, the first in %s, "+evidence.ReasonUnsigned+": a crash leaves at most %d", late, r.from, filepath.Base(r.file), mostLate*l.config.Lines)
 	}
 	return nil
 }
@@ -319,14 +319,14 @@ func (l *Log) checkHeads(r *resumed) error {
 			continue
 		}
 		if c.Size > tree.N {
-			return fmt.Errorf("the log has %d lines of the %d that were signed", tree.N, c.Size)
+			return fmt.Errorf("the log has %d lines of the %d "+evidence.ReasonSigned, tree.N, c.Size)
 		}
 		root, err := tlog.TreeHash(c.Size, reader)
 		if err != nil {
 			return err
 		}
 		if root != c.Root {
-			return fmt.Errorf("the first %d lines are not those that were signed", c.Size)
+			return fmt.Errorf("the first %d lines are not those "+evidence.ReasonSigned, c.Size)
 		}
 	}
 	return nil
