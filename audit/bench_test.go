@@ -35,7 +35,7 @@ func wildLog(tb testing.TB) (log string, n int, store memory) {
 	return logOf(tb, lines...), len(lines), store
 }
 
-// repeated is the first n lines of a log, which begins anew where it ends.
+// repeated is the first n lines of a log, which starts again at its end.
 func repeated(log string, n int) [][]Source {
 	return [][]Source{{{"log", func() (io.ReadCloser, error) {
 		var again []io.Reader
@@ -76,7 +76,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// TestReadsOnce: who reads a log decodes a line once, as an audit does, and so needs no more memory
+// TestReadsOnce: each reader of a log decodes a line once, as an audit does, and so needs no more memory
 // than it but for the line that may be kept.
 func TestReadsOnce(t *testing.T) {
 	log, n, store := wildLog(t)

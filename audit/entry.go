@@ -159,8 +159,7 @@ func (s *stamp) UnmarshalJSON(data []byte) error {
 	case n >= seconds:
 		s.Time = time.UnixMicro(int64(n * 1e3))
 	default:
-		// A float64 holds such a time to a quarter of a microsecond.
-		s.Time = time.UnixMicro(int64(math.Round(n * 1e6)))
+		s.Time = fromSeconds(n)
 	}
 	return nil
 }
@@ -226,6 +225,9 @@ func (s *seconds) UnmarshalJSON(data []byte) error {
 	s.Duration = toDuration(n)
 	return nil
 }
+
+// fromSeconds is a time in seconds since 1970, which a float64 holds to a quarter of a microsecond.
+func fromSeconds(n float64) time.Time { return time.UnixMicro(int64(math.Round(n * 1e6))) }
 
 // toDuration is a number of seconds, within what a Duration can hold.
 func toDuration(n float64) time.Duration {

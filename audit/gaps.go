@@ -2,7 +2,6 @@ package audit
 
 import (
 	"container/list"
-	"math"
 	"slices"
 	"time"
 
@@ -23,7 +22,7 @@ type sending struct {
 func (e *entry) Left() bool {
 	r := e.Robots
 	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted || r.PathVisible && r.RobotsURL == e.Request.URI {
-		return false // not paced, also where another reason goes first
+		return false // not paced, even if another reason comes first
 	}
 	return r.SentAt > 0 || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
 }
@@ -33,7 +32,7 @@ func sentAt(r *enforce.Record) time.Time {
 	if r.SentAt <= 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(int64(math.Round(r.SentAt * 1e6)))
+	return fromSeconds(r.SentAt)
 }
 
 // hosts remembers, of those asked last, the requests that left last.

@@ -136,7 +136,7 @@ func TestHistoryOfSeveralLogs(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: what was forgotten is counted, and proves nothing any more.
+// TestHistoryIsBounded: what was forgotten is counted, and no longer proves anything.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	store := memory{}
