@@ -39,20 +39,26 @@ func TestConnectRefusalIsOneSegment(t *testing.T) {
 	}
 }
 
-// TestTruncationOfHTTP10 breaks answers off whose end is that of the connection, everywhere that HTTP/1.0 is spoken. The
-// client must not take the part for the whole.
-func TestTruncationOfHTTP10(t *testing.T) {
-	t.Parallel()
-	authority := newTestAuthority(t)
-	breakOff := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// breaksOffAfter is a site without a robots.txt that breaks each answer off within, after a while.
+func breaksOffAfter(while time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		_, _ = io.WriteString(w, "the first part")
 		_ = http.NewResponseController(w).Flush()
+		time.Sleep(while)
 		panic(http.ErrAbortHandler)
-	})
+	}
+}
+
+// TestTruncationOfHTTP10 breaks answers off whose end is that of the connection, everywhere that HTTP/1.0 is spoken. The
+// client must not take the part for the whole.
+func TestTruncationOfHTTP10(t *testing.T) {
+	t.Parallel()
+	authority := newTestAuthority(t)
+	breakOff := breaksOffAfter(0)
 	secure := startSecureSite(t, authority, breakOff)
 	plain := httptest.NewServer(breakOff)
 	defer plain.Close()
@@ -189,16 +195,7 @@ func TestBrokenOffIsTimed(t *testing.T) {
 	t.Parallel()
 	const while = 400 * time.Millisecond
 	authority := newTestAuthority(t)
-	breakOff := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/robots.txt" {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		_, _ = io.WriteString(w, "the first part")
-		_ = http.NewResponseController(w).Flush()
-		time.Sleep(while)
-		panic(http.ErrAbortHandler)
-	})
+	breakOff := breaksOffAfter(while)
 	secure := startSecureSite(t, authority, breakOff)
 	plain := httptest.NewServer(breakOff)
 	defer plain.Close()

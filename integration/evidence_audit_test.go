@@ -18,23 +18,8 @@ import (
 func TestAuditOfASealedLog(t *testing.T) {
 	loadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
 	s := newSealedLog(t)
-	g := startGateway(t, s.config("every 200ms 100"))
-	ctx, cancel := context.WithCancel(t.Context())
-	_, wait := g.crawl(ctx, site, 4)
-	pause(ctx, 1500*time.Millisecond)
-	g.kill()
-	if err := g.start(s.config("every 200ms 100")); err != nil {
-		t.Fatal(err)
-	}
-	pause(ctx, 1500*time.Millisecond)
-	for end := time.Now().Add(time.Minute); len(s.files()) < 3 && time.Now().Before(end); { // a busy machine writes fewer lines
-		pause(ctx, 100*time.Millisecond)
-	}
-	cancel()
-	wait()
-	g.stop()
+	g := s.crawlOverAKill(site, 3, func() {})
 
 	names := make([]string, 0, 8)
 	for _, name := range s.files() {
@@ -86,6 +71,31 @@ func TestAuditOfASealedLog(t *testing.T) {
 		}
 	}
 	s.tamperFolder(g, names)
+}
+
+// crawlOverAKill crawls until a gateway has so many files of the log, over a kill, and stops the gateway. It calls killed
+// while none runs.
+func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func()) *gateway {
+	s.t.Helper()
+	site.SetRobots(testorigin.OK(rules))
+	g := startGateway(s.t, s.config("every 200ms 100"))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	_, wait := g.crawl(ctx, site, 4)
+	pause(ctx, 1500*time.Millisecond)
+	g.kill()
+	killed()
+	if err := g.start(s.config("every 200ms 100")); err != nil {
+		s.t.Fatal(err)
+	}
+	pause(ctx, 1500*time.Millisecond)
+	for end := time.Now().Add(time.Minute); len(s.files()) < files && time.Now().Before(end); { // a busy machine writes fewer lines
+		pause(ctx, 100*time.Millisecond)
+	}
+	cancel()
+	wait()
+	g.stop()
+	return g
 }
 
 // tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.

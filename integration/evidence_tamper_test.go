@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -85,26 +83,12 @@ func renumber(by string) func([][]byte, int) [][]byte {
 func TestMatrixOfDishonestLogs(t *testing.T) {
 	loadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	s := newSealedLog(t)
-	g := startGateway(t, s.config("every 200ms 100"))
-	ctx, cancel := context.WithCancel(t.Context())
-	_, wait := g.crawl(ctx, site, 4)
-	pause(ctx, time.Second)
-	g.kill()
-	early := filepath.Join(t.TempDir(), "early")
-	if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.start(s.config("every 200ms 100")); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(time.Minute); len(s.files()) < 4 && time.Now().Before(end); {
-		pause(ctx, 100*time.Millisecond)
-	}
-	cancel()
-	wait()
-	g.stop()
+	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
+	g := s.crawlOverAKill(site, 4, func() {
+		if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
+			t.Fatal(err)
+		}
+	})
 	for bytes.Count(unpacked(t, filepath.Join(s.dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
 		if err := g.start(s.config("every 200ms 100")); err != nil {
 			t.Fatal(err)
