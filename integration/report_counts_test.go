@@ -388,7 +388,7 @@ func textTables(text string) map[string][][]string {
 }
 
 var (
-	htmlSection = regexp.MustCompile(`(?s)<h2>([^<]*)</h2>\s*<div[^>]*>\s*<table>(.*?)</table>`)
+	htmlSection = regexp.MustCompile(`(?s)<h2>([^<]*)</h2>\s*<div[^>]*: table">\s*<table>(.*?)</table>`)
 	htmlRow     = regexp.MustCompile(`(?s)<tr>(.*?)</tr>`)
 	htmlCell    = regexp.MustCompile(`(?s)<t[hd][^>]*>(.*?)</t[hd]>`)
 )
