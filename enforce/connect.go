@@ -95,14 +95,24 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 }
 
 // DecideOpening decides the same CONNECT without the rules, for a port where TLS is not expected:
-// [Enforcer.DecideTunnel] has to follow if TLS comes. Requests of plain HTTP are decided by
-// themselves.
+// [Enforcer.DecideTunnel] has to follow if TLS comes.
 func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o)
-	if !decided {
-		d.PathVisible = true
-		d.allow(ReasonIntercepted)
+	if decided {
+		return d
 	}
+	return e.DecidePlain(id, o)
+}
+
+// DetailPlain is the detail of such a decision.
+const DetailPlain = "plain HTTP in the tunnel; each request has its own line"
+
+// DecidePlain decides such a CONNECT once plain HTTP has come in its tunnel: the requests are seen,
+// and decided by themselves.
+func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
+	d := e.begin(id, o)
+	d.PathVisible = true
+	d.allow(ReasonIntercepted)
 	return d
 }
 

@@ -381,6 +381,10 @@ func TestDecideTunnel(t *testing.T) {
 		if d.Reason != opening || d.Allowed != opening.Allows() || d.PathVisible != (tt.asks > 0) || s.lookups != tt.asks {
 			t.Errorf("%s: opening: %d look-ups, %+v", tt.name, s.lookups, d)
 		}
+		d = newEnforcer(s, mustPolicy(t, tt.policy), nil).DecidePlain(crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
+		if d.Reason != ReasonIntercepted || !d.Allowed || d.WouldDeny || !d.PathVisible || d.Agent != tt.agent || s.lookups != tt.asks {
+			t.Errorf("%s: plain HTTP: %d look-ups, %+v", tt.name, s.lookups, d)
+		}
 	}
 	report := PolicyConfig{Mode: ModeReport, ConnectDefault: ConnectTunnel}
 	d := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, report), nil).

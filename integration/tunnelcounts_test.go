@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -121,5 +122,53 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 		return c.Old == "deny disallowed" && c.Lines == n
 	}) {
 		t.Errorf("%v: simulated %+v", err, totals)
+	}
+}
+
+// TestPlainTunnelsAreSeen sends plain HTTP through tunnels that would not be looked into if TLS came in them: the requests
+// have lines of their own, so the tunnels count as seen, whatever opened them.
+func TestPlainTunnelsAreSeen(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]string{
+		"restricted": "connect tunnel", "unrestricted": "connect tunnel", "denied": "connect deny",
+		"exempt": "connect tunnel\nexcept 127.0.0.1 {\nreason \"ticket 7\"\n}", "off": "connect tunnel\nmode off", "reported": "connect tunnel\nmode report",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testorigin.Start(t, testorigin.Config{})
+			site := server.Site(t, testorigin.SiteConfig{})
+			site.SetRobots(testorigin.OK(tunnelRules))
+			g := startTunnelGateway(t, server, policy)
+			agent := map[bool]string{true: "Free/1.0", false: "Tester/1.0"}[name == "unrestricted"]
+			w := g.dial()
+			if resp := w.connect(t, site.Origin().Authority(), agent); resp.StatusCode != http.StatusOK {
+				t.Fatalf("CONNECT: status %s", resp.Status)
+			}
+			if _, err := w.ask(http.MethodGet, "GET "+openPage+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\nUser-Agent: "+agent+"\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.Close()
+			if l := g.logs(2)[1]; l.Robots.Reason != enforce.ReasonIntercepted || !l.Robots.PathVisible || l.Robots.State != "unknown" {
+				t.Errorf("logged as %s", l.raw)
+			}
+			if line := "crawlgate_tunnel_decisions_total{decision=\"allow\",inside=\"seen\",reason=\"intercepted\"} 1\n"; !strings.Contains(g.admin("/metrics").body, line) {
+				t.Errorf("the metrics lack %s", line)
+			}
+			if n := g.metric("crawlgate_tunnel_decisions_total"); n != 1 {
+				t.Errorf("%v tunnels", n)
+			}
+			audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog()).clean(t, "the log")
+			out, err := runBinary(t, "robots", "report", "--format", "json", g.accessLog())
+			if want := `"tunnels":{"asked":1,"allowed":1,"refused":0,"failed":0,"blind":0}`; err != nil || !strings.Contains(out, `"total":{"asked":1,"allowed":1,`) || !strings.Contains(out, want) {
+				t.Errorf("report: %v: %s", err, out)
+			}
+			same := filepath.Join(t.TempDir(), "same.Caddyfile")
+			if err := os.WriteFile(same, []byte(":3128 {\n\trobots {\n"+policy+"\n}\n}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if s := simulate(t, "--gateway", "unix/"+g.adminSocket(), "--config", same, g.accessLog()); s.totals.Different != 0 || s.totals.Lines != 2 || len(s.totals.NotComputed) > 0 {
+				t.Errorf("simulated: %+v", s.totals)
+			}
+		})
 	}
 }

@@ -178,7 +178,12 @@ func (c *connect) inside() *egress.ConnectContext {
 }
 
 func (c *connect) servePlain() {
-	c.x.decision.Detail = "plain HTTP in the tunnel; each request has its own line"
+	if d := &c.x.decision; !d.PathVisible {
+		waited := d.Wait
+		*d = c.x.site.Enforcer.DecidePlain(c.x.identity, c.origin)
+		d.Wait = waited
+	}
+	c.x.decision.Detail = enforce.DetailPlain
 	// Not under the exchange's context: an order of the kill switch is told to each request inside.
 	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
 	defer done()

@@ -244,14 +244,17 @@ func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.S
 	if s.cfg.Policy.Operator.Connect(o) == enforce.ConnectIntercept {
 		return s.enforcer.DecideIntercept(id.AuthenticateTunnel(ctx, sender), o), ""
 	}
-	const httpPort = 80
-	identity := id.Opaque(ctx, sender)
-	if o.Port == httpPort {
+	const httpPort, httpsPort = 80, 443
+	identity, intercepted := id.Opaque(ctx, sender), l.Robots.Reason == enforce.ReasonIntercepted
+	plain := intercepted && l.Robots.Detail == enforce.DetailPlain && o.Port != httpsPort
+	if plain || o.Port == httpPort {
 		d := s.enforcer.DecideOpening(identity, o)
-		if !d.Allowed {
+		switch {
+		case plain && (d.Allowed || d.MayBePlain()):
+			return s.enforcer.DecidePlain(identity, o), ""
+		case !d.Allowed:
 			return d, ""
-		}
-		if l.Robots.Reason == enforce.ReasonIntercepted { // TLS or plain HTTP came, or nothing
+		case intercepted: // TLS came, or nothing
 			return d, CauseTunnel
 		}
 	}
