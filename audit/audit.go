@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
 		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
 	}
-	a.judge.histories = histories{byKey: make(map[historyKey][]version), most: cfg.limits.records}
+	a.judge.histories = newHistories(cfg.limits.records)
 	for _, name := range cfg.OwnGroupOnly {
 		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}

@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -11,9 +13,13 @@ import (
 
 // histories has what logs say of the robots.txt of origins, as far as they were read.
 type histories struct {
-	byKey     map[historyKey][]version // at most `most` records
+	byKey     map[historyKey][]Version // at most `most` records
 	most      int
 	forgotten int64
+}
+
+func newHistories(most int) *histories {
+	return &histories{byKey: make(map[historyKey][]Version), most: most}
 }
 
 // historyKey tells apart the records that logs tell of. Gateways may share a log.
@@ -22,11 +28,15 @@ type historyKey struct {
 	gateway, origin, agent string
 }
 
-// version is what holds from a line of the log on.
-type version struct {
-	from, until time.Time
-	state, sha  string
-	at          Place
+// Version is what a line of the log says of a robots.txt: what holds from then on.
+type Version struct {
+	From, Until time.Time // it may hold longer if Until is zero
+	State       string
+	SHA256      string // of its text or, where it is unreachable, of the last good one
+	Status      int
+	// UnreachableSince is the first of the failures since that text, zero if there are none.
+	UnreachableSince time.Time
+	at               Place
 }
 
 const (
@@ -38,7 +48,7 @@ const (
 )
 
 // add puts versions behind those before them.
-func (h *histories) add(k historyKey, next ...version) {
+func (h *histories) add(k historyKey, next ...Version) {
 	versions := append(h.byKey[k], next...)
 	if len(versions) == len(next) && len(h.byKey) >= h.most {
 		for other := range h.byKey { // any one
@@ -50,9 +60,36 @@ func (h *histories) add(k historyKey, next ...version) {
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
 }
 
-// learn notes a line about a robots.txt. The finding has no message if the line makes sense.
+// learn notes a line about a robots.txt that makes sense.
+func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
+	if a.State == "" {
+		return // nothing new holds
+	}
+	k := historyKey{series, a.Gateway, a.Origin, a.FetchedAs}
+	now, before := Version{a.At, a.FreshUntil, a.State, a.SHA256, a.Status, a.UnreachableSince, at}, h.byKey[k]
+	switch n := len(before) - 1; {
+	case n < 0:
+		h.add(k, now)
+	case a.Discarded: // the one before goes on
+		held := before[n]
+		held.From = a.At
+		h.add(k, now, held)
+	case before[n].continues(&now):
+		before[n].Until = now.Until
+	default:
+		h.add(k, now)
+	}
+}
+
+// continues reports whether the next version is the same answer again.
+func (x *Version) continues(next *Version) bool {
+	return x.State == next.State && x.SHA256 == next.SHA256 && x.Status == next.Status &&
+		x.UnreachableSince.Equal(next.UnreachableSince) && !next.From.After(x.Until)
+}
+
+// learn takes a line about a robots.txt. The finding has no message if the line makes sense.
 func (j *judge) learn(e *entry, at Place) Finding {
-	a, h := e.Answer, &j.histories
+	a := e.Answer
 	f := Finding{Place: at, Kind: KindImpossible, Message: badAnswer(a), Agent: a.FetchedAs, URL: a.Origin + "/robots.txt", SHA256: a.SHA256}
 	if f.Message != "" {
 		return f
@@ -60,23 +97,7 @@ func (j *judge) learn(e *entry, at Place) Finding {
 	if sha, _ := shaOf(a.SHA256); a.SHA256 != "" && j.texts.get(sha).altered {
 		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
 	}
-	if a.State == "" {
-		return f // nothing new holds
-	}
-	k, now := historyKey{j.series, a.Gateway, a.Origin, a.FetchedAs}, version{a.At, a.FreshUntil, a.State, a.SHA256, at}
-	before := h.byKey[k]
-	switch n := len(before) - 1; {
-	case n < 0:
-		h.add(k, now)
-	case a.Discarded: // the one before goes on
-		held := before[n]
-		held.from = a.At
-		h.add(k, now, held)
-	case before[n].state == now.state && before[n].sha == now.sha && !now.from.After(before[n].until):
-		before[n].until = now.until
-	default:
-		h.add(k, now)
-	}
+	j.histories.learn(j.series, a, at)
 	return f
 }
 
@@ -94,51 +115,72 @@ func badAnswer(a *robotscache.Answer) string {
 	return ""
 }
 
-// dated holds what a line rests on against what the log says of its origin at that time. The lines
-// about a robots.txt stand before those that rest on it.
-func (j *judge) dated(e *entry, v *verdict) {
-	r, begin, sent := e.Robots, e.began(), sentAt(e.Robots)
+// then gives what the log says of the robots.txt of a line's origin, fetched in the name of an
+// agent, from the time at which the line's request came to that at which it was sent, the newest
+// first. The lines about a robots.txt stand before those that rest on it. The last one may have
+// ended before, and then so had all others.
+func (h *histories) then(e *entry, series int, agent string) iter.Seq[*Version] {
+	versions := h.byKey[historyKey{series, e.Robots.Gateway, e.Robots.Origin, agent}]
+	begin, sent := e.came(), sentAt(e.Robots)
+	return func(yield func(*Version) bool) {
+		for i := len(versions) - 1; i >= 0; i-- {
+			x := &versions[i]
+			if !sent.IsZero() && x.From.After(sent.Add(clockSlack)) && !x.From.After(e.TS.Add(e.TS.late)) {
+				continue // it came when the request had left, by a clock that was not set back
+			}
+			if !yield(x) || x.From.Before(begin) {
+				return
+			}
+		}
+	}
+}
+
+// came is when the request came at the earliest, with the waits that are not for its turn, which
+// only the duration has; zero if that is not known.
+func (e *entry) came() time.Time {
+	begin := e.began()
 	if begin.IsZero() || e.TS.IsZero() {
-		return
+		return time.Time{}
 	}
 	if came := e.TS.Add(-e.Duration.Duration - e.TS.early); came.Before(begin) {
-		begin = came // only the duration has the waits that are not for its turn
+		begin = came
 	}
-	begin = begin.Add(-clockSlack)
-	versions := j.histories.byKey[historyKey{j.series, r.Gateway, r.Origin, r.FetchedAs}]
-	var then *version // the newest at that time
-	for i := len(versions) - 1; i >= 0; i-- {
-		x := &versions[i]
-		if !sent.IsZero() && x.from.After(sent.Add(clockSlack)) && !x.from.After(e.TS.Add(e.TS.late)) {
-			continue // it came when the request had left, by a clock that was not set back
-		}
+	return begin.Add(-clockSlack)
+}
+
+// dated holds what a line rests on against what the log says of its origin at that time.
+func (j *judge) dated(e *entry, v *verdict) {
+	r, begin := e.Robots, e.came()
+	if begin.IsZero() {
+		return
+	}
+	var newest, last *Version
+	for x := range j.histories.then(e, j.series, r.FetchedAs) {
 		if x.holds(r, begin) {
 			return
 		}
-		if then == nil {
-			then = x
-		}
-		if x.from.Before(begin) { // those before it had ended
-			v.add(KindHistory, e, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, then))
-			return
-		}
+		newest, last = cmp.Or(newest, x), x
 	}
-	v.how, v.cause = unproven, CauseHistory
+	if last == nil || !last.From.Before(begin) {
+		v.how, v.cause = unproven, CauseHistory
+		return
+	}
+	v.add(KindHistory, e, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
 }
 
-// holds reports whether a line of a request that began then may rest on the version.
-func (x *version) holds(r *enforce.Record, begin time.Time) bool {
+// holds reports whether a line of a request that came then may rest on the version.
+func (x *Version) holds(r *enforce.Record, begin time.Time) bool {
 	if r.State == stateUnreachable { // the last good text, which may have been good until then
-		return r.SHA256 == x.sha
+		return r.SHA256 == x.SHA256
 	}
-	return r.State == x.state && r.SHA256 == x.sha && (x.until.IsZero() || !begin.After(x.until))
+	return r.State == x.State && r.SHA256 == x.SHA256 && (x.Until.IsZero() || !begin.After(x.Until))
 }
 
 // String says when and where the log has the version.
-func (x *version) String() string {
+func (x *Version) String() string {
 	until := ""
-	if !x.until.IsZero() {
-		until = " to " + x.until.UTC().Format(time.RFC3339)
+	if !x.Until.IsZero() {
+		until = " to " + x.Until.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("by %s:%d it had state %s from %s%s, text %q", x.at.File, x.at.Line, x.state, x.from.UTC().Format(time.RFC3339), until, x.sha)
+	return fmt.Sprintf("by %s:%d it had state %s from %s%s, text %q", x.at.File, x.at.Line, x.State, x.From.UTC().Format(time.RFC3339), until, x.SHA256)
 }

@@ -15,7 +15,7 @@ import (
 // judge looks at lines one by one.
 type judge struct {
 	texts     *texts
-	histories histories
+	histories *histories
 	series    int // the log that the line is of
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string

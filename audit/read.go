@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"iter"
 	"strings"
 	"time"
 
@@ -16,6 +17,16 @@ type Line struct {
 	entry
 	// Sealed says that the line has the seal of the evidence.
 	Sealed bool
+
+	series    int
+	histories *histories
+}
+
+// Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
+// agent or, without one, of the gateway, while the request was under way: the newest first. It is
+// for the function that [Read] calls with the line.
+func (l *Line) Then(agent string) iter.Seq[*Version] {
+	return l.histories.then(&l.entry, l.series, agent)
 }
 
 // Time is when the request ended, zero if the line does not say.
@@ -57,8 +68,10 @@ func (l *Line) Certified() bool {
 
 // Read gives the lines of logs, in the order in which [Run] takes them, to a function, and what
 // cannot be read to another one. The line may be kept. Read ends early with the error of ctx or of
-// one of the functions. It needs no more memory than the longest lines.
+// one of the functions. It needs no more memory than the longest lines, and some for each robots.txt
+// that they tell of.
 func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
+	histories := newHistories(defaultLimits.records)
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -69,8 +82,11 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 		} else if l.torn != nil && l.entry.Robots == nil {
 			err = fault(Fault{l.at, l.torn, true})
 		} else if !l.file {
+			if a := l.entry.Answer; a != nil && badAnswer(a) == "" {
+				histories.learn(l.series, a, l.at)
+			}
 			_, _, sealed := evidence.ReadSeal(l.text)
-			err = line(&Line{l.at, l.entry, sealed})
+			err = line(&Line{l.at, l.entry, sealed, l.series, histories})
 		}
 		if err != nil {
 			return err

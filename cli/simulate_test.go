@@ -39,6 +39,7 @@ func TestSimulate(t *testing.T) {
 	}
 	// The lines of the example have no address and no User-Agent in their requests.
 	example := strings.ReplaceAll(exampleLog(t, sha), `"method":"GET"`, `"client_ip":"127.0.0.1","headers":{"User-Agent":["AcmeBot/1.0"]},"method":"GET"`)
+	example = auditAnswer(t, "https://example.com", sha) + auditAnswer(t, "https://example.net", [32]byte{0xab, 0xcd}) + example
 	log := write("access.log", example)
 	config := write("new.Caddyfile", newPolicy)
 	simulated := func(args ...string) commandRun {

@@ -59,9 +59,9 @@ func (c *textFlags) open(ctx context.Context) (source simulate.Texts, closeTexts
 type gatewayTexts struct{ client *adminClient }
 
 func (g gatewayTexts) Load(ctx context.Context, k fetch.Key) (fetch.Record, error) {
-	d, err := g.detail(ctx, k)
+	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {k.Origin.String()}, "as": {k.Agent}}))
 	if err != nil {
-		return fetch.Record{}, err
+		return fetch.Record{}, orNotFound(err)
 	}
 	r := d.Record.Record
 	text, ok := r.Text()
@@ -73,16 +73,6 @@ func (g gatewayTexts) Load(ctx context.Context, k fetch.Key) (fetch.Record, erro
 		err = r.SetBody(body)
 	}
 	return r, err
-}
-
-func (g gatewayTexts) History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error) {
-	d, err := g.detail(ctx, k)
-	return d.History, err
-}
-
-func (g gatewayTexts) detail(ctx context.Context, k fetch.Key) (adminapi.OriginDetail, error) {
-	d, err := call[adminapi.OriginDetail](ctx, g.client, get("origin", url.Values{"origin": {k.Origin.String()}, "as": {k.Agent}}))
-	return d, orNotFound(err)
 }
 
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {

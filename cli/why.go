@@ -92,8 +92,8 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 		if i > 0 {
 			printLine(out, "")
 		}
-		if err := explainLine(ctx, out, source, l); err != nil {
-			s.complain("%s:%d: %v", l.File, l.Line, err)
+		if err := explainLine(ctx, out, source, l.line, l.unreachableSince); err != nil {
+			s.complain("%s:%d: %v", l.line.File, l.line.Line, err)
 			status = exitError
 		}
 	}
@@ -113,8 +113,15 @@ func placeOf(arg string) audit.Place {
 	return audit.Place{File: arg[:i], Line: n}
 }
 
+// whyLine is a line, and since when the site's robots.txt was unreachable then by what the log
+// says; zero if it was not, or if that is not known.
+type whyLine struct {
+	line             *audit.Line
+	unreachableSince time.Time
+}
+
 // find returns the newest lines that are asked for, the newest first.
-func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []*audit.Line, status int, err error) {
+func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []whyLine, status int, err error) {
 	logs, err := s.logs(args)
 	if err != nil {
 		return nil, exitError, err
@@ -123,8 +130,8 @@ func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest
 		if l.Robots == nil || !c.asked(l) {
 			return nil
 		}
-		at, _ := slices.BinarySearchFunc(newest, l, func(a, b *audit.Line) int { return b.Time().Compare(a.Time()) })
-		newest = slices.Insert(newest, at, l)
+		at, _ := slices.BinarySearchFunc(newest, l, func(a whyLine, b *audit.Line) int { return b.Time().Compare(a.line.Time()) })
+		newest = slices.Insert(newest, at, whyLine{l, unreachableSince(l)})
 		newest = newest[:min(len(newest), c.limit)]
 		return nil
 	}, func(f audit.Fault) error {
@@ -148,7 +155,7 @@ func (c *whyOptions) asked(l *audit.Line) bool {
 }
 
 // explainLine prints the way from a line to the rule, and on to the text of today.
-func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line) error {
+func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line, since time.Time) error {
 	r := l.Robots
 	printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time())))
 	t := newTable()
@@ -157,7 +164,7 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	t.fact("agent", withNote(dashed(r.Agent), strings.Join(slices.DeleteFunc([]string{r.Owner, r.Contact}, func(s string) bool { return s == "" }), ", ")))
 	t.fact("identified by", r.IdentifiedBy)
 	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
-	t.fact("unreachable since", unreachableSince(ctx, source, l))
+	t.fact("unreachable since", moment(since))
 	t.fact("fetched as", r.FetchedAs)
 	if r.Line > 0 {
 		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
@@ -191,16 +198,13 @@ func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *aud
 	return printSince(ctx, w, source, l, then, sha)
 }
 
-// unreachableSince is since when the site's robots.txt was unreachable when a line was written, by
-// the history of the store; empty if it was not, or if that is not known.
-func unreachableSince(ctx context.Context, source simulate.Texts, l *audit.Line) string {
-	o, err := origin.Parse(l.Robots.Origin)
-	versions, unread := source.History(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
-	i := slices.IndexFunc(versions, func(v robotscache.Version) bool { return !v.FirstSeen.After(l.Time()) })
-	if errors.Join(err, unread) != nil || i < 0 || versions[i].State != fetch.StateUnreachable || l.Robots.State != versions[i].State.String() {
-		return ""
+func unreachableSince(l *audit.Line) time.Time {
+	for v := range l.Then(l.Robots.FetchedAs) {
+		if l.Robots.State == fetch.StateUnreachable.String() && !v.UnreachableSince.IsZero() {
+			return v.UnreachableSince
+		}
 	}
-	return moment(versions[i].FirstSeen)
+	return time.Time{}
 }
 
 // sentence says what was decided, and why.

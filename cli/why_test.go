@@ -91,15 +91,14 @@ func TestWhySays(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "robots.db")
 	s, err := boltstore.Open(boltstore.Config{Path: store})
+	if err == nil {
+		err = s.Close()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := origin.Origin{Scheme: "https", Host: "example.com", Port: 443}
-	gone := fetch.DefaultPolicy().Next(fetch.Record{Origin: site}, fetch.Outcome{Kind: fetch.KindUnreachable, Cause: fetch.CauseStatus, Status: 503},
-		time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC))
-	if err := errors.Join(s.Save(t.Context(), gone), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	const answer = `{"robots_txt":{"schema":1,"event":"fetched","at":"2026-11-21T11:00:00Z","origin":"https://example.com","status":503,"cause":"status",` +
+		`"state":"unreachable","unreachable_since":"2026-11-21T08:00:00Z"}}` + "\n"
 	of := func(method, fields string) string {
 		return `{"ts":1795262400,"request":{"method":"` + method + `","uri":"https://example.com/x"},"robots":{"schema":2,"mode":"enforce","origin":"https://example.com",` +
 			fields + "}}\n"
@@ -116,7 +115,7 @@ func TestWhySays(t *testing.T) {
 		of("CONNECT", `"decision":"allow","reason":"unrestricted","state":"rules","path_visible":false`):                                              "; what was asked in it is not known\n",
 		of("CONNECT", `"decision":"deny","reason":"tunnel_restricted","state":"rules","path_visible":false`):                                          "decision    denied: ",
 	} {
-		if r := runCommand(t.Context(), t, line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {
+		if r := runCommand(t.Context(), t, answer+line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("%s: status %d, no %q: %s%s", line, r.status, want, r.out, r.err)
 		}
 	}

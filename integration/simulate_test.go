@@ -396,17 +396,26 @@ func (d *day) checkSimulation(agents string) {
 	t.Helper()
 	dir := t.TempDir()
 	digests, lines := []string{}, map[string]*bytes.Buffer{}
+	var answers bytes.Buffer // the lines about a robots.txt so far, which stand before those of each configuration
 	for _, file := range logFiles(t, d.logs) {
 		for line := range bytes.Lines(unpacked(t, file)) {
 			var l struct {
-				Robots struct{ Config string } `json:"robots"`
+				Robots  struct{ Config string } `json:"robots"`
+				Answers json.RawMessage         `json:"robots_txt"`
 			}
 			if err := json.Unmarshal(line, &l); err != nil {
 				t.Fatal(err)
 			}
+			if l.Answers != nil {
+				answers.Write(line)
+				for _, of := range lines {
+					of.Write(line)
+				}
+				continue
+			}
 			if lines[l.Robots.Config] == nil {
 				digests = append(digests, l.Robots.Config)
-				lines[l.Robots.Config] = new(bytes.Buffer)
+				lines[l.Robots.Config] = bytes.NewBuffer(bytes.Clone(answers.Bytes()))
 			}
 			lines[l.Robots.Config].Write(line)
 		}

@@ -16,22 +16,22 @@ import (
 func TestByPolicy(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	stored := newStored()
-	good := fetch.Sum(sha256.Sum256([]byte(text)))
-	version := func(state fetch.State, status int, from, to time.Duration) robotscache.Version {
-		v := robotscache.Version{State: state, Status: status, FirstSeen: noon.Add(-from), LastSeen: noon.Add(-to)}
-		if state == fetch.StateRules {
-			v.SHA256 = good
-		}
-		return v
+	good := fetch.Sum(sha256.Sum256([]byte(text))).Hex()
+	// Answers are so long before noon.
+	text := func(ago time.Duration) robotscache.Answer {
+		return answered(ago, robotscache.Answer{State: "rules", Status: 200, SHA256: good})
 	}
-	down := func(from time.Duration) robotscache.Version {
-		return version(fetch.StateUnreachable, 503, from, -time.Hour)
+	down := func(ago time.Duration, sha string) robotscache.Answer {
+		return answered(ago, robotscache.Answer{State: "unreachable", Cause: "status", Status: 503, SHA256: sha, UnreachableSince: noon.Add(-ago)})
 	}
-	text := func(to time.Duration) robotscache.Version { return version(fetch.StateRules, 200, 90*day, to) }
-	back := func(from time.Duration) robotscache.Version { return version(fetch.StateRules, 200, from, -time.Hour) }
-	gone := func(to time.Duration) robotscache.Version { return version(fetch.StateAbsent, 404, 90*day, to) }
-	closed := func(to time.Duration) robotscache.Version { return version(fetch.StateAbsent, 403, 90*day, to) }
+	fails := func(ago, until time.Duration) robotscache.Answer { // a good answer goes on until it ends
+		a := text(ago)
+		a.Status, a.Cause, a.UnreachableSince, a.FreshUntil = 503, "status", a.At, noon.Add(-until)
+		return a
+	}
+	without := func(ago time.Duration, status int) robotscache.Answer {
+		return answered(ago, robotscache.Answer{State: "absent", Cause: "status", Status: status})
+	}
 	const (
 		denied  = "deny unreachable"
 		expired = "allow unreachable_expired"
@@ -40,37 +40,40 @@ func TestByPolicy(t *testing.T) {
 		shut    = "deny robots_forbidden"
 		spared  = "allow unidentified" // under mode report: what the state permitted does not show
 	)
+	type answers = []robotscache.Answer
 	for _, tt := range []struct {
-		name     string
-		was      string
-		versions []robotscache.Version // the newest first
-		policy   fetch.Policy
-		want     string
+		name    string
+		was     string
+		answers answers
+		policy  fetch.Policy
+		want    string
 	}{
 		{"nothing is known of the run", denied, nil, fetch.Policy{Mode: fetch.ModeStale}, denied},
 		{"nothing, and what it permitted is hidden", spared, nil, fetch.Policy{}, "state"},
-		{"strict needs no history", expired, nil, fetch.Policy{Mode: fetch.ModeStrict}, denied},
+		{"strict needs no answer", expired, nil, fetch.Policy{Mode: fetch.ModeStrict}, denied},
 		{"strict, and there was a copy", byCopy, nil, fetch.Policy{Mode: fetch.ModeStrict}, denied},
-		{"stale takes the copy at once", denied, []robotscache.Version{down(time.Hour), text(2 * time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
-		{"stale without a copy", denied, []robotscache.Version{down(time.Hour), gone(2 * time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},
-		{"spec does not take it", byCopy, []robotscache.Version{down(time.Hour), text(2 * time.Hour)}, fetch.Policy{}, denied},
-		{"spec takes it in the end", denied, []robotscache.Version{down(40 * day), text(41 * day)}, fetch.Policy{}, byCopy},
-		{"spec in the end, without a copy", denied, []robotscache.Version{down(40 * day)}, fetch.Policy{}, expired},
-		{"google takes it after twelve hours", denied, []robotscache.Version{down(13 * time.Hour), text(14 * time.Hour)}, fetch.Policy{Mode: fetch.ModeGoogle}, byCopy},
-		{"google refuses before", byCopy, []robotscache.Version{down(10 * time.Hour), text(11 * time.Hour)}, fetch.Policy{Mode: fetch.ModeGoogle}, denied},
-		{"the run may have begun before or after", denied, []robotscache.Version{down(time.Hour), text(3 * time.Hour)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
-		{"so that what is hidden is not known", spared, []robotscache.Version{down(time.Hour), text(3 * time.Hour)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, "state"},
-		{"hidden, and known by the history", spared, []robotscache.Version{down(time.Hour), text(2 * time.Hour)}, fetch.Policy{}, denied},
-		{"a run that the store has no record of", denied, []robotscache.Version{text(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
-		{"it was the answer again later", denied, []robotscache.Version{text(-time.Hour)}, fetch.Policy{}, denied},
-		{"the file came back meanwhile", denied, []robotscache.Version{text(-time.Minute), down(time.Hour)}, fetch.Policy{}, denied},
-		{"the file has just come back", denied, []robotscache.Version{back(125 * time.Second), down(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},
-		{"it came back before that", denied, []robotscache.Version{back(3 * time.Minute), down(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
-		{"401 and 403 permit", shut, []robotscache.Version{closed(time.Minute)}, fetch.Policy{}, absent},
-		{"401 and 403 refuse", absent, []robotscache.Version{closed(time.Hour)}, fetch.Policy{ForbiddenDisallow: true}, shut},
+		{"stale takes the copy at once", denied, answers{text(2 * time.Hour), down(time.Hour, good)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
+		{"stale without a copy", denied, answers{without(2*time.Hour, 404), down(time.Hour, "")}, fetch.Policy{Mode: fetch.ModeStale}, denied},
+		{"spec does not take it", byCopy, answers{text(2 * time.Hour), down(time.Hour, good)}, fetch.Policy{}, denied},
+		{"spec takes it in the end", denied, answers{text(41 * day), down(40*day, good)}, fetch.Policy{}, byCopy},
+		{"spec in the end, without a copy", denied, answers{down(40*day, "")}, fetch.Policy{}, expired},
+		{"google takes it after twelve hours", denied, answers{text(14 * time.Hour), down(13*time.Hour, good)}, fetch.Policy{Mode: fetch.ModeGoogle}, byCopy},
+		{"google refuses before", byCopy, answers{text(11 * time.Hour), down(10*time.Hour, good)}, fetch.Policy{Mode: fetch.ModeGoogle}, denied},
+		{"the log knows when the run began", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
+		{"so that what is hidden is known", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
+		{"it became long enough meanwhile", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 59 * time.Minute}, denied},
+		{"meanwhile, and it is hidden", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 59 * time.Minute}, "state"},
+		{"a good answer that ended in a run of failures", denied, answers{text(day), fails(time.Hour, 10*time.Minute)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
+		{"a run that the log has no line of", denied, answers{text(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},
+		{"the file came back meanwhile", denied, answers{down(time.Hour, good), text(time.Minute)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
+		{"another run, meanwhile", denied, answers{down(40*day, good), text(119 * time.Second), down(time.Minute, good)}, fetch.Policy{}, denied},
+		{"another run, and it is hidden", spared, answers{down(40*day, good), text(119 * time.Second), down(time.Minute, good)}, fetch.Policy{}, "state"},
+		{"401 and 403 permit", shut, answers{without(time.Minute, 403)}, fetch.Policy{}, absent},
+		{"401 and 403 refuse", absent, answers{without(time.Hour, 403)}, fetch.Policy{ForbiddenDisallow: true}, shut},
 		{"they did already", shut, nil, fetch.Policy{ForbiddenDisallow: true}, shut},
-		{"404 permits", absent, []robotscache.Version{gone(time.Minute)}, fetch.Policy{ForbiddenDisallow: true}, absent},
-		{"403 came later", absent, []robotscache.Version{closed(-time.Hour)}, fetch.Policy{ForbiddenDisallow: true}, absent},
+		{"404 permits", absent, answers{without(time.Hour, 404)}, fetch.Policy{ForbiddenDisallow: true}, absent},
+		{"403 came meanwhile", absent, answers{without(time.Hour, 404), without(time.Minute, 403)}, fetch.Policy{ForbiddenDisallow: true}, absent},
+		{"403 has ended", absent, answers{without(time.Hour, 403), without(3*time.Minute, 404)}, fetch.Policy{ForbiddenDisallow: true}, absent},
 		{"no status is known", absent, nil, fetch.Policy{ForbiddenDisallow: true}, absent},
 	} {
 		r := disallowed()
@@ -86,8 +89,8 @@ func TestByPolicy(t *testing.T) {
 		if tt.was != byCopy {
 			r.Robots.SHA256, r.Robots.Group, r.Robots.Rule, r.Robots.Line = "", "", "", 0
 		}
-		stored.history = tt.versions
-		cfg := Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: stored}
+		r.Before = tt.answers
+		cfg := Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored()}
 		cfg.Policy.Reading.Policy = tt.policy
 		want := tt.want + " AcmeBot"
 		switch tt.want {

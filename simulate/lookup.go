@@ -16,10 +16,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Texts is the part of a [robotscache.Store] that reads what is known of origins.
+// Texts is the part of a [robotscache.Store] that reads what is known today, and texts.
 type Texts interface {
 	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
-	History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error)
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
@@ -38,25 +37,23 @@ type lookup struct {
 	asRecorded bool // what the state permits is what the line says
 	text       []byte
 
-	day       time.Time // of the entries
-	size      int
-	entries   map[known]*robotscache.Entry
-	histories map[fetch.Key][]robotscache.Version
+	day     time.Time // of the entries
+	size    int
+	entries map[known]*robotscache.Entry
 }
 
 // known is what is known of a robots.txt. It is the key of entries.
 type known struct {
 	state  fetch.State
 	access fetch.Access
-	cause  fetch.Cause
 	sha    fetch.Sum
 	key    fetch.Key // today's alone
 }
 
-// Bounds of what is kept, in bytes of texts and in origins.
+// Bounds of what is kept, in bytes of texts and in entries.
 const (
-	maxTexts     = 64 << 20
-	maxHistories = 10_000
+	maxTexts   = 64 << 20
+	maxEntries = 10_000
 )
 
 // dayLength is for how long a gateway uses a text at most without asking for it again, and for how
@@ -64,14 +61,14 @@ const (
 const dayLength = 24 * time.Hour
 
 func newLookup(cfg Config) *lookup {
-	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry), histories: make(map[fetch.Key][]robotscache.Version)}
+	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry)}
 }
 
 // begin prepares for a line.
 func (k *lookup) begin(l *audit.Line) {
 	k.line, k.at, k.end, k.cause, k.err, k.text = l, l.Began(), l.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false
-	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxHistories {
+	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxEntries {
 		k.day, k.size = day, 0
 		clear(k.entries)
 	}
@@ -111,15 +108,14 @@ var failedReasons = []enforce.Reason{
 }
 
 // then is what the line says of the robots.txt of its time or, where nobody asked for it, what the
-// history of the store says.
-func (k *lookup) then(ctx context.Context, o origin.Origin, a robotscache.Asker) (w known, err error) {
+// log says.
+func (k *lookup) then(_ context.Context, _ origin.Origin, a robotscache.Asker) (w known, err error) {
 	r := k.line.Robots
 	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
 	if err := w.state.UnmarshalText([]byte(r.State)); err != nil {
 		k.cause = CauseSchema
 		return w, nil
 	}
-	w.cause = fetch.Cause(r.Cause)
 	if r.SHA256 != "" {
 		if err := w.sha.UnmarshalText([]byte(r.SHA256)); err != nil {
 			k.cause = CauseSchema
@@ -134,7 +130,7 @@ func (k *lookup) then(ctx context.Context, o origin.Origin, a robotscache.Asker)
 		k.failedThen = true
 		return w, nil
 	case w.state == fetch.StateUnknown:
-		return k.fromHistory(ctx, o, a)
+		return k.fromLog(a), nil
 	case w.state == fetch.StateRules:
 		w.access = fetch.AccessRules
 		return w, nil
@@ -145,7 +141,7 @@ func (k *lookup) then(ctx context.Context, o origin.Origin, a robotscache.Asker)
 	default:
 		w.access = fetch.AccessAllow
 	}
-	return k.byPolicy(ctx, fetch.Key{Origin: o, Agent: r.FetchedAs}, w, !hidden)
+	return k.byPolicy(r.FetchedAs, w, !hidden), nil
 }
 
 // today is what the record of the origin, or that of the crawler there, permits now.
@@ -176,7 +172,7 @@ func (k *lookup) today(ctx context.Context, o origin.Origin, a robotscache.Asker
 		record.FetchedAt, record.FreshUntil = now, now.Add(time.Hour)
 	}
 	record = policy.Settle(record, now)
-	w = known{state: record.State, cause: record.Cause, access: policy.Access(record, now)}
+	w = known{state: record.State, access: policy.Access(record, now)}
 	text, _ := record.Text()
 	k.entries[known{key: key}] = k.make(o, w, text)
 	return known{key: key}, nil
@@ -212,7 +208,7 @@ func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotsca
 func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.Entry {
 	k.size += 2 * len(text.Body)
 	reading := robotscache.Interpretation{IndexHTML: k.cfg.Policy.Reading.IndexHTML}
-	r := fetch.Record{Origin: o, State: w.state, Cause: w.cause, FetchedAt: k.day, FreshUntil: k.day.Add(dayLength)}
+	r := fetch.Record{Origin: o, State: w.state, FetchedAt: k.day, FreshUntil: k.day.Add(dayLength)}
 	switch {
 	case w.access == fetch.AccessRules:
 		r.Body, r.SHA256, r.Truncated = text.Body, text.SHA256, text.Truncated
@@ -222,7 +218,7 @@ func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.En
 		// A run of failures that began long enough ago permits what its copy does, or everything.
 		r.FreshUntil, r.Attempts = time.Time{}, 1
 		r.UnreachableSince = k.day.Add(-reading.Policy.Complete().UnreachableFor)
-		r.LastFailure = fetch.Failure{At: k.day, Cause: w.cause}
+		r.LastFailure = fetch.Failure{At: k.day}
 		r.NextAttempt = k.day.Add(dayLength)
 		if w.access == fetch.AccessLastGood {
 			r.LastGood = &text

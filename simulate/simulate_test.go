@@ -31,10 +31,9 @@ const (
 
 // stored is a store with the texts of one site.
 type stored struct {
-	bodies  map[[32]byte]string
-	record  fetch.Record
-	history []robotscache.Version
-	err     error
+	bodies map[[32]byte]string
+	record fetch.Record
+	err    error
 }
 
 func (s stored) Load(_ context.Context, k fetch.Key) (fetch.Record, error) {
@@ -42,13 +41,6 @@ func (s stored) Load(_ context.Context, k fetch.Key) (fetch.Record, error) {
 		return fetch.Record{}, robotscache.ErrNotFound
 	}
 	return s.record, s.err
-}
-
-func (s stored) History(_ context.Context, k fetch.Key) ([]robotscache.Version, error) {
-	if k != s.record.Key() {
-		return nil, robotscache.ErrNotFound
-	}
-	return s.history, s.err
 }
 
 func (s stored) Body(_ context.Context, sha [32]byte) ([]byte, error) {
@@ -65,10 +57,6 @@ func newStored() stored {
 		record: fetch.Record{
 			Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}, State: fetch.StateRules, Body: []byte(textNow), SHA256: now,
 			FetchedAt: noon.AddDate(0, 0, 7), FreshUntil: noon.AddDate(0, 0, 8),
-		},
-		history: []robotscache.Version{
-			{State: fetch.StateRules, SHA256: now, FirstSeen: noon.AddDate(0, 0, 5), LastSeen: noon.AddDate(0, 0, 7)},
-			{State: fetch.StateRules, SHA256: then, FirstSeen: noon.Add(-time.Hour), LastSeen: noon.Add(time.Hour)},
 		},
 	}
 }
@@ -95,6 +83,14 @@ type request struct {
 	Status                            int
 	Duration                          string
 	Robots                            enforce.Record
+	// Before are the lines about the robots.txt of the site that stand before it.
+	Before []robotscache.Answer
+}
+
+// answered is a line about the robots.txt of the site, so long before noon.
+func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
+	a.Schema, a.Event, a.Origin, a.At = robotscache.AnswerSchema, robotscache.EventFetched, "https://example.com", noon.Add(-ago)
+	return a
 }
 
 // disallowed is a request that the text refuses.
@@ -107,6 +103,7 @@ func disallowed() request {
 			UserAgent: "AcmeBot/1", Origin: "https://example.com", State: "rules", Group: "*", Rule: "/private", Line: 2,
 			SHA256: fetch.Sum(sha).Hex(), Source: "hot", PathVisible: true, CrawlDelay: 60,
 		},
+		Before: []robotscache.Answer{answered(time.Hour, robotscache.Answer{State: "rules", Status: 200, SHA256: fetch.Sum(sha).Hex(), FreshUntil: noon.Add(time.Hour)})},
 	}
 }
 
@@ -129,7 +126,15 @@ func (r request) line(tb testing.TB) string {
 // run simulates one line. The result is the cause, or the new decision.
 func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	t.Helper()
-	source := audit.Source{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(r.line(t))), nil }}
+	text := r.line(t)
+	for _, a := range slices.Backward(r.Before) {
+		answer, err := json.Marshal(map[string]robotscache.Answer{"robots_txt": a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(answer) + "\n" + text
+	}
+	source := audit.Source{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 	result := "as before"
 	totals, err := Run(t.Context(), cfg, [][]audit.Source{{source}}, func(_ *audit.Line, r Result) error {
 		result = string(r.Cause)
@@ -181,7 +186,7 @@ func TestDecide(t *testing.T) {
 		{"other tokens", []enforce.Agent{{Name: "AcmeBot", IgnoreWildcard: true}}, enforce.PolicyConfig{}, nil, "allow no_rule AcmeBot"},
 		{"no longer excepted", nil, enforce.PolicyConfig{}, func(r *request) {
 			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
-		}, "deny disallowed AcmeBot /private"}, // by the history of the store
+		}, "deny disallowed AcmeBot /private"}, // by the line before it
 		{"of another site", nil, enforce.PolicyConfig{}, func(r *request) {
 			r.URI, r.Robots.Origin = "https://example.net/private", "https://example.net"
 			r.Robots.Decision, r.Robots.Reason, r.Robots.State, r.Robots.SHA256 = "allow", "robots_off", "unknown", ""
@@ -211,7 +216,26 @@ func TestDecide(t *testing.T) {
 		{"unreachable for long", nil, enforce.PolicyConfig{Deny: []string{"example.net"}}, func(r *request) {
 			r.Robots.Decision, r.Robots.Reason, r.Robots.State, r.Robots.SHA256 = "allow", "unreachable_expired", "unreachable", ""
 			r.Robots.Group, r.Robots.Rule, r.Robots.Line = "", "", 0
-		}, "deny unreachable AcmeBot"}, // the store had a text an hour before
+			r.Before = append(r.Before, answered(time.Minute, robotscache.Answer{State: "unreachable", Cause: "timeout", UnreachableSince: noon.Add(-time.Hour)}))
+		}, "deny unreachable AcmeBot"}, // for an hour
+		{"no longer excepted, a day after the answer", nil, enforce.PolicyConfig{}, func(r *request) {
+			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
+			r.Before[0].At, r.Before[0].FreshUntil = noon.Add(-25*time.Hour), noon.Add(-2*time.Hour)
+		}, "text"},
+		{"no longer excepted, and another gateway asked", nil, enforce.PolicyConfig{}, func(r *request) {
+			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
+			r.Before[0].Gateway = "gw2"
+		}, "text"},
+		{"no longer excepted, and the answer made no sense", nil, enforce.PolicyConfig{}, func(r *request) {
+			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
+			r.Before[0].SHA256 = ""
+		}, "text"},
+		{"no longer excepted, and the site turns the gateway away", nil, enforce.PolicyConfig{}, func(r *request) {
+			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
+			own := r.Before[0]
+			own.FetchedAs = "AcmeBot"
+			r.Before = append(r.Before, answered(time.Minute, robotscache.Answer{State: "absent", Cause: "status", Status: 403}), own)
+		}, "deny disallowed AcmeBot /private"},
 		{"a rule that looks at a query", nil, enforce.PolicyConfig{}, func(r *request) { r.URI = "https://example.com/open?REDACTED" }, "query"},
 		{"the host before it", nil, enforce.PolicyConfig{Deny: []string{"*"}}, func(r *request) { r.URI = "https://example.com/open?REDACTED" }, "deny operator_deny AcmeBot"},
 		{"bytes that are no UTF-8", nil, enforce.PolicyConfig{}, func(r *request) { r.URI = "https://example.com/\uFFFD" }, "url"},
