@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 	}
 	a := &auditor{
 		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
-		hosts: newHosts(cfg.Tolerance, cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
+		gaps: NewGaps(cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
 	}
 	a.judge.histories = newHistories(cfg.limits.records)
 	for _, name := range cfg.OwnGroupOnly {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 type auditor struct {
 	cfg    Config
 	judge  judge
-	hosts  *hosts
+	gaps   *Gaps
 	counts *counts
 	report Report
 	seals  *seal.Checker // nil: not asked for
@@ -125,11 +125,11 @@ func (a *auditor) replay(ctx context.Context, logs [][]Source) error {
 }
 
 // line audits a line, or notes why it could not be read.
-func (a *auditor) line(l *line) error {
+func (a *auditor) line(l *Line) error {
 	c := a.counts
 	switch {
 	case l.file && l.err != nil:
-		return a.fault(l.at, l.err)
+		return a.fault(l.Place, l.err)
 	case l.file:
 		c.Files++
 		return nil
@@ -137,31 +137,30 @@ func (a *auditor) line(l *line) error {
 	c.Lines++
 	a.judge.series = l.series
 	if l.text != nil && a.seals != nil {
-		if err := a.seals.Line(l.series, l.at, l.text, l.entry.TS.Time); err != nil {
+		if err := a.seals.Line(l.series, l.Place, l.text, l.TS.Time); err != nil {
 			return err
 		}
 	}
 	if l.torn != nil {
 		c.Torn++
-		if err := a.report.Fault(Fault{l.at, l.torn, true}); err != nil {
+		if err := a.report.Fault(Fault{l.Place, l.torn, true}); err != nil {
 			return err
 		}
 	}
 	switch e := &l.entry; {
 	case l.err != nil:
 		c.Unreadable++
-		return a.fault(l.at, l.err)
+		return a.fault(l.Place, l.err)
 	case e.Robots != nil:
 		if n := e.Robots.Lost; n > 0 {
 			since := time.Unix(int64(e.Robots.LostSince), 0).UTC().Format(time.RFC3339)
-			if err := a.fault(l.at, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n)); err != nil {
+			if err := a.fault(l.Place, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n)); err != nil {
 				return err
 			}
 		}
-		v := a.judge.look(e)
-		return a.judged(e, &v, l.at)
+		return a.judged(l)
 	case e.Answer != nil:
-		return a.answer(e, l.at)
+		return a.answer(e, l.Place)
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		c.Unjudged++
 	}
@@ -180,62 +179,69 @@ func (a *auditor) answer(e *entry, at Place) error {
 	return a.report.Finding(f)
 }
 
-// judged counts a line that was judged, and reports its findings.
-func (a *auditor) judged(e *entry, v *verdict, at Place) error {
-	agent := a.counts.line(e, v)
+// judged judges a line, counts it, and reports its findings.
+func (a *auditor) judged(l *Line) error {
+	v := a.judge.look(&l.entry)
+	agent := a.counts.line(&l.entry, &v)
 	for _, f := range v.findings {
-		f.Place = at
+		f.Place = l.Place
 		if err := a.finding(f, agent); err != nil {
 			return err
 		}
 	}
 	if v.how == unproven && (v.cause == CauseTextMissing || v.cause == CauseTextUnread) {
-		if first := a.counts.text(e, at, v.cause); first && v.fault != nil {
-			if err := a.fault(at, v.fault); err != nil {
+		if first := a.counts.text(&l.entry, l.Place, v.cause); first && v.fault != nil {
+			if err := a.fault(l.Place, v.fault); err != nil {
 				return err
 			}
 		}
 	}
-	return a.gap(e, v, at, agent)
+	return a.gap(l, &v)
 }
 
 // gap compares a request that left with its neighbours.
-func (a *auditor) gap(e *entry, v *verdict, at Place, agent *AgentTotals) error {
-	if v.host == "" || !e.Left() {
+func (a *auditor) gap(l *Line, v *verdict) (err error) {
+	s, left := l.Sending()
+	if v.host == "" || !left {
 		return nil
 	}
-	delay := toDuration(v.delay)
-	if delay > 0 {
-		delay = max(delay, a.cfg.MinDelay)
-		if a.cfg.MaxDelay > 0 && delay > a.cfg.MaxDelay {
-			delay = a.cfg.MaxDelay
-			a.counts.Gaps.Clamped++
+	g := &a.counts.Gaps
+	if s.Delay = toDuration(v.delay); s.Delay > 0 {
+		s.Delay = max(s.Delay, a.cfg.MinDelay)
+		if a.cfg.MaxDelay > 0 && s.Delay > a.cfg.MaxDelay {
+			s.Delay = a.cfg.MaxDelay
+			g.Clamped++
 		}
 	}
-	s := sending{place: at, agent: Label(e.Robots.Agent), at: sentAt(e.Robots), delay: delay}
-	if s.at.IsZero() {
-		a.counts.Gaps.Untimed++
+	if s.At.IsZero() {
+		g.Untimed++
 		return nil
 	}
-	for _, p := range a.hosts.add(v.host, s, &a.counts.Gaps) {
-		f := Finding{
-			Place: p.second.place, Kind: KindGap, Agent: p.second.agent,
-			Message: fmt.Sprintf("sent %s after %s:%d, the Crawl-delay is %s",
-				p.gap.Round(time.Millisecond), p.first.place.File, p.first.place.Line, p.delay),
-			Gap: &Gap{After: p.first.place, Host: v.host, Most: p.gap.Seconds(), Delay: p.delay.Seconds()},
+	late := a.gaps.Add(v.host, s, func(p Pair, n int64) {
+		if p.Gap >= p.Delay-a.cfg.Tolerance {
+			g.Pairs, g.Kept = g.Pairs+n, g.Kept+n
+		} else if n > 0 {
+			g.Pairs, g.Short = g.Pairs+1, g.Short+1
+			err = errors.Join(err, a.finding(l.tooShort(p, v.host), a.counts.agent(p.Second.Agent)))
 		}
-		if f.Place == at {
-			f.URL = e.Request.URI
-		}
-		of := agent
-		if f.Agent != agent.Agent {
-			of = a.counts.agent(f.Agent)
-		}
-		if err := a.finding(f, of); err != nil {
-			return err
-		}
+	})
+	if late {
+		g.Late++
 	}
-	return nil
+	return err
+}
+
+// tooShort is the finding of a pair, of which the line may be the second.
+func (l *Line) tooShort(p Pair, host string) Finding {
+	f := Finding{
+		Place: p.Second.Place, Kind: KindGap, Agent: p.Second.Agent,
+		Message: fmt.Sprintf("sent %s after %s:%d, the Crawl-delay is %s", p.Gap.Round(time.Millisecond), p.First.Place.File, p.First.Place.Line, p.Delay),
+		Gap:     &Gap{After: p.First.Place, Host: host, Most: p.Gap.Seconds(), Delay: p.Delay.Seconds()},
+	}
+	if f.Place == l.Place {
+		f.URL = l.Request.URI
+	}
+	return f
 }
 
 func (a *auditor) finding(f Finding, agent *AgentTotals) error {
@@ -251,6 +257,6 @@ func (a *auditor) fault(at Place, err error) error {
 
 // totals sums up the lines read so far.
 func (a *auditor) totals() Totals {
-	a.counts.Caps.Hosts, a.counts.Caps.Records = a.hosts.forgotten, a.judge.histories.forgotten
+	a.counts.Caps.Hosts, a.counts.Caps.Records = a.gaps.Forgotten, a.judge.histories.forgotten
 	return a.counts.sum()
 }

@@ -496,7 +496,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		t.Errorf("%+v", totals)
 	}
 	for l := range byTime(texts) {
-		places = append(places, fmt.Sprint(l.at))
+		places = append(places, fmt.Sprint(l.Place))
 	}
 	want := "east-1:1 west:1 east-1:2 :0 west:2 east-2:1 east-2:2 west:3 east-2:3 :0 west:4 :0"
 	if got := strings.Join(places, " "); got != want {

@@ -8,23 +8,26 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// sending is a request that left.
-type sending struct {
-	place Place
-	agent string
-	at    time.Time
-	// delay is the Crawl-delay of its agent's group, within the operator's bounds.
-	delay time.Duration
+// Sending is a request that left, in a turn of its host's clock.
+type Sending struct {
+	Place Place
+	Agent string
+	// At is zero where the line does not say it.
+	At time.Time
+	// Delay is the Crawl-delay of its agent's group.
+	Delay time.Duration
 }
 
-// Left reports whether the log says that a request left for its host, in a turn of the host's
-// clock. If it does not say when, what was allowed did, and a tunnel if it was dialed.
-func (e *entry) Left() bool {
-	r := e.Robots
-	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted || r.PathVisible && r.RobotsURL == e.Request.URI {
-		return false // not paced, even if another reason comes first
+// Sending is what the line says of the sending of its request; false if that did not leave, or in
+// no turn. If the line does not say when, what was allowed did leave, and a tunnel if it was dialed.
+func (l *Line) Sending() (Sending, bool) {
+	r := l.Robots
+	s := Sending{l.Place, Label(r.Agent), sentAt(r), toDuration(r.CrawlDelay)}
+	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted ||
+		r.RobotsURL == l.Request.URI && enforce.FetchesRobotsTxt(l.Request.Method, "/robots.txt") {
+		return s, false // it is answered here, even if another reason comes first
 	}
-	return r.SentAt > 0 || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
+	return s, !s.At.IsZero() || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
 }
 
 // sentAt is when a request went out, zero where its line has no such time.
@@ -35,18 +38,20 @@ func sentAt(r *enforce.Record) time.Time {
 	return fromSeconds(r.SentAt)
 }
 
-// hosts remembers, of those asked last, the requests that left last.
-type hosts struct {
-	tolerance time.Duration
-	most      int
-	byName    map[string]*list.Element
-	recent    *list.List // of *host, last used first
-	forgotten int64
+// Gaps compares requests that left with those before and after them to their hosts. It remembers the
+// last ones of the hosts that were asked last.
+type Gaps struct {
+	// Forgotten is how many hosts were too many: a gap to them may not be seen.
+	Forgotten int64
+
+	most   int
+	byName map[string]*list.Element
+	recent *list.List // of *host, last used first
 }
 
 type host struct {
 	name  string
-	last  []sending // in the order of their times, at most window
+	last  []Sending // in the order of their times, at most window
 	floor time.Time // the latest time that was dropped from last
 }
 
@@ -54,73 +59,59 @@ type host struct {
 // and so many may be under way when one began and ended.
 const window = 16
 
-func newHosts(tolerance time.Duration, most int) *hosts {
-	return &hosts{tolerance: tolerance, most: most, byName: make(map[string]*list.Element), recent: list.New()}
+// NewGaps makes a value that remembers so many hosts.
+func NewGaps(most int) *Gaps {
+	return &Gaps{most: most, byName: make(map[string]*list.Element), recent: list.New()}
 }
 
-// pair is the result of comparing two requests to a host, first before second.
-type pair struct {
-	first, second sending
-	delay, gap    time.Duration
+// Pair is two requests to a host that follow each other under a Crawl-delay, of which the longer
+// counts.
+type Pair struct {
+	First, Second Sending
+	Delay, Gap    time.Duration
 }
 
-// add takes a request and compares it with its neighbours. It returns the pairs that were too
-// close.
-func (h *hosts) add(name string, s sending, t *GapTotals) (short []pair) {
-	of := h.host(name)
-	i, _ := slices.BinarySearchFunc(of.last, s.at, func(x sending, at time.Time) int { return x.at.Compare(at) })
-	for i < len(of.last) && of.last[i].at.Equal(s.at) {
+// Add takes a request that left then. It calls pair for each pair that it makes, with 1, and for
+// one that it comes between, with -1. Late says that its neighbours may be forgotten.
+func (g *Gaps) Add(name string, s Sending, pair func(p Pair, n int64)) (late bool) {
+	of := g.host(name)
+	i, _ := slices.BinarySearchFunc(of.last, s.At, func(x Sending, at time.Time) int { return x.At.Compare(at) })
+	for i < len(of.last) && of.last[i].At.Equal(s.At) {
 		i++ // of two with one time, the log's order counts
 	}
-	if i == 0 && !of.floor.IsZero() && s.delay > 0 && s.at.Before(of.floor.Add(s.delay)) {
-		t.Late++
-	}
-	if 0 < i && i < len(of.last) { // between two that do not follow each other any more
-		var old GapTotals
-		if p := (pair{first: of.last[i-1], second: of.last[i]}); !h.compare(&p, &old) {
-			t.Pairs, t.Kept = t.Pairs-old.Pairs, t.Kept-old.Kept
+	late = i == 0 && !of.floor.IsZero() && s.Delay > 0 && s.At.Before(of.floor.Add(s.Delay))
+	compare := func(second int, n int64) {
+		if second <= 0 || second >= len(of.last) {
+			return
+		}
+		a, b := of.last[second-1], of.last[second]
+		if delay := max(a.Delay, b.Delay); delay > 0 {
+			pair(Pair{a, b, delay, b.At.Sub(a.At)}, n)
 		}
 	}
+	compare(i, -1)
 	of.last = slices.Insert(of.last, i, s)
-	for second := max(i, 1); second <= i+1 && second < len(of.last); second++ {
-		if p := (pair{first: of.last[second-1], second: of.last[second]}); h.compare(&p, t) {
-			short = append(short, p)
-		}
-	}
+	compare(i, 1)
+	compare(i+1, 1)
 	if len(of.last) > window {
-		if at := of.last[0].at; at.After(of.floor) {
+		if at := of.last[0].At; at.After(of.floor) {
 			of.floor = at
 		}
 		of.last = slices.Delete(of.last, 0, 1)
 	}
-	return short
+	return late
 }
 
-// compare judges a pair, and reports whether it was too close.
-func (h *hosts) compare(p *pair, t *GapTotals) bool {
-	p.delay, p.gap = max(p.first.delay, p.second.delay), p.second.at.Sub(p.first.at)
-	if p.delay <= 0 {
-		return false
-	}
-	t.Pairs++
-	if p.gap < p.delay-h.tolerance {
-		t.Short++
-		return true
-	}
-	t.Kept++
-	return false
-}
-
-func (h *hosts) host(name string) *host {
-	if e, ok := h.byName[name]; ok {
-		h.recent.MoveToFront(e)
+func (g *Gaps) host(name string) *host {
+	if e, ok := g.byName[name]; ok {
+		g.recent.MoveToFront(e)
 		return e.Value.(*host)
 	}
 	at := &host{name: name}
-	h.byName[name] = h.recent.PushFront(at)
-	if h.recent.Len() > h.most {
-		delete(h.byName, h.recent.Remove(h.recent.Back()).(*host).name)
-		h.forgotten++
+	g.byName[name] = g.recent.PushFront(at)
+	if g.recent.Len() > g.most {
+		delete(g.byName, g.recent.Remove(g.recent.Back()).(*host).name)
+		g.Forgotten++
 	}
 	return at
 }

@@ -17,6 +17,7 @@ type request struct {
 	reason              enforce.Reason
 	decision            string
 	host                string
+	method, path        string // default GET /x
 }
 
 func (q request) line(tb testing.TB, store memory) object {
@@ -47,11 +48,13 @@ func (q request) line(tb testing.TB, store memory) object {
 	if q.agent == "Free" {
 		rec.Group, rec.CrawlDelay = "Free", 0
 	}
-	uri := "http://" + q.host + "/x"
+	set(&q.method, "GET")
+	set(&q.path, "/x")
+	uri := "http://" + q.host + q.path
 	if q.reason == enforce.ReasonRobotsTxt {
 		uri, rec.Group, rec.CrawlDelay = rec.RobotsURL, "", 0
 	}
-	l := lineOf(tb, rec, "GET", uri, noon.Add(time.Duration(q.began+q.took)*time.Millisecond))
+	l := lineOf(tb, rec, q.method, uri, noon.Add(time.Duration(q.began+q.took)*time.Millisecond))
 	l["duration"] = float64(q.took) / 1e3
 	return l
 }
@@ -82,10 +85,14 @@ func TestGaps(t *testing.T) {
 		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, sent: -1, decision: "error", reason: "dns"}}, "", GapTotals{}},
 		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
+		{"POST of robots.txt is sent in its turn", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"it does not say when", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt", sent: -1}}, "", GapTotals{Untimed: 1}},
+		{"robots.txt with a query too", []request{{began: 0, took: 50}, {began: 10, took: 50, path: "/robots.txt?x"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"HEAD of robots.txt", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "HEAD", path: "/robots.txt", reason: enforce.ReasonRobotsTxt, sent: -1}}, "", GapTotals{}},
 		{"the time of sending decides: kept", []request{{began: 0, took: 3000, sent: 100}, {began: 0, took: 3000, sent: 2100}}, "", GapTotals{Pairs: 1, Kept: 1}},
 		{"the time of sending decides: short", []request{{began: 0, took: 9000, sent: 1000}, {began: 0, took: 9000, sent: 2800}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"the time of sending decides the order", []request{{began: 0, took: 9000, sent: 2800}, {began: 0, took: 9000, sent: 1000}}, "a:1 gap\n", GapTotals{Pairs: 1, Short: 1}},
-		{"a line of schema 1 after one of schema 2", []request{{began: 0, took: 900, sent: 800}, {began: 2000, took: 900, sent: -1}}, "", GapTotals{Untimed: 1}},
+		{"a line without a time after one with it", []request{{began: 0, took: 900, sent: 800}, {began: 2000, took: 900, sent: -1}}, "", GapTotals{Untimed: 1}},
 		{
 			"three",
 			[]request{{began: 0, took: 50}, {began: 4000, took: 50}, {began: 2000, took: 2100}},

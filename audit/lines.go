@@ -17,23 +17,12 @@ import (
 // told otherwise, and escaping doubles it.
 const maxLine = 4 << 20
 
-// line is a line of a log, with its entry or why it cannot be read.
-type line struct {
-	file   bool // it says of the file that all of it was read or, by err, that it cannot be
-	series int  // of the list that it is from
-	at     Place
-	text   []byte // nil of a line that is not whole
-	entry  entry
-	err    error
-	torn   error // what the line begins with, or is, was cut off
-}
-
 // read gives the lines of files that follow each other. A line's text is good until the next one is
 // asked for.
-func read(series int, sources []Source) iter.Seq[line] {
-	return func(yield func(line) bool) {
+func read(series int, sources []Source) iter.Seq[Line] {
+	return func(yield func(Line) bool) {
 		for _, s := range sources {
-			if !readFile(series, s, yield) || !yield(line{file: true, series: series}) {
+			if !readFile(series, s, yield) || !yield(Line{file: true, series: series}) {
 				return
 			}
 		}
@@ -41,16 +30,16 @@ func read(series int, sources []Source) iter.Seq[line] {
 }
 
 // readFile gives the lines of a file, and reports whether to go on.
-func readFile(series int, s Source, yield func(line) bool) bool {
+func readFile(series int, s Source, yield func(Line) bool) bool {
 	in, done, err := s.lines()
 	if err != nil {
-		return yield(line{file: true, series: series, at: Place{File: s.Name}, err: err})
+		return yield(Line{file: true, series: series, Place: Place{File: s.Name}, err: err})
 	}
 	defer done()
 	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {
 		var next []byte
 		text, whole, err := in.Next()
-		l := line{series: series, at: at}
+		l := Line{series: series, Place: at}
 		switch {
 		case errors.Is(err, io.EOF):
 			return true
@@ -68,7 +57,7 @@ func readFile(series int, s Source, yield func(line) bool) bool {
 			return false
 		}
 		if next != nil {
-			l = line{series: series, at: at}
+			l = Line{series: series, Place: at}
 			if l.entry, l.err = readEntry(next); !yield(l) {
 				return false
 			}
@@ -96,7 +85,7 @@ func (s Source) lines() (in *lines.Reader, done func(), err error) {
 // mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind
 // it. A file system, and a program that empties a file that is written, can leave zeros there. If
 // only the end of the line is lost, mend returns the next one.
-func (l *line) mend() (next []byte) {
+func (l *Line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
 	const most = 200 // what was cut off may hold objects
 	for i, n := 0, 0; n < most; n++ {
@@ -125,11 +114,11 @@ func (l *line) mend() (next []byte) {
 
 // byTime gives the lines of several lists in the order of their times. A line without a time comes
 // right behind the one before it.
-func byTime(logs [][]Source) iter.Seq[line] {
+func byTime(logs [][]Source) iter.Seq[Line] {
 	if len(logs) == 1 {
 		return read(0, logs[0])
 	}
-	return func(yield func(line) bool) {
+	return func(yield func(Line) bool) {
 		var heads []head
 		for i, sources := range logs {
 			next, stop := iter.Pull(read(i, sources))
@@ -157,14 +146,14 @@ func byTime(logs [][]Source) iter.Seq[line] {
 
 // head is the next line of a list.
 type head struct {
-	next func() (line, bool)
-	line line
+	next func() (Line, bool)
+	line Line
 	time time.Time // its own, or that of the last line that had one
 }
 
 func (h *head) advance() (ok bool) {
 	if h.line, ok = h.next(); ok {
-		if at, sure := h.line.entry.ended(); sure || h.time.IsZero() {
+		if at, sure := h.line.ended(); sure || h.time.IsZero() {
 			h.time = at
 		}
 	}

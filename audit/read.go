@@ -18,7 +18,12 @@ type Line struct {
 	// Sealed says that the line has the seal of the evidence.
 	Sealed bool
 
-	series    int
+	file   bool   // it says of the file that all of it was read or, by err, that it cannot be
+	text   []byte // nil of a line that is not whole
+	err    error  // why it cannot be read
+	torn   error  // what the line begins with, or is, was cut off
+	series int    // of the list that it is from
+	// histories are those of the lines before it.
 	histories *histories
 }
 
@@ -78,15 +83,16 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 		}
 		var err error
 		if l.err != nil {
-			err = fault(Fault{Place: l.at, Err: l.err})
-		} else if l.torn != nil && l.entry.Robots == nil {
-			err = fault(Fault{l.at, l.torn, true})
+			err = fault(Fault{Place: l.Place, Err: l.err})
+		} else if l.torn != nil && l.Robots == nil {
+			err = fault(Fault{l.Place, l.torn, true})
 		} else if !l.file {
-			if a := l.entry.Answer; a != nil && badAnswer(a) == "" {
-				histories.learn(l.series, a, l.at)
+			if l.Answer != nil && badAnswer(l.Answer) == "" {
+				histories.learn(l.series, l.Answer, l.Place)
 			}
-			_, _, sealed := evidence.ReadSeal(l.text)
-			err = line(&Line{l.at, l.entry, sealed, l.series, histories})
+			_, _, l.Sealed = evidence.ReadSeal(l.text)
+			l.histories, l.text = histories, nil // the next line takes its place
+			err = line(&l)
 		}
 		if err != nil {
 			return err

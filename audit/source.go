@@ -133,12 +133,12 @@ func look(name string, sealed bool) *file {
 }
 
 // note takes what a line tells of its file.
-func (f *file) note(l *line) {
+func (f *file) note(l *Line) {
 	if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
 		of, _ := evidence.ParseIdentity(id)
 		f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
 	}
-	if at, sure := l.entry.ended(); sure && f.time.IsZero() {
+	if at, sure := l.ended(); sure && f.time.IsZero() {
 		f.time = at
 	}
 	if f.is = f.is || isAccess(l.text); f.is {

@@ -14,24 +14,12 @@ const mostNames = 20_000
 type collector struct {
 	Report
 	byKey []map[key]*Row // of each table
-	gaps  map[string]*pace
+	gaps  *audit.Gaps
+	least map[string]*Gap // by host
 }
-
-// pace has the requests to a host that were sent last, in the order of their times. Lines come in
-// the order in which requests ended.
-type pace struct {
-	Gap
-	last []sending
-}
-
-// sending is when a request was sent, and the Crawl-delay that held for it, in seconds.
-type sending struct{ at, delay float64 }
-
-// window is how many requests to a host are remembered.
-const window = 16
 
 func newCollector() *collector {
-	c := &collector{gaps: make(map[string]*pace), byKey: make([]map[key]*Row, len(tables))}
+	c := &collector{gaps: audit.NewGaps(mostNames), least: make(map[string]*Gap), byKey: make([]map[key]*Row, len(tables))}
 	for i := range c.byKey {
 		c.byKey[i] = make(map[key]*Row)
 	}
@@ -81,50 +69,36 @@ func (c *collector) row(m map[key]*Row, k key) *Row {
 
 // noteGap compares a request that was sent with those before and after it to its host.
 func (c *collector) noteGap(l *audit.Line, host string) {
-	if !l.Left() {
-		return
-	}
-	p, at := c.gaps[host], l.Robots.SentAt
+	s, left := l.Sending()
 	switch {
-	case at <= 0:
+	case !left:
+		return
+	case s.At.IsZero():
 		c.Untimed++
 		return
-	case p == nil && len(c.gaps) >= mostNames:
-		c.Beyond++
-		return
-	case p == nil:
-		p = &pace{Gap: Gap{Host: host}}
-		c.gaps[host] = p
 	}
-	p.add(sending{at, l.Robots.CrawlDelay})
-}
-
-func (p *pace) add(s sending) {
-	i, _ := slices.BinarySearchFunc(p.last, s, func(a, b sending) int { return cmp.Compare(a.at, b.at) })
-	if 0 < i && i < len(p.last) && max(p.last[i-1].delay, p.last[i].delay) > 0 {
-		p.Pairs-- // it comes between them
-	}
-	p.last = slices.Insert(p.last, i, s)
-	for second := max(i, 1); second <= i+1 && second < len(p.last); second++ {
-		a, b := p.last[second-1], p.last[second]
-		delay := max(a.delay, b.delay)
-		if delay == 0 {
-			continue
+	c.gaps.Add(host, s, func(p audit.Pair, n int64) {
+		g := c.least[host]
+		if g == nil {
+			if len(c.least) >= mostNames {
+				c.Beyond++
+				return
+			}
+			g = &Gap{Host: host}
+			c.least[host] = g
 		}
-		p.Pairs++
+		g.Pairs += n
 		// The worst is the gap that falls short of its delay by the most.
-		if gap := b.at - a.at; p.Pairs == 1 || gap-delay < p.Least-p.Delay {
-			p.Least, p.Delay = gap, delay
+		if gap, delay := p.Gap.Seconds(), p.Delay.Seconds(); g.Delay == 0 || gap-delay < g.Least-g.Delay {
+			g.Least, g.Delay = gap, delay
 		}
-	}
-	if len(p.last) > window {
-		p.last = slices.Delete(p.last, 0, 1)
-	}
+	})
 }
 
 // report puts what was collected in order: the greatest numbers first, and hours as they came.
 func (c *collector) report() Report {
 	r := c.Report
+	r.Beyond += c.gaps.Forgotten
 	for i, t := range tables {
 		rows := make([]Row, 0, len(c.byKey[i]))
 		for _, row := range c.byKey[i] {
@@ -140,10 +114,8 @@ func (c *collector) report() Report {
 		*r.rows()[i] = rows
 	}
 	r.Gaps = []Gap{}
-	for _, p := range c.gaps {
-		if p.Pairs > 0 {
-			r.Gaps = append(r.Gaps, p.Gap)
-		}
+	for _, g := range c.least {
+		r.Gaps = append(r.Gaps, *g)
 	}
 	slices.SortFunc(r.Gaps, func(a, b Gap) int {
 		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
