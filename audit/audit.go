@@ -182,7 +182,7 @@ func (a *auditor) answer(e *entry, at Place) error {
 // judged judges a line, counts it, and reports its findings.
 func (a *auditor) judged(l *Line) error {
 	v := a.judge.look(&l.entry)
-	agent := a.counts.line(&l.entry, &v)
+	agent := a.counts.line(l, &v)
 	for _, f := range v.findings {
 		f.Place = l.Place
 		if err := a.finding(f, agent); err != nil {
@@ -190,7 +190,7 @@ func (a *auditor) judged(l *Line) error {
 		}
 	}
 	if v.how == unproven && (v.cause == CauseTextMissing || v.cause == CauseTextUnread) {
-		if first := a.counts.text(&l.entry, l.Place, v.cause); first && v.fault != nil {
+		if first := a.counts.text(l, v.cause); first && v.fault != nil {
 			if err := a.fault(l.Place, v.fault); err != nil {
 				return err
 			}

@@ -38,8 +38,8 @@ func TestTunnelTotals(t *testing.T) {
 	inside := lines["disallowed"]
 	r := auditLogs(t, Config{Texts: store}, logOf(t, looked, inside, inside, inside, lines["tunnel to absent"], lines["tunnel"]))
 	a := r.totals.Agents[0]
-	if len(r.findings) > 0 || a.Checked != 6 || a.Allowed != 0 || a.Denied[enforce.ReasonDisallowed] != 3 || len(a.Denied) != 1 ||
-		a.Tunnels.Allowed != 2 || a.Tunnels.Blind != 1 || a.Tunnels.Denied[enforce.ReasonTunnelRestricted] != 1 || len(a.Tunnels.Denied) != 1 {
+	want := Counts{Outcomes{Asked: 3, Refused: 3}, Tunnels{Outcomes{Asked: 3, Allowed: 2, Refused: 1}, 1}}
+	if len(r.findings) > 0 || a.Checked != 6 || a.Counts != want {
 		t.Errorf("%v, %+v", r.findings, a)
 	}
 }
@@ -63,18 +63,11 @@ func TestTotals(t *testing.T) {
 		t.Fatalf("%+v", c.Agents)
 	}
 	acme, reporter := c.Agents[0], c.Agents[2]
-	want := fmt.Sprint(map[enforce.Reason]int64{
-		enforce.ReasonDisallowed: 2, enforce.ReasonUnreachable: 2, enforce.ReasonOperatorDeny: 2,
-		enforce.ReasonRateLimited: 2,
-	})
-	if n := acme.Tunnels; n.Allowed != 0 || n.Denied[enforce.ReasonTunnelRestricted] != 2 || n.Blind != 0 {
-		t.Errorf("%+v", n)
-	}
-	if acme.Checked != 22 || acme.Allowed != 10 || fmt.Sprint(acme.Denied) != want || acme.Failed["reset"] != 2 ||
-		acme.Exceptions["site.example: ticket 7"] != 2 || len(acme.WouldDeny) != 0 {
+	want := Counts{Outcomes{Asked: 20, Allowed: 10, Refused: 8, Failed: 2}, Tunnels{Outcomes: Outcomes{Asked: 2, Refused: 2}}}
+	if acme.Checked != 22 || acme.Counts != want {
 		t.Errorf("%+v", acme)
 	}
-	if reporter.Allowed != 2 || reporter.WouldDeny[enforce.ReasonDisallowed] != 2 || len(reporter.Denied) != 0 {
+	if reporter.Counts != (Counts{Outcomes: Outcomes{Asked: 2, Allowed: 2}}) { // mode report refuses nothing
 		t.Errorf("%+v", reporter)
 	}
 }
@@ -85,20 +78,20 @@ func TestCaps(t *testing.T) {
 	store := memory{}
 	lines := sampleLines(t, store)
 	exception, missing := lines["exception"], lines["allowed"]
-	cfg := Config{Texts: store, limits: limits{agents: 2, exceptions: 1, texts: 1, hosts: 10, records: 10}}
+	cfg := Config{Texts: store, limits: limits{agents: 2, texts: 1, hosts: 10, records: 10}}
 	at := func(i int) time.Time { return noon.Add(time.Duration(i) * time.Hour) }
 	r := auditLogs(t, cfg, logOf(t,
-		exception.at(at(1)), exception.with("exception", "b").at(at(2)), exception.with("exception", "c").at(at(3)),
+		exception.at(at(1)),
 		exception.with("agent", "B").at(at(4)), exception.with("agent", "C").at(at(5)), exception.with("agent", "D").at(at(6)),
 		missing.with("sha256", strings.Repeat("a", 64)).at(at(7)), missing.with("sha256", strings.Repeat("b", 64)).at(at(8)),
 		missing.with("sha256", strings.Repeat("a", 64)).at(at(9)),
 	))
-	long := exception.with("agent", strings.Repeat("x", maxLabel+1)).with("exception", strings.Repeat("y", maxLabel+1))
-	if c := auditLogs(t, Config{Texts: store}, logOf(t, long)).totals; len(c.Agents) != 1 || c.Agents[0].Agent != Others || c.Agents[0].Exceptions[Others] != 1 {
+	long := exception.with("agent", strings.Repeat("x", maxLabel+1))
+	if c := auditLogs(t, Config{Texts: store}, logOf(t, long)).totals; len(c.Agents) != 1 || c.Agents[0].Agent != Others || c.Agents[0].Asked != 1 {
 		t.Errorf("names that no log has: %+v", c.Agents)
 	}
-	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Exceptions: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
-		c.Agents[0].Checked != 2 || c.Agents[1].Exceptions[Others] != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
+	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
+		c.Agents[0].Checked != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -211,7 +211,7 @@ func TestHostsAreForgotten(t *testing.T) {
 		lines = append(lines, request{began: i, took: 1, host: fmt.Sprintf("n%d.example", i)}.line(t, store))
 		lines = append(lines, request{began: 3000 * i, took: 1, host: "always.example"}.line(t, store))
 	}
-	cfg := Config{Texts: store, limits: limits{agents: 1, exceptions: 1, texts: 1, hosts: 3, records: 20}}
+	cfg := Config{Texts: store, limits: limits{agents: 1, texts: 1, hosts: 3, records: 20}}
 	r := auditLogs(t, cfg, logOf(t, append(lines, request{began: 30, took: 1, host: "n9.example"}.line(t, store))...))
 	if r.totals.Caps != (CapTotals{Hosts: 8}) || r.totals.Gaps.Kept != 9 || r.totals.Gaps.Short != 1 {
 		t.Errorf("%+v %+v", r.totals.Caps, r.totals.Gaps)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit/seal"
-	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // Totals sum up an audit.
@@ -104,35 +102,9 @@ type AgentTotals struct {
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
-	// Decisions count requests, and Tunnels CONNECTs, which are no requests.
-	Decisions
-	Tunnels struct {
-		Decisions
-		// Blind are those of Allowed that were not looked into: it is not known what was asked in them.
-		Blind int64 `json:"blind"`
-	} `json:"tunnels"`
+	// Counts are of the lines whose words there are.
+	Counts
 	Findings int64 `json:"findings"`
-}
-
-// Decisions are counts of what was decided.
-type Decisions struct {
-	Allowed int64 `json:"allowed"`
-	// Denied, Failed and WouldDeny are by reason. WouldDeny are among Allowed.
-	Denied    map[enforce.Reason]int64 `json:"denied"`
-	Failed    map[enforce.Reason]int64 `json:"failed"`
-	WouldDeny map[enforce.Reason]int64 `json:"would_deny"`
-	// Unreachable are those of Denied and WouldDeny whose reason is an unreachable robots.txt, by the
-	// cause that the lines give.
-	Unreachable map[string]int64 `json:"unreachable"`
-	// Exceptions are the uses of exceptions by their labels, among Allowed.
-	Exceptions map[string]int64 `json:"exceptions"`
-}
-
-func newDecisions() Decisions {
-	return Decisions{
-		Denied: make(map[enforce.Reason]int64), Failed: make(map[enforce.Reason]int64), WouldDeny: make(map[enforce.Reason]int64),
-		Unreachable: make(map[string]int64), Exceptions: make(map[string]int64),
-	}
 }
 
 // TextTotals is a text that was not to be had.
@@ -147,9 +119,8 @@ type TextTotals struct {
 // CapTotals say where a bound on memory was met. All are 0 in an audit that is complete.
 type CapTotals struct {
 	// Agents are lines of agents beyond the number that is counted by name; they are under the name
-	// [Others]. Exceptions are uses of exceptions beyond it.
-	Agents     int64 `json:"agents"`
-	Exceptions int64 `json:"exceptions"`
+	// [Others].
+	Agents int64 `json:"agents"`
 	// Texts are lines that rest on missing texts beyond the number that is listed.
 	Texts int64 `json:"texts"`
 	// Hosts are those whose last requests were forgotten: a gap to them is not seen.
@@ -159,8 +130,7 @@ type CapTotals struct {
 	Records int64 `json:"records"`
 }
 
-// Others is the name under which agents and exceptions are counted beyond the number that has names
-// of their own.
+// Others is the name under which what has names is counted beyond the number that is kept.
 const Others = "(others)"
 
 // counts collects Totals.
@@ -172,10 +142,10 @@ type counts struct {
 }
 
 // limits bound what is kept by name; room is the number of bytes that rules may take.
-type limits struct{ agents, exceptions, texts, hosts, records, room int }
+type limits struct{ agents, texts, hosts, records, room int }
 
 // defaultLimits take some 200 MiB if all are met.
-var defaultLimits = limits{agents: 10_000, exceptions: 1_000, texts: 10_000, hosts: 50_000, records: 200_000, room: 64 << 20}
+var defaultLimits = limits{agents: 10_000, texts: 10_000, hosts: 50_000, records: 200_000, room: 64 << 20}
 
 func newCounts(l limits) *counts {
 	return &counts{
@@ -185,11 +155,10 @@ func newCounts(l limits) *counts {
 }
 
 // line counts a line that has a robots object.
-func (c *counts) line(e *entry, v *verdict) *AgentTotals {
+func (c *counts) line(l *Line, v *verdict) *AgentTotals {
 	c.Checked++
-	at, _ := e.ended()
-	c.Note(at)
-	if what := e.vague(); what != "" {
+	c.Note(l.Time())
+	if what := l.vague(); what != "" {
 		c.Vague[what]++
 	}
 	if len(v.findings) == 0 || v.how != asRecorded {
@@ -204,8 +173,15 @@ func (c *counts) line(e *entry, v *verdict) *AgentTotals {
 			c.NotProvable[v.cause]++
 		}
 	}
-	a := c.agent(Label(e.Robots.Agent))
-	a.decided(e, c)
+	r := l.Robots
+	a := c.agent(r.Agent)
+	a.Checked++
+	if BadWord(r) == "" {
+		a.Add(l)
+	}
+	if len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
+		a.Owner, a.Contact = r.Owner, r.Contact
+	}
 	return a
 }
 
@@ -221,81 +197,37 @@ func Label(name string) string {
 }
 
 func (c *counts) agent(name string) *AgentTotals {
-	a, ok := c.agents[name]
-	if !ok && len(c.agents) >= c.limits.agents {
-		c.Caps.Agents++
-		name = Others
-		a, ok = c.agents[name]
-	}
-	if !ok {
-		a = &AgentTotals{Agent: name, Decisions: newDecisions()}
-		a.Tunnels.Decisions = newDecisions()
-		c.agents[name] = a
-	}
-	return a
+	return Bounded(c.agents, Label(name), Others, c.limits.agents, &c.Caps.Agents)
 }
 
-// decided counts a decision as it is recorded. A word of no closed set is a finding and counted as
-// that alone.
-func (a *AgentTotals) decided(e *entry, c *counts) {
-	r := e.Robots
-	a.Checked++
-	if a.Agent != Others && len(r.Owner) <= maxLabel && len(r.Contact) <= maxLabel && r.Owner+r.Contact != "" {
-		a.Owner, a.Contact = r.Owner, r.Contact
+// Bounded is the value of a key, a new one if there is none. Where there are too many keys it is the
+// one that all others share, and is counted.
+func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int64) *V {
+	v := m[k]
+	if v == nil && len(m) >= most {
+		*beyond++
+		k = others
+		v = m[k]
 	}
-	if !r.Reason.Valid() {
-		return
+	if v == nil {
+		v = new(V)
+		m[k] = v
 	}
-	d := &a.Decisions
-	if e.Tunnel() {
-		d = &a.Tunnels.Decisions
-		if r.Decision == enforce.OutcomeAllow && !r.PathVisible {
-			a.Tunnels.Blind++
-		}
-	}
-	if r.Reason == enforce.ReasonUnreachable {
-		cause := r.Cause
-		if !slices.Contains(fetch.Causes(), fetch.Cause(cause)) {
-			cause = Others
-		}
-		d.Unreachable[cause]++
-	}
-	switch r.Decision {
-	case enforce.OutcomeAllow:
-		d.Allowed++
-		if r.WouldDeny {
-			d.WouldDeny[r.Reason]++
-		}
-		if r.Reason == enforce.ReasonException {
-			d.exception(r.Exception, c)
-		}
-	case enforce.OutcomeDeny:
-		d.Denied[r.Reason]++
-	case enforce.OutcomeError:
-		d.Failed[r.Reason]++
-	}
-}
-
-func (d *Decisions) exception(label string, c *counts) {
-	if _, ok := d.Exceptions[label]; !ok && (len(d.Exceptions) >= c.limits.exceptions || len(label) > maxLabel) {
-		c.Caps.Exceptions++
-		label = Others
-	}
-	d.Exceptions[label]++
+	return v
 }
 
 // text notes a line that rests on a text that is not to be had, and reports whether it is the
 // first.
-func (c *counts) text(e *entry, at Place, cause Cause) (first bool) {
-	t, ok := c.texts[e.Robots.SHA256]
+func (c *counts) text(l *Line, cause Cause) (first bool) {
+	t, ok := c.texts[l.Robots.SHA256]
 	switch {
 	case ok:
 	case len(c.texts) >= c.limits.texts:
 		c.Caps.Texts++
 		return false
 	default:
-		t = &TextTotals{SHA256: e.Robots.SHA256, Origin: e.Robots.Origin, Cause: cause, First: at}
-		c.texts[e.Robots.SHA256] = t
+		t = &TextTotals{SHA256: l.Robots.SHA256, Origin: l.Robots.Origin, Cause: cause, First: l.Place}
+		c.texts[l.Robots.SHA256] = t
 	}
 	t.Lines++
 	return !ok
@@ -304,15 +236,16 @@ func (c *counts) text(e *entry, at Place, cause Cause) (first bool) {
 // sum is all of it, in order.
 func (c *counts) sum() Totals {
 	t := c.Totals
-	t.Agents, t.Texts = inOrder(c.agents), inOrder(c.texts)
-	return t
-}
-
-// inOrder returns the values of a map in the order of their keys.
-func inOrder[V any](values map[string]*V) []V {
-	list := make([]V, 0, len(values))
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		list = append(list, *values[key])
+	t.Agents, t.Texts = []AgentTotals{}, []TextTotals{}
+	for _, name := range slices.Sorted(maps.Keys(c.agents)) {
+		a := *c.agents[name]
+		if a.Agent = name; name == Others {
+			a.Owner, a.Contact = "", ""
+		}
+		t.Agents = append(t.Agents, a)
 	}
-	return list
+	for _, sha := range slices.Sorted(maps.Keys(c.texts)) {
+		t.Texts = append(t.Texts, *c.texts[sha])
+	}
+	return t
 }

@@ -21,7 +21,7 @@ func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, statu
 		printLine(w, "assumed: "+line)
 	}
 	err := findings.copyTo(w)
-	printSections(w, auditSummary(t), auditSeals(t), auditAgents(t), auditReasons(t), auditTexts(t))
+	printSections(w, auditSummary(t), auditSeals(t), auditAgents(t), auditTexts(t))
 	return err
 }
 
@@ -98,7 +98,6 @@ func auditSummary(t audit.Totals) *table {
 		s.fact("  "+string(kind), number(t.Findings[kind]))
 	}
 	s.fact("not in full: lines of further agents", number(t.Caps.Agents))
-	s.fact("not in full: uses of further exceptions", number(t.Caps.Exceptions))
 	s.fact("not in full: lines of further missing texts", number(t.Caps.Texts))
 	s.fact("not in full: hosts whose last requests were forgotten", number(t.Caps.Hosts))
 	s.fact("not in full: records of robots.txt that were forgotten", number(t.Caps.Records))
@@ -118,16 +117,17 @@ func auditSeals(t audit.Totals) *table {
 
 // auditAgents has a row an agent.
 func auditAgents(t audit.Totals) *table {
-	headings := []any{"AGENT", "CHECKED", "ALLOWED", "DENIED", "FAILED", "WOULD DENY", "EXCEPTIONS", "TUNNELS", "FINDINGS"}
+	headings := []any{"AGENT", "CHECKED", "REQUESTS", "ALLOWED", "REFUSED", "FAILED", "TUNNELS", "OPENED", "REFUSED", "FAILED", "UNSEEN", "FINDINGS"}
 	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
 	if owned {
 		headings = append(headings, "OWNER", "CONTACT")
 	}
 	s := newTable(headings...)
 	for _, a := range t.Agents {
+		of := a.Tunnels
 		cells := []any{
-			dashed(a.Agent), a.Checked, a.Allowed, sumOf(a.Denied), sumOf(a.Failed),
-			sumOf(a.WouldDeny), sumOf(a.Exceptions), a.Tunnels.Allowed + sumOf(a.Tunnels.Denied) + sumOf(a.Tunnels.Failed), a.Findings,
+			dashed(a.Agent), a.Checked, a.Asked, a.Allowed, a.Refused, a.Failed,
+			of.Asked, of.Allowed, of.Refused, of.Failed, of.Blind, a.Findings,
 		}
 		if owned {
 			cells = append(cells, dashed(a.Owner), dashed(a.Contact))
@@ -135,35 +135,6 @@ func auditAgents(t audit.Totals) *table {
 		s.row(cells...)
 	}
 	return s
-}
-
-// auditReasons counts, by agent, the reasons of refusals and the exceptions used, and tunnels.
-func auditReasons(t audit.Totals) *table {
-	s := newTable("AGENT", "WHAT", "WHY", "COUNT")
-	for _, a := range t.Agents {
-		addDecisions(s, a.Agent, "", a.Decisions)
-		if t := a.Tunnels; t.Allowed > 0 {
-			opened := map[string]int64{"looked into": t.Allowed - t.Blind, "not looked into": t.Blind}
-			maps.DeleteFunc(opened, func(_ string, n int64) bool { return n == 0 })
-			addCounts(s, a.Agent, "tunnel opened", opened)
-		}
-		addDecisions(s, a.Agent, "tunnel ", a.Tunnels.Decisions)
-	}
-	return s
-}
-
-func addDecisions(s *table, agent, of string, d audit.Decisions) {
-	addCounts(s, agent, of+"denied", d.Denied)
-	addCounts(s, agent, of+"failed", d.Failed)
-	addCounts(s, agent, of+"would deny", d.WouldDeny)
-	addCounts(s, agent, of+"unreachable", d.Unreachable)
-	addCounts(s, agent, of+"exception", d.Exceptions)
-}
-
-func addCounts[K ~string](s *table, agent, what string, counts map[K]int64) {
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		s.row(dashed(agent), what, key, counts[key])
-	}
 }
 
 // shownTexts is how many texts the table has; --json has all.

@@ -72,14 +72,14 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	audited.clean(t, "the log")
 	allowed, denied, opened, refused := int64(0), int64(0), int64(0), int64(0)
 	for _, a := range audited.totals.Agents {
-		allowed, denied = allowed+a.Allowed, denied+a.Denied["disallowed"]
-		opened, refused = opened+a.Tunnels.Allowed, refused+a.Tunnels.Denied["tunnel_restricted"]
+		allowed, denied = allowed+a.Allowed, denied+a.Refused
+		opened, refused = opened+a.Tunnels.Allowed, refused+a.Tunnels.Refused
 	}
 	if allowed != 0 || denied != n || opened != n || refused != n {
 		t.Errorf("audited: %d allowed, %d denied; of tunnels %d, %d", allowed, denied, opened, refused)
 	}
 	if out, err := runBinary(t, "robots", "audit", "--gateway", "unix/"+g.adminSocket(), g.accessLog()); err != nil ||
-		!regexp.MustCompile(`\nAcmeBot +\d +0 +3 +0 +0 +0 +\d +0\n`).MatchString(out) {
+		!regexp.MustCompile(`\nAcmeBot +\d +3 +0 +3 +0 +\d +\d +\d +0 +0 +0\n`).MatchString(out) {
 		t.Errorf("%v: %s", err, out)
 	}
 
@@ -87,7 +87,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 		"text": `: 3 requests, 0 allowed, 3 refused, 0 failed; .*\n6 tunnels \(CONNECT\), which are no requests: 3 opened, 3 refused, 0 failed\.\n`,
 		"html": `: 3 requests, 0 allowed, 3 refused, 0 failed; [^<]*</p>\n<p>6 tunnels \(CONNECT\), which are no requests: 3 opened, 3 refused, 0 failed\.`,
 		"csv":  `\ntotal,,3,0,3,0,0,0.000,6,3,3,0,0,`,
-		"json": `"total":{"asked":3,"allowed":0,"refused":3,"failed":0,"held":0,"wait_s":0,"tunnels":{"asked":6,"allowed":3,"refused":3,"failed":0,"blind":0}}`,
+		"json": `"total":{"asked":3,"allowed":0,"refused":3,"failed":0,"tunnels":{"asked":6,"allowed":3,"refused":3,"failed":0,"blind":0},"held":0,"wait_s":0}`,
 	} {
 		out, err := runBinary(t, "robots", "report", "--format", format, g.accessLog())
 		if err != nil || !regexp.MustCompile(want).MatchString(out) {

@@ -43,28 +43,14 @@ func (c *collector) add(l *audit.Line, host string) {
 		if k.none {
 			continue
 		}
-		row := c.row(c.byKey[i], key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause), false})
+		k = key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause), false}
+		row := audit.Bounded(c.byKey[i], k, key{name: audit.Others}, mostNames, &c.Beyond)
 		row.add(l)
 		if tables[i].dated() {
 			row.Note(l.Time())
 		}
 	}
 	c.noteGap(l, host)
-}
-
-// row finds that of a key, or that of all others where there are too many keys.
-func (c *collector) row(m map[key]*Row, k key) *Row {
-	row := m[k]
-	if row == nil && len(m) >= mostNames {
-		c.Beyond++
-		k = key{name: audit.Others}
-		row = m[k]
-	}
-	if row == nil {
-		row = &Row{Name: k.name, Agent: k.agent, Cause: k.cause}
-		m[k] = row
-	}
-	return row
 }
 
 // noteGap compares a request that was sent with those before and after it to its host.
@@ -101,7 +87,8 @@ func (c *collector) report() Report {
 	r.Beyond += c.gaps.Forgotten
 	for i, t := range tables {
 		rows := make([]Row, 0, len(c.byKey[i]))
-		for _, row := range c.byKey[i] {
+		for k, row := range c.byKey[i] {
+			row.Name, row.Agent, row.Cause = k.name, k.agent, k.cause
 			rows = append(rows, *row)
 		}
 		slices.SortFunc(rows, func(a, b Row) int {

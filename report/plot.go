@@ -20,7 +20,7 @@ const (
 type timeline struct {
 	audit.Period
 	width time.Duration
-	bars  map[time.Time]*Outcomes // by their beginnings
+	bars  map[time.Time]*audit.Outcomes // by their beginnings
 }
 
 // widths each go into the next one. Behind the last one, each is four times as wide.
@@ -33,13 +33,13 @@ func (t *timeline) add(at time.Time, decision string) {
 	for t.Note(at); t.width == 0 || t.Last.Sub(t.First)/t.width >= mostBars; {
 		t.widen()
 	}
-	t.bar(at).add(decision)
+	t.bar(at).Add(decision)
 }
 
-func (t *timeline) bar(at time.Time) *Outcomes {
+func (t *timeline) bar(at time.Time) *audit.Outcomes {
 	at = at.UTC().Truncate(t.width)
 	if t.bars[at] == nil {
-		t.bars[at] = new(Outcomes)
+		t.bars[at] = new(audit.Outcomes)
 	}
 	return t.bars[at]
 }
@@ -50,7 +50,7 @@ func (t *timeline) widen() {
 	if t.width *= 4; i >= 0 {
 		t.width = widths[i]
 	}
-	t.bars = make(map[time.Time]*Outcomes)
+	t.bars = make(map[time.Time]*audit.Outcomes)
 	for at, o := range narrow {
 		b := t.bar(at)
 		b.Asked, b.Allowed, b.Refused, b.Failed = b.Asked+o.Asked, b.Allowed+o.Allowed, b.Refused+o.Refused, b.Failed+o.Failed
@@ -70,7 +70,7 @@ type plot struct {
 type bar struct {
 	Place int64
 	Begin time.Time
-	Outcomes
+	audit.Outcomes
 }
 
 func (t *timeline) plot() plot {
@@ -97,6 +97,3 @@ func (r *Report) plots() (all []plot) {
 	}
 	return all
 }
-
-// Judged is where a bar of those that failed begins.
-func (o Outcomes) Judged() int64 { return o.Allowed + o.Refused }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/internal/look"
 )
 
@@ -75,7 +76,7 @@ func (t *table) section(rows []Row, tunnels bool) Section {
 
 // texts are the counts as texts, in the order of the columns.
 func (c *Counts) texts(number func(int64) string, seconds func(float64) string) (requests, tunnels []string) {
-	of := func(o Outcomes, last int64) []string {
+	of := func(o audit.Outcomes, last int64) []string {
 		return []string{number(o.Asked), number(o.Allowed), number(o.Refused), number(o.Failed), number(last)}
 	}
 	return append(of(c.Outcomes, c.Held), seconds(c.WaitSeconds)), of(c.Tunnels.Outcomes, c.Tunnels.Blind)

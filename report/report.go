@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -31,57 +30,18 @@ func (f *Filter) passes(l *audit.Line, host string) bool {
 		(f.Host == "" || strings.EqualFold(f.Host, host))
 }
 
-// Outcomes are about requests, or about tunnels. Each is allowed, refused or failed.
-type Outcomes struct {
-	Asked   int64 `json:"asked"`
-	Allowed int64 `json:"allowed"`
-	Refused int64 `json:"refused"`
-	// Failed are those that a failure and not a judgement kept from being answered.
-	Failed int64 `json:"failed"`
-}
-
-func (o *Outcomes) add(decision string) {
-	o.Asked++
-	switch decision {
-	case enforce.OutcomeAllow:
-		o.Allowed++
-	case enforce.OutcomeDeny:
-		o.Refused++
-	default:
-		o.Failed++
-	}
-}
-
-// Counts are about requests but for Tunnels: a CONNECT asks for a tunnel, and the requests in one
-// that is looked into have lines of their own.
+// Counts are of lines, and of the waits of requests.
 type Counts struct {
-	Outcomes
+	audit.Counts
 	// Held are the requests that waited for their host's turn, WaitSeconds how long in all.
 	Held        int64   `json:"held"`
 	WaitSeconds float64 `json:"wait_s"`
-	Tunnels     Tunnels `json:"tunnels"`
-}
-
-// Tunnels are about CONNECTs. One that is allowed was opened.
-type Tunnels struct {
-	Outcomes
-	// Blind are those of Allowed that were not looked into: what was asked in them is not known.
-	Blind int64 `json:"blind"`
 }
 
 func (c *Counts) add(l *audit.Line) {
-	r := l.Robots
-	if l.Tunnel() {
-		c.Tunnels.add(r.Decision)
-		if r.Decision == enforce.OutcomeAllow && !r.PathVisible {
-			c.Tunnels.Blind++
-		}
-		return
-	}
-	c.Outcomes.add(r.Decision)
-	if r.WaitMillis > 0 {
+	if c.Add(l); l.Robots.WaitMillis > 0 && !l.Tunnel() {
 		c.Held++
-		c.WaitSeconds += float64(r.WaitMillis) / 1e3
+		c.WaitSeconds += float64(l.Robots.WaitMillis) / 1e3
 	}
 }
 

@@ -81,7 +81,7 @@ func day() []string {
 
 // counts are those of requests.
 func counts(asked, allowed, refused, failed, held int64, wait float64) Counts {
-	return Counts{Outcomes: Outcomes{asked, allowed, refused, failed}, Held: held, WaitSeconds: wait}
+	return Counts{Counts: audit.Counts{Outcomes: audit.Outcomes{Asked: asked, Allowed: allowed, Refused: refused, Failed: failed}}, Held: held, WaitSeconds: wait}
 }
 
 // row is one that has no other key than its name.
@@ -133,7 +133,7 @@ func TestTunnels(t *testing.T) {
 		}),
 		connect(func(r *enforce.Record) { r.Decision, r.Reason, r.PathVisible = "error", "reset", false }))...)
 	want := counts(9, 5, 3, 1, 1, 30)
-	want.Tunnels = Tunnels{Outcomes{4, 2, 1, 1}, 1}
+	want.Tunnels = audit.Tunnels{Outcomes: audit.Outcomes{Asked: 4, Allowed: 2, Refused: 1, Failed: 1}, Blind: 1}
 	if r.Total != want {
 		t.Errorf("%+v, want %+v", r.Total, want)
 	}
