@@ -151,6 +151,14 @@ func TestTree(t *testing.T) {
 	if _, err := Tiles(dir).Leaves(most); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a leaf behind the end: %v", err)
 	}
+	// A full disk cut the narrowest tile that has the leaf: a wider one has it too.
+	cut := Tile{Tile: tlog.Tile{H: TileHeight, N: most / TileSize, W: 3}}
+	if err := os.Truncate(filepath.Join(dir, cut.Path()), 2*tlog.HashSize+1); err != nil {
+		t.Fatal(err)
+	}
+	if leaves, err := Tiles(dir).Leaves(most - most%TileSize + 2); err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, most-most%TileSize+2)] {
+		t.Errorf("a leaf whose narrowest tile was cut: %v", err)
+	}
 	// The hashes over leaves that are gone stand for them.
 	var skipped Tree
 	for n := range int64(most / TileSize) {

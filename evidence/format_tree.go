@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -191,41 +192,41 @@ func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	return all, nil
 }
 
-// read gives the hashes of a tile. There may be more, if a wider tile has taken its place.
-func (t Tiles) read(tile tlog.Tile) (data []byte, err error) {
+// read gives the hashes of a tile. There may be more, if a wider tile has taken its place. A power
+// cut may have taken what is in wider ones, and a full disk, or a kill, the end of any.
+func (t Tiles) read(tile tlog.Tile) ([]byte, error) {
 	full := tile
 	full.W = TileSize
-	name := filepath.Join(string(t), TilePath(full))
-	for range 3 { // the writer may put a wider one in its place between the looks
-		if data, err = os.ReadFile(narrowest(name, tile.W)); !errors.Is(err, fs.ErrNotExist) {
-			break
+	err := fs.ErrNotExist
+	for try := 0; try < 3 && errors.Is(err, fs.ErrNotExist); try++ { // the writer may put a wider one in its place between the looks
+		for _, name := range files(filepath.Join(string(t), TilePath(full)), tile.W) {
+			data, failure := os.ReadFile(name)
+			if hashes := len(data) / tlog.HashSize; hashes >= tile.W {
+				return data[:hashes*tlog.HashSize], nil
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = cmp.Or(failure, io.ErrUnexpectedEOF)
+			}
 		}
-	}
-	data = data[:len(data)/tlog.HashSize*tlog.HashSize]
-	if err == nil && len(data) < tile.W*tlog.HashSize {
-		err = io.ErrUnexpectedEOF
 	}
 	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		err = in.Err // without the folder
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, TilePath(full), err)
-	}
-	return data, nil
+	return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, TilePath(full), err)
 }
 
-// narrowest is the name of a tile, or of the narrowest partial one that has so many hashes. A power
-// cut may have taken what is in wider ones.
-func narrowest(full string, width int) string {
+// files are the names of the tiles that have so many hashes, the narrowest first.
+func files(full string, width int) (names []string) {
 	entries, _ := os.ReadDir(full + ".p") // there may be none
-	best := TileSize
+	var widths []int
 	for _, e := range entries {
 		if n, err := strconv.Atoi(e.Name()); err == nil && n >= width {
-			best = min(best, n)
+			widths = append(widths, n)
 		}
 	}
-	if best == TileSize {
-		return full
+	slices.Sort(widths)
+	for _, n := range widths {
+		names = append(names, filepath.Join(full+".p", strconv.Itoa(n)))
 	}
-	return filepath.Join(full+".p", strconv.Itoa(best))
+	return append(names, full)
 }
