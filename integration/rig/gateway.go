@@ -42,7 +42,8 @@ type Config struct {
 
 	Env    []string // further variables of the process
 	Wrap   []string // the words of a command that runs the gateway's
-	Stdout string   // a file for what it writes there
+	Stdout string   // a file to which goes what it writes there
+	Stderr string   // the same, beside what tests read
 }
 
 // Caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
@@ -127,6 +128,9 @@ func (g *Gateway) Start(c Config) error {
 	return g.Ready()
 }
 
+// captured is how the files of standard streams are opened, as a supervisor of services does.
+const captured = os.O_APPEND | os.O_CREATE | os.O_WRONLY
+
 // Launch runs the binary.
 func (g *Gateway) Launch(c Config) error {
 	config := filepath.Join(g.Dir, "Caddyfile")
@@ -138,7 +142,7 @@ func (g *Gateway) Launch(c Config) error {
 	g.Cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.Dir, "XDG_CONFIG_HOME="+g.Dir, "GORACE=halt_on_error=1")
 	g.Cmd.Env = append(g.Cmd.Env, c.Env...)
 	if c.Stdout != "" {
-		out, err := os.Create(c.Stdout)
+		out, err := os.OpenFile(c.Stdout, captured, 0o600)
 		if err != nil {
 			return err
 		}
@@ -147,6 +151,14 @@ func (g *Gateway) Launch(c Config) error {
 	}
 	g.Stderr = new(Tail)
 	g.Cmd.Stderr = g.Stderr
+	var stderr *os.File // nil for none
+	if c.Stderr != "" {
+		var err error
+		if stderr, err = os.OpenFile(c.Stderr, captured, 0o600); err != nil {
+			return err
+		}
+		g.Cmd.Stderr = io.MultiWriter(g.Stderr, stderr)
+	}
 	if err := g.Cmd.Start(); err != nil {
 		return err
 	}
@@ -154,6 +166,7 @@ func (g *Gateway) Launch(c Config) error {
 	g.Exited = exited
 	go func() {
 		_ = cmd.Wait()
+		_ = stderr.Close() // of none it is an error
 		close(exited)
 	}()
 	g.T.Cleanup(g.Stop)
