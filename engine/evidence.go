@@ -54,7 +54,7 @@ func newEvidenceMetrics() *evidenceMetrics {
 		unsealed:    desc("unsealed_lines", "Lines that no checkpoint covers yet."),
 		checkpoint:  desc("checkpoint_age_seconds", "Age of the newest checkpoint."),
 		witness:     desc("witness_age_seconds", "Time since a witness cosigned a checkpoint.", "witness"),
-		unwitnessed: desc("unwitnessed_total", "Checkpoints that fewer witnesses cosigned than needed."),
+		unwitnessed: desc("unwitnessed_total", "Checkpoints that no witness cosigned."),
 		lost:        desc("lost_total", "Lines that could not be written."),
 		oldest:      desc("oldest_line_seconds", "Unix time of the oldest line that is kept."),
 		kept:        desc("kept", "1 while files are kept for as long as roll_keep_for says, 0 if roll_keep drops them before."),

@@ -120,13 +120,6 @@ func ReadHeads(r io.Reader, verifiers note.Verifiers) iter.Seq2[Head, error] {
 	}
 }
 
-// Peer is the newest checkpoint of a log of another gateway, as it tells it. Nothing vouches for
-// it: anyone who has the key of that log can check the line that has it.
-type Peer struct {
-	Gateway string
-	Note    string // with the log's own signature
-}
-
 // MaxPeerNote bounds a checkpoint that gateways tell each other, in bytes.
 const MaxPeerNote = 2 << 10
 

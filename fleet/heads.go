@@ -25,7 +25,7 @@ func (f *Fleet) Publish(notes []string) {
 
 // Heads gives the checkpoints of the other gateways, as of the last look at them, which may be some
 // seconds ago. It does not wait for Redis.
-func (f *Fleet) Heads() []evidence.Peer {
+func (f *Fleet) Heads() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.roster.heads(f.note.Name)
@@ -33,7 +33,7 @@ func (f *Fleet) Heads() []evidence.Peer {
 
 // heads gives the checkpoints of gateways of other names, at most 100. Those gateways come first
 // whose names follow the own one, so that in a large fleet each is heard by as many others.
-func (r roster) heads(own string) (heads []evidence.Peer) {
+func (r roster) heads(own string) (heads []string) {
 	var others []process
 	for _, p := range r {
 		if p.Name != own {
@@ -47,7 +47,7 @@ func (r roster) heads(own string) (heads []evidence.Peer) {
 			if len(heads) == maxPeerHeads {
 				return heads
 			}
-			heads = append(heads, evidence.Peer{Gateway: p.Name, Note: n})
+			heads = append(heads, n)
 		}
 	}
 	return heads

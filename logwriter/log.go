@@ -187,11 +187,8 @@ type terms struct {
 	logger  *zap.Logger
 }
 
-// hasPeers reports whether checkpoints are exchanged with other gateways.
-func (t terms) hasPeers() bool { return t.fleet && t.Peers == "on" }
-
 // alone reports whether no checkpoint leaves the machine, as far as the configuration tells.
-func (t terms) alone() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.hasPeers() }
+func (t terms) alone() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.fleet }
 
 func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.gateway }
 

@@ -36,8 +36,8 @@ type Evidence struct {
 	WriterRaw json.RawMessage `json:"writer,omitempty" caddy:"namespace=caddy.logging.writers inline_key=output"`
 	// Name is the log's, in its identity. Default: access.
 	Name string `json:"name,omitempty"`
-	// Key is the file of the private key that signs: PEM (PKCS #8, Ed25519) or the key of a note's
-	// signer. It is made if it is missing. Default: `key` in the log's folder of the state.
+	// Key is the file of the private key that signs: PEM (PKCS #8, Ed25519). It is made if it is
+	// missing. Default: `key` in the log's folder of the state.
 	Key string `json:"key,omitempty"`
 	// State is the folder of hashes and checkpoints. Default: `evidence` beside the log.
 	State string `json:"state,omitempty"`
@@ -47,16 +47,11 @@ type Evidence struct {
 	Lines int            `json:"lines,omitempty"`
 	// Heads is a file to which all checkpoints are written once more, on another disk or machine.
 	Heads string `json:"heads,omitempty"`
-	// Witnesses cosign the checkpoints.
+	// Witnesses cosign the checkpoints. One that none does is reported and counted.
 	Witnesses []WitnessConfig `json:"witnesses,omitempty"`
-	// Need is how many of them should. Fewer are reported and counted. Default: 1 if there are any.
-	Need *int `json:"need,omitempty"`
 	// OnFailure says what happens while the log cannot be written or sealed: `log` (default) reports
 	// it, `refuse` also refuses all proxied requests (503).
 	OnFailure string `json:"on_failure,omitempty"`
-	// Peers says whether checkpoints are exchanged with the other gateways of the fleet: `on`
-	// (default) or `off`. Without a fleet it has no effect.
-	Peers string `json:"peers,omitempty"`
 
 	file      *logging.FileWriter
 	witnesses []writer.Witness
@@ -113,11 +108,6 @@ func (e *Evidence) check() error {
 	e.Every = cmp.Or(e.Every, caddy.Duration(time.Second))
 	e.Lines = cmp.Or(e.Lines, 1000)
 	e.OnFailure = cmp.Or(e.OnFailure, "log")
-	e.Peers = cmp.Or(e.Peers, "on")
-	need := min(1, len(e.Witnesses))
-	if e.Need != nil {
-		need = *e.Need
-	}
 	id := evidence.Identity{Gateway: "gateway", Log: e.Name, Generation: 1}
 	switch {
 	case id.Check() != nil:
@@ -126,12 +116,8 @@ func (e *Evidence) check() error {
 		return fmt.Errorf("every %v: want 10ms to 1h", time.Duration(e.Every))
 	case e.Lines < 1:
 		return fmt.Errorf("every %d lines: want at least 1", e.Lines)
-	case need < 0 || need > len(e.Witnesses):
-		return fmt.Errorf("need %d of %d witnesses", need, len(e.Witnesses))
 	case e.OnFailure != "log" && e.OnFailure != "refuse":
 		return fmt.Errorf(`on_failure %q: want "log" or "refuse"`, e.OnFailure)
-	case e.Peers != "on" && e.Peers != "off":
-		return fmt.Errorf(`peers %q: want "on" or "off"`, e.Peers)
 	}
 	e.witnesses = nil
 	for _, c := range e.Witnesses {
@@ -144,30 +130,25 @@ func (e *Evidence) check() error {
 		}
 		e.witnesses = append(e.witnesses, w)
 	}
-	e.Need = &need
 	return nil
 }
 
 // resolve makes the paths absolute.
-func (e *Evidence) resolve() (err error) {
-	if e.paths.log, err = filepath.Abs(e.file.Filename); err != nil {
-		return err
-	}
-	e.paths.state, e.paths.key, e.paths.heads = e.State, e.Key, e.Heads
-	for i, path := range []*string{&e.paths.state, &e.paths.key, &e.paths.heads} {
-		if *path == "" {
-			continue
-		}
-		text, err := caddy.NewReplacer().ReplaceOrErr(*path, true, true)
-		if err == nil {
-			*path, err = filepath.Abs(text)
+func (e *Evidence) resolve() error {
+	var errs []error
+	absolute := func(option, path string) string {
+		text, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
+		if err == nil && text != "" {
+			text, err = filepath.Abs(text)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", [...]string{"state", "key", "heads"}[i], err)
+			errs = append(errs, fmt.Errorf("%s: %w", option, err))
 		}
+		return text
 	}
-	e.paths.state = cmp.Or(e.paths.state, filepath.Join(filepath.Dir(e.paths.log), "evidence"))
-	return nil
+	e.paths.log, e.paths.key, e.paths.heads = absolute("file", e.file.Filename), absolute("key", e.Key), absolute("heads", e.Heads)
+	e.paths.state = cmp.Or(absolute("state", e.State), filepath.Join(filepath.Dir(e.paths.log), "evidence"))
+	return errors.Join(errs...)
 }
 
 // String names the log for people.
@@ -191,7 +172,7 @@ func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Conf
 		Gateway: gateway, Name: e.Name, File: e.paths.log, Open: e.file.OpenWriter,
 		State: e.paths.state, Key: e.paths.key, Heads: e.paths.heads,
 		Every: time.Duration(e.Every), Lines: e.Lines,
-		Witnesses: e.witnesses, Need: *e.Need, Report: report,
+		Witnesses: e.witnesses, Report: report,
 	}
 }
 
@@ -208,9 +189,7 @@ func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Conf
 //		every 1s 1000
 //		heads <file>
 //		witness <url> <key>
-//		need <number>
 //		on_failure log|refuse
-//		peers on|off
 //	}
 func (e *Evidence) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the writer's name
@@ -238,9 +217,7 @@ func (e *Evidence) read(r *block.Reader) error {
 		"every":      {Min: 1, Max: 2, Set: e.setEvery},
 		"heads":      block.Text(&e.Heads),
 		"witness":    {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
-		"need":       block.Parsed(&e.Need, block.Optional(block.ParseCount(0, 100))),
 		"on_failure": block.Text(&e.OnFailure),
-		"peers":      block.Text(&e.Peers),
 	}.Read(r, "robots_evidence")
 }
 

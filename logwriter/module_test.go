@@ -19,17 +19,17 @@ func parse(text string) (*Evidence, error) {
 // TestOptions: what the Caddyfile says is what the JSON has.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\nneed 0\non_failure refuse\npeers off")
+	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\non_failure refuse")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := json.Marshal(e)
 	want := `{"writer":{"filename":"/l/a.log","output":"file","roll_size_mb":1},"name":"n","key":"/k","state":"/s","every":2000000000,"lines":30,` +
-		`"heads":"/h","witnesses":[{"url":"https://w","key":"` + vkey + `"}],"need":0,"on_failure":"refuse","peers":"off"}`
+		`"heads":"/h","witnesses":[{"url":"https://w","key":"` + vkey + `"}],"on_failure":"refuse"}`
 	if string(got) != want || err != nil {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
-	if e, err := parse("every 10ms\nfile a.log"); err != nil || e.Lines != 0 || e.Need != nil || e.Name != "" {
+	if e, err := parse("every 10ms\nfile a.log"); err != nil || e.Lines != 0 || e.Name != "" {
 		t.Errorf("without the others: %+v, %v", e, err)
 	}
 }
@@ -46,11 +46,10 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"file a\nname ../x", ":3", `name of the log "../x"`},
 		{"file a\nevery 1ms", ":3", "every 1ms: want 10ms to 1h"},
 		{"file a\nevery 1s 0", ":3", `"0" is not a whole number`},
-		{"file a\nneed 1", ":3", "need 1 of 0 witnesses"},
+		{"file a\nneed 1", ":3", `unknown option "need"`},
 		{"file a\nwitness http://w x", ":3", "key of witness http://w: "},
 		{"file a\nwitness http://w " + vkey + "\nwitness http://v " + vkey, ":4", "witness witness.example is there twice"},
 		{"file a\non_failure stop", ":3", `on_failure "stop": want "log" or "refuse"`},
-		{"file a\npeers no", ":3", `peers "no": want "on" or "off"`},
 	} {
 		_, err := parse(tt.text)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "Testfile"+tt.place) {
@@ -78,27 +77,24 @@ func TestOnlyFiles(t *testing.T) {
 	}
 }
 
-// TestAlone: which configurations keep all checkpoints on the machine, and which have peers.
+// TestAlone: which configurations keep all checkpoints on the machine.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		text            string
-		fleet           bool
-		alone, hasPeers bool
+		text         string
+		fleet, alone bool
 	}{
-		{"file a", false, true, false},
-		{"file a\npeers on", false, true, false},
-		{"file a", true, false, true},
-		{"file a\npeers off", true, true, false},
-		{"file a\npeers off\nheads /h", true, false, false},
-		{"file a\nwitness https://w " + vkey, false, false, false},
+		{"file a", false, true},
+		{"file a", true, false},
+		{"file a\nheads /h", false, false},
+		{"file a\nwitness https://w " + vkey, false, false},
 	} {
 		e, err := parse(tt.text)
 		if err == nil {
 			err = e.check()
 		}
-		if c := (terms{e, "gw", tt.fleet, nil}); err != nil || c.alone() != tt.alone || c.hasPeers() != tt.hasPeers {
-			t.Errorf("%q, fleet %t: alone %t, peers %t, %v", tt.text, tt.fleet, c.alone(), c.hasPeers(), err)
+		if c := (terms{e, "gw", tt.fleet, nil}); err != nil || c.alone() != tt.alone {
+			t.Errorf("%q, fleet %t: alone %t, %v", tt.text, tt.fleet, c.alone(), err)
 		}
 	}
 }

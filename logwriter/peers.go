@@ -20,9 +20,9 @@ func Heads() (notes []string) {
 }
 
 // Hear has the checkpoints of other gateways written into the logs. A disk may hold it up.
-func Hear(peers []evidence.Peer) {
+func Hear(notes []string) {
 	for _, log := range all.withPeers() {
-		log.Hear(peers)
+		log.Hear(notes)
 	}
 }
 
@@ -33,7 +33,7 @@ func (l *logs) withPeers() (open []*writer.Log) {
 	defer l.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(l.byKey)) {
 		s := l.byKey[key]
-		if log, n := s.log.Load(), len(s.terms); log != nil && n > 0 && s.terms[n-1].hasPeers() {
+		if log, n := s.log.Load(), len(s.terms); log != nil && n > 0 && s.terms[n-1].fleet {
 			open = append(open, log)
 		}
 	}

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -83,37 +83,19 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// position is how far the log is in the tree: the line before Offset, in one of its files, is the
-// last of Size leaves, which are on disk.
-type position struct {
-	Size   int64 `json:"size"`
-	Offset int64 `json:"offset"`
-}
-
+// positionFile has the number of lines whose hashes are on disk.
 const positionFile = "position"
 
-func (l *Log) readPosition() (p position, err error) {
+func (l *Log) readPosition() (int64, error) {
 	text, err := l.readState(positionFile)
-	if err == nil && (json.Unmarshal(text, &p) != nil || p.Size < 1 || p.Offset < 1) {
-		err = fmt.Errorf("the file %s of the state has no position: %.200q", positionFile, text)
-	}
-	return p, err
-}
-
-// writePosition writes over the position, which has one length and thus one block of the disk. It
-// does not wait for the disk: after a power cut an older position has more of the log read again.
-func writePosition(dir string, p position) error {
-	name := filepath.Join(dir, positionFile)
-	text := fmt.Appendf(nil, "{\"size\": %19d, \"offset\": %19d}\n", p.Size, p.Offset)
-	f, err := os.OpenFile(name, os.O_WRONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return replaceFile(name, text)
-	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = f.WriteAt(text, 0)
-	return errors.Join(err, f.Close())
+	size, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || size < 1 {
+		return 0, fmt.Errorf("the file %s of the state has no number of lines: %.100q", positionFile, text)
+	}
+	return size, nil
 }
 
 // newestGeneration is the highest number of a generation in a state folder, 0 for none.
@@ -180,7 +162,7 @@ func (f *tileFiles) due() bool {
 	return f.saved-f.disk >= mostUnsynced || time.Since(f.since) >= longestUnsynced
 }
 
-// sync brings the tiles to the disk, with their folders.
+// sync brings the tiles to the disk, with their folders. A start goes on from there.
 func (f *tileFiles) sync() error {
 	names := map[string]bool{f.dir: true}
 	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
@@ -193,7 +175,7 @@ func (f *tileFiles) sync() error {
 			return fmt.Errorf("bringing hashes to the disk: %w", err)
 		}
 	}
-	return nil
+	return replaceFile(filepath.Join(f.dir, positionFile), fmt.Appendln(nil, f.saved))
 }
 
 // tidyUp removes the narrower tiles in whose places others are, which are on disk and those of the

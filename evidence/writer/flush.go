@@ -105,7 +105,7 @@ func (l *Log) checkpoint() error {
 		return err
 	}
 	if l.tiles.due() {
-		if err := errors.Join(l.savePosition(), l.tiles.tidyUp()); err != nil {
+		if err := errors.Join(l.tiles.sync(), l.tiles.tidyUp()); err != nil {
 			return err
 		}
 	}
@@ -114,15 +114,13 @@ func (l *Log) checkpoint() error {
 	l.head, l.headTime, l.signed = head, now, others
 	err = l.say("checkpoint", checkpointLine{Size: head.Size, Root: head.Root, At: now.UTC().Format(time.RFC3339Nano)})
 	l.mu.Unlock()
-	l.offer(head)
+	signal(l.cosign)
 	return err
 }
 
 // keepHead appends a signed note to the checkpoints of the generation and to their second copy. The
 // newest is a file of its own, too, for clients of the tiles, and waits for no disk.
 func (l *Log) keepHead(head evidence.Head) error {
-	l.keeping.Lock()
-	defer l.keeping.Unlock()
 	block := append(slices.Clip(head.Note), evidence.HeadEnd...)
 	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
 		if name == "" {
@@ -150,18 +148,7 @@ func (l *Log) saveNow() error {
 	if _, err := l.save(); err != nil {
 		return err
 	}
-	return l.savePosition()
-}
-
-// savePosition brings the tree that is saved to the disk, so that a start goes on from there.
-func (l *Log) savePosition() error {
-	if err := l.tiles.sync(); err != nil {
-		return err
-	}
-	if err := writePosition(l.folder, l.at); err != nil {
-		return fmt.Errorf("writing the position: %w", err)
-	}
-	return nil
+	return l.tiles.sync()
 }
 
 // save brings the log to the disk, and writes the tree. It gives the number of
@@ -175,7 +162,7 @@ func (l *Log) save() (others int64, err error) {
 	if err == nil {
 		err = l.fillGap()
 	}
-	at := position{Size: l.size, Offset: l.end - int64(len(l.tail))}
+	size := l.size
 	others = l.others
 	if err == nil {
 		for _, leaf := range l.pending {
@@ -193,11 +180,8 @@ func (l *Log) save() (others int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("bringing the log and its hashes to the disk: %w", err)
 	}
-	if at.Offset > 0 { // else the file holds but a torn line, and the one before is not looked at
-		l.at = at
-	}
 	l.mu.Lock()
-	l.saved = at.Size
+	l.saved = size
 	l.mu.Unlock()
 	return others, nil
 }
@@ -255,18 +239,6 @@ func (l *Log) fillGap() error {
 	}
 	l.tiles, l.gap = r.tiles, false
 	return nil
-}
-
-// offer gives a checkpoint to the witnesses. One that they have not come to is given up.
-func (l *Log) offer(head evidence.Head) {
-	select {
-	case <-l.newest:
-	default:
-	}
-	select {
-	case l.newest <- head:
-	default:
-	}
 }
 
 // The lines of our own.

@@ -3,8 +3,6 @@ package writer
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/ed25519"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
@@ -190,12 +188,11 @@ func entry(i int) string {
 // lines gives all lines of the log, with where files end inside a line.
 func (b *bench) lines() (lines []string) {
 	b.t.Helper()
-	names, err := filepath.Glob(filepath.Join(b.dir, "access-*"))
+	names, err := LogFiles(b.config.File)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	slices.Sort(names)
-	for _, name := range append(names, b.config.File) {
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			continue
@@ -338,8 +335,4 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-func base64Of(key ed25519.PrivateKey) (string, error) {
-	return base64.StdEncoding.EncodeToString(append([]byte(algEd25519), key.Seed()...)), nil
 }

@@ -85,9 +85,6 @@ func (s State) Prove(seq int64, files []string) (Proof, error) {
 	return Proof{seq, line, s.Head.Size, hashes, string(s.Head.Note), s.VKey}, nil
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
-
 // findLine looks for the line of a leaf, in the last file first.
 func findLine(leaf tlog.Hash, files []string) (found string, err error) {
 	for _, name := range slices.Backward(files) {

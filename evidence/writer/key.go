@@ -3,25 +3,19 @@ package writer
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 )
 
-// algEd25519 is the type of a key of a note (C2SP signed-note v1.0.0).
-const algEd25519 = "\x01"
-
-// loadKey reads a private key: that of a note's signer, or PEM with PKCS #8. Where the file is
-// missing it makes one, in PEM, that only its owner may read.
+// loadKey reads a private key: PEM with PKCS #8. If the file is missing it makes one that only its
+// owner may read.
 func loadKey(file string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,9 +24,17 @@ func loadKey(file string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the key: %w", err)
 	}
-	key, err := parseKey(string(text))
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("reading the key %s: it is no PEM with PKCS #8", file)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading the key %s: %w", file, err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("reading the key %s: it is a %T: want Ed25519", file, parsed)
 	}
 	return key, nil
 }
@@ -53,42 +55,24 @@ func makeKey(file string) ([]byte, error) {
 	return text, replaceFile(file, text)
 }
 
-func parseKey(text string) (ed25519.PrivateKey, error) {
-	if block, _ := pem.Decode([]byte(text)); block != nil {
-		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		key, ok := parsed.(ed25519.PrivateKey)
-		if !ok {
-			return nil, fmt.Errorf("it is a %T: want Ed25519", parsed)
-		}
-		return key, nil
-	}
-	text = strings.TrimSpace(text)
-	parts := strings.SplitN(text, "+", 5) // PRIVATE+KEY+name+hash+data; the data may hold a plus
-	if _, err := note.NewSigner(text); err != nil || len(parts) != 5 {
-		return nil, errors.New("it is neither PEM with PKCS #8 nor the key of a note's signer")
-	}
-	data, err := base64.StdEncoding.DecodeString(parts[4])
-	if err != nil {
-		return nil, err
-	}
-	return ed25519.NewKeyFromSeed(data[len(algEd25519):]), nil
+// signer signs under the name of its verifier. It implements [note.Signer].
+type signer struct {
+	note.Verifier
+	key ed25519.PrivateKey
 }
 
+// Sign implements [note.Signer].
+func (s signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
+
 // signerOf makes a key sign under a name, and gives the verifier's key.
-func signerOf(name string, key ed25519.PrivateKey) (signer note.Signer, vkey string, err error) {
-	public, ok := key.Public().(ed25519.PublicKey)
-	if !ok {
-		return nil, "", errors.New("the key has no public part")
+func signerOf(name string, key ed25519.PrivateKey) (s signer, vkey string, err error) {
+	s.key = key
+	vkey, err = note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // it is one
+	if err == nil {
+		s.Verifier, err = note.NewVerifier(vkey)
 	}
-	hash := sha256.Sum256([]byte(name + "\n" + algEd25519 + string(public)))
-	data := base64.StdEncoding.EncodeToString(append([]byte(algEd25519), key.Seed()...))
-	signer, err = note.NewSigner(fmt.Sprintf("PRIVATE+KEY+%s+%x+%s", name, hash[:4], data))
 	if err != nil {
-		return nil, "", fmt.Errorf("signing as %s: %w", name, err)
+		return s, "", fmt.Errorf("signing as %s: %w", name, err)
 	}
-	vkey, err = note.NewEd25519VerifierKey(name, public)
-	return signer, vkey, err
+	return s, vkey, nil
 }

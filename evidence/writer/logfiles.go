@@ -10,18 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
-	"golang.org/x/mod/sumdb/tlog"
-
+	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // maxLine bounds a line of the log, in bytes.
 const maxLine = 4 << 20
 
-// rotatedFiles finds the files of a log that Caddy has rotated. One that is there packed and
-// unpacked, because packing was broken off, is taken unpacked.
+// rotatedFiles finds the files of a log that Caddy or logrotate has put aside, the oldest first by
+// their names. One that is there packed and unpacked, because packing was broken off, is taken
+// unpacked.
 func rotatedFiles(current string) (names []string, err error) {
 	dir, name := filepath.Split(current)
 	ext := filepath.Ext(name)
@@ -34,31 +35,35 @@ func rotatedFiles(current string) (names []string, err error) {
 	for _, e := range entries {
 		there[e.Name()] = true
 	}
+	age := make(map[string]int) // by logrotate's count
 	for _, e := range entries {
 		plain := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".gz"), ".zst")
-		if e.Type().IsRegular() && strings.HasPrefix(plain, stem) && strings.HasSuffix(plain, ext) &&
-			(plain == e.Name() || !there[plain]) {
+		suffix, counted := strings.CutPrefix(plain, name+".")
+		count, err := strconv.Atoi(suffix)
+		ours := strings.HasPrefix(plain, stem) && strings.HasSuffix(plain, ext) || strings.HasPrefix(plain, name+"-") || counted && err == nil
+		if e.Type().IsRegular() && ours && (plain == e.Name() || !there[plain]) {
 			names = append(names, filepath.Join(dir, e.Name()))
+			age[names[len(names)-1]] = count
 		}
 	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(age[b]-age[a], cmp.Compare(a, b)) })
 	return names, nil
 }
 
-// LogFiles gives the files of a log that Caddy has rotated, in the order of the times in their
-// names, and the one that is written, if it is there.
+// LogFiles gives the files of a log that were put aside, the oldest first, and the one that is
+// written, if it is there.
 func LogFiles(current string) ([]string, error) {
 	names, err := rotatedFiles(current)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
 	if _, err := os.Stat(current); err == nil {
 		names = append(names, current)
 	}
 	return names, nil
 }
 
-// openLog reads a file of the log, unpacked. One that is not packed is an [io.Seeker].
+// openLog reads a file of the log, unpacked.
 func openLog(name string) (io.ReadCloser, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -112,43 +117,39 @@ func eachLineOf(name string, take func(line []byte, ended bool) error) error {
 	return eachLine(r, take)
 }
 
-// openBehind opens a file of the log behind the line that ends at offset. It fails where that line
-// does not have the hash.
-func openBehind(name string, offset int64, leaf tlog.Hash) (io.ReadCloser, error) {
-	r, err := openLog(name)
+// firstSeal reads the seal of the first line of a file that has one.
+func firstSeal(name string) (id string, seq int64, err error) {
+	err = eachLineOf(name, func(line []byte, _ bool) error {
+		var sealed bool
+		if id, seq, sealed = evidence.ReadSeal(line); sealed {
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return id, seq, err
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// filesFrom gives the newest files of the log, from the one on that has the line of a number.
+func (l *Log) filesFrom(number int64) ([]string, error) {
+	names, err := LogFiles(l.config.File)
 	if err != nil {
 		return nil, err
 	}
-	if err := skipTo(r, offset, leaf); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), r.Close())
+	for i, name := range slices.Backward(names) {
+		switch id, first, err := firstSeal(name); {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", name, err)
+		case id == l.id && first <= number:
+			return names[i:], nil
+		case id != "" && id != l.id: // of an earlier generation; this one may begin within
+			return names[i:], nil
+		}
 	}
-	return r, nil
-}
-
-var errOtherLine = errors.New("the last sealed line is not where it was")
-
-func skipTo(r io.Reader, offset int64, leaf tlog.Hash) error {
-	window := min(offset, maxLine+1)
-	var err error
-	if seeker, ok := r.(io.Seeker); ok {
-		_, err = seeker.Seek(offset-window, io.SeekStart)
-	} else {
-		_, err = io.CopyN(io.Discard, r, offset-window)
-	}
-	before := make([]byte, window)
-	if err == nil {
-		_, err = io.ReadFull(r, before)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errOtherLine
-	}
-	if err != nil {
-		return err
-	}
-	line, ended := bytes.CutSuffix(before, []byte("\n"))
-	line = line[bytes.LastIndexByte(line, '\n')+1:]
-	if !ended || tlog.RecordHash(line) != leaf {
-		return errOtherLine
-	}
-	return nil
+	return names, nil
 }

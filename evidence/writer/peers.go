@@ -18,7 +18,6 @@ const (
 
 // peerLine has the identity as peer_log, as the seal of the line has the member log.
 type peerLine struct {
-	Peer string    `json:"peer"`
 	Log  string    `json:"peer_log"`
 	Size int64     `json:"size"`
 	Root tlog.Hash `json:"root"`
@@ -28,25 +27,25 @@ type peerLine struct {
 // Hear writes the checkpoints of other gateways into the log: those that the log has not yet, at
 // most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
 // signed for these lines alone: two idle gateways would have news for each other without end.
-func (l *Log) Hear(peers []evidence.Peer) {
+func (l *Log) Hear(notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || !l.heardAt.IsZero() && time.Since(l.heardAt) < peerPace {
 		return
 	}
 	heard := make(map[string]bool)
-	for _, p := range peers[:min(len(peers), maxPeers)] {
-		h, err := evidence.ReadClaim(p.Note)
+	for _, text := range notes[:min(len(notes), maxPeers)] {
+		h, err := evidence.ReadClaim(text)
 		if err != nil || strings.HasPrefix(h.Identity, l.config.Gateway+"/") {
 			continue
 		}
-		if !l.heard[p.Note] {
-			if err := l.say("peer", peerLine{p.Gateway, h.Identity, h.Size, h.Root, p.Note}); err != nil {
+		if !l.heard[text] {
+			if err := l.say("peer", peerLine{h.Identity, h.Size, h.Root, text}); err != nil {
 				return
 			}
 			l.heardAt = time.Now()
 		}
-		heard[p.Note] = true
+		heard[text] = true
 	}
 	l.heard = heard
 }

@@ -31,36 +31,36 @@ func TestHear(t *testing.T) {
 		b.config.Every = time.Second
 		l := b.open()
 		n := len(b.lines())
-		hear := func(want int, peers ...evidence.Peer) {
+		hear := func(want int, notes ...string) {
 			t.Helper()
-			l.Hear(peers)
+			l.Hear(notes)
 			if got := len(b.lines()) - n; got != want {
 				t.Errorf("%d new lines, want %d: %q", got, want, b.lines()[n:])
 			}
 			n = len(b.lines())
 		}
-		one, two := evidence.Peer{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 5)}, evidence.Peer{Gateway: `gw"3`, Note: noteOf(t, "gw3/access/1", 6)}
+		one, two := noteOf(t, "gw2/access/1", 5), noteOf(t, "gw3/access/1", 6)
 		hear(0)
-		hear(0, evidence.Peer{Gateway: "gw1.example", Note: noteOf(t, "gw1.example/access/1", 9)}, evidence.Peer{Gateway: "gw2", Note: "nonsense"}, evidence.Peer{Gateway: "gw2", Note: one.Note + strings.Repeat("x", evidence.MaxPeerNote)})
+		hear(0, noteOf(t, "gw1.example/access/1", 9), "nonsense", one+strings.Repeat("x", evidence.MaxPeerNote))
 		hear(2, one, two)
 		var line struct {
-			Logger, Msg, Peer, Note, Root string
-			PeerLog                       string `json:"peer_log"`
-			Size                          int64
+			Logger, Msg, Note, Root string
+			PeerLog                 string `json:"peer_log"`
+			Size                    int64
 		}
-		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != loggerName || line.Msg != "peer" || line.Peer != two.Gateway ||
-			line.Note != two.Note || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
+		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != loggerName || line.Msg != "peer" ||
+			line.Note != two || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
 			t.Errorf("%+v, %v", line, err)
 		}
-		newer := evidence.Peer{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 8)}
+		newer := noteOf(t, "gw2/access/1", 8)
 		hear(0, newer, two)
 		time.Sleep(peerPace)
 		hear(1, newer, two)
 		time.Sleep(time.Hour)
 		hear(0, newer, two)
-		var many []evidence.Peer
+		var many []string
 		for size := range int64(2 * maxPeers) {
-			many = append(many, evidence.Peer{Gateway: "gw4", Note: noteOf(t, "gw4/access/1", size)})
+			many = append(many, noteOf(t, "gw4/access/1", size))
 		}
 		hear(maxPeers, many...)
 		time.Sleep(time.Hour)
@@ -69,7 +69,7 @@ func TestHear(t *testing.T) {
 		}
 		b.write(l, entry(1))
 		b.close(l)
-		l.Hear([]evidence.Peer{{Gateway: "gw2", Note: noteOf(t, "gw2/access/1", 10)}})
+		l.Hear([]string{noteOf(t, "gw2/access/1", 10)})
 	})
 	if signed := b.verify(1, 0); int(signed) != len(b.lines())-1 {
 		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))

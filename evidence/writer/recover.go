@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -101,18 +100,15 @@ func (l *Log) goOn(r *resumed) error {
 	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}
-	if len(r.tail) > 0 {
-		if err := appendFile(l.config.File, []byte("\n")); err != nil {
-			return fmt.Errorf("ending a torn line: %w", err)
-		}
-		l.leaf(r.tail)
-		r.torn++
-	}
 	if err := l.openLog(); err != nil {
 		return err
 	}
+	if len(r.tail) > 0 {
+		l.leaf(r.tail)
+		r.torn++
+	}
 	if r.from == l.size {
-		l.offer(l.head)
+		signal(l.cosign)
 		return nil
 	}
 	late := resumedLine{r.from, l.size, r.torn, filepath.Base(r.file)}
@@ -133,6 +129,14 @@ func (l *Log) begin(generation int, why generationLine) error {
 	if err := replaceFile(filepath.Join(l.folder, vkeyFile), []byte(l.vkey+"\n")); err != nil {
 		return fmt.Errorf("keeping the verifier's key: %w", err)
 	}
+	if err := l.openLog(); err != nil {
+		return err
+	}
+	return l.start("generation", why)
+}
+
+// openLog opens the log to append to it, and ends a torn line.
+func (l *Log) openLog() (err error) {
 	end, err := tailOf(l.config.File, 1)
 	if err == nil && len(end) > 0 && end[0] != '\n' {
 		err = appendFile(l.config.File, []byte("\n"))
@@ -140,14 +144,6 @@ func (l *Log) begin(generation int, why generationLine) error {
 	if err != nil {
 		return fmt.Errorf("ending a torn line: %w", err)
 	}
-	if err := l.openLog(); err != nil {
-		return err
-	}
-	return l.start("generation", why)
-}
-
-// openLog opens the log to append to it.
-func (l *Log) openLog() (err error) {
 	if l.dest, err = l.config.Open(); err != nil {
 		return err
 	}
@@ -175,6 +171,7 @@ type resumed struct {
 	heads []evidence.Head
 	head  evidence.Head // the newest of them, of size 0 for none
 	claim evidence.Head // the newest of which a line tells
+	next  int64         // the number of the line that is read next, below the tree's size if unknown
 	file  string        // in which the lines behind the head begin
 	known int64         // lines that the position has
 	from  int64         // those from it on are sealed late
@@ -195,25 +192,17 @@ func (l *Log) resume() (*resumed, error) {
 	case known != l.vkey:
 		return nil, errors.New("new key")
 	}
-	at, err := l.readPosition()
+	size, err := l.readPosition()
 	if err != nil {
 		return nil, err
 	}
-	tiles := evidence.Tiles(l.folder)
-	last, err := tiles.Leaves(at.Size - 1)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("the hashes of the lines are gone, or have the form of version 0.1")
-	}
+	tree, err := evidence.Tiles(l.folder).Tree(size)
 	if err != nil {
 		return nil, err
 	}
-	tree, err := tiles.Tree(at.Size)
-	if err != nil {
-		return nil, err
-	}
-	r := &resumed{tiles: newTileFiles(l.folder, tree), known: at.Size}
+	r := &resumed{tiles: newTileFiles(l.folder, tree), known: size, next: math.MinInt64}
 	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
-		head, err := newestHead(name, l.verifier)
+		head, err := newestHead(name, l.signer)
 		if err != nil {
 			return nil, err
 		}
@@ -221,72 +210,45 @@ func (l *Log) resume() (*resumed, error) {
 			r.head = head
 		}
 	}
-	if err := l.readOn(r, at, last[0]); err != nil {
+	files, err := l.filesFrom(size)
+	if err != nil {
 		return nil, err
+	}
+	for _, name := range files {
+		if err := l.sealFile(r, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return r, l.checkHeads(r)
 }
 
-// readOn seals all lines of the log behind a position.
-func (l *Log) readOn(r *resumed, at position, last tlog.Hash) error {
-	files, err := LogFiles(l.config.File)
-	if err != nil {
-		return err
-	}
-	first, rest, err := findPosition(files, at, last)
-	if err != nil {
-		return err
-	}
-	for first != nil {
-		err := l.sealFile(r, first, rest[0])
-		if err = errors.Join(err, first.Close()); err != nil {
-			return fmt.Errorf("%s: %w", rest[0], err)
+// sealFile seals the lines of a file that the tree does not have.
+func (l *Log) sealFile(r *resumed, name string) error {
+	err := eachLineOf(name, func(line []byte, ended bool) error {
+		size := r.tiles.tree.Size()
+		id, n, sealed := evidence.ReadSeal(line)
+		if sealed && id == l.id && r.next < size {
+			r.next = n // if lines are missing that the tree has, the audit tells
 		}
-		if rest = rest[1:]; len(rest) == 0 {
-			break
-		}
-		if first, err = openLog(rest[0]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// findPosition looks for the line of a position, in the newest file first. It gives the rest of its
-// file and the names from that file on.
-func findPosition(files []string, at position, last tlog.Hash) (io.ReadCloser, []string, error) {
-	for i := range slices.Backward(files) {
-		r, err := openBehind(files[i], at.Offset, last)
 		switch {
-		case err == nil:
-			return r, files[i:], nil
-		case !errors.Is(err, errOtherLine) && !errors.Is(err, fs.ErrNotExist):
-			return nil, nil, err
-		}
-	}
-	return nil, nil, fmt.Errorf("line %d of the tree is not in the log: it was at byte %d of its file", at.Size-1, at.Offset)
-}
-
-// sealFile seals what is left of a file.
-func (l *Log) sealFile(r *resumed, file io.Reader, name string) error {
-	err := eachLine(file, func(line []byte, ended bool) error {
-		if !ended && name == l.config.File {
+		case r.next < size:
+			r.next++
+			return nil
+		case !ended && name == l.config.File:
 			r.tail = bytes.Clone(line)
 			return nil
-		}
-		seq := r.tiles.tree.Size()
-		if seq >= r.head.Size {
-			r.file = cmp.Or(r.file, name)
-		}
-		switch id, n, sealed := evidence.ReadSeal(line); {
-		case sealed && (id != l.id || n != seq):
-			return fmt.Errorf("the line behind leaf %d is %d of %s", seq-1, n, id)
+		case r.next > size || sealed && (id != l.id || n != size):
+			return fmt.Errorf("the line behind leaf %d is %d of %s", size-1, n, id)
 		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
 			readClaim(line, &r.claim)
-		case !sealed && seq >= r.head.Size && (!ended || !json.Valid(line)):
+		case !sealed && size >= r.head.Size && (!ended || !json.Valid(line)):
 			r.torn++
 		}
+		if size >= r.head.Size {
+			r.file = cmp.Or(r.file, name)
+		}
 		r.tiles.tree.Append(tlog.RecordHash(line))
+		r.next++
 		if len(r.tiles.full) < maxPending/evidence.TileSize {
 			return nil
 		}

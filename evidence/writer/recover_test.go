@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,24 +59,13 @@ func TestNewGenerations(t *testing.T) {
 		"new gateway":  {func(b *bench) { b.config.Gateway = "gw2.example" }, "the gateway has a new name"},
 		"state gone":   {func(b *bench) { os.RemoveAll(b.config.State) }, "the state is lost"},
 		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "the file position of the state is missing"},
-		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the file position of the state has no position: "},
-		"leaves gone":  {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "the hashes of the lines are gone, or have the form of version 0.1"},
+		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the file position of the state has no number of lines: "},
+		"leaves gone":  {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "reading 12 hashes of tile/0/000: no such file or directory"},
 		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/12"), 64) }, "reading 12 hashes of tile/0/000: unexpected EOF"},
 		"other leaf": {func(b *bench) {
 			edit(state(b, "tile/0/000.p/12"), func(data []byte) []byte { data[0]++; return data })
 		}, "the first 11 lines are not those that were signed"},
 		"vkey gone": {func(b *bench) { os.Remove(state(b, "vkey")) }, "the file vkey of the state is missing"},
-		"log gone":  {func(b *bench) { os.Remove(b.config.File) }, "line 11 of the tree is not in the log"},
-		"log cut":   {func(b *bench) { os.Truncate(b.config.File, 700) }, "line 11 of the tree is not in the log"},
-		"log changed": {func(b *bench) {
-			edit(b.config.File, func(text []byte) []byte { return append([]byte("x\n"), text...) })
-		}, "line 11 of the tree is not in the log"},
-		"last line changed": {func(b *bench) {
-			edit(b.config.File, func(text []byte) []byte {
-				text[len(text)-20] ^= 1
-				return text
-			})
-		}, "line 11 of the tree is not in the log"},
 		"foreign line": {func(b *bench) {
 			edit(b.config.File, func(text []byte) []byte {
 				return append(text, `{"log":"gw1.example/access/1","seq":13}`+"\n"...)
@@ -127,6 +117,59 @@ func TestNewGenerations(t *testing.T) {
 			}
 			b.close(l)
 		})
+	}
+}
+
+// TestGoesOn: a log of which lines that are signed were changed or taken away while the gateway was off goes on behind them:
+// the audit tells of it. One that was renamed is read on under its new name.
+func TestGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(b *bench){
+		"gone": func(b *bench) { os.Remove(b.config.File) },
+		"cut":  func(b *bench) { os.Truncate(b.config.File, 700) },
+		"changed": func(b *bench) {
+			os.WriteFile(b.config.File, append([]byte("x\n"), must(os.ReadFile(b.config.File))...), 0o600)
+		},
+		"renamed":          func(b *bench) { os.Rename(b.config.File, b.config.File+".1") },
+		"renamed by date":  func(b *bench) { os.Rename(b.config.File, b.config.File+"-20260101") },
+		"renamed and more": func(b *bench) { os.Rename(b.config.File, b.config.File+".2"); packFile(b.config.File + ".2") },
+		"renamed, of many": func(b *bench) {
+			for i := range 12 {
+				os.WriteFile(fmt.Sprint(b.config.File, ".", i+2), evidence.Splice([]byte(entry(1)), "gw1.example/access/1", 0), 0o600)
+			}
+			os.Rename(b.config.File, b.config.File+".1")
+		},
+	} {
+		for _, late := range []int{0, 3} {
+			b := newBench(t)
+			l := b.open()
+			b.write(l, entry(1), entry(2), entry(3))
+			b.flush(l)
+			if late > 0 && strings.HasPrefix(name, "renamed") {
+				b.write(l, entry(4), entry(5), entry(6))
+				b.kill(l)
+			} else {
+				b.close(l)
+			}
+			change(b)
+			l = b.open()
+			b.write(l, entry(7))
+			size := l.Status().Size
+			b.close(l)
+			if e, more := b.told("evidence begins a new generation"); more && e.Failure {
+				t.Errorf("%s: %s", name, e.Detail)
+			}
+			lines := b.lines()
+			if !strings.Contains(strings.Join(lines, "\n"), fmt.Sprintf(`"ts":1700000000.7,"logger":"http.log.access","msg":"handled request","status":200,"log":"gw1.example/access/1","seq":%d}`, size-1)) {
+				t.Errorf("%s: want line %d: %s", name, size-1, strings.Join(lines, "\n"))
+			}
+			if !slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, `{"level":"info","ts":1700000000.7,`) }) {
+				t.Errorf("%s: the first line is no line of its own: %s", name, strings.Join(lines, "\n"))
+			}
+			if e, told := b.told(lateMessage); told != (late > 0 && strings.HasPrefix(name, "renamed")) {
+				t.Errorf("%s: told %+v", name, e)
+			}
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"context"
 	"maps"
 	"time"
 )
@@ -33,7 +32,7 @@ type Status struct {
 	Checkpoint string                   `json:"checkpoint"`
 	Time       time.Time                `json:"signed_at,omitzero"`
 	Witnesses  map[string]WitnessStatus `json:"witnesses,omitempty"` // by the names of their keys
-	// Unwitnessed counts checkpoints that fewer witnesses cosigned than needed.
+	// Unwitnessed counts checkpoints that no witness cosigned.
 	Unwitnessed int64 `json:"unwitnessed"`
 	// Lost are the entries that could not be written since the start.
 	Lost int64 `json:"lost"`
@@ -43,29 +42,13 @@ type Status struct {
 
 // Status may be asked at any time. While a disk holds the log up, it is that of before.
 func (l *Log) Status() Status {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	asked := make(chan Status, 1)
-	select {
-	case l.asking <- struct{}{}:
-		go func() {
-			asked <- l.status()
-			<-l.asking
-		}()
-	case <-ctx.Done(): // as below
+	for deadline := time.Now().Add(3 * time.Second); !l.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			s := *l.told.Load()
+			s.Error = "the log is held up: its disk does not answer"
+			return s
+		}
 	}
-	select {
-	case s := <-asked:
-		return s
-	case <-ctx.Done():
-		s := *l.told.Load()
-		s.Error = "the log is held up: its disk does not answer"
-		return s
-	}
-}
-
-func (l *Log) status() Status {
-	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Status{
 		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,

@@ -51,34 +51,35 @@ const (
 
 // askAlways has each newest checkpoint cosigned until the context ends.
 func (l *Log) askAlways(ctx context.Context) {
-	enough := true
+	cosigned := true
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case head := <-l.newest:
-			signatures, err := l.ask(ctx, head)
-			if len(signatures) > 0 { // also those that came before the end of the context
-				if err := l.keepCosigned(head, signatures); err != nil {
-					l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
-				}
+		case <-l.cosign:
+		}
+		l.mu.Lock()
+		head := l.head
+		l.mu.Unlock()
+		signatures, err := l.ask(ctx, head)
+		if len(signatures) > 0 { // also those that came before the end of the context
+			if err := l.keepCosigned(head, signatures); err != nil {
+				l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			if now := len(signatures) >= l.config.Need; now != enough {
-				enough = now
-				message := "checkpoints are cosigned again"
-				if !enough {
-					message = "checkpoint is cosigned by fewer witnesses than needed"
-				}
-				l.config.Report(Event{message, errorText(err), !enough})
-			}
-			if !enough {
-				l.mu.Lock()
-				l.unwitnessed++
-				l.mu.Unlock()
-			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		switch now := len(signatures) > 0; {
+		case now && !cosigned:
+			l.config.Report(Event{"checkpoints are cosigned again", errorText(err), false})
+		case !now && cosigned:
+			l.config.Report(Event{"checkpoint is cosigned by no witness", errorText(err), true})
+		}
+		if cosigned = len(signatures) > 0; !cosigned {
+			l.mu.Lock()
+			l.unwitnessed++
+			l.mu.Unlock()
 		}
 	}
 }
@@ -104,7 +105,7 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 			l.mu.Lock()
 			status := l.witnesses[w.Verifier.Name()]
 			l.mu.Unlock()
-			signature, askErr := l.cosign(ctx, w, &status, head)
+			signature, askErr := l.askOne(ctx, w, &status, head)
 			l.mu.Lock()
 			l.witnesses[w.Verifier.Name()] = status
 			l.mu.Unlock()
@@ -121,9 +122,9 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 	return signatures, err
 }
 
-// cosign has a checkpoint cosigned. Where the witness knows the tree at another size than we
-// thought it did, as after each start, it is asked again.
-func (l *Log) cosign(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
+// askOne has a checkpoint cosigned. If the witness knows the tree at another size than we thought it
+// did, as after each start, it is asked again.
+func (l *Log) askOne(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {
 		if status.Size > head.Size {
@@ -205,7 +206,10 @@ func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 // keepCosigned appends a checkpoint once more, with its cosignatures.
 func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
 	head.Note = append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
-	if err := l.keepHead(head); err != nil {
+	l.flushing.Lock()
+	err := l.keepHead(head)
+	l.flushing.Unlock()
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -23,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/crawlgate/crawlgate/evidence"
@@ -48,9 +47,8 @@ type Config struct {
 	Lines int
 	// Heads is a file to which all checkpoints are written a second time; empty for none.
 	Heads string
-	// Witnesses cosign the checkpoints. Where fewer than Need do, that is reported.
+	// Witnesses cosign the checkpoints. One that none does is reported.
 	Witnesses []Witness
-	Need      int
 	Transport http.RoundTripper // to the witnesses; nil for the default
 	// Report is told what an operator should know, never under a lock of the log.
 	Report func(Event)
@@ -67,37 +65,33 @@ const (
 
 // Log is an access log that is sealed. It is safe for concurrent use.
 type Log struct {
-	config   Config
-	dir      string // of this log in the state folder
-	key      ed25519.PrivateKey
-	id       string
-	folder   string // of the generation
-	signer   note.Signer
-	verifier note.Verifier
-	vkey     string
-	lock     *os.File
-	synced   map[string]bool // rotated files that are on disk; the flusher's
+	config Config
+	dir    string // of this log in the state folder
+	key    ed25519.PrivateKey
+	id     string
+	folder string // of the generation
+	signer signer
+	vkey   string
+	lock   *os.File
+	synced map[string]bool // rotated files that are on disk; the flusher's
 
 	wake    chan struct{} // to sign a checkpoint now
-	newest  chan evidence.Head
+	cosign  chan struct{} // to have the newest one cosigned
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	patience time.Duration // with a disk, before the log counts as not sealed
 
-	flushing sync.Mutex // one flush at a time; taken before mu
-	tiles    *tileFiles // for one who flushes, too
-	at       position   // of the tiles that are written; as tiles
-	keeping  sync.Mutex // one checkpoint at a time
-	shown    int64      // of the checkpoint that clients of the tiles see; for one who keeps
+	flushing sync.Mutex // one at a time who writes the state; taken before mu
+	tiles    *tileFiles // for that one, too
+	shown    int64      // of the checkpoint that clients of the tiles see; as tiles
 
 	mu          sync.Mutex
 	dest        io.WriteCloser
 	file        *os.File // which dest writes: its size tells what has got to the disk
-	info        os.FileInfo
-	end         int64  // of the file, by what was written
-	seen        int64  // of it, at the last look
-	tail        []byte // the last line of the file, where a failed write left it without its end
+	end         int64    // of the file, by what was written
+	seen        int64    // of it, at the last look
+	tail        []byte   // the last line of the file, where a failed write left it without its end
 	buf         []byte
 	size        int64 // leaves
 	pending     []tlog.Hash
@@ -108,10 +102,9 @@ type Log struct {
 	deleted     bool  // the file was, and no line tells of it yet
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
-	failed      atomic.Bool   // is one of these set
-	lost        lostLine      // of which no line tells yet
-	dropped     int64         // lines, since the start
-	asking      chan struct{} // full while the status is asked for
+	failed      atomic.Bool // is one of these set
+	lost        lostLine    // of which no line tells yet
+	dropped     int64       // lines, since the start
 	told        atomic.Pointer[Status]
 	writeErr    error
 	flushErr    error
@@ -144,12 +137,17 @@ func (l *Log) Write(p []byte) (int, error) {
 		l.note(nil, l.flushErr)
 	}
 	if l.others++; l.others-l.signed == int64(l.config.Lines) {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		signal(l.wake)
 	}
 	return len(p), nil
+}
+
+// signal fills a channel that holds one signal.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func (l *Log) append(p []byte) error {
@@ -229,11 +227,18 @@ func (l *Log) follow() bool {
 		return false
 	}
 	info, err := f.Stat()
-	if err != nil || l.info != nil && os.SameFile(l.info, info) {
+	if err == nil && l.file != nil {
+		known, knownErr := l.file.Stat()
+		err = knownErr
+		if os.SameFile(known, info) {
+			err = fs.ErrExist
+		}
+	}
+	if err != nil {
 		_ = f.Close() // it was only looked at
 		return false
 	}
-	l.file, l.info, l.end = f, info, info.Size()
+	l.file, l.end = f, info.Size()
 	_ = lock(f) // a file that was rotated in is ours; openLog tells of others
 	return true
 }
@@ -301,14 +306,14 @@ func Open(c Config) (*Log, error) {
 	}
 	l := &Log{
 		config: c, dir: filepath.Join(c.State, c.Name),
-		patience: 30 * time.Second, wake: make(chan struct{}, 1), asking: make(chan struct{}, 1), newest: make(chan evidence.Head, 1),
+		patience: 30 * time.Second, wake: make(chan struct{}, 1), cosign: make(chan struct{}, 1),
 		witnesses: make(map[string]WitnessStatus),
 		client:    http.Client{Transport: c.Transport, CheckRedirect: noRedirects},
 	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("evidence of %s: %w", c.File, err), l.release())
 	}
-	l.status() // which is told if the disk stops to answer
+	l.Status() // which is told if the disk stops to answer
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.running.Go(func() { l.flushAlways(ctx) })
@@ -343,10 +348,7 @@ func (l *Log) open() (err error) {
 func (l *Log) become(generation int) (err error) {
 	l.id = evidence.Identity{Gateway: l.config.Gateway, Log: l.config.Name, Generation: generation}.String()
 	l.folder = filepath.Join(l.dir, strconv.Itoa(generation))
-	if l.signer, l.vkey, err = signerOf(l.id, l.key); err != nil {
-		return err
-	}
-	l.verifier, err = note.NewVerifier(l.vkey)
+	l.signer, l.vkey, err = signerOf(l.id, l.key)
 	return err
 }
 
