@@ -62,7 +62,6 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 something is mi
 	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence; default: evidence beside the first log")
 	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere; default: the keys in the evidence")
 	f.StringSliceVar(&c.seal.Heads, "head", nil, "with --seal: files of checkpoints that were kept elsewhere")
-	f.DurationVar(&c.seal.Kept, "kept", 0, "with --seal: for how long the operator keeps lines, 9600h as installed; first lines that are not there have expired if the others go back so far")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }

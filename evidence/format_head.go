@@ -72,6 +72,21 @@ func ParseCheckpoint(text string) (Head, error) {
 	return Head{Identity: lines[0], Size: size, Root: root}, nil
 }
 
+// Terms are what a log is written under, as lines of the writer say.
+type Terms struct {
+	// Files is how many files are kept besides the newest, and Days for how long; 0 for any. SizeMB is
+	// that of a file.
+	Files  int `json:"roll_keep"`
+	Days   int `json:"roll_keep_days"`
+	SizeMB int `json:"roll_size_mb"`
+	// A checkpoint is signed after Every seconds or after Lines.
+	Every float64 `json:"every"`
+	Lines int     `json:"lines"`
+}
+
+// Crash is how many lines a crash leaves without a checkpoint, at most. docs/evidence.md says why.
+func (t Terms) Crash() int64 { return 8 * int64(max(t.Lines, 1000)) }
+
 // Parts of the reason of a generation that the writer gives if the log is not as it was signed, or
 // if more is unsigned than a crash leaves. The audit knows such a generation by them.
 const (
@@ -100,6 +115,9 @@ func ReadHeads(r io.Reader, verifiers note.Verifiers) iter.Seq2[Head, error] {
 			number++
 			if line := lines.Text() + "\n"; line != HeadEnd {
 				text = append(text[:min(len(text), maxNote)], line...)
+				continue
+			}
+			if len(text) == 0 { // an end by itself
 				continue
 			}
 			h, err := ParseHead(text, verifiers)

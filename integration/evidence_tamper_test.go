@@ -190,8 +190,9 @@ func (m *tampered) tamperFiles(last int) {
 		}
 	}
 	const id = "gw1.acme.example/access/1"
-	m.want("the first file taken", 0, remove(0), nil, "incomplete", 0)
-	m.want("the first line taken", 0, none, func(l [][]byte) [][]byte { return l[1:] }, "incomplete", 0)
+	lines := bytes.Count(unpacked(m.t, m.files[last]), []byte("\n"))
+	m.want("the first file taken", 0, remove(0), nil, "seal_missing", 0)
+	m.want("the first line taken", 0, none, func(l [][]byte) [][]byte { return l[1:] }, "seal_missing", 1)
 	m.want("a file in the middle taken", 0, remove(1), nil, "seal_missing", 0)
 	m.want("the last file taken", last-1, remove(last), nil, "seal_tail", len(bytes.SplitAfter(unpacked(m.t, m.files[last-1]), []byte("\n")))-1)
 	m.want("a file emptied", 1, none, func([][]byte) [][]byte { return nil }, "seal_missing", 0)
@@ -203,7 +204,7 @@ func (m *tampered) tamperFiles(last int) {
 		text := bytes.Replace(unpacked(m.t, m.files[1]), []byte(`"level"`), []byte(`"Level"`), 1)
 		_ = os.WriteFile(filepath.Join(dir, "access-2099-01-01T00-00-00.000-size.log"), text, 0o600)
 	}, nil, "seal_extra", 0)
-	for _, msg := range []string{"resumed", "closed", "checkpoint"} {
+	for _, msg := range []string{"opened", "closed", "checkpoint"} {
 		for file := range m.files {
 			if bytes.Contains(unpacked(m.t, m.files[file]), []byte(`"msg":"`+msg+`"`)) {
 				m.want("lines taken: "+msg, file, none, own(msg), "seal_missing", 0)
@@ -217,8 +218,8 @@ func (m *tampered) tamperFiles(last int) {
 		}
 		return l
 	}, "seal_changed", 0)
-	m.want("lines behind the end", last, none, behind(1000, id), "incomplete", 0)
-	m.want("a line behind the end", last, none, behind(1, id), "incomplete", 0)
+	m.want("lines behind the end", last, none, behind(1000, id), "seal_unsealed", lines+1)
+	m.want("a line behind the end", last, none, behind(1, id), "seal_unsealed", lines+1)
 	m.want("lines behind the end without a seal", last, none, behind(1000, ""), "seal_extra", 0)
 	m.want("lines behind the end of a later generation", last, none, behind(3, "gw1.acme.example/access/2"), "seal_head", 0)
 }

@@ -140,7 +140,7 @@ func TestEvidence(t *testing.T) {
 			packed++
 		}
 		text := string(unpacked(t, name))
-		resumed += strings.Count(text, `"msg":"resumed"`)
+		resumed += strings.Count(text, `"late":{"from":`)
 		lines += strings.Count(text, `"msg":"handled request"`)
 	}
 	t.Logf("%d requests answered, %d lines of them, %d in all, %d checkpoints, %d of %d files packed, resumed %d times",
@@ -209,7 +209,7 @@ func TestEvidenceReloads(t *testing.T) {
 	if len(found.Faults) > 0 || len(found.Generations) != 2 {
 		t.Errorf("%+v", found)
 	}
-	// Generation, checkpoint, a request and its robots.txt, checkpoint, closed, checkpoint.
+	// Opened, checkpoint, a request and its robots.txt, checkpoint, closed, checkpoint.
 	if second := found.Generations["gw1.acme.example/access/2"]; second.Lines != 7 || second.Newest != 6 {
 		t.Errorf("the second generation: %+v", second)
 	}

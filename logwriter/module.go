@@ -168,11 +168,14 @@ func (e *Evidence) Cleanup() error {
 
 // config is what the log is sealed with.
 func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Config {
+	t := evidence.Terms{Every: time.Duration(e.Every).Seconds(), Lines: e.Lines}
+	if w := e.file; w.Roll == nil || *w.Roll { // with the defaults of Caddy's writer
+		t.Files, t.Days, t.SizeMB = cmp.Or(w.RollKeep, 10), cmp.Or(w.RollKeepDays, 90), cmp.Or(w.RollSizeMB, 100)
+	}
 	return writer.Config{
 		Gateway: gateway, Name: e.Name, File: e.paths.log, Open: e.file.OpenWriter,
 		State: e.paths.state, Key: e.paths.key, Heads: e.paths.heads,
-		Every: time.Duration(e.Every), Lines: e.Lines,
-		Witnesses: e.witnesses, Report: report,
+		Terms: t, Witnesses: e.witnesses, Report: report,
 	}
 }
 

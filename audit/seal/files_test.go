@@ -28,10 +28,13 @@ const (
 
 func newLong(tb testing.TB) *long {
 	tb.Helper()
-	l := &long{fixture: newFixture(tb)}
+	l := &long{fixture: newFixtureOf(tb, "null", 1000)} // all lines are of more than a day
 	var edge evidence.Tree
 	for seq := range int64(longSize) {
 		line := string(evidence.Splice([]byte(`{}`), id(1), seq))
+		if seq == full+50 {
+			line = string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"opened","terms":{"roll_keep_days":1}}`), id(1), seq))
+		}
 		leaf := tlog.RecordHash([]byte(strings.TrimSuffix(line, "\n")))
 		edge.Append(leaf)
 		l.leaves = append(l.leaves, leaf[:]...)
@@ -107,7 +110,7 @@ func TestTilesGone(t *testing.T) {
 			l.write(1, "heads", slices.Concat(l.heads[2], l.heads[3]))
 			os.RemoveAll(filepath.Join(l.dir(1), "tile", "0", "256.p"))
 		}, "access.log:1 seal_missing", LogTotals{Unproven: 200}},
-		{"old leaves and all later checkpoints", func() { gone(); l.write(1, "heads", slices.Concat(l.heads[:2]...)) }, "access.log:1 seal_missing", LogTotals{}},
+		{"old leaves and all later checkpoints", func() { gone(); l.write(1, "heads", slices.Concat(l.heads[:2]...)) }, "access.log:1 seal_missing, access.log:1 incomplete", LogTotals{}},
 	} {
 		l.restore(t)
 		tt.change()

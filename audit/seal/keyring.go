@@ -14,7 +14,7 @@ import (
 )
 
 // keyring finds the key of a log: one that the caller has given, for any log, or one beside the
-// log. It implements [note.Verifiers].
+// log, which is believed only if none is given. It implements [note.Verifiers].
 type keyring struct {
 	given  [][]byte
 	beside map[string][]byte // by identity
@@ -25,15 +25,13 @@ const algEd25519 = 1
 
 // give takes a key that was kept elsewhere.
 func (k *keyring) give(text string) error {
-	_, key, err := parseKey(strings.TrimSpace(text))
-	if err != nil {
-		return err
-	}
+	_, key, err := parseKey(text)
 	k.given = append(k.given, key)
-	return nil
+	return err
 }
 
 func parseKey(text string) (name string, key []byte, err error) {
+	text = strings.TrimSpace(text)
 	v, err := note.NewVerifier(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("key %.100q: %w", text, err)
@@ -46,29 +44,18 @@ func parseKey(text string) (name string, key []byte, err error) {
 	return v.Name(), key[1:], nil
 }
 
-// lieBeside takes the key beside a log, and returns the identity that it is for. It is believed
-// only where none is given.
-func (k *keyring) lieBeside(text string) (identity string, err error) {
-	name, key, err := parseKey(text)
-	if err != nil {
-		return "", err
-	}
-	if _, err := evidence.ParseIdentity(name); err != nil {
-		return "", err
-	}
-	k.beside[name] = key
-	return name, nil
-}
-
 // beneath gives the key and the identity of the folder of a generation: by the key in it or, if
 // that is gone, a key that is given and the name in a checkpoint, whose signatures are checked
 // later.
 func (k *keyring) beneath(folder string) (key, identity string, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "vkey"))
 	if err == nil {
-		key = strings.TrimSpace(string(text))
-		identity, err = k.lieBeside(key)
-		return key, identity, err
+		var public []byte
+		if identity, public, err = parseKey(string(text)); err == nil {
+			_, err = evidence.ParseIdentity(identity)
+		}
+		k.beside[identity] = public
+		return strings.TrimSpace(string(text)), identity, err
 	}
 	for _, name := range []string{"checkpoint", "heads"} {
 		if text, err2 := os.ReadFile(filepath.Join(folder, name)); err2 == nil && len(k.given) > 0 {
@@ -82,9 +69,20 @@ func (k *keyring) beneath(folder string) (key, identity string, err error) {
 	return "", "", err
 }
 
-// Verifier implements note.Verifiers.
+// Verifier implements note.Verifiers. For a generation that has no folder, the keys of the others
+// may have signed.
 func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
-	for _, key := range k.of(name) {
+	keys := k.given
+	if own := k.beside[name]; len(keys) == 0 && own != nil {
+		keys = [][]byte{own}
+	} else if len(keys) == 0 {
+		for other, key := range k.beside {
+			if logOf(other) == logOf(name) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	for _, key := range keys {
 		text, err := note.NewEd25519VerifierKey(name, key)
 		v, err2 := note.NewVerifier(text)
 		if errors.Join(err, err2) == nil && v.KeyHash() == hash {
@@ -94,22 +92,5 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	return nil, &note.UnknownVerifierError{Name: name, KeyHash: hash}
 }
 
-// of gives the keys that may have signed for a log. For a generation that has no folder these are
-// the keys of the others.
-func (k *keyring) of(name string) (keys [][]byte) {
-	id, err := evidence.ParseIdentity(name)
-	switch {
-	case err != nil:
-		return nil
-	case len(k.given) > 0:
-		return k.given
-	case k.beside[name] != nil:
-		return [][]byte{k.beside[name]}
-	}
-	for other, key := range k.beside {
-		if o, err := evidence.ParseIdentity(other); err == nil && o.Gateway == id.Gateway && o.Log == id.Log {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
+// logOf is an identity without its generation.
+func logOf(identity string) string { return strings.TrimRight(identity, "0123456789") }

@@ -1,7 +1,6 @@
 package seal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -28,16 +26,13 @@ type Config struct {
 	Keys []string
 	// Heads are files of checkpoints that were kept elsewhere.
 	Heads []string
-	// Kept is how long the operator keeps lines. First lines that are not there have expired if the
-	// others go back so far; 0: they are missing.
-	Kept time.Duration
 }
 
 // New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
 // goes to report, as all findings do; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
 	keys := &keyring{beside: make(map[string][]byte)}
-	c := &Checker{trees: make(map[string]*tree), series: make(map[int]*series), keys: keys, report: report, kept: cfg.Kept}
+	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
 	for _, text := range cfg.Keys {
 		if err := keys.give(text); err != nil {
 			return nil, err
@@ -107,7 +102,11 @@ func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bo
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	unsigned, n := false, int64(0)
-	for h, err := range evidence.ReadHeads(headsOf(f, kept), keys) {
+	in := io.Reader(f)
+	if kept { // a single checkpoint, as it is printed, has no end
+		in = io.MultiReader(f, strings.NewReader(evidence.HeadEnd))
+	}
+	for h, err := range evidence.ReadHeads(in, keys) {
 		n++
 		at := Place{name, n}
 		switch {
@@ -128,19 +127,6 @@ func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bo
 		}
 	}
 	return nil
-}
-
-// headsOf gives a file of checkpoints the end that a single one, as it is printed, has not.
-func headsOf(f io.Reader, kept bool) io.Reader {
-	if !kept {
-		return f
-	}
-	const most = 256 << 20
-	text, _ := io.ReadAll(io.LimitReader(f, most)) // an error is seen as a checkpoint that is cut off
-	if len(text) > 0 && !bytes.HasSuffix(text, []byte(evidence.HeadEnd)) {
-		text = append(text, evidence.HeadEnd...)
-	}
-	return bytes.NewReader(text)
 }
 
 // checkpoint holds a signed checkpoint against the leaves.

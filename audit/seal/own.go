@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,14 +20,16 @@ const ownLogger = `"logger":"crawlgate.evidence"`
 // said is what a line of the writer says.
 type said struct {
 	Msg, Reason, Note, Previous string
+	From, To                    string // times
 	Size, Lines                 int64
-	From, To                    json.RawMessage // numbers, or times
 	Root                        tlog.Hash
-	Robots                      json.RawMessage // of a line that only looks like one of the writer's
+	Terms                       *evidence.Terms
+	Late                        *struct{ From, To int64 } // numbers of lines
+	Robots                      json.RawMessage           // of a line that only looks like one of the writer's
 }
 
 func readSaid(line []byte) (says said) {
-	if !bytes.Contains(line, []byte(ownLogger)) || json.Unmarshal(line, &says) != nil {
+	if !bytes.Contains(line, []byte(ownLogger)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
 		return said{}
 	}
 	return says
@@ -35,35 +38,46 @@ func readSaid(line []byte) (says said) {
 // ages is what a tree is judged by at its end. Times are those of lines of others alone: the
 // writer's are in UTC, and theirs need not be.
 type ages struct {
-	first          Place
-	oldest, newest time.Time
-	since          time.Time     // the first line behind the last checkpoint
-	slowest        time.Duration // from such a line to the last one that its checkpoint has
-	open           Place         // the first line that is not sealed
-	openSeq        int64
-	openSince      time.Time
-	shut           Place // the line that closed the log, if none has opened it again
-	shutSeq        int64
-	deleted        Place // the last line that says that the file was deleted
+	first             Place
+	newest            time.Time
+	since             time.Time // the first line behind the line of the last checkpoint
+	open              Place     // the first line that is not sealed
+	openSeq           int64
+	terms             evidence.Terms // the last that a line has
+	shut              Place          // the line that closed the log, if none has opened it again
+	after             Place          // the first line behind it
+	afterSeq, afterNo int64          // of which that is the number, and how many there are
+	deleted           Place          // the last line that says that the file was deleted
 }
 
-// pass notes the age of a line.
+// pass notes the age of a line, and whether it stands where the writer would not write it. Behind the
+// newest checkpoint there is one line that tells of it.
 func (t *tree) pass(at Place, seq int64) {
 	if t.first.File == "" {
 		t.first = at
 	}
-	if t.own {
-		return
+	tells := t.says.Msg == "checkpoint"
+	if t.shut.File != "" && t.shut != at && !tells {
+		if t.afterNo++; t.afterNo == 1 {
+			t.after, t.afterSeq = at, seq
+		}
 	}
 	switch {
 	case seq < t.size:
-		t.shut = Place{} // a checkpoint has what came after the end
-	case t.open.File == "":
-		t.open, t.openSeq, t.openSince = at, seq, t.when
+	case tells && t.says.Size == t.size && !t.excused:
+		t.excused = true
+	default:
+		if t.totals.Unsealed++; t.totals.Unsealed == 1 {
+			t.open, t.openSeq = at, seq
+		}
 	}
-	if !t.when.IsZero() {
-		t.newest = t.when
-		t.oldest, t.since = earliest(t.oldest, t.when), earliest(t.since, t.when)
+	l := t.log
+	if l.file != at.File {
+		l.file, l.files = at.File, l.files+1
+	}
+	if t.says.Msg == "" && !t.when.IsZero() {
+		t.newest, l.newest = t.when, t.when
+		t.since, l.oldest = earliest(t.since, t.when), earliest(l.oldest, t.when)
 	}
 }
 
@@ -74,32 +88,49 @@ func earliest(known, other time.Time) time.Time {
 	return known
 }
 
-// patience is how long a line may wait for its checkpoint: a multiple of the longest wait that is
-// sealed or, before there is one, the longest time that can be configured.
+// patience is how long a line may wait for its checkpoint.
 func (t *tree) patience() time.Duration {
-	if t.slowest == 0 {
-		return time.Hour
+	if t.terms.Every == 0 {
+		return time.Hour // the longest that can be configured
 	}
-	return max(time.Minute, 4*t.slowest)
+	return max(time.Minute, time.Duration(4*t.terms.Every*float64(time.Second)))
 }
 
-// heed takes what a line of the writer says.
+// waited reports whether the lines behind the last checkpoint have waited too long for the next one.
+func (t *tree) waited() (d time.Duration, long bool) {
+	if t.since.IsZero() {
+		return 0, false
+	}
+	d = t.newest.Sub(t.since)
+	return d, d > t.patience()
+}
+
+// heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of that
+// only the size of a checkpoint counts, which is found if it is not there.
 func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
-	switch says.Msg {
-	case "checkpoint":
+	if says.Msg == "checkpoint" {
 		if says.Size > t.told {
 			t.told, t.toldAt = says.Size, at
 		}
-		if seq < t.size && !t.since.IsZero() {
-			t.slowest = max(t.slowest, t.newest.Sub(t.since))
-		}
 		t.since = time.Time{}
-	case "resumed":
-		return t.resumed(at, says)
-	case "generation":
-		return c.begun(t, at, says)
+	}
+	if seq >= t.size {
+		return nil
+	}
+	before := t.terms
+	if says.Terms != nil {
+		t.terms = *says.Terms
+		t.log.agree(at, t.terms)
+	}
+	switch says.Msg {
+	case "opened":
+		t.shut = Place{}
+		if says.Reason != "" {
+			return c.begun(t, at, says)
+		}
+		return t.late(at, before, says)
 	case "closed":
-		t.shut, t.shutSeq = at, seq
+		t.shut = at
 	case "deleted":
 		t.deleted = at
 	case "lost":
@@ -112,27 +143,32 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	return nil
 }
 
-// resumed takes a line about lines that a start has sealed. A crash leaves those of a short time.
-func (t *tree) resumed(at Place, says said) error {
-	var from, to int64
-	if json.Unmarshal(says.From, &from) != nil || json.Unmarshal(says.To, &to) != nil {
-		return nil //nolint:nilerror // no writer writes that
-	}
-	t.totals.Late += max(to-from, 0)
-	t.shut = Place{}
-	late, waited := t.newest.Sub(t.since), !t.since.IsZero()
+// late takes what a start says of lines that it has sealed, under the terms of before. A crash leaves
+// few of them, and of a short time.
+func (t *tree) late(at Place, terms evidence.Terms, says said) error {
+	waited, long := t.waited()
 	t.since = time.Time{}
-	if waited && late > t.patience() {
-		return t.report(Finding{at, Incomplete, fmt.Sprintf("a start has sealed lines %d to %d of %s, of %s: a crash leaves %s at most, so nobody vouches for them", from, to-1, t.identity, late.Round(time.Second), t.patience().Round(time.Second))})
+	if says.Late == nil {
+		return nil
 	}
-	return nil
+	from, n, kind := says.Late.From, says.Late.To-says.Late.From, Incomplete
+	t.totals.Late += max(n, 0)
+	var why string
+	switch most := terms.Crash(); {
+	case n > most:
+		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
+	case long:
+		why = fmt.Sprintf("they are of %s, and a crash leaves those of %s at most", waited.Round(time.Second), t.patience().Round(time.Second))
+	default:
+		return nil
+	}
+	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.identity, from, why)})
 }
 
 // begun takes the first line of a generation.
 func (c *Checker) begun(t *tree, at Place, says said) error {
 	t.totals.Began = says.Reason
-	// Other reasons are about the key, the name and the state, or that a file of the log was not found:
-	// if it is gone its lines are, and a rotation by another program renames it.
+	// Other reasons are about the key, the name and the state.
 	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {
 		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.identity, says.Previous, says.Reason)}); err != nil {
 			return err
@@ -154,68 +190,95 @@ func (c *Checker) begun(t *tree, at Place, says said) error {
 	return nil
 }
 
-// openEnd judges the lines behind the newest checkpoint: they are as they should be only at the end
-// of a log that is being written. A crash may leave some in a generation that has ended.
+// openEnd judges what stands behind the newest checkpoint or behind the line that closed the log.
 func (t *tree) openEnd(ended bool) error {
-	waited, kind := t.newest.Sub(t.openSince), Incomplete
-	long := !t.openSince.IsZero() && waited > t.patience()
+	n, most, kind := t.totals.Unsealed, t.terms.Crash(), Incomplete
+	waited, long := t.waited()
 	var why string
 	switch {
-	case t.totals.Unsealed == 0 || t.told > t.size: // that a checkpoint is gone is said
+	case t.afterNo > 0:
+		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.identity, t.afterSeq, t.shut)})
+	case n == 0 || t.told > t.size: // that a checkpoint is gone is said
 		return nil
-	case t.shut.File != "" && t.openSeq > t.shutSeq:
-		why = "they stand behind the end at " + t.shut.String() + ", and no line says that the log was opened again"
+	case n > most:
+		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
 	case long:
-		why = fmt.Sprintf("they are of %s, a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
-	case ended:
-		why = "the gateway was killed before it could sign one"
-	default:
-		return nil
-	}
-	if ended {
-		why += "; a later generation has begun"
-		if long || t.shut.File != "" {
+		why = fmt.Sprintf("they are of %s, and a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
+		if ended {
 			kind = Unsealed
 		}
+	case ended:
+		why = "the gateway was killed before it could sign one"
+	default: // it is being written, or ended in a crash
+		return nil
 	}
-	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", t.totals.Unsealed, t.identity, t.openSeq, why)})
+	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.identity, t.openSeq, why)})
 }
 
-// family gives generations of the log of a tree, before and behind it, of which there are lines,
-// and the time that all of them span.
-func (c *Checker) family(t *tree) (earlier, later *tree, span time.Duration) {
-	oldest, newest := t.oldest, t.newest
+// family gives generations of the log of a tree, before and behind it, of which there are lines.
+func (c *Checker) family(t *tree) (earlier, later *tree) {
 	for _, other := range c.sorted() {
 		switch {
 		case other.lastSeq < 0 || other.tiles == "":
-			continue
 		case t.follows(other):
 			earlier = other
 		case other.follows(t):
 			later = cmp.Or(later, other)
-		default:
-			continue
-		}
-		if oldest = earliest(oldest, other.oldest); other.newest.After(newest) {
-			newest = other.newest
 		}
 	}
-	return earlier, later, newest.Sub(oldest)
+	return earlier, later
 }
 
-// begins judges that a log does not begin with its first line: the lines there have to go back as
-// far as the operator keeps them.
-func (c *Checker) begins(t *tree, span time.Duration, lines int64, at Place) error {
-	if c.kept > 0 && span >= c.kept {
-		t.totals.Expired += lines
-		return nil
+// logAges is what is known of all generations of a log.
+type logAges struct {
+	oldest, newest time.Time
+	file           string // of the last line
+	files          int
+	terms          []agreed
+}
+
+// agreed are terms, with the first line that has them.
+type agreed struct {
+	evidence.Terms
+	at Place
+}
+
+// mostTerms bounds what is remembered of a log. The first are the ones that later ones may cut short.
+const mostTerms = 100
+
+func (l *logAges) agree(at Place, terms evidence.Terms) {
+	if len(l.terms) < mostTerms && !slices.ContainsFunc(l.terms, func(a agreed) bool { return a.Terms == terms }) {
+		l.terms = append(l.terms, agreed{terms, at})
 	}
-	why := "; if they are no longer kept, --kept says for how long lines are"
+}
+
+// drop reports whether a log under terms would have dropped what was before its oldest line. That may
+// be younger than the file before it, if the log was idle.
+func (l *logAges) drop(terms evidence.Terms) bool {
+	age := l.newest.Sub(l.oldest).Hours() / 24
+	return terms.Files > 0 && l.files > terms.Files || terms.Days > 0 && age >= 0.9*float64(terms.Days)
+}
+
+// begins judges that a log does not begin with its first line: all terms that its lines have must
+// explain that.
+func (c *Checker) begins(t *tree, lines int64, at Place) error {
+	l, why, explained, kind := t.log, "no line says for how long lines are kept", false, Missing
+	for _, a := range slices.Backward(l.terms) {
+		if l.drop(a.Terms) {
+			explained = true
+			continue
+		}
+		why = fmt.Sprintf("it goes back %.1f days in %d files, and %s says that it is kept for %d days in %d files besides the newest, 0 for any number",
+			l.newest.Sub(l.oldest).Hours()/24, l.files, a.at, a.Days, a.Files)
+	}
 	switch {
 	case t.deleted.File != "":
-		why = ": their file was deleted while it was written, as the line " + t.deleted.String() + " says"
-	case c.kept > 0:
-		why = fmt.Sprintf(": the log goes back %s, and is kept for %s", span.Round(time.Second), c.kept)
+		kind, why = Incomplete, fmt.Sprintf("their file was deleted while it was written, as %s says", t.deleted)
+	case explained && !slices.ContainsFunc(l.terms, func(a agreed) bool { return !l.drop(a.Terms) }):
+		t.totals.Expired += lines
+		return nil
+	case explained:
+		kind, why = Incomplete, why+"; later that was cut short"
 	}
-	return c.report(Finding{at, Incomplete, fmt.Sprintf("the first %d lines of %s are missing%s", lines, t.identity, why)})
+	return c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.identity, why)})
 }

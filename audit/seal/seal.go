@@ -43,8 +43,8 @@ const (
 	Unsealed Kind = "seal_unsealed"
 	// Reset is a generation that says that the log was not what was signed of the one before.
 	Reset Kind = "seal_reset"
-	// Incomplete is no contradiction: the log says that lines are missing, or its beginning is. It is
-	// none of Kinds.
+	// Incomplete is no contradiction: the log says that lines are missing or not proven. It is none of
+	// Kinds.
 	Incomplete Kind = "incomplete"
 )
 
@@ -84,14 +84,14 @@ type Totals struct {
 type LogTotals struct {
 	Log string `json:"log"`
 	// Sealed lines are as a signed checkpoint has them. Unsealed are behind the newest one, but for
-	// the lines of the writer, which tells of that one behind it. Unproven
-	// are between, but the hashes that would prove them are gone or wrong.
+	// the line that tells of it. Unproven are between, but the hashes that would prove them are gone
+	// or wrong.
 	Sealed   int64 `json:"sealed"`
 	Unsealed int64 `json:"unsealed"`
 	Unproven int64 `json:"unproven"`
 	// Late are lines that were sealed by the process after the one that wrote them.
 	Late int64 `json:"sealed_late"`
-	// Expired are the first lines of the log, which are not there any more because of their age.
+	// Expired are the first lines of the log, which it no longer keeps by its own account.
 	Expired int64 `json:"expired"`
 	// Checkpoints are those with a good signature, Size is the number of lines of the newest.
 	Checkpoints int64 `json:"checkpoints"`
@@ -112,10 +112,10 @@ type LogTotals struct {
 // logs.
 type Checker struct {
 	trees  map[string]*tree
+	logs   map[string]*logAges // by the identity without the generation
 	series map[int]*series
 	keys   *keyring
 	report func(Finding) error
-	kept   time.Duration
 	totals Totals
 }
 
@@ -174,9 +174,8 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 		c.closeBefore(t)
 	}
 	s.current = t
-	says := readSaid(line)
-	t.own, t.when = says.Msg != "" && says.Robots == nil, when
-	if err := c.heed(t, at, seq, says); err != nil {
+	t.says, t.when = readSaid(line), when
+	if err := c.heed(t, at, seq, t.says); err != nil {
 		return err
 	}
 	return t.place(at, seq, hash)
@@ -200,7 +199,7 @@ func (t *tree) follows(other *tree) bool {
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
 // in a crash is in the tree as it stands. Of a whole object the writer makes a line with a seal.
 func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
-	t.own, t.when = false, time.Time{}
+	t.says, t.when = said{}, time.Time{}
 	seq := t.lastSeq + 1
 	leaf, err := t.leaf(seq)
 	if seq < t.confirmed && (err != nil || leaf != hash) || seq >= t.size && json.Valid(line) && line[0] == '{' {
@@ -239,10 +238,10 @@ func (c *Checker) end(t *tree) error {
 	if t.size == 0 && t.tiles == "" && t.heard.size == 0 {
 		return nil // that nothing is known of it was found with its first line
 	}
-	earlier, later, family := c.family(t)
+	earlier, later := c.family(t)
 	for _, g := range t.gaps {
 		if g.atBegin && g.to <= t.confirmed && earlier == nil {
-			if err := c.begins(t, family, g.to-g.from, g.before); err != nil {
+			if err := c.begins(t, g.to-g.from, g.before); err != nil {
 				return err
 			}
 			continue
@@ -267,7 +266,7 @@ func (c *Checker) end(t *tree) error {
 	case t.next >= t.size:
 		return nil
 	case t.next == 0 && later != nil:
-		return c.begins(t, family, t.size, later.first)
+		return c.begins(t, t.size, later.first)
 	}
 	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.identity, t.next, t.size-1)
 	if t.heard.size == t.size {

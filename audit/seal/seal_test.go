@@ -2,7 +2,6 @@ package seal
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +26,8 @@ type fixture struct {
 	key    string // the verifier key of the first generation
 	keys   map[int]signer
 	said   *[]string // if it is set, the messages of findings
+	terms  string    // of the lines opened
+	pace   int64     // seconds from line to line
 	idle   int       // an hour passes before this line of all; 0: before none
 	zone   int64     // in seconds, by how much the times of the writer's lines are others
 }
@@ -48,7 +49,13 @@ const (
 
 func newFixture(tb testing.TB) *fixture {
 	tb.Helper()
-	f := &fixture{tb: tb, folder: tb.TempDir(), keys: make(map[int]signer)}
+	return newFixtureOf(tb, `{"roll_keep":1,"every":1,"lines":1000}`, 1)
+}
+
+// newFixtureOf makes a log under terms, with a line each so many seconds.
+func newFixtureOf(tb testing.TB, terms string, pace int64) *fixture {
+	tb.Helper()
+	f := &fixture{tb: tb, folder: tb.TempDir(), keys: make(map[int]signer), terms: terms, pace: pace}
 	var all []string
 	all = append(all, f.generation(1, firstSize, 0)...)
 	all = append(all, f.generation(2, secondSize, open)...)
@@ -87,16 +94,16 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 		line := fmt.Sprintf(`{"msg":"handled request","n":%d}`, seq)
 		switch {
 		case seq == 0:
-			line = `{"logger":"crawlgate.evidence","msg":"generation","reason":"new key"}`
+			line = `{"logger":"crawlgate.evidence","msg":"opened","reason":"new key","terms":` + f.terms + `}`
 			if g == 2 {
 				before := f.heads(1)
 				head, _ := evidence.ReadClaim(before[len(before)-1])
-				line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"generation","reason":"new key","previous":"%s","size":%d,"root":"%s"}`, id(1), head.Size, head.Root)
+				line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"opened","reason":"new key","terms":%s,"previous":"%s","size":%d,"root":"%s"}`, f.terms, id(1), head.Size, head.Root)
 			}
 		case g == 1 && seq == tornAt:
 			lines = append(lines, `{"msg":"handled req`+"\n")
 		case g == 1 && seq == tornAt+1:
-			line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"resumed","from":%d,"to":%d,"torn":1}`, tornAt-10, tornAt+1)
+			line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"opened","terms":%s,"late":{"from":%d,"to":%d,"torn":1}}`, f.terms, tornAt-10, tornAt+1)
 		case seq%50 == 1 && seq > 1:
 			line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"checkpoint","size":%d}`, seq-1)
 		}
@@ -227,7 +234,6 @@ func (f *fixture) edit(n int, change func(lines []string) []string) {
 func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	f.tb.Helper()
 	cfg.Folders = append(cfg.Folders, f.folder)
-	cfg.Kept = cmp.Or(cfg.Kept, time.Second)
 	c, err := New(f.tb.Context(), cfg, func(x Finding) error {
 		if f.said != nil {
 			*f.said = append(*f.said, x.Message)
@@ -238,13 +244,14 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	second := int64(0) // a line each
+	n, second := 0, int64(0) // a line each
 	for _, file := range f.files {
 		for i, line := range strings.SplitAfter(file.text, "\n") {
 			if line == "" {
 				continue
 			}
-			if second++; second == int64(f.idle) {
+			n++
+			if second += f.pace; n == f.idle {
 				second += 3600
 			}
 			when := time.Unix(second, 0)
@@ -292,6 +299,7 @@ func TestHonestLogs(t *testing.T) {
 			f.files = f.files[1:]
 		}, [2]LogTotals{{Sealed: 150, Expired: 150}, {Sealed: 100, Unsealed: 5}}, 0},
 		{"the first generation has expired", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":1000,"roll_keep_days":1,"every":60000,"lines":1000}`, 800)
 			f.edit(2, func(l []string) []string { return l[firstSize-2*perFile:] })
 			f.files = f.files[2:]
 		}, [2]LogTotals{{Expired: 300}, {Sealed: 100, Unsealed: 5}}, 0},
@@ -377,7 +385,7 @@ func TestTampering(t *testing.T) {
 			return slices.Insert(l, 60, madeUp(firstSize))
 		}), "access-2.log:61 seal_extra"},
 		{"a line twice", inLog(0, func(l []string) []string { return slices.Insert(l, 10, l[9]) }), "access-0.log:11 seal_extra"},
-		{"a number of its own", inLog(0, insert(madeUp(firstSize+7))), "access-0.log:12 seal_order, access-0.log:11 seal_missing, access-0.log:11 seal_unsealed"},
+		{"a number of its own", inLog(0, insert(madeUp(firstSize+7))), "access-0.log:12 seal_order, access-0.log:11 seal_missing, access-0.log:11 incomplete"},
 		{"a line ahead of all", func(f *fixture) {
 			f.files = f.files[1:]
 			f.edit(0, func(l []string) []string { return slices.Insert(l, 0, "{}\n") })
@@ -476,75 +484,111 @@ func TestOwnAccount(t *testing.T) {
 		return func(f *fixture) { f.replace(2, seq, own(seq, members)) }
 	}
 	first := func(reason string, size int) string {
-		return fmt.Sprintf(`"msg":"generation","reason":"%s","previous":"%s","size":%d,"root":"%s"`, reason, id(1), size, tlog.Hash{})
+		return fmt.Sprintf(`"msg":"opened","reason":"%s","terms":{"roll_keep":1,"every":1},"previous":"%s","size":%d,"root":"%s"`, reason, id(1), size, tlog.Hash{})
 	}
 	for _, tt := range []struct {
 		name   string
-		kept   time.Duration
 		change func(*fixture)
 		want   string
 		says   string
 	}{
-		{"as it was", -1, func(*fixture) {}, "", ""},
-		{"a line is lost", -1, sealed(40, `"msg":"lost","lines":702,"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:01:00Z"`), "access-2.log:61 incomplete", "702 lines are missing here"},
-		{"first lines are missing", -1, func(f *fixture) { f.files = f.files[1:] }, "access-1.log:1 incomplete", "the first 140 lines"},
-		{"first lines are too young to have expired", time.Hour, func(f *fixture) { f.files = f.files[1:] }, "access-1.log:1 incomplete", "is kept for 1h"},
-		{"first lines have expired", 265 * time.Second, func(f *fixture) { f.files = f.files[1:] }, "", ""},
-		{"the file was deleted", 266 * time.Second, func(f *fixture) {
+		{"as it was", func(*fixture) {}, "", ""},
+		{"a line is lost", sealed(40, `"msg":"lost","lines":702,"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:01:00Z"`), "access-2.log:61 incomplete", "702 lines are missing here"},
+		{"first lines have expired by count", func(f *fixture) { f.files = f.files[1:] }, "", ""},
+		{"first lines are missing", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":2,"roll_keep_days":1,"every":60000,"lines":1000}`, 200)
+			f.files = f.files[1:]
+		}, "access-1.log:1 seal_missing", "the first 140 lines of gw.example/access/1 are missing: it goes back 0.6 days in 2 files, and access-1.log:12 says that it is kept for 1 days in 2 files"},
+		{"first lines have expired by age", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":2,"roll_keep_days":1,"every":60000,"lines":1000}`, 300)
+			f.files = f.files[1:]
+		}, "", ""},
+		{"no file is ever dropped", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"every":1}`, 1)
+			f.files = f.files[1:]
+		}, "access-1.log:1 seal_missing", "kept for 0 days in 0 files"},
+		{"nothing says how long lines are kept", func(f *fixture) {
+			*f = *newFixtureOf(t, `null`, 1)
+			f.files = f.files[1:]
+		}, "access-1.log:1 seal_missing", "no line says"},
+		{"the terms were cut short", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
+			sealed(50, `"msg":"opened","terms":{"roll_keep":1}`)(f)
+			f.files = f.files[1:]
+		}, "access-1.log:1 incomplete", "it is kept for 0 days in 3 files besides the newest, 0 for any number; later that was cut short"},
+		{"terms that nobody signed", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
+			f.files = f.files[1:]
+			f.edit(1, func(l []string) []string { return append(l, own(end, `"msg":"opened","terms":{"roll_keep":1}`)) })
+		}, "access-1.log:1 seal_missing", "in 3 files"},
+		{"the file was deleted", func(f *fixture) {
 			sealed(40, `"msg":"deleted","noticed_at":"2026-01-01T00:00:00Z"`)(f)
 			f.edit(2, func(l []string) []string { return l[at(40):] })
 			f.files = f.files[2:]
 			os.RemoveAll(f.dir(1))
 		}, "access-2.log:1 incomplete", "their file was deleted while it was written"},
-		{"the file was deleted, and all was there", -1, sealed(40, `"msg":"deleted","noticed_at":"2026-01-01T00:00:00Z"`), "", ""},
-		{"first lines of the second generation are cut", time.Second, func(f *fixture) {
+		{"more lines than a crash leaves", func(f *fixture) {
+			f.edit(2, func(l []string) []string {
+				for i := range 8000 - open + 2 { // one of those that are open is excused
+					l = append(l, own(end+i, `"msg":"peer"`))
+				}
+				return l
+			})
+		}, "access-2.log:121 seal_unsealed", "8001 lines of gw.example/access/2 from number 100 on are in no checkpoint: a crash leaves at most 8000"},
+		{"more sealed late than a crash leaves", func(f *fixture) {
+			sealed(60, `"msg":"opened","terms":{"lines":100000},"late":{"from":5,"to":8006}`)(f)
+		}, "access-2.log:81 seal_unsealed", "a start has sealed 8001 lines of gw.example/access/2 from number 5 on, for which nobody vouches: a crash leaves at most 8000"},
+		{"the line of the newest checkpoint twice", appended(own(end, `"msg":"checkpoint","size":100`), own(end+1, `"msg":"checkpoint","size":100`)), "", ""},
+
+		{"the file was deleted, and all was there", sealed(40, `"msg":"deleted","noticed_at":"2026-01-01T00:00:00Z"`), "", ""},
+		{"first lines of the second generation are cut", func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Delete(l, at(0), at(7)) })
 		}, "access-2.log:21 seal_missing", "lines 0 to 6"},
-		{"the log was set back", -1, sealed(0, first("the log has 1530 lines of the 3703 that were signed", 0)), "access-2.log:21 seal_reset", "1530 lines of the 3703"},
-		{"too much would be sealed late", -1, sealed(0, first("33 lines from line 1 on, the first in access.log, have no checkpoint: a crash leaves at most 32", 0)), "access-2.log:21 seal_reset", "33 lines"},
-		{"the chain names another last checkpoint", -1, sealed(0, first("new key", 250)), "access-2.log:21 seal_head", "has 250 lines, and one of 300 is signed"},
-		{"the chain names another root", -1, sealed(0, first("new key", 300)), "access-2.log:21 seal_fork", "from number 0 to 299"},
-		{"a line behind an ended generation", -1, func(f *fixture) {
+		{"the log was set back", sealed(0, first("the log has 1530 lines of the 3703 that were signed", 0)), "access-2.log:21 seal_reset", "1530 lines of the 3703"},
+		{"too much would be sealed late", sealed(0, first("8001 lines from line 1 on, the first in access.log, have no checkpoint: a crash leaves at most 8000", 0)), "access-2.log:21 seal_reset", "8001 lines"},
+		{"the chain names another last checkpoint", sealed(0, first("new key", 250)), "access-2.log:21 seal_head", "has 250 lines, and one of 300 is signed"},
+		{"the chain names another root", sealed(0, first("new key", 300)), "access-2.log:21 seal_fork", "from number 0 to 299"},
+		{"a line behind an ended generation", func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize), madeUp(firstSize+1)) })
 		}, "access-2.log:21 incomplete", "2 lines of gw.example/access/1 from number 300 on"},
-		{"lines of an hour behind an ended generation", -1, func(f *fixture) {
+		{"lines of an hour behind an ended generation", func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize), madeUp(firstSize+1)) })
 			f.idle = firstSize + 2
-		}, "access-2.log:21 seal_unsealed", "they are of 1h0m1s"},
-		{"lines behind the orderly end of an ended generation", -1, func(f *fixture) {
+		}, "access-2.log:21 seal_unsealed", "they are of 1h0m49s"},
+		{"lines behind the orderly end of an ended generation", func(f *fixture) {
 			f.replace(1, firstSize-1, string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"closed"}`), id(1), firstSize-1)))
 			heads := f.heads(1)
 			head, _ := evidence.ReadClaim(heads[len(heads)-1])
-			sealed(0, fmt.Sprintf(`"msg":"generation","previous":"%s","size":%d,"root":"%s"`, id(1), head.Size, head.Root))(f)
+			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","previous":"%s","size":%d,"root":"%s"`, id(1), head.Size, head.Root))(f)
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize)) })
-		}, "access-2.log:21 seal_unsealed", "behind the end at access-2.log:20"},
-		{"a file was not found, or renamed", -1, sealed(0, first("line 0 of the tree is not in the log: it was at byte 158 of its file", 0)), "", ""},
-		{"a line behind the end, without a number", -1, appended("{\"robots\":{}}\n"), "access-2.log:127 seal_extra", "no seal"},
-		{"an orderly end that is not sealed itself", -1, appended(own(end, `"msg":"closed"`), own(end+1, `"msg":"checkpoint","size":1`), own(end+2, `"robots":{},"msg":"closed"`)), "", ""},
-		{"lines behind an orderly end that is sealed", -1, func(f *fixture) {
+		}, "access-2.log:21 seal_unsealed", "1 lines of gw.example/access/1 from number 300 on stand behind its end at access-2.log:20"},
+		{"a line behind the end, without a number", appended("{\"robots\":{}}\n"), "access-2.log:127 seal_extra", "no seal"},
+		{"an orderly end that is not sealed itself", appended(own(end, `"msg":"closed"`), own(end+1, `"msg":"checkpoint","size":1`), own(end+2, `"robots":{},"msg":"closed"`)), "", ""},
+		{"lines behind an orderly end that is sealed", func(f *fixture) {
 			sealed(secondSize-1, `"msg":"closed"`)(f)
-		}, "access-2.log:121 incomplete", "they stand behind the end at access-2.log:120"},
-		{"lines of the writer behind an orderly end", -1, func(f *fixture) {
+		}, "access-2.log:121 seal_unsealed", "5 lines of gw.example/access/2 from number 100 on stand behind its end at access-2.log:120"},
+		{"sealed lines behind an orderly end", sealed(50, `"msg":"closed"`), "access-2.log:73 seal_unsealed", "from number 52 on stand behind its end at access-2.log:71"},
+		{"lines of the writer behind an orderly end", func(f *fixture) {
 			sealed(secondSize-1, `"msg":"closed"`)(f)
 			f.edit(2, func(l []string) []string {
 				return append(l[:at(secondSize)], own(secondSize, `"msg":"checkpoint","size":100`))
 			})
 		}, "", ""},
-		{"lines that wait long for a checkpoint", -1, func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they are of 1h0m5s, a checkpoint comes within 3m16s"},
-		{"a log that was idle before lines that wait", -1, func(f *fixture) { f.idle = firstSize + secondSize + 1 }, "", ""},
-		{"a log in local time, west of Greenwich", -1, func(f *fixture) { f.zone = 10 * 3600 }, "", ""},
-		{"a log in local time, east of Greenwich", -1, func(f *fixture) { f.zone = -10 * 3600 }, "", ""},
-		{"a late seal of an hour", -1, func(f *fixture) { f.idle = tornAt - 20 }, "access-1.log:12 incomplete", "lines 140 to 150 of gw.example/access/1, of 1h0m47s"},
-		{"the log was opened again", -1, func(f *fixture) {
+		{"lines that wait long for a checkpoint", func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they are of 1h0m3s, and a checkpoint comes within 1m0s"},
+		{"a log that was idle before lines that wait", func(f *fixture) { f.idle = firstSize + secondSize + 1 }, "", ""},
+		{"a log in local time, west of Greenwich", func(f *fixture) { f.zone = 10 * 3600 }, "", ""},
+		{"a log in local time, east of Greenwich", func(f *fixture) { f.zone = -10 * 3600 }, "", ""},
+		{"a late seal of an hour", func(f *fixture) { f.idle = tornAt - 20 }, "access-1.log:12 incomplete", "a start has sealed 11 lines of gw.example/access/1 from number 140 on, for which nobody vouches: they are of 1h0m47s"},
+		{"the log was opened again", func(f *fixture) {
 			sealed(secondSize-2, `"msg":"closed"`)(f)
-			sealed(secondSize-1, `"msg":"resumed","from":99,"to":99`)(f)
+			sealed(secondSize-1, `"msg":"opened"`)(f)
 		}, "", ""},
 	} {
 		f := newFixture(t)
 		tt.change(f)
 		var said []string
 		f.said = &said
-		found, _ := f.check(Config{Kept: tt.kept})
+		found, _ := f.check(Config{})
 		if got := strings.Join(found, ", "); got != tt.want || !strings.Contains(strings.Join(said, "\n"), tt.says) {
 			t.Errorf("%s: found %q, want %q: %s", tt.name, got, tt.want, said)
 		}

@@ -37,9 +37,11 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
-	own     bool      // the line that is placed is the writer's
+	says    said      // what the line that is placed says, if it is the writer's
 	when    time.Time // of the line that is placed
+	excused bool      // the line that tells of the newest checkpoint has come
 	ages
+	log     *logAges
 	closed  bool // a later generation of the log has begun
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
@@ -70,7 +72,11 @@ type gap struct {
 const mostGaps = 10_000
 
 func (c *Checker) tree(id string) *tree {
-	t := &tree{identity: id, report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
+	name := logOf(id)
+	if c.logs[name] == nil {
+		c.logs[name] = new(logAges)
+	}
+	t := &tree{identity: id, report: c.report, lastSeq: -1, totals: LogTotals{Log: id}, log: c.logs[name]}
 	c.trees[id] = t
 	return t
 }
@@ -190,9 +196,6 @@ func (t *tree) missing(g gap) error {
 func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	switch {
 	case seq >= t.size:
-		if !t.own {
-			t.totals.Unsealed++
-		}
 		return nil
 	case seq < t.gone:
 		return t.withoutLeaf(at, seq)

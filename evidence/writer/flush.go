@@ -20,7 +20,7 @@ import (
 
 // flushAlways signs checkpoints until the context ends.
 func (l *Log) flushAlways(ctx context.Context) {
-	tick := time.NewTicker(l.config.Every)
+	tick := time.NewTicker(time.Duration(l.config.Terms.Every * float64(time.Second)))
 	defer tick.Stop()
 	var faults faults
 	for {
@@ -80,6 +80,9 @@ func (l *Log) flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.note(l.writeErr, err)
+	if err == nil && l.others-l.signed >= int64(l.config.Terms.Lines) { // that came meanwhile
+		signal(l.wake)
+	}
 	return err
 }
 
@@ -112,7 +115,12 @@ func (l *Log) checkpoint() error {
 	now := time.Now()
 	l.mu.Lock()
 	l.head, l.headTime, l.signed = head, now, others
-	err = l.say("checkpoint", checkpointLine{Size: head.Size, Root: head.Root, At: now.UTC().Format(time.RFC3339Nano)})
+	line := checkpointLine{Size: head.Size, Root: head.Root, At: now.UTC().Format(time.RFC3339Nano)}
+	if l.rotated {
+		line.Terms = &l.config.Terms
+	}
+	err = l.say("checkpoint", line)
+	l.rotated = err != nil
 	l.mu.Unlock()
 	signal(l.cosign)
 	return err
@@ -247,8 +255,22 @@ type (
 		Size int64     `json:"size"`
 		Root tlog.Hash `json:"root"`
 		At   string    `json:"at"`
+		// Terms are in the first one of a file.
+		Terms *evidence.Terms `json:"terms,omitempty"`
 	}
-	resumedLine struct {
+	openedLine struct {
+		At    string         `json:"at"`
+		Terms evidence.Terms `json:"terms"`
+		Late  *lateLines     `json:"late,omitempty"`
+		// Reason and Previous are of the first line of a generation. Size and Root are of the last
+		// checkpoint of the previous one, if that is known.
+		Reason   string     `json:"reason,omitempty"`
+		Previous string     `json:"previous,omitempty"`
+		Size     int64      `json:"size,omitempty"`
+		Root     *tlog.Hash `json:"root,omitempty"`
+	}
+	// lateLines are sealed by a start.
+	lateLines struct {
 		From int64 `json:"from"`
 		To   int64 `json:"to"`
 		Torn int   `json:"torn"`
@@ -266,13 +288,6 @@ type (
 		From  string `json:"from"`
 		To    string `json:"to"`
 	}
-	generationLine struct {
-		Reason   string `json:"reason"`
-		Previous string `json:"previous"`
-		// Size and Root are of the last checkpoint of the previous generation, if that is known.
-		Size int64      `json:"size,omitempty"`
-		Root *tlog.Hash `json:"root,omitempty"`
-	}
 )
 
 func (l *lostLine) add(now time.Time) {
@@ -283,7 +298,7 @@ func (l *lostLine) add(now time.Time) {
 
 // tellLost says in the log how many entries could not be written before, under its lock.
 func (l *Log) tellLost() error {
-	if l.lost.Lines == 0 {
+	if l.lost.Lines == 0 || l.closed {
 		return nil
 	}
 	err := l.say("lost", l.lost)

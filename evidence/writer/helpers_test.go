@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -117,7 +116,7 @@ func newBench(tb testing.TB) *bench {
 	b.rot = &rotator{name: file}
 	b.config = Config{
 		Gateway: "gw1.example", Name: "access", File: file, State: filepath.Join(b.dir, "evidence"),
-		Every: time.Hour, Lines: 1 << 40, Open: b.rot.open, Report: b.report,
+		Terms: evidence.Terms{Every: 3600, Lines: 1 << 40}, Open: b.rot.open, Report: b.report,
 	}
 	return b
 }

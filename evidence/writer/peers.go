@@ -26,7 +26,8 @@ type peerLine struct {
 
 // Hear writes the checkpoints of other gateways into the log: those that the log has not yet, at
 // most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
-// signed for these lines alone: two idle gateways would have news for each other without end.
+// signed for these lines alone until they are many: two idle gateways would have news for each other
+// without end.
 func (l *Log) Hear(notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,4 +49,8 @@ func (l *Log) Hear(notes []string) {
 		heard[text] = true
 	}
 	l.heard = heard
+	if l.size-l.head.Size > l.config.Terms.Crash()/2 {
+		l.signed--
+		signal(l.wake)
+	}
 }

@@ -28,7 +28,7 @@ func TestHear(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	synctest.Test(t, func(t *testing.T) {
-		b.config.Every = time.Second
+		b.config.Terms.Every = 1
 		l := b.open()
 		n := len(b.lines())
 		hear := func(want int, notes ...string) {

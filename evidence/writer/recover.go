@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -49,7 +50,7 @@ func (l *Log) load() error {
 	if seal.Generation >= newest && seal.Generation > 0 {
 		newest, previous = seal.Generation, seal.String()
 	}
-	why := generationLine{Reason: l.plain(reason), Previous: previous}
+	why := openedLine{Reason: l.plain(reason), Previous: previous}
 	if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil && s.Head.Identity == previous {
 		why.Size, why.Root = s.Head.Size, &s.Head.Root
 	}
@@ -76,20 +77,19 @@ func (l *Log) readState(name string) ([]byte, error) {
 	return text, err
 }
 
-// mostLate bounds the lines that a start seals, in numbers of lines between checkpoints: a crash
-// leaves no more. Anyone who set the state back could have forged lines sealed by a restart.
-const mostLate = 32
-
-// checkLate notes from where on lines are sealed late: behind the newest checkpoint that is signed,
-// unless the line that tells of it is all.
+// checkLate notes which lines are sealed late: those behind the newest checkpoint that is signed,
+// unless the line that tells of it is all. Anyone who set the state back could have forged lines
+// sealed by a restart, but for a bound.
 func (l *Log) checkLate(r *resumed) error {
-	to := r.tiles.tree.Size()
-	r.from = r.head.Size
-	if to == r.from+1 && (r.claim.Size == r.from || r.known == to) {
-		r.from = to
+	from, to := r.head.Size, r.tiles.tree.Size()
+	if to == from+1 && (r.claim.Size == from || r.known == to) {
+		from = to
 	}
-	if late := to - r.from; late > mostLate*int64(l.config.Lines) {
-		return fmt.Errorf("%d lines from line %d on, the first in %s, "+evidence.ReasonUnsigned+": a crash leaves at most %d", late, r.from, filepath.Base(r.file), mostLate*l.config.Lines)
+	if most := l.config.Terms.Crash(); to-from > most {
+		return fmt.Errorf("%d lines from line %d on, the first in %s, "+evidence.ReasonUnsigned+": a crash leaves at most %d", to-from, from, filepath.Base(r.file), most)
+	}
+	if to > from || len(r.tail) > 0 {
+		r.late = &lateLines{From: from, File: filepath.Base(r.file)}
 	}
 	return nil
 }
@@ -107,17 +107,15 @@ func (l *Log) goOn(r *resumed) error {
 		l.leaf(r.tail)
 		r.torn++
 	}
-	if r.from == l.size {
-		signal(l.cosign)
-		return nil
+	if late := r.late; late != nil {
+		late.To, late.Torn = l.size, r.torn
+		l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
 	}
-	late := resumedLine{r.from, l.size, r.torn, filepath.Base(r.file)}
-	l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
-	return l.start("resumed", late)
+	return l.start(openedLine{Late: r.late})
 }
 
 // begin starts a generation with an empty tree, behind what is in the log.
-func (l *Log) begin(generation int, why generationLine) error {
+func (l *Log) begin(generation int, why openedLine) error {
 	if err := l.become(generation); err != nil {
 		return err
 	}
@@ -132,7 +130,7 @@ func (l *Log) begin(generation int, why generationLine) error {
 	if err := l.openLog(); err != nil {
 		return err
 	}
-	return l.start("generation", why)
+	return l.start(why)
 }
 
 // openLog opens the log to append to it, and ends a torn line.
@@ -155,9 +153,11 @@ func (l *Log) openLog() (err error) {
 }
 
 // start says in the log how it begins, and signs that.
-func (l *Log) start(message string, what any) error {
+func (l *Log) start(line openedLine) error {
 	l.mu.Lock()
-	err := l.say(message, what)
+	line.At, line.Terms = time.Now().UTC().Format(time.RFC3339Nano), l.config.Terms
+	err := l.say("opened", line)
+	l.rotated = err != nil
 	l.mu.Unlock()
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ type resumed struct {
 	next  int64         // the number of the line that is read next, below the tree's size if unknown
 	file  string        // in which the lines behind the head begin
 	known int64         // lines that the position has
-	from  int64         // those from it on are sealed late
+	late  *lateLines    // nil for none
 	torn  int           // lines without end among them
 	tail  []byte        // of the file that is written: a last line without end, which is no leaf yet
 }
@@ -235,7 +235,7 @@ func (l *Log) sealFile(r *resumed, name string) error {
 			r.next++
 			return nil
 		case !ended && name == l.config.File:
-			r.tail = bytes.Clone(line)
+			r.tail, r.file = bytes.Clone(line), cmp.Or(r.file, name)
 			return nil
 		case r.next > size || sealed && (id != l.id || n != size):
 			return fmt.Errorf("the line behind leaf %d is %d of %s", size-1, n, id)

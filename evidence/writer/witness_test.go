@@ -242,7 +242,7 @@ func TestSlowWitness(t *testing.T) {
 		b := newBench(t)
 		w := newWitness(t, "w.example", nil)
 		b.config.Witnesses = []Witness{must(ParseWitness("http://192.0.2.1:1", w.vkey))}
-		b.config.Every = time.Second
+		b.config.Terms.Every = 1
 		b.config.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()

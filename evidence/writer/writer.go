@@ -42,9 +42,8 @@ type Config struct {
 	// the log's part of the state folder.
 	State string
 	Key   string
-	// A checkpoint is signed after Every, or after Lines, if there are new lines.
-	Every time.Duration
-	Lines int
+	// Terms say when a checkpoint is signed, if there are new lines, and what Open keeps.
+	Terms evidence.Terms
 	// Heads is a file to which all checkpoints are written a second time; empty for none.
 	Heads string
 	// Witnesses cosign the checkpoints. One that none does is reported.
@@ -100,6 +99,7 @@ type Log struct {
 	signed      int64 // of them, in the newest checkpoint
 	shifted     int64 // looks at which the file was not what it had to be
 	deleted     bool  // the file was, and no line tells of it yet
+	rotated     bool  // no line of the file tells the terms yet
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
 	failed      atomic.Bool // is one of these set
@@ -124,6 +124,9 @@ func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.tellLost()
+	if l.closed {
+		err = fmt.Errorf("writing to %s: %w", l.config.File, fs.ErrClosed)
+	}
 	if err == nil {
 		err = l.append(p)
 	}
@@ -136,7 +139,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	if l.writeErr != nil {
 		l.note(nil, l.flushErr)
 	}
-	if l.others++; l.others-l.signed == int64(l.config.Lines) {
+	if l.others++; l.others-l.signed == int64(l.config.Terms.Lines) {
 		signal(l.wake)
 	}
 	return len(p), nil
@@ -151,10 +154,7 @@ func signal(c chan<- struct{}) {
 }
 
 func (l *Log) append(p []byte) error {
-	switch {
-	case l.closed:
-		return fmt.Errorf("writing to %s: %w", l.config.File, fs.ErrClosed)
-	case len(p) > maxLine-256: // bytes of a seal
+	if len(p) > maxLine-256 { // bytes of a seal
 		return fmt.Errorf("writing to %s: an entry of %d bytes: want at most %d", l.config.File, len(p), maxLine-256)
 	}
 	if len(l.tail) > 0 {
@@ -238,7 +238,7 @@ func (l *Log) follow() bool {
 		_ = f.Close() // it was only looked at
 		return false
 	}
-	l.file, l.end = f, info.Size()
+	l.file, l.end, l.rotated = f, info.Size(), true
 	_ = lock(f) // a file that was rotated in is ours; openLog tells of others
 	return true
 }
@@ -361,7 +361,8 @@ func (l *Log) Close() error {
 	if err == nil {
 		err = l.say("closed", closedLine{time.Now().UTC().Format(time.RFC3339Nano)})
 	}
-	l.signed-- // a checkpoint has to cover this line
+	l.closed = true // but for the line of a checkpoint
+	l.signed--      // a checkpoint has to cover that line
 	l.mu.Unlock()
 	return errors.Join(err, l.Flush(), l.release())
 }

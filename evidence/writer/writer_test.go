@@ -35,21 +35,21 @@ func TestSealed(t *testing.T) {
 	l = b.open()
 	b.write(l, entry(4))
 	b.close(l)
-	if signed := b.verify(1, 0); signed != 12 {
-		t.Errorf("the newest checkpoint is of %d lines, want 12", signed)
+	if signed := b.verify(1, 0); signed != 14 {
+		t.Errorf("the newest checkpoint is of %d lines, want 14", signed)
 	}
 	lines := b.lines()
 	for i, want := range []string{
-		`"msg":"generation","reason":"first","previous":"","log":"gw1.example/access/1","seq":0}`,
+		`"terms":{"roll_keep":0,"roll_keep_days":0,"roll_size_mb":0,"every":3600,"lines":1099511627776},"reason":"first","log":"gw1.example/access/1","seq":0}`,
 		`"msg":"checkpoint","size":1,`, `"status":200,"log":"gw1.example/access/1","seq":2}`, `"seq":3}`,
 		`"msg":"checkpoint","size":4,`, `"seq":5}`, `no JSON`, `{"log":"gw1.example/access/1","seq":7}`, `"msg":"closed","at":"`, `"msg":"checkpoint","size":9,`,
-		`"seq":10}`, `"msg":"closed",`, `"msg":"checkpoint","size":12,`,
+		`"msg":"opened","at":"`, `"msg":"checkpoint","size":11,`, `"seq":12}`, `"msg":"closed",`, `"msg":"checkpoint","size":14,`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d: %s\nwant %s", i, lines[i], want)
 		}
 	}
-	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 13 {
+	if _, told := b.told("lines that were not sealed when the gateway ended are sealed now"); told || len(lines) != 15 {
 		t.Errorf("an orderly end left lines unsealed; %d lines", len(lines))
 	}
 }
@@ -59,7 +59,7 @@ func TestIdle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	synctest.Test(t, func(t *testing.T) {
-		b.config.Every, b.config.Lines = time.Second, 3
+		b.config.Terms.Every, b.config.Terms.Lines = 1, 3
 		l := b.open()
 		time.Sleep(time.Hour)
 		if n := len(b.lines()); n != 2 {
@@ -334,7 +334,7 @@ func TestForeignLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	synctest.Test(t, func(t *testing.T) {
-		b.config.Every = time.Second
+		b.config.Terms.Every = 1
 		l := b.open()
 		b.write(l, entry(1))
 		time.Sleep(2 * time.Second)
@@ -458,7 +458,7 @@ func BenchmarkWrite(b *testing.B) {
 	}{{"plain", 0}, {"sealed", 1000}, {"sealed, one checkpoint", 1 << 40}} {
 		b.Run(tt.name, func(b *testing.B) {
 			bench := newBench(b)
-			bench.config.Lines = tt.lines
+			bench.config.Terms.Lines = tt.lines
 			var w io.WriteCloser
 			if tt.lines == 0 {
 				w = must(bench.rot.open())

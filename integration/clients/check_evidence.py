@@ -132,7 +132,7 @@ def check_chain(generations, newest):
         except ValueError:
             continue
         before = said.get("previous")
-        if said.get("msg") == "generation" and "size" in said and before in newest:
+        if said.get("msg") == "opened" and "size" in said and before in newest:
             if (said["size"], base64.b64decode(said["root"])) != newest[before]:
                 faults.append(f"{place}: the last checkpoint of {before} is not that of {said['size']} lines")
 
