@@ -38,12 +38,7 @@ type Config struct {
 type Report struct {
 	Finding func(Finding) error
 	Fault   func(Fault) error
-	// Progress, if it is set, is called now and then with the number of lines so far.
-	Progress func(lines int64)
 }
-
-// progressLines is how many lines lie between two calls of [Report.Progress].
-const progressLines = 500
 
 // Run reads the logs: of each list one after the other, and the lists by the times of their lines.
 // It ends early when ctx ends or a function of the report returns an error; the totals then cover
@@ -116,9 +111,6 @@ func (a *auditor) replay(ctx context.Context, logs [][]Source) error {
 		}
 		if err := a.line(&l); err != nil {
 			return err
-		}
-		if a.report.Progress != nil && a.counts.Lines%progressLines == 0 {
-			a.report.Progress(a.counts.Lines)
 		}
 	}
 	return nil

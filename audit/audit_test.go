@@ -444,19 +444,6 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestProgress is told of each stretch, in order.
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	store := memory{}
-	log := strings.Repeat(logOf(t, sampleLines(t, store)["absent"]), 3000)
-	var told []int64
-	_, err := Run(t.Context(), Config{Texts: store}, [][]Source{{{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}}},
-		Report{Progress: func(n int64) { told = append(told, n) }})
-	if err != nil || len(told) < 5 || !slices.IsSorted(told) || told[len(told)-1] != 3000 {
-		t.Errorf("%v %v", told, err)
-	}
-}
-
 // TestLogsOfSeveralGateways: their lines are taken in the order of their times, so that a gap between
 // two gateways is seen, and a line without a time stays behind the one before it.
 func TestLogsOfSeveralGateways(t *testing.T) {

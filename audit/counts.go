@@ -24,9 +24,6 @@ func (o *Outcomes) Add(decision string) {
 	}
 }
 
-// Judged are those that did not fail.
-func (o *Outcomes) Judged() int64 { return o.Allowed + o.Refused }
-
 // Counts are about requests but for Tunnels: a CONNECT asks for a tunnel, and the requests in one
 // that is looked into have lines of their own.
 type Counts struct {

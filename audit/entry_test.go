@@ -84,8 +84,8 @@ func TestTimes(t *testing.T) {
 // FuzzReadEntry: no line stops an audit, what is no JSON is an error, and what is ours has been
 // read.
 func FuzzReadEntry(f *testing.F) {
-	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":1,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
-	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":1}}`))
+	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":2,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
+	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":2}}`))
 	f.Add([]byte(`{"ts":"x"}`))
 	f.Add([]byte(`{`))
 	store := memory{}

@@ -12,7 +12,7 @@ import (
 // milliseconds after noon.
 type request struct {
 	began, took, waited int
-	sent                int    // when it went out; 0: at the end of its wait, below 0: a line of schema 1
+	sent                int    // when it went out; 0: at the end of its wait, below 0: the line does not say
 	agent               string // default AcmeBot; Free has no delay
 	reason              enforce.Reason
 	decision            string
@@ -34,7 +34,7 @@ func (q request) line(tb testing.TB, store memory) object {
 		q.reason = enforce.ReasonNoRule
 	}
 	rec := enforce.Record{
-		Schema: 1, Decision: q.decision, Reason: q.reason, Mode: "enforce", Agent: q.agent, Tokens: []string{q.agent},
+		Schema: 2, Decision: q.decision, Reason: q.reason, Mode: "enforce", Agent: q.agent, Tokens: []string{q.agent},
 		Origin: "http://" + q.host, RobotsURL: "http://" + q.host + "/robots.txt", State: "rules", Group: "*", CrawlDelay: 2,
 		SHA256: store.keep("User-agent: *\nCrawl-delay: 2\n\nUser-agent: Free\nDisallow:\n"), Source: "hot", PathVisible: true,
 		WaitMillis: int64(q.waited), Address: "192.0.2.1:80",
@@ -43,7 +43,7 @@ func (q request) line(tb testing.TB, store memory) object {
 		q.sent = q.began + q.waited
 	}
 	if q.sent >= 0 {
-		rec.Schema, rec.SentAt = 2, float64(noon.Add(time.Duration(q.sent)*time.Millisecond).UnixMicro())/1e6
+		rec.SentAt = float64(noon.Add(time.Duration(q.sent)*time.Millisecond).UnixMicro()) / 1e6
 	}
 	if q.agent == "Free" {
 		rec.Group, rec.CrawlDelay = "Free", 0

@@ -55,8 +55,8 @@ func (v *verdict) add(k Kind, e *entry, message string) *Finding {
 func (j *judge) look(e *entry) (v verdict) {
 	r := e.Robots
 	v.delay = r.CrawlDelay
-	if r.Schema < 1 || r.Schema > enforce.SchemaVersion {
-		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want 1 to %d", r.Schema, enforce.SchemaVersion))
+	if r.Schema != enforce.SchemaVersion {
+		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
 		return v
 	}
 	s := contradiction(r)
@@ -264,9 +264,6 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 		paths = enforce.PathsStrict
 	}
 	m, form, _ := bound.Match(e.Request.Method, path, paths)
-	if r.Form == "" && form == enforce.PathAsSent {
-		form = "" // a line of a release that judged paths as sent, and did not say so
-	}
 	reason := enforce.ReasonNoRule
 	switch {
 	case !m.Allowed:

@@ -55,7 +55,7 @@ var states = map[enforce.Reason]string{
 
 // contradiction says which fields of a record exclude each other under any text; empty if none do.
 func contradiction(r *enforce.Record) string {
-	for _, check := range []func(*enforce.Record) string{BadWord, badDecision, badMode, badEvidence, badAfterwards} {
+	for _, check := range []func(*enforce.Record) string{BadWord, badDecision, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
 			return s
 		}
@@ -91,34 +91,25 @@ func BadWord(r *enforce.Record) string {
 	return ""
 }
 
-// badDecision compares decision and reason.
+// badDecision compares the decision with what the reason comes to in the mode: "report" refuses for
+// hard reasons only, "off" asks for no rules. A request for robots.txt itself is answered from the
+// record in every mode, and refused while there is none.
 func badDecision(r *enforce.Record) string {
-	refuses := !r.Reason.Allows() && !r.Reason.Failure()
+	decision, spared := enforce.OutcomeDeny, false
 	switch {
-	case r.WouldDeny && (r.Mode != modeReport || r.Decision != enforce.OutcomeAllow || !refuses || r.Reason.Hard()):
-		return fmt.Sprintf("would_deny cannot be with mode %s, decision %s and reason %s", r.Mode, r.Decision, r.Reason)
-	case r.WouldDeny:
-	case r.Decision == enforce.OutcomeAllow && !r.Reason.Allows(),
-		r.Decision == enforce.OutcomeDeny && !refuses,
-		r.Decision == enforce.OutcomeError && !r.Reason.Failure():
-		return fmt.Sprintf("reason %s never comes to decision %s", r.Reason, r.Decision)
-	}
-	return ""
-}
-
-// badMode compares mode and reason: "report" refuses for hard reasons only, "off" asks for no
-// rules. A request for robots.txt itself is answered from the record in every mode, and refused
-// while there is none.
-func badMode(r *enforce.Record) string {
-	if r.Reason == enforce.ReasonPending {
-		return ""
+	case r.Reason.Allows():
+		decision = enforce.OutcomeAllow
+	case r.Reason.Failure():
+		decision = enforce.OutcomeError
+	case r.Mode == modeReport && !r.Reason.Hard() && (r.WouldDeny || r.Reason != enforce.ReasonPending):
+		decision, spared = enforce.OutcomeAllow, true
 	}
 	on := bases[r.Reason]
 	switch {
-	case r.Mode == modeReport && r.Decision == enforce.OutcomeDeny && !r.Reason.Hard(),
-		r.Mode == modeOff && (on == onRules || on == onTunnel || on == onState || r.Reason == enforce.ReasonException),
+	case r.Decision != decision || r.WouldDeny != spared,
+		r.Mode == modeOff && (on == onRules || on == onTunnel || on == onState || r.Reason == enforce.ReasonException) && r.Reason != enforce.ReasonPending,
 		r.Mode != modeOff && r.Reason == enforce.ReasonRobotsOff:
-		return fmt.Sprintf("reason %s never comes to decision %s in mode %s", r.Reason, r.Decision, r.Mode)
+		return fmt.Sprintf("reason %s never comes to decision %s with would_deny %t in mode %s", r.Reason, r.Decision, r.WouldDeny, r.Mode)
 	case r.Mode == modeOff && r.SHA256 != "" && on != onSelf:
 		return "mode off looks at no rules, but there is a sha256"
 	}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/crawlgate/crawlgate/evidence"
 )
@@ -164,14 +164,7 @@ func holdsLogs(folder string) bool {
 // isText reports whether the beginning of a file is text. A crash, and a program that empties a
 // file that is written, can leave zeros in front.
 func isText(line string) bool {
-	line = strings.TrimLeft(line, "\x00")
-	for range utf8.UTFMax - 1 {
-		if utf8.ValidString(line) {
-			break
-		}
-		line = line[:len(line)-1] // of a character that is cut
-	}
-	return utf8.ValidString(line)
+	return strings.HasPrefix(http.DetectContentType([]byte(strings.TrimLeft(line, "\x00"))), "text/")
 }
 
 // storeMark is in the first bytes of a file of bbolt.

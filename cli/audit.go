@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/audit/seal"
@@ -214,7 +213,7 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
 
 // report prints findings to out, and faults as they come.
 func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
-	r := audit.Report{
+	return audit.Report{
 		Finding: func(f audit.Finding) error {
 			if c.json {
 				printJSON(out, AuditFinding{"finding", f})
@@ -225,22 +224,4 @@ func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
 		},
 		Fault: s.faults(out, c.json),
 	}
-	if isTerminal(s.err) {
-		now := rate.Sometimes{Interval: 500 * time.Millisecond}
-		r.Progress = func(lines int64) {
-			// The next line of output overwrites it. It is no part of the answer, so its error is ignored.
-			now.Do(func() { _, _ = fmt.Fprintf(s.err, "%d lines\r", lines) })
-		}
-	}
-	return r
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

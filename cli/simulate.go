@@ -59,7 +59,7 @@ Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could n
 type (
 	// SimulatedLine is a line that is decided otherwise, or that cannot be computed.
 	SimulatedLine struct {
-		Type string `json:"type"` // "difference", "other_form" or "not_computed"
+		Type string `json:"type"` // "difference" or "not_computed"
 		audit.Place
 		Method string            `json:"method"`
 		URL    string            `json:"url"`
@@ -114,14 +114,10 @@ func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Resul
 	if r.Cause == "" {
 		p.Type, p.Old, p.New = "difference", &r.Old, &r.New
 	}
-	if r.OtherForm {
-		p.Type = "other_form"
-	}
 	head := fmt.Sprintf("%s:%d: %s %s: ", l.File, l.Line, p.Method, p.URL)
 	switch {
 	case c.json:
 		printJSON(w, p)
-	case r.OtherForm: // it is counted
 	case r.Cause != "":
 		printLine(w, head+"not computed: "+string(r.Cause))
 	default:
@@ -144,7 +140,6 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) {
 	sums.fact("  about tunnels (CONNECT)", number(t.Tunnels))
 	sums.row("  decided as before", t.Same)
 	sums.fact("    of these as recorded", number(t.AsRecorded))
-	sums.fact("    of these by another form of the path", number(t.OtherForm))
 	sums.row("  decided otherwise", t.Different)
 	for _, cause := range simulate.Causes() {
 		sums.fact("  not computed: "+string(cause), number(t.NotComputed[cause]))

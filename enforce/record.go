@@ -14,8 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// SchemaVersion is the value of [Record.Schema]. Schema 1 lacks Config, SentAt, Removed,
-// PaymentRequired, Signals and Preferences, and is schema 2 in all else.
+// SchemaVersion is the value of [Record.Schema]. No release has written schema 1.
 const SchemaVersion = 2
 
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.

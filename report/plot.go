@@ -7,14 +7,10 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// The bounds of the plots.
-const (
-	mostBars = 120
-	topRows  = 10
-)
+// mostBars bounds the plot.
+const mostBars = 120
 
 // timeline counts requests in bars of one width, which grows until there are few enough.
 type timeline struct {
@@ -57,14 +53,13 @@ func (t *timeline) widen() {
 	}
 }
 
-// plot is what the page draws: bars side by side, the place of each counted from 0, or rows below
-// each other. Most is the greatest number of requests.
+// plot is what the page draws: bars side by side, the place of each counted from 0. Most is the
+// greatest number of requests.
 type plot struct {
-	Title, Width string
+	Width        string
 	From, To     time.Time
 	Places, Most int64
 	Bars         []bar
-	Rows         []Row
 }
 
 type bar struct {
@@ -73,9 +68,12 @@ type bar struct {
 	audit.Outcomes
 }
 
-func (t *timeline) plot() plot {
+func (t *timeline) plot() (p plot) {
+	if len(t.bars) == 0 {
+		return p
+	}
 	first := t.First.Truncate(t.width)
-	p := plot{Title: "Requests over time", From: first, Width: strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())}
+	p = plot{From: first, Width: strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())}
 	for _, at := range slices.SortedFunc(maps.Keys(t.bars), time.Time.Compare) {
 		b := bar{int64(at.Sub(first) / t.width), at, *t.bars[at]}
 		p.Bars, p.Places, p.To, p.Most = append(p.Bars, b), b.Place+1, at.Add(t.width), max(p.Most, b.Asked)
@@ -83,17 +81,5 @@ func (t *timeline) plot() plot {
 	return p
 }
 
-// plots gives the pictures of a report.
-func (r *Report) plots() (all []plot) {
-	refusals := slices.DeleteFunc(slices.Clone(r.Reasons), func(row Row) bool { return enforce.Reason(row.Name).Allows() })
-	if len(r.overTime.bars) > 0 {
-		all = append(all, r.overTime.plot())
-	}
-	for _, p := range []plot{{Title: "Hosts with the most requests", Rows: r.Hosts}, {Title: "Reasons of refusals and failures", Rows: refusals}} {
-		if len(p.Rows) > 0 && p.Rows[0].Asked > 0 {
-			p.Rows, p.Most = p.Rows[:min(len(p.Rows), topRows)], p.Rows[0].Asked
-			all = append(all, p)
-		}
-	}
-	return all
-}
+// Judged is where those that failed begin.
+func (b bar) Judged() int64 { return b.Allowed + b.Refused }

@@ -201,9 +201,9 @@ func (r *Report) HTML(w io.Writer, title string) error {
 	err := pageTemplate.Execute(w, struct {
 		Title, Policy string
 		Summary       []string
-		Plots         []plot
+		Plot          plot
 		Sections      []Section
-	}{title, look.Policy, r.Summary(), r.plots(), r.Sections()})
+	}{title, look.Policy, r.Summary(), r.overTime.plot(), r.Sections()})
 	if err != nil {
 		return fmt.Errorf("writing a report: %w", err)
 	}

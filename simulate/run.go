@@ -17,9 +17,7 @@ type Totals struct {
 	// Tunnels are those of Lines that are about tunnels. In Changes they stand by themselves.
 	Tunnels int64 `json:"tunnels"`
 	// AsRecorded are those of Same whose decision, or what their robots.txt permitted, is the line's.
-	// Of OtherForm, another form of the path decides the same.
 	AsRecorded  int64           `json:"as_recorded"`
-	OtherForm   int64           `json:"other_form"`
 	NotComputed map[Cause]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
@@ -39,8 +37,8 @@ type Change struct {
 // mostAgents is how many agents are counted by name.
 const mostAgents = 10_000
 
-// Run decides the lines of logs. Those that differ, if only in the form of the path, and those that
-// cannot be computed go to report, in their order, and what cannot be read to fault. It ends early
+// Run decides the lines of logs. Those that differ and those that cannot be computed go to report, in
+// their order, and what cannot be read to fault. It ends early
 // when ctx ends or one of the two returns an error.
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
@@ -100,10 +98,7 @@ func (t *Totals) count(l *audit.Line, r *Result, changes map[Change]int64) (tell
 		if r.AsRecorded {
 			t.AsRecorded++
 		}
-		if r.OtherForm {
-			t.OtherForm++
-		}
-		return r.OtherForm
+		return false
 	}
 	return true
 }

@@ -97,8 +97,6 @@ type Result struct {
 	// Differs says that New decides otherwise, for another reason, by another rule or for another
 	// agent.
 	Differs bool
-	// OtherForm says that New decides the same, and another form of the path says so.
-	OtherForm bool
 	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is, or
 	// what an answer says that was not read: no more of it can be computed.
 	AsRecorded bool
@@ -133,7 +131,7 @@ func New(cfg Config) *Simulator {
 func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	r := l.Robots
 	switch {
-	case r.Schema < 1 || r.Schema > enforce.SchemaVersion || audit.BadWord(r) != "":
+	case r.Schema != enforce.SchemaVersion || audit.BadWord(r) != "":
 		return Result{Cause: CauseSchema}, nil
 	case l.Began().IsZero():
 		return Result{Cause: CauseTime}, nil
@@ -320,7 +318,6 @@ func compared(l *audit.Line, d enforce.Decision) Result {
 	}.Record()
 	r := Result{Old: outcomeOf(l.Robots), New: outcomeOf(&n)}
 	r.Differs = r.Old.differs(r.New)
-	r.OtherForm = !r.Differs && r.Old.Form != r.New.Form
 	return r
 }
 
