@@ -36,7 +36,7 @@ var importRules = map[string][]string{
 	"evidence":                {"golang.org/x/mod/sumdb/"},
 	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
 	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
-	"report":                  {"audit", "enforce", "origin", "internal/look"},
+	"report":                  {"audit", "enforce", "origin", "internal/look", "github.com/dustin/go-humanize"},
 	"directives":              {},
 	"preferences":             {"robotstxt", "github.com/dunglas/httpsfv"},
 	"simulate":                {"audit", "enforce", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},

@@ -91,7 +91,7 @@ func TestCaps(t *testing.T) {
 		t.Errorf("names that no log has: %+v", c.Agents)
 	}
 	if c := r.totals; c.Caps != (CapTotals{Agents: 2, Texts: 1}) || len(c.Agents) != 3 || c.Agents[0].Agent != Others ||
-		c.Agents[0].Checked != 2 || len(c.Texts) != 1 || c.Texts[0].Lines != 2 {
+		c.Agents[0].Checked != 2 || len(c.Texts) != 2 || c.Texts[0].SHA256 != Others || c.Texts[0].Lines != 1 || c.Texts[1].Lines != 2 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -88,10 +88,10 @@ func objectOf(line []byte) (front, object []byte) {
 	return nil, line
 }
 
-// began is when the request came, at the earliest; zero if the line does not say. Of one that was
+// Began is when the request came, at the earliest; zero if the line does not say. Of one that was
 // sent, its wait and its connection are reckoned back from there: its end may be long after it, and
 // Caddy logs a duration of 0 where a handler panicked.
-func (e *entry) began() time.Time {
+func (e *entry) Began() time.Time {
 	if at := sentAt(e.Robots); !at.IsZero() {
 		return at.Add(-time.Duration(e.Robots.WaitMillis+e.Robots.DialMillis) * time.Millisecond)
 	}

@@ -138,7 +138,7 @@ func (h *histories) then(e *entry, series int, agent string) iter.Seq[*Version] 
 // came is when the request came at the earliest, with the waits that are not for its turn, which
 // only the duration has; zero if that is not known.
 func (e *entry) came() time.Time {
-	begin := e.began()
+	begin := e.Began()
 	if begin.IsZero() || e.TS.IsZero() {
 		return time.Time{}
 	}

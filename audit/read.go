@@ -40,9 +40,6 @@ func (l *Line) Time() time.Time {
 	return at
 }
 
-// Began is when the request came, or its decision, zero if the line does not say.
-func (l *Line) Began() time.Time { return l.began() }
-
 // Client is the address that Caddy took for the client's, empty if the line does not say.
 func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }
 

@@ -111,10 +111,9 @@ func look(name string, sealed bool) *file {
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
-	const some, mostLines = 10, 1000      // behind one that tells
+	const most = 1000                     // behind one that tells
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.file && l.err != nil; l.file || f.of != "" && f.told >= some ||
-			!sealed && (f.told == mostLines || f.told >= some && !f.time.IsZero()) {
+		if f.is = f.is || l.file && l.err != nil; l.file || f.of != "" || !sealed && (f.told == most || f.told > 0 && !f.time.IsZero()) {
 			break
 		}
 		if f.line == "" && l.text != nil {

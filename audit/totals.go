@@ -219,18 +219,12 @@ func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int
 // text notes a line that rests on a text that is not to be had, and reports whether it is the
 // first.
 func (c *counts) text(l *Line, cause Cause) (first bool) {
-	t, ok := c.texts[l.Robots.SHA256]
-	switch {
-	case ok:
-	case len(c.texts) >= c.limits.texts:
-		c.Caps.Texts++
+	t := Bounded(c.texts, l.Robots.SHA256, Others, c.limits.texts, &c.Caps.Texts)
+	if t.Lines++; t.Lines > 1 {
 		return false
-	default:
-		t = &TextTotals{SHA256: l.Robots.SHA256, Origin: l.Robots.Origin, Cause: cause, First: l.Place}
-		c.texts[l.Robots.SHA256] = t
 	}
-	t.Lines++
-	return !ok
+	t.Origin, t.Cause, t.First = l.Robots.Origin, cause, l.Place
+	return true
 }
 
 // sum is all of it, in order.
@@ -245,7 +239,9 @@ func (c *counts) sum() Totals {
 		t.Agents = append(t.Agents, a)
 	}
 	for _, sha := range slices.Sorted(maps.Keys(c.texts)) {
-		t.Texts = append(t.Texts, *c.texts[sha])
+		text := *c.texts[sha]
+		text.SHA256 = sha
+		t.Texts = append(t.Texts, text)
 	}
 	return t
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/internal/look"
 )
@@ -93,18 +95,9 @@ func section[T any](title string, heading []string, texts int, all []T, row func
 	return s
 }
 
-func number(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
+func number(n int64) string { return humanize.Comma(n) }
 
-func seconds(s float64) string { return grouped(strconv.FormatFloat(s, 'f', 3, 64)) + " s" }
-
-// grouped puts commas between the thousands of a number.
-func grouped(digits string) string {
-	whole, _, _ := strings.Cut(digits, ".")
-	for at := len(whole) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
-}
+func seconds(s float64) string { return humanize.FormatFloat("#,###.###", s) + " s" }
 
 func moment(t time.Time) string {
 	if t.IsZero() {

@@ -203,9 +203,14 @@ func TestTimeline(t *testing.T) {
 
 func TestGrouped(t *testing.T) {
 	t.Parallel()
-	for digits, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-999": "-999", "-1234567.125": "-1,234,567.125", "12345.000": "12,345.000"} {
-		if got := grouped(digits); got != want {
-			t.Errorf("%s is %s", digits, got)
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -999: "-999", 1234567: "1,234,567"} {
+		if got := number(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+	for n, want := range map[float64]string{0: "0.000 s", 0.0625: "0.063 s", 999.9996: "1,000.000 s", -1234567.125: "-1,234,567.125 s", 12345: "12,345.000 s", 1.001: "1.001 s", 0.999: "0.999 s"} {
+		if got := seconds(n); got != want {
+			t.Errorf("%v is %s, want %s", n, got, want)
 		}
 	}
 }
