@@ -44,7 +44,7 @@ The texts come from a store that no gateway has open or, with --gateway, from a 
 
 With --seal the lines are also held against the signed checkpoints of the log: docs/evidence.md.
 
-Exit status: 0 there is nothing to find, 1 there are findings, 2 something is missing or could not be read.`,
+Exit status: 0 there is nothing to find, 1 there are findings, 2 there are none, but something is missing or could not be read.`,
 		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
 	}, c.run)
@@ -120,12 +120,15 @@ func (c *auditOptions) sealOptions(logs []string) error {
 	return nil
 }
 
-// status is the exit status.
+// status is the exit status. Findings come first: else anyone could hide them behind one line that
+// cannot be read.
 func (c *auditOptions) status(t audit.Totals) int {
 	switch {
+	case len(t.Findings) > 0:
+		return exitNo
 	case t.Errors > 0:
 		return exitError
-	case len(t.Findings) > 0, c.strict && t.Unproven() > 0:
+	case c.strict && t.Unproven() > 0:
 		return exitNo
 	}
 	return exitOK

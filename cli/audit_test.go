@@ -205,6 +205,7 @@ func TestAuditErrors(t *testing.T) {
 		{[]string{"--store", store, "-"}, line + line[:60], 0, "-:2: the line was cut off"},
 		{[]string{"--strict", "--store", store, "-"}, line + line[:60], 1, "-:2: the line was cut off"},
 		{[]string{"--store", store, "-"}, line + line[60:], 2, "-:2: it is no JSON object"},
+		{[]string{"--store", store, "-"}, exampleLog(t, sha) + "half a li\n", 1, ":8: it is no JSON object"},
 		{[]string{"--store", store, "-"}, line, 0, ""},
 		{[]string{"--store", store}, "", 2, "no access log is given"},
 		{[]string{"--store", store, "--gateway", "localhost:1", log}, "", 2, "exclude each other"},
