@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestDishonestAccounts: a log whose own lines say that it was deleted while it was written, and that a full disk took
+// lines, does not pass, and each of these lines is missed if it is taken out.
+func TestDishonestAccounts(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s := newSealedLog(t)
+	g := startGateway(t, s.config("every 50ms 1"))
+	log := filepath.Join(s.dir, "access.log")
+	askUntil := func(what, text string) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			get(t, g.client("somebot"), site.URL("/"))
+			return bytes.Contains(unpacked(t, log), []byte(text))
+		})
+	}
+	askUntil("a checkpoint", `"msg":"checkpoint"`)
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log is there again", func() bool {
+		get(t, g.client("somebot"), site.URL("/"))
+		text, _ := os.ReadFile(log)
+		return bytes.Contains(text, []byte(`"msg":"deleted"`))
+	})
+	var was unix.Rlimit
+	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []unix.Rlimit{{Max: was.Max}, was} {
+		if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+			t.Fatal(err)
+		}
+		get(t, g.client("somebot"), site.URL("/"))
+	}
+	askUntil("lines that are lost", `"msg":"lost"`)
+	g.stop()
+	m := &tampered{t, s, g.store(), s.files()}
+	r := m.audit(s.dir)
+	for _, want := range []string{"the log could not be written: ", "their file was deleted while it was written, as " + log} {
+		if r.status != 2 || len(r.findings) > 0 || !strings.Contains(strings.Join(r.errors, "\n"), want) {
+			t.Errorf("honest: status %d, %+v, want %s: %q", r.status, r.findings, want, r.errors)
+		}
+	}
+	lines := slices.Collect(bytes.Lines(unpacked(t, log)))
+	for _, msg := range []string{"deleted", "lost", "closed"} {
+		at := slices.IndexFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"msg":"`+msg+`"`)) })
+		m.want("the line taken: "+msg, 0, func(string) {}, func(l [][]byte) [][]byte { return slices.Delete(l, at, at+1) }, "seal_missing", at+1)
+	}
+}
+
+// restart has a gateway go on with a log for a while, under other options of its file, and gives its seal's findings.
+func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...string) (r auditRun) {
+	m.t.Helper()
+	s := &sealedLog{m.t, dir}
+	c := s.config("every 200ms 100")
+	c.Global = strings.Replace(c.Global, "roll_keep 1000", roll, 1)
+	g := startGateway(m.t, c)
+	for range 150 {
+		get(m.t, g.client("somebot"), site.URL("/"))
+	}
+	g.stop()
+	r = m.audit(dir, args...)
+	r.findings = slices.DeleteFunc(r.findings, func(f auditFinding) bool { return !strings.HasPrefix(f.Kind, "seal_") })
+	return r
+}
+
+// launder sets the state of a copy back to an earlier time, writes so many lines anew behind its newest checkpoint, and
+// has a gateway seal them.
+func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (auditRun, string, int) {
+	t := m.t
+	t.Helper()
+	state, err := writer.ReadState(filepath.Join(early, "evidence"), "access", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines [][]byte
+	for _, name := range m.files {
+		lines = append(lines, slices.Collect(bytes.Lines(unpacked(t, name)))...)
+	}
+	size := int(state.Head.Size)
+	asked := sealOfLine.ReplaceAll(lines[slices.IndexFunc(lines, func(l []byte) bool { return bytes.Contains(l, []byte(`"robots":{`)) })], []byte("}\n"))
+	lines = lines[:size]
+	for i := range n {
+		lines = append(lines, evidence.Splice(bytes.Clone(asked), state.Head.Identity, int64(size+i)))
+	}
+	dir := filepath.Join(t.TempDir(), "log")
+	if err := os.CopyFS(filepath.Join(dir, "evidence"), os.DirFS(filepath.Join(early, "evidence"))); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "access.log")
+	if err := os.WriteFile(name, bytes.Join(lines, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return m.restart(site, dir, "roll_keep 1000", args...), name, len(lines)
+}
+
+// TestDishonestRestarts: what a gateway seals that goes on with a log which somebody has changed before is found, and what
+// only a checkpoint from elsewhere shows is found with that.
+func TestDishonestRestarts(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
+	g := startGateway(t, s.config("every 200ms 100"))
+	ask := func() {
+		for range 150 {
+			get(t, g.client("somebot"), site.URL("/"))
+		}
+	}
+	ask()
+	g.kill()
+	if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.start(s.config("every 200ms 100")); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	g.stop()
+	m, kept := &tampered{t, s, g.store(), s.files()}, filepath.Join(s.state(), "1", "heads")
+	if r := m.audit(s.dir); r.status != 0 {
+		t.Fatalf("honest: status %d, %+v, %v", r.status, r.findings, r.errors)
+	}
+	found := func(what string, r auditRun, kind, file string, line int, says string) {
+		t.Helper()
+		if !slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+			return f.Kind == kind && strings.HasPrefix(f.File, file) && (line == 0 || f.Line == line) && strings.Contains(f.Message, says)
+		}) {
+			t.Errorf("%s: status %d, want %s in %s: %s: %+v %q", what, r.status, kind, file, says, r.findings, r.errors)
+		}
+	}
+	// Of two logs under one key each is honest in itself: only what was kept elsewhere tells.
+	fork := filepath.Join(t.TempDir(), "fork")
+	if err := os.CopyFS(fork, os.DirFS(early)); err != nil {
+		t.Fatal(err)
+	}
+	if r := m.restart(site, fork, "roll_keep 1000"); len(r.findings) > 0 || len(r.errors) > 0 {
+		t.Errorf("a fork, alone: %+v %q", r.findings, r.errors)
+	}
+	found("a fork", m.audit(fork, "--head", kept), "seal_fork", kept, 0, "the key was used for two logs; they differ in a line from number")
+
+	// Below the bound of what a crash leaves, lines that a start has sealed are honest in themselves, too.
+	r, _, _ := m.launder(site, early, 100)
+	if len(r.findings) > 0 || len(r.errors) > 0 {
+		t.Errorf("laundered below the bound, alone: %+v %q", r.findings, r.errors)
+	}
+	r, _, _ = m.launder(site, early, 100, "--head", kept)
+	found("laundered below the bound", r, "seal_fork", kept, 0, "the key was used for two logs")
+	r, name, lines := m.launder(site, early, 8001)
+	found("laundered", r, "seal_reset", name, 1, "8001 lines from line")
+	found("laundered", r, "seal_unsealed", strings.Replace(name, ".log", "-", 1), lines-8000, "8001 lines of gw1.acme.example/access/1 from number")
+
+	// The first lines are taken, and then the terms changed so that they would have expired.
+	all := slices.Collect(bytes.Lines(unpacked(t, m.files[0])))
+	cut := filepath.Join(t.TempDir(), "cut")
+	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.dir, "evidence"))); err != nil {
+		t.Fatal(err)
+	}
+	opened := slices.IndexFunc(all, func(l []byte) bool { return bytes.Contains(l, []byte(`"late":{`)) })
+	for file, lines := range map[string][][]byte{"access-2026-01-01T00-00-00.000-size.log": all[50:100], "access.log": all[100:]} {
+		if err := os.WriteFile(filepath.Join(cut, file), bytes.Join(lines, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = m.audit(cut)
+	found("first lines taken", r, "seal_missing", filepath.Join(cut, "access-2026-01-01T00-00-00.000-size.log"), 1, "the first 50 lines")
+	r = m.restart(site, cut, "roll_keep 1")
+	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; later that was cut short", filepath.Join(cut, "access.log"), opened-99)
+	if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), want) {
+		t.Errorf("the terms changed: status %d, want %s: %+v %q", r.status, want, r.findings, r.errors)
+	}
+}
