@@ -91,31 +91,16 @@ func Splice(line []byte, id string, seq int64) []byte {
 // ReadSeal reads the seal of a line, with its end or without, as [Splice] writes it and in no other
 // form.
 func ReadSeal(line []byte) (id string, seq int64, ok bool) {
-	line = bytes.TrimSuffix(line, []byte("\n"))
-	line, ok = bytes.CutSuffix(line, []byte("}"))
-	if !ok || len(line) == 0 || line[0] != '{' {
+	line, ok = bytes.CutSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("}"))
+	i := bytes.LastIndex(line, []byte(sealLog))
+	if !ok || i < 1 || line[0] != '{' || line[i-1] != ',' && i > 1 {
 		return "", 0, false
 	}
-	const mostDigits = 19 // of an int64
-	begin := max(len(line)-mostDigits-len(sealSeq), 0)
-	i := begin + bytes.LastIndex(line[begin:], []byte(sealSeq))
-	if i < begin {
-		return "", 0, false
-	}
-	digits := string(line[i+len(sealSeq):])
+	id, digits, _ := strings.Cut(string(line[i+len(sealLog):]), sealSeq)
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || seq < 0 || strconv.FormatInt(seq, 10) != digits {
 		return "", 0, false
 	}
-	line = line[:i]
-	if i = bytes.LastIndexByte(line, '"') + 1; i < len(sealLog)+1 || !bytes.HasSuffix(line[:i], []byte(sealLog)) {
-		return "", 0, false
-	}
-	before := line[:i-len(sealLog)]
-	if last := before[len(before)-1]; last != ',' && len(before) != 1 {
-		return "", 0, false
-	}
-	id = string(line[i:])
 	if _, err := ParseIdentity(id); err != nil {
 		return "", 0, false
 	}

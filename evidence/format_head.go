@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"strconv"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -53,23 +52,18 @@ func ParseHead(text []byte, verifiers note.Verifiers) (Head, error) {
 }
 
 // ParseCheckpoint reads the text of a checkpoint, which nothing vouches for.
-func ParseCheckpoint(text string) (Head, error) {
-	lines := strings.Split(text, "\n")
-	if len(lines) != 4 || lines[3] != "" {
-		return Head{}, fmt.Errorf("a checkpoint of %d lines: want identity, size and root", len(lines)-1)
+func ParseCheckpoint(text string) (h Head, err error) {
+	var root string
+	if _, err = fmt.Sscanf(text, "%s\n%d\n%s\n", &h.Identity, &h.Size, &root); err == nil {
+		h.Root, err = tlog.ParseHash(root)
 	}
-	if _, err := ParseIdentity(lines[0]); err != nil {
+	if err != nil || h.Size < 0 || CheckpointText(h.Identity, h.Size, h.Root) != text {
+		return Head{}, fmt.Errorf("%.200q is no checkpoint: want identity, size and root", text)
+	}
+	if _, err := ParseIdentity(h.Identity); err != nil {
 		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
 	}
-	size, err := strconv.ParseInt(lines[1], 10, 64)
-	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
-		return Head{}, fmt.Errorf("size %.50q of a checkpoint is no number", lines[1])
-	}
-	root, err := tlog.ParseHash(lines[2])
-	if err != nil || root.String() != lines[2] {
-		return Head{}, fmt.Errorf("root %.100q of a checkpoint is no hash", lines[2])
-	}
-	return Head{Identity: lines[0], Size: size, Root: root}, nil
+	return h, nil
 }
 
 // Terms are what a log is written under, as lines of the writer say.

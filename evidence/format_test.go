@@ -142,13 +142,13 @@ func TestTree(t *testing.T) {
 		before = grown.Clone()
 	}
 	for seq := int64(0); seq < most; {
-		leaves, err := Tiles(dir).Leaves(seq)
+		leaves, err := Tiles(dir).Hashes(0, seq)
 		if err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, seq)] {
 			t.Fatalf("leaves from %d: %v", seq, err)
 		}
 		seq += int64(len(leaves))
 	}
-	if _, err := Tiles(dir).Leaves(most); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Tiles(dir).Hashes(0, most); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a leaf behind the end: %v", err)
 	}
 	// A full disk cut the narrowest tile that has the leaf: a wider one has it too.
@@ -156,13 +156,13 @@ func TestTree(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, cut.Path()), 2*tlog.HashSize+1); err != nil {
 		t.Fatal(err)
 	}
-	if leaves, err := Tiles(dir).Leaves(most - most%TileSize + 2); err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, most-most%TileSize+2)] {
+	if leaves, err := Tiles(dir).Hashes(0, most-most%TileSize+2); err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, most-most%TileSize+2)] {
 		t.Errorf("a leaf whose narrowest tile was cut: %v", err)
 	}
 	// The hashes over leaves that are gone stand for them.
 	var skipped Tree
 	for n := range int64(most / TileSize) {
-		over, err := Tiles(dir).ReadHashes([]int64{tlog.StoredHashIndex(8, n)})
+		over, err := Tiles(dir).Hashes(1, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestTree(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "tile", "0")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Tiles(dir).Leaves(3); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
+	if _, err := Tiles(dir).Hashes(0, 3); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
 		t.Errorf("a leaf that is gone: %v", err)
 	}
 }

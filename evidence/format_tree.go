@@ -121,8 +121,8 @@ func (t *Tree) Clone() Tree {
 	return Tree{size: t.size, edge: edge}
 }
 
-// Tiles reads the tiles in the folder of a generation. It implements [tlog.HashReader] and
-// [tlog.TileReader]. It checks nothing; [tlog.TileHashReader] does.
+// Tiles reads the tiles in the folder of a generation. It implements [tlog.TileReader]. It checks
+// nothing; [tlog.TileHashReader] does.
 type Tiles string
 
 // Tree is the tree of the first size leaves.
@@ -139,33 +139,17 @@ func (t Tiles) Tree(size int64) (Tree, error) {
 	return tree, nil
 }
 
-// Leaves reads the leaves of one tile, from seq on. The error is [fs.ErrNotExist] if the tile is
-// not there.
-func (t Tiles) Leaves(seq int64) ([]tlog.Hash, error) {
-	at := int(seq % TileSize)
-	data, err := t.read(tlog.Tile{H: TileHeight, N: seq / TileSize, W: at + 1})
+// Hashes reads the hashes of one tile, from the n-th of its level on. The error is [fs.ErrNotExist]
+// if the tile is not there.
+func (t Tiles) Hashes(level int, n int64) ([]tlog.Hash, error) {
+	at := int(n % TileSize)
+	data, err := t.read(tlog.Tile{H: TileHeight, L: level, N: n / TileSize, W: at + 1})
 	if err != nil {
 		return nil, err
 	}
 	var hashes []tlog.Hash
 	for data := range slices.Chunk(data[at*tlog.HashSize:], tlog.HashSize) {
 		hashes = append(hashes, tlog.Hash(data))
-	}
-	return hashes, nil
-}
-
-// ReadHashes implements [tlog.HashReader].
-func (t Tiles) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	hashes := make([]tlog.Hash, len(indexes))
-	for i, index := range indexes {
-		tile := tlog.TileForIndex(TileHeight, index)
-		data, err := t.read(tile)
-		if err == nil {
-			hashes[i], err = tlog.HashFromTile(tile, data, index)
-		}
-		if err != nil {
-			return nil, err
-		}
 	}
 	return hashes, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -173,14 +174,15 @@ func TestDishonestRestarts(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.dir, "evidence"))); err != nil {
 		t.Fatal(err)
 	}
+	rotated := "access-" + time.Now().UTC().Format("2006-01-02T15-04-05.000") + "-size.log"
 	opened := slices.IndexFunc(all, func(l []byte) bool { return bytes.Contains(l, []byte(`"late":{`)) })
-	for file, lines := range map[string][][]byte{"access-2026-01-01T00-00-00.000-size.log": all[50:100], "access.log": all[100:]} {
+	for file, lines := range map[string][][]byte{rotated: all[50:100], "access.log": all[100:]} {
 		if err := os.WriteFile(filepath.Join(cut, file), bytes.Join(lines, nil), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r = m.audit(cut)
-	found("first lines taken", r, "seal_missing", filepath.Join(cut, "access-2026-01-01T00-00-00.000-size.log"), 1, "the first 50 lines")
+	found("first lines taken", r, "seal_missing", filepath.Join(cut, rotated), 1, "the first 50 lines")
 	r = m.restart(site, cut, "roll_keep 1")
 	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; later that was cut short", filepath.Join(cut, "access.log"), opened-99)
 	if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), want) {

@@ -252,7 +252,7 @@ func TestEvidenceRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "requests to pass", func() bool { return get(t, client, site.URL("/")).status == http.StatusOK })
-	if out := g.stderr.String(); !strings.Contains(out, "access log cannot be sealed; it is written on") || !strings.Contains(out, "access log is sealed again") {
+	if out := g.stderr.String(); !strings.Contains(out, "access log cannot be written or sealed") || !strings.Contains(out, "access log is written and sealed again") {
 		t.Errorf("the process log: %s", out)
 	}
 	g.stop()

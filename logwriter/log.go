@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 )
 
@@ -43,9 +44,8 @@ func (l *logs) add(e *Evidence) {
 func (l *logs) open(key string) *sealed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &sealed{key: key, events: make(chan told, 64)}
+	s := &sealed{key: key, telling: make(chan struct{}, 64)}
 	l.byKey[key] = s
-	go s.tellAlways()
 	return s
 }
 
@@ -149,16 +149,42 @@ func Refused() error {
 
 var errUnsealed = errors.New("the access log cannot be written or sealed, and without that no request may pass")
 
-// Statuses tells how the logs are sealed, by their names.
-func Statuses() (statuses []writer.Status) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(all.byKey)) {
-		if log := all.byKey[key].log.Load(); log != nil {
-			statuses = append(statuses, log.Status())
+// running are the logs that are open, in the order of their keys. They may be closed meanwhile.
+func (l *logs) running() (open []*writer.Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(l.byKey)) {
+		if log := l.byKey[key].log.Load(); log != nil {
+			open = append(open, log)
 		}
 	}
+	return open
+}
+
+// Statuses tells how the logs are sealed, by their names.
+func Statuses() (statuses []writer.Status) {
+	for _, log := range all.running() {
+		statuses = append(statuses, log.Status())
+	}
 	return statuses
+}
+
+// Heads gives the newest checkpoints that the other gateways are to know: of each log one, as a
+// signed note without cosignatures.
+func Heads() (notes []string) {
+	for _, s := range Statuses() {
+		if s.Checkpoint != "" {
+			notes = append(notes, evidence.Bare(s.Checkpoint))
+		}
+	}
+	return notes
+}
+
+// Hear has the checkpoints of other gateways written into the logs. A disk may hold it up.
+func Hear(notes []string) {
+	for _, log := range all.running() {
+		log.Hear(notes)
+	}
 }
 
 // File is a log that is open, with the writer of its files.
@@ -194,10 +220,10 @@ func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.g
 
 // sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
 type sealed struct {
-	key    string
-	terms  []terms // of the configurations that run, in order; under all.mu
-	events chan told
-	file   string // since its first start; under all.mu
+	key     string
+	terms   []terms       // of the configurations that run, in order; under all.mu
+	telling chan struct{} // full while events are on their way into the log of the process
+	file    string        // since its first start; under all.mu
 
 	mu  sync.RWMutex // held for writing while the log is opened anew
 	log atomic.Pointer[writer.Log]
@@ -217,7 +243,6 @@ func (s *sealed) Write(p []byte) (int, error) {
 // Close implements io.Closer: no configuration has the log any more.
 func (s *sealed) Close() error {
 	all.close(s)
-	defer close(s.events)
 	return s.shut()
 }
 
@@ -241,14 +266,22 @@ func (s *sealed) flush(logger *zap.Logger) {
 
 const notSealed = "access log was not sealed to its end"
 
-// tell never waits: the log of the process may be the very log that is told of.
 func (s *sealed) tell(logger *zap.Logger, message string, err error) {
-	s.post(told{writer.Event{Message: message, Detail: err.Error(), Failure: true}, logger})
+	s.post(logger, writer.Event{Message: message, Detail: err.Error(), Failure: true})
 }
 
-func (s *sealed) post(t told) {
+// post never waits: the log of the process may be the very log that is told of.
+func (s *sealed) post(logger *zap.Logger, e writer.Event) {
+	level := zap.InfoLevel
+	if e.Failure {
+		level = zap.ErrorLevel
+	}
 	select {
-	case s.events <- t:
+	case s.telling <- struct{}{}:
+		go func() {
+			logger.Log(level, e.Message, zap.String("detail", e.Detail))
+			<-s.telling
+		}()
 	default: // more than anybody reads
 	}
 }
@@ -301,26 +334,8 @@ func (s *sealed) reopen(t terms) error {
 			s.tell(t.logger, notSealed, err)
 		}
 	}
-	log, err := writer.Open(t.config(t.gateway, func(e writer.Event) { s.post(told{e, t.logger}) }))
+	log, err := writer.Open(t.config(t.gateway, func(e writer.Event) { s.post(t.logger, e) }))
 	s.file = t.paths.log
 	s.log.Store(log) // nil with an error
 	return err
-}
-
-// told is an event on its way into the log of the process.
-type told struct {
-	writer.Event
-	logger *zap.Logger
-}
-
-func (s *sealed) tellAlways() {
-	for e := range s.events {
-		level := zap.InfoLevel
-		if e.Failure {
-			level = zap.ErrorLevel
-		}
-		if c := e.logger.Check(level, e.Message); c != nil {
-			c.Write(zap.String("detail", e.Detail))
-		}
-	}
 }

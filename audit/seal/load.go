@@ -192,9 +192,9 @@ func (t *tree) confirm(p checkpoint) (bool, error) {
 	}
 	edge, gone := t.edge.Clone(), t.gone
 	for edge.Size() < p.size {
-		leaves, err := t.tiles.Leaves(edge.Size())
+		leaves, err := t.tiles.Hashes(0, edge.Size())
 		if errors.Is(err, fs.ErrNotExist) && edge.Size() == gone {
-			over, err := t.tiles.ReadHashes([]int64{tlog.StoredHashIndex(8, gone/evidence.TileSize)})
+			over, err := t.tiles.Hashes(1, gone/evidence.TileSize)
 			if err != nil {
 				return false, ignoreGone(err)
 			}
@@ -258,7 +258,7 @@ func (t *tree) settle() error {
 	}
 	t.edge = t.proven
 	first := t.ahead[0]
-	if _, err := t.tiles.Leaves(first.size - 1); err != nil {
+	if _, err := t.tiles.Hashes(0, first.size-1); err != nil {
 		return ignoreGone(err)
 	}
 	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.identity)

@@ -153,7 +153,7 @@ func writeTiles(tb testing.TB, dir string, leaves []byte) {
 func (f *fixture) leaves(g int) (leaves []byte) {
 	f.tb.Helper()
 	for seq := int64(0); ; {
-		some, err := evidence.Tiles(f.dir(g)).Leaves(seq)
+		some, err := evidence.Tiles(f.dir(g)).Hashes(0, seq)
 		if err != nil {
 			return leaves
 		}

@@ -97,7 +97,7 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 	if t.tiles == "" {
 		return tlog.Hash{}, fmt.Errorf("there are no leaves of %s", t.identity)
 	}
-	block, err := t.tiles.Leaves(seq)
+	block, err := t.tiles.Hashes(0, seq)
 	if err != nil {
 		return tlog.Hash{}, err
 	}

@@ -180,28 +180,20 @@ func (f *tileFiles) sync() error {
 
 // tidyUp removes the narrower tiles in whose places others are, which are on disk and those of the
 // checkpoint that clients see.
-func (f *tileFiles) tidyUp() error {
+func (f *tileFiles) tidyUp() {
 	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
-		name := filepath.Join(f.dir, evidence.TilePath(t))
-		folder, own := filepath.Split(name)
-		if t.W == evidence.TileSize {
-			folder, own = name+".p", ""
-		}
-		others, _ := os.ReadDir(folder) // there may be none
-		for _, other := range others {
-			if other.Name() == own {
-				continue
-			}
-			if err := os.Remove(filepath.Join(folder, other.Name())); err != nil {
-				return fmt.Errorf("removing hashes that others have replaced: %w", err)
+		width := t.W
+		t.W = evidence.TileSize
+		folder := filepath.Join(f.dir, evidence.TilePath(t)+".p")
+		partial, _ := os.ReadDir(folder) // there may be none
+		for _, other := range partial {
+			if other.Name() != strconv.Itoa(width) {
+				_ = os.Remove(filepath.Join(folder, other.Name())) // it only takes room
 			}
 		}
-		if own == "" {
-			_ = os.Remove(folder) // there may be none
-		}
+		_ = os.Remove(folder) // if it is empty
 	}
 	f.disk, f.since = f.saved, time.Now()
-	return nil
 }
 
 // tailOf reads the end of a file, from the beginning of a line where it is longer than most.

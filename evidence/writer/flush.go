@@ -22,7 +22,8 @@ import (
 func (l *Log) flushAlways(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(l.config.Terms.Every * float64(time.Second)))
 	defer tick.Stop()
-	var faults faults
+	var failed bool
+	var shifted int64
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,36 +31,22 @@ func (l *Log) flushAlways(ctx context.Context) {
 		case <-tick.C:
 		case <-l.wake:
 		}
-		err := l.flush()
+		_ = l.flush() // of which the status tells
 		l.mu.Lock()
-		writeErr, shifted := l.writeErr, l.shifted
+		failure, changes := l.failure(), l.shifted
 		l.mu.Unlock()
-		faults.tell(l.config.Report, err, writeErr, shifted)
-	}
-}
-
-// faults remembers what was told, so that each change is told once.
-type faults struct {
-	sealing, writing bool
-	shifted          int64
-}
-
-func (f *faults) tell(report func(Event), sealing, writing error, shifted int64) {
-	tell := func(told *bool, err error, fails, works string) {
-		if (err != nil) == *told {
-			return
+		if failed != (failure != nil) { // each change is told once
+			failed = !failed
+			message := "access log is written and sealed again"
+			if failed {
+				message = "access log cannot be written or sealed"
+			}
+			l.config.Report(Event{message, errorText(failure), failed})
 		}
-		if *told = err != nil; *told {
-			report(Event{fails, err.Error(), true})
-		} else {
-			report(Event{works, "", false})
+		if changes > shifted {
+			l.config.Report(Event{"file of the access log was changed by another program, or deleted", "", true})
+			shifted = changes
 		}
-	}
-	tell(&f.sealing, sealing, "access log cannot be sealed; it is written on", "access log is sealed again")
-	tell(&f.writing, writing, "access log cannot be written", "access log is written again")
-	if shifted > f.shifted {
-		report(Event{"file of the access log was changed by another program, or deleted", "", true})
-		f.shifted = shifted
 	}
 }
 
@@ -108,9 +95,10 @@ func (l *Log) checkpoint() error {
 		return err
 	}
 	if l.tiles.due() {
-		if err := errors.Join(l.tiles.sync(), l.tiles.tidyUp()); err != nil {
+		if err := l.tiles.sync(); err != nil {
 			return err
 		}
+		l.tiles.tidyUp()
 	}
 	now := time.Now()
 	l.mu.Lock()

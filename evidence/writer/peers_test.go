@@ -75,3 +75,27 @@ func TestHear(t *testing.T) {
 		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))
 	}
 }
+
+// TestHearMany: lines about peers are never more than half of what a start would seal late.
+func TestHearMany(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	synctest.Test(t, func(t *testing.T) {
+		b.config.Terms.Every, b.config.Terms.Lines = 1, 1
+		l := b.open()
+		var size int64
+		for range 100 {
+			var many []string
+			for range maxPeers {
+				size++
+				many = append(many, noteOf(t, "gw4/access/1", size))
+			}
+			l.Hear(many)
+			time.Sleep(peerPace)
+			if s := l.Status(); s.Size-l.head.Size > 4000+maxPeers {
+				t.Fatalf("%d lines without a checkpoint", s.Size-l.head.Size)
+			}
+		}
+		b.close(l)
+	})
+}

@@ -148,7 +148,6 @@ func (l *Log) openLog() (err error) {
 	if !l.follow() {
 		return errNoFile
 	}
-	l.seen = l.end
 	return lock(l.file) // also of a process with another state
 }
 

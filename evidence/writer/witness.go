@@ -163,7 +163,8 @@ func (l *Log) request(old int64, head evidence.Head) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "old %d\n", old)
 	if old > 0 && old < head.Size {
-		proof, err := tlog.ProveTree(head.Size, old, evidence.Tiles(l.folder))
+		tree := tlog.Tree{N: head.Size, Hash: head.Root}
+		proof, err := tlog.ProveTree(head.Size, old, tlog.TileHashReader(tree, evidence.Tiles(l.folder)))
 		if err != nil {
 			return nil, fmt.Errorf("proving that the tree has grown from %d to %d: %w", old, head.Size, err)
 		}

@@ -12,11 +12,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -89,7 +87,6 @@ type Log struct {
 	dest        io.WriteCloser
 	file        *os.File // which dest writes: its size tells what has got to the disk
 	end         int64    // of the file, by what was written
-	seen        int64    // of it, at the last look
 	tail        []byte   // the last line of the file, where a failed write left it without its end
 	buf         []byte
 	size        int64 // leaves
@@ -207,7 +204,6 @@ func (l *Log) look() error {
 		l.shifted++
 		l.end = max(end, 0)
 	}
-	l.seen = l.end
 	return nil
 }
 
@@ -243,11 +239,9 @@ func (l *Log) follow() bool {
 	return true
 }
 
-// restore has a new file made in place of one that was deleted, and writes the lines since the last
-// look into it: what was deleted can be read while it is open.
+// restore has a new file made in place of one that was deleted.
 func (l *Log) restore() error {
-	old := l.file
-	err := l.dest.Close()
+	old, err := l.file, l.dest.Close()
 	dest, openErr := l.config.Open()
 	if err = errors.Join(err, openErr); openErr != nil {
 		return err
@@ -255,15 +249,7 @@ func (l *Log) restore() error {
 	if l.dest = dest; !l.follow() {
 		return errors.Join(err, errNoFile)
 	}
-	since := io.NewSectionReader(old, l.seen, math.MaxInt64-l.seen)
-	return errors.Join(err, eachLine(since, func(line []byte, ended bool) error {
-		if ended {
-			line = slices.Concat(line, []byte("\n"))
-		}
-		n, err := dest.Write(line)
-		l.end += int64(n)
-		return err
-	}), old.Close())
+	return errors.Join(err, old.Close())
 }
 
 var errNoFile = errors.New("the writer has made no file of this name")

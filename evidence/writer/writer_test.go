@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -103,6 +104,60 @@ func TestRotated(t *testing.T) {
 	if signed := b.verify(1, 0); signed < 200 {
 		t.Errorf("%d lines are signed", signed)
 	}
+}
+
+// TestTerms: each file has a line of ours that says under which terms the log is written, so that they are known when older
+// files have expired.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rot.most = 1500
+	b.config.Terms.Days = 7
+	l := b.open()
+	for i := range 30 {
+		b.write(l, entry(i))
+		b.flush(l)
+	}
+	b.close(l)
+	files := must(LogFiles(b.config.File))
+	for _, name := range files[:len(files)-1] {
+		if n := strings.Count(string(must(os.ReadFile(name))), `"terms":{"roll_keep":0,"roll_keep_days":7,`); n != 1 {
+			t.Errorf("%s has the terms %d times", filepath.Base(name), n)
+		}
+	}
+	if len(files) < 4 {
+		t.Errorf("%d files", len(files))
+	}
+}
+
+// TestCaughtUp: lines that come while a slow disk holds a checkpoint up get the next one at once, if they are enough.
+func TestCaughtUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config.Terms.Lines = 3
+	l := b.open()
+	stuck := filepath.Join(l.folder, checkpointFile+".new") // stands for a slow disk, until somebody reads it
+	if err := syscall.Mkfifo(stuck, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.write(l, entry(1), entry(2), entry(3))
+	for bytes.Count(must(os.ReadFile(filepath.Join(l.folder, headsFile))), []byte(evidence.HeadEnd)) < 2 {
+		runtime.Gosched() // until it is under way
+	}
+	for i := range 10 {
+		b.write(l, entry(i))
+	}
+	reader, err := os.Open(stuck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for deadline := time.Now().Add(20 * time.Second); l.Status().Unsealed > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d lines wait for a checkpoint", l.Status().Unsealed)
+		}
+	}
+	b.close(l)
 }
 
 // TestFullDisk: whatever part of a line gets to the disk is in the tree.
@@ -281,7 +336,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestDeleted: a log that was deleted while it is written begins anew, with the lines since the last look; the tree goes on.
+// TestDeleted: a log that was deleted while it is written begins anew; the tree goes on.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -293,7 +348,7 @@ func TestDeleted(t *testing.T) {
 	b.write(l, entry(2), entry(3))
 	b.flush(l)
 	lines := b.lines()
-	if len(lines) != 6 || !strings.HasSuffix(lines[0], `"seq":1}`) || !strings.Contains(lines[4], `"msg":"deleted","noticed_at":"`) || !strings.HasSuffix(lines[5], `"seq":6}`) {
+	if len(lines) != 2 || !strings.Contains(lines[0], `"msg":"deleted","noticed_at":"`) || !strings.HasSuffix(lines[0], `"seq":5}`) || !strings.HasSuffix(lines[1], `"seq":6}`) {
 		t.Errorf("the new file: %q", lines)
 	}
 	if l.shifted == 0 {
