@@ -47,14 +47,22 @@ func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 		return
 	}
 	a.Gateway = e.Config.Name
-	line, before := e.Line(), e.unwritten.Load()
-	defer line.End()
-	for _, log := range e.accessLogs() {
-		line.Begin()
-		log.Info("robots.txt", zap.Reflect("robots_txt", a))
-	}
-	if entry != nil && e.unwritten.Load() == before {
-		entry.Told.Store(e.loaded.UnixNano())
+	told := make(chan struct{})
+	go func() { // of which a log holds up some
+		defer close(told)
+		line, before := e.Line(), e.unwritten.Load()
+		defer line.End()
+		for _, log := range e.accessLogs() {
+			line.Begin()
+			log.Info("robots.txt", zap.Reflect("robots_txt", a))
+		}
+		if entry != nil && e.unwritten.Load() == before {
+			entry.Told.Store(e.loaded.UnixNano())
+		}
+	}()
+	select {
+	case <-told:
+	case <-time.After(stall.Wait):
 	}
 }
 
@@ -64,6 +72,7 @@ type unwritten struct{ atomic.Int64 }
 // Write implements io.Writer.
 func (u *unwritten) Write(p []byte) (int, error) {
 	u.Add(1)
+	instruments.lost.Inc()
 	return os.Stderr.Write(p)
 }
 

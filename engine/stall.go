@@ -91,6 +91,16 @@ func (e *Engine) watchLogs() {
 	}
 }
 
+// anyStalls reports whether any access log stalls, and releases those who wait for its lines.
+func anyStalls() (stalls bool) {
+	accessLogs.Range(func(log, _ any) bool {
+		log.(*stall.Log).Release()
+		stalls = stalls || log.(*stall.Log).Stalls()
+		return true
+	})
+	return stalls
+}
+
 // StopTimes are Caddy's shutdown_delay, and the grace period of requests under way: 10 s where the
 // configuration sets none.
 func StopTimes(config caddy.Context) (delay, grace time.Duration) {
@@ -101,8 +111,9 @@ func StopTimes(config caddy.Context) (delay, grace time.Duration) {
 	return time.Duration(app.ShutdownDelay), cmp.Or(time.Duration(app.GracePeriod), 10*time.Second)
 }
 
-// endStalled ends a process that is asked to stop and cannot, because one of its logs takes no
-// lines: Caddy would wait for that without end. It may be called once.
+// endStalled releases the clients whose lines are not taken, and ends a process that is asked to
+// stop and cannot, because one of its logs takes no lines: Caddy would wait for that without end.
+// It may be called once, and writes nothing into a log before the process has to end.
 func endStalled() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -112,6 +123,7 @@ func endStalled() {
 			signaled = true
 		case <-time.After(time.Second):
 		}
+		anyStalls()
 	}
 	limit := time.Duration(0)
 	if e := Current(); e != nil {
@@ -120,11 +132,7 @@ func endStalled() {
 	}
 	for ; ; limit = 10 * time.Second {
 		time.Sleep(limit)
-		stalls := false
-		accessLogs.Range(func(log, _ any) bool {
-			stalls = stalls || log.(*stall.Log).Stalls()
-			return true
-		})
+		stalls := anyStalls()
 		written := time.AfterFunc(time.Second, func() { os.Exit(caddy.ExitCodeFailedQuit) })
 		caddy.Log().Named("robots").Warn("the process has not stopped in time", zap.Bool("access_log_stalls", stalls))
 		if written.Stop(); stalls {

@@ -29,6 +29,9 @@ import (
 // crawling is how many clients ask at a time.
 const crawling = 8
 
+// matrixTotals are those of all logs.
+type matrixTotals struct{ answers, lines, torn, vague, lost int64 }
+
 // matrixRun is a crawl that several logs tell of.
 type matrixRun struct {
 	t        *testing.T
@@ -42,7 +45,7 @@ type matrixRun struct {
 	answered atomic.Int64      // requests
 	failed   atomic.Int64      // requests without an answer: each may have a line
 	full     int64             // of those that were answered, while the disk was full
-	totals   struct{ lines, torn, vague, lost int64 }
+	totals   *matrixTotals
 	pace     time.Duration // between the requests of a client
 }
 
@@ -103,12 +106,17 @@ func (m *matrixRun) fullDisk(ctx context.Context) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
 		m.t.Fatal(err)
 	}
+	files := []string{m.g.accessLog()}
+	for _, l := range m.logs {
+		if l.writer == "file" && l.rotation != "rename" { // which is not written after that
+			files = append(files, l.live())
+		}
+	}
 	for range 20 {
 		var smallest string
 		var size int64
-		for _, l := range m.logs {
-			name := l.live()
-			if info, err := os.Stat(name); err == nil && l.writer == "file" && l.rotation != "rename" && (smallest == "" || info.Size() < size) {
+		for _, name := range files {
+			if info, err := os.Stat(name); err == nil && (smallest == "" || info.Size() < size) {
 				smallest, size = name, info.Size()
 			}
 		}
@@ -205,19 +213,23 @@ func TestMatrixOfHonestLogs(t *testing.T) {
 	all := os.Getenv("CRAWLGATE_AUDIT_REQUESTS") != ""
 	while, runs := 400*time.Millisecond, matrixRuns()
 	if all {
-		while = max(while, time.Duration(auditRequests(t))*time.Millisecond/2600) // thirteen events, some 200 requests a second
+		while = max(while, time.Duration(auditRequests(t))*time.Second/2600) // thirteen events, some 200 requests a second
 	} else {
 		runs = runs[:2]
 	}
+	var totals matrixTotals
 	for i, rows := range runs {
-		crawlMatrix(t, rows, i, while)
+		crawlMatrix(t, rows, i, while, &totals)
+	}
+	if totals.torn == 0 || totals.vague == 0 || totals.lost == 0 {
+		t.Errorf("that is too little: %+v", totals)
 	}
 }
 
-func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration) {
+func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, totals *matrixTotals) {
 	t.Helper()
 	origins := testorigin.Start(t, testorigin.Config{})
-	m := &matrixRun{t: t, site: origins.Site(t, testorigin.SiteConfig{}), absent: origins.Site(t, testorigin.SiteConfig{}), pace: 20 * time.Millisecond}
+	m := &matrixRun{t: t, site: origins.Site(t, testorigin.SiteConfig{}), absent: origins.Site(t, testorigin.SiteConfig{}), pace: 20 * time.Millisecond, totals: totals}
 	for _, row := range rows {
 		m.logs = append(m.logs, newMatrixLog(t, row))
 	}
@@ -257,10 +269,8 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration) {
 	for _, l := range m.logs {
 		m.check(l, texts)
 	}
-	t.Logf("run %d: %d answers, %d of them while the disk was full, redis %t; %d logs: %+v", i, m.answered.Load(), m.full, m.redis != nil, len(m.logs), m.totals)
-	if m.totals.torn == 0 || m.totals.vague == 0 || m.totals.lost == 0 {
-		t.Error("that is too little")
-	}
+	totals.answers += m.answered.Load()
+	t.Logf("run %d: %d answers, %d of them while the disk was full, redis %t; %d logs, all so far %+v", i, m.answered.Load(), m.full, m.redis != nil, len(m.logs), *totals)
 }
 
 // matrixLost is what a sealed log says of lines that could not be written.
@@ -330,7 +340,8 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 	if l.rotation == "copytruncate" || l.writer == "net" { // what is copied no more, or was on its way to the collector
 		most += few
 	}
-	if r.totals.Checked < answered-most || r.totals.Checked+lost > answered+m.failed.Load()+few || lost > m.full+few {
+	// A line about a robots.txt that is lost is written, and may be lost, again with each request that rests on it.
+	if r.totals.Checked < answered-most || r.totals.Checked > answered+m.failed.Load()+few || lost > 2*m.full+few {
 		m.t.Errorf("%s: %d lines and %d lost of %d answers, %d of them while the disk was full", what, r.totals.Checked, lost, answered, m.full)
 	}
 	m.totals.lines += r.totals.Checked

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -158,6 +159,36 @@ func TestStalledLog(t *testing.T) {
 				t.Errorf("audit: status %d, %q", r.status, r.errors)
 			}
 		})
+	}
+}
+
+// TestStalledLogReleases: also a client whose line is on its way when the log stalls gets what there is of its answer, and
+// an end, by either version of HTTP. Over HTTP/1.1 the answer is whole if its length is known.
+func TestStalledLogReleases(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	config := pipeCollector(t).config("")
+	config.Egress = "trust_ca " + caFile(t, server)
+	g := startGateway(t, config)
+	plain, secure := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{Scheme: "https"})
+	var asking sync.WaitGroup
+	for range 3 {
+		for version, site := range []*testorigin.Site{plain, secure, secure} {
+			client := g.secureClient("Tester/1.0", version)
+			asking.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				began := time.Now()
+				a, err := tryGet(ctx, client, site.URL(openPage+"?"+strings.Repeat("x", 15000)))
+				if took := time.Since(began); took > 15*time.Second || site == plain && (err != nil || a.status != http.StatusOK && !refusedForLog(a)) {
+					t.Errorf("HTTP/%d of %s: %d, %.100v after %v", version, site.Origin(), a.status, err, took)
+				}
+			})
+		}
+	}
+	asking.Wait()
+	if a := g.mustFetch("Tester/1.0", plain.URL(openPage)); !refusedForLog(a) {
+		t.Errorf("afterwards: %d", a.status)
 	}
 }
 

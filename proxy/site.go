@@ -165,12 +165,25 @@ type behindKey struct{}
 
 // behind is what fronted has to do behind the line.
 type behind struct {
+	w      http.ResponseWriter
 	line   stall.Line
 	broken bool
 }
 
+// Release ends an answer whose line the log does not take: the client gets what there is, and the
+// end of the connection or, over HTTP/2, of the stream.
+func (b *behind) Release() {
+	answer := http.NewResponseController(b.w)
+	_ = answer.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = answer.Flush()
+	if conn, _, err := answer.Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
 func (h fronted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b := &behind{line: h.engine.Line()}
+	b := &behind{w: w, line: h.engine.Line()}
+	b.line.Waiter = b
 	defer b.line.End()
 	// In place, as net/http looks at the request too.
 	*r = *r.WithContext(context.WithValue(r.Context(), behindKey{}, b))

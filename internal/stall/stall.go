@@ -3,8 +3,7 @@
 package stall
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -20,24 +19,18 @@ const (
 // Log is the log, or the logs, of some requests. The zero value is ready for use. It is safe for
 // concurrent use.
 type Log struct {
-	since [places]atomic.Int64 // when a line was begun; 0 for a place that is free
+	mu    sync.Mutex
+	lines map[*Line]time.Time // those on their way, and when they were begun
 }
-
-var epoch = time.Now()
-
-// now is on the monotonic clock, and never 0.
-func now() int64 { return int64(time.Since(epoch)) | 1 }
 
 // look tells how many lines are on their way, and for how long the oldest has been.
 func (l *Log) look() (lines int, oldest time.Duration) {
-	at := now()
-	for i := range l.since {
-		if since := l.since[i].Load(); since != 0 {
-			lines++
-			oldest = max(oldest, time.Duration(at-since))
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, began := range l.lines {
+		oldest = max(oldest, time.Since(began))
 	}
-	return lines, oldest
+	return len(l.lines), oldest
 }
 
 // Stalls reports whether the log has not taken a line for as long as a request waits.
@@ -55,46 +48,64 @@ func (l *Log) Idle() bool {
 // Admit waits until the log takes lines. It reports false if that takes too long: the caller must
 // not write its line then.
 func (l *Log) Admit() bool {
-	began := now()
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		lines, oldest := l.look()
 		if oldest < suspect && lines < places {
 			return true
 		}
-		if oldest >= Wait || time.Duration(now()-began) >= Wait {
+		if oldest >= Wait || time.Since(began) >= Wait {
 			return false
 		}
 		time.Sleep(pause)
 	}
 }
 
+// Release releases those who have waited for a line for as long as a request waits.
+func (l *Log) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line, began := range l.lines {
+		if time.Since(began) >= Wait {
+			go line.release()
+		}
+	}
+}
+
 // Line is the line of one request. It is for one goroutine.
 type Line struct {
-	Log   *Log
-	place *atomic.Int64
+	Log *Log
+	// Waiter is released once at most, while the line is on its way; it may be nil.
+	Waiter interface{ Release() }
+	mu     sync.Mutex // of Waiter
 }
 
 // Begin says that the line is about to be written. It may be called again for each log that gets
 // the line.
 func (l *Line) Begin() {
-	if l.place != nil {
-		l.place.Store(now())
-		return
+	l.Log.mu.Lock()
+	defer l.Log.mu.Unlock()
+	if l.Log.lines == nil {
+		l.Log.lines = make(map[*Line]time.Time, places)
 	}
-	at := rand.N(places)    //nolint:gosec // it spreads load
-	for i := range places { // where none is free, others tell of a stall
-		place := &l.Log.since[(at+i)%places]
-		if place.CompareAndSwap(0, now()) {
-			l.place = place
-			return
-		}
-	}
+	l.Log.lines[l] = time.Now()
 }
 
 // End says that the line was written, or that there is none.
 func (l *Line) End() {
-	if l.place != nil {
-		l.place.Store(0)
-		l.place = nil
+	l.mu.Lock()
+	l.Waiter = nil
+	l.mu.Unlock()
+	l.Log.mu.Lock()
+	defer l.Log.mu.Unlock()
+	delete(l.Log.lines, l)
+}
+
+func (l *Line) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.Waiter; w != nil {
+		l.Waiter = nil
+		w.Release()
 	}
 }

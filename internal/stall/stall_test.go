@@ -2,6 +2,7 @@ package stall
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,36 @@ func TestPlaces(t *testing.T) {
 			time.Sleep(suspect / 2)
 		}
 		wg.Wait()
+	})
+}
+
+// waiter counts how often it was released.
+type waiter struct{ released atomic.Int32 }
+
+func (w *waiter) Release() { w.released.Add(1) }
+
+// TestRelease: whoever waits for a line that is not taken is released after Wait, once, and never behind the end of the line.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, late, early, ended := new(Log), new(waiter), new(waiter), new(waiter)
+		lines := []*Line{{Log: log, Waiter: late}, {Log: log, Waiter: early}, {Log: log, Waiter: ended}, {Log: log}}
+		for i, line := range lines {
+			if i != 1 {
+				line.Begin()
+			}
+		}
+		time.Sleep(Wait / 2)
+		lines[1].Begin()
+		lines[2].End()
+		for range 3 {
+			time.Sleep(Wait / 4)
+			log.Release()
+			synctest.Wait()
+		}
+		if late.released.Load() != 1 || early.released.Load() != 0 || ended.released.Load() != 0 || !log.Stalls() {
+			t.Errorf("released: %d, %d, %d; stalls: %t", late.released.Load(), early.released.Load(), ended.released.Load(), log.Stalls())
+		}
 	})
 }
 
