@@ -7,6 +7,7 @@ package evidence
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -28,22 +29,14 @@ func (i Identity) String() string {
 // ParseIdentity reads what String writes. The gateway may hold slashes; no part holds a blank, a
 // plus (signed notes separate the parts of a key by it), a quote or a backslash.
 func ParseIdentity(s string) (Identity, error) {
-	rest, generation, _ := cutLast(s)
-	gateway, log, ok := cutLast(rest)
+	rest, generation := path.Split(s)
+	gateway, log := path.Split(strings.TrimSuffix(rest, "/"))
 	n, err := strconv.Atoi(generation)
-	id := Identity{gateway, log, n}
-	if !ok || err != nil || n < 1 || id.String() != s {
+	id := Identity{strings.TrimSuffix(gateway, "/"), log, n}
+	if err != nil || n < 1 || id.String() != s {
 		return Identity{}, fmt.Errorf("%.100q is no identity of a log: want gateway/log/generation", s)
 	}
 	return id, id.Check()
-}
-
-func cutLast(s string) (before, after string, found bool) {
-	i := strings.LastIndexByte(s, '/')
-	if i < 0 {
-		return "", s, false
-	}
-	return s[:i], s[i+1:], true
 }
 
 // Check reports what is wrong with the names.

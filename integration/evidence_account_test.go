@@ -184,7 +184,7 @@ func TestDishonestRestarts(t *testing.T) {
 	r = m.audit(cut)
 	found("first lines taken", r, "seal_missing", filepath.Join(cut, rotated), 1, "the first 50 lines")
 	r = m.restart(site, cut, "roll_keep 1")
-	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; later that was cut short", filepath.Join(cut, "access.log"), opened-99)
+	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; ", filepath.Join(cut, "access.log"), opened-99)
 	if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), want) {
 		t.Errorf("the terms changed: status %d, want %s: %+v %q", r.status, want, r.findings, r.errors)
 	}

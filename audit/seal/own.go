@@ -235,6 +235,7 @@ type logAges struct {
 	file           string // of the last line
 	files          int
 	terms          []agreed
+	known, begun   int // the last generation that is given, and the last of which lines have come
 }
 
 // agreed are terms, with the first line that has them.
@@ -262,23 +263,25 @@ func (l *logAges) drop(terms evidence.Terms) bool {
 // begins judges that a log does not begin with its first line: all terms that its lines have must
 // explain that.
 func (c *Checker) begins(t *tree, lines int64, at Place) error {
-	l, why, explained, kind := t.log, "no line says for how long lines are kept", false, Missing
-	for _, a := range slices.Backward(l.terms) {
+	l, kind, why := t.log, Missing, "no line says for how long lines are kept"
+	var long, short *agreed
+	for i, a := range slices.Backward(l.terms) {
 		if l.drop(a.Terms) {
-			explained = true
+			short = &l.terms[i]
 			continue
 		}
+		long = &l.terms[i]
 		why = fmt.Sprintf("it goes back %.1f days in %d files, and %s says that it is kept for %d days in %d files besides the newest, 0 for any number",
 			l.newest.Sub(l.oldest).Hours()/24, l.files, a.at, a.Days, a.Files)
 	}
 	switch {
 	case t.deleted.File != "":
 		kind, why = Incomplete, fmt.Sprintf("their file was deleted while it was written, as %s says", t.deleted)
-	case explained && !slices.ContainsFunc(l.terms, func(a agreed) bool { return !l.drop(a.Terms) }):
+	case short != nil && long == nil:
 		t.totals.Expired += lines
 		return nil
-	case explained:
-		kind, why = Incomplete, why+"; later that was cut short"
+	case short != nil:
+		kind, why = Incomplete, fmt.Sprintf("%s; %s cuts that short", why, short.at)
 	}
 	return c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.identity, why)})
 }

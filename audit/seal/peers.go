@@ -25,7 +25,8 @@ func (c *Checker) peer(at Place, text string) error {
 		return t.accuse(Finding{at, Head, message})
 	}
 	t := c.trees[h.Identity]
-	if t == nil && c.continues(h.Identity) {
+	id, _ := evidence.ParseIdentity(h.Identity)
+	if log := c.logs[logOf(h.Identity)]; t == nil && log != nil && id.Generation > log.known { // earlier ones may have expired
 		t = c.tree(h.Identity)
 	}
 	if t == nil {
@@ -35,19 +36,6 @@ func (c *Checker) peer(at Place, text string) error {
 	t.totals.KeptElsewhere = true
 	t.totals.Peers++
 	return t.hear(checkpoint{size: h.Size, root: h.Root, at: at})
-}
-
-// continues reports whether an identity is a later generation of a log whose generations are given:
-// it has to be among them. Earlier ones may have expired.
-func (c *Checker) continues(id string) (later bool) {
-	asked := &tree{identity: id}
-	for _, t := range c.trees {
-		if t.follows(asked) {
-			return false
-		}
-		later = later || asked.follows(t)
-	}
-	return later
 }
 
 // hear holds a checkpoint in a line of another log against the leaves that are confirmed. What is

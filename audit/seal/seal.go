@@ -162,7 +162,7 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 		}
 		t = c.tree(id)
 	}
-	if t.closed && seq >= t.size {
+	if t.log.begun > t.generation && seq >= t.size { // nobody writes to it any more
 		return c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands behind its end: a later generation has begun", seq, id)})
 	}
 	if s.current == nil && s.lines > 0 && seq > 0 {
@@ -171,7 +171,7 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 		}
 	}
 	if s.current != t && seq == t.next {
-		c.closeBefore(t)
+		t.log.begun = max(t.log.begun, t.generation)
 	}
 	s.current = t
 	t.says, t.when = readSaid(line), when
@@ -181,19 +181,9 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 	return t.place(at, seq, hash)
 }
 
-// closeBefore notes that the generations of a log before t have ended: nobody writes to them any
-// more.
-func (c *Checker) closeBefore(t *tree) {
-	for _, other := range c.trees {
-		other.closed = other.closed || t.follows(other)
-	}
-}
-
 // follows reports whether a tree is a later generation of the log of another one.
 func (t *tree) follows(other *tree) bool {
-	later, _ := evidence.ParseIdentity(t.identity)
-	of, _ := evidence.ParseIdentity(other.identity)
-	return later.Gateway == of.Gateway && later.Log == of.Log && later.Generation > of.Generation
+	return t.log == other.log && t.generation > other.generation
 }
 
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off

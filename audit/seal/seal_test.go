@@ -515,14 +515,14 @@ func TestOwnAccount(t *testing.T) {
 			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
 			sealed(50, `"msg":"opened","terms":{"roll_keep":1}`)(f)
 			f.files = f.files[1:]
-		}, "access-1.log:1 incomplete", "it is kept for 0 days in 3 files besides the newest, 0 for any number; later that was cut short"},
+		}, "access-1.log:1 incomplete", "it is kept for 0 days in 3 files besides the newest, 0 for any number; "},
 		{"terms that nobody signed", func(f *fixture) {
 			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
 			f.files = f.files[1:]
 			f.edit(1, func(l []string) []string { return append(l, own(end, `"msg":"opened","terms":{"roll_keep":1}`)) })
 		}, "access-1.log:1 seal_missing", "in 3 files"},
 		{"the file was deleted", func(f *fixture) {
-			sealed(40, `"msg":"deleted","noticed_at":"2026-01-01T00:00:00Z"`)(f)
+			sealed(40, `"msg":"deleted","at":"2026-01-01T00:00:00Z"`)(f)
 			f.edit(2, func(l []string) []string { return l[at(40):] })
 			f.files = f.files[2:]
 			os.RemoveAll(f.dir(1))
@@ -540,7 +540,7 @@ func TestOwnAccount(t *testing.T) {
 		}, "access-2.log:81 seal_unsealed", "a start has sealed 8001 lines of gw.example/access/2 from number 5 on, for which nobody vouches: a crash leaves at most 8000"},
 		{"the line of the newest checkpoint twice", appended(own(end, `"msg":"checkpoint","size":100`), own(end+1, `"msg":"checkpoint","size":100`)), "", ""},
 
-		{"the file was deleted, and all was there", sealed(40, `"msg":"deleted","noticed_at":"2026-01-01T00:00:00Z"`), "", ""},
+		{"the file was deleted, and all was there", sealed(40, `"msg":"deleted","at":"2026-01-01T00:00:00Z"`), "", ""},
 		{"first lines of the second generation are cut", func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Delete(l, at(0), at(7)) })
 		}, "access-2.log:21 seal_missing", "lines 0 to 6"},

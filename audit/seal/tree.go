@@ -13,10 +13,12 @@ import (
 
 // tree is one generation of a log: what its checkpoints say, and how far its lines have come.
 type tree struct {
-	identity string
-	tiles    evidence.Tiles // empty for none
-	report   func(Finding) error
-	totals   LogTotals
+	identity   string
+	generation int
+	log        *logAges
+	tiles      evidence.Tiles // empty for none
+	report     func(Finding) error
+	totals     LogTotals
 
 	confirmed int64         // the leaves before it are those of a signed checkpoint
 	root      tlog.Hash     // which has this root
@@ -41,8 +43,6 @@ type tree struct {
 	when    time.Time // of the line that is placed
 	excused bool      // the line that tells of the newest checkpoint has come
 	ages
-	log     *logAges
-	closed  bool // a later generation of the log has begun
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
 	toldAt  Place
@@ -76,7 +76,9 @@ func (c *Checker) tree(id string) *tree {
 	if c.logs[name] == nil {
 		c.logs[name] = new(logAges)
 	}
-	t := &tree{identity: id, report: c.report, lastSeq: -1, totals: LogTotals{Log: id}, log: c.logs[name]}
+	identity, _ := evidence.ParseIdentity(id) // it was checked
+	t := &tree{identity: id, generation: identity.Generation, log: c.logs[name], report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
+	t.log.known = max(t.log.known, t.generation)
 	c.trees[id] = t
 	return t
 }

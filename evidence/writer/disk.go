@@ -60,18 +60,7 @@ func appendFile(name string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// takeLock keeps other processes from a log, until the file is closed or the process has ended.
-func takeLock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := lock(f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
+// lock keeps other processes from a log, until the file is closed or the process has ended.
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -155,11 +144,6 @@ func (f *tileFiles) save() error {
 	}
 	f.saved, f.full = f.tree.Size(), nil
 	return nil
-}
-
-// due reports whether the tiles should be brought to the disk.
-func (f *tileFiles) due() bool {
-	return f.saved-f.disk >= mostUnsynced || time.Since(f.since) >= longestUnsynced
 }
 
 // sync brings the tiles to the disk, with their folders. A start goes on from there.

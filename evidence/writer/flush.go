@@ -94,7 +94,7 @@ func (l *Log) checkpoint() error {
 	if err := l.keepHead(head); err != nil {
 		return err
 	}
-	if l.tiles.due() {
+	if l.tiles.saved-l.tiles.disk >= mostUnsynced || time.Since(l.tiles.since) >= longestUnsynced {
 		if err := l.tiles.sync(); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (l *Log) saveNow() error {
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
 	if err = l.look(); err == nil && l.deleted {
-		err = l.say("deleted", deletedLine{time.Now().UTC().Format(time.RFC3339Nano)})
+		err = l.say("deleted", timeLine{time.Now().UTC().Format(time.RFC3339Nano)})
 		l.deleted = err != nil
 	}
 	if err == nil {
@@ -265,11 +265,9 @@ type (
 		// File had the first of them.
 		File string `json:"file"`
 	}
-	closedLine struct {
+	// timeLine says that the log is closed, or that its file was found to be deleted.
+	timeLine struct {
 		At string `json:"at"`
-	}
-	deletedLine struct {
-		At string `json:"noticed_at"`
 	}
 	lostLine struct {
 		Lines int64  `json:"lines"`

@@ -63,25 +63,6 @@ func LogFiles(current string) ([]string, error) {
 	return names, nil
 }
 
-// openLog reads a file of the log, unpacked.
-func openLog(name string) (io.ReadCloser, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("reading the log: %w", err)
-	}
-	if ext := filepath.Ext(name); ext != ".gz" && ext != ".zst" {
-		return f, nil
-	}
-	unpacked, err := lines.Unpack(f)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{unpacked, f}, nil
-}
-
 // eachLine gives the lines of r, without their ends, and whether they had one. The bytes are good
 // until the next line.
 func eachLine(r io.Reader, take func(line []byte, ended bool) error) error {
@@ -104,17 +85,24 @@ func eachLine(r io.Reader, take func(line []byte, ended bool) error) error {
 	}
 }
 
-// eachLineOf gives the lines of a file, of none where it is gone.
+// eachLineOf gives the lines of a file, unpacked, of none if it is gone.
 func eachLineOf(name string, take func(line []byte, ended bool) error) error {
-	r, err := openLog(name)
+	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the log: %w", err)
 	}
-	defer func() { _ = r.Close() }() // it was only read
-	return eachLine(r, take)
+	defer func() { _ = f.Close() }() // it was only read
+	if ext := filepath.Ext(name); ext != ".gz" && ext != ".zst" {
+		return eachLine(f, take)
+	}
+	unpacked, err := lines.Unpack(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return eachLine(unpacked, take)
 }
 
 // firstSeal reads the seal of the first line of a file that has one.

@@ -51,6 +51,5 @@ func (l *Log) Hear(notes []string) {
 	l.heard = heard
 	if l.size-l.head.Size > l.config.Terms.Crash()/2 {
 		l.signed--
-		signal(l.wake)
 	}
 }

@@ -316,7 +316,10 @@ func (l *Log) open() (err error) {
 	if err := errors.Join(os.MkdirAll(l.dir, 0o700), os.MkdirAll(filepath.Dir(l.config.File), 0o700)); err != nil {
 		return err
 	}
-	if l.lock, err = takeLock(filepath.Join(l.dir, "lock")); err != nil {
+	if l.lock, err = os.OpenFile(filepath.Join(l.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := lock(l.lock); err != nil {
 		return err
 	}
 	if f, err := os.Open(l.config.File); err == nil { // before anything is written
@@ -345,7 +348,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	err := l.tellLost()
 	if err == nil {
-		err = l.say("closed", closedLine{time.Now().UTC().Format(time.RFC3339Nano)})
+		err = l.say("closed", timeLine{time.Now().UTC().Format(time.RFC3339Nano)})
 	}
 	l.closed = true // but for the line of a checkpoint
 	l.signed--      // a checkpoint has to cover that line
@@ -366,15 +369,12 @@ func (l *Log) release() error {
 	defer l.mu.Unlock()
 	l.closed = true
 	var errs []error
-	closers := []io.Closer{l.dest}
+	if l.dest != nil {
+		errs = append(errs, l.dest.Close())
+	}
 	for _, f := range []*os.File{l.file, l.lock} {
 		if f != nil {
-			closers = append(closers, f)
-		}
-	}
-	for _, c := range closers {
-		if c != nil {
-			errs = append(errs, c.Close())
+			errs = append(errs, f.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -348,7 +348,7 @@ func TestDeleted(t *testing.T) {
 	b.write(l, entry(2), entry(3))
 	b.flush(l)
 	lines := b.lines()
-	if len(lines) != 2 || !strings.Contains(lines[0], `"msg":"deleted","noticed_at":"`) || !strings.HasSuffix(lines[0], `"seq":5}`) || !strings.HasSuffix(lines[1], `"seq":6}`) {
+	if len(lines) != 2 || !strings.Contains(lines[0], `"msg":"deleted","at":"`) || !strings.HasSuffix(lines[0], `"seq":5}`) || !strings.HasSuffix(lines[1], `"seq":6}`) {
 		t.Errorf("the new file: %q", lines)
 	}
 	if l.shifted == 0 {
@@ -378,7 +378,7 @@ func TestDeletedAndMade(t *testing.T) {
 	}
 	b.write(l, entry(2))
 	b.flush(l)
-	if lines := b.lines(); len(lines) != 3 || !strings.Contains(lines[1], `"msg":"deleted","noticed_at":"`) {
+	if lines := b.lines(); len(lines) != 3 || !strings.Contains(lines[1], `"msg":"deleted","at":"`) {
 		t.Errorf("the new file: %q", lines)
 	}
 	b.close(l)
