@@ -52,9 +52,8 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 	}
 	a := &auditor{
 		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
-		gaps: NewGaps(cfg.limits.hosts), counts: newCounts(cfg.limits), report: report,
+		gaps: NewGaps(cfg.limits.hosts), histories: newHistories(cfg.limits.records), counts: newCounts(cfg.limits), report: report,
 	}
-	a.judge.histories = newHistories(cfg.limits.records)
 	for _, name := range cfg.OwnGroupOnly {
 		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}
@@ -64,7 +63,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 			return a.totals(), err
 		}
 	}
-	err := a.replay(ctx, logs)
+	err := each(ctx, logs, a.histories, a.line)
 	if c := a.counts; err == nil && c.Checked == 0 && c.Unjudged > 0 {
 		err = a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
 	}
@@ -76,12 +75,14 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 
 // auditor replays logs, once.
 type auditor struct {
-	cfg    Config
-	judge  judge
-	gaps   *Gaps
-	counts *counts
-	report Report
-	seals  *seal.Checker // nil: not asked for
+	cfg   Config
+	judge judge
+	gaps  *Gaps
+	// histories are those of the lines so far.
+	histories *histories
+	counts    *counts
+	report    Report
+	seals     *seal.Checker // nil: not asked for
 }
 
 // sealFinding passes on what contradicts the seals, and what is missing by the log's own account.
@@ -103,19 +104,6 @@ func (a *auditor) endSeals() error {
 	return err
 }
 
-// replay audits all lines.
-func (a *auditor) replay(ctx context.Context, logs [][]Source) error {
-	for l := range byTime(logs) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := a.line(&l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // line audits a line, or notes why it could not be read.
 func (a *auditor) line(l *Line) error {
 	c := a.counts
@@ -127,7 +115,6 @@ func (a *auditor) line(l *Line) error {
 		return nil
 	}
 	c.Lines++
-	a.judge.series = l.series
 	if l.text != nil && a.seals != nil {
 		if err := a.seals.Line(l.series, l.Place, l.text, l.TS.Time); err != nil {
 			return err
@@ -152,7 +139,7 @@ func (a *auditor) line(l *Line) error {
 		}
 		return a.judged(l)
 	case e.Answer != nil:
-		return a.answer(e, l.Place)
+		return a.answer(l)
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		c.Unjudged++
 	}
@@ -161,19 +148,23 @@ func (a *auditor) line(l *Line) error {
 }
 
 // answer takes a line about a robots.txt.
-func (a *auditor) answer(e *entry, at Place) error {
+func (a *auditor) answer(l *Line) error {
 	a.counts.Answers++
-	f := a.judge.learn(e, at)
+	r, f := l.Answer, Finding{Place: l.Place, Kind: KindImpossible, Message: badAnswer(l.Answer)}
+	if sha, ok := shaOf(r.SHA256); ok && f.Message == "" && a.judge.texts.get(sha).altered {
+		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
+	}
 	if f.Message == "" {
 		return nil
 	}
 	a.counts.Findings[f.Kind]++ // of no agent's requests
+	f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256
 	return a.report.Finding(f)
 }
 
 // judged judges a line, counts it, and reports its findings.
 func (a *auditor) judged(l *Line) error {
-	v := a.judge.look(&l.entry)
+	v := a.judge.look(l)
 	agent := a.counts.line(l, &v)
 	for _, f := range v.findings {
 		f.Place = l.Place
@@ -249,6 +240,6 @@ func (a *auditor) fault(at Place, err error) error {
 
 // totals sums up the lines read so far.
 func (a *auditor) totals() Totals {
-	a.counts.Caps.Hosts, a.counts.Caps.Records = a.gaps.Forgotten, a.judge.histories.forgotten
+	a.counts.Caps.Hosts, a.counts.Caps.Records = a.gaps.Forgotten, a.histories.forgotten
 	return a.counts.sum()
 }

@@ -87,20 +87,6 @@ func (x *Version) continues(next *Version) bool {
 		x.UnreachableSince.Equal(next.UnreachableSince) && !next.From.After(x.Until)
 }
 
-// learn takes a line about a robots.txt. The finding has no message if the line makes sense.
-func (j *judge) learn(e *entry, at Place) Finding {
-	a := e.Answer
-	f := Finding{Place: at, Kind: KindImpossible, Message: badAnswer(a), Agent: a.FetchedAs, URL: a.Origin + "/robots.txt", SHA256: a.SHA256}
-	if f.Message != "" {
-		return f
-	}
-	if sha, _ := shaOf(a.SHA256); a.SHA256 != "" && j.texts.get(sha).altered {
-		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
-	}
-	j.histories.learn(j.series, a, at)
-	return f
-}
-
 // badAnswer says why a line about a robots.txt makes no sense; empty if it does.
 func badAnswer(a *robotscache.Answer) string {
 	_, isSum := shaOf(a.SHA256)
@@ -115,17 +101,18 @@ func badAnswer(a *robotscache.Answer) string {
 	return ""
 }
 
-// then gives what the log says of the robots.txt of a line's origin, fetched in the name of an
-// agent, from the time at which the line's request came to that at which it was sent, the newest
-// first. The lines about a robots.txt stand before those that rest on it. The last one may have
-// ended before, and then so had all others.
-func (h *histories) then(e *entry, series int, agent string) iter.Seq[*Version] {
-	versions := h.byKey[historyKey{series, e.Robots.Gateway, e.Robots.Origin, agent}]
-	begin, sent := e.came(), sentAt(e.Robots)
+// Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
+// agent or, without one, of the gateway, from the time at which the request came to that at which it
+// was sent, the newest first. The lines about a robots.txt stand before those that rest on it. The
+// last one may have ended before, and then so had all others. It is for the function that [Read]
+// calls with the line.
+func (l *Line) Then(agent string) iter.Seq[*Version] {
+	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]
+	begin, sent := l.came(), sentAt(l.Robots)
 	return func(yield func(*Version) bool) {
 		for i := len(versions) - 1; i >= 0; i-- {
 			x := &versions[i]
-			if !sent.IsZero() && x.From.After(sent.Add(clockSlack)) && !x.From.After(e.TS.Add(e.TS.late)) {
+			if !sent.IsZero() && x.From.After(sent.Add(clockSlack)) && !x.From.After(l.TS.Add(l.TS.late)) {
 				continue // it came when the request had left, by a clock that was not set back
 			}
 			if !yield(x) || x.From.Before(begin) {
@@ -149,13 +136,13 @@ func (e *entry) came() time.Time {
 }
 
 // dated holds what a line rests on against what the log says of its origin at that time.
-func (j *judge) dated(e *entry, v *verdict) {
-	r, begin := e.Robots, e.came()
+func (j *judge) dated(l *Line, v *verdict) {
+	r, begin := l.Robots, l.came()
 	if begin.IsZero() {
 		return
 	}
 	var newest, last *Version
-	for x := range j.histories.then(e, j.series, r.FetchedAs) {
+	for x := range l.Then(r.FetchedAs) {
 		if x.holds(r, begin) {
 			return
 		}
@@ -165,7 +152,7 @@ func (j *judge) dated(e *entry, v *verdict) {
 		v.how, v.cause = unproven, CauseHistory
 		return
 	}
-	v.add(KindHistory, e, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
+	v.add(KindHistory, &l.entry, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
 }
 
 // holds reports whether a line of a request that came then may rest on the version.

@@ -14,9 +14,7 @@ import (
 
 // judge looks at lines one by one.
 type judge struct {
-	texts     *texts
-	histories *histories
-	series    int // the log that the line is of
+	texts *texts
 	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
 	ownGroupOnly []string
 	tolerance    time.Duration
@@ -52,8 +50,8 @@ func (v *verdict) add(k Kind, e *entry, message string) *Finding {
 }
 
 // look judges a line that has a robots object.
-func (j *judge) look(e *entry) (v verdict) {
-	r := e.Robots
+func (j *judge) look(l *Line) (v verdict) {
+	e, r := &l.entry, l.Robots
 	v.delay = r.CrawlDelay
 	if r.Schema != enforce.SchemaVersion {
 		v.add(KindSchema, e, fmt.Sprintf("schema %d is not known: want %d", r.Schema, enforce.SchemaVersion))
@@ -91,7 +89,7 @@ func (j *judge) look(e *entry) (v verdict) {
 		j.wishes(e, target.Path, &v)
 	}
 	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
-		j.dated(e, &v)
+		j.dated(l, &v)
 	}
 	return v
 }

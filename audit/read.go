@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"iter"
 	"strings"
 	"time"
 
@@ -25,13 +24,6 @@ type Line struct {
 	series int    // of the list that it is from
 	// histories are those of the lines before it.
 	histories *histories
-}
-
-// Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
-// agent or, without one, of the gateway, while the request was under way: the newest first. It is
-// for the function that [Read] calls with the line.
-func (l *Line) Then(agent string) iter.Seq[*Version] {
-	return l.histories.then(&l.entry, l.series, agent)
 }
 
 // Time is when the request ended, zero if the line does not say.
@@ -73,25 +65,31 @@ func (l *Line) Certified() bool {
 // one of the functions. It needs no more memory than the longest lines, and some for each robots.txt
 // that they tell of.
 func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
-	histories := newHistories(defaultLimits.records)
+	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) error {
+		switch {
+		case l.err != nil:
+			return fault(Fault{Place: l.Place, Err: l.err})
+		case l.torn != nil && l.Robots == nil:
+			return fault(Fault{l.Place, l.torn, true})
+		case l.file:
+			return nil
+		}
+		_, _, l.Sealed = evidence.ReadSeal(l.text)
+		l.text = nil // the next line takes its place
+		return line(l)
+	})
+}
+
+// each gives the lines of logs to a function, with what those before them say of robots.txt.
+func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line) error) error {
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var err error
-		if l.err != nil {
-			err = fault(Fault{Place: l.Place, Err: l.err})
-		} else if l.torn != nil && l.Robots == nil {
-			err = fault(Fault{l.Place, l.torn, true})
-		} else if !l.file {
-			if l.Answer != nil && badAnswer(l.Answer) == "" {
-				histories.learn(l.series, l.Answer, l.Place)
-			}
-			_, _, l.Sealed = evidence.ReadSeal(l.text)
-			l.histories, l.text = histories, nil // the next line takes its place
-			err = line(&l)
+		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
+			h.learn(l.series, l.Answer, l.Place)
 		}
-		if err != nil {
+		if err := f(&l); err != nil {
 			return err
 		}
 	}
