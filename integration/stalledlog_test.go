@@ -3,11 +3,13 @@ package integration
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,10 +173,11 @@ func TestStalledLogReleases(t *testing.T) {
 	config.Egress = "trust_ca " + caFile(t, server)
 	g := startGateway(t, config)
 	plain, secure := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{Scheme: "https"})
+	authority, proxy := g.authority(), &url.URL{Scheme: "http", Host: g.addr} // before the log stalls
 	var asking sync.WaitGroup
 	for range 3 {
 		for version, site := range []*testorigin.Site{plain, secure, secure} {
-			client := g.secureClient("Tester/1.0", version)
+			client := g.clientOf("Tester/1.0", version, proxy, &tls.Config{RootCAs: authority})
 			asking.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
