@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,6 +59,11 @@ func (h *histories) add(k historyKey, next ...Version) {
 		}
 	}
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
+}
+
+// forget is for a log that has not all lines about robots.txt.
+func (h *histories) forget(series int) {
+	maps.DeleteFunc(h.byKey, func(k historyKey, _ []Version) bool { return k.series == series })
 }
 
 // learn notes a line about a robots.txt that makes sense.

@@ -193,3 +193,31 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryBehindLostLines: among lines that the log says it took none of may be those about a robots.txt. What the log had
+// said before them accuses nobody, until it says more.
+func TestHistoryBehindLostLines(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	robots := lines["allowed"]["robots"].(object)
+	text := func(second int, sha string) object {
+		return answered(second, robotscache.Answer{Origin: robots["origin"].(string), Status: 200, State: "rules", SHA256: sha, FetchedAt: noon})
+	}
+	rests := func(second int) object { return lines["allowed"].at(noon.Add(time.Duration(second) * time.Second)) }
+	older, lost := text(-60, store.keep("User-agent: *\nDisallow:\n")), rests(60).with("lost", 3)
+	for i, tt := range []struct {
+		log               []object
+		findings, unknown int64
+	}{
+		{[]object{older, rests(60)}, 1, 0},
+		{[]object{older, lost, rests(61)}, 0, 2},
+		{[]object{older, lost, text(70, robots["sha256"].(string)), rests(90)}, 0, 1},
+		{[]object{older, lost, text(70, older["robots_txt"].(robotscache.Answer).SHA256), rests(90)}, 1, 1},
+	} {
+		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.log...))
+		if r.totals.Findings[KindHistory] != tt.findings || r.totals.NotProvable[CauseHistory] != tt.unknown || len(r.findings) != int(tt.findings) {
+			t.Errorf("%d: %+v, %+v", i, r.findings, r.totals.NotProvable)
+		}
+	}
+}

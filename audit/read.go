@@ -86,6 +86,9 @@ func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line) erro
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if l.Robots != nil && l.Robots.Lost > 0 {
+			h.forget(l.series)
+		}
 		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
 			h.learn(l.series, l.Answer, l.Place)
 		}
