@@ -24,14 +24,14 @@ import (
 // simulateOptions are the flags of the command that decides lines by another policy.
 type simulateOptions struct {
 	textFlags
-	config, site, texts, redacted string
-	json                          bool
+	config, site, redacted string
+	json                   bool
 }
 
 func simulateCommand() *cobra.Command {
 	var c simulateOptions
 	cmd := command(cobra.Command{
-		Use:   "simulate --config FILE [--store FILE | --gateway ADDRESS] [--texts then|now] ACCESS_LOG...",
+		Use:   "simulate --config FILE [--store FILE | --gateway ADDRESS] ACCESS_LOG...",
 		Short: "Says which requests of access logs another policy would decide otherwise",
 		Long: `Decides the requests of access logs by the policy of a Caddyfile, with the code of a gateway, and says which ones it
 decides otherwise, each as
@@ -39,17 +39,16 @@ decides otherwise, each as
 and then how many, by reason and by agent. What a log does not tell is not guessed: such lines are listed as not computed.
 docs/simulate.md says what is computed, and from what.
 
-The logs are named and the texts come as for audit. --texts now takes the robots.txt of today, in place of that of each line's time.
+The logs are named and the texts come as for audit.
 
 Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could not be read.`,
 		Example: `  crawlgate robots simulate --config new.Caddyfile --gateway localhost:2019 /var/log/crawlgate
-  crawlgate robots simulate --config Caddyfile --texts now --store robots.db --json access.log`,
+  crawlgate robots simulate --config Caddyfile --store robots.db --json access.log`,
 	}, c.run)
 	f := cmd.Flags()
 	c.addTo(f)
 	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file of JSON, whose policy decides")
 	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, where there are several")
-	f.StringVar(&c.texts, "texts", "then", "then or now: the robots.txt of the time of each line, or of today")
 	f.StringVar(&c.redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
 	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one a line")
 	return cmd
@@ -75,9 +74,6 @@ type (
 )
 
 func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (int, error) {
-	if c.texts != "then" && c.texts != "now" {
-		return exitError, fmt.Errorf("--texts %q: want then or now", c.texts)
-	}
 	policy, err := c.policy()
 	if err != nil {
 		return exitError, fmt.Errorf("--config %s: %w", c.config, err)
@@ -92,7 +88,7 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	}
 	defer closeTexts()
 	out := bufio.NewWriter(s.out)
-	cfg := simulate.Config{Policy: policy, Texts: source, Now: c.texts == "now", Redacted: c.redacted}
+	cfg := simulate.Config{Policy: policy, Texts: source, Redacted: c.redacted}
 	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) error {
 		c.printLine(out, l, r)
 		return nil

@@ -81,7 +81,6 @@ func TestSimulate(t *testing.T) {
 		{[]string{"--config", write("bad.Caddyfile", ":80 {\n\trobots {\n\t\tmode strict\n\t}\n}\n"), log}, 2, "bad.Caddyfile:3"},
 		{[]string{"--config", write("bad.json", `{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"robots","nonsense":1}]}]}}}}}`), log}, 2, "nonsense"},
 		{[]string{"--config", filepath.Join(dir, "no.Caddyfile"), log}, 2, "no such file"},
-		{[]string{"--config", same, "--texts", "tomorrow", log}, 2, `--texts "tomorrow": want then or now`},
 		{[]string{"--config", same}, 2, "no access log is given"},
 		{[]string{"--config", same, write("nonsense.log", "nonsense\n")}, 2, "nonsense.log:1: it is no JSON object"},
 	} {

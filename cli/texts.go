@@ -13,11 +13,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
-	"github.com/crawlgate/crawlgate/simulate"
 )
+
+// texts are what lines rest on: a [robotscache.Store] that is only read.
+type texts interface {
+	audit.Texts
+	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
+}
 
 // textFlags say where the texts are that lines rest on.
 type textFlags struct{ store, gateway string }
@@ -28,7 +34,7 @@ func (c *textFlags) addTo(f *pflag.FlagSet) {
 }
 
 // open opens the source of the texts, which the caller closes.
-func (c *textFlags) open(ctx context.Context) (source simulate.Texts, closeTexts func(), err error) {
+func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), err error) {
 	if c.store != "" && c.gateway != "" {
 		return nil, nil, errors.New("--store and --gateway exclude each other")
 	}

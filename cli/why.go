@@ -24,7 +24,6 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/simulate"
 )
 
 // whyOptions are the flags of the command that explains lines.
@@ -155,7 +154,7 @@ func (c *whyOptions) asked(l *audit.Line) bool {
 }
 
 // explainLine prints the way from a line to the rule, and on to the text of today.
-func explainLine(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line, since time.Time) error {
+func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Line, since time.Time) error {
 	r := l.Robots
 	printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time())))
 	t := newTable()
@@ -259,7 +258,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 }
 
 // printSince shows what has changed in a text since a line was written.
-func printSince(ctx context.Context, w io.Writer, source simulate.Texts, l *audit.Line, then []byte, sha fetch.Sum) error {
+func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, then []byte, sha fetch.Sum) error {
 	o, err := origin.Parse(l.Robots.Origin)
 	if err != nil {
 		return err

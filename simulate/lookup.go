@@ -16,14 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Texts is the part of a [robotscache.Store] that reads what is known today, and texts.
-type Texts interface {
-	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
-	Body(ctx context.Context, sha [32]byte) ([]byte, error)
-}
-
-// lookup finds what the robots.txt of an origin permitted at the time of a line, or permits today.
-// It is an [enforce.Lookup] for one line at a time.
+// lookup finds what the robots.txt of an origin permitted at the time of a line. It is an [enforce.Lookup] for one line at a time.
 type lookup struct {
 	cfg  Config
 	line *audit.Line
@@ -47,7 +40,6 @@ type known struct {
 	state  fetch.State
 	access fetch.Access
 	sha    fetch.Sum
-	key    fetch.Key // today's alone
 }
 
 // Bounds of what is kept, in bytes of texts and in entries.
@@ -79,18 +71,12 @@ var errUnknown = errors.New("not known")
 
 // Lookup implements [enforce.Lookup].
 func (k *lookup) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
-	find := k.then
-	if k.cfg.Now {
-		find = k.today
-	}
-	what, err := find(ctx, o, a)
-	if err == nil && k.cause == "" && !k.failedThen {
-		var e *robotscache.Entry
-		if e, err = k.entry(ctx, o, what); err == nil && k.cause == "" {
+	if what := k.then(a); k.cause == "" && !k.failedThen {
+		e, err := k.entry(ctx, o, what)
+		if k.err = err; err == nil && k.cause == "" {
 			return e, robotscache.SourceHot, nil
 		}
 	}
-	k.err = err
 	return nil, robotscache.SourceNone, errUnknown
 }
 
@@ -109,17 +95,17 @@ var failedReasons = []enforce.Reason{
 
 // then is what the line says of the robots.txt of its time or, where nobody asked for it, what the
 // log says.
-func (k *lookup) then(_ context.Context, _ origin.Origin, a robotscache.Asker) (w known, err error) {
+func (k *lookup) then(a robotscache.Asker) (w known) {
 	r := k.line.Robots
 	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
 	if err := w.state.UnmarshalText([]byte(r.State)); err != nil {
 		k.cause = CauseSchema
-		return w, nil
+		return w
 	}
 	if r.SHA256 != "" {
 		if err := w.sha.UnmarshalText([]byte(r.SHA256)); err != nil {
 			k.cause = CauseSchema
-			return w, nil
+			return w
 		}
 	}
 	// Of a request that another reason kept from its site, the line does not say what was permitted;
@@ -128,12 +114,12 @@ func (k *lookup) then(_ context.Context, _ origin.Origin, a robotscache.Asker) (
 	switch {
 	case w.state == fetch.StateUnknown && asked && slices.Contains(failedReasons, r.Reason):
 		k.failedThen = true
-		return w, nil
+		return w
 	case w.state == fetch.StateUnknown:
-		return k.fromLog(a), nil
+		return k.fromLog(a)
 	case w.state == fetch.StateRules:
 		w.access = fetch.AccessRules
-		return w, nil
+		return w
 	case w.sha != fetch.Sum{}:
 		w.access, hidden = fetch.AccessLastGood, false
 	case r.Reason == enforce.ReasonUnreachable, r.Reason == enforce.ReasonRobotsForbidden:
@@ -141,41 +127,7 @@ func (k *lookup) then(_ context.Context, _ origin.Origin, a robotscache.Asker) (
 	default:
 		w.access = fetch.AccessAllow
 	}
-	return k.byPolicy(r.FetchedAs, w, !hidden), nil
-}
-
-// today is what the record of the origin, or that of the crawler there, permits now.
-func (k *lookup) today(ctx context.Context, o origin.Origin, a robotscache.Asker) (w known, err error) {
-	key := fetch.Key{Origin: o, Agent: a.Token}
-	if _, ok := k.entries[known{key: key}]; ok {
-		return known{key: key}, nil
-	}
-	record, err := k.cfg.Texts.Load(ctx, fetch.Key{Origin: o})
-	switch {
-	case errors.Is(err, robotscache.ErrNotFound):
-		k.cause = CauseText
-		return w, nil
-	case err != nil:
-		return w, fmt.Errorf("reading the record of %s: %w", o, err)
-	}
-	if a.Token != "" && fetch.TurnedAway(record.State, record.Status) {
-		own, err := k.cfg.Texts.Load(ctx, key)
-		if err == nil {
-			record = own
-		} else if !errors.Is(err, robotscache.ErrNotFound) { // its answer is the same, or nobody asked
-			return w, fmt.Errorf("reading the record of %s: %w", key, err)
-		}
-	}
-	now := time.Now()
-	policy := k.cfg.Policy.Reading.Policy
-	if !record.Failing() { // however long nobody has asked for it
-		record.FetchedAt, record.FreshUntil = now, now.Add(time.Hour)
-	}
-	record = policy.Settle(record, now)
-	w = known{state: record.State, access: policy.Access(record, now)}
-	text, _ := record.Text()
-	k.entries[known{key: key}] = k.make(o, w, text)
-	return known{key: key}, nil
+	return k.byPolicy(r.FetchedAs, w, !hidden)
 }
 
 // entry returns what is known as an entry for the day of the line.

@@ -36,12 +36,10 @@ func AnyPassword(context.Context, netip.Addr, string, string) enforce.PasswordCh
 	return enforce.PasswordRight
 }
 
-// Config is what a simulation needs. All but Now and Redacted is required.
+// Config is what a simulation needs. All but Redacted is required.
 type Config struct {
 	Policy Policy
-	Texts  Texts
-	// Now lets the robots.txt of today decide, in place of that of the time of a line.
-	Now bool
+	Texts  audit.Texts
 	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
 	// log has all queries.
 	Redacted string

@@ -17,30 +17,18 @@ import (
 	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-const (
-	text    = "User-agent: *\nDisallow: /private\nDisallow: /*?secret\nCrawl-delay: 60\n"
-	textNow = "User-agent: *\nDisallow: /open\n"
-)
+const text = "User-agent: *\nDisallow: /private\nDisallow: /*?secret\nCrawl-delay: 60\n"
 
 // stored is a store with the texts of one site.
 type stored struct {
 	bodies map[[32]byte]string
-	record fetch.Record
 	err    error
-}
-
-func (s stored) Load(_ context.Context, k fetch.Key) (fetch.Record, error) {
-	if k != s.record.Key() {
-		return fetch.Record{}, robotscache.ErrNotFound
-	}
-	return s.record, s.err
 }
 
 func (s stored) Body(_ context.Context, sha [32]byte) ([]byte, error) {
@@ -51,14 +39,7 @@ func (s stored) Body(_ context.Context, sha [32]byte) ([]byte, error) {
 }
 
 func newStored() stored {
-	then, now := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(textNow))
-	return stored{
-		bodies: map[[32]byte]string{then: text, now: textNow},
-		record: fetch.Record{
-			Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}, State: fetch.StateRules, Body: []byte(textNow), SHA256: now,
-			FetchedAt: noon.AddDate(0, 0, 7), FreshUntil: noon.AddDate(0, 0, 8),
-		},
-	}
+	return stored{bodies: map[[32]byte]string{sha256.Sum256([]byte(text)): text}}
 }
 
 // policy makes a policy of agents and an operator's.
@@ -298,33 +279,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestTextsOfToday holds that the robots.txt of today decides in place of the one of the line.
-func TestTextsOfToday(t *testing.T) {
-	t.Parallel()
-	cfg := Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored(), Now: true}
-	if got, _ := run(t, cfg, disallowed()); got != "allow no_rule AcmeBot" {
-		t.Error(got)
-	}
-	open := disallowed()
-	open.URI = "https://example.com/open"
-	if got, totals := run(t, cfg, open); got != "deny disallowed AcmeBot /open" || totals.Agents["AcmeBot"] != 1 ||
-		len(totals.Changes) != 1 || totals.Changes[0] != (Change{"deny disallowed", "deny disallowed", 1}) {
-		t.Error(got, totals)
-	}
-	unreachable := newStored()
-	unreachable.record = fetch.DefaultPolicy().Next(fetch.Record{Origin: unreachable.record.Origin},
-		fetch.Outcome{Kind: fetch.KindUnreachable, Cause: fetch.CauseTimeout}, time.Now())
-	cfg.Texts = unreachable
-	if got, _ := run(t, cfg, disallowed()); got != "deny unreachable AcmeBot" {
-		t.Error(got)
-	}
-	other := disallowed()
-	other.URI = "https://example.net/"
-	if got, _ := run(t, cfg, other); got != string(CauseText) {
-		t.Error(got)
-	}
-}
-
 // TestFormAlone: a decision that another form of the path comes to is the same.
 func TestFormAlone(t *testing.T) {
 	t.Parallel()
@@ -371,11 +325,9 @@ func TestStoreThatFails(t *testing.T) {
 	t.Parallel()
 	broken := newStored()
 	broken.err = robotscache.ErrUnavailable
-	for _, now := range []bool{true, false} {
-		got, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: broken, Now: now}, disallowed())
-		if !strings.HasPrefix(got, "error: reading ") || totals.Errors != 1 || totals.Different != 0 {
-			t.Errorf("now %t: %s, %+v", now, got, totals)
-		}
+	got, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: broken}, disallowed())
+	if !strings.HasPrefix(got, "error: reading ") || totals.Errors != 1 || totals.Different != 0 {
+		t.Errorf("%s, %+v", got, totals)
 	}
 }
 
