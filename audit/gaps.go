@@ -19,7 +19,8 @@ type Sending struct {
 }
 
 // Sending is what the line says of the sending of its request; false if that did not leave, or in
-// no turn. If the line does not say when, what was allowed did leave, and a tunnel if it was dialed.
+// no turn. If the line does not say when, an allowed request did leave, and a tunnel if it was
+// dialed.
 func (l *Line) Sending() (Sending, bool) {
 	r := l.Robots
 	s := Sending{l.Place, Label(r.Agent), sentAt(r), toDuration(r.CrawlDelay)}
@@ -38,8 +39,8 @@ func sentAt(r *enforce.Record) time.Time {
 	return fromSeconds(r.SentAt)
 }
 
-// Gaps compares requests that left with those before and after them to their hosts. It remembers the
-// last ones of the hosts that were asked last.
+// Gaps compares requests that left with those before and after them to their hosts. It remembers
+// the last ones of the hosts that were asked last.
 type Gaps struct {
 	// Forgotten is how many hosts were too many: a gap to them may not be seen.
 	Forgotten int64

@@ -35,7 +35,7 @@ type Version struct {
 	State       string
 	SHA256      string // of its text or, where it is unreachable, of the last good one
 	Status      int
-	// UnreachableSince is the first of the failures since that text, zero if there are none.
+	// UnreachableSince is the first failure since that text; zero without one.
 	UnreachableSince time.Time
 	at               Place
 }
@@ -108,10 +108,10 @@ func badAnswer(a *robotscache.Answer) string {
 }
 
 // Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
-// agent or, without one, of the gateway, from the time at which the request came to that at which it
-// was sent, the newest first. The lines about a robots.txt stand before those that rest on it. The
-// last one may have ended before, and then so had all others. It is for the function that [Read]
-// calls with the line.
+// agent or, without one, of the gateway, from the time at which the request came to that at which
+// it was sent, the newest first. The lines about a robots.txt stand before those that rest on it.
+// The last one may have ended before, and then so had all others. It is for the function that
+// [Read] calls with the line.
 func (l *Line) Then(agent string) iter.Seq[*Version] {
 	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]
 	begin, sent := l.came(), sentAt(l.Robots)

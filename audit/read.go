@@ -62,8 +62,8 @@ func (l *Line) Certified() bool {
 
 // Read gives the lines of logs, in the order in which [Run] takes them, to a function, and what
 // cannot be read to another one. The line may be kept. Read ends early with the error of ctx or of
-// one of the functions. It needs no more memory than the longest lines, and some for each robots.txt
-// that they tell of.
+// one of the functions. It needs no more memory than the longest lines, and some for each
+// robots.txt that they tell of.
 func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
 	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) error {
 		switch {

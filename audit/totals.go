@@ -130,7 +130,7 @@ type CapTotals struct {
 	Records int64 `json:"records"`
 }
 
-// Others is the name under which what has names is counted beyond the number that is kept.
+// Others is the name for all that is beyond the number of names that are kept.
 const Others = "(others)"
 
 // counts collects Totals.
@@ -200,8 +200,8 @@ func (c *counts) agent(name string) *AgentTotals {
 	return Bounded(c.agents, Label(name), Others, c.limits.agents, &c.Caps.Agents)
 }
 
-// Bounded is the value of a key, a new one if there is none. Where there are too many keys it is the
-// one that all others share, and is counted.
+// Bounded is the value of a key, a new one if there is none. Where there are too many keys it is
+// the one that all others share, and is counted.
 func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int64) *V {
 	v := m[k]
 	if v == nil && len(m) >= most {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func (g gatewayTexts) Load(ctx context.Context, k fetch.Key) (fetch.Record, erro
 
 func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	body, err := g.client.do(ctx, get("body", url.Values{"sha256": {hex.EncodeToString(sha[:])}}))
+	if err == nil && sha256.Sum256(body) != sha {
+		return nil, fmt.Errorf("the gateway's text %x has another hash: %w", sha, robotscache.ErrCorrupt)
+	}
 	return body, orNotFound(err)
 }
 

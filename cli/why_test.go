@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +119,29 @@ func TestWhySays(t *testing.T) {
 	} {
 		if r := runCommand(t.Context(), t, answer+line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("%s: status %d, no %q: %s%s", line, r.status, want, r.out, r.err)
+		}
+	}
+}
+
+// TestTextOfAnotherHash: a text that a gateway gives is believed by its hash alone.
+func TestTextOfAnotherHash(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := `{"origins":[]}`
+		if strings.HasSuffix(r.URL.Path, "/body") {
+			text = "User-agent: *\nDisallow: /\n"
+		}
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(server.Close)
+	_, sha := auditStore(t)
+	log := exampleLog(t, sha)
+	for _, command := range []string{"why --limit 9", "audit"} {
+		args := append(strings.Fields(command), "--gateway", server.Listener.Addr().String(), "-")
+		r := runCommand(t.Context(), t, log, args...)
+		if said := r.out + r.err; strings.Contains(said, "Disallow: /") || command != "audit" && (r.status != 2 || !strings.Contains(said, "stored data is damaged")) ||
+			command == "audit" && (r.status != 1 || !strings.Contains(said, ": text: the stored text has another hash")) {
+			t.Errorf("%s: status %d: %s", command, r.status, said)
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// lookup finds what the robots.txt of an origin permitted at the time of a line. It is an [enforce.Lookup] for one line at a time.
+// lookup finds what the robots.txt of an origin permitted at the time of a line. It is an
+// [enforce.Lookup] for one line at a time.
 type lookup struct {
 	cfg  Config
 	line *audit.Line

@@ -37,9 +37,9 @@ type Change struct {
 // mostAgents is how many agents are counted by name.
 const mostAgents = 10_000
 
-// Run decides the lines of logs. Those that differ and those that cannot be computed go to report, in
-// their order, and what cannot be read to fault. It ends early
-// when ctx ends or one of the two returns an error.
+// Run decides the lines of logs. Those that differ and those that cannot be computed go to report,
+// in their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
+// returns an error.
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
 ) (Totals, error) {
