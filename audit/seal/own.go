@@ -72,6 +72,10 @@ func (t *tree) pass(at Place, seq int64) {
 		}
 	}
 	l := t.log
+	if t.says.Terms != nil && seq < t.size {
+		t.terms = *t.says.Terms
+		l.agree(at, t.terms)
+	}
 	if l.file != at.File {
 		l.file, l.files = at.File, l.files+1
 	}
@@ -117,18 +121,13 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	if seq >= t.size {
 		return nil
 	}
-	before := t.terms
-	if says.Terms != nil {
-		t.terms = *says.Terms
-		t.log.agree(at, t.terms)
-	}
 	switch says.Msg {
 	case "opened":
 		t.shut = Place{}
 		if says.Reason != "" {
 			return c.begun(t, at, says)
 		}
-		return t.late(at, before, says)
+		return t.late(at, says)
 	case "closed":
 		t.shut = at
 	case "deleted":
@@ -143,9 +142,9 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	return nil
 }
 
-// late takes what a start says of lines that it has sealed, under the terms of before. A crash leaves
-// few of them, and of a short time.
-func (t *tree) late(at Place, terms evidence.Terms, says said) error {
+// late takes what a start says of lines that it has sealed, which is judged by the terms of before. A
+// crash leaves few of them, and of a short time.
+func (t *tree) late(at Place, says said) error {
 	waited, long := t.waited()
 	t.since = time.Time{}
 	if says.Late == nil {
@@ -154,7 +153,7 @@ func (t *tree) late(at Place, terms evidence.Terms, says said) error {
 	from, n, kind := says.Late.From, says.Late.To-says.Late.From, Incomplete
 	t.totals.Late += max(n, 0)
 	var why string
-	switch most := terms.Crash(); {
+	switch most := t.terms.Crash(); {
 	case n > most:
 		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
 	case long:

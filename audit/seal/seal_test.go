@@ -538,6 +538,10 @@ func TestOwnAccount(t *testing.T) {
 		{"more sealed late than a crash leaves", func(f *fixture) {
 			sealed(60, `"msg":"opened","terms":{"lines":100000},"late":{"from":5,"to":8006}`)(f)
 		}, "access-2.log:81 seal_unsealed", "a start has sealed 8001 lines of gw.example/access/2 from number 5 on, for which nobody vouches: a crash leaves at most 8000"},
+		{"sealed late under other terms", func(f *fixture) {
+			sealed(60, `"msg":"opened","terms":{"every":3600},"late":{"from":5,"to":60}`)(f)
+			f.idle = firstSize + 58
+		}, "access-2.log:81 incomplete", "a start has sealed 55 lines of gw.example/access/2 from number 5 on, for which nobody vouches: they are of 1h0m"},
 		{"the line of the newest checkpoint twice", appended(own(end, `"msg":"checkpoint","size":100`), own(end+1, `"msg":"checkpoint","size":100`)), "", ""},
 
 		{"the file was deleted, and all was there", sealed(40, `"msg":"deleted","at":"2026-01-01T00:00:00Z"`), "", ""},
