@@ -234,21 +234,30 @@ type logAges struct {
 	file           string // of the last line
 	files          int
 	terms          []agreed
+	inForce        evidence.Terms
 	known, begun   int // the last generation that is given, and the last of which lines have come
 }
 
-// agreed are terms, with the first line that has them.
+// agreed are terms, with the first line that has them. They have dropped what was before the oldest
+// line if they explained that when others took their place.
 type agreed struct {
 	evidence.Terms
-	at Place
+	at      Place
+	dropped bool
 }
 
 // mostTerms bounds what is remembered of a log. The first are the ones that later ones may cut short.
 const mostTerms = 100
 
 func (l *logAges) agree(at Place, terms evidence.Terms) {
-	if len(l.terms) < mostTerms && !slices.ContainsFunc(l.terms, func(a agreed) bool { return a.Terms == terms }) {
-		l.terms = append(l.terms, agreed{terms, at})
+	if l.inForce == terms {
+		return
+	}
+	for i, a := range l.terms {
+		l.terms[i].dropped = a.dropped || a.Terms == l.inForce && l.drop(l.inForce)
+	}
+	if l.inForce = terms; len(l.terms) < mostTerms && !slices.ContainsFunc(l.terms, func(a agreed) bool { return a.Terms == terms }) {
+		l.terms = append(l.terms, agreed{Terms: terms, at: at})
 	}
 }
 
@@ -259,19 +268,22 @@ func (l *logAges) drop(terms evidence.Terms) bool {
 	return terms.Files > 0 && l.files > terms.Files || terms.Days > 0 && age >= 0.9*float64(terms.Days)
 }
 
-// begins judges that a log does not begin with its first line: all terms that its lines have must
-// explain that.
+// begins judges that a log does not begin with its first line: the terms that its lines have must
+// explain that, from the first on until some have dropped it.
 func (c *Checker) begins(t *tree, lines int64, at Place) error {
 	l, kind, why := t.log, Missing, "no line says for how long lines are kept"
 	var long, short *agreed
-	for i, a := range slices.Backward(l.terms) {
-		if l.drop(a.Terms) {
+	for i, a := range l.terms {
+		if a.dropped || l.drop(a.Terms) {
 			short = &l.terms[i]
-			continue
+		} else if long == nil {
+			long = &l.terms[i]
+			why = fmt.Sprintf("it goes back %.1f days in %d files, and %s says that it is kept for %d days in %d files besides the newest, 0 for any number",
+				l.newest.Sub(l.oldest).Hours()/24, l.files, a.at, a.Days, a.Files)
 		}
-		long = &l.terms[i]
-		why = fmt.Sprintf("it goes back %.1f days in %d files, and %s says that it is kept for %d days in %d files besides the newest, 0 for any number",
-			l.newest.Sub(l.oldest).Hours()/24, l.files, a.at, a.Days, a.Files)
+		if a.dropped && long == nil {
+			break
+		}
 	}
 	switch {
 	case t.deleted.File != "":

@@ -516,6 +516,16 @@ func TestOwnAccount(t *testing.T) {
 			sealed(50, `"msg":"opened","terms":{"roll_keep":1}`)(f)
 			f.files = f.files[1:]
 		}, "access-1.log:1 incomplete", "it is kept for 0 days in 3 files besides the newest, 0 for any number; "},
+		{"the terms were extended when lines had expired", func(f *fixture) {
+			sealed(50, `"msg":"opened","terms":{"roll_keep":9}`)(f)
+			f.files = f.files[1:]
+		}, "", ""},
+		{"the terms were cut short, and extended again", func(f *fixture) {
+			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
+			sealed(50, `"msg":"opened","terms":{"roll_keep":1}`)(f)
+			sealed(60, `"msg":"opened","terms":{"roll_keep":3}`)(f)
+			f.files = f.files[1:]
+		}, "access-1.log:1 incomplete", "in 3 files besides the newest, 0 for any number; access-2.log:71 cuts that short"},
 		{"terms that nobody signed", func(f *fixture) {
 			*f = *newFixtureOf(t, `{"roll_keep":3}`, 1)
 			f.files = f.files[1:]
