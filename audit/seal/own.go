@@ -110,13 +110,17 @@ func (t *tree) waited() (d time.Duration, long bool) {
 }
 
 // heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of that
-// only the size of a checkpoint counts, which is found if it is not there.
+// only the size of a checkpoint counts, which is found if it is not there, and that of a peer, which
+// is signed.
 func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	if says.Msg == "checkpoint" {
 		if says.Size > t.told {
 			t.told, t.toldAt = says.Size, at
 		}
 		t.since = time.Time{}
+	}
+	if says.Msg == "peer" && says.Note != "" {
+		return c.peer(at, says.Note)
 	}
 	if seq >= t.size {
 		return nil
@@ -134,10 +138,6 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 		t.deleted = at
 	case "lost":
 		return c.report(Finding{at, Incomplete, fmt.Sprintf("the log could not be written: %d lines are missing here, of the time from %.40s to %.40s", says.Lines, says.From, says.To)})
-	case "peer":
-		if says.Note != "" {
-			return c.peer(at, says.Note)
-		}
 	}
 	return nil
 }

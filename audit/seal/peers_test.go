@@ -34,15 +34,18 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	var edge evidence.Tree
 	var leaves []byte
 	var lines strings.Builder
+	var head []byte // of all lines but the last
 	for seq, n := range append([]string{""}, notes...) {
 		text, _ := json.Marshal(n)
 		line := evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"peer","note":`+string(text)+`}`), peerID, int64(seq))
 		lines.Write(line)
+		if seq == len(notes) {
+			head, err = note.Sign(&note.Note{Text: evidence.CheckpointText(peerID, edge.Size(), edge.Root())}, s)
+		}
 		leaf := tlog.RecordHash(bytes.TrimSuffix(line, []byte("\n")))
 		edge.Append(leaf)
 		leaves = append(leaves, leaf[:]...)
 	}
-	head, err := note.Sign(&note.Note{Text: evidence.CheckpointText(peerID, edge.Size(), edge.Root())}, s)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
