@@ -72,15 +72,6 @@ func (l *logs) end() {
 	}
 }
 
-func (l *logs) close(s *sealed) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.byKey[s.key] == s {
-		delete(l.byKey, s.key)
-	}
-	l.follow()
-}
-
 // follow notes the logs without which no request may pass.
 func (l *logs) follow() {
 	var strict []*sealed
@@ -242,7 +233,12 @@ func (s *sealed) Write(p []byte) (int, error) {
 
 // Close implements io.Closer: no configuration has the log any more.
 func (s *sealed) Close() error {
-	all.close(s)
+	all.mu.Lock()
+	if all.byKey[s.key] == s {
+		delete(all.byKey, s.key)
+	}
+	all.follow()
+	all.mu.Unlock()
 	return s.shut()
 }
 
@@ -253,15 +249,6 @@ func (s *sealed) shut() error {
 		return log.Close()
 	}
 	return nil
-}
-
-// flush signs all that is written.
-func (s *sealed) flush(logger *zap.Logger) {
-	if log := s.log.Load(); log != nil {
-		if err := log.Flush(); err != nil {
-			s.tell(logger, notSealed, err)
-		}
-	}
 }
 
 const notSealed = "access log was not sealed to its end"
@@ -320,8 +307,10 @@ func (s *sealed) leave(e *Evidence) {
 			s.tell(last.logger, "access log cannot be sealed as before the refused configuration", err)
 		}
 	}
-	if len(s.terms) == 0 {
-		s.flush(last.logger)
+	if log := s.log.Load(); log != nil && len(s.terms) == 0 {
+		if err := log.Flush(); err != nil {
+			s.tell(last.logger, notSealed, err)
+		}
 	}
 }
 
