@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -262,5 +263,41 @@ func TestStopWithStalledLog(t *testing.T) {
 				t.Errorf("the process has not ended after %v", time.Since(began))
 			}
 		})
+	}
+}
+
+// TestStopWithStalledLogInGrace: a request that is under way has its grace period also if the log stalls.
+func TestStopWithStalledLogInGrace(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != openPage {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, "begun, ")
+		_ = http.NewResponseController(w).Flush()
+		close(began)
+		<-finish
+		_, _ = io.WriteString(w, "finished")
+	}))
+	defer slow.Close()
+	config := pipeCollector(t).config("")
+	config.Global += "\ngrace_period 9s"
+	g := startGateway(t, config)
+	answers := make(chan string, 1)
+	go func() {
+		a, err := tryGet(t.Context(), g.client("Tester/1.0"), slow.URL+openPage)
+		answers <- fmt.Sprint(a.body, err)
+	}()
+	<-began
+	stalls(t, g, testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}))
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	pause(t.Context(), time.Second)
+	close(finish)
+	if got := <-answers; got != "begun, finished<nil>" {
+		t.Errorf("it got %q", got)
 	}
 }
