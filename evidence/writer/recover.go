@@ -26,6 +26,10 @@ func (l *Log) load() error {
 	if err != nil {
 		return fmt.Errorf("reading the state: %w", err)
 	}
+	copied, latest, err := l.newestCopied()
+	if err != nil {
+		return err
+	}
 	reason, previous := errors.New("first"), ""
 	if newest > 0 {
 		if err := l.become(newest); err != nil {
@@ -35,7 +39,7 @@ func (l *Log) load() error {
 		if err == nil {
 			err = l.checkLate(r)
 		}
-		if err == nil {
+		if err == nil && latest <= newest {
 			return l.goOn(r)
 		}
 		reason, previous = err, l.id
@@ -50,9 +54,16 @@ func (l *Log) load() error {
 	if seal.Generation >= newest && seal.Generation > 0 {
 		newest, previous = seal.Generation, seal.String()
 	}
+	head := copied
+	if latest > newest || reason == nil {
+		newest, previous = max(newest, latest), copied.Identity
+		reason = fmt.Errorf("the state and the log have none of the %d lines of %s "+evidence.ReasonSigned+": the second copy of the checkpoints tells", copied.Size, previous)
+	} else if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil {
+		head = s.Head
+	}
 	why := openedLine{Reason: l.plain(reason), Previous: previous}
-	if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil && s.Head.Identity == previous {
-		why.Size, why.Root = s.Head.Size, &s.Head.Root
+	if head.Size > 0 && head.Identity == previous {
+		why.Size, why.Root = head.Size, &head.Root
 	}
 	return l.begin(newest+1, why)
 }
@@ -97,9 +108,6 @@ func (l *Log) checkLate(r *resumed) error {
 // goOn goes on with a generation.
 func (l *Log) goOn(r *resumed) error {
 	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
-	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
-		return err
-	}
 	if err := l.openLog(); err != nil {
 		return err
 	}
@@ -153,6 +161,9 @@ func (l *Log) openLog() (err error) {
 
 // start says in the log how it begins, and signs that.
 func (l *Log) start(line openedLine) error {
+	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	line.At, line.Terms = time.Now().UTC().Format(time.RFC3339Nano), l.config.Terms
 	err := l.say("opened", line)
@@ -296,9 +307,6 @@ func (l *Log) checkHeads(r *resumed) error {
 // newestHead is the last whole checkpoint of a file that the verifier's key has signed, of size 0
 // for none.
 func newestHead(name string, verifier note.Verifier) (newest evidence.Head, err error) {
-	if name == "" {
-		return newest, nil
-	}
 	text, err := tailOf(name, 256<<10)
 	if err != nil {
 		return newest, fmt.Errorf("reading checkpoints: %w", err)
@@ -311,11 +319,27 @@ func newestHead(name string, verifier note.Verifier) (newest evidence.Head, err 
 	return newest, nil
 }
 
+// newestCopied is the largest checkpoint of the latest generation that the second copy has of this log.
+// Its signature counts for nothing: the key may be lost with the state.
+func (l *Log) newestCopied() (newest evidence.Head, latest int, err error) {
+	text, err := tailOf(l.config.Heads, 256<<10)
+	if err != nil {
+		return newest, 0, fmt.Errorf("reading checkpoints: %w", err)
+	}
+	for block := range strings.SplitSeq(string(text), "\n"+evidence.HeadEnd) {
+		block, _, _ = strings.Cut(block, "\n\n")
+		head, err := evidence.ParseCheckpoint(block + "\n")
+		id, _ := evidence.ParseIdentity(head.Identity) // it was read
+		later := id.Generation > latest || id.Generation == latest && head.Size >= newest.Size
+		if err == nil && later && id.Gateway == l.config.Gateway && id.Log == l.config.Name {
+			newest, latest = head, id.Generation
+		}
+	}
+	return newest, latest, nil
+}
+
 // mendHeads takes off a last checkpoint that is not whole: the power failed within it.
 func mendHeads(name string) error {
-	if name == "" {
-		return nil
-	}
 	end, err := tailOf(name, 256<<10)
 	if err != nil || bytes.HasSuffix(end, []byte(evidence.HeadEnd)) {
 		return err

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
@@ -268,6 +270,53 @@ func TestCutAgainstCopy(t *testing.T) {
 	b.close(b.open())
 	if e, _ := b.told("evidence begins a new generation"); !strings.Contains(e.Detail, "the log has 4 lines of the 8 that were signed") {
 		t.Errorf("told %+v", e)
+	}
+}
+
+// TestOnlyCopyLeft: a generation that only the second copy of the checkpoints has is not begun again, whatever else is lost or set
+// back: under its identity and with a key that is kept elsewhere the gateway would sign two logs. A torn end of the copy takes
+// no checkpoint with it.
+func TestOnlyCopyLeft(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{"state and log", "state and log, torn", "state; log set back", "both set back", "both set back, and changed"} {
+		b := newBench(t)
+		b.config.Heads, b.config.Key = filepath.Join(t.TempDir(), "heads"), filepath.Join(t.TempDir(), "key")
+		b.close(b.open())
+		first := b.snapshot()
+		os.Remove(filepath.Join(b.config.State, "access", "1", positionFile))
+		l := b.open()
+		b.write(l, entry(1))
+		b.close(l)
+		switch {
+		case strings.HasPrefix(lost, "state and log"):
+			first = nil
+		case strings.HasPrefix(lost, "state; log"):
+			maps.DeleteFunc(first, func(name string, _ []byte) bool { return strings.HasPrefix(name, "/evidence") })
+		case strings.HasSuffix(lost, "changed"):
+			delete(first, "/evidence/access/1/"+positionFile)
+		}
+		if b.restore(first); strings.HasSuffix(lost, "torn") {
+			appendFile(b.config.Heads, []byte("gw1.example/access/2\n9\nAAAA"))
+		}
+		l = b.open()
+		if l.id != "gw1.example/access/3" {
+			t.Errorf("%s: then %s", lost, l.id)
+		}
+		b.close(l)
+		want := `,"reason":"the state and the log have none of the 4 lines of gw1.example/access/2 that were signed: the second copy of the checkpoints tells",` +
+			`"previous":"gw1.example/access/2","size":4,"root":"`
+		if line := strings.Join(b.lines(), "\n"); !strings.Contains(line, want) {
+			t.Errorf("%s: %s", lost, line)
+		}
+		sizes := map[string]int64{}
+		for head, err := range evidence.ReadHeads(bytes.NewReader(must(os.ReadFile(b.config.Heads))), note.VerifierList(l.signer)) {
+			if err == nil {
+				sizes[head.Identity]++
+			}
+		}
+		if sizes[l.id] != 2 {
+			t.Errorf("%s: the second copy has %v checkpoints", lost, sizes)
+		}
 	}
 }
 
