@@ -100,6 +100,9 @@ func audit(t *testing.T, args ...string) (r auditRun) {
 			}
 		}
 	}
+	if slices.Contains(args, "--seal") {
+		r.agree(t, args)
+	}
 	return r
 }
 

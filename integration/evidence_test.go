@@ -60,25 +60,67 @@ func (s *sealedLog) files() []string {
 	return append(names, filepath.Join(s.dir, "access.log"))
 }
 
-// evidenceFound is what check_evidence.py prints.
-type evidenceFound struct {
+// verified is what verify_evidence.py prints: a program that was written from docs/evidence.md alone.
+type verified struct {
+	Verdict     string
 	Generations map[string]struct {
 		Lines, Checkpoints, Newest int
 	}
-	Faults []string
+	Findings, Incomplete []auditFinding
 }
 
-// check has the log recomputed by a program that shares no code with us.
-func (s *sealedLog) check() (found evidenceFound) {
-	s.t.Helper()
-	python := need(s.t, "python3")
-	need(s.t, "openssl")
-	cmd := exec.CommandContext(s.t.Context(), python, append([]string{"clients/check_evidence.py", s.state()}, s.files()...)...)
-	out, err := cmd.Output()
-	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (len(found.Faults) == 0) {
-		s.t.Fatalf("check_evidence.py: %v, %v\n%s", err, jsonErr, out)
+// verify has files of a log recomputed.
+func verify(t *testing.T, args ...string) (found verified) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), need(t, "python3"), append([]string{"clients/verify_evidence.py", "--json"}, args...)...).Output()
+	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (found.Verdict == "PASS") {
+		t.Fatalf("verify_evidence.py %q: %v, %v\n%s", args, err, jsonErr, out)
 	}
 	return found
+}
+
+func (s *sealedLog) check() verified {
+	return verify(s.t, append([]string{s.state()}, s.files()...)...)
+}
+
+// agree holds that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
+func (r *auditRun) agree(t *testing.T, args []string) {
+	t.Helper()
+	var kept, folders []string
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "--head", "--vkey":
+			kept = append(kept, args[i], args[i+1])
+			i++
+		case "--store", "--gateway":
+			i++
+		case "--seal", "--strict":
+		default:
+			folders = append(folders, args[i])
+		}
+	}
+	state := filepath.Join(folders[0], "evidence", "access")
+	if len(folders) > 1 || !isDir(state) {
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(folders[0], "access*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict := "PASS"
+	if slices.ContainsFunc(r.findings, func(f auditFinding) bool { return strings.HasPrefix(f.Kind, "seal_") }) {
+		verdict = "FAIL"
+	} else if len(r.errors) > 0 {
+		verdict = "INCOMPLETE"
+	}
+	if v := verify(t, slices.Concat(kept, []string{state}, files)...); v.Verdict != verdict {
+		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.findings, r.errors)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // crawl sends requests from several clients until the context ends, and counts those that were answered.
@@ -131,7 +173,7 @@ func TestEvidence(t *testing.T) {
 
 	found := s.check()
 	one, ok := found.Generations["gw1.acme.example/access/1"]
-	if len(found.Faults) > 0 || !ok || len(found.Generations) != 1 {
+	if found.Verdict != "PASS" || !ok || len(found.Generations) != 1 {
 		t.Fatalf("%+v", found)
 	}
 	resumed, packed, lines := 0, 0, 0
@@ -158,7 +200,7 @@ func TestEvidence(t *testing.T) {
 	if err := os.WriteFile(victim, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found := s.check(); len(found.Faults) == 0 {
+	if found := s.check(); len(found.Findings) == 0 {
 		t.Error("a changed octet was not found")
 	}
 }
@@ -206,7 +248,7 @@ func TestEvidenceReloads(t *testing.T) {
 	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
 	g.stop()
 	found := s.check()
-	if len(found.Faults) > 0 || len(found.Generations) != 2 {
+	if len(found.Findings) > 0 || len(found.Generations) != 2 {
 		t.Errorf("%+v", found)
 	}
 	// Opened, checkpoint, a request and its robots.txt, checkpoint, closed, checkpoint.
@@ -256,7 +298,7 @@ func TestEvidenceRefuses(t *testing.T) {
 		t.Errorf("the process log: %s", out)
 	}
 	g.stop()
-	if found := s.check(); len(found.Faults) > 0 {
+	if found := s.check(); len(found.Findings) > 0 {
 		t.Errorf("%+v", found)
 	}
 }
