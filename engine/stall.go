@@ -125,8 +125,8 @@ func endStalled() {
 		}
 		anyStalls()
 	}
-	limit := time.Duration(0)
-	if e := Current(); e != nil {
+	limit := 10 * time.Second
+	if e := Current(); e != nil { // else the last configuration has ended by now
 		delay, grace := StopTimes(e.ctx)
 		limit = delay + grace
 	}
