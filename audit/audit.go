@@ -116,7 +116,7 @@ func (a *auditor) line(l *Line) error {
 	}
 	c.Lines++
 	if l.text != nil && a.seals != nil {
-		if err := a.seals.Line(l.series, l.Place, l.text, l.TS.Time); err != nil {
+		if err := a.seals.Line(l.series, l.Place, l.text, l.Time()); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (a *auditor) line(l *Line) error {
 		return a.fault(l.Place, l.err)
 	case e.Robots != nil:
 		if n := e.Robots.Lost; n > 0 {
-			since := time.Unix(int64(e.Robots.LostSince), 0).UTC().Format(time.RFC3339)
+			since := e.Robots.LostSince.Time().UTC().Format(time.RFC3339)
 			if err := a.fault(l.Place, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n)); err != nil {
 				return err
 			}

@@ -270,7 +270,7 @@ func fileLines(t *testing.T, dir string, files map[string]string) {
 		var text []byte
 		for word := range strings.FieldsSeq(content) {
 			if minute, err := strconv.Atoi(word); err == nil {
-				word = fmt.Sprintf(`{"ts":%d,"request":{"method":"GET"},"robots":{"log":%q}}`, noon.Unix()+int64(minute)*60, strings.SplitN(name, "/", 2)[0][:1])
+				word = fmt.Sprintf(`{"request":{"method":"GET"},"robots":{"ended_at":%d,"log":%q}}`, noon.Unix()+int64(minute)*60, strings.SplitN(name, "/", 2)[0][:1])
 			}
 			text = append(text, word+"\n"...)
 		}
@@ -344,8 +344,8 @@ func TestFiles(t *testing.T) {
 			"access.log.1 access.log | beta.log.1 beta.log", "",
 		},
 		{"a clock that was set back", map[string]string{"access.log": "1", "access.log.1": "30"}, "", "access.log access.log.1", ""},
-		{"times without a zone, of another zone", map[string]string{
-			"access.log": `{"ts":"2026/11/21:17:40:00","robots":{}} ` + strings.Repeat(`{"ts":"x","robots":{}} `, 20) + "20", "access.log.1": "10",
+		{"the first lines have no times", map[string]string{
+			"access.log": strings.Repeat(`{"ts":1,"robots":{"ended_at":"x"}} `, 20) + "20", "access.log.1": "10",
 		}, "", "access.log.1 access.log", ""},
 		{"a sealed log of the encoder console", map[string]string{
 			"access.log.1": sealedLine(0) + strings.Repeat(" 1", 20), "access.log": strings.Repeat("1 ", 2000) + sealedLine(21),
@@ -454,8 +454,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		text := logOf(t, lines...)
 		return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 	}
-	untimed := request{took: 10, sent: -1}.line(t, store)
-	delete(untimed, "ts")
+	untimed := request{took: 10, sent: -1}.line(t, store).with("ended_at", nil)
 	var findings, places []string
 	texts := [][]Source{
 		{source("east-1", at(0), at(4000)), source("east-2", at(8000), untimed, at(9000))},

@@ -60,7 +60,10 @@ func TestFilters(t *testing.T) {
 		"the query is as it was":              {query.asked("http://site.example/page?b=1&a=2"), ""},
 		"a query that no rule asks for": {lines["disallowed"].asked("http://site.example/private/x?a=1").with("path_sum", enforce.PathSum("/private/x?b=1&a=1")).
 			with("sha256", store.keep("User-agent: *\nDisallow: /private/\n")).with("crawl_delay_s", nil), ""},
-		"another path, of the same verdict": {lines["disallowed"].asked("http://site.example/private/y"), CauseURL},
+		"the time of the decision is deleted":  {lines["disallowed"].with("decided_at", nil), CauseHistory},
+		"the time of the decision is replaced": {lines["disallowed"].with("decided_at", "REDACTED"), CauseHistory},
+		"the time of the end is replaced":      {lines["disallowed"].with("ended_at", "x"), ""},
+		"another path, of the same verdict":    {lines["disallowed"].asked("http://site.example/private/y"), CauseURL},
 		"the method is deleted": {func() object {
 			l := request(lines["robots.txt"], "method", nil)
 			l["request"].(object)["uri"] = "http://site.example/robots.txt"
@@ -74,8 +77,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestFormats: whatever form Caddy gives to times and durations, an honest line is no finding, and a sending after the
-// end is one where the form can show it.
+// TestFormats: whatever form Caddy gives to times and durations, and if a filter takes them out, an honest line is no finding,
+// and one that rests on an older text, or whose request was sent after its end, is one. The line has its own times.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -83,34 +86,20 @@ func TestFormats(t *testing.T) {
 	other := store.keep("User-agent: *\nDisallow:\n")
 	const took = 20 * time.Millisecond
 	end := noon.Add(987654 * time.Microsecond)
-	for _, format := range []struct{ time, vague string }{
-		{"", ""},
-		{"unix_seconds_float", ""},
-		{"unix_milli_float", ""},
-		{"unix_nano", ""},
-		{"iso8601", ""},
-		{"rfc3339_nano", ""},
-		{"2006-01-02T15:04:05.000Z07:00", ""},
-		{"rfc3339", "whole seconds"},
-		{"common_log", "whole seconds"},
-		{time.RFC1123Z, "whole seconds"},
-		{"wall", "no zone"},
-		{"wall_milli", "no zone"},
-		{"wall_nano", "no zone"},
-		{time.DateTime, "no zone"},
-		{"unix_seconds_int", "no time that is known"},
-		{time.Kitchen, "no time that is known"},
-		{time.DateOnly, "no time that is known"},
-		{"20060102150405", "no time that is known"},
+	for _, format := range []string{
+		"", "unix_seconds_float", "unix_milli_float", "unix_nano", "unix_seconds_int", "iso8601", "rfc3339_nano", "rfc3339",
+		"2006-01-02T15:04:05.000Z07:00", "common_log", time.RFC1123Z, "wall", "wall_milli", "wall_nano", time.DateTime, time.Kitchen,
+		time.DateOnly, "20060102150405",
 	} {
-		for _, duration := range []struct{ format, vague string }{
-			{"", ""}, {"s", ""}, {"string", ""}, {"ns", "a duration without a unit"}, {"ms", "a duration without a unit"},
-		} {
+		for _, duration := range []string{"", "s", "string", "ns", "ms", "deleted"} {
 			for _, local := range []bool{false, true} {
-				c := logging.LogEncoderConfig{TimeFormat: format.time, DurationFormat: duration.format, TimeLocal: local}
+				c := logging.LogEncoderConfig{TimeFormat: format, DurationFormat: duration, TimeLocal: local}
 				in := func(l object, end time.Time) object {
 					l = l.at(end)
-					l["ts"], l["duration"] = encoded(t, c, end, took)
+					if l["ts"], l["duration"] = encoded(t, c, end, took); duration == "deleted" {
+						delete(l, "ts")
+						delete(l, "duration")
+					}
 					return l
 				}
 				sent := lines["allowed"].with("sent_at", float64(end.Add(-took/2).UnixMicro())/1e6)
@@ -120,16 +109,16 @@ func TestFormats(t *testing.T) {
 					a["ts"], _ = encoded(t, c, noon.Add(time.Duration(second)*time.Second), 0)
 					return a
 				}
-				r := auditLogs(t, Config{Texts: store}, logOf(t, text(-60, other), text(0, store.keep(sample)), in(sent, end), in(lines["disallowed"], end.Add(time.Second))))
-				vague := format.vague
-				if vague == "" {
-					vague = duration.vague
-				}
-				if r.brief() != "" || r.totals.Checked != 2 || vague != "" && r.totals.Vague[vague] != 2 || vague == "" && len(r.totals.Vague) > 0 {
+				honest := []object{text(-60, other), text(0, store.keep(sample)), in(sent, end), in(lines["disallowed"], end.Add(time.Second))}
+				if r := auditLogs(t, Config{Texts: store}, logOf(t, honest...)); r.brief() != "" || r.totals.Replayed != 2 {
 					t.Errorf("%+v: %q %+v", c, r.brief(), r.totals)
 				}
-				late := lines["allowed"].with("sent_at", float64(end.Add(25*time.Hour).UnixMicro())/1e6)
-				if r := auditLogs(t, Config{Texts: store}, logOf(t, in(late, end))); r.totals.Findings[KindImpossible] != 1 && format.vague != "no time that is known" {
+				older := in(lines["disallowed"], noon.Add(11*time.Second))
+				if r := auditLogs(t, Config{Texts: store}, logOf(t, append(honest, text(10, other), older)...)); r.totals.Findings[KindHistory] != 1 {
+					t.Errorf("%+v: an older text: %q", c, r.brief())
+				}
+				late := in(lines["allowed"].with("sent_at", float64(end.Add(2*time.Second).UnixMicro())/1e6), end)
+				if r := auditLogs(t, Config{Texts: store}, logOf(t, late)); r.totals.Findings[KindImpossible] != 1 {
 					t.Errorf("%+v: a sending after the end: %q", c, r.brief())
 				}
 			}

@@ -23,20 +23,12 @@ type Sending struct {
 // dialed.
 func (l *Line) Sending() (Sending, bool) {
 	r := l.Robots
-	s := Sending{l.Place, Label(r.Agent), sentAt(r), toDuration(r.CrawlDelay)}
+	s := Sending{l.Place, Label(r.Agent), r.SentAt.Time(), toDuration(r.CrawlDelay)}
 	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted ||
 		r.RobotsURL == l.Request.URI && enforce.FetchesRobotsTxt(l.Request.Method, "/robots.txt") {
 		return s, false // it is answered here, even if another reason comes first
 	}
 	return s, !s.At.IsZero() || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
-}
-
-// sentAt is when a request went out, zero where its line has no such time.
-func sentAt(r *enforce.Record) time.Time {
-	if r.SentAt <= 0 {
-		return time.Time{}
-	}
-	return fromSeconds(r.SentAt)
 }
 
 // Gaps compares requests that left with those before and after them to their hosts. It remembers

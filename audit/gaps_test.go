@@ -43,7 +43,7 @@ func (q request) line(tb testing.TB, store memory) object {
 		q.sent = q.began + q.waited
 	}
 	if q.sent >= 0 {
-		rec.SentAt = float64(noon.Add(time.Duration(q.sent)*time.Millisecond).UnixMicro()) / 1e6
+		rec.SentAt = enforce.SecondsOf(noon.Add(time.Duration(q.sent) * time.Millisecond))
 	}
 	if q.agent == "Free" {
 		rec.Group, rec.CrawlDelay = "Free", 0
@@ -55,7 +55,6 @@ func (q request) line(tb testing.TB, store memory) object {
 		uri, rec.Group, rec.CrawlDelay = rec.RobotsURL, "", 0
 	}
 	l := lineOf(tb, rec, q.method, uri, noon.Add(time.Duration(q.began+q.took)*time.Millisecond))
-	l["duration"] = float64(q.took) / 1e3
 	return l
 }
 
@@ -165,9 +164,8 @@ func TestUntimed(t *testing.T) {
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, first, second)); r.totals.Gaps != (GapTotals{Untimed: 1}) {
 		t.Errorf("without sent_at: %+v", r.totals.Gaps)
 	}
-	for _, field := range []string{"ts", "duration"} {
-		l := request{began: 3000, took: 50}.line(t, store)
-		delete(l, field)
+	for _, field := range []string{"decided_at", "ended_at"} {
+		l := request{began: 3000, took: 50}.line(t, store).with(field, nil)
 		if r := auditLogs(t, Config{Texts: store}, logOf(t, first, l)); r.totals.Gaps != (GapTotals{Pairs: 1, Kept: 1}) {
 			t.Errorf("without %s: %+v", field, r.totals.Gaps)
 		}

@@ -106,9 +106,10 @@ func target(tb testing.TB, rawURL string) origin.Target {
 // object is a line as JSON has it, to be changed.
 type object map[string]any
 
-// lineOf is the access-log line of a decision on a request that took 20 ms and ended then.
+// lineOf is the access-log line of a decision on a request that ended then, 20 ms after it was made.
 func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time) object {
 	tb.Helper()
+	rec.DecidedAt, rec.EndedAt = enforce.SecondsOf(end.Add(-20*time.Millisecond)), enforce.SecondsOf(end)
 	data, err := json.Marshal(rec)
 	if err != nil {
 		tb.Fatal(err)
@@ -145,7 +146,7 @@ func (o object) with(field string, value any) object {
 
 // at returns the line with another end.
 func (o object) at(end time.Time) object {
-	changed := maps.Clone(o)
+	changed := o.with("decided_at", enforce.SecondsOf(end.Add(-20*time.Millisecond))).with("ended_at", enforce.SecondsOf(end))
 	changed["ts"] = float64(end.UnixMicro()) / 1e6
 	return changed
 }

@@ -43,8 +43,8 @@ type Version struct {
 const (
 	// keptVersions is how many versions of a record are kept, for requests that take long.
 	keptVersions = 16
-	// clockSlack is by how much the times of a line may disagree: a busy machine notes the end of a
-	// request later than its duration, and a clock may be set while the request is under way.
+	// clockSlack is by how much the times of two lines may disagree: a busy machine notes one later
+	// than it happened, and a clock may be set.
 	clockSlack = 500 * time.Millisecond
 )
 
@@ -108,65 +108,49 @@ func badAnswer(a *robotscache.Answer) string {
 }
 
 // Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
-// agent or, without one, of the gateway, from the time at which the request came to that at which
-// it was sent, the newest first. The lines about a robots.txt stand before those that rest on it.
+// agent or, without one, of the gateway, at the time of the decision, the newest first; nothing if
+// the line does not have that time. The lines about a robots.txt stand before those that rest on it.
 // The last one may have ended before, and then so had all others. It is for the function that
 // [Read] calls with the line.
 func (l *Line) Then(agent string) iter.Seq[*Version] {
 	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]
-	begin, sent := l.came(), sentAt(l.Robots)
+	at := l.Robots.DecidedAt.Time()
 	return func(yield func(*Version) bool) {
-		for i := len(versions) - 1; i >= 0; i-- {
+		for i := len(versions) - 1; i >= 0 && !at.IsZero(); i-- {
 			x := &versions[i]
-			if !sent.IsZero() && x.From.After(sent.Add(clockSlack)) && !x.From.After(l.TS.Add(l.TS.late)) {
-				continue // it came when the request had left, by a clock that was not set back
+			if x.From.After(at.Add(clockSlack)) && !x.From.After(l.Time()) {
+				continue // it came later, by a clock that was not set back
 			}
-			if !yield(x) || x.From.Before(begin) {
+			if !yield(x) || x.From.Before(at.Add(-clockSlack)) {
 				return
 			}
 		}
 	}
 }
 
-// came is when the request came at the earliest, with the waits that are not for its turn, which
-// only the duration has; zero if that is not known.
-func (e *entry) came() time.Time {
-	begin := e.Began()
-	if begin.IsZero() || e.TS.IsZero() {
-		return time.Time{}
-	}
-	if came := e.TS.Add(-e.Duration.Duration - e.TS.early); came.Before(begin) {
-		begin = came
-	}
-	return begin.Add(-clockSlack)
-}
-
 // dated holds what a line rests on against what the log says of its origin at that time.
 func (j *judge) dated(l *Line, v *verdict) {
-	r, begin := l.Robots, l.came()
-	if begin.IsZero() {
-		return
-	}
+	r, at := l.Robots, l.Robots.DecidedAt.Time().Add(-clockSlack)
 	var newest, last *Version
 	for x := range l.Then(r.FetchedAs) {
-		if x.holds(r, begin) {
+		if x.holds(r, at) {
 			return
 		}
 		newest, last = cmp.Or(newest, x), x
 	}
-	if last == nil || !last.From.Before(begin) {
+	if last == nil || !last.From.Before(at) {
 		v.how, v.cause = unproven, CauseHistory
 		return
 	}
 	v.add(KindHistory, &l.entry, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
 }
 
-// holds reports whether a line of a request that came then may rest on the version.
-func (x *Version) holds(r *enforce.Record, begin time.Time) bool {
+// holds reports whether a line of that time may rest on the version.
+func (x *Version) holds(r *enforce.Record, at time.Time) bool {
 	if r.State == stateUnreachable { // the last good text, which may have been good until then
 		return r.SHA256 == x.SHA256
 	}
-	return r.State == x.State && r.SHA256 == x.SHA256 && (x.Until.IsZero() || !begin.After(x.Until))
+	return r.State == x.State && r.SHA256 == x.SHA256 && (x.Until.IsZero() || !at.After(x.Until))
 }
 
 // String says when and where the log has the version.

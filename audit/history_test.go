@@ -46,7 +46,9 @@ func TestHistory(t *testing.T) {
 	after := func(second int, line string) object {
 		return lines[line].at(noon.Add(time.Duration(second) * time.Second))
 	}
-	long := func(o object, seconds float64) object { o["duration"] = seconds; return o }
+	decided := func(second float64, o object) object { // longer before the end than others
+		return o.with("decided_at", float64(noon.Unix())+second)
+	}
 	var refreshed []object
 	for second := -900; second < 0; second += 10 {
 		refreshed = append(refreshed, changed(text(second, other), func(a *robotscache.Answer) { a.FreshUntil = noon }))
@@ -60,37 +62,42 @@ func TestHistory(t *testing.T) {
 		{"the present text", []object{text(0, sha), after(60, "disallowed")}, nothing},
 		{"an older text", []object{text(-60, sha), text(0, other), after(60, "disallowed")}, found},
 		{"an older text, soon", []object{text(-60, sha), text(0, other), after(4, "allowed")}, found},
-		{"an older text, of a request that began before the change", []object{text(-60, sha), text(0, other), long(after(60, "allowed"), 61)}, nothing},
-		{"an older text, of a request that began just before the change", []object{text(-60, sha), text(0, other), long(after(1, "allowed"), 0.6)}, nothing},
-		{"an older text, of a request that began just after the change", []object{text(-60, sha), text(0, other), after(1, "allowed")}, found},
+		{"an older text, of a request that was decided before the change", []object{text(-60, sha), text(0, other), decided(-1, after(60, "allowed"))}, nothing},
+		{"an older text, of a request that was decided about the time of the change", []object{text(-60, sha), text(0, other), decided(0.4, after(1, "allowed"))}, nothing},
+		{"an older text, of a request that was decided just after the change", []object{text(-60, sha), text(0, other), after(1, "allowed")}, found},
 		{"a text that came again", []object{text(-60, sha), text(-30, other), text(0, sha), after(9, "allowed")}, nothing},
 		{"a text of another site", []object{text(-60, other), after(60, "allowed")}, found},
 		{"a text in place of none", []object{answered(0, robotscache.Answer{Origin: site, Status: 404, Cause: "status", State: "absent"}), after(60, "allowed")}, found},
 		{"a text in place of a failure", []object{failed(0, ""), after(60, "allowed")}, found},
-		{"a later text, of a request that had left", []object{text(-60, other), text(30, sha), long(after(60, "allowed"), 70).with("sent_at", float64(noon.Unix()))}, found},
+		{"a later text, of a request that had left", []object{text(-60, other), text(30, sha), decided(0, after(60, "allowed")).with("sent_at", float64(noon.Unix()))}, found},
+		{"a later text, of a request that was refused", []object{text(-60, other), text(30, sha), decided(0, after(60, "disallowed"))}, found},
 		{"a later text, by a clock that was set back", []object{text(-9000, other), text(30, sha), after(-3600, "allowed").with("sent_at", float64(noon.Unix()-3600))}, nothing},
 		{"a text that was refreshed in vain", []object{text(-60, sha), changed(text(0, sha), func(a *robotscache.Answer) { a.Status, a.Cause = 503, "status" }), after(9, "allowed")}, nothing},
 		{"the last good text of a failing site", []object{failed(0, sha), after(60, "allowed").with("state", "unreachable")}, nothing},
 		{"another text of a failing site", []object{failed(0, other), after(60, "allowed").with("state", "unreachable")}, found},
 		{"a text whose time had ended", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), after(90, "allowed")}, found},
-		{"a text whose time ended meanwhile", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), long(after(90, "allowed"), 80)}, nothing},
+		{"a text whose time ended meanwhile", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), decided(10, after(90, "allowed"))}, nothing},
 		{"after a restart that lost the last answer", []object{text(-60, sha), text(0, other), changed(text(3, sha), func(a *robotscache.Answer) { a.Event = "known" }), after(60, "allowed")}, nothing},
-		{"an answer that a purge overtook", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), long(after(1, "allowed"), 9)}, nothing},
+		{"an answer that a purge overtook", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), decided(0.1, after(9, "allowed"))}, nothing},
 		{"what held meanwhile", []object{text(-60, sha), changed(text(0, other), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, nothing},
 		{"what a purge overtook, later", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, found},
 		{"a purge", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Event: "purged"}), after(60, "allowed")}, nothing},
 		{"a fetch of which nothing is kept", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Cause: "canceled", Discarded: true, State: ""}), after(60, "allowed")}, nothing},
-		{"a text that is refreshed all the time while a request lasts", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{long(after(60, "allowed"), 2000)}), nothing},
+		{"a text that is refreshed all the time while a request lasts", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{decided(-1940, after(60, "allowed"))}), nothing},
 		{"an older text, refreshed since all the time", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{after(60, "allowed")}), found},
 		{"a variant", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.FetchedAs = "AcmeBot" }), after(60, "allowed")}, nothing},
 		{"another gateway in the log", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.Gateway = "gw2" }), after(60, "allowed")}, nothing},
 		{"none", []object{none(0), after(60, "absent")}, nothing},
 		{"none in place of a text", []object{changed(none(0), func(a *robotscache.Answer) { a.Status, a.Cause, a.State, a.SHA256 = 200, "", "rules", sha }), after(60, "absent")}, found},
-		{"before the first line about the origin", []object{text(0, other), long(after(60, "allowed"), 61)}, unknown},
+		{"before the first line about the origin", []object{text(0, other), decided(-1, after(60, "allowed"))}, unknown},
 		{"no line about the origin", []object{none(0), after(60, "allowed")}, unknown},
 		{"an unreachable site", []object{after(60, "unreachable")}, nothing},
 		{"robots.txt itself rests on no text", []object{after(60, "robots.txt")}, nothing},
-		{"a line of an unknown time", []object{text(0, other), func() object { l := after(60, "allowed"); delete(l, "duration"); return l }()}, nothing},
+		{"a decision of an unknown time", []object{text(0, sha), after(60, "allowed").with("decided_at", nil)}, unknown},
+		{"a decision of an unknown time, and another text", []object{text(0, other), after(60, "allowed").with("decided_at", "REDACTED")}, unknown},
+		{"a decision and an end of unknown times", []object{text(0, sha), after(60, "allowed").with("decided_at", nil).with("ended_at", nil)}, unknown},
+		{"an end of an unknown time", []object{text(0, sha), text(30, other), decided(10, after(60, "allowed")).with("ended_at", "REDACTED")}, nothing},
+		{"an end of an unknown time, and an older text", []object{text(-60, sha), text(0, other), after(60, "allowed").with("ended_at", nil)}, found},
 	} {
 		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.log...))
 		got := any(len(r.findings) == 1 && r.findings[0].Kind == KindHistory && r.findings[0].Line == int64(len(tt.log)))

@@ -58,8 +58,8 @@ func (j *judge) look(l *Line) (v verdict) {
 		return v
 	}
 	s := contradiction(r)
-	if at := sentAt(r); s == "" && !e.TS.IsZero() && at.After(e.TS.Add(e.TS.late+j.tolerance)) {
-		s = fmt.Sprintf("sent_at is %s after the end of the request", at.Sub(e.TS.Time))
+	if late := r.SentAt.Time().Sub(l.Time()); s == "" && r.EndedAt > 0 && late > j.tolerance {
+		s = fmt.Sprintf("sent_at is %s after the end of the request", late)
 	}
 	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() {
 		s = fmt.Sprintf("the request was refused, and the answer has status %d", e.Status)

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (l *Line) mend() (next []byte) {
 			break
 		}
 	}
-	_, front = objectOf(bytes.Trim(front, "\x00\r\n"))
+	front = objectOf(bytes.Trim(front, "\x00\r\n"))
 	switch {
 	case behind != nil && json.Valid(front):
 		l.entry, l.err = readEntry(front)
@@ -153,9 +154,7 @@ type head struct {
 
 func (h *head) advance() (ok bool) {
 	if h.line, ok = h.next(); ok {
-		if at, sure := h.line.ended(); sure || h.time.IsZero() {
-			h.time = at
-		}
+		h.time = cmp.Or(h.line.Time(), h.time)
 	}
 	return ok
 }

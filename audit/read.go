@@ -26,10 +26,16 @@ type Line struct {
 	histories *histories
 }
 
-// Time is when the request ended, zero if the line does not say.
+// Time is when the request ended or what the line tells of a robots.txt happened, zero if it does
+// not say.
 func (l *Line) Time() time.Time {
-	at, _ := l.ended()
-	return at
+	switch {
+	case l.Robots != nil:
+		return l.Robots.EndedAt.Time()
+	case l.Answer != nil:
+		return l.Answer.At
+	}
+	return time.Time{}
 }
 
 // Client is the address that Caddy took for the client's, empty if the line does not say.

@@ -137,9 +137,7 @@ func (f *file) note(l *Line) {
 		of, _ := evidence.ParseIdentity(id)
 		f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
 	}
-	if at, sure := l.ended(); sure && f.time.IsZero() {
-		f.time = at
-	}
+	f.time = cmp.Or(f.time, l.Time())
 	if f.is = f.is || isAccess(l.text); f.is {
 		f.told++
 	}
@@ -179,7 +177,7 @@ func isAccess(line []byte) bool {
 		return false
 	}
 	var top map[string]json.RawMessage
-	if _, object := objectOf(line); json.Unmarshal(object, &top) != nil {
+	if json.Unmarshal(objectOf(line), &top) != nil {
 		return false
 	}
 	return top["robots"] != nil || top["robots_txt"] != nil || top["request"] != nil && top["bytes_read"] != nil

@@ -38,8 +38,6 @@ type Totals struct {
 	Gaps     GapTotals      `json:"gaps"`
 	// The period is of the lines that were checked.
 	Period
-	// Vague are lines that were checked, by what their times leave open.
-	Vague map[string]int64 `json:"vague_times"`
 	// Agents are in the order of their names.
 	Agents []AgentTotals `json:"agents"`
 	// Texts are those that were not to be had, in the order of their hashes.
@@ -149,7 +147,7 @@ var defaultLimits = limits{agents: 10_000, texts: 10_000, hosts: 50_000, records
 
 func newCounts(l limits) *counts {
 	return &counts{
-		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64), Vague: make(map[string]int64)},
+		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64)},
 		limits: l, agents: make(map[string]*AgentTotals), texts: make(map[string]*TextTotals),
 	}
 }
@@ -158,9 +156,6 @@ func newCounts(l limits) *counts {
 func (c *counts) line(l *Line, v *verdict) *AgentTotals {
 	c.Checked++
 	c.Note(l.Time())
-	if what := l.vague(); what != "" {
-		c.Vague[what]++
-	}
 	if len(v.findings) == 0 || v.how != asRecorded {
 		switch v.how {
 		case asRecorded:

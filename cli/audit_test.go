@@ -47,8 +47,9 @@ func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) strin
 	t.Helper()
 	end := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(after) * time.Millisecond)
 	rec := d.Record()
+	rec.DecidedAt, rec.EndedAt = enforce.SecondsOf(end.Add(-40*time.Millisecond)), enforce.SecondsOf(end)
 	if d.Allowed {
-		rec.SentAt = float64(end.UnixMilli()-40) / 1e3
+		rec.SentAt = enforce.SecondsOf(end.Add(-40 * time.Millisecond))
 	}
 	line, err := json.Marshal(map[string]any{
 		"level": "info", "ts": float64(end.UnixMilli()) / 1e3, "logger": "http.log.access", "msg": "handled request",

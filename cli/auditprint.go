@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/crawlgate/crawlgate/audit"
@@ -72,9 +71,6 @@ func auditSummary(t audit.Totals) *table {
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
 	s.fact("  about a robots.txt", number(t.Answers))
 	s.row("  checked", t.Checked)
-	for _, what := range slices.Sorted(maps.Keys(t.Vague)) {
-		s.fact("    with "+what, number(t.Vague[what]))
-	}
 	s.row("    replayed from a text", t.Replayed)
 	s.row("    following from the state", t.ByState)
 	s.row("    as recorded", t.AsRecorded)

@@ -102,7 +102,7 @@ func TestWhySays(t *testing.T) {
 	const answer = `{"robots_txt":{"schema":1,"event":"fetched","at":"2026-11-21T11:00:00Z","origin":"https://example.com","status":503,"cause":"status",` +
 		`"state":"unreachable","unreachable_since":"2026-11-21T08:00:00Z"}}` + "\n"
 	of := func(method, fields string) string {
-		return `{"ts":1795262400,"request":{"method":"` + method + `","uri":"https://example.com/x"},"robots":{"schema":2,"mode":"enforce","origin":"https://example.com",` +
+		return `{"ts":1795262400,"request":{"method":"` + method + `","uri":"https://example.com/x"},"robots":{"schema":2,"decided_at":1795262400,"mode":"enforce","origin":"https://example.com",` +
 			fields + "}}\n"
 	}
 	for line, want := range map[string]string{

@@ -91,6 +91,9 @@ type Decision struct {
 	// Detail adds to Reason what people need to know, such as the condition that an identity failed.
 	// Not to be parsed; free of credentials. May be empty.
 	Detail string
+	// At is when it was decided: as of which time the rules were judged or, without rules, when that
+	// began.
+	At time.Time
 	// Mode is the mode that held for this request.
 	Mode Mode
 	// WouldDeny says that ModeEnforce would have refused.

@@ -115,7 +115,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 // begin returns a decision with the facts that are known before anything is decided.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
-		Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
+		At: e.clock(), Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, use: wanted{reads: e.Reads},
 	}
 	d.use.reads.TDMFile = false // it is not read for every request
@@ -218,7 +218,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 
 // NoteView records the state of the robots.txt at the time now.
 func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now time.Time) {
-	d.Source, d.State, d.Cause, d.SHA256 = source, v.State, v.Cause, v.SHA256
+	d.At, d.Source, d.State, d.Cause, d.SHA256 = now, source, v.State, v.Cause, v.SHA256
 	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.FetchedAs, v.FetchedAt, v.FreshUntil
 	if !v.FetchedAt.IsZero() {
 		d.Age = max(now.Sub(v.FetchedAt), 0)

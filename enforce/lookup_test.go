@@ -78,3 +78,18 @@ func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 		}
 	}
 }
+
+// TestDecidedAt: a decision has the time as of which the rules were judged, however long they took to come, or that at which
+// it was begun if none were asked for. What follows on it leaves that time.
+func TestDecidedAt(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[Mode]time.Time{ModeEnforce: now.Add(time.Minute), ModeOff: now} {
+		s := siteOf(rules("User-agent: *\nDisallow: /private/\n"), defaults)
+		e := newEnforcer(s, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
+		e.Now = func() time.Time { return now.Add(time.Duration(s.lookups) * time.Minute) } // which a look-up takes
+		d := e.Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
+		if !d.Allowed || !d.At.Equal(want) || !d.Refuse(ReasonCanceled, "", 0).At.Equal(want) {
+			t.Errorf("%v: %s at %v, want %v", mode, d.Reason, d.At, want)
+		}
+	}
+}

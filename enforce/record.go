@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,9 +66,11 @@ type Record struct {
 	Gateway string `json:"gateway,omitempty"`
 	Version string `json:"version,omitempty"`
 	Config  string `json:"config,omitempty"`
-	// SentAt is when the request went out, in seconds since 1970; 0 if it did not, or nobody saw when.
-	// The caller sets it.
-	SentAt float64 `json:"sent_at,omitempty"`
+	// DecidedAt is [Decision.At], SentAt when the request went out, none if it did not, or nobody saw
+	// when, and EndedAt when it was over. The caller sets them.
+	DecidedAt Seconds `json:"decided_at,omitempty"`
+	SentAt    Seconds `json:"sent_at,omitempty"`
+	EndedAt   Seconds `json:"ended_at,omitempty"`
 	// Removed is how many lines of the request's header were kept back because the agent's block does
 	// not let them pass. The caller sets it.
 	Removed int `json:"removed,omitempty"`
@@ -89,7 +93,36 @@ type Record struct {
 	Conflict string   `json:"preference_conflict,omitempty"`
 	// Lost is how many lines the log did not take, since LostSince and before this one.
 	Lost      int64   `json:"lost,omitempty"`
-	LostSince float64 `json:"lost_since,omitempty"`
+	LostSince Seconds `json:"lost_since,omitempty"`
+}
+
+// Seconds is a time of the log in seconds since 1970, which a float64 holds to a quarter of a
+// microsecond. Zero is none.
+type Seconds float64
+
+// SecondsOf is a time as the log has it.
+func SecondsOf(t time.Time) Seconds {
+	if t.IsZero() {
+		return 0
+	}
+	return Seconds(float64(t.UnixMicro()) / 1e6)
+}
+
+// Time is the time, zero for none.
+func (s Seconds) Time() time.Time {
+	if s <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(math.Round(float64(s) * 1e6)))
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. If a filter of the log has made something else of
+// the number, there is none.
+func (s *Seconds) UnmarshalJSON(data []byte) error {
+	if n, err := strconv.ParseFloat(string(data), 64); err == nil {
+		*s = Seconds(n)
+	}
+	return nil
 }
 
 // recordFields are the fields of a [Record] in order.

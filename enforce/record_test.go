@@ -30,7 +30,7 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 	t.Parallel()
 	r := fullDecision(t).Record()
 	r.DialMillis, r.Address, r.Gateway, r.Version = 7, "192.0.2.1:443", "east-1", "v1.2.3"
-	r.Config, r.SentAt = "0123456789abcdef", 1795262400.250001
+	r.Config, r.DecidedAt, r.SentAt, r.EndedAt = "0123456789abcdef", 1795262400.2, 1795262400.250001, SecondsOf(now)
 	r.Signals, r.Preferences = []string{"noindex;from=x-robots-tag"}, []string{"train-ai=n;from=robots;line=4"}
 	got, err := json.Marshal(r)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestDESIGN9RecordIsStable(t *testing.T) {
 		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
 		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract",` +
-		`"gateway":"east-1","version":"v1.2.3","config":"0123456789abcdef","sent_at":1795262400.250001,` +
+		`"gateway":"east-1","version":"v1.2.3","config":"0123456789abcdef","decided_at":1795262400.2,"sent_at":1795262400.250001,"ended_at":1795262400,` +
 		`"signals":["noindex;from=x-robots-tag"],"preferences":["train-ai=n;from=robots;line=4"]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -87,6 +87,28 @@ func TestSiteTextIsVisible(t *testing.T) {
 			if tt.text != tt.shown && strings.Contains(all, tt.text) || form == "txt" && !strings.Contains(all, tt.shown) {
 				t.Errorf("%s of %+q: %s", form, tt.text, all)
 			}
+		}
+	}
+}
+
+// TestSeconds: a time goes through the log as it is, to the microsecond. What is no number, as a filter of the log may leave
+// it, is none.
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for _, want := range []time.Time{{}, now, now.Add(123456789 * time.Microsecond), time.Unix(1, 0), time.Date(2199, 12, 31, 23, 59, 59, 999999e3, time.UTC)} {
+		text, err := json.Marshal(SecondsOf(want))
+		var back Seconds
+		if err == nil {
+			err = json.Unmarshal(text, &back)
+		}
+		if got := back.Time(); err != nil || !got.Equal(want) || got.IsZero() != want.IsZero() {
+			t.Errorf("%v is %s, and that %v, %v", want, text, got, err)
+		}
+	}
+	for _, text := range []string{`"REDACTED"`, `"1"`, `true`, `null`, `[1]`, `{}`, `1e999`, `0`, `-1`} {
+		var r Record
+		if err := json.Unmarshal([]byte(`{"decided_at":`+text+`,"line":7}`), &r); err != nil || !r.DecidedAt.Time().IsZero() || r.Line != 7 {
+			t.Errorf("%s: %v, %v", text, r.DecidedAt, err)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (e *Engine) AdmitLine(r *enforce.Record) bool {
 		lost.Lock()
 		defer lost.Unlock()
 		if r.Lost = lost.n.Swap(0); r.Lost > 0 {
-			r.LostSince = float64(lost.since.UnixMicro()) / 1e6
+			r.LostSince = enforce.SecondsOf(lost.since)
 		}
 	}
 	return true

@@ -341,7 +341,8 @@ func forgedLine(t *testing.T, log, origin string, from func(robots map[string]an
 		last, at = object, i+1
 	}
 	later := last["ts"].(float64) + 10
-	earlier["sent_at"], earlier["agent"], earlier["tokens"] = later, last["robots"].(map[string]any)["agent"], last["robots"].(map[string]any)["tokens"]
+	earlier["decided_at"], earlier["sent_at"], earlier["ended_at"] = later, later, later
+	earlier["agent"], earlier["tokens"] = last["robots"].(map[string]any)["agent"], last["robots"].(map[string]any)["tokens"]
 	last["robots"], last["ts"], last["status"] = earlier, later, 200
 	if lines[at-1], err = json.Marshal(last); err != nil {
 		t.Fatal(err)

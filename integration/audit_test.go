@@ -32,7 +32,6 @@ type auditRun struct {
 	totals   struct {
 		Checked     int64            `json:"checked"`
 		Torn        int64            `json:"torn"`
-		Vague       map[string]int64 `json:"vague_times"`
 		Foreign     int64            `json:"not_ours"`
 		Replayed    int64            `json:"replayed"`
 		NotProvable map[string]int64 `json:"not_provable"`
@@ -344,7 +343,9 @@ func (d *day) tamper() {
 	sent["sent_at"] = before.robots()["sent_at"].(float64) + 0.02
 	d.wantFound("a shortened gap", d.changed(held, func(o map[string]any) { o["robots"] = sent }), held, "gap")
 	soon := before.turn() + 0.02 + held.rest()
-	d.wantFound("an end before the sending", d.changed(held, func(o map[string]any) { o["ts"] = soon }), held, "impossible")
+	ended := maps.Clone(held.robots())
+	ended["ended_at"] = soon
+	d.wantFound("an end before the sending", d.changed(held, func(o map[string]any) { o["robots"] = ended }), held, "impossible")
 
 	sha := refused.robots()["sha256"].(string)
 	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)

@@ -245,6 +245,9 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		if took := l.Duration; l.Status != http.StatusOK || l.Robots.Decision != "error" || took < while.Seconds() || took > 10 {
 			t.Errorf("logged as %s", l.raw)
 		}
+		if r := l.Robots; r.DecidedAt <= 0 || r.EndedAt.Time().Sub(r.DecidedAt.Time()) < while || r.SentAt < r.DecidedAt || r.SentAt > r.EndedAt {
+			t.Errorf("its times are %s", l.raw)
+		}
 	}
 	if gets != 5 {
 		t.Errorf("%d lines", gets)

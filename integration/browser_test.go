@@ -61,7 +61,8 @@ func reportPage(t *testing.T) string {
 	var log bytes.Buffer
 	for at := 1_795_132_800.0; at < 1_795_132_800+3*86400; at += 11 + 25*random.ExpFloat64()*(1.2+math.Cos(at/86400*2*math.Pi)) { // more at noon
 		r := kinds[min(random.IntN(len(kinds)), random.IntN(len(kinds)))]
-		r.Schema, r.Mode, r.PathVisible, r.SentAt = 2, "enforce", true, at
+		r.Schema, r.Mode, r.PathVisible, r.SentAt = 2, "enforce", true, enforce.Seconds(at)
+		r.EndedAt = r.SentAt
 		if err := json.NewEncoder(&log).Encode(map[string]any{"ts": at, "robots": r}); err != nil {
 			t.Fatal(err)
 		}

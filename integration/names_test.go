@@ -153,7 +153,7 @@ func TestSchema2(t *testing.T) {
 		g.logs(2*i + 1) // which may come after the line of the next request
 		g.mustFetch("Tester/1.0", site.URL("/private"))
 		lines := g.logs(2 * (i + 1))[2*i:]
-		if sent := lines[0].Robots.SentAt; sent < before || sent > after {
+		if sent := float64(lines[0].Robots.SentAt); sent < before || sent > after {
 			t.Errorf("%s: sent at %f, not from %f to %f", step.name, sent, before, after)
 		}
 		if r := lines[1].Robots; r.Decision != "deny" || r.SentAt != 0 || r.Config != lines[0].Robots.Config {

@@ -59,7 +59,7 @@ func field(robots map[string]any, name string) string {
 }
 
 // keysOf are the keys of a line by table. A key of two parts has a newline between them.
-func keysOf(line, robots map[string]any) map[string]string {
+func keysOf(robots map[string]any) map[string]string {
 	keys := map[string]string{"owner": field(robots, "owner"), "agent": field(robots, "agent"), "reason": field(robots, "reason"), "host": ""}
 	if u, err := url.Parse(field(robots, "origin")); err == nil {
 		keys["host"] = u.Hostname()
@@ -76,7 +76,7 @@ func keysOf(line, robots map[string]any) map[string]string {
 	if keys["reason"] == "unreachable" {
 		keys["unreachable"] = keys["host"] + "\n" + field(robots, "cause")
 	}
-	keys["hour"] = time.Unix(int64(line["ts"].(float64))/3600*3600, 0).UTC().Format(time.RFC3339)
+	keys["hour"] = time.Unix(int64(robots["ended_at"].(float64))/3600*3600, 0).UTC().Format(time.RFC3339)
 	return keys
 }
 
@@ -132,10 +132,10 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 			if robots["payment_required"] == true {
 				c.sums["payment_required"]++
 			}
-			numbers, at := numbersOf(line, robots), time.UnixMicro(int64(math.Round(line["ts"].(float64)*1e6))).UTC().Format(time.RFC3339Nano)
+			numbers, at := numbersOf(line, robots), time.UnixMicro(int64(math.Round(robots["ended_at"].(float64)*1e6))).UTC().Format(time.RFC3339Nano)
 			c.total.add(numbers)
 			c.first, c.last = least(c.first, at), greatest(c.last, at)
-			keys := keysOf(line, robots)
+			keys := keysOf(robots)
 			for by, key := range keys {
 				table := c.tables[by]
 				if table.rows[key] == nil {

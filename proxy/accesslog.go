@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -36,9 +38,8 @@ func (x *exchange) account() {
 	}
 	rec := x.decision.Record()
 	rec.Gateway, rec.Version, rec.Config = e.Config.Name, version.Read(), e.ConfigDigest()
-	if !x.sentAt.IsZero() {
-		rec.SentAt = float64(x.sentAt.UnixMicro()) / 1e6
-	}
+	rec.DecidedAt, rec.SentAt = enforce.SecondsOf(cmp.Or(x.decision.At, x.began)), enforce.SecondsOf(x.sentAt)
+	rec.EndedAt = enforce.SecondsOf(time.Now())
 	rec.Removed, rec.PaymentRequired = x.sent.Removed, x.sent.Status == http.StatusPaymentRequired
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {

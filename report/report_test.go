@@ -26,7 +26,7 @@ func asked(minutes float64, change func(r *enforce.Record)) string {
 	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
 	r := enforce.Record{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "news", Owner: "team news",
-		Origin: "https://slow.example", PathVisible: true, SentAt: float64(at.UnixMilli()) / 1e3, CrawlDelay: 60,
+		Origin: "https://slow.example", PathVisible: true, SentAt: enforce.SecondsOf(at), EndedAt: enforce.SecondsOf(at), CrawlDelay: 60,
 	}
 	if change != nil {
 		change(&r)

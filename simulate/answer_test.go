@@ -25,7 +25,7 @@ func TestAnswers(t *testing.T) {
 		}
 		r.SignalsRead, r.SignalFields, r.Conflict, r.Purposes = read, fields, conflict, []string{"train-ai"}
 		if !strings.Contains(conflict, "from=robots") {
-			r.SentAt = float64(noon.Unix())
+			r.SentAt = enforce.SecondsOf(noon)
 		}
 		return r
 	}

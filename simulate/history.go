@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"slices"
-	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -32,7 +31,7 @@ func (k *lookup) fromLog(a robotscache.Asker) (w known) {
 	return k.byPolicy(agent, w, false)
 }
 
-// inForce is the answer that counted when the request of the line came: until its time ends, and if
+// inForce is the answer that counted when the line was decided: until its time ends, and if
 // nobody asked again for a day, which is the longest time for which a gateway does not ask.
 func (k *lookup) inForce(agent string) *audit.Version {
 	for v := range k.line.Then(agent) {
@@ -61,7 +60,7 @@ func (k *lookup) byPolicy(agent string, w known, told bool) known {
 }
 
 // permitted is what a robots.txt in the state of the line may have permitted by the policy, by what
-// the log says of it and at the earliest and the latest time at which that can have been decided.
+// the log says of it.
 func (k *lookup) permitted(agent string, w known, told bool) (all []known) {
 	policy := k.cfg.Policy.Reading.Policy
 	switch {
@@ -73,24 +72,22 @@ func (k *lookup) permitted(agent string, w known, told bool) (all []known) {
 		return []known{{state: w.state}}
 	}
 	for v := range k.line.Then(agent) {
-		for _, now := range []time.Time{k.at, k.end} {
-			r := fetch.Record{State: w.state, Status: v.Status, FetchedAt: now, FreshUntil: now.Add(dayLength)}
-			n := known{state: w.state}
-			switch {
-			case w.state == fetch.StateAbsent && v.State == w.state.String():
-			case w.state == fetch.StateUnreachable && !v.UnreachableSince.IsZero():
-				r.UnreachableSince = v.UnreachableSince
-				if n.sha.UnmarshalText([]byte(v.SHA256)) == nil {
-					r.LastGood = &fetch.Copy{SHA256: n.sha, Body: []byte{'#'}} // the policy asks only whether there is one
-				}
-			default:
-				continue
+		r := fetch.Record{State: w.state, Status: v.Status, FetchedAt: k.at, FreshUntil: k.at.Add(dayLength)}
+		n := known{state: w.state}
+		switch {
+		case w.state == fetch.StateAbsent && v.State == w.state.String():
+		case w.state == fetch.StateUnreachable && !v.UnreachableSince.IsZero():
+			r.UnreachableSince = v.UnreachableSince
+			if n.sha.UnmarshalText([]byte(v.SHA256)) == nil {
+				r.LastGood = &fetch.Copy{SHA256: n.sha, Body: []byte{'#'}} // the policy asks only whether there is one
 			}
-			if n.access = policy.Access(r, now); n.access != fetch.AccessLastGood {
-				n.sha = fetch.Sum{}
-			}
-			all = append(all, n)
+		default:
+			continue
 		}
+		if n.access = policy.Access(r, k.at); n.access != fetch.AccessLastGood {
+			n.sha = fetch.Sum{}
+		}
+		all = append(all, n)
 	}
 	return all
 }

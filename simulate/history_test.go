@@ -61,23 +61,23 @@ func TestByPolicy(t *testing.T) {
 		{"google refuses before", byCopy, answers{text(11 * time.Hour), down(10*time.Hour, good)}, fetch.Policy{Mode: fetch.ModeGoogle}, denied},
 		{"the log knows when the run began", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
 		{"so that what is hidden is known", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
-		{"it became long enough meanwhile", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 59 * time.Minute}, denied},
-		{"meanwhile, and it is hidden", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 59 * time.Minute}, "state"},
+		{"it had just become long enough", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour}, byCopy},
+		{"long enough, and it is hidden", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour}, byCopy},
+		{"not quite long enough", byCopy, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour + time.Millisecond}, denied},
 		{"a good answer that ended in a run of failures", denied, answers{text(day), fails(time.Hour, 10*time.Minute)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
 		{"a run that the log has no line of", denied, answers{text(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},
-		{"the file came back meanwhile", denied, answers{down(time.Hour, good), text(time.Minute)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
-		{"another run, meanwhile", denied, answers{down(40*day, good), text(119 * time.Second), down(time.Minute, good)}, fetch.Policy{}, denied},
-		{"another run, and it is hidden", spared, answers{down(40*day, good), text(119 * time.Second), down(time.Minute, good)}, fetch.Policy{}, "state"},
+		{"the file came back about then", denied, answers{down(time.Hour, good), text(time.Second / 10)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
+		{"another run, about then", denied, answers{down(40*day, good), text(time.Second / 5), down(time.Second/10, good)}, fetch.Policy{}, denied},
+		{"another run, and it is hidden", spared, answers{down(40*day, good), text(time.Second / 5), down(time.Second/10, good)}, fetch.Policy{}, "state"},
 		{"401 and 403 permit", shut, answers{without(time.Minute, 403)}, fetch.Policy{}, absent},
 		{"401 and 403 refuse", absent, answers{without(time.Hour, 403)}, fetch.Policy{ForbiddenDisallow: true}, shut},
 		{"they did already", shut, nil, fetch.Policy{ForbiddenDisallow: true}, shut},
 		{"404 permits", absent, answers{without(time.Hour, 404)}, fetch.Policy{ForbiddenDisallow: true}, absent},
-		{"403 came meanwhile", absent, answers{without(time.Hour, 404), without(time.Minute, 403)}, fetch.Policy{ForbiddenDisallow: true}, absent},
+		{"403 came about then", absent, answers{without(time.Hour, 404), without(time.Second/10, 403)}, fetch.Policy{ForbiddenDisallow: true}, absent},
 		{"403 has ended", absent, answers{without(time.Hour, 403), without(3*time.Minute, 404)}, fetch.Policy{ForbiddenDisallow: true}, absent},
 		{"no status is known", absent, nil, fetch.Policy{ForbiddenDisallow: true}, absent},
 	} {
 		r := disallowed()
-		r.Duration = `"duration":120,`
 		decision, reason, _ := strings.Cut(tt.was, " ")
 		r.Robots.Decision, r.Robots.Reason, r.Robots.State = decision, enforce.Reason(reason), "unreachable"
 		switch tt.was {

@@ -21,8 +21,7 @@ import (
 type lookup struct {
 	cfg  Config
 	line *audit.Line
-	at   time.Time // when its request came
-	end  time.Time // when it had ended: the decision came between the two
+	at   time.Time // of its decision
 
 	// The results for the line.
 	cause      Cause // why nothing is known
@@ -59,7 +58,7 @@ func newLookup(cfg Config) *lookup {
 
 // begin prepares for a line.
 func (k *lookup) begin(l *audit.Line) {
-	k.line, k.at, k.end, k.cause, k.err, k.text = l, l.Began(), l.Time(), "", nil, nil
+	k.line, k.at, k.cause, k.err, k.text = l, l.Robots.DecidedAt.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false
 	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxEntries {
 		k.day, k.size = day, 0

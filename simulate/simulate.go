@@ -52,7 +52,7 @@ type Cause string
 const (
 	// CauseSchema is a line of a schema that is not known, or one that makes no sense.
 	CauseSchema Cause = "schema"
-	// CauseTime is a line that does not say when its request came.
+	// CauseTime is a line that does not say when it was decided.
 	CauseTime Cause = "time"
 	// CauseSource is a line without the address of its client.
 	CauseSource Cause = "source"
@@ -131,7 +131,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	switch {
 	case r.Schema != enforce.SchemaVersion || audit.BadWord(r) != "":
 		return Result{Cause: CauseSchema}, nil
-	case l.Began().IsZero():
+	case r.DecidedAt <= 0:
 		return Result{Cause: CauseTime}, nil
 	case slices.Contains(ownReasons, r.Reason):
 		return Result{Cause: CauseGateway}, nil

@@ -62,7 +62,6 @@ func policy(tb testing.TB, agents []enforce.Agent, operator enforce.PolicyConfig
 type request struct {
 	Method, URI, Client, Headers, TLS string
 	Status                            int
-	Duration                          string
 	Robots                            enforce.Record
 	// Before are the lines about the robots.txt of the site that stand before it.
 	Before []robotscache.Answer
@@ -78,9 +77,9 @@ func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
 func disallowed() request {
 	sha := sha256.Sum256([]byte(text))
 	return request{
-		Method: "GET", URI: "https://example.com/private/x", Client: "127.0.0.1", Headers: `{"User-Agent":["AcmeBot/1"]}`, TLS: "null", Duration: `"duration":0.1,`,
+		Method: "GET", URI: "https://example.com/private/x", Client: "127.0.0.1", Headers: `{"User-Agent":["AcmeBot/1"]}`, TLS: "null",
 		Robots: enforce.Record{
-			Schema: 2, Decision: "deny", Reason: "disallowed", Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
+			Schema: 2, DecidedAt: enforce.SecondsOf(noon), Decision: "deny", Reason: "disallowed", Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
 			UserAgent: "AcmeBot/1", Origin: "https://example.com", State: "rules", Group: "*", Rule: "/private", Line: 2,
 			SHA256: fetch.Sum(sha).Hex(), Source: "hot", PathVisible: true, CrawlDelay: 60,
 		},
@@ -100,8 +99,8 @@ func (r request) line(tb testing.TB) string {
 			r.Status = 200
 		}
 	}
-	return fmt.Sprintf(`{"ts":%d,"status":%d,%s"request":{"client_ip":%q,"method":%q,"uri":%q,"headers":%s,"tls":%s},"robots":%s}`+"\n",
-		noon.Unix(), r.Status, r.Duration, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
+	return fmt.Sprintf(`{"ts":%d,"status":%d,"request":{"client_ip":%q,"method":%q,"uri":%q,"headers":%s,"tls":%s},"robots":%s}`+"\n",
+		noon.Unix(), r.Status, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
 }
 
 // run simulates one line. The result is the cause, or the new decision.
@@ -221,7 +220,7 @@ func TestDecide(t *testing.T) {
 		{"the host before it", nil, enforce.PolicyConfig{Deny: []string{"*"}}, func(r *request) { r.URI = "https://example.com/open?REDACTED" }, "deny operator_deny AcmeBot"},
 		{"bytes that are no UTF-8", nil, enforce.PolicyConfig{}, func(r *request) { r.URI = "https://example.com/\uFFFD" }, "url"},
 		{"bad target", nil, enforce.PolicyConfig{}, func(r *request) { r.Robots.Reason = "bad_target" }, "as before"},
-		{"no clock", nil, enforce.PolicyConfig{}, func(r *request) { r.Duration = "" }, "time"},
+		{"no clock", nil, enforce.PolicyConfig{}, func(r *request) { r.Robots.DecidedAt = 0 }, "time"},
 		{"no address", nil, enforce.PolicyConfig{}, func(r *request) { r.Client = "" }, "source"},
 		{"a client from elsewhere", nil, enforce.PolicyConfig{}, func(r *request) { r.Client = "192.0.2.1" }, "deny client_not_allowed"},
 		{"schema", nil, enforce.PolicyConfig{}, func(r *request) { r.Robots.Schema = 3 }, "schema"},
@@ -310,7 +309,7 @@ func TestTunnelsApart(t *testing.T) {
 	t.Parallel()
 	r := disallowed()
 	r.Method, r.URI, r.Robots = "CONNECT", "example.com:443", enforce.Record{
-		Schema: 2, Decision: "deny", Reason: enforce.ReasonTunnelRestricted, Mode: "enforce", Agent: "AcmeBot", Origin: "https://example.com", State: "rules",
+		Schema: 2, DecidedAt: enforce.SecondsOf(noon), Decision: "deny", Reason: enforce.ReasonTunnelRestricted, Mode: "enforce", Agent: "AcmeBot", Origin: "https://example.com", State: "rules",
 		SHA256: r.Robots.SHA256, Group: "*",
 	}
 	_, totals := run(t, Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored()}, r)
