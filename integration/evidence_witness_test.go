@@ -123,6 +123,9 @@ func TestOmniwitness(t *testing.T) {
 		t.Errorf("crawlgate_evidence_witness_age_seconds %g", n)
 	}
 	g.stop()
+	if last, err := os.ReadFile(filepath.Join(s.state(), "1", "checkpoint")); err != nil || !strings.Contains(string(last), "\n— witness.example ") {
+		t.Errorf("the checkpoint at the end has no witness: %v\n%s", err, last)
+	}
 	if found := s.check(); found.Verdict != "PASS" {
 		t.Errorf("%+v", found)
 	}

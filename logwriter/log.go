@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/logging"
@@ -61,15 +62,19 @@ func (l *logs) remove(e *Evidence) {
 	l.follow()
 }
 
-// end closes the logs; the process is about to end.
+// end closes the logs; the process is about to end. They wait for their witnesses at the same time.
 func (l *logs) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var each sync.WaitGroup
 	for _, s := range l.byKey {
-		if err := s.shut(); err != nil {
-			s.tell(caddy.Log(), notSealed, err)
-		}
+		each.Go(func() {
+			if err := s.shut(); err != nil {
+				s.tell(caddy.Log(), notSealed, err)
+			}
+		})
 	}
+	each.Wait()
 }
 
 // follow notes the logs without which no request may pass.
@@ -242,11 +247,15 @@ func (s *sealed) Close() error {
 	return s.shut()
 }
 
+// lastWait is for witnesses of the last checkpoint of a log.
+const lastWait = 5 * time.Second
+
+// shut ends the log, for good as far as is known.
 func (s *sealed) shut() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log := s.log.Swap(nil); log != nil {
-		return log.Close()
+		return log.Close(lastWait)
 	}
 	return nil
 }
@@ -319,7 +328,7 @@ func (s *sealed) reopen(t terms) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log := s.log.Load(); log != nil {
-		if err := log.Close(); err != nil {
+		if err := log.Close(0); err != nil { // requests wait, and the next checkpoint comes at once
 			s.tell(t.logger, notSealed, err)
 		}
 	}

@@ -13,7 +13,7 @@ func BenchmarkSeal(b *testing.B) {
 	line := []byte(strings.TrimSuffix(entry(1), "}") + `,"pad":"` + strings.Repeat("x", 1090) + "\"}\n")
 	bench := newBench(b)
 	l := bench.open()
-	defer l.Close()
+	defer l.Close(0)
 	var used time.Duration
 	for b.Loop() {
 		b.StopTimer()

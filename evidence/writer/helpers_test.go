@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -173,9 +174,12 @@ func (b *bench) flush(l *Log) {
 	}
 }
 
+// lastWait is as at the end of a process.
+const lastWait = 5 * time.Second
+
 func (b *bench) close(l *Log) {
 	b.t.Helper()
-	if err := l.Close(); err != nil {
+	if err := l.Close(lastWait); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -58,30 +58,35 @@ func (l *Log) askAlways(ctx context.Context) {
 			return
 		case <-l.cosign:
 		}
-		l.mu.Lock()
-		head := l.head
-		l.mu.Unlock()
-		signatures, err := l.ask(ctx, head)
-		if len(signatures) > 0 { // also those that came before the end of the context
-			if err := l.keepCosigned(head, signatures); err != nil {
-				l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
-			}
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		switch now := len(signatures) > 0; {
-		case now && !cosigned:
-			l.config.Report(Event{"checkpoints are cosigned again", errorText(err), false})
-		case !now && cosigned:
-			l.config.Report(Event{"checkpoint is cosigned by no witness", errorText(err), true})
-		}
-		if cosigned = len(signatures) > 0; !cosigned {
-			l.mu.Lock()
-			l.unwitnessed++
-			l.mu.Unlock()
+		cosigned = l.askOnce(ctx, cosigned)
+	}
+}
+
+// askOnce has the newest checkpoint cosigned, and reports whether it is. A change is told.
+func (l *Log) askOnce(ctx context.Context, before bool) (cosigned bool) {
+	l.mu.Lock()
+	head := l.head
+	l.mu.Unlock()
+	signatures, err := l.ask(ctx, head)
+	cosigned = len(signatures) > 0
+	if cosigned { // also by those that came before the end of the context
+		if err := l.keepCosigned(head, signatures); err != nil {
+			l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
 		}
 	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+	case cosigned && !before:
+		l.config.Report(Event{"checkpoints are cosigned again", errorText(err), false})
+	case !cosigned && before:
+		l.config.Report(Event{"checkpoint is cosigned by no witness", errorText(err), true})
+	}
+	if !cosigned {
+		l.mu.Lock()
+		l.unwitnessed++
+		l.mu.Unlock()
+	}
+	return cosigned
 }
 
 func errorText(err error) string {

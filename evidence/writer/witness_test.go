@@ -190,6 +190,31 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
+// TestWitnessedEnd: the checkpoint over `closed` is cosigned at the end of the process, and kept so where clients of the tiles look.
+func TestWitnessedEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config.Heads = filepath.Join(b.dir, "copy")
+	w := b.serve("w.example")
+	l := b.open()
+	cosigned(t, l, w)
+	b.write(l, entry(1))
+	b.close(l)
+	for _, name := range []string{filepath.Join(l.folder, headsFile), filepath.Join(l.folder, checkpointFile), b.config.Heads} {
+		var newest evidence.Head
+		text := append(must(os.ReadFile(name)), evidence.HeadEnd...)
+		for head := range evidence.ReadHeads(bytes.NewReader(text), note.VerifierList(l.signer, b.config.Witnesses[0].Verifier)) {
+			if head.Size >= newest.Size {
+				newest = head
+			}
+		}
+		if _, err := note.Open(newest.Note, note.VerifierList(b.config.Witnesses[0].Verifier)); err != nil || newest.Size != 4 {
+			t.Errorf("%s: the last checkpoint has %d lines: %v", name, newest.Size, err)
+		}
+	}
+	b.verify(1, 0)
+}
+
 // TestBadWitnesses: what a witness may answer, and what becomes of that.
 func TestBadWitnesses(t *testing.T) {
 	t.Parallel()
@@ -235,7 +260,7 @@ func TestBadWitnesses(t *testing.T) {
 	}
 }
 
-// TestSlowWitness: nothing waits for a witness.
+// TestSlowWitness: nothing waits for a witness, but for the end of the process, and that not for long.
 func TestSlowWitness(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +281,16 @@ func TestSlowWitness(t *testing.T) {
 		if s := l.Status(); s.Unsealed > 1 || s.Unwitnessed < 2 {
 			t.Errorf("%+v", s)
 		}
+		start := time.Now()
 		b.close(l)
+		if waited := time.Since(start); waited != lastWait {
+			t.Errorf("the end waited for %s", waited)
+		}
+		l = b.open()
+		start = time.Now()
+		if err := l.Close(0); err != nil || time.Since(start) > 0 {
+			t.Errorf("a reload waited for %s: %v", time.Since(start), err)
+		}
 	})
 }
 

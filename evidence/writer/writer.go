@@ -341,8 +341,9 @@ func (l *Log) become(generation int) (err error) {
 	return err
 }
 
-// Close says that the log is closed, seals and signs what is written, and ends.
-func (l *Log) Close() error {
+// Close says that the log is closed, seals and signs what is written, and ends. For so long it waits
+// for witnesses of the last checkpoint, which else have it with the first of the next start.
+func (l *Log) Close(wait time.Duration) error {
 	l.stop()
 	l.running.Wait()
 	l.mu.Lock()
@@ -353,7 +354,13 @@ func (l *Log) Close() error {
 	l.closed = true // but for the line of a checkpoint
 	l.signed--      // a checkpoint has to cover that line
 	l.mu.Unlock()
-	return errors.Join(err, l.Flush(), l.release())
+	err = errors.Join(err, l.Flush())
+	if wait > 0 && len(l.config.Witnesses) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		l.askOnce(ctx, true)
+	}
+	return errors.Join(err, l.release())
 }
 
 // Flush seals and signs what is written. All of it is on disk when Flush returns.

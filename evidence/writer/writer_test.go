@@ -514,13 +514,16 @@ func BenchmarkWrite(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			bench := newBench(b)
 			bench.config.Terms.Lines = tt.lines
-			var w io.WriteCloser
+			var w io.Writer
 			if tt.lines == 0 {
-				w = must(bench.rot.open())
+				plain := must(bench.rot.open())
+				defer plain.Close()
+				w = plain
 			} else {
-				w = bench.open()
+				l := bench.open()
+				defer l.Close(0)
+				w = l
 			}
-			defer w.Close()
 			b.ReportAllocs()
 			before := testcpu.Used(b)
 			for b.Loop() {
