@@ -35,6 +35,9 @@ func readSaid(line []byte) (says said) {
 	return says
 }
 
+// torn stands for what the writer says in a line that is none: a crash or a full disk cut it off.
+const torn = "torn"
+
 // ages is what a tree is judged by at its end. Times are those of lines of others alone: the
 // writer's are in UTC, and theirs need not be.
 type ages struct {
@@ -57,7 +60,7 @@ func (t *tree) pass(at Place, seq int64) {
 		t.first = at
 	}
 	tells := t.says.Msg == "checkpoint"
-	if t.shut.File != "" && t.shut != at && !tells {
+	if t.shut.File != "" && t.shut != at && !tells && t.says.Msg != torn {
 		if t.afterNo++; t.afterNo == 1 {
 			t.after, t.afterSeq = at, seq
 		}
@@ -70,6 +73,9 @@ func (t *tree) pass(at Place, seq int64) {
 		if t.totals.Unsealed++; t.totals.Unsealed == 1 {
 			t.open, t.openSeq = at, seq
 		}
+	}
+	if seq == t.size { // the lines before it have their checkpoint
+		t.since = time.Time{}
 	}
 	l := t.log
 	if t.says.Terms != nil && seq < t.size {
@@ -117,7 +123,12 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 		if says.Size > t.told {
 			t.told, t.toldAt = says.Size, at
 		}
-		t.since = time.Time{}
+		if seq < t.size {
+			t.since = time.Time{}
+		}
+	}
+	if says.Msg == "opened" { // a crash may come before the checkpoint that covers it
+		t.shut = Place{}
 	}
 	if says.Msg == "peer" && says.Note != "" {
 		return c.peer(at, says.Note)
@@ -127,7 +138,6 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	}
 	switch says.Msg {
 	case "opened":
-		t.shut = Place{}
 		if says.Reason != "" {
 			return c.begun(t, at, says)
 		}
@@ -174,6 +184,9 @@ func (c *Checker) begun(t *tree, at Place, says said) error {
 		}
 	}
 	before := c.trees[says.Previous]
+	if id, err := evidence.ParseIdentity(says.Previous); before == nil && err == nil && logOf(says.Previous) == logOf(t.identity) && id.Generation < t.generation {
+		c.tree(says.Previous).size = says.Size // its lines are missing, and what was signed of them too
+	}
 	if says.Size == 0 || before == nil || !t.follows(before) {
 		return nil
 	}

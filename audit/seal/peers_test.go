@@ -118,11 +118,11 @@ func TestPeers(t *testing.T) {
 			f.edit(2, func(l []string) []string { return l[:firstSize-2*perFile+secondSize] })
 		}, "peer.log:3 seal_head", 0, 0},
 		{"another log under the same key", false, []string{other(150), other(100)}, func(*fixture) {}, "peer.log:2 seal_fork", 2, 0},
-		{"the first generation has expired", false, append(slices.Clone(first), second...), func(f *fixture) {
+		{"the first generation is gone with its state", false, append(slices.Clone(first), second...), func(f *fixture) {
 			os.RemoveAll(f.dir(1))
 			f.edit(2, func(l []string) []string { return l[firstSize-2*perFile:] })
 			f.files = f.files[2:]
-		}, "", 0, 6},
+		}, "access-2.log:1 seal_missing", 0, 6},
 		{"honest, the keys are given", true, slices.Concat(first, second), func(*fixture) {}, "", 6, 0},
 		{"a whole generation with a key that is not known is cut", false, second, func(f *fixture) {
 			os.RemoveAll(f.dir(2))
