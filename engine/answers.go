@@ -33,9 +33,12 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	case <-time.After(stall.Wait): // another one waits for the log
 		return entry, source, err
 	}
-	r := entry.Record()
+	r, began := entry.Record(), time.Now()
 	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
-		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
+		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, began), entry)
+	}
+	if time.Since(began) > 100*time.Millisecond { // the log held this up, and the site may have answered meanwhile
+		return e.records.cache.LookupAs(ctx, o, a)
 	}
 	return entry, source, err
 }

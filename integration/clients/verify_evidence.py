@@ -101,7 +101,7 @@ def node(left, right):
 class Generation:
     def __init__(self, number, folder):
         self.number, self.folder, self.name, self.key = number, folder, "", None
-        self.good, self.size, self.tiles, self.lines, self.own, self.next = [], 0, {}, {}, {}, 0
+        self.good, self.size, self.tiles, self.lines, self.own, self.torn, self.next = [], 0, {}, {}, {}, set(), 0
         path, base = os.path.join(folder, "vkey"), os.path.join(folder, "tile")
         try:
             self.name, self.key = parse_vkey(pathlib.Path(path).read_text("utf-8", "replace")) if os.path.exists(path) else ("", None)
@@ -146,6 +146,7 @@ class Generation:
                 finding(line, "seal_extra", "The line has no seal, and no checkpoint has it.")
             else:
                 self.lines[seq], start = line, seq + 1
+                self.torn.add(seq)
         self.next = start
         loose.clear()
 
@@ -298,8 +299,7 @@ def check_tail(g, terms, later):
     heads = [seq for seq in sorted(g.own) if g.own[seq].get("msg") == "checkpoint"]
     told = [seq for seq in heads if seq >= g.size and g.own[seq].get("size") == g.size][:1]
     lines = [g.lines[seq] for seq in sorted(g.lines) if seq >= g.size and seq not in told]
-    start = max(told + [seq for seq in heads if seq < g.size], default=-1)       # other lines `checkpoint` are no better than these
-    (most, longest), seconds = bounds(terms), span(line for seq, line in g.lines.items() if seq > start)
+    (most, longest), seconds = bounds(terms), span(lines)
     if not lines or not later and len(lines) <= most and seconds <= longest:
         return
     text = f"From here on, {len(lines)} lines of {seconds:.0f} seconds of {g.name} have no checkpoint"
@@ -326,6 +326,11 @@ def check_own(log, g, seq, entry, terms):
         unproven(line, f"{end - start} lines of more than {seconds:.0f} seconds are sealed late.")
     if re.search("that were signed|have no checkpoint", str(entry.get("reason"))):
         finding(line, "seal_reset", f"The generation began because: {entry['reason']}.")
+    if size and stem(str(entry.get("previous"))) == stem(g.name) and not any(h.name == entry["previous"] for h in log.generations.values()):
+        gone = log.at(entry["previous"])                 # neither its state nor a line of it is here
+        if gone and gone.number < g.number:
+            gone.size, gone.good = size, [Checkpoint(gone.name, size, decode(entry.get("root")), line.file, line.number)]
+            return
     named = next((h for h in log.generations.values() if h.name == entry.get("previous")), None)
     if named and size is not None:
         roots = {c.root for c in named.good if c.size == size}
@@ -339,6 +344,8 @@ def judge(log):
     alive, terms, last, closed = {g.number for g, _ in order}, [], {}, False
     for i, (g, seq) in enumerate(order):
         entry = g.own.get(seq, {})
+        if seq in g.torn:
+            continue
         if closed and entry.get("msg") not in ("checkpoint", "opened"):
             finding(g.lines[seq], "seal_unsealed", "The line is behind `closed`, without `opened` between.")
         if entry.get("msg") != "checkpoint":
