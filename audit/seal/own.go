@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -208,9 +210,11 @@ func (t *tree) openEnd(ended bool) error {
 	waited, long := t.waited()
 	var why string
 	switch {
+	case t.told > t.size: // that a checkpoint is gone is said, unless the log is being written
+		return nil
 	case t.afterNo > 0:
 		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.identity, t.afterSeq, t.shut)})
-	case n == 0 || t.told > t.size: // that a checkpoint is gone is said
+	case n == 0:
 		return nil
 	case n > most:
 		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
@@ -225,6 +229,22 @@ func (t *tree) openEnd(ended bool) error {
 		return nil
 	}
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.identity, t.openSeq, why)})
+}
+
+// grown reports whether the state has got the checkpoint that a line tells of since it was read: the
+// log is being written.
+func (c *Checker) grown(t *tree) bool {
+	f, err := os.Open(filepath.Join(string(t.tiles), "heads"))
+	if err != nil || t.tiles == "" {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for h, err := range evidence.ReadHeads(f, c.keys) {
+		if err == nil && h.Identity == t.identity && h.Size >= t.told {
+			return true
+		}
+	}
+	return false
 }
 
 // family gives generations of the log of a tree, before and behind it, of which there are lines.

@@ -243,7 +243,7 @@ func (c *Checker) end(t *tree) error {
 	if err := t.openEnd(later != nil); err != nil {
 		return err
 	}
-	if t.told > t.size {
+	if t.told > t.size && !c.grown(t) {
 		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.told, t.size)
 		if err := c.report(Finding{t.toldAt, Head, message}); err != nil {
 			return err

@@ -30,6 +30,7 @@ type fixture struct {
 	pace   int64     // seconds from line to line
 	idle   int       // an hour passes before this line of all; 0: before none
 	zone   int64     // in seconds, by how much the times of the writer's lines are others
+	grow   func()    // what the gateway does when the state was read and the lines were not; nil for nothing
 }
 
 type file struct {
@@ -244,6 +245,9 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
+	if f.grow != nil {
+		f.grow()
+	}
 	n, second := 0, int64(0) // a line each
 	for _, file := range f.files {
 		for i, line := range strings.SplitAfter(file.text, "\n") {
@@ -281,6 +285,30 @@ func TestHonest(t *testing.T) {
 	}}
 	if len(found) > 0 || !slices.Equal(totals.Logs, want.Logs) || totals.WithoutSeal != 0 {
 		t.Errorf("%v %+v", found, totals)
+	}
+}
+
+// TestRunning: of a log that is written during the audit, the lines tell of checkpoints that came when the state was read. If the
+// state does not get them, it was set back.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{true, false} {
+		f := newFixture(t)
+		heads := f.read(2, "heads")
+		f.cutTo(2, 1)
+		f.grow = func() {
+			if running {
+				f.write(2, "heads", heads)
+			}
+		}
+		found, totals := f.check(Config{})
+		want := []string{"access-2.log:122 seal_head"}
+		if running {
+			want = nil
+		}
+		if n := totals.Logs[1].Unsealed; !slices.Equal(found, want) || n != secondSize/2+open-1 {
+			t.Errorf("running %t: %v, %d not sealed", running, found, n)
+		}
 	}
 }
 
