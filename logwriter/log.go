@@ -45,7 +45,7 @@ func (l *logs) add(e *Evidence) {
 func (l *logs) open(key string) *sealed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &sealed{key: key, telling: make(chan struct{}, 64)}
+	s := &sealed{telling: make(chan struct{}, 64)}
 	l.byKey[key] = s
 	return s
 }
@@ -69,7 +69,7 @@ func (l *logs) end() {
 	var each sync.WaitGroup
 	for _, s := range l.byKey {
 		each.Go(func() {
-			if err := s.shut(); err != nil {
+			if err := s.Close(); err != nil {
 				s.tell(caddy.Log(), notSealed, err)
 			}
 		})
@@ -122,7 +122,7 @@ func (l *logs) alone(s *sealed, file string) error {
 		case n > 0:
 			return fmt.Errorf("log %s is sealed already, as %s: another name or state folder takes a restart", file, other.terms[n-1].Name)
 		default:
-			if err := other.shut(); err != nil {
+			if err := other.Close(); err != nil {
 				return err
 			}
 		}
@@ -216,7 +216,6 @@ func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.g
 
 // sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
 type sealed struct {
-	key     string
 	terms   []terms       // of the configurations that run, in order; under all.mu
 	telling chan struct{} // full while events are on their way into the log of the process
 	file    string        // since its first start; under all.mu
@@ -236,22 +235,11 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return log.Write(p)
 }
 
-// Close implements io.Closer: no configuration has the log any more.
-func (s *sealed) Close() error {
-	all.mu.Lock()
-	if all.byKey[s.key] == s {
-		delete(all.byKey, s.key)
-	}
-	all.follow()
-	all.mu.Unlock()
-	return s.shut()
-}
-
 // lastWait is for witnesses of the last checkpoint of a log.
 const lastWait = 5 * time.Second
 
-// shut ends the log, for good as far as is known.
-func (s *sealed) shut() error {
+// Close implements io.Closer: it ends the log, for good as far as is known.
+func (s *sealed) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log := s.log.Swap(nil); log != nil {

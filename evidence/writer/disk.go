@@ -180,7 +180,7 @@ func (f *tileFiles) tidyUp() {
 	f.disk, f.since = f.saved, time.Now()
 }
 
-// tailOf reads the end of a file, from the beginning of a line where it is longer than most.
+// tailOf reads the end of a file, at most so many bytes and what is written meanwhile.
 func tailOf(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,9 +189,7 @@ func tailOf(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()                     // it was only read
-	if _, err := f.Seek(-most, io.SeekEnd); err != nil { // it is shorter
-		return io.ReadAll(io.LimitReader(f, most))
-	}
+	defer func() { _ = f.Close() }() // it was only read
+	_, _ = f.Seek(-most, io.SeekEnd) // one that is shorter is read from its beginning
 	return io.ReadAll(f)
 }
