@@ -188,6 +188,8 @@ class Log:
         self.files = sorted((path for path in first if self.at(first[path][2])), key=first.get)
 
     def at(self, name):           # the generation of an identity, None of another log
+        if not re.fullmatch("[1-9][0-9]{0,17}", name.rpartition("/")[2]):
+            return None
         number = int(name.rpartition("/")[2])
         g = self.generations.get(number) or Generation(number, os.path.join(self.folder, str(number)))
         if (g.name != name) if g.name else stem(name) not in self.stems:
