@@ -26,6 +26,9 @@ func (i Identity) String() string {
 	return i.Gateway + "/" + i.Log + "/" + strconv.Itoa(i.Generation)
 }
 
+// maxGeneration keeps the next one a number, whatever a line claims.
+const maxGeneration = 1e9
+
 // ParseIdentity reads what String writes. The gateway may hold slashes; no part holds a blank, a
 // plus (signed notes separate the parts of a key by it), a quote or a backslash.
 func ParseIdentity(s string) (Identity, error) {
@@ -33,7 +36,7 @@ func ParseIdentity(s string) (Identity, error) {
 	gateway, log := path.Split(strings.TrimSuffix(rest, "/"))
 	n, err := strconv.Atoi(generation)
 	id := Identity{strings.TrimSuffix(gateway, "/"), log, n}
-	if err != nil || n < 1 || id.String() != s {
+	if err != nil || n < 1 || n > maxGeneration || id.String() != s {
 		return Identity{}, fmt.Errorf("%.100q is no identity of a log: want gateway/log/generation", s)
 	}
 	return id, id.Check()
