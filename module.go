@@ -24,7 +24,8 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	// The command version tells of both, in a binary of xcaddy too; who links another name in keeps it.
+	// The command version tells of both, in a binary of xcaddy too; who links another name in keeps
+	// it.
 	if caddy.CustomVersion == "" {
 		caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	}

@@ -107,8 +107,8 @@ func olderText(history []robotscache.Version, i int) (older robotscache.Version,
 	return older, false
 }
 
-// HasChange reports whether [CompareTexts] can compare the version at an index of the history with an
-// older one.
+// HasChange reports whether [CompareTexts] can compare the version at an index of the history with
+// an older one.
 func (d *OriginDetail) HasChange(i int) bool {
 	_, ok := olderText(d.History, i)
 	return ok && d.History[i].SHA256 != [32]byte{}

@@ -115,7 +115,8 @@ func ParseOrigin(text string) (origin.Origin, error) {
 	return o, nil
 }
 
-// ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to it.
+// ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to
+// it.
 func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDetail, error) {
 	o, err := ParseOrigin(q.Get("origin"))
 	if err != nil {

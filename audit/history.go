@@ -109,8 +109,8 @@ func badAnswer(a *robotscache.Answer) string {
 
 // Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
 // agent or, without one, of the gateway, at the time of the decision, the newest first; nothing if
-// the line does not have that time. The lines about a robots.txt stand before those that rest on it.
-// The last one may have ended before, and then so had all others. It is for the function that
+// the line does not have that time. The lines about a robots.txt stand before those that rest on
+// it. The last one may have ended before, and then so had all others. It is for the function that
 // [Read] calls with the line.
 func (l *Line) Then(agent string) iter.Seq[*Version] {
 	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]

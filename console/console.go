@@ -1,5 +1,5 @@
-// Package console is the operator's page: the handler http.handlers.robots_console, in a site of its
-// own, because Caddy's admin endpoint serves no pages. It shows how the gateway of the process
+// Package console is the operator's page: the handler http.handlers.robots_console, in a site of
+// its own, because Caddy's admin endpoint serves no pages. It shows how the gateway of the process
 // stands, what was refused and why, and explains decisions. Where the configuration permits it, it
 // takes orders from authenticated users. docs/console.md describes it.
 //

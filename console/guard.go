@@ -42,8 +42,8 @@ const (
 // errHidden is the fault of a page that is not found in the routes of its server.
 var errHidden = errors.New("the operator's page has to stand in a route of its site: not in a named route or an error route")
 
-// accessOf tells what guards the pages of a server. It is called while the server is provisioned, when
-// routes have handlers as JSON.
+// accessOf tells what guards the pages of a server. It is called while the server is provisioned,
+// when routes have handlers as JSON.
 func accessOf(server *caddyhttp.Server) (access, error) {
 	routes := make([]route, len(server.Routes))
 	for i, r := range server.Routes {

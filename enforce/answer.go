@@ -15,8 +15,8 @@ import (
 // signalFields are the fields of an answer that are read, in the order in which they are logged.
 var signalFields = []string{"X-Robots-Tag", "Content-Usage", "Content-Signal", "Tdm-Reservation", "Tdm-Policy", "Link"}
 
-// The names under which the tags of a page and the rules of a TDM file are logged. A name of a field
-// has no space.
+// The names under which the tags of a page and the rules of a TDM file are logged. A name of a
+// field has no space.
 const (
 	metaField    = "meta "
 	licenceField = "link license"
@@ -96,8 +96,8 @@ func (d *Decision) add(a Answer, sent bool) {
 	d.judge(sent)
 }
 
-// Recall reads the answer of a log line once more, for this decision on its request. It reports false
-// where the line does not have all that could refuse it.
+// Recall reads the answer of a log line once more, for this decision on its request. It reports
+// false where the line does not have all that could refuse it.
 func (d Decision) Recall(r *Record) (again Decision, known bool) {
 	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
 		return d, true // nothing in an answer changes it
@@ -123,8 +123,8 @@ func (d Decision) Recall(r *Record) (again Decision, known bool) {
 	return d, true
 }
 
-// RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would have,
-// or the TDM file, and not a line of robots.txt.
+// RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would
+// have, or the TDM file, and not a line of robots.txt.
 func (r *Record) RefusedByAnswer() bool {
 	source := ";from=" + preferences.RobotsContentUsage.From()
 	return r.Reason == ReasonPreferenceDenied && !strings.Contains(r.Conflict, source) &&
@@ -209,8 +209,8 @@ func appendField(dst []string, name, value string) (fields []string, cut bool) {
 	return append(dst, name+": "+value), false
 }
 
-// parseFields reads the fields, tags and rules of a line. It reports false for a value that may have
-// been escaped for the log.
+// parseFields reads the fields, tags and rules of a line. It reports false for a value that may
+// have been escaped for the log.
 func parseFields(fields []string) (Answer, bool) {
 	a := Answer{Header: make(http.Header)}
 	var rules []string // objects of JSON

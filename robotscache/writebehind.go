@@ -24,9 +24,9 @@ const (
 	maxBatchBytes = 8 << 20
 )
 
-// pendingWrites holds the entries of each origin that the store has not taken yet, oldest first: the
-// newest, and those with another text or state before it, which belong to the origin's history. Not
-// safe for concurrent use: Cache.mu guards it.
+// pendingWrites holds the entries of each origin that the store has not taken yet, oldest first:
+// the newest, and those with another text or state before it, which belong to the origin's history.
+// Not safe for concurrent use: Cache.mu guards it.
 type pendingWrites struct {
 	limit, size int64 // bytes
 	failing     bool  // the last write failed

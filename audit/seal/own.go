@@ -55,8 +55,8 @@ type ages struct {
 	deleted           Place          // the last line that says that the file was deleted
 }
 
-// pass notes the age of a line, and whether it stands where the writer would not write it. Behind the
-// newest checkpoint there is one line that tells of it.
+// pass notes the age of a line, and whether it stands where the writer would not write it. Behind
+// the newest checkpoint there is one line that tells of it.
 func (t *tree) pass(at Place, seq int64) {
 	if t.first.File == "" {
 		t.first = at
@@ -108,7 +108,8 @@ func (t *tree) patience() time.Duration {
 	return max(time.Minute, time.Duration(4*t.terms.Every*float64(time.Second)))
 }
 
-// waited reports whether the lines behind the last checkpoint have waited too long for the next one.
+// waited reports whether the lines behind the last checkpoint have waited too long for the next
+// one.
 func (t *tree) waited() (d time.Duration, long bool) {
 	if t.since.IsZero() {
 		return 0, false
@@ -117,9 +118,9 @@ func (t *tree) waited() (d time.Duration, long bool) {
 	return d, d > t.patience()
 }
 
-// heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of that
-// only the size of a checkpoint counts, which is found if it is not there, and that of a peer, which
-// is signed.
+// heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of
+// that only the size of a checkpoint counts, which is found if it is not there, and that of a peer,
+// which is signed.
 func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	if says.Msg == "checkpoint" {
 		if says.Size > t.told {
@@ -154,8 +155,8 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 	return nil
 }
 
-// late takes what a start says of lines that it has sealed, which is judged by the terms of before. A
-// crash leaves few of them, and of a short time.
+// late takes what a start says of lines that it has sealed, which is judged by the terms of before.
+// A crash leaves few of them, and of a short time.
 func (t *tree) late(at Place, says said) error {
 	waited, long := t.waited()
 	t.since = time.Time{}
@@ -231,8 +232,8 @@ func (t *tree) openEnd(ended bool) error {
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.identity, t.openSeq, why)})
 }
 
-// grown reports whether the state has got the checkpoint that a line tells of since it was read: the
-// log is being written.
+// grown reports whether the state has got the checkpoint that a line tells of since it was read:
+// the log is being written.
 func (c *Checker) grown(t *tree) bool {
 	f, err := os.Open(filepath.Join(string(t.tiles), "heads"))
 	if err != nil || t.tiles == "" {
@@ -279,7 +280,8 @@ type agreed struct {
 	dropped bool
 }
 
-// mostTerms bounds what is remembered of a log. The first are the ones that later ones may cut short.
+// mostTerms bounds what is remembered of a log. The first are the ones that later ones may cut
+// short.
 const mostTerms = 100
 
 func (l *logAges) agree(at Place, terms evidence.Terms) {
@@ -294,8 +296,8 @@ func (l *logAges) agree(at Place, terms evidence.Terms) {
 	}
 }
 
-// drop reports whether a log under terms would have dropped what was before its oldest line. That may
-// be younger than the file before it, if the log was idle.
+// drop reports whether a log under terms would have dropped what was before its oldest line. That
+// may be younger than the file before it, if the log was idle.
 func (l *logAges) drop(terms evidence.Terms) bool {
 	age := l.newest.Sub(l.oldest).Hours() / 24
 	return terms.Files > 0 && l.files > terms.Files || terms.Days > 0 && age >= 0.9*float64(terms.Days)

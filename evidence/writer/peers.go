@@ -26,8 +26,8 @@ type peerLine struct {
 
 // Hear writes the checkpoints of other gateways into the log: those that the log has not yet, at
 // most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
-// signed for these lines alone until they are many: two idle gateways would have news for each other
-// without end.
+// signed for these lines alone until they are many: two idle gateways would have news for each
+// other without end.
 func (l *Log) Hear(notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -319,8 +319,8 @@ func newestHead(name string, verifier note.Verifier) (newest evidence.Head, err 
 	return newest, nil
 }
 
-// newestCopied is the largest checkpoint of the latest generation that the second copy has of this log.
-// Its signature counts for nothing: the key may be lost with the state.
+// newestCopied is the largest checkpoint of the latest generation that the second copy has of this
+// log. Its signature counts for nothing: the key may be lost with the state.
 func (l *Log) newestCopied() (newest evidence.Head, latest int, err error) {
 	text, err := tailOf(l.config.Heads, 256<<10)
 	if err != nil {

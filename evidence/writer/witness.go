@@ -127,8 +127,8 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 	return signatures, err
 }
 
-// askOne has a checkpoint cosigned. If the witness knows the tree at another size than we thought it
-// did, as after each start, it is asked again.
+// askOne has a checkpoint cosigned. If the witness knows the tree at another size than we thought
+// it did, as after each start, it is asked again.
 func (l *Log) askOne(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {

@@ -341,8 +341,8 @@ func (l *Log) become(generation int) (err error) {
 	return err
 }
 
-// Close says that the log is closed, seals and signs what is written, and ends. For so long it waits
-// for witnesses of the last checkpoint, which else have it with the first of the next start.
+// Close says that the log is closed, seals and signs what is written, and ends. For so long it
+// waits for witnesses of the last checkpoint, which else have it with the first of the next start.
 func (l *Log) Close(wait time.Duration) error {
 	l.stop()
 	l.running.Wait()

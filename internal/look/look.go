@@ -14,8 +14,8 @@ import (
 //go:embed style.css
 var sheet string
 
-// CSS is the style sheet, without its comments and the blanks that its lines begin with. The head of
-// style.css lists the classes.
+// CSS is the style sheet, without its comments and the blanks that its lines begin with. The head
+// of style.css lists the classes.
 var CSS = strings.TrimSpace(regexp.MustCompile(`(?s)/\*.*?\*/|(?m)^\s+`).ReplaceAllString(sheet, ""))
 
 // Mark is the gateway's mark, a gate with its bar down, for the text of a page: it takes the colour
