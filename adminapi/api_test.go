@@ -319,7 +319,7 @@ func TestAdminExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	logged := g.Lines(1)[0]
-	for _, field := range []string{"user_agent", "identified_by", "age_s", "gateway", "version", "config"} { // no request, no sender, no log
+	for _, field := range []string{"user_agent", "identified_by", "age_s", "gateway", "version", "config", "decided_at", "ended_at"} { // no request, no sender, no log
 		delete(logged, field)
 		delete(told, field)
 	}
