@@ -2,8 +2,10 @@ package integration
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -60,9 +62,26 @@ func TestRefusalsNameTheCause(t *testing.T) {
 			t.Errorf("%s logged as reason %s, cause %q, detail %q", c.want, r.Reason, r.Cause, r.Detail)
 		}
 	}
-	out, err := robotsAudit(t, g)
-	if err != nil || !strings.Contains(out, `"unreachable":{"connect":1,"dns":1,"forbidden_address":1,"redirects":1,"reset":1,"status":2,"tls":3}`) {
+	if out, err := robotsAudit(t, g); err != nil {
 		t.Errorf("the audit: %v: %s", err, out)
+	}
+	out, err := runBinary(t, "robots", "report", "--format", "json", g.accessLog())
+	var report struct {
+		Unreachable []struct {
+			Cause   string
+			Refused int
+		}
+	}
+	if jsonErr := json.Unmarshal([]byte(out), &report); err != nil || jsonErr != nil {
+		t.Fatalf("the report: %v, %v: %s", err, jsonErr, out)
+	}
+	counted := map[string]int{}
+	for _, row := range report.Unreachable {
+		counted[row.Cause] += row.Refused
+	}
+	want := map[string]int{"connect": 1, "dns": 1, "forbidden_address": 1, "redirects": 1, "reset": 1, "status": 2, "tls": 3}
+	if !maps.Equal(counted, want) {
+		t.Errorf("the report has %v, want %v", counted, want)
 	}
 }
 
