@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,6 +21,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // auditRun is what `crawlgate robots audit --json` said.
@@ -260,13 +260,11 @@ func unpacked(t *testing.T, file string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasSuffix(file, ".gz") {
-		return data
-	}
-	z, err := gzip.NewReader(bytes.NewReader(data))
+	z, err := lines.Unpack(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = z.Close() }()
 	if data, err = io.ReadAll(z); err != nil {
 		t.Fatal(err)
 	}

@@ -99,13 +99,21 @@ func (r *auditRun) agree(t *testing.T, args []string) {
 			folders = append(folders, args[i])
 		}
 	}
-	state := filepath.Join(folders[0], "evidence", "access")
-	if len(folders) > 1 || !isDir(state) {
-		return
-	}
-	files, err := filepath.Glob(filepath.Join(folders[0], "access*"))
+	states, err := filepath.Glob(filepath.Join(folders[0], "evidence", "*"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(folders) > 1 || len(states) != 1 {
+		return
+	}
+	files := logFiles(t, folders[0])
+	for i, name := range files {
+		if packed, ok := strings.CutSuffix(name, ".zst"); ok && !slices.Contains(files, packed) { // which Python's library does not read
+			files[i] = filepath.Join(t.TempDir(), filepath.Base(packed))
+			if err := os.WriteFile(files[i], unpacked(t, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	verdict := "PASS"
 	if slices.ContainsFunc(r.findings, func(f auditFinding) bool { return strings.HasPrefix(f.Kind, "seal_") }) {
@@ -113,14 +121,9 @@ func (r *auditRun) agree(t *testing.T, args []string) {
 	} else if len(r.errors) > 0 {
 		verdict = "INCOMPLETE"
 	}
-	if v := verify(t, slices.Concat(kept, []string{state}, files)...); v.Verdict != verdict {
+	if v := verify(t, slices.Concat(kept, states, files)...); v.Verdict != verdict {
 		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.findings, r.errors)
 	}
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // crawl sends requests from several clients until the context ends, and counts those that were answered.
