@@ -27,20 +27,26 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
 		return entry, source, err
 	}
-	select {
-	case e.telling <- struct{}{}:
-		defer func() { <-e.telling }()
-	case <-time.After(stall.Wait): // another one waits for the log
-		return entry, source, err
-	}
-	r, began := entry.Record(), time.Now()
-	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
-		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, began), entry)
-	}
+	began := time.Now()
+	e.introduce(entry)
 	if time.Since(began) > 100*time.Millisecond { // the log held this up, and the site may have answered meanwhile
 		return e.records.cache.LookupAs(ctx, o, a)
 	}
 	return entry, source, err
+}
+
+// introduce tells the access logs of an entry that they do not know, one after the other.
+func (e *Engine) introduce(entry *robotscache.Entry) {
+	select {
+	case e.telling <- struct{}{}:
+		defer func() { <-e.telling }()
+	case <-time.After(stall.Wait): // another one waits for the log
+		return
+	}
+	r := entry.Record()
+	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
+		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
+	}
 }
 
 // tell writes a line into each access log. entry is what it introduces, nil for nothing. If a log
