@@ -119,8 +119,8 @@ type Checker struct {
 	totals Totals
 }
 
-// mostUnknown bounds the logs that are followed though no checkpoint is known of them: each line of
-// another one is a finding.
+// mostUnknown bounds the logs and generations that are followed though no checkpoint is known of
+// them.
 const mostUnknown = 10_000
 
 // series is how far the files have come that follow each other.
