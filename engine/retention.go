@@ -24,8 +24,6 @@ const (
 	logLine = 1315
 	// lookPace is how often the oldest lines are looked for.
 	lookPace = 10 * time.Minute
-	// What Caddy's file writer takes where roll_keep and roll_size are not set.
-	defaultRollKeep, defaultRollSize = 10, 100
 )
 
 // keptLogs are the sealed logs as they were when somebody looked last.
@@ -40,7 +38,7 @@ type keptLog struct {
 
 // keeps is for how long roll_keep leaves the lines of a log that gets so many a second.
 func keeps(w *logging.FileWriter, rate float64) time.Duration {
-	each := float64(cmp.Or(w.RollSizeMB, defaultRollSize)<<20) / logLine / rate // infinite for 0
+	each := float64(cmp.Or(w.RollSizeMB, logwriter.DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
 	for perDay, n := range map[float64]int{1: len(w.RollAt), 24: len(w.RollAtMinutes)} {
 		if n > 0 {
 			each = min(each, day.Seconds()/perDay/float64(n))
@@ -50,7 +48,7 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 		each = min(each, time.Duration(w.RollInterval).Seconds())
 	}
 	const century = 100 * 365 * 24 * 3600
-	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, defaultRollKeep)), century)) * time.Second
+	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, logwriter.DefaultRollKeep)), century)) * time.Second
 }
 
 // look finds out how much is kept of a log. might says that roll_keep would drop files before
@@ -64,7 +62,7 @@ func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
 	if w.Roll != nil && !*w.Roll {
 		keepFor = 0 // none is dropped
 	}
-	full := l.rolled >= cmp.Or(w.RollKeep, defaultRollKeep)
+	full := l.rolled >= cmp.Or(w.RollKeep, logwriter.DefaultRollKeep)
 	l.kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.oldest) >= keepFor)
 	return l, !l.kept || keeps(w, 1) < keepFor
 }

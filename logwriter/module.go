@@ -23,6 +23,13 @@ import (
 	"github.com/crawlgate/crawlgate/internal/block"
 )
 
+// What Caddy's writer of files takes where roll_keep, roll_keep_for and roll_size are not set.
+const (
+	DefaultRollKeep     = 10
+	DefaultRollKeepDays = 90
+	DefaultRollSizeMB   = 100
+)
+
 func init() {
 	caddy.RegisterModule(new(Evidence))
 }
@@ -169,8 +176,9 @@ func (e *Evidence) Cleanup() error {
 // config is what the log is sealed with.
 func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Config {
 	t := evidence.Terms{Every: time.Duration(e.Every).Seconds(), Lines: e.Lines}
-	if w := e.file; w.Roll == nil || *w.Roll { // with the defaults of Caddy's writer
-		t.Files, t.Days, t.SizeMB = cmp.Or(w.RollKeep, 10), cmp.Or(w.RollKeepDays, 90), cmp.Or(w.RollSizeMB, 100)
+	if w := e.file; w.Roll == nil || *w.Roll {
+		t.Files, t.Days = cmp.Or(w.RollKeep, DefaultRollKeep), cmp.Or(w.RollKeepDays, DefaultRollKeepDays)
+		t.SizeMB = cmp.Or(w.RollSizeMB, DefaultRollSizeMB)
 	}
 	return writer.Config{
 		Gateway: gateway, Name: e.Name, File: e.paths.log, Open: e.file.OpenWriter,
