@@ -214,7 +214,7 @@ func (a *auditor) gap(l *Line, v *verdict) (err error) {
 	return err
 }
 
-// tooShort is the finding of a pair, of which the line may be the second.
+// tooShort is the finding of a pair with too short a gap. The line is one of the two.
 func (l *Line) tooShort(p Pair, host string) Finding {
 	f := Finding{
 		Place: p.Second.Place, Kind: KindGap, Agent: p.Second.Agent,

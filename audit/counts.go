@@ -34,7 +34,7 @@ type Counts struct {
 // Tunnels are about CONNECTs. One that is allowed was opened.
 type Tunnels struct {
 	Outcomes
-	// Blind are those of Allowed that were not looked into: what was asked in them is not known.
+	// Blind counts the allowed ones that were not looked into: what was asked in them is not known.
 	Blind int64 `json:"blind"`
 }
 

@@ -48,8 +48,8 @@ const (
 	CauseTextMissing Cause = "text_missing"
 	// CauseTextUnread is a text that could not be read, which a [Fault] explains.
 	CauseTextUnread Cause = "text_unread"
-	// CauseHistory is an answer from before what the log says of its origin, or a decision of which
-	// the line does not have the time.
+	// CauseHistory is an answer from before the log's first line about its robots.txt, or a decision
+	// without a time.
 	CauseHistory Cause = "history"
 	// CauseQuery is a URL whose query the log does not show, where a rule could look at it.
 	CauseQuery Cause = "query"

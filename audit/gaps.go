@@ -52,13 +52,13 @@ type host struct {
 // and so many may be under way when one began and ended.
 const window = 16
 
-// NewGaps makes a value that remembers so many hosts.
+// NewGaps returns a Gaps that remembers at most the given number of hosts.
 func NewGaps(most int) *Gaps {
 	return &Gaps{most: most, byName: make(map[string]*list.Element), recent: list.New()}
 }
 
-// Pair is two requests to a host that follow each other under a Crawl-delay, of which the longer
-// counts.
+// Pair is two requests to a host that follow each other under a Crawl-delay. Of two delays the
+// longer one counts.
 type Pair struct {
 	First, Second Sending
 	Delay, Gap    time.Duration

@@ -22,7 +22,7 @@ type Line struct {
 	err    error  // why it cannot be read
 	torn   error  // what the line begins with, or is, was cut off
 	series int    // of the list that it is from
-	// histories are those of the lines before it.
+	// histories has what the lines before this one say of robots.txt.
 	histories *histories
 }
 

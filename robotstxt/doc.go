@@ -11,8 +11,8 @@
 //   - behind the first literal ? of a rule, the bytes : / ? @ [ ] and their escapes are the same
 //     (the figure in section 2.2.2);
 //   - /robots.txt itself is always allowed (section 2.2.2);
-//   - a field has its exact name or one of a few misspellings, and no other name that begins so: that
-//     is another record, which must not interfere (sections 2.2 and 2.2.4);
+//   - a field has its exact name or one of a few misspellings, and no other name that begins so:
+//     that is another record, which must not interfere (sections 2.2 and 2.2.4);
 //   - of several product tokens the first that has a group decides alone (section 2.2.1);
 //   - a file ends after 500 KiB, and a line that this cuts is dropped (section 2.5).
 //

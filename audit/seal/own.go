@@ -51,7 +51,7 @@ type ages struct {
 	terms             evidence.Terms // the last that a line has
 	shut              Place          // the line that closed the log, if none has opened it again
 	after             Place          // the first line behind it
-	afterSeq, afterNo int64          // of which that is the number, and how many there are
+	afterSeq, afterNo int64          // its number, and how many lines stand there
 	deleted           Place          // the last line that says that the file was deleted
 }
 
@@ -251,7 +251,7 @@ func (c *Checker) grown(t *tree) bool {
 	return false
 }
 
-// family gives generations of the log of a tree, before and behind it, of which there are lines.
+// family gives the generations before and behind a tree, in the same log, that have lines.
 func (c *Checker) family(t *tree) (earlier, later *tree) {
 	for _, other := range c.sorted() {
 		switch {
