@@ -101,7 +101,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			burst 5
 //			concurrency 8
 //			crawl_delay 0s 30s clamp|refuse|honor
-//			wait 10s
+//			wait 25s
 //			queue 1000
 //			per host|site|address...
 //			backoff 60s 24h | off

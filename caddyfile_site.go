@@ -25,6 +25,7 @@ import (
 //			owner <text>
 //			contact <text>
 //			rate <rate>
+//			max_wait <duration>
 //			mode enforce|report|off
 //			pass price|signature...
 //			purpose <name>...
@@ -101,6 +102,7 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 		"owner":                 block.Text(&a.Owner),
 		"contact":               block.Text(&a.Contact),
 		"rate":                  block.Text(&a.Rate),
+		"max_wait":              block.Parsed(&a.MaxWait, block.Optional(block.ParseDuration)),
 		"mode":                  block.Text(&a.Mode),
 		"pass":                  block.List(&a.Pass),
 		"purpose":               block.List(&a.Purposes),

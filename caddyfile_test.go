@@ -178,7 +178,7 @@ func TestBadGateway(t *testing.T) {
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, from, ` +
-			`ignore_wildcard_group, mode, owner, pass, preferences, purpose, rate, token, unknown, user_agent`},
+			`ignore_wildcard_group, max_wait, mode, owner, pass, preferences, purpose, rate, token, unknown, user_agent`},
 		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
 		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
 			`want a single word without version, of letters, digits, "-", "_" and "."`},
@@ -193,6 +193,9 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nfrom 10.0.0.0/33\n}", 4, `robots: agent "A": from "10.0.0.0/33": not an address range`},
 		{"agent A {\nignore_wildcard_group yes\n}", 4, `option "ignore_wildcard_group" of agent A takes no argument, found 1`},
 		{"agent A {\nrate 5\n}", 4, `robots: agent "A": parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
+		{"agent A {\nmax_wait 5\n}", 4, `option "max_wait" of agent A: "5" is not a duration such as 10s, 5m or 24h`},
+		{"agent A {\nmax_wait -5s\n}", 4, `option "max_wait" of agent A: "-5s" is negative`},
+		{"agent A {\nmax_wait 5s\nmax_wait 5s\n}", 5, `option "max_wait" of agent A is given twice`},
 		{"agent A {\nmode on\n}", 4, `robots: agent "A": mode "on": want enforce, report, off`},
 
 		{"paths both", 3, `robots: paths "both": want strict, as_sent`},

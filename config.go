@@ -84,7 +84,7 @@ type PaceConfig struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// CrawlDelay clamps the site's Crawl-delay.
 	CrawlDelay *CrawlDelayConfig `json:"crawl_delay,omitempty"`
-	// Wait is how long a request is held before it is answered with 429. Default 10 s.
+	// Wait is how long a request is held before it is answered with 429. Default 25 s.
 	Wait *caddy.Duration `json:"wait,omitempty"`
 	// Queue is how many requests may wait for one host. Beyond it an agent may have its share, so that
 	// fewer than twice as many wait. Default 1000.
@@ -195,6 +195,8 @@ type AgentConfig struct {
 	From        []string     `json:"from,omitempty"`
 	Rate        string       `json:"rate,omitempty"`
 	Mode        string       `json:"mode,omitempty"`
+	// MaxWait bounds how long a request of the agent is held. Default: the site's max_wait.
+	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// Preferences and Unknown take precedence over those of the gateway.
 	Preferences string `json:"preferences,omitempty"`
 	Unknown     string `json:"unknown,omitempty"`

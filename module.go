@@ -72,8 +72,8 @@ type Handler struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Deny lists hosts to which nothing goes, in every mode.
 	Deny []string `json:"deny,omitempty"`
-	// MaxWait bounds how long a request of this site is held for politeness. Default: the engine's
-	// wait.
+	// MaxWait bounds how long a request of this site is held for politeness, unless its agent has a
+	// max_wait of its own. Default: the engine's wait.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`

@@ -28,6 +28,9 @@ func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
 // policyBy is policy with another way to check passwords than by the agents'.
 func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff}
+	if h.MaxWait != nil && *h.MaxWait < 0 {
+		return c, fmt.Errorf("max_wait %s is negative", c.MaxWait)
+	}
 	var err error
 	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err
@@ -126,7 +129,7 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (enforce.Agent, error) {
 		return fail(err)
 	}
 	a := c.Agent
-	a.From, a.Interval = from, interval
+	a.From, a.Interval, a.MaxWait = from, interval, (*time.Duration)(c.MaxWait)
 	for _, credential := range c.Credentials {
 		if err := checker.Add(credential.User, credential.Hash); err != nil {
 			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))

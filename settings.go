@@ -34,7 +34,7 @@ const (
 	defaultRate        = "5/s"
 	defaultBurst       = 5
 	defaultConcurrency = 8
-	defaultWait        = 10 * time.Second
+	defaultWait        = 25 * time.Second // docs/politeness.md says why
 	defaultBackoffMin  = time.Minute
 	defaultBackoffMax  = 24 * time.Hour
 	maxGateways        = 1000
@@ -180,6 +180,9 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	}
 	if p.Wait != nil {
 		c.Politeness.Wait = time.Duration(*p.Wait)
+	}
+	if c.Politeness.Wait < 0 {
+		return fmt.Errorf("wait %s is negative", c.Politeness.Wait)
 	}
 	if c.Politeness.Interval, err = pace.ParseRate(cmp.Or(p.Rate, defaultRate)); err != nil {
 		return err

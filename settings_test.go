@@ -168,6 +168,30 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	}
 }
 
+// TestNegativeWaits: what the JSON has for a wait is checked as the Caddyfile is.
+func TestNegativeWaits(t *testing.T) {
+	t.Parallel()
+	var pace App
+	var site, agent Handler
+	for text, v := range map[string]any{
+		`{"pace":{"wait":"-1s"}}`: &pace, `{"max_wait":"-1s"}`: &site, `{"agents":[{"name":"A","max_wait":"-1s"}]}`: &agent,
+	} {
+		if err := json.Unmarshal([]byte(text), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, enginesErr := pace.settings()
+	_, sitesErr := site.policy()
+	_, agentsErr := agent.policy()
+	for want, err := range map[string]error{
+		"pace: wait -1s is negative": enginesErr, "max_wait -1s is negative": sitesErr, `agent "A": max_wait -1s is negative`: agentsErr,
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // TestBadHTMLMode: what the JSON has for html is checked as the Caddyfile is.
 func TestBadHTMLMode(t *testing.T) {
 	t.Parallel()

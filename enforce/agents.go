@@ -62,6 +62,8 @@ type Agent struct {
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
 	Interval time.Duration `json:"-"`
+	// MaxWait is how long a request of the agent is held for politeness, nil for as long as any.
+	MaxWait *time.Duration `json:"-"`
 
 	sends string // the product token that its requests have, as far as its patterns tell it
 }
@@ -286,6 +288,9 @@ func (a *agent) checkTexts() error {
 	}
 	if a.Interval < 0 {
 		return fmt.Errorf("interval %s is negative", a.Interval)
+	}
+	if a.MaxWait != nil && *a.MaxWait < 0 {
+		return fmt.Errorf("max_wait %s is negative", a.MaxWait)
 	}
 	return nil
 }

@@ -170,8 +170,9 @@ type Decision struct {
 	matched  string // the path that was held against the rules
 	use      wanted
 	quoted   quotation
-	unpaced  bool          // it is for /robots.txt
-	interval time.Duration // the agent's own least pause at a host
+	unpaced  bool           // it is for /robots.txt
+	interval time.Duration  // the agent's own least pause at a host
+	maxWait  *time.Duration // how long the agent may be held, nil for as long as any
 }
 
 // deny refuses, or, where the mode spares the refusal, notes it. Of several refusals that are

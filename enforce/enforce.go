@@ -120,7 +120,7 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	}
 	d.use.reads.TDMFile = false // it is not read for every request
 	if c := id.Config; c != nil {
-		d.Owner, d.Contact, d.interval = c.Owner, c.Contact, c.Interval
+		d.Owner, d.Contact, d.interval, d.maxWait = c.Owner, c.Contact, c.Interval, c.MaxWait
 		d.Purposes, d.AlsoObey = c.Purposes, c.AlsoObey
 		d.use.mode, d.use.denyUnknown = c.Preferences, c.DenyUnknown
 	}
@@ -297,7 +297,8 @@ type Politeness struct {
 	Concurrency int
 	// CrawlDelay says how far a site's Crawl-delay is kept.
 	CrawlDelay pace.CrawlDelay
-	// Wait is the longest time that a request may be held; zero or less for not at all.
+	// Wait is the longest time that a request may be held, unless its agent has another; zero or less
+	// for not at all.
 	Wait time.Duration
 	// Per names the clocks of a host, at least one. The first is blocked where the host asks for a
 	// pause.
@@ -314,8 +315,8 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 		return pace.Request{}, &crawlDelayError{asked: d.CrawlDelay, limit: p.CrawlDelay.Max}
 	}
 	limit := pace.Limit{Interval: p.Interval, Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
-	request := pace.Request{Agent: d.Agent, MaxWait: p.Wait}
-	if p.Wait <= 0 {
+	request := pace.Request{Agent: d.Agent, MaxWait: *cmp.Or(d.maxWait, &p.Wait)}
+	if request.MaxWait <= 0 {
 		request.MaxWait = -1 // zero would stand for the pacer's default
 	}
 	for i, scope := range p.Per {

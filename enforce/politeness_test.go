@@ -21,6 +21,7 @@ func TestPolitenessRequest(t *testing.T) {
 		politeness Politeness
 		delay      time.Duration // the group's Crawl-delay
 		interval   time.Duration // the agent's
+		maxWait    *time.Duration
 		address    netip.Addr
 		want       pace.Request
 		wantErr    string
@@ -30,6 +31,14 @@ func TestPolitenessRequest(t *testing.T) {
 			want:       pace.Request{Limit: pace.Limit{Key: "example.com", Interval: 200 * time.Millisecond, Burst: 3, Concurrency: 8}, MaxWait: time.Minute},
 		},
 		"no wait is not the pacer's default": {want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: -1}},
+		"the agent's wait goes before": {
+			politeness: Politeness{Wait: time.Minute}, maxWait: new(2 * time.Minute),
+			want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: 2 * time.Minute},
+		},
+		"also if it is none": {
+			politeness: Politeness{Wait: time.Minute}, maxWait: new(time.Duration),
+			want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: -1},
+		},
 		"DESIGN 5: the delay within the limits": {
 			politeness: Politeness{CrawlDelay: clamp}, delay: 10 * time.Second,
 			want: pace.Request{Limit: pace.Limit{Key: "example.com", Delay: 10 * time.Second}, MaxWait: -1},
@@ -71,7 +80,7 @@ func TestPolitenessRequest(t *testing.T) {
 			tt.politeness.Per = []pace.Scope{pace.PerHost}
 		}
 		tt.want.Agent = "bot"
-		d := Decision{Agent: "bot", Origin: mustOrigin(t, "https://example.com:8443"), CrawlDelay: tt.delay, interval: tt.interval}
+		d := Decision{Agent: "bot", Origin: mustOrigin(t, "https://example.com:8443"), CrawlDelay: tt.delay, interval: tt.interval, maxWait: tt.maxWait}
 		got, err := tt.politeness.Request(d, func() netip.Addr { return tt.address })
 		if tt.wantErr != "" {
 			if err == nil || err.Error() != tt.wantErr {
@@ -92,16 +101,16 @@ func TestPolitenessResolvesOnlyForAddresses(t *testing.T) {
 	}
 }
 
-// TestAgentIntervalReachesTheRequest holds the way of the interval from configuration to clock.
-func TestAgentIntervalReachesTheRequest(t *testing.T) {
+// TestAgentPaceReachesTheRequest holds the way of the agent's interval and wait from configuration to clock.
+func TestAgentPaceReachesTheRequest(t *testing.T) {
 	t.Parallel()
-	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "NewsBot", Interval: time.Minute}}})
+	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "NewsBot", Interval: time.Minute, MaxWait: new(time.Hour)}}})
 	e := newEnforcer(siteOf(rules(robots), defaults), nil, nil)
 	d := ask(t, e, id.Identify(t.Context(), Sender{UserAgent: "NewsBot/1"}), "http://example.com/")
 	request, err := Politeness{Per: []pace.Scope{pace.PerHost}}.Request(d, nil)
 	want := []pace.Limit{{Key: "agent:NewsBot@example.com", Interval: time.Minute, Burst: 1}}
-	if err != nil || !reflect.DeepEqual(request.Also, want) {
-		t.Errorf("%+v, %v; want %+v", request.Also, err, want)
+	if err != nil || !reflect.DeepEqual(request.Also, want) || request.MaxWait != time.Hour {
+		t.Errorf("%+v, %v; want %+v, held for an hour", request, err, want)
 	}
 }
 

@@ -37,7 +37,8 @@ type Config struct {
 	// SitePolicy is complete but for Life and Enforcer. Outside of a server CONNECT is refused.
 	engine.SitePolicy
 	Warnings []string // about the configuration, for people
-	// MaxWait bounds how long a request is held for politeness; nil for the engine's wait.
+	// MaxWait bounds how long a request is held for politeness, unless its agent has another; nil for
+	// the engine's wait.
 	MaxWait *time.Duration
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool

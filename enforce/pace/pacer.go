@@ -52,7 +52,7 @@ import (
 // Config is what all keys of a Pacer have in common. The zero value has the defaults given at each
 // field.
 type Config struct {
-	// Wait is how long a request is held when it does not say. Default: 10 s.
+	// Wait is how long a request is held when it does not say. Default: 25 s.
 	Wait time.Duration
 	// Queue is how many requests may wait for one key. Beyond it an agent that has less than its share
 	// may have as many: with all agents fewer than twice Queue wait. Default: 1000.
@@ -81,7 +81,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() *Config {
-	c.Wait = cmp.Or(clip(c.Wait), 10*time.Second)
+	c.Wait = cmp.Or(clip(c.Wait), 25*time.Second)
 	c.Queue = cmp.Or(max(c.Queue, 0), 1000)
 	c.Waiters = cmp.Or(max(c.Waiters, 0), 1<<16)
 	c.MaxKeys = cmp.Or(max(c.MaxKeys, 0), 1_000_000)

@@ -170,7 +170,7 @@ func TestQueueKeepsNothing(t *testing.T) {
 		if s := p.Stats(); s.Waiting != 0 {
 			t.Errorf("Stats = %+v, want nobody waiting", s)
 		}
-		time.Sleep(20 * time.Second) // claims end
+		time.Sleep(30 * time.Second) // claims end
 		for i := range p.table.shards {
 			s := &p.table.shards[i]
 			s.mu.Lock()

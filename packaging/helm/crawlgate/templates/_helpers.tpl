@@ -18,7 +18,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.caddyfile }}{{ .Values.caddyfile }}{{ else -}}
 {
 	metrics
-	grace_period 20s
+	grace_period 40s
 	persist_config off
 	{{- if .Values.ca.existingSecret }}
 	pki {
