@@ -253,17 +253,22 @@ func (c *secureCrawl) byNode() []visited {
 // nodePrograms copies a folder of Node programs and installs what they need.
 func nodePrograms(t *testing.T, folder ...string) string {
 	t.Helper()
-	npm := need(t, "npm")
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder...))); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command(npm, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	installNode(t, dir)
+	return dir
+}
+
+// installNode installs what the Node programs in a folder need.
+func installNode(t *testing.T, dir string) {
+	t.Helper()
+	install := exec.Command(need(t, "npm"), "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		missing(t, filepath.Join(folder...)+" (npm ci: "+err.Error()+": "+string(out)+")")
+		missing(t, dir+" (npm ci: "+err.Error()+": "+string(out)+")")
 	}
-	return dir
 }
 
 func (c *secureCrawl) byJava() []visited {

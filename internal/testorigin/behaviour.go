@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -87,6 +88,22 @@ func (b Behaviour) After(d time.Duration) Behaviour {
 			return err
 		}
 		return serve(s)
+	}
+	return b
+}
+
+// ThenPages returns b for the first request, and the site's HTML pages from the second on. All that
+// share the value it returns count together.
+func (b Behaviour) ThenPages() Behaviour {
+	mustBeHTTP(b)
+	var asked atomic.Bool
+	first := b.serve
+	b.Name += ", then pages"
+	b.serve = func(s *session) error {
+		if asked.CompareAndSwap(false, true) {
+			return first(s)
+		}
+		return servePage(s)
 	}
 	return b
 }

@@ -1,0 +1,13 @@
+import scrapy
+
+
+class Pages(scrapy.Spider):
+    name = "pages"
+
+    def start_requests(self):
+        for url in self.urls.split():
+            yield scrapy.Request(url)
+
+    def parse(self, response):
+        yield {"url": response.url, "title": response.css("title::text").get()}
+        yield from response.follow_all(css="a")

@@ -1,0 +1,319 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// clientPage is a client with a page of its name in docs/clients and a project of its name in examples/clients.
+type clientPage struct {
+	name    string
+	needs   []string                       // programs
+	python  string                         // a module of the system's Python that it needs
+	prepare func(t *testing.T, dir string) // in the copy of the project, before the commands of the page
+	// resolves says that the client looks the site up and goes round the proxy if it finds a loopback address. Its name server
+	// knows no name, so it cannot be seen to go round; all others can.
+	resolves bool
+}
+
+// clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that none is left out.
+var clientPages = []clientPage{
+	{name: "colly", needs: []string{"go", "curl"}},
+	{name: "requests", needs: []string{"curl"}, python: "requests"},
+	{name: "scrapy", needs: []string{"scrapy", "curl"}},
+	{name: "wget", needs: []string{"wget", "curl"}},
+}
+
+// plainClients are frameworks with nothing but the proxy: their own defaults, and none of the settings of their pages.
+var plainClients = []struct {
+	name    string
+	needs   []string
+	python  string
+	prepare func(t *testing.T, dir string)
+	folder  string // the project, below the root
+	command string // with the page to begin at for URL
+}{
+	{name: "colly", needs: []string{"go"}, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
+	{name: "requests", python: "requests", folder: "integration/clients/python", command: "python3 plain_requests.py URL"},
+	{name: "scrapy", needs: []string{"scrapy"}, folder: "examples/clients/scrapy", command: "rm scrapy.cfg; scrapy runspider pages.py -a urls=URL"},
+	{name: "wget", needs: []string{"wget"}, folder: "examples/clients/wget", command: "wget --recursive URL"},
+}
+
+// crawlPlan is how large the sites of these tests are and how slowly they want to be asked. The suite has short ones;
+// CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make those of the table in docs/clients.
+type crawlPlan struct {
+	pages      int
+	delay      time.Duration
+	retryAfter int // seconds
+	bound      time.Duration
+	full       bool
+}
+
+func planCrawl(t *testing.T) crawlPlan {
+	t.Helper()
+	number := func(name string, otherwise int) int {
+		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
+		if err != nil || n < 1 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
+	}
+	p := crawlPlan{pages: number("CRAWLGATE_CLIENT_PAGES", 11), retryAfter: 2, bound: 150 * time.Second}
+	p.delay = time.Duration(number("CRAWLGATE_CLIENT_DELAY", 1)) * time.Second
+	if os.Getenv("CRAWLGATE_CLIENT_PAGES") != "" {
+		p.full, p.retryAfter = true, 20
+		p.bound += 2 * time.Duration(p.pages) * p.delay
+	}
+	return p
+}
+
+// clientSites are the sites of one client: one that wants its delay, one of https, and one that is once too busy.
+type clientSites struct {
+	slow, secure, busy *testorigin.Site
+}
+
+func (s clientSites) all() []*testorigin.Site { return []*testorigin.Site{s.slow, s.secure, s.busy} }
+
+// urls are the pages to begin at.
+func (s clientSites) urls() string {
+	return s.slow.URL("/") + " " + s.secure.URL("/") + " " + s.busy.URL("/")
+}
+
+// clientRig is a gateway in front of the sites of all clients, and two places to run clients in: one where the names of the
+// sites lead to the sites, so that a client that goes round the gateway is seen there, and one without names.
+type clientRig struct {
+	*gateway
+	plan         crawlPlan
+	sites        map[string]clientSites
+	named, blind *fakeDNS
+}
+
+// throughGateway marks what the sites got from the gateway.
+const throughGateway = "X-Through"
+
+func startClientRig(t *testing.T, site string, clients []string) *clientRig {
+	t.Helper()
+	r := &clientRig{plan: planCrawl(t), sites: make(map[string]clientSites)}
+	origins := testorigin.Start(t, testorigin.Config{})
+	names := make(map[string][]string)
+	add := func(scheme, host string, pages int, delay string) *testorigin.Site {
+		paths := []string{"/closed/a", "/closed/b"}
+		for i := range pages - 1 {
+			paths = append(paths, fmt.Sprintf("/page-%d", i+1))
+		}
+		site := origins.Site(t, testorigin.SiteConfig{Scheme: scheme, Host: host, Paths: paths})
+		site.SetRobots(testorigin.OK("User-agent: *\n" + delay + "Disallow: /closed/\n"))
+		n := len(names) + 1
+		names[host] = []string{fmt.Sprintf("127.0.%d.%d", n>>8, n&0xff)} // as they were started
+		return site
+	}
+	for _, name := range clients {
+		sites := clientSites{
+			slow:   add("http", "slow."+name+".test", r.plan.pages, fmt.Sprintf("Crawl-delay: %g\n", r.plan.delay.Seconds())),
+			secure: add("https", "secure."+name+".test", min(r.plan.pages, 21), ""),
+			busy:   add("http", "busy."+name+".test", min(r.plan.pages, 21), ""),
+		}
+		tooMany := testorigin.Response{
+			Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {strconv.Itoa(r.plan.retryAfter)}},
+		}
+		sites.busy.SetPath("/page-5", testorigin.Respond(tooMany).ThenPages())
+		r.sites[name] = sites
+	}
+	r.named, r.blind = startDNS(t, "", names), startDNS(t, "", nil)
+	r.gateway = startGateway(t, gatewayConfig{
+		Engine: "pace {\nwait 30s\n}", Egress: "trust_ca " + caFile(t, origins), Site: site, Wrap: r.named.command,
+		Around: "request_header " + throughGateway + " yes",
+	})
+	return r
+}
+
+// run runs a command of a shell in a folder, as a person types it who has no other proxy and a new home, and gives what it
+// printed.
+func (r *clientRig) run(t *testing.T, dir, script string, place *fakeDNS) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)
+	defer cancel()
+	words := append(slices.Clone(place.command), "sh", "-eu", "-c", script)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Dir, cmd.WaitDelay = dir, time.Second // children that hold the pipes do not hold the test
+	cmd.Env = clientEnvironment(t)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v after %v:\n%s\n%s", err, time.Since(began), script, out.Bytes())
+	}
+	return out.String()
+}
+
+// clientEnvironment is the environment of this process without settings of proxies and certificates, with a new home and the
+// system's Python, and with the caches of Go, which would be in the home.
+func clientEnvironment(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
+	caches := strings.Fields(string(out))
+	if err != nil || len(caches) != 2 {
+		t.Fatalf("go env: %v: %s", err, out)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		name = strings.ToLower(name)
+		return strings.HasSuffix(name, "_proxy") || strings.Contains(name, "_ca_") || strings.HasPrefix(name, "ssl_cert_")
+	})
+	return append(env, "HOME="+t.TempDir(), "PATH=/usr/bin:"+os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1",
+		"GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
+}
+
+// needs skips a test whose client is not installed. In CI it fails.
+func needs(t *testing.T, programs []string, module string) {
+	t.Helper()
+	for _, program := range programs {
+		need(t, program)
+	}
+	if module == "" {
+		return
+	}
+	if err := exec.CommandContext(t.Context(), need(t, systemPython), "-c", "import "+module).Run(); err != nil {
+		missing(t, "Python's "+module)
+	}
+}
+
+// project copies a folder of the repository to the same place in a new one, and gives that one.
+func project(t *testing.T, folder string, prepare func(t *testing.T, dir string)) string {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, folder)
+	if err := os.CopyFS(dir, os.DirFS(testdocs.Path(folder))); err != nil {
+		t.Fatal(err)
+	}
+	if prepare != nil {
+		prepare(t, dir)
+	}
+	return root
+}
+
+// typedOn gives the first shell block of a client's page, which is the whole way from nothing to a crawl.
+func typedOn(t *testing.T, page string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(testdocs.Text(t, filepath.Join("clients", page+".md")), "```sh\n")
+	block, _, _ := strings.Cut(rest, "```\n")
+	for _, want := range []string{"cd examples/clients/" + page + "\n", "GATEWAY:3128", "https://example.com/"} {
+		if !strings.Contains(block, want) {
+			t.Fatalf("the first block of docs/clients/%s.md has no %q:\n%s", page, want, block)
+		}
+	}
+	return block
+}
+
+// TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with https, and with a 429. Each
+// client gets all pages, in their time, and nothing of what is closed; and nothing comes to the sites but through the gateway.
+func TestClientPages(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range clientPages {
+		names = append(names, c.name)
+	}
+	r := startClientRig(t, "agent examplebot\nagent browserbot {\ncredential browserbot "+hashed(t, "argon2id")+"\n}", names)
+	for _, c := range clientPages {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, c.needs, c.python)
+			sites, place := r.sites[c.name], r.named
+			if c.resolves {
+				place = r.blind
+			}
+			script := strings.NewReplacer("GATEWAY:3128", r.addr, "https://example.com/", sites.urls(), "SECRET", rightPassword).
+				Replace(typedOn(t, c.name))
+			dir := project(t, filepath.Join("examples", "clients", c.name), c.prepare)
+			began := time.Now()
+			out := r.run(t, dir, script, place)
+			for _, site := range sites.all() {
+				checkClientSite(t, r.plan, site, 0, began)
+			}
+			if t.Failed() {
+				t.Logf("it printed:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95 pages of 101 is what a
+// company gets that changes one setting.
+func TestPlainClients(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range plainClients {
+		names = append(names, c.name)
+	}
+	r := startClientRig(t, "", names)
+	for _, c := range plainClients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, c.needs, c.python)
+			site := r.sites[c.name].slow
+			proxy := fmt.Sprintf("export http_proxy=http://%s https_proxy=http://%[1]s HTTP_PROXY=http://%[1]s HTTPS_PROXY=http://%[1]s\n", r.addr)
+			script := fmt.Sprintf("cd %s\n", c.folder) + proxy + strings.ReplaceAll(c.command, "URL", site.URL("/"))
+			dir := project(t, c.folder, c.prepare)
+			began := time.Now()
+			out := r.run(t, dir, script, r.named)
+			checkClientSite(t, r.plan, site, r.plan.pages*6/101, began)
+			if t.Failed() {
+				t.Logf("it printed:\n%s", out)
+			}
+		})
+	}
+}
+
+// checkClientSite holds what a site saw of a client, by the site's clock. A few pages may be lost.
+func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLose int, began time.Time) {
+	t.Helper()
+	if site.Dropped() > 0 {
+		t.Fatal("the site's record is not complete")
+	}
+	want, delay := plan.pages, plan.delay
+	if !strings.HasPrefix(site.Origin().Host, "slow.") {
+		want, delay = min(want, 21), 0
+	}
+	exchanges := site.PageExchanges()
+	got := make(map[string]bool)
+	last := began
+	for _, e := range exchanges {
+		if e.Header.Get(throughGateway) == "" {
+			t.Errorf("%s%s did not come through the gateway: %v", site.Origin(), e.Target, e.Header)
+		}
+		if strings.HasPrefix(e.Path, "/closed/") {
+			t.Errorf("%s%s is closed, and was asked for", site.Origin(), e.Target)
+		}
+		if e.Status == http.StatusOK && (e.Path == "/" || strings.HasPrefix(e.Path, "/page-")) {
+			got[e.Path] = true
+			last = slices.MaxFunc([]time.Time{last, e.Arrived}, time.Time.Compare)
+		}
+	}
+	took := last.Sub(began)
+	least := leastGap(exchanges)
+	t.Logf("%s: %d of %d pages by %d requests, the smallest gap %v, the last page after %.1f s", site.Origin(), len(got), want, len(exchanges),
+		least.Round(time.Millisecond), took.Seconds())
+	if len(got) < want-mayLose {
+		t.Errorf("%s: %d pages of %d", site.Origin(), len(got), want)
+	}
+	if least < delay {
+		t.Errorf("%s: two requests came %v apart, which is less than the Crawl-delay of %v", site.Origin(), least, delay)
+	}
+	if limit := 11 * time.Duration(want) * delay / 10; plan.full && delay > 0 && took > limit {
+		t.Errorf("%s: the crawl took %v, which is more than %v", site.Origin(), took, limit)
+	}
+}
