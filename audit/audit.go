@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit/seal"
+	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // Config is how logs are replayed. Fields that are zero take their defaults.
@@ -141,7 +143,9 @@ func (a *auditor) line(l *Line) error {
 	case e.Answer != nil:
 		return a.answer(l)
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
-		c.Unjudged++
+		if u, err := url.Parse(e.Request.URI); err != nil || !strings.EqualFold(u.Hostname(), enforce.OwnHost) {
+			c.Unjudged++
+		}
 	}
 	c.Foreign++
 	return nil

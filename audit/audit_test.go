@@ -419,6 +419,12 @@ func TestNoObject(t *testing.T) {
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, l, l)); r.brief() != "a:0 error\n" || r.totals.Unjudged != 2 {
 		t.Errorf("%q %+v", r.brief(), r.totals)
 	}
+	// The gateway answers for this host itself, and for no other that has the name in it.
+	own := object{"request": object{"method": "GET", "uri": "https://crawlgate.invalid/agent"}}
+	other := object{"request": object{"method": "GET", "uri": "http://example.com/?u=http://crawlgate.invalid/agent"}}
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, own, own, other)); r.totals.Foreign != 3 || r.totals.Unjudged != 1 {
+		t.Errorf("%q %+v", r.brief(), r.totals)
+	}
 }
 
 // TestPacked: logs are read whatever Caddy packs them with, and by their content, not by their

@@ -144,6 +144,16 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	return d
 }
 
+// OwnHost is a host for which the gateway answers itself, through the proxy. There is no such name
+// (RFC 6761 section 6.4), so an answer shows a client that its requests go through a gateway.
+const OwnHost = "crawlgate.invalid"
+
+// Screen takes the steps that need no rules: it decides whether the gateway would serve the sender
+// at all.
+func (e *Enforcer) Screen(id Identity, o origin.Origin) (d Decision, refused bool) {
+	return e.start(id, o, false)
+}
+
 // httpsPort is where nothing but TLS is expected.
 const httpsPort = 443
 

@@ -57,7 +57,8 @@ func (x *exchange) connect() error {
 		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", maxTunnels))
 	}
 	defer tunnels.Leave(agent)
-	if s.Operator.Connect(o) == enforce.ConnectIntercept {
+	own := o.Host == enforce.OwnHost && s.minter != nil
+	if own || s.Operator.Connect(o) == enforce.ConnectIntercept {
 		_, step := startStep(x.ctx, spanDecide)
 		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
 		step.decided(&x.decision)

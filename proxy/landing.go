@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	texttemplate "text/template"
@@ -28,8 +29,11 @@ import (
 // The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
 // clients are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy),
 // its host and port (.Address) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of
-// the certificate.
+// the certificate. check.sh finds out whether a client is set up so.
 var (
+	//go:embed check.sh
+	checkScript string
+
 	//go:embed clients.tmpl
 	clients string
 	//go:embed landing.txt
@@ -51,17 +55,46 @@ type landing struct {
 
 const plainText = "text/plain; charset=utf-8"
 
-// serveLanding answers a request that is not proxied but for the gateway itself: a page that says
-// what it is and how clients are set up, its certificate, a PAC file, its health. Nothing here is
-// secret, so no client is asked for credentials.
-func (s *Site) serveLanding(w http.ResponseWriter, r *http.Request) error {
-	a := s.landing(r)
-	header := w.Header()
+// isOwn reports whether a request is for the gateway itself.
+func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(), enforce.OwnHost) }
+
+// serveLanding answers a request for the gateway itself: a page that says what it is and how
+// clients are set up, its certificate, a PAC file, its health. Nothing here is secret, so no client
+// is asked for credentials, unless it wants to know its name.
+func (x *exchange) serveLanding() error {
+	r := x.r
+	if path := r.URL.Path; r.URL.IsAbs() && (path == "/agent" || path == "/refused") {
+		return x.serveSender()
+	}
+	return x.serveOwn(x.site.landing(r))
+}
+
+// serveSender tells a client as whom the gateway knows it, or refuses it as it would elsewhere. It
+// refuses /refused in any case, so that a client sees what a refusal looks like.
+func (x *exchange) serveSender() error {
+	target, err := origin.NewTarget(x.r.URL)
+	if err != nil {
+		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
+	}
+	x.identify()
+	var refused bool
+	switch x.decision, refused = x.site.Enforcer.Screen(x.identity, target.Origin); {
+	case refused:
+		return x.refuse()
+	case target.Path == "/refused":
+		return x.fail(enforce.ReasonOperatorDeny, "this page is refused to everybody, to try clients by", 0)
+	}
+	body := "agent: " + x.decision.Agent + "\nby: " + x.decision.IdentifiedBy + "\n"
+	return x.serveOwn(landing{http.StatusOK, plainText, []byte(body)})
+}
+
+func (x *exchange) serveOwn(a landing) error {
+	header := x.w.Header()
 	header.Set("Content-Type", a.contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", look.Policy)
 	header.Set("Cache-Control", "no-store")
-	answer(w, r, a.status, a.body)
+	answer(x.w, x.r, a.status, a.body)
 	return nil
 }
 
@@ -86,16 +119,19 @@ func (s *Site) landing(r *http.Request) landing {
 		root = s.authority.Root()
 	}
 	switch path := r.URL.Path; {
+	case path == "/ca.crt" && root != nil:
+		return landing{http.StatusOK, "application/x-pem-file", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})}
+	case r.URL.IsAbs(): // what follows has the address by which the client reaches the gateway
+	case path == "/ca.der" && root != nil:
+		return landing{http.StatusOK, "application/pkix-cert", root.Raw}
 	case path == "/":
 		return landingPage(r, root)
 	case path == "/health":
 		return s.health(r)
 	case path == "/proxy.pac":
 		return pacFile(r)
-	case path == "/ca.crt" && root != nil:
-		return landing{http.StatusOK, "application/x-pem-file", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})}
-	case path == "/ca.der" && root != nil:
-		return landing{http.StatusOK, "application/pkix-cert", root.Raw}
+	case path == "/check.sh":
+		return landing{http.StatusOK, plainText, []byte(strings.ReplaceAll(checkScript, "http://GATEWAY:3128", ownURL(r)))}
 	}
 	return landing{http.StatusNotFound, plainText, []byte("This is Crawlgate, a forward proxy. There is nothing at this path.\n")}
 }
@@ -135,6 +171,9 @@ func proxyScheme(r *http.Request) string {
 	return "http"
 }
 
+// ownURL is the gateway as a client names it as its proxy.
+func ownURL(r *http.Request) string { return proxyScheme(r) + "://" + ownAddress(r) }
+
 // pacFile sends a browser's requests for everything but this machine through the gateway.
 func pacFile(r *http.Request) landing {
 	kind := strings.ToUpper(proxyScheme(r))
@@ -147,7 +186,7 @@ func pacFile(r *http.Request) landing {
 
 // landingPage is the page at /. root is nil where nothing is intercepted.
 func landingPage(r *http.Request, root *x509.Certificate) landing {
-	data := map[string]any{"Proxy": proxyScheme(r) + "://" + ownAddress(r), "Address": ownAddress(r)}
+	data := map[string]any{"Proxy": ownURL(r), "Address": ownAddress(r)}
 	if root != nil {
 		sum := sha256.Sum256(root.Raw)
 		data["Fingerprint"] = strings.ToUpper(hex.EncodeToString(sum[:]))

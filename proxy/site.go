@@ -241,9 +241,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		return x.fail(reason, detail, 0)
 	}
 	connect := r.Method == http.MethodConnect
-	if !connect && !r.URL.IsAbs() {
+	if !connect && isOwn(r.URL) {
 		x.own = true
-		return s.serveLanding(w, r)
+		return x.serveLanding()
 	}
 	if err := s.Engine.Open(); err != nil {
 		return x.fail(enforce.ReasonNotReady, err.Error(), retryNotReady)
