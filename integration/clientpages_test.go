@@ -32,7 +32,14 @@ type clientPage struct {
 
 // clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that none is left out.
 var clientPages = []clientPage{
+	{name: "axios", needs: []string{"node", "npm", "curl"}},
 	{name: "colly", needs: []string{"go", "curl"}},
+	{name: "crawlee-cheerio", needs: []string{"node", "npm", "curl"}},
+	{name: "crawlee-playwright", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
+	{name: "got", needs: []string{"node", "npm", "curl"}},
+	{name: "node-fetch", needs: []string{"node", "npm", "curl"}},
+	{name: "playwright", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
+	{name: "puppeteer", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
 	{name: "requests", needs: []string{"curl"}, python: "requests"},
 	{name: "scrapy", needs: []string{"scrapy", "curl"}},
 	{name: "wget", needs: []string{"wget", "curl"}},
@@ -48,6 +55,14 @@ var plainClients = []struct {
 	command string // with the page to begin at for URL
 }{
 	{name: "colly", needs: []string{"go"}, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
+	{
+		name: "crawlee-cheerio", needs: []string{"node", "npm"}, folder: "examples/clients/crawlee-cheerio", prepare: crawleeWithoutSettings,
+		command: "node plain-cheerio.mjs URL",
+	},
+	{
+		name: "crawlee-playwright", needs: []string{"node", "npm", "chromium"}, folder: "examples/clients/crawlee-playwright",
+		prepare: crawleeWithoutSettings, command: "node plain-playwright.mjs URL",
+	},
 	{name: "requests", python: "requests", folder: "integration/clients/python", command: "python3 plain_requests.py URL"},
 	{name: "scrapy", needs: []string{"scrapy"}, folder: "examples/clients/scrapy", command: "rm scrapy.cfg; scrapy runspider pages.py -a urls=URL"},
 	{name: "wget", needs: []string{"wget"}, folder: "examples/clients/wget", command: "wget --recursive URL"},
@@ -239,6 +254,7 @@ func TestClientPages(t *testing.T) {
 			script := strings.NewReplacer("GATEWAY:3128", r.addr, "https://example.com/", sites.urls(), "SECRET", rightPassword).
 				Replace(typedOn(t, c.name))
 			dir := project(t, filepath.Join("examples", "clients", c.name), c.prepare)
+			script = installed(t, dir, script)
 			began := time.Now()
 			out := r.run(t, dir, script, place)
 			for _, site := range sites.all() {
