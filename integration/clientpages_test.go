@@ -243,6 +243,7 @@ func TestClientPages(t *testing.T) {
 		names = append(names, c.name)
 	}
 	r := startClientRig(t, "agent examplebot\nagent browserbot {\ncredential browserbot "+hashed(t, "argon2id")+"\n}", names)
+	t.Cleanup(func() { checkBrowserCalls(t, r.gateway, false) }) // before the gateway stops, and after all clients
 	for _, c := range clientPages {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,94 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// browserCrawl is what the pages of browsers type, with another program.
+const browserCrawl = `cd FOLDER
+curl -so ca.crt http://GATEWAY/ca.crt
+mkdir -p ~/.pki/nssdb
+certutil -d sql:$HOME/.pki/nssdb -N --empty-password
+certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n crawlgate -i ca.crt
+export https_proxy=http://GATEWAY
+node PROGRAM URL
+`
+
+// TestBrowsersOwnCalls lets browsers crawl a site whose pages have a form, which browsers ask their makers about. With the
+// defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. With the
+// projects of docs/clients there are none, which TestClientPages holds for all of them on pages without forms.
+func TestBrowsersOwnCalls(t *testing.T) {
+	t.Parallel()
+	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")
+	for _, c := range []struct {
+		project, program string
+		calls            bool
+	}{
+		{"crawlee-playwright", "plain-playwright.mjs", true},
+		{"playwright", "crawl.mjs", false},
+		{"puppeteer", "crawl.mjs", false},
+	} {
+		t.Run(c.project+" "+c.program, func(t *testing.T) {
+			t.Parallel()
+			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{Host: "forms.test"})
+			var links strings.Builder
+			for i := range 8 {
+				fmt.Fprintf(&links, "<a href=\"/page-%d\">%[1]d</a>\n", i)
+			}
+			page := `<!doctype html><title>Sign in</title><form action="/in"><input name="user"><input type="password" name="word"></form>` + links.String()
+			site.SetPages(testorigin.Respond(testorigin.Response{
+				Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}}, Body: []byte(page),
+			}))
+			r := &clientRig{plan: planCrawl(t), named: startDNS(t, "", map[string][]string{"forms.test": {"127.0.0.1"}})}
+			r.gateway = startGateway(t, gatewayConfig{
+				Engine: "pace {\nrate 2/s\nburst 1\n}", Wrap: r.named.command,
+				Site: "import " + testdocs.Path("examples", "browsers", "browser-calls.caddy"),
+			})
+			folder := filepath.Join("examples", "clients", c.project)
+			dir := project(t, folder, crawleeWithoutSettings)
+			out := r.run(t, dir, strings.NewReplacer("FOLDER", folder, "GATEWAY", r.addr, "PROGRAM", c.program, "URL", site.URL("/")).Replace(browserCrawl), r.named)
+			if n := len(site.PageExchanges()); n < 9 {
+				t.Errorf("%d pages of 9 were asked for:\n%s", n, out)
+			}
+			checkBrowserCalls(t, r.gateway, c.calls)
+		})
+	}
+}
+
+// checkBrowserCalls looks in the log for hosts that no crawl asked for.
+func checkBrowserCalls(t *testing.T, g *gateway, want bool) {
+	t.Helper()
+	calls := make(map[string]int)
+	for _, line := range g.readLogs() {
+		host := line.Request.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if strings.HasSuffix(host, ".test") || host == "127.0.0.1" {
+			continue
+		}
+		if !want {
+			t.Errorf("the browser called %s, which the switches in examples/browsers stop: %s", host, line.raw)
+		}
+		if line.Request.Method == http.MethodConnect {
+			continue // is taken, so that the refusal can be given inside
+		}
+		if calls[host]++; want && line.Robots.Reason != "operator_deny" {
+			t.Errorf("%s is not on the list: %s", host, line.raw)
+		}
+	}
+	t.Logf("the browser's own: %v", calls)
+	if want && (calls["accounts.google.com"] == 0 || calls["content-autofill.googleapis.com"] == 0) {
+		t.Errorf("without switches the browser called only %v, so this test would see nothing", slices.Sorted(maps.Keys(calls)))
+	}
+}
