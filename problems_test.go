@@ -6,10 +6,45 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
+
+// settingsOfWaiting are the settings that make each client slower at one host, and have it wait for Retry-After.
+const settingsOfWaiting = `
+## Settings of clients
+
+| client | fewer requests to one host at once | waiting for Retry-After |
+|---|---|---|
+| [Scrapy](../clients/scrapy.md) | ` + "`CONCURRENT_REQUESTS_PER_DOMAIN`" + ` (8) | the middleware of that page; by itself it asks again at once, twice |
+| Crawlee | ` + "`maxConcurrency` (200), `sameDomainDelaySecs`" + ` | nothing by itself; it asks again at once, ` + "`maxRequestRetries`" + ` (3) times |
+| [Colly](../clients/colly.md) | ` + "`LimitRule{DomainGlob: \"*\", Parallelism: 2}`" + ` | ` + "`Request.Retry` in `OnError`" + `, as on that page |
+| [requests, urllib3](../clients/requests.md) | fewer threads | ` + "`Retry(5, status_forcelist=[429, 503])`" + ` |
+| got, undici | fewer promises at once | got's ` + "`retry: {limit: 5}`, undici's `RetryAgent`" + ` |
+| curl | ` + "`--parallel-max`" + ` | ` + "`--retry 5`" + ` |
+| [wget](../clients/wget.md) | it has one | ` + "`--retry-on-http-error=429,503`" + ` waits, a second longer each time, up to ` + "`--waitretry`" + ` |
+
+Every client has to wait for longer than the gateway [holds a request](../politeness.md#how-long-a-request-is-held). [All clients](../clients/README.md).
+`
+
+// settingsOfLeaving is how each client treats a 403 that another try does not change.
+const settingsOfLeaving = `
+## Settings of clients
+
+| client | its way, and the setting |
+|---|---|
+| [Scrapy](../clients/scrapy.md) | takes the 403 for final; with ` + "`handle_httpstatus_list = [403]`" + ` the spider gets it, and can keep the URL for later |
+| Crawlee | takes it for a block, and asks again at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |
+| [Colly](../clients/colly.md) | final; ` + "`OnError`" + ` gets it |
+| [requests, urllib3](../clients/requests.md) | final; no 403 in ` + "`status_forcelist`" + `, or what robots.txt forbids is asked for again, too |
+| got, undici | final; no 403 in ` + "`statusCodes`" + `, for the same reason |
+| curl | final |
+| [wget](../clients/wget.md) | final; no 403 in ` + "`--retry-on-http-error`" + `, for the same reason |
+
+[All clients](../clients/README.md).
+`
 
 // problemPage is the page that a refusal's problem type leads to.
 func problemPage(t *testing.T, r enforce.Reason) []byte {
@@ -35,6 +70,13 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n\n")
 	}
 	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Info().Hint)
+	switch after := r.RetryAfter(); {
+	case r.Info().Recorded:
+		b.WriteString("Another try is refused too, for as long as the gateway uses this copy of the site's robots.txt: until the time `until` in " +
+			"`Crawlgate-Decision` ([its parts](../access-log.md#what-a-refusal-says)).\n\n")
+	case after > 0:
+		fmt.Fprintf(&b, "It ends by itself, and nobody knows when: Retry-After is %d if nothing better is known.\n\n", after/time.Second)
+	}
 	golden := func(name string) []byte {
 		example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", name+".txt"))
 		if err != nil {
@@ -44,7 +86,12 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 	}
 	fmt.Fprintf(&b, "An answer looks like this:\n\n```\n%s\n```\n", golden(string(r)))
 	switch r { //nolint:exhaustive // others have no more to show
+	case enforce.ReasonRateLimited, enforce.ReasonConcurrency, enforce.ReasonQueueFull, enforce.ReasonBackoff:
+		b.WriteString(settingsOfWaiting)
+	case enforce.ReasonCrawlDelay:
+		b.WriteString(settingsOfLeaving)
 	case enforce.ReasonUnreachable:
+		b.WriteString(settingsOfLeaving)
 		fmt.Fprintf(&b, "\nThe cause `upstream` or `local` is a fault of the gateway's own side, and says nothing about the site "+
 			"([the table of causes](../status-table.md)).\nHere the operator's upstream proxy answered in the place of the site:\n\n```\n%s\n```\n",
 			golden("unreachable_upstream"))

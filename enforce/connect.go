@@ -137,7 +137,7 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 	} else if reason, detail, refused := t.Refused(); refused {
-		d.refuseSender(reason, detail)
+		d.deny(reason, detail)
 	} else {
 		d.allow(ReasonIntercepted)
 	}

@@ -180,9 +180,9 @@ type Decision struct {
 func (d *Decision) deny(r Reason, detail string) {
 	switch {
 	case r.Hard() || d.Mode != ModeReport:
-		d.Allowed, d.WouldDeny, d.Reason, d.Detail = false, false, r, detail
+		d.Allowed, d.WouldDeny, d.Reason, d.Detail, d.RetryAfter = false, false, r, detail, r.RetryAfter()
 	case !d.WouldDeny:
-		d.Allowed, d.WouldDeny, d.Reason, d.Detail = true, true, r, detail
+		d.Allowed, d.WouldDeny, d.Reason, d.Detail, d.RetryAfter = true, true, r, detail, r.RetryAfter()
 	}
 }
 

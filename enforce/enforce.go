@@ -138,7 +138,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 	}
 	reason, detail, refused := id.Refused()
 	if refused && (!robotsTxt || reason.Info().Status != http.StatusForbidden) {
-		d.refuseSender(reason, detail)
+		d.deny(reason, detail)
 		if !d.Allowed {
 			return d, true
 		}
@@ -206,9 +206,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 	entry, source, now, err := e.Lookup(ctx, d.Origin, id)
 	if err != nil {
 		d.Source = source
-		reason, detail, retryAfter := LookupFailure(ctx, err)
-		d.deny(reason, detail)
-		d.RetryAfter = retryAfter
+		d.deny(LookupFailure(ctx, err))
 		return v, now, false
 	}
 	v = entry.View(now)

@@ -100,9 +100,9 @@ func TestDecideRetryAfter(t *testing.T) {
 	}{
 		{now.Add(90 * time.Second), 90 * time.Second},
 		{now.Add(time.Millisecond), time.Second},
-		{now, RetryPending},
-		{now.Add(-time.Hour), RetryPending},
-		{time.Time{}, retryUnknown},
+		{now, 5 * time.Second},
+		{now.Add(-time.Hour), 5 * time.Second},
+		{time.Time{}, time.Minute},
 	} {
 		r := unreachable(time.Hour, "")
 		r.NextAttempt = tt.next
@@ -124,14 +124,14 @@ func TestDecideLookupFails(t *testing.T) {
 		outcome string
 		retry   time.Duration
 	}{
-		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", RetryPending},
+		{"pending", t.Context(), fmt.Errorf("waiting: %w", robotscache.ErrPending), ReasonPending, "deny", 5 * time.Second},
 		{
 			"forbidden", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenAddress, Detail: "address 10.0.0.1:80 is not public"},
 			ReasonForbiddenAddress, "deny", 0,
 		},
 		{"forbidden port", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseForbiddenPort}, ReasonForbiddenPort, "deny", 0},
 		{"own listener", t.Context(), &robotscache.ForbiddenError{Cause: fetch.CauseOwnListener}, ReasonOwnListener, "deny", 0},
-		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", RetryPending},
+		{"pending and gone", gone, robotscache.ErrPending, ReasonPending, "deny", 5 * time.Second},
 		{"gone", gone, context.Canceled, ReasonCanceled, "error", 0},
 		{"someone else's cancel", t.Context(), context.Canceled, ReasonInternal, "error", 0},
 		{"closed", t.Context(), robotscache.ErrClosed, ReasonInternal, "error", 0},
@@ -485,7 +485,7 @@ func TestRefuseExcess(t *testing.T) {
 	}
 	d := newEnforcer(nil, new(Policy), nil).RefuseExcess(id, o, "7 requests are under way")
 	r := d.Record()
-	if d.Allowed || r.Reason != ReasonAgentLimit || r.Detail != "7 requests are under way" || d.RetryAfter != retryExcess {
+	if d.Allowed || r.Reason != ReasonAgentLimit || r.Detail != "7 requests are under way" || d.RetryAfter != 5*time.Second {
 		t.Errorf("decision %+v", d)
 	}
 	if r.Agent != "news" || r.Owner != "team news" || r.Contact != "news@acme.example" || r.UserAgent != "News/1.0" || r.RobotsURL != o.RobotsURL() {

@@ -388,7 +388,7 @@ func TestUncheckedPassword(t *testing.T) {
 		want  Reason
 		retry time.Duration
 	}{
-		{t.Context(), ReasonCredentialsBusy, retryBusy},
+		{t.Context(), ReasonCredentialsBusy, 3 * time.Second},
 		{gone, ReasonCanceled, 0},
 	} {
 		for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Reason says why a request was allowed, refused, or failed. The set is closed and its spellings
@@ -121,6 +122,11 @@ type ReasonInfo struct {
 	Status int `json:"status"`
 	// ProxyError is the error type of RFC 9209 section 2.3, empty for a reason to allow.
 	ProxyError string `json:"proxy_error"`
+	// RetryAfter is the number of seconds after which to come back, if the refusal does not say: its
+	// cause ends by itself, and nobody knows when. Zero if the cause stays.
+	RetryAfter int64 `json:"retry_after_s"`
+	// Recorded says that it follows from the site's robots.txt, and holds for as long as that is used.
+	Recorded bool `json:"recorded"`
 	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence for people.
 	Title string `json:"title"`
 	// Private says that the detail is for the log alone. It may be an error of the network or the
@@ -184,6 +190,9 @@ func (r Reason) Failure() bool { return r.Info().Effect == fails }
 
 // Hard reports whether r refuses in every [Mode].
 func (r Reason) Hard() bool { return r.Info().Effect != spares && !r.Allows() }
+
+// RetryAfter is when to come back if a refusal does not say, zero if waiting does not help.
+func (r Reason) RetryAfter() time.Duration { return time.Duration(r.Info().RetryAfter) * time.Second }
 
 // Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in lower-case letters
 // and hyphens.

@@ -1,11 +1,13 @@
 package enforce
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
@@ -96,6 +98,61 @@ func TestClients15JudgementsAreNotRetried(t *testing.T) {
 		if s := r.Info().Status; s == 503 && !passing || !r.Failure() && s >= 500 {
 			t.Errorf("%s has status %d", r, s)
 		}
+	}
+}
+
+// TestEndOfEachReason: a refusal that ends by itself has Retry-After (RFC 9110 section 10.2.3), and one that holds for as long
+// as a robots.txt says until when (a Date of RFC 9651 section 3.3.7), which no client takes for an invitation to try again.
+func TestEndOfEachReason(t *testing.T) {
+	t.Parallel()
+	const (
+		never   = "does not end by itself"
+		exactly = "ends by itself, and the decision knows when"
+		someday = "ends by itself, and nobody knows when"
+		record  = "holds as long as the site's robots.txt is used"
+	)
+	ends := map[Reason]string{
+		ReasonDisallowed: record, ReasonPreferenceDenied: record, ReasonTunnelRestricted: record, ReasonCrawlDelay: record,
+		ReasonRobotsForbidden: record + exactly, ReasonUnreachable: exactly + someday, ReasonPending: someday,
+		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly,
+		ReasonCredentialsBusy: someday, ReasonNotReady: someday, ReasonAgentLimit: someday, ReasonEvidenceUnavailable: someday,
+		ReasonLogUnavailable: someday, "exhausted": someday, ReasonUpstreamProxy: someday,
+		"dns": someday, "dns_timeout": someday, "connection_refused": someday, "connection_timeout": someday, "unroutable": someday,
+		"unavailable": someday, ReasonTimeout: someday, ReasonStalled: someday, "reset": someday, ReasonIncomplete: someday,
+		// Somebody has to do something: the operator, the site's owner, or the person behind the crawler.
+		ReasonConnectDenied: never, ReasonKillSwitch: never, ReasonOperatorDeny: never, ReasonClientNotAllowed: never, ReasonUnidentified: never,
+		ReasonCredentialsMissing: never, ReasonCredentialsWrong: never, ReasonAgentMismatch: never, ReasonUserAgentConflict: never,
+		ReasonAmbiguousAgent: never, ReasonForbiddenAddress: never, ReasonForbiddenPort: never, ReasonOwnListener: never, ReasonBadTarget: never,
+		ReasonMethod: never, ReasonBadRequest: never, ReasonURLSize: never, ReasonMisdirected: never, ReasonCanceled: never,
+		"client_timeout": never, "client_body": never, "client_too_large": never, "loop": never, "tls_certificate": never, "tls_alert": never,
+		"tls": never, ReasonTransferCoding: never, ReasonHeaderSize: never, ReasonListingSize: never, ReasonProtocol: never, ReasonUpgrade: never,
+		ReasonInternal: never,
+	}
+	for _, r := range refusing(t) {
+		is := func(kind string) bool { return strings.Contains(ends[r], kind) }
+		if ends[r] == "" || is(record) != r.Info().Recorded || is(someday) != (r.RetryAfter() > 0) {
+			t.Errorf("%s %s: recorded %t, Retry-After %s", r, ends[r], r.Info().Recorded, r.RetryAfter())
+		}
+		d, asked := sample(t, r)
+		if r == ReasonPreferenceDenied {
+			d.quoted.line = 4 // else the answer said it
+		}
+		h := Render(d, asked).Header
+		if has := h.Get("Retry-After") != ""; has != (is(exactly) || is(someday)) {
+			t.Errorf("%s %s: Retry-After %q", r, ends[r], h.Get("Retry-After"))
+		}
+		until := fmt.Sprintf("; until=@%d", d.FreshUntil.Unix())
+		if strings.HasSuffix(h.Get(HeaderDecision), until) != is(record) || strings.Contains(h.Get(HeaderDecision), "until") != is(record) {
+			t.Errorf("%s %s: %q, want %q", r, ends[r], h.Get(HeaderDecision), until)
+		}
+		d.FreshUntil = time.Time{}
+		if v := d.Header(); strings.Contains(v, "until") {
+			t.Errorf("%s without a record: %q", r, v)
+		}
+	}
+	d, _ := sample(t, ReasonPreferenceDenied)
+	if v := d.Header(); strings.Contains(v, "until") {
+		t.Errorf("a page said so, and it may say otherwise next: %q", v)
 	}
 }
 

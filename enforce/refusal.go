@@ -172,7 +172,8 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 }
 
 // Header returns the value of [HeaderDecision]: a structured-field token (RFC 9651) with
-// parameters, such as `deny; reason=disallowed; line=12`.
+// parameters, such as `deny; reason=disallowed; line=12; until=@1795689024`: a Date of its section
+// 3.3.7.
 func (d Decision) Header() string {
 	r := d.Reason
 	if !r.Valid() {
@@ -185,7 +186,19 @@ func (d Decision) Header() string {
 	if d.WouldDeny {
 		v += "; would-deny"
 	}
+	if until := d.holdsUntil(); !until.IsZero() {
+		v += "; until=@" + strconv.FormatInt(until.Unix(), 10)
+	}
 	return v
+}
+
+// holdsUntil is the time before which the robots.txt that decided refuses the same request; zero if
+// nobody knows. A statement on the use of content holds for as long only if a line of it says so.
+func (d Decision) holdsUntil() time.Time {
+	if d.Allowed || !d.Reason.Info().Recorded || d.Reason == ReasonPreferenceDenied && d.quoted.line == 0 {
+		return time.Time{}
+	}
+	return d.FreshUntil
 }
 
 // sfString quotes printable ASCII as a structured-field string (RFC 9651 section 4.1.6).

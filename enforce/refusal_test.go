@@ -120,7 +120,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	case ReasonCredentialsBusy:
 		d = Decision{Origin: d.Origin}
 		detail = "too many other passwords were waiting to be checked"
-		retry = retryBusy
+		retry = 3 * time.Second
 	case ReasonAgentLimit:
 		detail = "16384 requests are under way"
 		retry = 5 * time.Second
@@ -322,7 +322,7 @@ func checkRefusal(t *testing.T, r Refusal) {
 	if !regexp.MustCompile(`^crawlgate(; error=[a-z_]+)?; details="([ !#-\[\]-~]|\\["\\])*"$`).MatchString(r.Header.Get("Proxy-Status")) {
 		t.Errorf("Proxy-Status is no structured field: %q", r.Header.Get("Proxy-Status"))
 	}
-	if !regexp.MustCompile(`^(deny|error); reason=[a-z0-9_]+(; line=[0-9]+)?$`).MatchString(r.Header.Get(HeaderDecision)) {
+	if !regexp.MustCompile(`^(deny|error); reason=[a-z0-9_]+(; line=[0-9]+)?(; until=@[0-9]+)?$`).MatchString(r.Header.Get(HeaderDecision)) {
 		t.Errorf("%s: %q", HeaderDecision, r.Header.Get(HeaderDecision))
 	}
 	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("X-Content-Type-Options") != "nosniff" {

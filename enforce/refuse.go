@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Times after which a client may come back, where nothing better is known.
-const (
-	// RetryPending is for a fetch of robots.txt that is under way.
-	RetryPending = 5 * time.Second
-	// retryBusy is for credentials that were not checked: some hashes later.
-	retryBusy = 3 * time.Second
-	// retryExcess is for an agent with too much under way.
-	retryExcess = 5 * time.Second
-	// retryUnknown is for an origin of which no next attempt is known.
-	retryUnknown = time.Minute
-	// retryLeast keeps a client from coming back within the same second.
-	retryLeast = time.Second
-)
+// retryLeast keeps a client from coming back within the same second.
+const retryLeast = time.Second
 
 // Refuse returns d refused for a reason that a later step found: politeness, address guard, a
 // failing origin. It refuses in every mode, as those steps do. The facts of the decision before are
@@ -36,22 +26,14 @@ func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Deci
 	if r.Allows() || !r.Valid() {
 		r = ReasonInternal
 	}
-	d.Allowed, d.Reason, d.Detail, d.RetryAfter = false, r, detail, max(retryAfter, 0)
+	d.Allowed, d.Reason, d.Detail, d.RetryAfter = false, r, detail, cmp.Or(max(retryAfter, 0), r.RetryAfter())
 	d.WouldDeny = false
 	return d
 }
 
-// refuseSender refuses because of the sender's identity.
-func (d *Decision) refuseSender(r Reason, detail string) {
-	d.deny(r, detail)
-	if r == ReasonCredentialsBusy {
-		d.RetryAfter = retryBusy
-	}
-}
-
 // RefuseExcess refuses an agent that has as much under way as it may have. detail says how much.
 func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Decision {
-	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, retryExcess)
+	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, 0)
 }
 
 // noAccess refuses because of a robots.txt that permits nothing as a whole.
@@ -63,30 +45,27 @@ func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 	}
 	d.deny(ReasonUnreachable, v.Why())
 	switch wait := v.RetryAt.Sub(now); {
-	case v.RetryAt.IsZero():
-		d.RetryAfter = retryUnknown
+	case v.RetryAt.IsZero(): // no next attempt is known
 	case wait <= 0:
-		d.RetryAfter = RetryPending // the next attempt is under way
+		d.RetryAfter = ReasonPending.RetryAfter() // the next attempt is under way
 	default:
 		d.RetryAfter = max(wait, retryLeast)
 	}
 }
 
 // LookupFailure returns the reason to refuse a request because of an error of [Enforcer.Lookup],
-// and when to come back, 0 if waiting does not help. ctx is the request's.
-func LookupFailure(
-	ctx context.Context, err error,
-) (reason Reason, detail string, retryAfter time.Duration) {
+// and a detail. ctx is the request's.
+func LookupFailure(ctx context.Context, err error) (reason Reason, detail string) {
 	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
 	switch {
 	case isForbidden:
-		return Reason(forbidden.Cause), forbidden.Detail, 0 // both sets spell it the same
+		return Reason(forbidden.Cause), forbidden.Detail // both sets spell it the same
 	case errors.Is(err, robotscache.ErrPending):
-		return ReasonPending, "", RetryPending
+		return ReasonPending, ""
 	case ctx.Err() != nil:
-		return ReasonCanceled, "the client left while robots.txt was waited for", 0
+		return ReasonCanceled, "the client left while robots.txt was waited for"
 	default:
-		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err), 0
+		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err)
 	}
 }
 

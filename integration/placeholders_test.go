@@ -2,8 +2,10 @@ package integration
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -28,7 +30,7 @@ func TestPlaceholders(t *testing.T) {
 		if why := a.header.Get("X-Why"); why != want.why {
 			t.Errorf("%s: the placeholders are %q, want %q", path, why, want.why)
 		}
-		if d := a.header.Values("Crawlgate-Decision"); len(d) != 1 || d[0] != want.decision {
+		if d := a.header.Values("Crawlgate-Decision"); len(d) != 1 || withoutUntil(t, d[0]) != want.decision {
 			t.Errorf("%s: Crawlgate-Decision is %q, want %q", path, d, want.decision)
 		}
 	}
@@ -39,6 +41,21 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("%s: log_append has not added %s: %s", path, want, line.raw)
 		}
 	}
+}
+
+// withoutUntil is a decision without the time until which the robots.txt of the site refuses: a day at most (RFC 9309
+// section 2.4).
+func withoutUntil(t *testing.T, decision string) string {
+	t.Helper()
+	rest, until, found := strings.Cut(decision, "; until=@")
+	seconds, err := strconv.ParseInt(until, 10, 64)
+	if left := time.Until(time.Unix(seconds, 0)); found && (err != nil || left < time.Minute || left > 24*time.Hour) {
+		t.Errorf("%s: ends in %s, %v", decision, left, err)
+	}
+	if found == strings.HasPrefix(decision, "allow") {
+		t.Errorf("%s: only what robots.txt refuses ends with it", decision)
+	}
+	return rest
 }
 
 // TestErrorRoutes has the routes of handle_errors answer what the gateway refuses. Machines still see whose refusal it is.
@@ -54,7 +71,7 @@ func TestErrorRoutes(t *testing.T) {
 	if a.status != http.StatusForbidden || a.body != want {
 		t.Errorf("got %d %q, want %q", a.status, a.body, want)
 	}
-	if d := a.header.Get("Crawlgate-Decision"); d != "deny; reason=disallowed; line=2" || a.header.Get("X-House") != "yes" || a.header.Get("Proxy-Status") == "" {
+	if d := a.header.Get("Crawlgate-Decision"); withoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.header.Get("X-House") != "yes" || a.header.Get("Proxy-Status") == "" {
 		t.Errorf("header: %v", a.header)
 	}
 	g.logs(1) // which may come after the line of the next request

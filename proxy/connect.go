@@ -43,11 +43,11 @@ func (x *exchange) connect() error {
 	s := x.site
 	o, err := connectOrigin(x.r)
 	if err != nil {
-		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
+		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
 	if s.tunnels == nil {
 		x.decision.Origin = o
-		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server", 0)
+		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
 	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
 	// Inside a blind tunnel the client shows no more of itself than here.
@@ -112,7 +112,7 @@ func (c *connect) open(handleTLS func()) error {
 	liftIdleLimits(x.r)
 	var err error
 	if c.client, err = egress.Accept(x.w, x.r); err != nil {
-		return x.fail(enforce.ReasonInternal, err.Error(), 0)
+		return x.fail(enforce.ReasonInternal, err.Error())
 	}
 	defer engine.TunnelOpened()()
 	ctx, done := endingWith(x.ctx, server.draining)

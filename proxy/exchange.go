@@ -66,7 +66,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	s := x.site
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
-		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
+		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
 	x.identify()
 	agent := x.identity.KillName()
@@ -169,7 +169,7 @@ func (x *exchange) forward(target origin.Target) error {
 	if _, late := errors.AsType[*pace.Refused](x.missed); late {
 		return x.refuseSlot(x.missed)
 	}
-	return x.fail(reasonOf(failure), failure.Err.Error(), 0)
+	return x.fail(reasonOf(failure), failure.Err.Error())
 }
 
 // Connecting begins the step of a connection. The exchange is the [egress.Steps] of its request.
@@ -228,8 +228,8 @@ func reasonOf(e *egress.Error) enforce.Reason {
 }
 
 // fail refuses for a reason that a step after the decision found.
-func (x *exchange) fail(reason enforce.Reason, detail string, retryAfter time.Duration) error {
-	x.decision = x.decision.Refuse(reason, detail, retryAfter)
+func (x *exchange) fail(reason enforce.Reason, detail string) error {
+	x.decision = x.decision.Refuse(reason, detail, 0)
 	return x.refuse()
 }
 

@@ -74,7 +74,7 @@ func (x *exchange) serveLanding() error {
 func (x *exchange) serveSender() error {
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
-		return x.fail(enforce.ReasonBadTarget, err.Error(), 0)
+		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
 	x.identify()
 	var refused bool
@@ -82,7 +82,7 @@ func (x *exchange) serveSender() error {
 	case refused:
 		return x.refuse()
 	case target.Path == "/refused":
-		return x.fail(enforce.ReasonOperatorDeny, "this page is refused to everybody, to try clients by", 0)
+		return x.fail(enforce.ReasonOperatorDeny, "this page is refused to everybody, to try clients by")
 	}
 	body := "agent: " + x.decision.Agent + "\nby: " + x.decision.IdentifiedBy + "\n"
 	return x.serveOwn(landing{http.StatusOK, plainText, []byte(body)})
@@ -234,7 +234,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + view.Cause.Tell(view.Why()) + "\n")
-		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), enforce.RetryPending)), 10))
+		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), enforce.ReasonPending.RetryAfter())), 10))
 	}
 	answer(x.w, x.r, status, body)
 	return nil

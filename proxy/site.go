@@ -213,10 +213,6 @@ func (s *Site) Close() {
 	}
 }
 
-// retryNotReady is the Retry-After of a gateway whose store could not be opened (Caddy has ended
-// such a configuration by then), or whose log cannot be sealed.
-const retryNotReady = 5 * time.Second
-
 // ServeHTTP takes one request through the gateway.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	x := &exchange{site: s, w: w, r: r, ctx: r.Context(), began: time.Now(), tunnel: tunnelOf(r)}
@@ -233,12 +229,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	switch {
 	case !enforce.ClientAllowed(s.Clients, source):
-		return x.fail(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients", 0)
+		return x.fail(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients")
 	case userinfo:
-		return x.fail(enforce.ReasonBadTarget, "the target holds user information", 0)
+		return x.fail(enforce.ReasonBadTarget, "the target holds user information")
 	}
 	if reason, detail := misdirected(r); reason != "" {
-		return x.fail(reason, detail, 0)
+		return x.fail(reason, detail)
 	}
 	connect := r.Method == http.MethodConnect
 	if !connect && isOwn(r.URL) {
@@ -246,19 +242,19 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		return x.serveLanding()
 	}
 	if err := s.Engine.Open(); err != nil {
-		return x.fail(enforce.ReasonNotReady, err.Error(), retryNotReady)
+		return x.fail(enforce.ReasonNotReady, err.Error())
 	}
 	if err := engine.EvidenceMissing(); err != nil {
-		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error(), retryNotReady)
+		return x.fail(enforce.ReasonEvidenceUnavailable, err.Error())
 	}
 	if s.Engine.RefusesUnlogged() {
-		return x.fail(enforce.ReasonLogUnavailable, "the access log takes no lines", retryNotReady)
+		return x.fail(enforce.ReasonLogUnavailable, "the access log takes no lines")
 	}
 	if what := ambiguity(r); what != "" {
-		return x.fail(enforce.ReasonBadRequest, what, 0)
+		return x.fail(enforce.ReasonBadRequest, what)
 	}
 	if n := len(r.RequestURI); n > maxURL {
-		return x.fail(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, maxURL), 0)
+		return x.fail(enforce.ReasonURLSize, fmt.Sprintf("it has %d bytes, and the limit is %d", n, maxURL))
 	}
 	if connect {
 		return x.connect()
