@@ -43,3 +43,21 @@ func TestUnit(t *testing.T) {
 		t.Errorf("exposure %s, %v\n%s", level[1], err, out)
 	}
 }
+
+// TestWayOutUnit has systemd judge the unit of examples/egress, which loads the rules at boot.
+func TestWayOutUnit(t *testing.T) {
+	t.Parallel()
+	analyze := need(t, "systemd-analyze")
+	nft := need(t, "nft")
+	text, err := os.ReadFile("../examples/egress/crawlers-nftables.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(tempDir(t), "crawlers-nftables.service")
+	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(text), "/usr/sbin/nft", nft)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}

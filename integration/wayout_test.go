@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// load reads examples/egress/crawlers.nft as it stands, but for the user and the gateway's address.
+func (w *wayOut) load() {
+	w.t.Helper()
+	text, err := os.ReadFile(testdocs.Path("examples", "egress", "crawlers.nft"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	replace := []string{"{ crawler,", fmt.Sprintf("{ %d,", crawlerUser), "127.0.0.1 . 3128", w.proxy4 + " . 3128", "::1 . 3128", w.proxy6 + " . 3128"}
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(string(text), replace[i]) {
+			w.t.Fatalf("crawlers.nft has no %q", replace[i])
+		}
+	}
+	file := filepath.Join(w.dir, "crawlers.nft")
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(replace...).Replace(string(text))), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.routing.sh("nft -f " + file)
+}
+
+// quickly bounds what a client takes that fails at once. One that waits for an answer waits for clientTimeout.
+const (
+	quickly       = 5 * time.Second
+	clientTimeout = 20 * time.Second
+)
+
+// directly has every client ask past the gateway, and reports those that got something, that got nothing, and that took long.
+func (w *wayOut) directly(uid int) (open, shut, slow []string) {
+	w.t.Helper()
+	for _, c := range w.clients() {
+		start := time.Now()
+		if err := c.run(uid); err == nil {
+			open = append(open, c.name)
+		} else {
+			shut = append(shut, fmt.Sprintf("%s: %v", c.name, err))
+		}
+		if time.Since(start) > quickly {
+			slow = append(slow, c.name)
+		}
+	}
+	return open, shut, slow
+}
+
+// closed holds that no client gets past the gateway, that each learns it at once, and that nothing arrives anywhere.
+func (w *wayOut) closed(when string, uid int) {
+	w.t.Helper()
+	w.site.netns.sh("nft reset counters table inet seen")
+	before, rejected := w.beside.met.Load(), w.routing.counter("crawlers", "rejected")
+	open, _, slow := w.directly(uid)
+	if len(open) > 0 || len(slow) > 0 {
+		w.t.Errorf("%s, user %d: these get past the gateway: %q; these fail late: %q", when, uid, open, slow)
+	}
+	if n := w.site.netns.counter("seen", "arrived"); n != 0 {
+		w.t.Errorf("%s, user %d: %d packets of the crawler arrived at the site", when, uid, n)
+	}
+	if n := w.beside.met.Load() - before; n != 0 {
+		w.t.Errorf("%s, user %d: other programs on the gateway's machine met the crawler %d times", when, uid, n)
+	}
+	if n := w.routing.counter("crawlers", "rejected") - rejected; n < len(w.clients()) {
+		w.t.Errorf("%s, user %d: %d packets were counted as rejected, of %d clients", when, uid, n, len(w.clients()))
+	}
+}
+
+// TestWayOut loads examples/egress/crawlers.nft in namespaces and holds that no packet of a crawler reaches a site past the
+// gateway, by whatever client, while the same clients get their pages through it.
+func TestWayOut(t *testing.T) {
+	t.Parallel()
+	needNetns(t, "ip", "nft", "curl", "wget")
+	for name, build := range map[string]func(*testing.T) *wayOut{
+		"a user, the gateway beside it":              wayOutOfUser,
+		"a user, the gateway on another machine":     wayOutToRemote,
+		"a network behind a router":                  wayOutByRouter,
+		"a bridge of containers, the gateway beside": wayOutByBridge,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := build(t)
+			// Without the rules all of them get past, so each of them can tell.
+			if _, shut, _ := w.directly(crawlerUser); len(shut) > 0 {
+				t.Fatalf("without rules these do not get past the gateway: %q", shut)
+			}
+			if w.site.netns.counter("seen", "arrived") == 0 || w.beside.met.Load() == 0 {
+				t.Fatal("without rules nothing arrived")
+			}
+			w.load()
+			w.closed("with the rules", crawlerUser)
+			if w.users {
+				w.closed("with the rules", inheritedUser)
+			}
+			w.throughGateway()
+			w.stopGateway()
+			w.site.settled()
+			w.closed("without the gateway", crawlerUser)
+			if w.users && w.gateway != w.crawler { // the machine's other users are not held
+				if _, shut, _ := w.directly(otherUser); len(shut) > 0 {
+					t.Errorf("another user fails: %q", shut)
+				}
+			}
+		})
+	}
+}
+
+// TestWayOutReadme types what README.md of the example says under "Is it closed?", for the site's addresses.
+func TestWayOutReadme(t *testing.T) {
+	t.Parallel()
+	needNetns(t, "ip", "nft", "curl", "bash")
+	text, err := os.ReadFile(testdocs.Path("examples", "egress", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Is it closed?\n")
+	_, section, _ = strings.Cut(section, "```sh\n")
+	section, _, _ = strings.Cut(section, "```")
+	lines := strings.Split(strings.TrimSpace(strings.NewReplacer("1.1.1.1", siteAddr4, "2606:4700:4700::1111", siteAddr6).Replace(section)), "\n")
+	if len(lines) < 4 {
+		t.Fatalf("%q", lines)
+	}
+	for name, build := range map[string]func(*testing.T) *wayOut{"by user": wayOutOfUser, "by interface": wayOutByBridge} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := build(t)
+			for _, line := range lines {
+				if out, err := w.types(line); err != nil {
+					t.Errorf("without rules %s: %v %s", line, err, out)
+				}
+			}
+			w.load()
+			for _, line := range lines {
+				start := time.Now()
+				if out, err := w.types(line); err == nil || out == "" {
+					t.Errorf("%s: nothing said: %v", line, err)
+				}
+				if took := time.Since(start); took > quickly {
+					t.Errorf("%s took %v", line, took)
+				}
+			}
+			if out := w.routing.sh("nft list counter inet crawlers rejected"); strings.Contains(out, "packets 0 ") {
+				t.Errorf("nothing was counted: %s", out)
+			}
+		})
+	}
+}
+
+// types types a line as the crawler.
+func (w *wayOut) types(line string) (string, error) {
+	w.t.Helper()
+	out := new(tail)
+	ctx, cancel := context.WithTimeout(w.t.Context(), clientTimeout)
+	defer cancel()
+	err := w.crawler.command(ctx, crawlerUser, nil, out, "sh", "-c", line)
+	return out.String(), err
+}
+
+// TestWayOutReload loads the rules again and again while a crawler tries: it is closed all the time. If the file deleted its
+// table, some packets would pass.
+func TestWayOutReload(t *testing.T) {
+	t.Parallel()
+	needNetns(t, "ip", "nft", "curl")
+	w := wayOutOfUser(t)
+	w.load()
+	w.site.netns.sh("nft reset counters table inet seen")
+	var tries, passed atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() {
+		done <- w.crawler.as(crawlerUser, func() error {
+			conn, err := net.ListenPacket("udp4", ":0")
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			for site := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(siteAddr4 + ":443")); ctx.Err() == nil; tries.Add(1) {
+				if _, err := conn.WriteTo([]byte("hello"), site); err == nil {
+					passed.Add(1)
+				}
+			}
+			return nil
+		})
+	}()
+	for range 50 {
+		seen := tries.Load()
+		w.load()
+		eventually(t, "the crawler to try again", func() bool { return tries.Load() > seen+100 })
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := w.site.netns.counter("seen", "arrived"); n != 0 || passed.Load() != 0 {
+		t.Errorf("%d of %d tries passed, %d packets arrived", passed.Load(), tries.Load(), n)
+	}
+}
+
+// TestWayOutOpenConnection: a connection that was there before the rules carries nothing any more.
+func TestWayOutOpenConnection(t *testing.T) {
+	t.Parallel()
+	needNetns(t, "ip", "nft", "curl")
+	w := wayOutOfUser(t)
+	var conn net.Conn
+	err := w.crawler.as(crawlerUser, func() (err error) {
+		conn, err = net.DialTimeout("tcp", siteAddr4+":8888", quickly)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(clientTimeout))
+	if err := echo(conn); err != nil {
+		t.Fatalf("before the rules: %v", err)
+	}
+	w.load()
+	w.site.netns.sh("nft reset counters table inet seen")
+	if err := echo(conn); err == nil {
+		t.Error("it goes on")
+	}
+	if n := w.site.netns.counter("seen", "arrived"); n != 0 {
+		t.Errorf("%d packets arrived", n)
+	}
+}
+
+// TestWayOutExceptions holds what the empty sets of the file are for: also4 opens what it names, and served lets a crawler
+// answer, but not ask.
+func TestWayOutExceptions(t *testing.T) {
+	t.Parallel()
+	needNetns(t, "ip", "nft", "curl")
+	w := wayOutOfUser(t)
+	w.load()
+	dial := func(from, to string) error {
+		return w.crawler.as(crawlerUser, func() error {
+			d := net.Dialer{Timeout: quickly}
+			if from != "" {
+				d.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
+			}
+			conn, err := d.DialContext(t.Context(), "tcp", to)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err
+		})
+	}
+	served := w.crawler.listen(crawlerUser, []int{9100}, nil, linkAddr4(1, 1))
+	ask := func() error {
+		return w.site.netns.as(0, func() error { return dialEcho("tcp", linkAddr4(1, 1)+":9100", time.Second) })
+	}
+	if err := dial("", "127.0.0.1:8888"); err == nil {
+		t.Error("another program of the machine is open")
+	}
+	if err := ask(); err == nil {
+		t.Error("the crawler serves others")
+	}
+	w.crawler.sh("nft add element inet crawlers also4 '{ 127.0.0.1 . tcp . 8000-8999 }'; nft add element inet crawlers served '{ 9100 }'")
+	if err := dial("", "127.0.0.1:8888"); err != nil {
+		t.Errorf("also4: %v", err)
+	}
+	if err := ask(); err != nil || served.met.Load() == 0 {
+		t.Errorf("served: %v", err)
+	}
+	served.close()
+	if err := dial(linkAddr4(1, 1)+":9100", siteAddr4+":80"); err == nil {
+		t.Error("from a port that it serves the crawler gets past the gateway")
+	}
+}
