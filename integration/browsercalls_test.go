@@ -88,7 +88,8 @@ func checkBrowserCalls(t *testing.T, g *gateway, want bool) {
 		}
 	}
 	t.Logf("the browser's own: %v", calls)
-	if want && (calls["accounts.google.com"] == 0 || calls["content-autofill.googleapis.com"] == 0) {
+	// A machine without a network has fewer calls, but always those about forms.
+	if want && calls["content-autofill.googleapis.com"] == 0 {
 		t.Errorf("without switches the browser called only %v, so this test would see nothing", slices.Sorted(maps.Keys(calls)))
 	}
 }
