@@ -81,6 +81,37 @@ type Terms struct {
 // Crash is how many lines a crash leaves without a checkpoint, at most. docs/evidence.md says why.
 func (t Terms) Crash() int64 { return 8 * int64(max(t.Lines, 1000)) }
 
+// Logger is that of the lines which the writer adds to a log.
+const Logger = "crawlgate.evidence"
+
+// Said is a line of the writer. docs/evidence.md says what its members mean, and which a line has.
+type Said struct {
+	Level    string     `json:"level"`
+	TS       float64    `json:"ts"`
+	Logger   string     `json:"logger"`
+	Msg      string     `json:"msg"` // right behind Logger: see the start of the writer
+	At       string     `json:"at,omitempty"`
+	Terms    *Terms     `json:"terms,omitempty"`
+	Late     *LateLines `json:"late,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Previous string     `json:"previous,omitempty"`
+	PeerLog  string     `json:"peer_log,omitempty"`
+	Size     int64      `json:"size,omitempty"`
+	Root     tlog.Hash  `json:"root,omitzero"`
+	Note     string     `json:"note,omitempty"`
+	Lines    int64      `json:"lines,omitempty"`
+	From     string     `json:"from,omitempty"`
+	To       string     `json:"to,omitempty"`
+}
+
+// LateLines are sealed by a start.
+type LateLines struct {
+	From int64  `json:"from"`
+	To   int64  `json:"to"`
+	Torn int    `json:"torn"`
+	File string `json:"file"` // which had the first of them
+}
+
 // Parts of the reason of a generation that the writer gives if the log is not as it was signed, or
 // if more is unsigned than a crash leaves. The audit knows such a generation by them.
 const (

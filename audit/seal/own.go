@@ -11,27 +11,17 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// ownLogger marks the lines that the writer of the evidence adds to the log.
-const ownLogger = `"logger":"crawlgate.evidence"`
-
 // said is what a line of the writer says.
 type said struct {
-	Msg, Reason, Note, Previous string
-	From, To                    string // times
-	Size, Lines                 int64
-	Root                        tlog.Hash
-	Terms                       *evidence.Terms
-	Late                        *struct{ From, To int64 } // numbers of lines
-	Robots                      json.RawMessage           // of a line that only looks like one of the writer's
+	evidence.Said
+	Robots json.RawMessage // of a line that only looks like one of the writer's
 }
 
 func readSaid(line []byte) (says said) {
-	if !bytes.Contains(line, []byte(ownLogger)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
+	if !bytes.Contains(line, []byte(`"logger":"`+evidence.Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
 		return said{}
 	}
 	return says

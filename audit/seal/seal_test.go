@@ -259,7 +259,7 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 				second += 3600
 			}
 			when := time.Unix(second, 0)
-			if strings.Contains(line, ownLogger) {
+			if strings.Contains(line, `"logger":"`+evidence.Logger+`"`) {
 				when = time.Unix(second+f.zone, 0)
 			}
 			if err := c.Line(0, Place{file.name, int64(i + 1)}, []byte(line), when); err != nil {

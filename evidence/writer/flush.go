@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/crawlgate/crawlgate/evidence"
 )
@@ -103,11 +101,11 @@ func (l *Log) checkpoint() error {
 	now := time.Now()
 	l.mu.Lock()
 	l.head, l.headTime, l.signed = head, now, others
-	line := checkpointLine{Size: head.Size, Root: head.Root, At: now.UTC().Format(time.RFC3339Nano)}
+	line := evidence.Said{Msg: "checkpoint", Size: head.Size, Root: head.Root, At: timeText(now)}
 	if l.rotated {
 		line.Terms = &l.config.Terms
 	}
-	err = l.say("checkpoint", line)
+	err = l.say(line)
 	l.rotated = err != nil
 	l.mu.Unlock()
 	signal(l.cosign)
@@ -152,7 +150,7 @@ func (l *Log) saveNow() error {
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
 	if err = l.look(); err == nil && l.deleted {
-		err = l.say("deleted", timeLine{time.Now().UTC().Format(time.RFC3339Nano)})
+		err = l.say(evidence.Said{Msg: "deleted", At: timeText(time.Now())})
 		l.deleted = err != nil
 	}
 	if err == nil {
@@ -237,72 +235,29 @@ func (l *Log) fillGap() error {
 	return nil
 }
 
-// The lines of our own.
-type (
-	checkpointLine struct {
-		Size int64     `json:"size"`
-		Root tlog.Hash `json:"root"`
-		At   string    `json:"at"`
-		// Terms are in the first one of a file.
-		Terms *evidence.Terms `json:"terms,omitempty"`
-	}
-	openedLine struct {
-		At    string         `json:"at"`
-		Terms evidence.Terms `json:"terms"`
-		Late  *lateLines     `json:"late,omitempty"`
-		// Reason and Previous are of the first line of a generation. Size and Root are of the last
-		// checkpoint of the previous one, if that is known.
-		Reason   string     `json:"reason,omitempty"`
-		Previous string     `json:"previous,omitempty"`
-		Size     int64      `json:"size,omitempty"`
-		Root     *tlog.Hash `json:"root,omitempty"`
-	}
-	// lateLines are sealed by a start.
-	lateLines struct {
-		From int64 `json:"from"`
-		To   int64 `json:"to"`
-		Torn int   `json:"torn"`
-		// File had the first of them.
-		File string `json:"file"`
-	}
-	// timeLine says that the log is closed, or that its file was found to be deleted.
-	timeLine struct {
-		At string `json:"at"`
-	}
-	lostLine struct {
-		Lines int64  `json:"lines"`
-		From  string `json:"from"`
-		To    string `json:"to"`
-	}
-)
-
-func (l *lostLine) add(now time.Time) {
-	l.To = now.UTC().Format(time.RFC3339Nano)
-	l.From = cmp.Or(l.From, l.To)
-	l.Lines++
-}
-
 // tellLost says in the log how many entries could not be written before, under its lock.
 func (l *Log) tellLost() error {
 	if l.lost.Lines == 0 || l.closed {
 		return nil
 	}
-	err := l.say("lost", l.lost)
+	err := l.say(l.lost)
 	if err == nil {
-		l.lost = lostLine{}
+		l.lost = evidence.Said{}
 	}
 	return err
 }
 
-// say writes a line of our own into the log, under its lock. The order of its members is fixed.
-func (l *Log) say(message string, what any) error {
-	members, err := json.Marshal(what)
+// say writes a line of our own into the log, under its lock.
+func (l *Log) say(s evidence.Said) error {
+	s.Level, s.TS, s.Logger = "info", float64(time.Now().UnixMicro())/1e6, evidence.Logger
+	line, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	ts := float64(time.Now().UnixMicro()) / 1e6
-	line := fmt.Appendf(nil, `{"level":"info","ts":%.6f,"logger":"%s","msg":"%s",%s`, ts, loggerName, message, members[1:])
 	err = l.append(append(line, '\n'))
 	l.note(err, l.flushErr)
 	return err
 }
+
+// timeText is a time as our lines have it.
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

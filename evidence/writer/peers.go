@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
@@ -15,14 +13,6 @@ const (
 	// maxPeers bounds the lines of one stretch.
 	maxPeers = 100
 )
-
-// peerLine has the identity as peer_log, as the seal of the line has the member log.
-type peerLine struct {
-	Log  string    `json:"peer_log"`
-	Size int64     `json:"size"`
-	Root tlog.Hash `json:"root"`
-	Note string    `json:"note"`
-}
 
 // Hear writes the checkpoints of other gateways into the log: those that the log has not yet, at
 // most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
@@ -41,7 +31,7 @@ func (l *Log) Hear(notes []string) {
 			continue
 		}
 		if !l.heard[text] {
-			if err := l.say("peer", peerLine{h.Identity, h.Size, h.Root, text}); err != nil {
+			if err := l.say(evidence.Said{Msg: "peer", PeerLog: h.Identity, Size: h.Size, Root: h.Root, Note: text}); err != nil {
 				return
 			}
 			l.heardAt = time.Now()

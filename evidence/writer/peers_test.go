@@ -48,7 +48,7 @@ func TestHear(t *testing.T) {
 			PeerLog                 string `json:"peer_log"`
 			Size                    int64
 		}
-		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != loggerName || line.Msg != "peer" ||
+		if err := json.Unmarshal([]byte(b.lines()[n-1]), &line); err != nil || line.Logger != evidence.Logger || line.Msg != "peer" ||
 			line.Note != two || line.PeerLog != "gw3/access/1" || line.Size != 6 || line.Root != (tlog.Hash{6}).String() {
 			t.Errorf("%+v, %v", line, err)
 		}

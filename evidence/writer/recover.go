@@ -61,9 +61,9 @@ func (l *Log) load() error {
 	} else if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil {
 		head = s.Head
 	}
-	why := openedLine{Reason: l.plain(reason), Previous: previous}
+	why := evidence.Said{Reason: l.plain(reason), Previous: previous}
 	if head.Size > 0 && head.Identity == previous {
-		why.Size, why.Root = head.Size, &head.Root
+		why.Size, why.Root = head.Size, head.Root
 	}
 	return l.begin(newest+1, why)
 }
@@ -100,7 +100,7 @@ func (l *Log) checkLate(r *resumed) error {
 		return fmt.Errorf("%d lines from line %d on, the first in %s, "+evidence.ReasonUnsigned+": a crash leaves at most %d", to-from, from, filepath.Base(r.file), most)
 	}
 	if to > from || len(r.tail) > 0 {
-		r.late = &lateLines{From: from, File: filepath.Base(r.file)}
+		r.late = &evidence.LateLines{From: from, File: filepath.Base(r.file)}
 	}
 	return nil
 }
@@ -119,11 +119,11 @@ func (l *Log) goOn(r *resumed) error {
 		late.To, late.Torn = l.size, r.torn
 		l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
 	}
-	return l.start(openedLine{Late: r.late})
+	return l.start(evidence.Said{Late: r.late})
 }
 
 // begin starts a generation with an empty tree, behind what is in the log.
-func (l *Log) begin(generation int, why openedLine) error {
+func (l *Log) begin(generation int, why evidence.Said) error {
 	if err := l.become(generation); err != nil {
 		return err
 	}
@@ -160,13 +160,13 @@ func (l *Log) openLog() (err error) {
 }
 
 // start says in the log how it begins, and signs that.
-func (l *Log) start(line openedLine) error {
+func (l *Log) start(line evidence.Said) error {
 	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	line.At, line.Terms = time.Now().UTC().Format(time.RFC3339Nano), l.config.Terms
-	err := l.say("opened", line)
+	line.Msg, line.At, line.Terms = "opened", timeText(time.Now()), &l.config.Terms
+	err := l.say(line)
 	l.rotated = err != nil
 	l.mu.Unlock()
 	if err != nil {
@@ -179,14 +179,14 @@ func (l *Log) start(line openedLine) error {
 type resumed struct {
 	tiles *tileFiles
 	heads []evidence.Head
-	head  evidence.Head // the newest of them, of size 0 for none
-	claim evidence.Head // the newest of which a line tells
-	next  int64         // the number of the line that is read next, below the tree's size if unknown
-	file  string        // in which the lines behind the head begin
-	known int64         // lines that the position has
-	late  *lateLines    // nil for none
-	torn  int           // lines without end among them
-	tail  []byte        // of the file that is written: a last line without end, which is no leaf yet
+	head  evidence.Head       // the newest of them, of size 0 for none
+	claim evidence.Head       // the newest of which a line tells
+	next  int64               // the number of the line that is read next, below the tree's size if unknown
+	file  string              // in which the lines behind the head begin
+	known int64               // lines that the position has
+	late  *evidence.LateLines // nil for none
+	torn  int                 // lines without end among them
+	tail  []byte              // of the file that is written: a last line without end, which is no leaf yet
 }
 
 // resume takes up a generation where its state and the log left it: it seals the lines that are in
@@ -272,10 +272,10 @@ func (l *Log) sealFile(r *resumed, name string) error {
 
 // msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
 // most, or not behind this logger.
-const msgCheckpoint = `"logger":"` + loggerName + `","msg":"checkpoint"`
+const msgCheckpoint = `"logger":"` + evidence.Logger + `","msg":"checkpoint"`
 
 func readClaim(line []byte, claim *evidence.Head) {
-	var c checkpointLine
+	var c evidence.Said
 	if json.Unmarshal(line, &c) == nil && c.Size > claim.Size {
 		claim.Size, claim.Root = c.Size, c.Root
 	}

@@ -52,7 +52,6 @@ type Config struct {
 }
 
 const (
-	loggerName = "crawlgate.evidence"
 	vkeyFile   = "vkey"
 	headsFile  = "heads"
 	maxPending = 1 << 20 // leaves held in memory while they cannot be written
@@ -99,9 +98,9 @@ type Log struct {
 	rotated     bool  // no line of the file tells the terms yet
 	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
-	failed      atomic.Bool // is one of these set
-	lost        lostLine    // of which no line tells yet
-	dropped     int64       // lines, since the start
+	failed      atomic.Bool   // is one of these set
+	lost        evidence.Said // entries of which no line tells yet
+	dropped     int64         // lines, since the start
 	told        atomic.Pointer[Status]
 	writeErr    error
 	flushErr    error
@@ -128,7 +127,8 @@ func (l *Log) Write(p []byte) (int, error) {
 		err = l.append(p)
 	}
 	if err != nil {
-		l.lost.add(time.Now())
+		now := timeText(time.Now())
+		l.lost = evidence.Said{Msg: "lost", Lines: l.lost.Lines + 1, From: cmp.Or(l.lost.From, now), To: now}
 		l.dropped++
 		l.note(err, l.flushErr)
 		return 0, err
@@ -349,7 +349,7 @@ func (l *Log) Close(wait time.Duration) error {
 	l.mu.Lock()
 	err := l.tellLost()
 	if err == nil {
-		err = l.say("closed", timeLine{time.Now().UTC().Format(time.RFC3339Nano)})
+		err = l.say(evidence.Said{Msg: "closed", At: timeText(time.Now())})
 	}
 	l.closed = true // but for the line of a checkpoint
 	l.signed--      // a checkpoint has to cover that line
