@@ -1,7 +1,7 @@
 package writer
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,20 +86,12 @@ func (s State) Prove(seq int64, files []string) (Proof, error) {
 }
 
 // findLine looks for the line of a leaf, in the last file first.
-func findLine(leaf tlog.Hash, files []string) (found string, err error) {
+func findLine(leaf tlog.Hash, files []string) (string, error) {
 	for _, name := range slices.Backward(files) {
-		err := eachLineOf(name, func(line []byte, _ bool) error {
-			if tlog.RecordHash(line) != leaf {
-				return nil
+		for line, err := range linesOf(name) {
+			if line = bytes.TrimSuffix(line, []byte("\n")); err != nil || tlog.RecordHash(line) == leaf {
+				return string(line), err
 			}
-			found = string(line)
-			return errFound
-		})
-		if errors.Is(err, errFound) {
-			return found, nil
-		}
-		if err != nil {
-			return "", err
 		}
 	}
 	return "", fmt.Errorf("no line of %d files has its hash", len(files))

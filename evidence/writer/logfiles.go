@@ -1,12 +1,12 @@
 package writer
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,65 +63,42 @@ func LogFiles(current string) ([]string, error) {
 	return names, nil
 }
 
-// eachLine gives the lines of r, without their ends, and whether they had one. The bytes are good
-// until the next line.
-func eachLine(r io.Reader, take func(line []byte, ended bool) error) error {
-	in := lines.NewReader(r, maxLine+1)
-	for {
-		line, whole, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
+// linesOf gives the lines of a file, unpacked, with their ends; none if it is gone. The bytes are good
+// until the next line. An error is the last that comes.
+func linesOf(name string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
+			return
 		}
-		if err == nil && !whole {
-			err = fmt.Errorf("a line of more than %d bytes", maxLine)
+		defer func() { _ = f.Close() }() // it was only read
+		var r io.Reader
+		if err == nil {
+			r, err = lines.Unpack(f)
 		}
-		if err != nil {
-			return err
+		for in := lines.NewReader(r, maxLine+1); err == nil; {
+			var line []byte
+			var whole bool
+			if line, whole, err = in.Next(); err == nil && !whole {
+				err = fmt.Errorf("a line of more than %d bytes", maxLine)
+			}
+			if err == nil && !yield(line, nil) || errors.Is(err, io.EOF) {
+				return
+			}
 		}
-		line, ended := bytes.CutSuffix(line, []byte("\n"))
-		if err := take(line, ended); err != nil {
-			return err
-		}
+		yield(nil, fmt.Errorf("reading the log: %s: %w", name, err))
 	}
-}
-
-// eachLineOf gives the lines of a file, unpacked, of none if it is gone.
-func eachLineOf(name string, take func(line []byte, ended bool) error) error {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the log: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if ext := filepath.Ext(name); ext != ".gz" && ext != ".zst" {
-		return eachLine(f, take)
-	}
-	unpacked, err := lines.Unpack(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return eachLine(unpacked, take)
 }
 
 // firstSeal reads the seal of the first line of a file that has one.
 func firstSeal(name string) (id string, seq int64, err error) {
-	err = eachLineOf(name, func(line []byte, _ bool) error {
-		var sealed bool
-		if id, seq, sealed = evidence.ReadSeal(line); sealed {
-			return errFound
+	for line, err := range linesOf(name) {
+		if id, seq, sealed := evidence.ReadSeal(line); sealed || err != nil {
+			return id, seq, err
 		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		err = nil
 	}
-	return id, seq, err
+	return "", 0, nil
 }
-
-// errFound ends a search.
-var errFound = errors.New("found")
 
 // filesFrom gives the newest files of the log, from the one on that has the line of a number.
 func (l *Log) filesFrom(number int64) ([]string, error) {
@@ -132,7 +109,7 @@ func (l *Log) filesFrom(number int64) ([]string, error) {
 	for i, name := range slices.Backward(names) {
 		switch id, first, err := firstSeal(name); {
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		case id == l.id && first <= number:
 			return names[i:], nil
 		case id != "" && id != l.id: // of an earlier generation; this one may begin within

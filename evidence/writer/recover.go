@@ -226,7 +226,7 @@ func (l *Log) resume() (*resumed, error) {
 	}
 	for _, name := range files {
 		if err := l.sealFile(r, name); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 	}
 	return r, l.checkHeads(r)
@@ -234,7 +234,11 @@ func (l *Log) resume() (*resumed, error) {
 
 // sealFile seals the lines of a file that the tree does not have.
 func (l *Log) sealFile(r *resumed, name string) error {
-	err := eachLineOf(name, func(line []byte, ended bool) error {
+	for line, err := range linesOf(name) {
+		if err != nil {
+			return err
+		}
+		line, ended := bytes.CutSuffix(line, []byte("\n"))
 		size := r.tiles.tree.Size()
 		id, n, sealed := evidence.ReadSeal(line)
 		if sealed && id == l.id && r.next < size {
@@ -243,12 +247,12 @@ func (l *Log) sealFile(r *resumed, name string) error {
 		switch {
 		case r.next < size:
 			r.next++
-			return nil
+			continue
 		case !ended && name == l.config.File:
 			r.tail, r.file = bytes.Clone(line), cmp.Or(r.file, name)
-			return nil
+			continue
 		case r.next > size || sealed && (id != l.id || n != size):
-			return fmt.Errorf("the line behind leaf %d is %d of %s", size-1, n, id)
+			return fmt.Errorf("%s: the line behind leaf %d is %d of %s", name, size-1, n, id)
 		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
 			readClaim(line, &r.claim)
 		case !sealed && size >= r.head.Size && (!ended || !json.Valid(line)):
@@ -259,13 +263,11 @@ func (l *Log) sealFile(r *resumed, name string) error {
 		}
 		r.tiles.tree.Append(tlog.RecordHash(line))
 		r.next++
-		if len(r.tiles.full) < maxPending/evidence.TileSize {
-			return nil
+		if len(r.tiles.full) >= maxPending/evidence.TileSize {
+			if err := r.tiles.save(); err != nil {
+				return err
+			}
 		}
-		return r.tiles.save()
-	})
-	if err != nil {
-		return err
 	}
 	return r.tiles.save()
 }
@@ -363,15 +365,13 @@ func (l *Log) newestSeal() (newest evidence.Identity, err error) {
 		return newest, err
 	}
 	for _, name := range files[max(0, len(files)-2):] {
-		// What cannot be read has no seal.
-		_ = eachLineOf(name, func(line []byte, _ bool) error {
+		for line := range linesOf(name) { // what cannot be read has no seal
 			id, _, _ := evidence.ReadSeal(line)
 			identity, err := evidence.ParseIdentity(id)
 			if err == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
 				newest = identity
 			}
-			return nil
-		})
+		}
 	}
 	return newest, nil
 }
