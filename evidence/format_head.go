@@ -3,10 +3,12 @@ package evidence
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -28,27 +30,29 @@ func CheckpointText(identity string, size int64, root tlog.Hash) string {
 }
 
 // ParseHead reads a signed checkpoint. One of the verifiers has the identity as its name and has
-// signed it. Signatures that no verifier knows are left alone.
-func ParseHead(text []byte, verifiers note.Verifiers) (Head, error) {
-	n, err := note.Open(text, verifiers)
-	if unknown, ok := errors.AsType[*note.UnverifiedNoteError](err); ok && len(unknown.Note.UnverifiedSigs) > 0 {
+// signed it. Signatures that no verifier knows are left alone. If verifiers is nil, no signature is
+// checked: it says what the checkpoint claims.
+func ParseHead(text []byte, verifiers note.Verifiers) (h Head, err error) {
+	n, err := note.Open(text, cmp.Or(verifiers, note.VerifierList()))
+	unknown, ok := errors.AsType[*note.UnverifiedNoteError](err)
+	switch {
+	case ok && verifiers == nil:
+		n, err = unknown.Note, nil
+	case ok && len(unknown.Note.UnverifiedSigs) > 0:
 		s := unknown.Note.UnverifiedSigs[0]
-		return Head{}, fmt.Errorf("reading a checkpoint: %w: it wants the key %s+%08x", err, s.Name, s.Hash)
+		err = fmt.Errorf("%w: it wants the key %s+%08x", err, s.Name, s.Hash)
 	}
 	if err != nil {
 		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
 	}
-	h, err := ParseCheckpoint(n.Text)
-	if err != nil {
+	if h, err = ParseCheckpoint(n.Text); err != nil {
 		return Head{}, err
 	}
-	for _, s := range n.Sigs {
-		if s.Name == h.Identity {
-			h.Note = bytes.Clone(text)
-			return h, nil
-		}
+	if verifiers != nil && !slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return s.Name == h.Identity }) {
+		return Head{}, fmt.Errorf("reading a checkpoint: %s has not signed it", h.Identity)
 	}
-	return Head{}, fmt.Errorf("reading a checkpoint: %s has not signed it", h.Identity)
+	h.Note = bytes.Clone(text)
+	return h, nil
 }
 
 // ParseCheckpoint reads the text of a checkpoint, which nothing vouches for.
@@ -174,17 +178,10 @@ func Bare(text string) string {
 	return text + "\n\n" + own + "\n"
 }
 
-// ReadClaim reads a signed note of at most [MaxPeerNote] bytes as a checkpoint. No signature is
-// checked: it says what the checkpoint claims.
+// ReadClaim reads a signed note of at most [MaxPeerNote] bytes as a checkpoint, unchecked.
 func ReadClaim(text string) (Head, error) {
 	if len(text) > MaxPeerNote {
 		return Head{}, fmt.Errorf("a checkpoint of %d bytes: want at most %d", len(text), MaxPeerNote)
 	}
-	var unverified *note.UnverifiedNoteError
-	if _, err := note.Open([]byte(text), note.VerifierList()); !errors.As(err, &unverified) {
-		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
-	}
-	h, err := ParseCheckpoint(unverified.Note.Text)
-	h.Note = []byte(text)
-	return h, err
+	return ParseHead([]byte(text), nil)
 }

@@ -328,9 +328,7 @@ func (l *Log) newestCopied() (newest evidence.Head, latest int, err error) {
 	if err != nil {
 		return newest, 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
-	for block := range strings.SplitSeq(string(text), "\n"+evidence.HeadEnd) {
-		block, _, _ = strings.Cut(block, "\n\n")
-		head, err := evidence.ParseCheckpoint(block + "\n")
+	for head, err := range evidence.ReadHeads(bytes.NewReader(text), nil) {
 		id, _ := evidence.ParseIdentity(head.Identity) // it was read
 		later := id.Generation > latest || id.Generation == latest && head.Size >= newest.Size
 		if err == nil && later && id.Gateway == l.config.Gateway && id.Log == l.config.Name {
