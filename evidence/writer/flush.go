@@ -186,30 +186,22 @@ func (l *Log) syncLog() error {
 	if err := syncIfThere(l.config.File); err != nil {
 		return err
 	}
-	for again := true; again; { // files may be rotated and packed meanwhile
+	for first := l.synced == nil; ; first = false { // files may be rotated and packed meanwhile
 		names, err := rotatedFiles(l.config.File)
-		if err != nil {
+		slices.Sort(names)
+		if err != nil || !first && slices.Equal(names, l.synced) {
 			return err
 		}
-		there := make(map[string]bool, len(names))
-		again = l.synced == nil // the file may be new
 		for _, name := range names {
-			if !l.synced[name] {
-				if err := syncIfThere(name); err != nil {
-					return err
-				}
-				again = true
-			}
-			there[name] = true
-		}
-		l.synced = there
-		if again {
-			if err := syncFile(filepath.Dir(l.config.File)); err != nil {
-				return err
+			if _, known := slices.BinarySearch(l.synced, name); !known {
+				err = errors.Join(err, syncIfThere(name))
 			}
 		}
+		if err = errors.Join(err, syncFile(filepath.Dir(l.config.File))); err != nil {
+			return err
+		}
+		l.synced = names
 	}
-	return nil
 }
 
 func syncIfThere(name string) error {
@@ -221,17 +213,17 @@ func syncIfThere(name string) error {
 
 // fillGap reads leaves that memory had no room for from the log again. The log waits for it.
 func (l *Log) fillGap() error {
-	if !l.gap {
+	if l.tiles.tree.Size()+int64(len(l.pending)) == l.size {
 		return nil
 	}
 	r, err := l.resume()
+	if err == nil && r.tiles.tree.Size() != l.size {
+		err = fmt.Errorf("the log has %d lines of %d", r.tiles.tree.Size(), l.size)
+	}
 	if err != nil {
 		return fmt.Errorf("reading leaves from the log again: %w", err)
 	}
-	if size := r.tiles.tree.Size(); size != l.size {
-		return fmt.Errorf("the log has %d lines of %d", size, l.size)
-	}
-	l.tiles, l.gap = r.tiles, false
+	l.tiles, l.pending = r.tiles, nil
 	return nil
 }
 

@@ -69,7 +69,7 @@ type Log struct {
 	signer signer
 	vkey   string
 	lock   *os.File
-	synced map[string]bool // rotated files that are on disk; the flusher's
+	synced []string // rotated files that are on disk, sorted; the flusher's
 
 	wake    chan struct{} // to sign a checkpoint now
 	cosign  chan struct{} // to have the newest one cosigned
@@ -96,7 +96,6 @@ type Log struct {
 	shifted     int64 // looks at which the file was not what it had to be
 	deleted     bool  // the file was, and no line tells of it yet
 	rotated     bool  // no line of the file tells the terms yet
-	gap         bool  // leaves were dropped from memory: they have to be read from the log again
 	closed      bool
 	failed      atomic.Bool   // is one of these set
 	lost        evidence.Said // entries of which no line tells yet
@@ -181,9 +180,10 @@ func (l *Log) put(b []byte) error {
 // been rotated, deleted, or changed by another program. A look at each line would cost as much as
 // its hash.
 func (l *Log) look() error {
-	end, links := l.measure()
+	stat := syscall.Stat_t{Size: -1, Nlink: 1} // if it cannot be told
+	_ = syscall.Fstat(int(l.file.Fd()), &stat)
 	switch old := l.file; {
-	case end < l.end && l.follow():
+	case stat.Size < l.end && l.follow():
 		// A file that was rotated, packed and then removed has its last name there.
 		if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", old.Fd())); link == l.config.File+" (deleted)" {
 			l.shifted++
@@ -194,26 +194,17 @@ func (l *Log) look() error {
 			l.leaf(l.tail) // it stays as it is
 			l.tail = nil
 		}
-	case links == 0:
+	case stat.Nlink == 0:
 		l.shifted++
 		if err := l.restore(); err != nil {
 			return fmt.Errorf("%s was deleted: %w", l.config.File, err)
 		}
 		l.deleted = true
-	case end != l.end:
+	case stat.Size != l.end:
 		l.shifted++
-		l.end = max(end, 0)
+		l.end = max(stat.Size, 0)
 	}
 	return nil
-}
-
-// measure gives the size of the file and the number of its names; -1 where that cannot be told.
-func (l *Log) measure() (end int64, links uint64) {
-	var stat syscall.Stat_t
-	if err := syscall.Fstat(int(l.file.Fd()), &stat); err != nil {
-		return -1, 1
-	}
-	return stat.Size, uint64(stat.Nlink) //nolint:unconvert // its type is not the same on all systems
 }
 
 // follow looks whether another file has the name of the log, and goes on at its end.
@@ -223,14 +214,8 @@ func (l *Log) follow() bool {
 		return false
 	}
 	info, err := f.Stat()
-	if err == nil && l.file != nil {
-		known, knownErr := l.file.Stat()
-		err = knownErr
-		if os.SameFile(known, info) {
-			err = fs.ErrExist
-		}
-	}
-	if err != nil {
+	known, _ := l.file.Stat() // none at a start
+	if err != nil || os.SameFile(known, info) {
 		_ = f.Close() // it was only looked at
 		return false
 	}
@@ -273,16 +258,11 @@ func (l *Log) seal(b []byte) {
 	}
 }
 
+// leaf takes a line into the tree, if there is room in memory: see fillGap.
 func (l *Log) leaf(line []byte) {
-	l.size++
-	if l.gap {
-		return
+	if l.size++; l.size-l.saved <= maxPending {
+		l.pending = append(l.pending, tlog.RecordHash(line))
 	}
-	if l.size-l.saved > maxPending {
-		l.gap, l.pending = true, nil
-		return
-	}
-	l.pending = append(l.pending, tlog.RecordHash(line))
 }
 
 // Open begins to seal a log, or goes on with it: see recover.go. No other process can then do so.

@@ -326,7 +326,7 @@ func TestNoRoom(t *testing.T) {
 	for i := range 100 {
 		b.write(l, entry(i))
 		if i == 30 {
-			l.gap, l.pending = true, nil
+			l.pending = nil
 		}
 	}
 	b.flush(l)
