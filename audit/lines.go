@@ -32,22 +32,19 @@ func read(series int, sources []Source) iter.Seq[Line] {
 
 // readFile gives the lines of a file, and reports whether to go on.
 func readFile(series int, s Source, yield func(Line) bool) bool {
-	in, done, err := s.lines()
-	if err != nil {
-		return yield(Line{file: true, series: series, Place: Place{File: s.Name}, err: err})
-	}
-	defer done()
-	for at := (Place{File: s.Name, Line: 1}); ; at.Line++ {
+	at := Place{File: s.Name}
+	for text, err := range s.lines() {
+		if err != nil && at.Line == 0 && len(text) == 0 {
+			return yield(Line{file: true, series: series, Place: at, err: err})
+		}
+		at.Line++
 		var next []byte
-		text, whole, err := in.Next()
 		l := Line{series: series, Place: at}
 		switch {
-		case errors.Is(err, io.EOF):
-			return true
+		case errors.Is(err, lines.ErrLong):
+			l.err = fmt.Errorf("it is longer than %d bytes", maxLine)
 		case err != nil: // it belongs to the line that it cut
 			l.err = fmt.Errorf("reading on: %w", err)
-		case !whole:
-			l.err = fmt.Errorf("it is longer than %d bytes", maxLine)
 		default:
 			l.text = text
 			if l.entry, l.err = readEntry(text); l.err != nil {
@@ -63,25 +60,11 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 				return false
 			}
 		}
-		if err != nil {
-			return true
-		}
 	}
+	return true
 }
 
-// lines begins to read a source. done ends that.
-func (s Source) lines() (in *lines.Reader, done func(), err error) {
-	f, err := s.Open()
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := lines.Unpack(f)
-	if err != nil {
-		_ = f.Close() // it was only read
-		return nil, nil, err
-	}
-	return lines.NewReader(r, maxLine), func() { _, _ = r.Close(), f.Close() }, nil
-}
+func (s Source) lines() iter.Seq2[[]byte, error] { return lines.Of(s.Open, maxLine) }
 
 // mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind
 // it. A file system, and a program that empties a file that is written, can leave zeros there. If
@@ -120,26 +103,21 @@ func byTime(logs [][]Source) iter.Seq[Line] {
 		return read(0, logs[0])
 	}
 	return func(yield func(Line) bool) {
-		var heads []head
+		var heads []*head
 		for i, sources := range logs {
 			next, stop := iter.Pull(read(i, sources))
 			defer stop()
-			if h := (head{next: next}); h.advance() {
+			if h := (&head{next: next}); h.advance() {
 				heads = append(heads, h)
 			}
 		}
 		for len(heads) > 0 {
-			first := 0
-			for i := range heads {
-				if heads[i].time.Before(heads[first].time) {
-					first = i
-				}
-			}
-			if !yield(heads[first].line) {
+			first := slices.MinFunc(heads, func(a, b *head) int { return a.time.Compare(b.time) })
+			if !yield(first.line) {
 				return
 			}
-			if !heads[first].advance() {
-				heads = slices.Delete(heads, first, first+1)
+			if !first.advance() {
+				heads = slices.DeleteFunc(heads, func(h *head) bool { return h == first })
 			}
 		}
 	}

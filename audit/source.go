@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
 // Source is a log that can be read once.
@@ -259,23 +261,19 @@ func withoutCopies(all []*file) (kept []*file, left []Fault) {
 
 // compare reports of each of two files whether all that can be read of it begins the other one.
 func compare(a, b Source) (aBegins, bBegins bool) {
-	one, done, err := a.lines()
-	if err != nil {
-		return false, false
-	}
-	defer done()
-	two, done, err := b.lines()
-	if err != nil {
-		return false, false
-	}
-	defer done()
+	one, stop := iter.Pull2(a.lines())
+	defer stop()
+	two, stop := iter.Pull2(b.lines())
+	defer stop()
 	for {
-		x, _, xErr := one.Next()
-		y, _, yErr := two.Next()
+		x, xErr, xMore := one()
+		y, yErr, yMore := two()
 		x, y = bytes.TrimSuffix(x, []byte("\n")), bytes.TrimSuffix(y, []byte("\n"))
+		xEnds := !xMore || xErr != nil && !errors.Is(xErr, lines.ErrLong)
+		yEnds := !yMore || yErr != nil && !errors.Is(yErr, lines.ErrLong)
 		switch {
-		case xErr != nil || yErr != nil:
-			return xErr != nil && bytes.HasPrefix(y, x), yErr != nil && bytes.HasPrefix(x, y)
+		case xEnds || yEnds:
+			return xEnds && bytes.HasPrefix(y, x), yEnds && bytes.HasPrefix(x, y)
 		case !bytes.Equal(x, y):
 			return false, false
 		}

@@ -109,26 +109,19 @@ func renamed(links []string) (names []string) {
 
 // firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.
 func firstTime(name string) (at time.Time) {
-	f, err := os.Open(name)
-	if err != nil {
-		return at
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	r, err := lines.Unpack(f)
-	if err != nil {
-		return at
-	}
-	defer func() { _ = r.Close() }()
-	var line struct{ TS any }
-	_ = json.NewDecoder(io.LimitReader(r, 1<<20)).Decode(&line) // what is no JSON has no time
-	switch ts := line.TS.(type) {
-	case string:
-		at, _ = time.Parse(time.RFC3339, ts)
-	case float64:
-		for ts > 1e11 { // milliseconds or nanoseconds
-			ts /= 1e3
+	for text := range lines.Of(func() (io.ReadCloser, error) { return os.Open(name) }, 1<<20) {
+		var line struct{ TS any }
+		_ = json.Unmarshal(text, &line) // what is no JSON has no time
+		switch ts := line.TS.(type) {
+		case string:
+			at, _ = time.Parse(time.RFC3339, ts)
+		case float64:
+			for ts > 1e11 { // milliseconds or nanoseconds
+				ts /= 1e3
+			}
+			at = time.Unix(int64(ts), 0)
 		}
-		at = time.Unix(int64(ts), 0)
+		break
 	}
 	return at
 }

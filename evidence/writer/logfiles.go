@@ -63,31 +63,16 @@ func LogFiles(current string) ([]string, error) {
 	return names, nil
 }
 
-// linesOf gives the lines of a file, unpacked, with their ends; none if it is gone. The bytes are good
-// until the next line. An error is the last that comes.
+// linesOf gives the lines of a file, with their ends; none if it is gone. The bytes are good until
+// the next line. An error is the last that counts.
 func linesOf(name string) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
+	return lines.Of(func() (io.ReadCloser, error) {
 		f, err := os.Open(name)
 		if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
-			return
+			return io.NopCloser(strings.NewReader("")), nil
 		}
-		defer func() { _ = f.Close() }() // it was only read
-		var r io.Reader
-		if err == nil {
-			r, err = lines.Unpack(f)
-		}
-		for in := lines.NewReader(r, maxLine+1); err == nil; {
-			var line []byte
-			var whole bool
-			if line, whole, err = in.Next(); err == nil && !whole {
-				err = fmt.Errorf("a line of more than %d bytes", maxLine)
-			}
-			if err == nil && !yield(line, nil) || errors.Is(err, io.EOF) {
-				return
-			}
-		}
-		yield(nil, fmt.Errorf("reading the log: %s: %w", name, err))
-	}
+		return f, err
+	}, maxLine+1)
 }
 
 // firstSeal reads the seal of the first line of a file that has one.
@@ -109,7 +94,7 @@ func (l *Log) filesFrom(number int64) ([]string, error) {
 	for i, name := range slices.Backward(names) {
 		switch id, first, err := firstSeal(name); {
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("reading the log: %s: %w", name, err)
 		case id == l.id && first <= number:
 			return names[i:], nil
 		case id != "" && id != l.id: // of an earlier generation; this one may begin within

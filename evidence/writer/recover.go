@@ -236,7 +236,7 @@ func (l *Log) resume() (*resumed, error) {
 func (l *Log) sealFile(r *resumed, name string) error {
 	for line, err := range linesOf(name) {
 		if err != nil {
-			return err
+			return fmt.Errorf("reading the log: %s: %w", name, err)
 		}
 		line, ended := bytes.CutSuffix(line, []byte("\n"))
 		size := r.tiles.tree.Size()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -45,6 +46,40 @@ func (l *Reader) Next() (line []byte, whole bool, err error) {
 		err = nil
 	}
 	return line, whole, err
+}
+
+// ErrLong stands for a line of more bytes than are read.
+var ErrLong = errors.New("the line is too long")
+
+// Of gives the lines of a file, which may be packed, as [Reader.Next] does. If a line is too long,
+// ErrLong comes with its beginning. Any other error is that of the file, and ends it.
+func Of(open func() (io.ReadCloser, error), most int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f, err := open()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		r, err := Unpack(f)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer func() { _ = r.Close() }()
+		for in := NewReader(r, most); ; {
+			line, whole, err := in.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return
+			case err == nil && !whole:
+				err = ErrLong
+			}
+			if !yield(line, err) || err != nil && !errors.Is(err, ErrLong) {
+				return
+			}
+		}
+	}
 }
 
 // Unpack decompresses gzip, zstd and bzip2, told by their first bytes, and returns other data as it
