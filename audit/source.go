@@ -240,18 +240,12 @@ func inLogs(all []*file) (logs [][]Source) {
 // then emptied, both are there.
 func withoutCopies(all []*file) (kept []*file, left []Fault) {
 	for _, f := range all {
-		fBegins, kBegins := false, false
-		i := slices.IndexFunc(kept, func(k *file) bool {
-			if f.line != "" && k.line == f.line {
-				fBegins, kBegins = compare(f.Source, k.Source)
-			}
-			return fBegins || kBegins
-		})
+		i := slices.IndexFunc(kept, func(k *file) bool { return k.covers(f) || f.covers(k) })
 		if i < 0 {
 			kept = append(kept, f)
 			continue
 		}
-		if !fBegins {
+		if !kept[i].covers(f) {
 			f, kept[i] = kept[i], f
 		}
 		left = append(left, Fault{Place: Place{File: f.Name}, Err: fmt.Errorf("%s has all of its lines", kept[i].Name)})
@@ -259,25 +253,24 @@ func withoutCopies(all []*file) (kept []*file, left []Fault) {
 	return kept, left
 }
 
-// compare reports of each of two files whether all that can be read of it begins the other one.
-func compare(a, b Source) (aBegins, bBegins bool) {
-	one, stop := iter.Pull2(a.lines())
+// covers reports whether all that can be read of another file begins this one.
+func (f *file) covers(other *file) bool {
+	if other.line == "" || other.line != f.line {
+		return false
+	}
+	next, stop := iter.Pull2(f.lines())
 	defer stop()
-	two, stop := iter.Pull2(b.lines())
-	defer stop()
-	for {
-		x, xErr, xMore := one()
-		y, yErr, yMore := two()
-		x, y = bytes.TrimSuffix(x, []byte("\n")), bytes.TrimSuffix(y, []byte("\n"))
-		xEnds := !xMore || xErr != nil && !errors.Is(xErr, lines.ErrLong)
-		yEnds := !yMore || yErr != nil && !errors.Is(yErr, lines.ErrLong)
+	for line, err := range other.lines() {
+		own, _, more := next()
+		line, own = bytes.TrimSuffix(line, []byte("\n")), bytes.TrimSuffix(own, []byte("\n"))
 		switch {
-		case xEnds || yEnds:
-			return xEnds && bytes.HasPrefix(y, x), yEnds && bytes.HasPrefix(x, y)
-		case !bytes.Equal(x, y):
-			return false, false
+		case err != nil && !errors.Is(err, lines.ErrLong):
+			return bytes.HasPrefix(own, line)
+		case !more || !bytes.Equal(line, own):
+			return false
 		}
 	}
+	return true
 }
 
 // expand gives the files that an argument stands for, and whether it is the name of one.
