@@ -64,15 +64,7 @@ func (c *collector) noteGap(l *audit.Line, host string) {
 		return
 	}
 	c.gaps.Add(host, s, func(p audit.Pair, n int64) {
-		g := c.least[host]
-		if g == nil {
-			if len(c.least) >= mostNames {
-				c.Beyond++
-				return
-			}
-			g = &Gap{Host: host}
-			c.least[host] = g
-		}
+		g := audit.Bounded(c.least, host, audit.Others, mostNames, &c.Beyond)
 		g.Pairs += n
 		// The worst is the gap that falls short of its delay by the most.
 		if gap, delay := p.Gap.Seconds(), p.Delay.Seconds(); g.Delay == 0 || gap-delay < g.Least-g.Delay {
@@ -101,7 +93,8 @@ func (c *collector) report() Report {
 		*r.rows()[i] = rows
 	}
 	r.Gaps = []Gap{}
-	for _, g := range c.least {
+	for host, g := range c.least {
+		g.Host = host
 		r.Gaps = append(r.Gaps, *g)
 	}
 	slices.SortFunc(r.Gaps, func(a, b Gap) int {
