@@ -29,10 +29,7 @@ type Tile struct {
 }
 
 // Path is the name of a tile in the folder of a generation.
-func (t Tile) Path() string { return TilePath(t.Tile) }
-
-// TilePath is the name of a tile of [TileHeight].
-func TilePath(t tlog.Tile) string { return strings.Replace(t.Path(), "tile/8/", "tile/", 1) }
+func (t Tile) Path() string { return strings.Replace(t.Tile.Path(), "tile/8/", "tile/", 1) }
 
 // Tree is the right edge of a tree, by which a leaf can be added and the root is known. The zero
 // value is the empty tree. It implements [tlog.HashReader] for what the root is made of.
@@ -127,16 +124,12 @@ type Tiles string
 
 // Tree is the tree of the first size leaves.
 func (t Tiles) Tree(size int64) (Tree, error) {
-	tree := Tree{size: size}
+	var tiles []tlog.Tile
 	for level := 0; size>>(TileHeight*level) > 0; level++ {
-		tile := tlog.Tile{H: TileHeight, L: level, N: size >> (TileHeight * (level + 1)), W: int(size>>(TileHeight*level)) % TileSize}
-		data, err := t.ReadTiles([]tlog.Tile{tile})
-		if err != nil {
-			return Tree{}, err
-		}
-		tree.edge = append(tree.edge, data[0])
+		tiles = append(tiles, tlog.Tile{H: TileHeight, L: level, N: size >> (TileHeight * (level + 1)), W: int(size>>(TileHeight*level)) % TileSize})
 	}
-	return tree, nil
+	edge, err := t.ReadTiles(tiles)
+	return Tree{size: size, edge: edge}, err
 }
 
 // Hashes reads the hashes of one tile, from the n-th of its level on. The error is [fs.ErrNotExist]
@@ -179,11 +172,11 @@ func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 // read gives the hashes of a tile. There may be more, if a wider tile has taken its place. A power
 // cut may have taken what is in wider ones, and a full disk, or a kill, the end of any.
 func (t Tiles) read(tile tlog.Tile) ([]byte, error) {
-	full := tile
+	full := Tile{Tile: tile}
 	full.W = TileSize
 	err := fs.ErrNotExist
 	for try := 0; try < 3 && errors.Is(err, fs.ErrNotExist); try++ { // the writer may put a wider one in its place between the looks
-		for _, name := range files(filepath.Join(string(t), TilePath(full)), tile.W) {
+		for _, name := range files(filepath.Join(string(t), full.Path()), tile.W) {
 			data, failure := os.ReadFile(name)
 			if hashes := len(data) / tlog.HashSize; hashes >= tile.W {
 				return data[:hashes*tlog.HashSize], nil
@@ -196,7 +189,7 @@ func (t Tiles) read(tile tlog.Tile) ([]byte, error) {
 	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		err = in.Err // without the folder
 	}
-	return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, TilePath(full), err)
+	return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, full.Path(), err)
 }
 
 // files are the names of the tiles that have so many hashes, the narrowest first.

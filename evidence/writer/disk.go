@@ -150,7 +150,7 @@ func (f *tileFiles) save() error {
 func (f *tileFiles) sync() error {
 	names := map[string]bool{f.dir: true}
 	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
-		for name := evidence.TilePath(t); name != "."; name = filepath.Dir(name) {
+		for name := (evidence.Tile{Tile: t}).Path(); name != "."; name = filepath.Dir(name) {
 			names[filepath.Join(f.dir, name)] = true
 		}
 	}
@@ -168,7 +168,7 @@ func (f *tileFiles) tidyUp() {
 	for _, t := range tlog.NewTiles(evidence.TileHeight, f.disk, f.saved) {
 		width := t.W
 		t.W = evidence.TileSize
-		folder := filepath.Join(f.dir, evidence.TilePath(t)+".p")
+		folder := filepath.Join(f.dir, evidence.Tile{Tile: t}.Path()+".p")
 		partial, _ := os.ReadDir(folder) // there may be none
 		for _, other := range partial {
 			if other.Name() != strconv.Itoa(width) {

@@ -108,18 +108,19 @@ func (l *Log) checkLate(r *resumed) error {
 // goOn goes on with a generation.
 func (l *Log) goOn(r *resumed) error {
 	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
-	if err := l.openLog(); err != nil {
-		return err
-	}
+	late := r.late
 	if len(r.tail) > 0 {
 		l.leaf(r.tail)
 		r.torn++
 	}
-	if late := r.late; late != nil {
+	if late != nil {
 		late.To, late.Torn = l.size, r.torn
-		l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
 	}
-	return l.start(evidence.Said{Late: r.late})
+	if err := l.start(evidence.Said{Late: late}); err != nil || late == nil {
+		return err
+	}
+	l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
+	return nil
 }
 
 // begin starts a generation with an empty tree, behind what is in the log.
@@ -134,9 +135,6 @@ func (l *Log) begin(generation int, why evidence.Said) error {
 	}
 	if err := replaceFile(filepath.Join(l.folder, vkeyFile), []byte(l.vkey+"\n")); err != nil {
 		return fmt.Errorf("keeping the verifier's key: %w", err)
-	}
-	if err := l.openLog(); err != nil {
-		return err
 	}
 	return l.start(why)
 }
@@ -159,8 +157,11 @@ func (l *Log) openLog() (err error) {
 	return lock(l.file) // also of a process with another state
 }
 
-// start says in the log how it begins, and signs that.
+// start opens the log, says in it how it begins, and signs that.
 func (l *Log) start(line evidence.Said) error {
+	if err := l.openLog(); err != nil {
+		return err
+	}
 	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
 		return err
 	}

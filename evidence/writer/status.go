@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"maps"
 	"time"
 )
@@ -63,12 +64,7 @@ func (l *Log) Status() Status {
 // Failed reports whether the log cannot be written or sealed now. It takes no lock.
 func (l *Log) Failed() bool { return l.failed.Load() }
 
-func (l *Log) failure() error {
-	if l.writeErr != nil {
-		return l.writeErr
-	}
-	return l.flushErr
-}
+func (l *Log) failure() error { return cmp.Or(l.writeErr, l.flushErr) }
 
 // note keeps the errors of the last write and of the last flush, under the lock.
 func (l *Log) note(writeErr, flushErr error) {

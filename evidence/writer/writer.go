@@ -132,9 +132,7 @@ func (l *Log) Write(p []byte) (int, error) {
 		l.note(err, l.flushErr)
 		return 0, err
 	}
-	if l.writeErr != nil {
-		l.note(nil, l.flushErr)
-	}
+	l.note(nil, l.flushErr)
 	if l.others++; l.others-l.signed == int64(l.config.Terms.Lines) {
 		signal(l.wake)
 	}
