@@ -10,18 +10,16 @@ import (
 
 // fromLog is what the log says of a robots.txt that nobody asked for with the line.
 func (k *lookup) fromLog(a robotscache.Asker) (w known) {
-	agent := ""
-	v := k.inForce(agent)
+	v, agent := k.inForce(""), ""
 	if v == nil {
 		k.cause = CauseText
 		return w
 	}
 	_ = w.state.UnmarshalText([]byte(v.State)) // it was checked
-	if a.Token != "" && fetch.TurnedAway(w.state, v.Status) {
-		if own := k.inForce(a.Token); own != nil { // without one its answer is the same, or nobody asked
-			v, agent = own, a.Token
-			_ = w.state.UnmarshalText([]byte(v.State))
-		}
+	// Without an answer of its own it is the same, or nobody asked.
+	if own := k.inForce(a.Token); own != nil && fetch.TurnedAway(w.state, v.Status) {
+		v, agent = own, a.Token
+		_ = w.state.UnmarshalText([]byte(v.State))
 	}
 	if w.state == fetch.StateRules {
 		_ = w.sha.UnmarshalText([]byte(v.SHA256))

@@ -98,15 +98,13 @@ var failedReasons = []enforce.Reason{
 func (k *lookup) then(a robotscache.Asker) (w known) {
 	r := k.line.Robots
 	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
-	if err := w.state.UnmarshalText([]byte(r.State)); err != nil {
+	err := w.state.UnmarshalText([]byte(r.State))
+	if err == nil && r.SHA256 != "" {
+		err = w.sha.UnmarshalText([]byte(r.SHA256))
+	}
+	if err != nil {
 		k.cause = CauseSchema
 		return w
-	}
-	if r.SHA256 != "" {
-		if err := w.sha.UnmarshalText([]byte(r.SHA256)); err != nil {
-			k.cause = CauseSchema
-			return w
-		}
 	}
 	// Of a request that another reason kept from its site, the line does not say what was permitted;
 	// and the answer to one for robots.txt is the state itself.
@@ -132,26 +130,24 @@ func (k *lookup) then(a robotscache.Asker) (w known) {
 
 // entry returns what is known as an entry for the day of the line.
 func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotscache.Entry, error) {
-	if e, ok := k.entries[w]; ok {
-		text, _ := e.Record().Text()
-		k.text = text.Body
-		return e, nil
-	}
-	text := fetch.Copy{SHA256: w.sha}
-	if w.access == fetch.AccessRules || w.access == fetch.AccessLastGood {
-		body, err := k.cfg.Texts.Body(ctx, w.sha)
-		switch {
-		case errors.Is(err, robotscache.ErrNotFound):
-			k.cause = CauseText
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("reading text %x: %w", w.sha, err)
+	e, ok := k.entries[w]
+	if !ok {
+		text := fetch.Copy{SHA256: w.sha}
+		if w.access == fetch.AccessRules || w.access == fetch.AccessLastGood {
+			body, err := k.cfg.Texts.Body(ctx, w.sha)
+			switch {
+			case errors.Is(err, robotscache.ErrNotFound):
+				k.cause = CauseText
+				return nil, nil
+			case err != nil:
+				return nil, fmt.Errorf("reading text %x: %w", w.sha, err)
+			}
+			text.Body, text.Truncated = body, len(body) == robotstxt.MaxSize
 		}
-		text.Body = body
-		text.Truncated = len(body) == robotstxt.MaxSize
+		e = k.make(o, w, text)
+		k.entries[w] = e
 	}
-	e := k.make(o, w, text)
-	k.entries[w] = e
+	text, _ := e.Record().Text()
 	k.text = text.Body
 	return e, nil
 }

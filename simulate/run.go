@@ -92,7 +92,11 @@ func (t *Totals) count(l *audit.Line, r *Result, changes map[Change]int64) (tell
 		}
 		t.Different++
 		changes[Change{Old: what + r.Old.short(), New: what + r.New.short()}]++
-		t.agent(l.Robots.Agent)
+		agent := audit.Label(l.Robots.Agent)
+		if t.Agents[agent] == 0 && len(t.Agents) >= mostAgents {
+			agent = audit.Others
+		}
+		t.Agents[agent]++
 	default:
 		t.Same++
 		if r.AsRecorded {
@@ -101,11 +105,4 @@ func (t *Totals) count(l *audit.Line, r *Result, changes map[Change]int64) (tell
 		return false
 	}
 	return true
-}
-
-func (t *Totals) agent(name string) {
-	if _, ok := t.Agents[name]; !ok && len(t.Agents) >= mostAgents || len(name) > 1<<10 {
-		name = audit.Others
-	}
-	t.Agents[name]++
 }
