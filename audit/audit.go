@@ -65,12 +65,17 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 			return a.totals(), err
 		}
 	}
+	for _, sources := range logs {
+		a.counts.Files += len(sources)
+	}
 	err := each(ctx, logs, a.histories, a.line)
 	if c := a.counts; err == nil && c.Checked == 0 && c.Unjudged > 0 {
 		err = a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
 	}
-	if err == nil {
-		err = a.endSeals()
+	if err == nil && a.seals != nil {
+		var totals seal.Totals
+		totals, err = a.seals.End()
+		a.counts.Seals = &totals
 	}
 	return a.totals(), err
 }
@@ -96,25 +101,12 @@ func (a *auditor) sealFinding(f seal.Finding) error {
 	return a.report.Finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message})
 }
 
-// endSeals sums up the seals.
-func (a *auditor) endSeals() error {
-	if a.seals == nil {
-		return nil
-	}
-	totals, err := a.seals.End()
-	a.counts.Seals = &totals
-	return err
-}
-
 // line audits a line, or notes why it could not be read.
 func (a *auditor) line(l *Line) error {
 	c := a.counts
-	switch {
-	case l.file && l.err != nil:
+	if l.Place.Line == 0 {
+		c.Files--
 		return a.fault(l.Place, l.err)
-	case l.file:
-		c.Files++
-		return nil
 	}
 	c.Lines++
 	if l.text != nil && a.seals != nil {

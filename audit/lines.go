@@ -23,7 +23,7 @@ const maxLine = 4 << 20
 func read(series int, sources []Source) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, s := range sources {
-			if !readFile(series, s, yield) || !yield(Line{file: true, series: series}) {
+			if !readFile(series, s, yield) {
 				return
 			}
 		}
@@ -35,7 +35,7 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 	at := Place{File: s.Name}
 	for text, err := range s.lines() {
 		if err != nil && at.Line == 0 && len(text) == 0 {
-			return yield(Line{file: true, series: series, Place: at, err: err})
+			return yield(Line{series: series, Place: at, err: err})
 		}
 		at.Line++
 		var next []byte

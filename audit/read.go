@@ -17,9 +17,8 @@ type Line struct {
 	// Sealed says that the line has the seal of the evidence.
 	Sealed bool
 
-	file   bool   // it says of the file that all of it was read or, by err, that it cannot be
 	text   []byte // nil of a line that is not whole
-	err    error  // why it cannot be read
+	err    error  // why it or, without a number, its file cannot be read
 	torn   error  // what the line begins with, or is, was cut off
 	series int    // of the list that it is from
 	// histories has what the lines before this one say of robots.txt.
@@ -77,8 +76,6 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 			return fault(Fault{Place: l.Place, Err: l.err})
 		case l.torn != nil && l.Robots == nil:
 			return fault(Fault{l.Place, l.torn, true})
-		case l.file:
-			return nil
 		}
 		_, _, l.Sealed = evidence.ReadSeal(l.text)
 		l.text = nil // the next line takes its place

@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,11 +85,7 @@ func (c *Checker) tree(id string) *tree {
 }
 
 func (c *Checker) sorted() []*tree {
-	all := make([]*tree, 0, len(c.trees))
-	for _, id := range slices.Sorted(maps.Keys(c.trees)) {
-		all = append(all, c.trees[id])
-	}
-	return all
+	return slices.SortedFunc(maps.Values(c.trees), func(a, b *tree) int { return cmp.Compare(a.identity, b.identity) })
 }
 
 // leaf is the hash of a line as it was sealed.

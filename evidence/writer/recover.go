@@ -255,7 +255,10 @@ func (l *Log) sealFile(r *resumed, name string) error {
 		case r.next > size || sealed && (id != l.id || n != size):
 			return fmt.Errorf("%s: the line behind leaf %d is %d of %s", name, size-1, n, id)
 		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
-			readClaim(line, &r.claim)
+			var c evidence.Said
+			if json.Unmarshal(line, &c) == nil && c.Size > r.claim.Size {
+				r.claim.Size, r.claim.Root = c.Size, c.Root
+			}
 		case !sealed && size >= r.head.Size && (!ended || !json.Valid(line)):
 			r.torn++
 		}
@@ -276,13 +279,6 @@ func (l *Log) sealFile(r *resumed, name string) error {
 // msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
 // most, or not behind this logger.
 const msgCheckpoint = `"logger":"` + evidence.Logger + `","msg":"checkpoint"`
-
-func readClaim(line []byte, claim *evidence.Head) {
-	var c evidence.Said
-	if json.Unmarshal(line, &c) == nil && c.Size > claim.Size {
-		claim.Size, claim.Root = c.Size, c.Root
-	}
-}
 
 // checkHeads holds the tree against what was signed of it: in the state, in the second copy, and in
 // the lines that were sealed late. Where the log has less than that, it was cut.

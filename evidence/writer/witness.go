@@ -196,9 +196,6 @@ func (l *Log) post(ctx context.Context, url string, body []byte) (status int, an
 	return resp.StatusCode, answer, err
 }
 
-// noRedirects is for a client of witnesses, which have one address.
-func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
 // verified takes the signatures of the witness from its answer. There is one at least.
 func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 	text, _, _ := bytes.Cut(head.Note, []byte("\n\n"))
