@@ -26,6 +26,9 @@ func (i Identity) String() string {
 	return i.Gateway + "/" + i.Log + "/" + strconv.Itoa(i.Generation)
 }
 
+// LogOf is an identity without its generation.
+func LogOf(identity string) string { return strings.TrimRight(identity, "0123456789") }
+
 // maxGeneration keeps the next one a number, whatever a line claims.
 const maxGeneration = 1e9
 

@@ -77,7 +77,7 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 		keys = [][]byte{own}
 	} else if len(keys) == 0 {
 		for other, key := range k.beside {
-			if logOf(other) == logOf(name) {
+			if evidence.LogOf(other) == evidence.LogOf(name) {
 				keys = append(keys, key)
 			}
 		}
@@ -91,6 +91,3 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	}
 	return nil, &note.UnknownVerifierError{Name: name, KeyHash: hash}
 }
-
-// logOf is an identity without its generation.
-func logOf(identity string) string { return strings.TrimRight(identity, "0123456789") }

@@ -98,14 +98,16 @@ func (t *tree) patience() time.Duration {
 	return max(time.Minute, time.Duration(4*t.terms.Every*float64(time.Second)))
 }
 
-// waited reports whether the lines behind the last checkpoint have waited too long for the next
-// one.
-func (t *tree) waited() (d time.Duration, long bool) {
-	if t.since.IsZero() {
-		return 0, false
+// excess says why so many lines without a checkpoint are no crash's alone, by their number or by how
+// long they have waited for one; empty if they may be.
+func (t *tree) excess(lines int64) (kind Kind, why string) {
+	if most := t.terms.Crash(); lines > most {
+		return Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
 	}
-	d = t.newest.Sub(t.since)
-	return d, d > t.patience()
+	if waited := t.newest.Sub(t.since); !t.since.IsZero() && waited > t.patience() {
+		return Incomplete, fmt.Sprintf("they are of %s, and a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
+	}
+	return "", ""
 }
 
 // heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of
@@ -148,20 +150,14 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 // late takes what a start says of lines that it has sealed, which is judged by the terms of before.
 // A crash leaves few of them, and of a short time.
 func (t *tree) late(at Place, says said) error {
-	waited, long := t.waited()
-	t.since = time.Time{}
+	defer func() { t.since = time.Time{} }()
 	if says.Late == nil {
 		return nil
 	}
-	from, n, kind := says.Late.From, says.Late.To-says.Late.From, Incomplete
+	from, n := says.Late.From, says.Late.To-says.Late.From
 	t.totals.Late += max(n, 0)
-	var why string
-	switch most := t.terms.Crash(); {
-	case n > most:
-		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
-	case long:
-		why = fmt.Sprintf("they are of %s, and a crash leaves those of %s at most", waited.Round(time.Second), t.patience().Round(time.Second))
-	default:
+	kind, why := t.excess(n)
+	if why == "" {
 		return nil
 	}
 	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.identity, from, why)})
@@ -177,7 +173,7 @@ func (c *Checker) begun(t *tree, at Place, says said) error {
 		}
 	}
 	before := c.trees[says.Previous]
-	if id, err := evidence.ParseIdentity(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && logOf(says.Previous) == logOf(t.identity) && id.Generation < t.generation {
+	if id, err := evidence.ParseIdentity(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && evidence.LogOf(says.Previous) == evidence.LogOf(t.identity) && id.Generation < t.generation {
 		c.tree(says.Previous).size = says.Size // its lines are missing, and what was signed of them too
 	}
 	if says.Size == 0 || before == nil || !t.follows(before) {
@@ -197,9 +193,8 @@ func (c *Checker) begun(t *tree, at Place, says said) error {
 
 // openEnd judges what stands behind the newest checkpoint or behind the line that closed the log.
 func (t *tree) openEnd(ended bool) error {
-	n, most, kind := t.totals.Unsealed, t.terms.Crash(), Incomplete
-	waited, long := t.waited()
-	var why string
+	n := t.totals.Unsealed
+	kind, why := t.excess(n)
 	switch {
 	case t.told > t.size: // that a checkpoint is gone is said, unless the log is being written
 		return nil
@@ -207,16 +202,11 @@ func (t *tree) openEnd(ended bool) error {
 		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.identity, t.afterSeq, t.shut)})
 	case n == 0:
 		return nil
-	case n > most:
-		kind, why = Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
-	case long:
-		why = fmt.Sprintf("they are of %s, and a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
-		if ended {
-			kind = Unsealed
-		}
+	case why != "" && ended:
+		kind = Unsealed
 	case ended:
-		why = "the gateway was killed before it could sign one"
-	default: // it is being written, or ended in a crash
+		kind, why = Incomplete, "the gateway was killed before it could sign one"
+	case why == "": // it is being written, or ended in a crash
 		return nil
 	}
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.identity, t.openSeq, why)})

@@ -26,7 +26,7 @@ func (c *Checker) peer(at Place, text string) error {
 	}
 	t := c.trees[h.Identity]
 	id, _ := evidence.ParseIdentity(h.Identity)
-	if log := c.logs[logOf(h.Identity)]; t == nil && log != nil && id.Generation > log.known { // earlier ones may have expired
+	if log := c.logs[evidence.LogOf(h.Identity)]; t == nil && log != nil && id.Generation > log.known { // earlier ones may have expired
 		t = c.tree(h.Identity)
 	}
 	if t == nil {

@@ -73,7 +73,7 @@ type gap struct {
 const mostGaps = 10_000
 
 func (c *Checker) tree(id string) *tree {
-	name := logOf(id)
+	name := evidence.LogOf(id)
 	if c.logs[name] == nil {
 		c.logs[name] = new(logAges)
 	}

@@ -42,7 +42,7 @@ func ReadState(folder, log string, generation int) (s State, err error) {
 	if err != nil {
 		return s, fmt.Errorf("reading the key of %s: %w", s.folder, err)
 	}
-	if s.Head, err = newestHead(filepath.Join(s.folder, headsFile), verifier); err != nil {
+	if s.Head, _, err = newestHead(filepath.Join(s.folder, headsFile), evidence.LogOf(verifier.Name()), note.VerifierList(verifier)); err != nil {
 		return s, err
 	}
 	if s.Head.Size == 0 {

@@ -26,7 +26,7 @@ func (l *Log) load() error {
 	if err != nil {
 		return fmt.Errorf("reading the state: %w", err)
 	}
-	copied, latest, err := l.newestCopied()
+	copied, latest, err := newestHead(l.config.Heads, l.config.Gateway+"/"+l.config.Name+"/", nil)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (l *Log) resume() (*resumed, error) {
 	}
 	r := &resumed{tiles: newTileFiles(l.folder, tree), known: size, next: math.MinInt64}
 	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
-		head, err := newestHead(name, l.signer)
+		head, _, err := newestHead(name, evidence.LogOf(l.id), note.VerifierList(l.signer))
 		if err != nil {
 			return nil, err
 		}
@@ -303,32 +303,17 @@ func (l *Log) checkHeads(r *resumed) error {
 	return nil
 }
 
-// newestHead is the last whole checkpoint of a file that the verifier's key has signed, of size 0
-// for none.
-func newestHead(name string, verifier note.Verifier) (newest evidence.Head, err error) {
+// newestHead is the largest checkpoint of the latest generation of a log in a file, of size 0 for
+// none. Without verifiers its signature counts for nothing: the key may be lost with the state.
+func newestHead(name, log string, verifiers note.Verifiers) (newest evidence.Head, latest int, err error) {
 	text, err := tailOf(name, 256<<10)
-	if err != nil {
-		return newest, fmt.Errorf("reading checkpoints: %w", err)
-	}
-	for head, err := range evidence.ReadHeads(bytes.NewReader(text), note.VerifierList(verifier)) {
-		if err == nil && head.Identity == verifier.Name() && head.Size >= newest.Size { // others are of other logs, or cut
-			newest = head
-		}
-	}
-	return newest, nil
-}
-
-// newestCopied is the largest checkpoint of the latest generation that the second copy has of this
-// log. Its signature counts for nothing: the key may be lost with the state.
-func (l *Log) newestCopied() (newest evidence.Head, latest int, err error) {
-	text, err := tailOf(l.config.Heads, 256<<10)
 	if err != nil {
 		return newest, 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
-	for head, err := range evidence.ReadHeads(bytes.NewReader(text), nil) {
+	for head, err := range evidence.ReadHeads(bytes.NewReader(text), verifiers) { // the first may be cut
 		id, _ := evidence.ParseIdentity(head.Identity) // it was read
 		later := id.Generation > latest || id.Generation == latest && head.Size >= newest.Size
-		if err == nil && later && id.Gateway == l.config.Gateway && id.Log == l.config.Name {
+		if err == nil && later && evidence.LogOf(head.Identity) == log {
 			newest, latest = head, id.Generation
 		}
 	}
