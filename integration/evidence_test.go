@@ -228,7 +228,7 @@ func TestEvidenceReloads(t *testing.T) {
 	}{
 		{"", ""},
 		{"every 100ms 10\nheads " + filepath.Join(s.dir, "heads"), ""},
-		{"name other", "log " + filepath.Join(s.dir, "access.log") + " is sealed already, as access: another name or state folder takes a restart"},
+		{"name other", filepath.Join(s.dir, "access.log") + ": another process writes this log, or it is sealed under another name or state folder: that takes a restart"},
 		{"key " + s.dir, "reading the key: read " + s.dir + ": is a directory"},
 		{"key " + filepath.Join(s.dir, "new.key"), ""},
 	} {

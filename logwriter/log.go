@@ -35,12 +35,6 @@ type logs struct {
 	strict  atomic.Pointer[[]*sealed]
 }
 
-func (l *logs) add(e *Evidence) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.modules = append(l.modules, e)
-}
-
 // open gives the writer of a log to Caddy.
 func (l *logs) open(key string) *sealed {
 	l.mu.Lock()
@@ -104,27 +98,8 @@ func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger)
 		if s == nil {
 			continue // a log of which Caddy has opened no writer
 		}
-		if err := all.alone(s, e.paths.log); err != nil {
-			return err
-		}
 		if err := s.enter(terms{e, gateway, fleet, logger}); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// alone sees to it that no other log writes a file.
-func (l *logs) alone(s *sealed, file string) error {
-	for _, other := range l.byKey {
-		switch n := len(other.terms); {
-		case other == s || other.file != file:
-		case n > 0:
-			return fmt.Errorf("log %s is sealed already, as %s: another name or state folder takes a restart", file, other.terms[n-1].Name)
-		default:
-			if err := other.Close(); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -89,9 +89,6 @@ func (e *Evidence) Provision(ctx caddy.Context) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	if e.WriterRaw == nil {
-		return errors.New("robots_evidence has no writer: want file")
-	}
 	nested, err := ctx.LoadModule(e, "WriterRaw")
 	if err != nil {
 		return fmt.Errorf("loading the writer of the file: %w", err)
@@ -105,7 +102,9 @@ func (e *Evidence) Provision(ctx caddy.Context) error {
 		return err
 	}
 	e.done = ctx.Done()
-	all.add(e)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.modules = append(all.modules, e)
 	return nil
 }
 
@@ -117,6 +116,8 @@ func (e *Evidence) check() error {
 	e.OnFailure = cmp.Or(e.OnFailure, "log")
 	id := evidence.Identity{Gateway: "gateway", Log: e.Name, Generation: 1}
 	switch {
+	case e.WriterRaw == nil:
+		return errors.New("robots_evidence has no writer: want file")
 	case id.Check() != nil:
 		return id.Check()
 	case e.Every < caddy.Duration(10*time.Millisecond) || e.Every > caddy.Duration(time.Hour):
@@ -210,9 +211,6 @@ func (e *Evidence) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // compile checks a copy: a configuration that was read has no defaults filled in.
 func (e *Evidence) compile() (struct{}, error) {
 	c := *e
-	if c.WriterRaw == nil {
-		return struct{}{}, errors.New(`there is no "file"`)
-	}
 	return struct{}{}, c.check()
 }
 

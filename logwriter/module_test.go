@@ -38,7 +38,7 @@ func TestOptions(t *testing.T) {
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, place, want string }{
-		{"name a", ":1", `there is no "file"`},
+		{"name a", ":1", "robots_evidence has no writer: want file"},
 		{"file a\nfile b", ":3", `option "file" of robots_evidence is given twice`},
 		{"file a {\nnonsense\n}", ":3", "unrecognized subdirective 'nonsense'"},
 		{"file", ":2", `option "file" of robots_evidence takes 1 argument, found 0`},
