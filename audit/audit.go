@@ -53,11 +53,8 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		cfg.limits = defaultLimits
 	}
 	a := &auditor{
-		cfg: cfg, judge: judge{texts: newTexts(ctx, cfg), tolerance: cfg.Tolerance, redacted: cfg.Redacted},
+		cfg: cfg, judge: judge{cfg, newTexts(ctx, cfg)},
 		gaps: NewGaps(cfg.limits.hosts), histories: newHistories(cfg.limits.records), counts: newCounts(cfg.limits), report: report,
-	}
-	for _, name := range cfg.OwnGroupOnly {
-		a.judge.ownGroupOnly = append(a.judge.ownGroupOnly, strings.ToLower(name))
 	}
 	if cfg.Seal != nil {
 		var err error

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
@@ -14,11 +13,8 @@ import (
 
 // judge looks at lines one by one.
 type judge struct {
+	cfg   Config
 	texts *texts
-	// ownGroupOnly are the agents, by name in lower case, that no group * binds.
-	ownGroupOnly []string
-	tolerance    time.Duration
-	redacted     string // the mark of a query that the log's filter has changed; empty for none
 }
 
 // how is the outcome of judging a line.
@@ -58,7 +54,7 @@ func (j *judge) look(l *Line) (v verdict) {
 		return v
 	}
 	s := contradiction(r)
-	if late := r.SentAt.Time().Sub(l.Time()); s == "" && r.EndedAt > 0 && late > j.tolerance {
+	if late := r.SentAt.Time().Sub(l.Time()); s == "" && r.EndedAt > 0 && late > j.cfg.Tolerance {
 		s = fmt.Sprintf("sent_at is %s after the end of the request", late)
 	}
 	if s == "" && beforeSending(r) && e.Status >= 200 && e.Status < 400 && !e.Tunnel() {
@@ -224,7 +220,7 @@ func (j *judge) lost(e *entry, path string) bool {
 
 // marks reports that a part of a URL has the mark of the log's filter.
 func (j *judge) marks(text string) bool {
-	return j.redacted != "" && strings.Contains(text, j.redacted)
+	return j.cfg.Redacted != "" && strings.Contains(text, j.cfg.Redacted)
 }
 
 // otherPath reports that the path of a line is not the one that was judged.
@@ -285,7 +281,7 @@ func shown(r *enforce.Record, e Evidence) Evidence {
 // agent is the crawler as the log tells of it.
 func (j *judge) agent(r *enforce.Record) robotstxt.Agent {
 	a := robotstxt.Agent{Tokens: r.Tokens}
-	if slices.Contains(j.ownGroupOnly, strings.ToLower(r.Agent)) {
+	if slices.ContainsFunc(j.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {
 		a.IgnoreWildcard = true
 	} else if len(r.Tokens) > 0 && r.Group == "" {
 		a.IgnoreWildcard = robotstxt.Family(r.Tokens[0]).IgnoreWildcard
