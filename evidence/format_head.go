@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -106,6 +107,8 @@ type Said struct {
 	Lines    int64      `json:"lines,omitempty"`
 	From     string     `json:"from,omitempty"`
 	To       string     `json:"to,omitempty"`
+	// Robots is that of a line which only looks like one of the writer's.
+	Robots json.RawMessage `json:"robots,omitempty"`
 }
 
 // LateLines are sealed by a start.

@@ -23,13 +23,6 @@ type keyring struct {
 // algEd25519 begins the public key in the text of a verifier key.
 const algEd25519 = 1
 
-// give takes a key that was kept elsewhere.
-func (k *keyring) give(text string) error {
-	_, key, err := parseKey(text)
-	k.given = append(k.given, key)
-	return err
-}
-
 func parseKey(text string) (name string, key []byte, err error) {
 	text = strings.TrimSpace(text)
 	v, err := note.NewVerifier(text)

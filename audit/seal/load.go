@@ -34,9 +34,11 @@ func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker,
 	keys := &keyring{beside: make(map[string][]byte)}
 	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
 	for _, text := range cfg.Keys {
-		if err := keys.give(text); err != nil {
+		_, key, err := parseKey(text)
+		if err != nil {
 			return nil, err
 		}
+		keys.given = append(keys.given, key)
 	}
 	for _, folder := range cfg.Folders {
 		if err := c.folder(ctx, folder, keys); err != nil {

@@ -14,15 +14,10 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// said is what a line of the writer says.
-type said struct {
-	evidence.Said
-	Robots json.RawMessage // of a line that only looks like one of the writer's
-}
-
-func readSaid(line []byte) (says said) {
+// readSaid reads what a line says if it is the writer's.
+func readSaid(line []byte) (says evidence.Said) {
 	if !bytes.Contains(line, []byte(`"logger":"`+evidence.Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
-		return said{}
+		return evidence.Said{}
 	}
 	return says
 }
@@ -113,7 +108,7 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 // heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of
 // that only the size of a checkpoint counts, which is found if it is not there, and that of a peer,
 // which is signed.
-func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
+func (c *Checker) heed(t *tree, at Place, seq int64, says evidence.Said) error {
 	if says.Msg == "checkpoint" {
 		if says.Size > t.told {
 			t.told, t.toldAt = says.Size, at
@@ -149,7 +144,7 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says said) error {
 
 // late takes what a start says of lines that it has sealed, which is judged by the terms of before.
 // A crash leaves few of them, and of a short time.
-func (t *tree) late(at Place, says said) error {
+func (t *tree) late(at Place, says evidence.Said) error {
 	defer func() { t.since = time.Time{} }()
 	if says.Late == nil {
 		return nil
@@ -164,7 +159,7 @@ func (t *tree) late(at Place, says said) error {
 }
 
 // begun takes the first line of a generation.
-func (c *Checker) begun(t *tree, at Place, says said) error {
+func (c *Checker) begun(t *tree, at Place, says evidence.Said) error {
 	t.totals.Began = says.Reason
 	// Other reasons are about the key, the name and the state.
 	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {

@@ -189,7 +189,7 @@ func (t *tree) follows(other *tree) bool {
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
 // in a crash is in the tree as it stands. Of a whole object the writer makes a line with a seal.
 func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
-	t.says, t.when = said{Said: evidence.Said{Msg: torn}}, time.Time{}
+	t.says, t.when = evidence.Said{Msg: torn}, time.Time{}
 	seq := t.lastSeq + 1
 	leaf, err := t.leaf(seq)
 	if seq < t.confirmed && (err != nil || leaf != hash) || seq >= t.size && json.Valid(line) && line[0] == '{' {

@@ -40,9 +40,9 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
-	says    said      // what the line that is placed says, if it is the writer's
-	when    time.Time // of the line that is placed
-	excused bool      // the line that tells of the newest checkpoint has come
+	says    evidence.Said // what the line that is placed says, if it is the writer's
+	when    time.Time     // of the line that is placed
+	excused bool          // the line that tells of the newest checkpoint has come
 	ages
 	gaps    []gap
 	told    int64 // the largest checkpoint that a line tells of
@@ -171,14 +171,9 @@ func (t *tree) fill(seq int64) bool {
 	if i < 0 {
 		return false
 	}
-	g := t.gaps[i]
-	var parts []gap
-	if g.from < seq {
-		parts = append(parts, gap{g.from, seq, g.after, g.before, g.atBegin})
-	}
-	if seq+1 < g.to {
-		parts = append(parts, gap{seq + 1, g.to, g.after, g.before, false})
-	}
+	left, right := t.gaps[i], t.gaps[i]
+	left.to, right.from, right.atBegin = seq, seq+1, false
+	parts := slices.DeleteFunc([]gap{left, right}, func(g gap) bool { return g.from == g.to })
 	t.gaps = slices.Replace(t.gaps, i, i+1, parts...)
 	return true
 }

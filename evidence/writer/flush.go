@@ -54,11 +54,11 @@ func (l *Log) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.mu.Lock()
-	if l.others == l.signed && l.flushErr == nil {
-		l.mu.Unlock()
+	idle := l.others == l.signed && l.flushErr == nil
+	l.mu.Unlock()
+	if idle {
 		return nil
 	}
-	l.mu.Unlock()
 	stuck := time.AfterFunc(l.patience, l.stuck)
 	defer stuck.Stop()
 	err := l.checkpoint()

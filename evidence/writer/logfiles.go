@@ -54,13 +54,10 @@ func rotatedFiles(current string) (names []string, err error) {
 // written, if it is there.
 func LogFiles(current string) ([]string, error) {
 	names, err := rotatedFiles(current)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(current); err == nil {
+	if _, missing := os.Stat(current); err == nil && missing == nil {
 		names = append(names, current)
 	}
-	return names, nil
+	return names, err
 }
 
 // linesOf gives the lines of a file, with their ends; none if it is gone. The bytes are good until

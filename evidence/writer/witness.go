@@ -104,7 +104,6 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
 	var each sync.WaitGroup
-	var mu sync.Mutex
 	for _, w := range l.config.Witnesses {
 		each.Go(func() {
 			l.mu.Lock()
@@ -112,10 +111,8 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 			l.mu.Unlock()
 			signature, askErr := l.askOne(ctx, w, &status, head)
 			l.mu.Lock()
+			defer l.mu.Unlock()
 			l.witnesses[w.Verifier.Name()] = status
-			l.mu.Unlock()
-			mu.Lock()
-			defer mu.Unlock()
 			if askErr != nil {
 				err = errors.Join(err, fmt.Errorf("witness %s: %w", w.URL, askErr))
 				return
