@@ -26,9 +26,9 @@ type lookup struct {
 	// The results for the line.
 	cause      Cause // why nothing is known
 	err        error
-	failedThen bool // nothing was known then, either
-	asRecorded bool // what the state permits is what the line says
-	text       []byte
+	failedThen bool   // nothing was known then, either
+	asRecorded bool   // what the state permits is what the line says
+	text       []byte // that decided
 
 	day     time.Time // of the entries
 	size    int
@@ -176,9 +176,4 @@ func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.En
 		}
 	}
 	return robotscache.NewEntry(r, reading)
-}
-
-// mayAsk reports whether a rule of the text that decided could look at the query of a path.
-func (k *lookup) mayAsk(path string) bool {
-	return k.text != nil && audit.QueryMatters(k.text, k.cfg.Policy.Reading.IndexHTML, path)
 }

@@ -224,7 +224,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 		target.Path = before + "?"
 	}
 	d := s.enforcer.Decide(ctx, enforce.Request{Method: l.Request.Method, Target: target, Identity: id})
-	if redacted && s.lookup.mayAsk(before) {
+	if text := s.lookup.text; redacted && text != nil && audit.QueryMatters(text, s.cfg.Policy.Reading.IndexHTML, before) {
 		return d, CauseQuery
 	}
 	return d, ""
