@@ -101,7 +101,7 @@ func (a *auditor) sealFinding(f seal.Finding) error {
 // line audits a line, or notes why it could not be read.
 func (a *auditor) line(l *Line) error {
 	c := a.counts
-	if l.Place.Line == 0 {
+	if l.Line == 0 {
 		c.Files--
 		return a.fault(l.Place, l.err)
 	}

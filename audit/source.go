@@ -115,7 +115,7 @@ func look(name string, sealed bool) *file {
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
 	const most = 1000                     // behind one that tells
 	for l := range read(0, []Source{f.Source}) {
-		if f.is = f.is || l.Place.Line == 0; l.Place.Line == 0 || f.of != "" || !sealed && (f.told == most || f.told > 0 && !f.time.IsZero()) {
+		if f.is = f.is || l.Line == 0; l.Line == 0 || f.of != "" || !sealed && (f.told == most || f.told > 0 && !f.time.IsZero()) {
 			break
 		}
 		if f.line == "" && l.text != nil {

@@ -109,9 +109,11 @@ func renamed(links []string) (names []string) {
 
 // firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.
 func firstTime(name string) (at time.Time) {
-	for text := range lines.Of(func() (io.ReadCloser, error) { return os.Open(name) }, 1<<20) {
+	for text, err := range lines.Of(func() (io.ReadCloser, error) { return os.Open(name) }, 1<<20) {
 		var line struct{ TS any }
-		_ = json.Unmarshal(text, &line) // what is no JSON has no time
+		if err != nil || json.Unmarshal(text, &line) != nil { // what is no JSON has no time
+			return at
+		}
 		switch ts := line.TS.(type) {
 		case string:
 			at, _ = time.Parse(time.RFC3339, ts)

@@ -345,10 +345,10 @@ func (l *Log) newestSeal() (newest evidence.Identity, err error) {
 		return newest, err
 	}
 	for _, name := range files[max(0, len(files)-2):] {
-		for line := range linesOf(name) { // what cannot be read has no seal
+		for line, err := range linesOf(name) { // what cannot be read has no seal
 			id, _, _ := evidence.ReadSeal(line)
-			identity, err := evidence.ParseIdentity(id)
-			if err == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
+			identity, idErr := evidence.ParseIdentity(id)
+			if err == nil && idErr == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
 				newest = identity
 			}
 		}
