@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -32,16 +33,24 @@ type clientPage struct {
 
 // clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that none is left out.
 var clientPages = []clientPage{
+	{name: "aiohttp", needs: []string{"curl"}, python: "aiohttp"},
 	{name: "axios", needs: []string{"node", "npm", "curl"}},
 	{name: "colly", needs: []string{"go", "curl"}},
 	{name: "crawlee-cheerio", needs: []string{"node", "npm", "curl"}},
 	{name: "crawlee-playwright", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
+	{name: "curl", needs: []string{"curl"}},
+	{name: "go", needs: []string{"go", "curl"}},
 	{name: "got", needs: []string{"node", "npm", "curl"}},
+	{name: "httpx", needs: []string{"curl"}, python: "httpx"},
+	{name: "java", needs: []string{"java", "keytool", "curl"}},
 	{name: "node-fetch", needs: []string{"node", "npm", "curl"}},
+	{name: "php", needs: []string{"php", "curl"}},
 	{name: "playwright", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
 	{name: "puppeteer", needs: []string{"node", "npm", "chromium", "certutil", "curl"}},
 	{name: "requests", needs: []string{"curl"}, python: "requests"},
+	{name: "ruby", needs: []string{"ruby", "curl"}, resolves: true},
 	{name: "scrapy", needs: []string{"scrapy", "curl"}},
+	{name: "selenium", needs: []string{"chromium", "chromedriver", "certutil", "curl"}, python: "selenium"},
 	{name: "wget", needs: []string{"wget", "curl"}},
 }
 
@@ -120,7 +129,7 @@ type clientRig struct {
 // throughGateway marks what the sites got from the gateway.
 const throughGateway = "X-Through"
 
-func startClientRig(t *testing.T, site string, clients []string) *clientRig {
+func startClientRig(t *testing.T, config gatewayConfig, clients ...string) *clientRig {
 	t.Helper()
 	r := &clientRig{plan: planCrawl(t), sites: make(map[string]clientSites)}
 	origins := testorigin.Start(t, testorigin.Config{})
@@ -132,6 +141,7 @@ func startClientRig(t *testing.T, site string, clients []string) *clientRig {
 		}
 		site := origins.Site(t, testorigin.SiteConfig{Scheme: scheme, Host: host, Paths: paths})
 		site.SetRobots(testorigin.OK("User-agent: *\n" + delay + "Disallow: /closed/\n"))
+		site.SetPath("/favicon.ico", testorigin.Status(http.StatusNotFound)) // else browsers ask for it after each page
 		n := len(names) + 1
 		names[host] = []string{fmt.Sprintf("127.0.%d.%d", n>>8, n&0xff)} // as they were started
 		return site
@@ -149,10 +159,8 @@ func startClientRig(t *testing.T, site string, clients []string) *clientRig {
 		r.sites[name] = sites
 	}
 	r.named, r.blind = startDNS(t, "", names), startDNS(t, "", nil)
-	r.gateway = startGateway(t, gatewayConfig{
-		Engine: "pace {\nwait 30s\n}", Egress: "trust_ca " + caFile(t, origins), Site: site, Wrap: r.named.command,
-		Around: "request_header " + throughGateway + " yes",
-	})
+	config.Egress, config.Wrap, config.Around = "trust_ca "+caFile(t, origins), r.named.command, "request_header "+throughGateway+" yes"
+	r.gateway = startGateway(t, config)
 	return r
 }
 
@@ -221,50 +229,95 @@ func project(t *testing.T, folder string, prepare func(t *testing.T, dir string)
 	return root
 }
 
-// typedOn gives the first shell block of a client's page, which is the whole way from nothing to a crawl.
-func typedOn(t *testing.T, page string) string {
+// typedOn gives the first shell block of a client's page, which is the whole way from nothing to a
+// crawl, and the second, if there is one: the test of one page, in the same shell.
+func typedOn(t *testing.T, page string) (crawl, test string) {
 	t.Helper()
-	_, rest, _ := strings.Cut(testdocs.Text(t, filepath.Join("clients", page+".md")), "```sh\n")
-	block, _, _ := strings.Cut(rest, "```\n")
+	blocks := strings.Split(testdocs.Text(t, filepath.Join("clients", page+".md")), "```sh\n")[1:]
+	for i := range blocks {
+		blocks[i], _, _ = strings.Cut(blocks[i], "```\n")
+	}
+	blocks = append(blocks, "", "")
 	for _, want := range []string{"cd examples/clients/" + page + "\n", "GATEWAY:3128", "https://example.com/"} {
-		if !strings.Contains(block, want) {
-			t.Fatalf("the first block of docs/clients/%s.md has no %q:\n%s", page, want, block)
+		if !strings.Contains(blocks[0], want) {
+			t.Fatalf("the first block of docs/clients/%s.md has no %q:\n%s", page, want, blocks[0])
 		}
 	}
-	return block
+	return blocks[0], blocks[1]
 }
 
-// TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with https, and with a 429. Each
-// client gets all pages, in their time, and nothing of what is closed; and nothing comes to the sites but through the gateway.
+// crawl types what a client's page says, and holds that the client gets all pages of its sites.
+func (r *clientRig) crawl(t *testing.T, c clientPage) {
+	t.Helper()
+	needs(t, c.needs, c.python)
+	sites, place := r.sites[c.name], r.named
+	if c.resolves {
+		place = r.blind
+	}
+	typed, test := typedOn(t, c.name)
+	typed = strings.ReplaceAll(typed, "https://example.com/", sites.urls())
+	host, port, _ := strings.Cut(r.addr, ":")
+	script := strings.NewReplacer("GATEWAY", host, "3128", port, "https://example.com/", sites.secure.URL("/"), "SECRET", rightPassword).
+		Replace(typed + test)
+	dir := project(t, filepath.Join("examples", "clients", c.name), c.prepare)
+	script = installed(t, dir, script)
+	began := time.Now()
+	out := r.run(t, dir, script, place)
+	for _, site := range sites.all() {
+		checkClientSite(t, r.plan, site, 0, began)
+	}
+	const decision = "Crawlgate-Decision"
+	if strings.Contains(testdocs.Text(t, filepath.Join("clients", c.name+".md")), decision) && !strings.Contains(out, "allow; reason=") {
+		t.Errorf("the page speaks of %s, and what was typed does not show it", decision)
+	}
+	if t.Failed() {
+		t.Logf("it printed:\n%s", out)
+	}
+}
+
+// docAgents are the agents that the pages speak of.
+func docAgents(t *testing.T) string {
+	t.Helper()
+	return "agent examplebot\nagent browserbot {\ncredential browserbot " + hashed(t, "argon2id") + "\n}"
+}
+
+// TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with
+// https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed; and
+// nothing comes to the sites but through the gateway.
 func TestClientPages(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, c := range clientPages {
 		names = append(names, c.name)
 	}
-	r := startClientRig(t, "agent examplebot\nagent browserbot {\ncredential browserbot "+hashed(t, "argon2id")+"\n}", names)
+	r := startClientRig(t, gatewayConfig{Site: docAgents(t)}, names...)
 	t.Cleanup(func() { checkBrowserCalls(t, r.gateway, false) }) // before the gateway stops, and after all clients
 	for _, c := range clientPages {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			needs(t, c.needs, c.python)
-			sites, place := r.sites[c.name], r.named
-			if c.resolves {
-				place = r.blind
-			}
-			script := strings.NewReplacer("GATEWAY:3128", r.addr, "https://example.com/", sites.urls(), "SECRET", rightPassword).
-				Replace(typedOn(t, c.name))
-			dir := project(t, filepath.Join("examples", "clients", c.name), c.prepare)
-			script = installed(t, dir, script)
-			began := time.Now()
-			out := r.run(t, dir, script, place)
-			for _, site := range sites.all() {
-				checkClientSite(t, r.plan, site, 0, began)
-			}
-			if t.Failed() {
-				t.Logf("it printed:\n%s", out)
-			}
+			r.crawl(t, c)
 		})
+	}
+}
+
+// TestScrapyComesBack has the gateway hold requests for so short a time that most of Scrapy's eight at
+// once are refused. Its page's middleware brings them back after Retry-After, and other sites do not wait.
+func TestScrapyComesBack(t *testing.T) {
+	t.Parallel()
+	r := startClientRig(t, gatewayConfig{Engine: "pace {\nwait 1s\n}", Site: docAgents(t)}, "scrapy")
+	r.crawl(t, clientPages[slices.IndexFunc(clientPages, func(c clientPage) bool { return c.name == "scrapy" })])
+	refused := 0
+	for _, l := range r.readLogs() {
+		if l.Status == http.StatusTooManyRequests && l.Robots.Reason == enforce.ReasonRateLimited {
+			refused++
+		}
+	}
+	last := func(site *testorigin.Site) time.Time {
+		e := site.PageExchanges()
+		return e[len(e)-1].Arrived
+	}
+	if slow, busy := last(r.sites["scrapy"].slow), last(r.sites["scrapy"].busy); refused < 5 || slow.Before(busy) {
+		t.Errorf("%d requests were refused; the slow site was done %v after the fast one", refused, slow.Sub(busy))
 	}
 }
 
@@ -276,7 +329,7 @@ func TestPlainClients(t *testing.T) {
 	for _, c := range plainClients {
 		names = append(names, c.name)
 	}
-	r := startClientRig(t, "", names)
+	r := startClientRig(t, gatewayConfig{}, names...)
 	for _, c := range plainClients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ func main() {
 	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
 		_ = e.Request.Visit(e.Attr("href")) // errors go to OnError, but for pages that were visited before
 	})
-	c.OnScraped(func(r *colly.Response) { fmt.Println(r.StatusCode, r.Request.URL) })
+	c.OnScraped(func(r *colly.Response) { fmt.Println(r.StatusCode, r.Headers.Get("Crawlgate-Decision"), r.Request.URL) })
 	c.OnError(func(r *colly.Response, err error) {
 		fmt.Println(r.StatusCode, r.Request.URL, err)
 		seconds, _ := strconv.Atoi(r.Headers.Get("Retry-After"))

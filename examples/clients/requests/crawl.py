@@ -18,7 +18,7 @@ session.mount("https://", HTTPAdapter(pool_maxsize=8, max_retries=retry))
 
 def links(url):
     page = session.get(url, timeout=120)  # longer than the gateway holds a request
-    print(page.status_code, url, flush=True)
+    print(page.status_code, page.headers.get("Crawlgate-Decision"), url, flush=True)
     return [urljoin(url, href) for href in re.findall(r'<a href="([^"]*)"', page.text)] if page.ok else []
 
 

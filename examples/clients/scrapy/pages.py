@@ -9,5 +9,6 @@ class Pages(scrapy.Spider):
             yield scrapy.Request(url)
 
     def parse(self, response):
-        yield {"url": response.url, "title": response.css("title::text").get()}
+        decision = response.headers.get("Crawlgate-Decision", b"").decode()
+        yield {"url": response.url, "decision": decision, "title": response.css("title::text").get()}
         yield from response.follow_all(css="a")

@@ -1,0 +1,3 @@
+module github.com/crawlgate/crawlgate/examples/clients/go
+
+go 1.26
