@@ -28,7 +28,7 @@ node PROGRAM URL
 // defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. With the
 // projects of docs/clients there are none, which TestClientPages holds for all of them on pages without forms.
 func TestBrowsersOwnCalls(t *testing.T) {
-	t.Parallel()
+	loadsMachine(t)
 	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")
 	for _, c := range []struct {
 		project, program string

@@ -285,7 +285,7 @@ func docAgents(t *testing.T) string {
 // https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed; and
 // nothing comes to the sites but through the gateway.
 func TestClientPages(t *testing.T) {
-	t.Parallel()
+	loadsMachine(t)
 	var names []string
 	for _, c := range clientPages {
 		names = append(names, c.name)
@@ -324,7 +324,7 @@ func TestScrapyComesBack(t *testing.T) {
 // TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95 pages of 101 is what a
 // company gets that changes one setting.
 func TestPlainClients(t *testing.T) {
-	t.Parallel()
+	loadsMachine(t)
 	var names []string
 	for _, c := range plainClients {
 		names = append(names, c.name)
