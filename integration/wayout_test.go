@@ -141,7 +141,15 @@ func TestWayOutReadme(t *testing.T) {
 					t.Errorf("without rules %s: %v %s", line, err, out)
 				}
 			}
+			// What the gateway's own script says of it.
+			check := "export http_proxy=http://" + w.proxy4 + ":3128; curl -s --noproxy '*' $http_proxy/check.sh | sh -s -- AcmeBot/1.0 http://" + siteAddr4 + "/open"
+			if out, _ := w.types(check); !strings.Contains(out, "direct way: open") {
+				t.Errorf("without rules check.sh says %s", out)
+			}
 			w.load()
+			if out, _ := w.types(check); !strings.Contains(out, "direct way: closed to http://"+siteAddr4) || !strings.Contains(out, "ok     allowed: http://") {
+				t.Errorf("check.sh says %s", out)
+			}
 			for _, line := range lines {
 				start := time.Now()
 				if out, err := w.types(line); err == nil || out == "" {

@@ -52,6 +52,10 @@ var renderings = []struct {
 		"ConfigMap NetworkPolicy PodDisruptionBudget Service Service ServiceMonitor StatefulSet",
 	},
 	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{
+		"crawlers", "crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers,crawlgate,default}",
+		"ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+	},
 	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
 }
 
@@ -173,6 +177,10 @@ func TestValuesRefused(t *testing.T) {
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
 		{"persistence.size=", "size"},
+		{"crawlers.networkPolicy.namespaces={Crawlers}", "namespaces"},
+		{"crawlers.networkPolicy.podSelector.app=newsbot", "podSelector"},
+		{"crawlers.networkPolicy.egress[0].ports[0].port=5672", "egress"},
+		{"crawlers.enabled=true", "crawlers"},
 	} {
 		if out, err := helm(t, "template", "cg", chart, "--set", tt.set); err == nil || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: %v %s", tt.set, err, out)
