@@ -1,9 +1,13 @@
 package pace
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,5 +54,38 @@ func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 		b.ReportMetric(100*swept.Seconds()/took.Seconds(), "%cpu-sweep")
 		b.ReportMetric(100*(testcpu.Used(b)-used).Seconds()/took.Seconds(), "%cpu-all")
 		runtime.KeepAlive(p)
+	}
+}
+
+// TestWaiterIsSmall: what one more held request takes here, beside its connection and the stack of its goroutine. They may be
+// 65,536.
+func TestWaiterIsSmall(t *testing.T) {
+	const waiters, most = 10_000, 2048
+	p := New(Config{Queue: waiters, Waiters: 4 * waiters})
+	hold := Limit{Delay: time.Hour}
+	for i := range 100 {
+		hold.Key = fmt.Sprintf("host%d.example", i)
+		granted(t, p, Request{Limit: hold}).Done()
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer leave()
+	before := heapInUse()
+	for i := range waiters {
+		all.Go(func() {
+			l := Limit{Delay: time.Hour, Key: fmt.Sprintf("host%d.example", i%100)}
+			if _, err := p.Acquire(ctx, Request{Limit: l, Agent: fmt.Sprint(i % 10), MaxWait: 1000 * time.Hour}); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	for p.Stats().Waiting < waiters {
+		runtime.Gosched()
+	}
+	each := (heapInUse() - before) / waiters
+	t.Logf("%d bytes for each", each)
+	if each > most {
+		t.Errorf("%d bytes for each, want at most %d", each, most)
 	}
 }

@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// A leaver has a request held, and returns how its client leaves.
+type leaver func(g *gateway, site *testorigin.Site) (leave func())
+
+// heldAsIs has a request held that is sent as it stands over a connection, in a tunnel or not.
+func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *wire)) leaver {
+	return func(g *gateway, site *testorigin.Site) func() {
+		w := g.dial()
+		inner, target := w, site.URL("/left")
+		if tunnel {
+			_ = w.connect(g.t, site.Origin().Authority(), "Tester/1.0").Body.Close()
+			target = "/left"
+		}
+		if scheme == "https" {
+			inner = insideOf(g, w, site, "http/1.1")
+		}
+		_, err := fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.Origin().Authority())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		return func() { leave(w, inner) }
+	}
+}
+
+func insideOf(g *gateway, w *wire, site *testorigin.Site, protocol string) *wire {
+	g.t.Helper()
+	inner, err := w.over(g.t, &tls.Config{RootCAs: g.authority(), ServerName: site.Origin().Host, NextProtos: []string{protocol}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return inner
+}
+
+// heldOverH2 has a request held that came over HTTP/2 in a tunnel.
+func heldOverH2(leave func(w *wire, h *rawH2)) leaver {
+	return func(g *gateway, site *testorigin.Site) func() {
+		w := g.dial()
+		_ = w.connect(g.t, site.Origin().Authority(), "Tester/1.0").Body.Close()
+		h := newRawH2(g.t, insideOf(g, w, site, "h2"))
+		go func() { // its answer never comes
+			_, _ = h.ask(":method", "GET", ":scheme", "https", ":authority", site.Origin().Authority(), ":path", "/left", "user-agent", "Tester/1.0")
+		}()
+		return func() { leave(w, h) }
+	}
+}
+
+// TestPaceLeaving has the client of the request that would go next leave. Its place is free at once, whatever way it came and
+// goes: the one behind it goes at that time, and the number of those who wait goes down.
+func TestPaceLeaving(t *testing.T) {
+	t.Parallel()
+	shut := func(w *wire) { _ = w.Close() }
+	half := func(w *wire) { _ = w.Conn.(*net.TCPConn).CloseWrite() }
+	closes, halfCloses := func(w, _ *wire) { shut(w) }, func(w, _ *wire) { half(w) }
+	for _, tt := range []struct {
+		name, scheme string
+		held         leaver
+	}{
+		{"HTTP/1.1", "http", heldAsIs("http", false, closes)},
+		{"HTTP/1.1, by half", "http", heldAsIs("http", false, halfCloses)},
+		{"plain HTTP/1.1 in a tunnel", "http", heldAsIs("http", true, closes)},
+		{"plain HTTP/1.1 in a tunnel, by half", "http", heldAsIs("http", true, halfCloses)},
+		{"HTTP/1.1 in a tunnel", "https", heldAsIs("https", true, closes)},
+		{"HTTP/1.1 in a tunnel, by half", "https", heldAsIs("https", true, halfCloses)},
+		{"HTTP/1.1 in a tunnel, by half of TLS", "https", heldAsIs("https", true, func(_, inner *wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
+		{"HTTP/2 in a tunnel", "https", heldOverH2(func(w *wire, _ *rawH2) { shut(w) })},
+		{"HTTP/2 in a tunnel, by half", "https", heldOverH2(func(w *wire, _ *rawH2) { half(w) })},
+		{"HTTP/2 in a tunnel, its stream", "https", heldOverH2(func(_ *wire, h *rawH2) { _ = h.framer.WriteRSTStream(1, http2.ErrCodeCancel) })},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := testorigin.Start(t, testorigin.Config{})
+			site := server.Site(t, testorigin.SiteConfig{Scheme: tt.scheme})
+			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 6\n"))
+			g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
+			waiting := func(n int) func() bool {
+				return func() bool { return strings.Contains(g.admin("/robots/clocks").body, fmt.Sprintf(`"waiting":%d`, n)) }
+			}
+			if a := g.mustFetch("Tester/1.0", site.URL("/first")); a.status != http.StatusOK {
+				t.Fatalf("status %d: %s", a.status, a.body)
+			}
+			leave := tt.held(g, site)
+			eventually(t, "the first to be held", waiting(1))
+			next := g.dial()
+			if _, err := io.WriteString(next, "GET "+site.URL("/next")+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the second to be held", waiting(2))
+			leave()
+			left := time.Now()
+			eventually(t, "the place to be free", waiting(1))
+			if took := time.Since(left); took > scheduling {
+				t.Errorf("its place was taken for another %s", took)
+			}
+			if a, err := next.ask(http.MethodGet, ""); err != nil || a.status != http.StatusOK {
+				t.Errorf("the one behind: %d %v: %s", a.status, err, a.body)
+			}
+			times := arrivals(site)
+			if len(times) != 2 || times[1].Sub(times[0]) < 6*time.Second || times[1].Sub(times[0]) > 7*time.Second+scheduling {
+				t.Errorf("the site saw requests at %v, want two in 6 s", times)
+			}
+			g.checkReason(enforce.ReasonCanceled, 1)
+		})
+	}
+}
+
+// TestPaceHeldForLong holds requests for longer than client and server may be idle: a held one is neither, whatever way it came.
+func TestPaceHeldForLong(t *testing.T) {
+	t.Parallel()
+	const ask = "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	for i, way := range []string{"HTTP/1.1", "HTTP/1.1 in a tunnel", "HTTP/2 in a tunnel"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			server := testorigin.Start(t, testorigin.Config{})
+			g := startGateway(t, gatewayConfig{
+				Egress: "trust_ca " + caFile(t, server),
+				Global: "servers {\nlistener_wrappers {\nrobots\n}\ntimeouts {\nread_header 1s\nread_body_idle 1s\nwrite_idle 1s\nidle 1s\n}\n}",
+			})
+			site := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
+			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 5\n"))
+			authority := site.Origin().Authority()
+			if a := g.mustFetch("Tester/1.0", site.URL("/first")); a.status != http.StatusOK {
+				t.Fatalf("status %d: %s", a.status, a.body)
+			}
+			w := g.dial()
+			var a answer
+			var err error
+			if i > 0 {
+				_ = w.connect(t, authority, "Tester/1.0").Body.Close()
+			}
+			switch i {
+			case 0:
+				a, err = w.ask(http.MethodGet, fmt.Sprintf(ask, site.URL("/held"), authority))
+			case 1:
+				a, err = insideOf(g, w, site, "http/1.1").ask(http.MethodGet, fmt.Sprintf(ask, "/held", authority))
+			default:
+				h := newRawH2(t, insideOf(g, w, site, "h2"))
+				a, err = h.ask(":method", "GET", ":scheme", "https", ":authority", authority, ":path", "/held", "user-agent", "Tester/1.0")
+			}
+			if err != nil || a.status != http.StatusOK {
+				t.Errorf("status %d, %v: %s", a.status, err, a.body)
+			}
+			if times := arrivals(site); len(times) != 2 || times[1].Sub(times[0]) < 5*time.Second {
+				t.Errorf("the site saw requests at %v", times)
+			}
+		})
+	}
+}
