@@ -134,6 +134,7 @@ type seen struct {
 	target string // path and query
 	proto  string
 	header http.Header
+	secure bool
 }
 
 // secureRules has a rule of each kind that a small site needs.
@@ -166,7 +167,7 @@ func newSecureSite(t *testing.T, a *testAuthority, h http.Handler) *secureSite {
 			return
 		}
 		s.mu.Lock()
-		s.seen = append(s.seen, seen{r.URL.RequestURI(), r.Proto, r.Header.Clone()})
+		s.seen = append(s.seen, seen{r.URL.RequestURI(), r.Proto, r.Header.Clone(), r.TLS != nil})
 		s.mu.Unlock()
 		h.ServeHTTP(w, r)
 	}

@@ -28,7 +28,7 @@ import (
 
 // The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
 // clients are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy),
-// its host and port (.Address) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of
+// its .Address (.Host and .Port) and, where TLS is intercepted, .Fingerprint, .Subject and .Until of
 // the certificate. check.sh finds out whether a client is set up so.
 var (
 	//go:embed check.sh
@@ -40,10 +40,13 @@ var (
 	landingText string
 	//go:embed landing.html
 	landingHTML string
+	//go:embed copy.js
+	copyScript string
 
 	textPage = texttemplate.Must(texttemplate.New("text").Parse(clients + landingText))
 	htmlPage = template.Must(template.New("html").Parse(
-		`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + clients + landingHTML))
+		`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}{{define "copy"}}<script>` + copyScript + `</script>{{end}}` + landingHTML))
+	pagePolicy = look.Policy + "; script-src " + look.Source(copyScript)
 )
 
 // landing is what the gateway answers for itself.
@@ -92,7 +95,7 @@ func (x *exchange) serveOwn(a landing) error {
 	header := x.w.Header()
 	header.Set("Content-Type", a.contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", look.Policy)
+	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Cache-Control", "no-store")
 	answer(x.w, x.r, a.status, a.body)
 	return nil
@@ -186,7 +189,8 @@ func pacFile(r *http.Request) landing {
 
 // landingPage is the page at /. root is nil where nothing is intercepted.
 func landingPage(r *http.Request, root *x509.Certificate) landing {
-	data := map[string]any{"Proxy": ownURL(r), "Address": ownAddress(r)}
+	host, port, _ := net.SplitHostPort(ownAddress(r))
+	data := map[string]any{"Proxy": ownURL(r), "Address": ownAddress(r), "Host": host, "Port": port}
 	if root != nil {
 		sum := sha256.Sum256(root.Raw)
 		data["Fingerprint"] = strings.ToUpper(hex.EncodeToString(sum[:]))
@@ -196,13 +200,25 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 	var page interface {
 		Execute(w io.Writer, data any) error
 	} = textPage
+	var b bytes.Buffer
 	contentType := plainText
 	if enforce.Negotiate(strings.Join(r.Header["Accept"], ",")) == enforce.FormHTML {
 		page, contentType = htmlPage, "text/html; charset=utf-8"
+		_ = textPage.ExecuteTemplate(&b, "clients", data)
+		data["Clients"] = sections(b.String())
+		b.Reset()
 	}
-	var b bytes.Buffer
 	_ = page.Execute(&b, data) // the data has all that the templates name, and a Buffer takes everything
 	return landing{http.StatusOK, contentType, b.Bytes()}
+}
+
+// sections takes what the text says of clients apart: the name of each, what is said (a paragraph
+// with "# "), where there is more, and what is typed.
+func sections(text string) (all [][]string) {
+	for s := range strings.SplitSeq(strings.ReplaceAll(text, "\n#   ", " "), "\n## ") {
+		all = append(all, strings.Split(strings.TrimPrefix(strings.TrimSpace(s), "## "), "\n\n"))
+	}
+	return all
 }
 
 // serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the

@@ -329,6 +329,25 @@ if (given.screenshots) {
   });
 }
 
+// The page opens all clients and copies lines by the keyboard: they are selected, as they are to be typed. Without script there is no button.
+async function copies(page, where) {
+  const plain = await browser.newContext({ javaScriptEnabled: false });
+  const still = await plain.newPage();
+  await still.goto(given.proxy);
+  assert.equal(await still.locator("button").count(), 0, `${where}: a button that does nothing`);
+  assert.ok(await still.locator("pre").count() > 20, where);
+  await plain.close();
+  await page.evaluate(() => { for (const client of document.querySelectorAll("details")) client.open = true; });
+  const lines = page.locator("pre"), buttons = page.locator("pre + button");
+  assert.equal(await buttons.count(), await lines.count(), where);
+  for (const i of [0, await lines.count() - 1]) {
+    await buttons.nth(i).focus();
+    await page.keyboard.press("Enter");
+    assert.equal(await buttons.nth(i).getAttribute("aria-label"), "Copied", where);
+    assert.equal(await page.evaluate(() => getSelection().toString()), await lines.nth(i).textContent(), where);
+  }
+}
+
 // The gateway's own page and a refusal, as a person sees them who browses through it, and the file of a report. Chromium's
 // own questions are of no agent: the gateway refuses them, and asks nobody.
 await check("own pages", async () => {
@@ -351,6 +370,7 @@ await check("own pages", async () => {
           assert.doesNotMatch(policy, /unsafe/, where);
           if (status === 403) assert.equal(await page.locator("mark").innerText(), given.rule, where);
           assert.notEqual(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), "rgba(0, 0, 0, 0)", `${where}: no style`);
+          if (name === "landing") await copies(page, where);
           await page.evaluate(axe);
           const { violations, passes } = await page.evaluate(() => globalThis.axe.run());
           assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" | ")}`), [], where);

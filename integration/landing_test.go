@@ -1,0 +1,303 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"html"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
+
+// landingClient is a client as the gateway's page shows it.
+type landingClient struct {
+	name  string
+	lines string // to type, all of them
+	said  string
+	page  string // where there is more
+}
+
+// landingText reads the clients of the page as text.
+func landingText(page string) (all []landingClient) {
+	for section := range strings.SplitSeq(page, "\n## ") {
+		name, rest, _ := strings.Cut(section, "\n")
+		c := landingClient{name: name}
+		for part := range strings.SplitSeq(strings.TrimSpace(rest), "\n\n") {
+			switch {
+			case strings.HasPrefix(part, "# "):
+				c.said += strings.ReplaceAll(part[2:], "\n#   ", " ") + "\n"
+			case strings.HasPrefix(part, "https://"):
+				c.page = part
+			default:
+				c.lines += part + "\n"
+			}
+		}
+		all = append(all, c)
+	}
+	return all[1:]
+}
+
+var landingParts = regexp.MustCompile(`(?s)<(summary|p|pre)>(.*?)</`)
+
+// landingHTML reads those of the page as HTML.
+func landingHTML(page string) (all []landingClient) {
+	for section := range strings.SplitSeq(page, "<details") {
+		var c landingClient
+		for _, m := range landingParts.FindAllStringSubmatch(section, -1) {
+			text := html.UnescapeString(m[2])
+			_, link, isLink := strings.Cut(text, `<a href="`)
+			switch {
+			case m[1] == "summary":
+				c.name = text
+			case m[1] == "pre":
+				c.lines += text + "\n"
+			case isLink:
+				c.page, _, _ = strings.Cut(link, `"`)
+			default:
+				c.said += text + "\n"
+			}
+		}
+		all = append(all, c)
+	}
+	return all[1:]
+}
+
+// TestPageHasTheSameInBothForms: what a person reads in a browser is what a program gets, to the letter, and each client has
+// a page of the project.
+func TestPageHasTheSameInBothForms(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		site string
+		ca   bool // clients need the certificate
+	}{{"", true}, {"connect tunnel", false}} {
+		g := startGateway(t, gatewayConfig{Site: tt.site})
+		text := landingText(g.own("/").body)
+		page := g.browse("/")
+		if shown := landingHTML(page.body); !slices.Equal(shown, text) || len(text) < 22 {
+			for i := range min(len(shown), len(text)) {
+				if shown[i] != text[i] {
+					t.Errorf("%q\nas text:\n%q", shown[i], text[i])
+				}
+			}
+			t.Errorf("%d clients as HTML, %d as text", len(shown), len(text))
+		}
+		for _, c := range text {
+			for _, ca := range []string{"ca.crt", "bundle.crt", "certutil", "CERT", "trustStore"} {
+				if all := c.lines + c.said; !tt.ca && strings.Contains(all, ca) {
+					t.Errorf("%q: %s has the certificate that nobody needs: %s", tt.site, c.name, all)
+				}
+			}
+			if strings.Contains(c.lines+c.said, "<no value>") || strings.Contains(c.lines, "\n\n") {
+				t.Errorf("%q: %+v", tt.site, c)
+			}
+			file, ours := strings.CutPrefix(c.page, "https://github.com/crawlgate/crawlgate/blob/main/")
+			if _, err := os.Stat(testdocs.Path(file)); c.name != "All clients" && (err != nil || !ours) {
+				t.Errorf("%s: %q leads nowhere: %v", c.name, c.page, err)
+			}
+		}
+	}
+}
+
+// browse gets one of the gateway's own pages as a browser does.
+func (g *gateway) browse(path string) answer {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://"+g.addr+path, http.NoBody)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/html,application/xhtml+xml")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	a, err := readAnswer(resp)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return a
+}
+
+// typedClients are what the clients of the page need. A client that is told nothing to type needs nothing.
+var typedClients = map[string]struct {
+	programs []string
+	module   string // of the system's Python
+	packages string // of npm: the project whose lock file has them
+	nothing  bool   // there is nothing to type
+	silent   bool   // it does not show the decision, but the page
+}{
+	"curl":               {programs: []string{"curl"}},
+	"wget":               {programs: []string{"wget"}},
+	"Scrapy":             {programs: []string{"scrapy"}},
+	"requests":           {module: "requests"},
+	"httpx":              {module: "httpx"},
+	"aiohttp":            {module: "aiohttp"},
+	"Go":                 {programs: []string{"go"}},
+	"Colly":              {nothing: true}, // as Go
+	"Node fetch":         {programs: []string{"node"}, packages: "node-fetch"},
+	"axios":              {programs: []string{"node"}, packages: "axios"},
+	"got":                {programs: []string{"node"}, packages: "got"},
+	"Crawlee Cheerio":    {programs: []string{"node"}, packages: "crawlee-cheerio"},
+	"Chromium":           {programs: []string{"chromium", "certutil"}, silent: true},
+	"Playwright":         {programs: []string{"node", "chromium", "certutil"}, packages: "playwright"},
+	"Puppeteer":          {programs: []string{"node", "chromium", "certutil"}, packages: "puppeteer"},
+	"Crawlee Playwright": {programs: []string{"node", "chromium", "certutil"}, packages: "crawlee-playwright"},
+	"Selenium":           {programs: []string{"chromium", "chromedriver", "certutil"}, module: "selenium", silent: true},
+	"Java":               {programs: []string{"java", "keytool"}},
+	"Ruby":               {programs: []string{"ruby"}},
+	"PHP":                {programs: []string{"php"}},
+	".NET":               {nothing: true}, // not in Debian
+	"Rust":               {nothing: true},
+}
+
+// TestPageAsTyped types what the gateway's page says, in a new home, and again for http. The site is at the name and the
+// ports that the page has; only the gateway can find it.
+func TestPageAsTyped(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
+	loadsMachine(t)
+	dns, blind := startDNS(t, "", map[string][]string{"example.com": {typedAddress}}), startDNS(t, "", nil)
+	authority := newTestAuthority(t)
+	g := startGateway(t, gatewayConfig{Engine: unpaced, Wrap: dns.command, Around: "request_header " + throughGateway + " yes"}.trusting(authority))
+	site := startTyped(t, authority)
+	page := landingText(g.own("/").body)
+	all, clients := page[0], page[1:]
+
+	t.Run("All clients", func(t *testing.T) {
+		t.Parallel()
+		if out := typeLines(t, blind, t.TempDir(), all.lines); !strings.Contains(out, "ok     refused: https://") || strings.Contains(out, "no other") {
+			t.Errorf("%s\nprints\n%s", all.lines, out)
+		}
+	})
+	environment := all.lines[:strings.Index(all.lines, "curl -fs --noproxy")] // but for the test
+	browser := ""
+	for _, c := range clients {
+		needs, known := typedClients[c.name]
+		if !known || needs.nothing != (c.lines == "") {
+			t.Errorf("%s is not told what it needs, or has nothing to type:\n%s", c.name, c.lines)
+		}
+		if trust, _, has := strings.Cut(c.lines, "chromium --headless"); has {
+			browser = trust
+		}
+		if needs.nothing {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			typeClient(t, site, blind, c, environment, browser)
+		})
+	}
+	if len(clients) != len(typedClients) {
+		t.Errorf("%d clients, and %d are known", len(clients), len(typedClients))
+	}
+}
+
+// typeClient types the lines of a client, once for https and once for http.
+func typeClient(t *testing.T, site *secureSite, place *fakeDNS, c landingClient, environment, browser string) {
+	t.Helper()
+	client := typedClients[c.name]
+	needs(t, client.programs, client.module)
+	dir := t.TempDir()
+	lines := strings.Split(c.lines, "\n")
+	if client.packages != "" {
+		dir = nodePrograms(t, "..", "examples", "clients", client.packages)
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "npm install ") })
+	}
+	script := strings.Join(lines, "\n")
+	if slices.Contains(client.programs, "certutil") && !strings.Contains(script, "certutil") {
+		script = browser + script
+	}
+	name := "AcmeBot/1.0-" + strings.ReplaceAll(c.name, " ", "-")
+	script = strings.ReplaceAll(script, "AcmeBot/1.0", name)
+	for _, scheme := range []string{"https", "http"} {
+		script := environment + strings.ReplaceAll(script, "https://example.com/", scheme+"://example.com/")
+		upgraded := site.by(name, "https")
+		out := typeLines(t, place, dir, script)
+		if scheme == "https" || !slices.Contains(client.programs, "chromium") {
+			upgraded = site.by(name, "https") // no request of http counts that was sent by https; Chromium's are
+		}
+		if scheme == "https" && upgraded == 0 || scheme == "http" && site.by(name, "http")+site.by(name, "https") == upgraded {
+			t.Errorf("%s: the site was not asked by way of the gateway. This was typed:\n%s\nand printed:\n%s", scheme, script, out)
+		}
+		if want := map[bool]string{false: "allow; reason=", true: "this is /"}[client.silent]; !strings.Contains(out, want) {
+			t.Errorf("%s: %q is not in what this prints:\n%s\n%s", scheme, want, script, out)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "storage")); err != nil { // of Crawlee, which asks for no page twice
+			t.Error(err)
+		}
+	}
+}
+
+// typeLines runs lines in a shell and gives what it prints.
+func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	// Root has no sandbox. Debian's chromium takes switches from this folder, and the name server of a test is in a mount
+	// namespace of its own.
+	flags := filepath.Join(t.TempDir(), "flags")
+	if err := os.WriteFile(flags, []byte(`CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox"`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	as := `! test -e /etc/chromium.d/default-flags || mount --bind "$0" /etc/chromium.d/default-flags; exec sh -eu -c "$1"`
+	words := append(slices.Clone(place.command), "sh", "-c", as, flags, script)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Dir, cmd.WaitDelay, cmd.Env = dir, time.Second, clientEnvironment(t)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v:\n%s\nprints\n%s", err, script, out.Bytes())
+	}
+	return out.String()
+}
+
+// typedAddress is that of the site that all clients of the page ask for.
+const typedAddress = "127.80.4.43"
+
+// startTyped starts a site at the ports of http and https. Those who reach it without the gateway are not counted.
+func startTyped(t *testing.T, authority *testAuthority) *secureSite {
+	t.Helper()
+	site := newSecureSite(t, authority, nil)
+	for port, l := range map[string]*net.Listener{"443": &site.Listener, "80": nil} {
+		at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", typedAddress+":"+port)
+		if errors.Is(err, os.ErrPermission) {
+			missing(t, "the right to listen at port "+port)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l != nil {
+			_ = site.Listener.Close()
+			*l = at
+			continue
+		}
+		plain := &http.Server{Handler: site.Config.Handler, ReadHeaderTimeout: time.Minute}
+		go func() { _ = plain.Serve(at) }()
+		t.Cleanup(func() { _ = plain.Close() })
+	}
+	site.StartTLS()
+	site.show(authority.issue(t, []string{"example.com"}, nil))
+	site.Config.ErrorLog.SetOutput(io.Discard)
+	return site
+}
+
+// by counts the requests of an agent for the page, by way of the gateway. Over https they come by HTTP/1.1 or 2, and the
+// host has a port in neither.
+func (s *secureSite) by(agent, scheme string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.seen {
+		if r.target == "/" && r.header.Get(throughGateway) == "yes" && r.header.Get("User-Agent") == agent && (r.secure == (scheme == "https")) {
+			n++
+		}
+	}
+	return n
+}
