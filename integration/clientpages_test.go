@@ -20,18 +20,19 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// clientPage is a client with a page of its name in docs/clients and a project of its name in examples/clients.
+// clientPage is a client. docs/clients has a page of its name, and examples/clients a project.
 type clientPage struct {
 	name    string
 	needs   []string                       // programs
 	python  string                         // a module of the system's Python that it needs
 	prepare func(t *testing.T, dir string) // in the copy of the project, before the commands of the page
-	// resolves says that the client looks the site up and goes round the proxy if it finds a loopback address. Its name server
-	// knows no name, so it cannot be seen to go round; all others can.
+	// resolves says that the client looks the site up, and leaves the proxy out if it finds a
+	// loopback address. So its name server knows no name, and a direct request would fail.
 	resolves bool
 }
 
-// clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that none is left out.
+// clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that
+// they are all there are.
 var clientPages = []clientPage{
 	{name: "aiohttp", needs: []string{"curl"}, python: "aiohttp"},
 	{name: "axios", needs: []string{"node", "npm", "curl"}},
@@ -54,7 +55,8 @@ var clientPages = []clientPage{
 	{name: "wget", needs: []string{"wget", "curl"}},
 }
 
-// plainClients are frameworks with nothing but the proxy: their own defaults, and none of the settings of their pages.
+// plainClients are frameworks with nothing but the proxy: their own defaults, without the settings
+// of their pages.
 var plainClients = []struct {
 	name    string
 	needs   []string
@@ -77,8 +79,9 @@ var plainClients = []struct {
 	{name: "wget", needs: []string{"wget"}, folder: "examples/clients/wget", command: "wget --recursive URL"},
 }
 
-// crawlPlan is how large the sites of these tests are and how slowly they want to be asked. The suite has short ones;
-// CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make those of the table in docs/clients.
+// crawlPlan is how large the sites of these tests are and how slowly they want to be asked. The
+// suite has short ones; CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make those of the
+// table in docs/clients.
 type crawlPlan struct {
 	pages      int
 	delay      time.Duration
@@ -105,7 +108,8 @@ func planCrawl(t *testing.T) crawlPlan {
 	return p
 }
 
-// clientSites are the sites of one client: one that wants its delay, one of https, and one that is once too busy.
+// clientSites are the sites of one client: one with a Crawl-delay, one with https, and one that
+// says 429 once.
 type clientSites struct {
 	slow, secure, busy *testorigin.Site
 }
@@ -117,8 +121,9 @@ func (s clientSites) urls() string {
 	return s.slow.URL("/") + " " + s.secure.URL("/") + " " + s.busy.URL("/")
 }
 
-// clientRig is a gateway in front of the sites of all clients, and two places to run clients in: one where the names of the
-// sites lead to the sites, so that a client that goes round the gateway is seen there, and one without names.
+// clientRig is a gateway in front of the sites of all clients, and two places to run clients in. In
+// one the names of the sites lead to the sites, so that they see a client that leaves the gateway
+// out. In the other no name is known.
 type clientRig struct {
 	*gateway
 	plan         crawlPlan
@@ -164,8 +169,8 @@ func startClientRig(t *testing.T, config gatewayConfig, clients ...string) *clie
 	return r
 }
 
-// run runs a command of a shell in a folder, as a person types it who has no other proxy and a new home, and gives what it
-// printed.
+// run runs a command of a shell in a folder, as a person types it who has no other proxy and a new
+// home, and gives what it printed.
 func (r *clientRig) run(t *testing.T, dir, script string, place *fakeDNS) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)
@@ -183,8 +188,9 @@ func (r *clientRig) run(t *testing.T, dir, script string, place *fakeDNS) string
 	return out.String()
 }
 
-// clientEnvironment is the environment of this process without settings of proxies and certificates, with a new home and the
-// system's Python, and with the caches of Go, which would be in the home.
+// clientEnvironment is the environment of this process without settings of proxies and
+// certificates, with a new home and the system's Python, and with the caches of Go, which would be
+// in the home.
 func clientEnvironment(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
@@ -268,7 +274,7 @@ func (r *clientRig) crawl(t *testing.T, c clientPage) {
 	}
 	const decision = "Crawlgate-Decision"
 	if strings.Contains(testdocs.Text(t, filepath.Join("clients", c.name+".md")), decision) && !strings.Contains(out, "allow; reason=") {
-		t.Errorf("the page speaks of %s, and what was typed does not show it", decision)
+		t.Errorf("the page speaks of %s, and its commands do not show it", decision)
 	}
 	if t.Failed() {
 		t.Logf("it printed:\n%s", out)
@@ -282,8 +288,8 @@ func docAgents(t *testing.T) string {
 }
 
 // TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with
-// https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed; and
-// nothing comes to the sites but through the gateway.
+// https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
+// and nothing comes to the sites but through the gateway.
 func TestClientPages(t *testing.T) {
 	loadsMachine(t)
 	var names []string
@@ -300,8 +306,9 @@ func TestClientPages(t *testing.T) {
 	}
 }
 
-// TestScrapyComesBack has the gateway hold requests for so short a time that most of Scrapy's eight at
-// once are refused. Its page's middleware brings them back after Retry-After, and other sites do not wait.
+// TestScrapyComesBack has the gateway hold requests for so short a time that most of Scrapy's eight
+// at once are refused. Its page's middleware brings them back after Retry-After, and other sites do
+// not wait.
 func TestScrapyComesBack(t *testing.T) {
 	t.Parallel()
 	r := startClientRig(t, gatewayConfig{Engine: "pace {\nwait 1s\n}", Site: docAgents(t)}, "scrapy")
@@ -321,8 +328,8 @@ func TestScrapyComesBack(t *testing.T) {
 	}
 }
 
-// TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95 pages of 101 is what a
-// company gets that changes one setting.
+// TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
+// pages of 101 is what a company gets that changes one setting.
 func TestPlainClients(t *testing.T) {
 	loadsMachine(t)
 	var names []string

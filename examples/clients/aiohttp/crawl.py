@@ -18,7 +18,7 @@ async def get(session, url):
 async def links(session, url):
     status, headers, text = await get(session, url)
     while status in (429, 503) and headers.get("Retry-After", "").isdigit():
-        await asyncio.sleep(int(headers["Retry-After"]))  # the others go on meanwhile
+        await asyncio.sleep(int(headers["Retry-After"]))  # the others do not wait
         status, headers, text = await get(session, url)
     print(status, headers.get("Crawlgate-Decision"), url, flush=True)
     return {urljoin(url, href) for href in re.findall(r'<a href="([^"]*)"', text)} if status == 200 else set()

@@ -17,7 +17,7 @@ async def get(client, url):
 async def links(client, url):
     page = await get(client, url)
     while page.status_code in (429, 503) and page.headers.get("Retry-After", "").isdigit():
-        await asyncio.sleep(int(page.headers["Retry-After"]))  # the others go on meanwhile
+        await asyncio.sleep(int(page.headers["Retry-After"]))  # the others do not wait
         page = await get(client, url)
     print(page.status_code, page.headers.get("Crawlgate-Decision"), url, flush=True)
     hrefs = re.findall(r'<a href="([^"]*)"', page.text) if page.is_success else []

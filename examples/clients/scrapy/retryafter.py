@@ -3,7 +3,7 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 
 
 class RetryAfter:
-    """Asks again when the time in Retry-After has passed. Other requests go on meanwhile."""
+    """Asks again when the time in Retry-After has passed. Other requests do not wait for it."""
 
     def __init__(self, crawler):
         self.crawler, self.waiting = crawler, 0
