@@ -144,3 +144,58 @@ func TestComposeFile(t *testing.T) {
 		t.Errorf("Prometheus does not ask the gateway: %s", targets)
 	}
 }
+
+// TestComposeWayOut holds that no service of examples/egress/compose.yaml but the gateway has a network with a way out, and that
+// the gateway hands nothing on and can be named in crawlers.nft.
+func TestComposeWayOut(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(testdocs.Path("examples", "egress", "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose struct {
+		Services map[string]struct {
+			Networks    any
+			Environment map[string]string
+			Sysctls     map[string]int
+			CapDrop     []string       `yaml:"cap_drop"`
+			Further     map[string]any `yaml:",inline"`
+		}
+		Networks map[string]struct {
+			Internal   bool
+			DriverOpts map[string]string `yaml:"driver_opts"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &compose); err != nil {
+		t.Fatal(err)
+	}
+	inside := compose.Networks["crawlers"]
+	if !inside.Internal || inside.DriverOpts["com.docker.network.bridge.name"] != "br-crawlers" {
+		t.Errorf("the crawlers' network is %+v", inside)
+	}
+	gateway := compose.Services["gateway"]
+	networks, _ := gateway.Networks.(map[string]any)
+	address, _ := networks["crawlers"].(map[string]any)
+	if _, outside := networks["outside"]; !outside || len(networks) != 2 || address["ipv4_address"] != "172.30.0.2" {
+		t.Errorf("the gateway's networks are %v", networks)
+	}
+	if forwards, said := gateway.Sysctls["net.ipv4.ip_forward"]; forwards != 0 || !said {
+		t.Error("the gateway may hand packets on")
+	}
+	for name, s := range compose.Services {
+		for _, key := range []string{"network_mode", "privileged", "cap_add", "extra_hosts", "ports", "pid"} {
+			if s.Further[key] != nil {
+				t.Errorf("%s has %s", name, key)
+			}
+		}
+		if name == "gateway" {
+			continue
+		}
+		if networks, _ := s.Networks.([]any); len(networks) != 1 || networks[0] != "crawlers" || s.Environment["http_proxy"] != "http://gateway:3128" {
+			t.Errorf("%s has the networks %v and the proxy %q", name, networks, s.Environment["http_proxy"])
+		}
+		if len(s.CapDrop) != 1 || s.CapDrop[0] != "NET_RAW" {
+			t.Errorf("%s may write packets of its own", name)
+		}
+	}
+}

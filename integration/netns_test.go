@@ -112,7 +112,7 @@ func (n *netns) sh(lines string) string {
 	return string(out)
 }
 
-// link joins two namespaces by the interfaces of the names given, with the addresses 198.51.100.(4i+1) and (4i+2), and
+// link joins two namespaces by the interfaces of the names given, with the addresses 198.51.100.(8i+1) and (8i+2), and
 // 2001:db8:i::1 and ::2.
 func link(i int, a *netns, nameA string, b *netns, nameB string) {
 	a.t.Helper()
@@ -124,11 +124,11 @@ func link(i int, a *netns, nameA string, b *netns, nameB string) {
 // addr gives an interface the j-th address of link i.
 func (n *netns) addr(i, j int, name string) {
 	n.t.Helper()
-	n.sh(fmt.Sprintf("ip addr add %s/30 dev %s; ip -6 addr add %s/64 dev %[2]s nodad; ip link set dev %[2]s up",
+	n.sh(fmt.Sprintf("ip addr add %s/29 dev %s; ip -6 addr add %s/64 dev %[2]s nodad; ip link set dev %[2]s up",
 		linkAddr4(i, j), name, linkAddr6(i, j)))
 }
 
-func linkAddr4(i, j int) string { return fmt.Sprintf("198.51.100.%d", 4*i+j) }
+func linkAddr4(i, j int) string { return fmt.Sprintf("198.51.100.%d", 8*i+j) }
 func linkAddr6(i, j int) string { return fmt.Sprintf("2001:db8:%d::%d", i, j) }
 
 // route sends everything that is not near by the j-th end of link i.

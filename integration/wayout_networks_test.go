@@ -90,6 +90,31 @@ func wayOutByBridge(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
+// The crawler and the gateway are containers at one bridge. As with Docker, what goes over it passes the rules, too.
+func wayOutAtOneBridge(t *testing.T) *wayOut {
+	t.Helper()
+	w := &wayOut{t: t, crawler: newNetns(t), gateway: newNetns(t), routing: newNetns(t), proxy4: linkAddr4(1, 3), proxy6: linkAddr6(1, 3), asks: 2}
+	w.routing.forwards()
+	site := newNetns(t)
+	w.routing.sh(`modprobe br_netfilter 2>/dev/null || : it may be part of the kernel
+		ip link add name br-crawlers type bridge; echo 0 >/proc/sys/net/ipv6/conf/br-crawlers/accept_dad
+		for family in ip ip6; do echo 1 >/proc/sys/net/bridge/bridge-nf-call-${family}tables; done`)
+	w.routing.addr(1, 2, "br-crawlers")
+	for j, n := range map[int]*netns{1: w.crawler, 3: w.gateway} {
+		end := fmt.Sprint("container", j)
+		n.sh(fmt.Sprintf("ip link add name crawlers type veth peer name %s netns /proc/%d/fd/%d", end, os.Getpid(), w.routing.fd))
+		w.routing.sh("ip link set dev " + end + " master br-crawlers up")
+		n.addr(1, j, "crawlers")
+	}
+	link(2, w.gateway, "out", site, "gate")
+	link(3, w.routing, "out", site, "in")
+	w.crawler.route(1, 2)
+	w.gateway.route(2, 2)
+	w.routing.route(3, 2)
+	site.route(3, 1)
+	return w.build(site)
+}
+
 // build starts all that listens, the gateway included.
 func (w *wayOut) build(site *netns) *wayOut {
 	w.t.Helper()

@@ -37,7 +37,7 @@ func (w *wayOut) load() {
 
 // quickly bounds what a client takes that fails at once. One that waits for an answer waits for clientTimeout.
 const (
-	quickly       = 5 * time.Second
+	quickly       = 10 * time.Second
 	clientTimeout = 20 * time.Second
 )
 
@@ -88,6 +88,7 @@ func TestWayOut(t *testing.T) {
 		"a user, the gateway on another machine":     wayOutToRemote,
 		"a network behind a router":                  wayOutByRouter,
 		"a bridge of containers, the gateway beside": wayOutByBridge,
+		"a bridge of containers and the gateway":     wayOutAtOneBridge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
