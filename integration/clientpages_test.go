@@ -290,7 +290,7 @@ func docAgents(t *testing.T) string {
 // TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with
 // https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
 // and nothing comes to the sites but through the gateway.
-func TestClientPages(t *testing.T) {
+func TestClientPages(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
 	loadsMachine(t)
 	var names []string
 	for _, c := range clientPages {
@@ -330,7 +330,7 @@ func TestScrapyComesBack(t *testing.T) {
 
 // TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
 // pages of 101 is what a company gets that changes one setting.
-func TestPlainClients(t *testing.T) {
+func TestPlainClients(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
 	loadsMachine(t)
 	var names []string
 	for _, c := range plainClients {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -37,8 +39,13 @@ func startDNS(t *testing.T, hosts string, names map[string][]string) *fakeDNS {
 	t.Helper()
 	unshare := need(t, "unshare")
 	d := &fakeDNS{names: names}
-	addr := fmt.Sprintf("127.53.0.%d", lastNameServer.Add(1))
-	conn, err := net.ListenPacket("udp", addr+":53")
+	var addr string
+	var conn net.PacketConn
+	err := error(syscall.EADDRINUSE)
+	for errors.Is(err, syscall.EADDRINUSE) && lastNameServer.Load() < 250 { // by the tests of another checkout
+		addr = fmt.Sprintf("127.53.0.%d", lastNameServer.Add(1))
+		conn, err = net.ListenPacket("udp", addr+":53")
+	}
 	if err == nil {
 		err = exec.CommandContext(t.Context(), unshare, "--mount", "true").Run()
 	}
