@@ -69,6 +69,7 @@ func isName(s string) bool {
 const (
 	sealLog = `"log":"`
 	sealSeq = `","seq":`
+	maxSeal = 256 // bytes; no seal of a name that [Identity.Check] lets pass is longer
 )
 
 // Splice seals a line: it puts the identity and the number of the line before the last brace and
@@ -91,8 +92,9 @@ func Splice(line []byte, id string, seq int64) []byte {
 // form.
 func ReadSeal(line []byte) (id string, seq int64, ok bool) {
 	line, ok = bytes.CutSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("}"))
-	i := bytes.LastIndex(line, []byte(sealLog))
-	if !ok || i < 1 || line[0] != '{' || line[i-1] != ',' && i > 1 {
+	front := max(len(line)-maxSeal, 0) // of what is searched: most lines that are read may have none
+	i := front + bytes.LastIndex(line[front:], []byte(sealLog))
+	if !ok || i < max(front, 1) || line[0] != '{' || line[i-1] != ',' && i > 1 {
 		return "", 0, false
 	}
 	id, digits, _ := strings.Cut(string(line[i+len(sealLog):]), sealSeq)

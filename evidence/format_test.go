@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,5 +285,24 @@ func TestReadClaim(t *testing.T) {
 		if h, err := ReadClaim(text); err == nil {
 			t.Errorf("%q is %+v", text, h)
 		}
+	}
+}
+
+// TestLongestSeal: the seal of the longest names and numbers is read, behind a long line and a short one.
+func TestLongestSeal(t *testing.T) {
+	t.Parallel()
+	id := Identity{strings.Repeat("g", 100), strings.Repeat("l", 100), maxGeneration}
+	if err := id.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{"{}", `{"a":1}`, `{"a":"` + strings.Repeat("x", 2000) + `"}`} {
+		line := Splice([]byte(entry), id.String(), math.MaxInt64)
+		if got, seq, ok := ReadSeal(line); !ok || got != id.String() || seq != math.MaxInt64 {
+			t.Errorf("%d bytes: %q, %d, %t", len(line), got, seq, ok)
+		}
+	}
+	line := `{"log":"gw1/access/1","seq":1,"a":"` + strings.Repeat("x", maxSeal) + `"}`
+	if _, _, ok := ReadSeal([]byte(line)); ok {
+		t.Error("members of the entry itself were taken for a seal")
 	}
 }
