@@ -19,11 +19,11 @@ const settingsOfWaiting = `
 | client | fewer requests to one host at once | waiting for Retry-After |
 |---|---|---|
 | [Scrapy](../clients/scrapy.md) | ` + "`CONCURRENT_REQUESTS_PER_DOMAIN`" + ` (8) | the middleware of that page; by itself it asks again at once, twice |
-| Crawlee | ` + "`maxConcurrency` (200), `sameDomainDelaySecs`" + ` | nothing by itself; it asks again at once, ` + "`maxRequestRetries`" + ` (3) times |
+| [Crawlee](../clients/crawlee-cheerio.md) | ` + "`maxConcurrency` (200), `sameDomainDelaySecs`" + ` | nothing by itself; it asks again at once, ` + "`maxRequestRetries`" + ` (3) times |
 | [Colly](../clients/colly.md) | ` + "`LimitRule{DomainGlob: \"*\", Parallelism: 2}`" + ` | ` + "`Request.Retry` in `OnError`" + `, as on that page |
 | [requests, urllib3](../clients/requests.md) | fewer threads | ` + "`Retry(5, status_forcelist=[429, 503])`" + ` |
-| got, undici | fewer promises at once | got's ` + "`retry: {limit: 5}`, undici's `RetryAgent`" + ` |
-| curl | ` + "`--parallel-max`" + ` | ` + "`--retry 5`" + ` |
+| [got](../clients/got.md), [undici](../clients/node-fetch.md) | fewer promises at once | got's ` + "`retry: {limit: 5}`, undici's `RetryAgent`" + ` |
+| [curl](../clients/curl.md) | ` + "`--parallel-max`" + ` | ` + "`--retry 5`" + ` |
 | [wget](../clients/wget.md) | it has one | ` + "`--retry-on-http-error=429,503`" + ` waits, a second longer each time, up to ` + "`--waitretry`" + ` |
 
 Every client has to wait for longer than the gateway [holds a request](../politeness.md#how-long-a-request-is-held). [All clients](../clients/README.md).
@@ -36,11 +36,11 @@ const settingsOfLeaving = `
 | client | its way, and the setting |
 |---|---|
 | [Scrapy](../clients/scrapy.md) | takes the 403 for final; with ` + "`handle_httpstatus_list = [403]`" + ` the spider gets it, and can keep the URL for later |
-| Crawlee | takes it for a block, and asks again at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |
+| [Crawlee](../clients/crawlee-cheerio.md) | takes it for a block, and asks again at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |
 | [Colly](../clients/colly.md) | final; ` + "`OnError`" + ` gets it |
 | [requests, urllib3](../clients/requests.md) | final; no 403 in ` + "`status_forcelist`" + `, or what robots.txt forbids is asked for again, too |
-| got, undici | final; no 403 in ` + "`statusCodes`" + `, for the same reason |
-| curl | final |
+| [got](../clients/got.md), [undici](../clients/node-fetch.md) | final; no 403 in ` + "`statusCodes`" + `, for the same reason |
+| [curl](../clients/curl.md) | final |
 | [wget](../clients/wget.md) | final; no 403 in ` + "`--retry-on-http-error`" + `, for the same reason |
 
 [All clients](../clients/README.md).

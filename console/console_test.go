@@ -230,7 +230,7 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 		engine.Happened(&enforce.Record{
 			Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: fmt.Sprint(i, strings.Repeat(`"`, 200)), Origin: site.Origin().String(),
 			Rule: strings.Repeat(hostile, 20), Line: i,
-		}, "GET", func() string { return site.URL("/") + strings.Repeat(`"<`, 400) })
+		}, "GET", strings.Repeat(`<"`, 32)+fmt.Sprint(i), true, func() string { return site.URL("/") + strings.Repeat(`"<`, 400) })
 	}
 	for i := range 60 {
 		if _, err := adminapi.Deny(t.Context(), engine.Current(), adminapi.OrderRequest{
@@ -249,6 +249,10 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 		t.Logf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
 		if resp.StatusCode != http.StatusOK || len(body) > maxPage || len(body) < 2000 {
 			t.Errorf("%.60s: %d, %d bytes", path, resp.StatusCode, len(body))
+		}
+		const early = `</td><td class="n">1</td></tr>` // of 1100 agents, the first that came too early
+		if path == "/" && (!strings.Contains(body, "Agents in the last hour") || strings.Count(body, early) < 20) {
+			t.Errorf("no agent came too early: %s", body)
 		}
 		if n := strings.Count(body, "<script"); n > 1 || strings.Contains(body, "<img") {
 			t.Errorf("%.60s: markup of others is in it", path)

@@ -39,6 +39,7 @@ type overview struct {
 	MayLift  bool
 	Hour     engine.Recent
 	Kinds    []kind
+	Agents   []agent
 	Refusals []engine.Refusal
 	Clocks   adminapi.Clocks
 	Blocked  []adminapi.Clock
@@ -58,6 +59,12 @@ type kind struct {
 	Count int
 }
 
+type agent struct {
+	Name string
+	engine.AgentCount
+	Share float64 // of all requests, in percent
+}
+
 type sparkline struct {
 	Label  string
 	Values []float64
@@ -73,6 +80,14 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
 	for _, k := range bounded(o.Hour.TopKinds(), maxListed) {
 		o.Kinds = append(o.Kinds, kind{k, o.Hour.Kinds[k]})
+	}
+	var all int
+	for _, n := range o.Hour.Agents {
+		all += n.Requests
+	}
+	for _, name := range bounded(o.Hour.TopAgents(), maxListed) {
+		n := o.Hour.Agents[name]
+		o.Agents = append(o.Agents, agent{name, n, 100 * float64(n.Requests) / float64(all)})
 	}
 	room := maxRefusalBytes
 	for _, r := range bounded(o.Hour.Refusals, maxRefusals) {

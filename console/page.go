@@ -38,7 +38,7 @@ var (
 
 // sections are the parts of the page that are kept up to date, by their ids, which are the names of
 // their templates.
-var sections = []string{"status", "orders", "refusals", "hosts", "unreachable", "exceptions", "load"}
+var sections = []string{"status", "orders", "refusals", "agents", "hosts", "unreachable", "exceptions", "load"}
 
 // pageData is what the page shows.
 type pageData struct {

@@ -31,6 +31,8 @@ var instruments = newMetrics()
 type metrics struct {
 	decisions    *prometheus.CounterVec
 	states       *prometheus.CounterVec
+	asked        *prometheus.CounterVec
+	early        *prometheus.CounterVec
 	payment      prometheus.Counter
 	preferences  *prometheus.CounterVec
 	lookups      *prometheus.CounterVec
@@ -74,6 +76,8 @@ func newMetrics() *metrics {
 		all:          all,
 		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
 		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
+		asked:        counter("agent_requests_total", "Requests by the agent block of the sender; other is all that none names.", "agent"),
+		early:        counter("early_requests_total", "Requests that came back before their Retry-After was over, by the same.", "agent"),
 		payment:      counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues(),
 		preferences:  counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value"),
 		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
@@ -127,11 +131,14 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 }
 
 // Decided counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is looked
-// into are counted by themselves.
-func Decided(d enforce.Decision, method string) {
+// into are counted by themselves. block is the agent's, or [OtherAgent]; early says that the
+// request came back before its Retry-After was over.
+func Decided(d enforce.Decision, method, block string, early bool) {
 	switch {
 	case method != http.MethodConnect:
 		instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+		instruments.asked.WithLabelValues(block).Inc()
+		instruments.early.WithLabelValues(block).Add(float64(count(early)))
 	case d.PathVisible:
 		instruments.tunnelSaid.WithLabelValues(d.Outcome(), string(d.Reason), "seen").Inc()
 		return

@@ -53,6 +53,15 @@ type Minute struct {
 	Tunnels  int           // asked for by CONNECT, which is no request
 	CPU      time.Duration // of the process, in the minute
 	kinds    map[RefusalKind]int
+	agents   map[string]AgentCount
+}
+
+// AgentCount counts requests of one agent block, and those of them that came back before their
+// Retry-After was over.
+type AgentCount struct{ Requests, Early int }
+
+func (c AgentCount) plus(o AgentCount) AgentCount {
+	return AgentCount{c.Requests + o.Requests, c.Early + o.Early}
 }
 
 // Recent is what the gateway did in the last hour.
@@ -63,6 +72,8 @@ type Recent struct {
 	Refusals []Refusal
 	// Kinds counts the refusals of the hour, those of pairs beyond a bound together as "other".
 	Kinds map[RefusalKind]int
+	// Agents counts the requests of each agent block, those of all other senders as [OtherAgent].
+	Agents map[string]AgentCount
 }
 
 // recorder keeps what the operator's page shows of the last hour. It records only while somebody
@@ -94,30 +105,36 @@ func Record(server *caddyhttp.Server) (stop func()) {
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
 
-// Happened notes a request or a tunnel for the operator's page, if there is one. target gives what
-// was asked for.
-func Happened(d *enforce.Record, method string, target func() string) {
+// Happened notes a request or a tunnel for the operator's page, if there is one. block and early
+// are as for [Decided], target gives what was asked for.
+func Happened(d *enforce.Record, method, block string, early bool, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return
 	}
 	if d.Decision != enforce.OutcomeDeny && !d.WouldDeny {
-		recent.add(time.Now(), method, nil)
+		recent.add(time.Now(), method, block, early, nil)
 		return
 	}
 	text := func(s string) string { return escape.ASCII(s, recentText) }
-	recent.add(time.Now(), method, &Refusal{
+	recent.add(time.Now(), method, block, early, &Refusal{
 		At: time.Now(), Agent: text(d.Agent), Method: text(method),
 		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
 		Reported: d.WouldDeny,
 	})
 }
 
-func (r *recorder) add(now time.Time, method string, refusal *Refusal) {
+func (r *recorder) add(now time.Time, method, block string, early bool, refusal *Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, tunnel := r.minute(now), method == http.MethodConnect
 	m.Requests += count(!tunnel)
 	m.Tunnels += count(tunnel)
+	if !tunnel {
+		if m.agents == nil {
+			m.agents = make(map[string]AgentCount) // of the configuration, so their number is bounded
+		}
+		m.agents[block] = m.agents[block].plus(AgentCount{1, count(early)})
+	}
 	if refusal == nil {
 		return
 	}
@@ -166,7 +183,7 @@ func (r *recorder) lastHour(now time.Time) Recent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.minute(now)
-	h := Recent{Kinds: make(map[RefusalKind]int)}
+	h := Recent{Kinds: make(map[RefusalKind]int), Agents: make(map[string]AgentCount)}
 	for _, m := range r.minutes {
 		if m.Start.IsZero() {
 			continue
@@ -174,7 +191,10 @@ func (r *recorder) lastHour(now time.Time) Recent {
 		for kind, n := range m.kinds {
 			h.Kinds[kind] += n
 		}
-		m.kinds = nil
+		for agent, n := range m.agents {
+			h.Agents[agent] = h.Agents[agent].plus(n)
+		}
+		m.kinds, m.agents = nil, nil
 		h.Minutes = append(h.Minutes, m)
 	}
 	slices.SortFunc(h.Minutes, func(a, b Minute) int { return a.Start.Compare(b.Start) })
@@ -192,6 +212,13 @@ func (r *recorder) lastHour(now time.Time) Recent {
 func (h Recent) TopKinds() []RefusalKind {
 	return slices.SortedFunc(maps.Keys(h.Kinds), func(a, b RefusalKind) int {
 		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent), cmp.Compare(count(a.Tunnel), count(b.Tunnel)))
+	})
+}
+
+// TopAgents gives the agent blocks, those first that came back too early most often.
+func (h Recent) TopAgents() []string {
+	return slices.SortedFunc(maps.Keys(h.Agents), func(a, b string) int {
+		return cmp.Or(h.Agents[b].Early-h.Agents[a].Early, h.Agents[b].Requests-h.Agents[a].Requests, cmp.Compare(a, b))
 	})
 }
 

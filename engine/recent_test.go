@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +17,9 @@ import (
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
-	r.add(now, "GET", nil)
+	r.add(now, "GET", OtherAgent, true, nil)
 	for i := range recentRefusals + 5 {
-		r.add(now.Add(time.Minute), "GET", &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
+		r.add(now.Add(time.Minute), "GET", "alpha", false, &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
 	}
 	h := r.lastHour(now.Add(3 * time.Minute))
 	if len(h.Refusals) != recentRefusals || h.Refusals[0].Line != recentRefusals+4 {
@@ -34,10 +35,14 @@ func TestRecorder(t *testing.T) {
 	if len(h.Kinds) != recentKinds+1 || total != recentRefusals+5 || h.TopKinds()[0] != (RefusalKind{"other", "other", false}) {
 		t.Errorf("%d kinds of %d refusals, the first %v", len(h.Kinds), total, h.TopKinds()[0])
 	}
+	agents := map[string]AgentCount{OtherAgent: {1, 1}, "alpha": {recentRefusals + 5, 0}}
+	if !maps.Equal(h.Agents, agents) || !slices.Equal(h.TopAgents(), []string{OtherAgent, "alpha"}) {
+		t.Errorf("agents %v, want %v, and first the one that comes too early", h.Agents, agents)
+	}
 	for _, later := range []time.Time{now.Add(2 * time.Hour), now.Add(-time.Hour)} { // the clock is set back
 		h := r.lastHour(later)
-		if len(h.Kinds) != 0 {
-			t.Errorf("at %v: %+v", later, h.Kinds)
+		if len(h.Kinds) != 0 || len(h.Agents) != 0 {
+			t.Errorf("at %v: %+v, %+v", later, h.Kinds, h.Agents)
 		}
 		for _, m := range h.Minutes {
 			if m.Requests != 0 || later.Sub(m.Start) > time.Hour {
@@ -52,13 +57,13 @@ func TestHappened(t *testing.T) {
 	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
 	d := &enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
 	before := len(LastHour().Refusals) // of an earlier run of the test
-	Happened(d, "GET", target)
+	Happened(d, "GET", OtherAgent, false, target)
 	if h := LastHour(); len(h.Refusals) != before {
 		t.Errorf("unasked: %+v", h.Refusals)
 	}
 	stop := Record(new(caddyhttp.Server))
 	defer stop()
-	Happened(d, "GET", target)
+	Happened(d, "GET", OtherAgent, false, target)
 	h := LastHour()
 	if len(h.Refusals) != before+1 {
 		t.Fatalf("%d refusals, and %d before", len(h.Refusals), before)
@@ -74,11 +79,11 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
 	refusal := &Refusal{At: now, Agent: "a", Reason: "unreachable"}
-	r.add(now, "CONNECT", nil)
-	r.add(now, "CONNECT", refusal)
-	r.add(now, "GET", nil)
-	r.add(now, "GET", refusal)
-	r.add(now, "GET", refusal)
+	r.add(now, "CONNECT", "alpha", false, nil)
+	r.add(now, "CONNECT", "alpha", false, refusal)
+	r.add(now, "GET", OtherAgent, true, nil)
+	r.add(now, "GET", "alpha", false, refusal)
+	r.add(now, "GET", "alpha", false, refusal)
 	h := r.lastHour(now)
 	got := h.Minutes[len(h.Minutes)-1]
 	if got.Requests != 3 || got.Refused != 2 || got.Tunnels != 2 {
@@ -99,7 +104,7 @@ func BenchmarkHappened(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				Happened(d, "GET", nil)
+				Happened(d, "GET", "alpha", false, nil)
 			}
 		})
 	}

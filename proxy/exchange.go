@@ -38,6 +38,7 @@ type exchange struct {
 	line      *stall.Line // of the access log; nil outside of a server
 	tunnel    *tunnel     // it came through, nil for none
 	own       bool        // for the gateway itself: no decision was made
+	early     bool        // it came back before its Retry-After was over
 	identity  enforce.Identity
 	decision  enforce.Decision
 	message   string    // the refusal in a line, where there is one
@@ -69,6 +70,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 		return x.fail(enforce.ReasonBadTarget, err.Error())
 	}
 	x.identify()
+	x.early = engine.CameEarly(x.identity.Agent, x.r)
 	agent := x.identity.KillName()
 	if limit := s.Engine.Config.Limits.RequestsPerAgent; !requests.Enter(agent, limit) {
 		return x.refuseExcess(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))

@@ -1,0 +1,52 @@
+package integration
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// TestPaceCountsWhoComesEarly: one crawler heeds Retry-After, one does not, and one has no block. Each counts by itself, and
+// only who came back too early counts as such.
+func TestPaceCountsWhoComesEarly(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
+	g := startGateway(t, gatewayConfig{
+		Engine: "pace {\nwait 0s\n}", Site: "agent patient {\nuser_agent patient\n}\nagent hasty {\nuser_agent hasty\n}\nunidentified allow",
+	})
+	if a := g.mustFetch("stranger/1.0", site.URL("/first")); a.status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	a := g.mustFetch("patient/1.0", site.URL("/again"))
+	after, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if a.status != http.StatusTooManyRequests || err != nil {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	time.Sleep(time.Duration(after) * time.Second) // as it was told
+	if a := g.mustFetch("patient/1.0", site.URL("/again")); a.status != http.StatusOK {
+		t.Errorf("status %d: %s", a.status, a.body)
+	}
+	for _, agent := range []string{"hasty/1.0", "hasty/1.0", "hasty/1.0", "stranger/1.0", "stranger/1.0"} {
+		if a := g.mustFetch(agent, site.URL("/again")); a.status != http.StatusTooManyRequests {
+			t.Fatalf("status %d: %s", a.status, a.body)
+		}
+	}
+	if a := g.mustFetch("hasty/1.0", site.URL("/other")); a.status != http.StatusTooManyRequests { // another page is no second try
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	metrics := g.admin("/metrics").body
+	for _, want := range []string{
+		`agent_requests_total{agent="hasty"} 4`, `early_requests_total{agent="hasty"} 2`,
+		`agent_requests_total{agent="patient"} 2`, `early_requests_total{agent="patient"} 0`,
+		`agent_requests_total{agent="other"} 3`, `early_requests_total{agent="other"} 1`,
+	} {
+		if !strings.Contains(metrics, "\ncrawlgate_"+want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+}
