@@ -175,7 +175,7 @@ func TestDishonestRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotated := "access-" + time.Now().UTC().Format("2006-01-02T15-04-05.000") + "-size.log"
-	opened := slices.IndexFunc(all, func(l []byte) bool { return bytes.Contains(l, []byte(`"late":{`)) })
+	opened := slices.IndexFunc(all[1:], func(l []byte) bool { return bytes.Contains(l, []byte(`"msg":"opened"`)) }) + 1 // of the second start
 	for file, lines := range map[string][][]byte{rotated: all[50:100], "access.log": all[100:]} {
 		if err := os.WriteFile(filepath.Join(cut, file), bytes.Join(lines, nil), 0o600); err != nil {
 			t.Fatal(err)
