@@ -93,8 +93,8 @@ func (t *tree) patience() time.Duration {
 	return max(time.Minute, time.Duration(4*t.terms.Every*float64(time.Second)))
 }
 
-// excess says why so many lines without a checkpoint are no crash's alone, by their number or by how
-// long they have waited for one; empty if they may be.
+// excess says why a crash alone does not leave so many lines without a checkpoint: by their number,
+// or by how long they have waited for one. It is empty if a crash may.
 func (t *tree) excess(lines int64) (kind Kind, why string) {
 	if most := t.terms.Crash(); lines > most {
 		return Unsealed, fmt.Sprintf("a crash leaves at most %d", most)

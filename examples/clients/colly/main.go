@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	// Proxy and certificates come from the environment. The name is that in the gateway's configuration.
+	// Proxy and certificates come from the environment. The gateway's configuration has the name.
 	c := colly.NewCollector(colly.UserAgent("examplebot/1.0 (+https://bot.example/)"))
 	c.SetRequestTimeout(2 * time.Minute) // longer than the gateway holds a request; 10 s by default
 	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
