@@ -141,7 +141,7 @@ func TestReadme(t *testing.T) {
 	tests := 0
 	for _, c := range commands {
 		switch {
-		case c.command == "go test ./...": // it is what types all this
+		case c.command == "go test -timeout 30m ./...": // it is what types all this
 			tests++
 		case strings.Contains(c.command, "crawlgate run "):
 			r.serve(c)

@@ -245,7 +245,7 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 	return func(t *testing.T) (end func()) {
 		t.Helper()
 		site := startSlowSite(t)
-		g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}", Site: agents})
+		g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 10s\n}", Site: agents})
 		slow := g.patientClient("Slow/1.0")
 		get(t, slow, site.URL+"/first")
 		var group sync.WaitGroup
