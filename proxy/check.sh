@@ -126,7 +126,7 @@ check_allowed() { # looks at the direct way, too
 	case $code:${near##*"$nl"}:$(body "${near%"$nl"*}") in
 	6:*) say ok "direct way: closed, as $1 has no address here (close the way to addresses, too)" ;;
 	*:0.000000:*) say ok "direct way: closed to $1 (curl: $code)" ;;
-	0:*:"$far") say WRONG "direct way: open. $1 answers without the gateway, so that clients can get round it" ;;
+	0:*:"$far") say WRONG "direct way: open. $1 answers without the gateway, so clients can bypass it" ;;
 	*) say '??' "direct way: something answers for $1 without the gateway: the site, or a captive portal" ;;
 	esac
 }
