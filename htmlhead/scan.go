@@ -31,7 +31,7 @@ type Named = struct{ Name, Content string }
 
 // Options say what is looked for in which page.
 type Options struct {
-	// Names are the product tokens of the agent, compared without case. A token that HTML
+	// Names are the product tokens of the agent, compared without case of ASCII. A token that HTML
 	// itself gives a meaning as the name of a meta tag should not be among them.
 	Names []string
 	// XHTML says that <script/> is a whole element, as in application/xhtml+xml.
@@ -191,11 +191,11 @@ func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 		return false
 	}
 	content = cmp.Or(content, value) // seed 003 has an example with value
-	switch name = strings.ToLower(name); {
-	case name == "tdm-reservation" || name == "tdm-policy":
-		return add(&m.TDM, Named{name, content})
-	case name == robotsName || o.isAgent(name):
-		return add(&m.Robots, Named{name, content})
+	switch lower := strings.ToLower(name); {
+	case lower == "tdm-reservation" || lower == "tdm-policy":
+		return add(&m.TDM, Named{lower, content})
+	case lower == robotsName || o.isAgent(name):
+		return add(&m.Robots, Named{lower, content})
 	}
 	return false
 }
@@ -210,7 +210,7 @@ func add[T any](list *[]T, item T) (full bool) {
 }
 
 func (o Options) isAgent(name string) bool {
-	return name != "" && slices.ContainsFunc(o.Names, func(n string) bool { return strings.EqualFold(n, name) })
+	return name != "" && slices.ContainsFunc(o.Names, func(n string) bool { return len(n) == len(name) && hasFold([]byte(name), n) })
 }
 
 // isLicense reports whether license is one of the words of a rel attribute.

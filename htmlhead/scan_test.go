@@ -165,6 +165,8 @@ func FuzzScan(f *testing.F) {
 	} {
 		f.Add([]byte(seed), "ExampleBot", false)
 	}
+	f.Add([]byte("<meta name=\u212aiwi>"), "kiwi", false) // the Kelvin sign is no k, which only Unicode's folding takes it for
+	f.Add([]byte("<meta name=\x000>"), "\xd70", false)
 	f.Fuzz(func(t *testing.T, page []byte, name string, flag bool) {
 		o := Options{Names: []string{name}, XHTML: flag, Whole: flag}
 		got, cut := Scan(page, o)
