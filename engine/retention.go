@@ -111,7 +111,7 @@ func renamed(links []string) (names []string) {
 func firstTime(name string) (at time.Time) {
 	for text, err := range lines.Of(func() (io.ReadCloser, error) { return os.Open(name) }, 1<<20) {
 		var line struct{ TS any }
-		if err != nil || json.Unmarshal(text, &line) != nil { // what is no JSON has no time
+		if err != nil || json.Unmarshal(text, &line) != nil { // a line that is not JSON has no time
 			return at
 		}
 		switch ts := line.TS.(type) {

@@ -86,7 +86,7 @@ type Terms struct {
 // Crash is how many lines a crash leaves without a checkpoint, at most. docs/evidence.md says why.
 func (t Terms) Crash() int64 { return 8 * int64(max(t.Lines, 1000)) }
 
-// Logger is that of the lines which the writer adds to a log.
+// Logger is the logger of the lines that the writer adds to a log.
 const Logger = "crawlgate.evidence"
 
 // Said is a line of the writer. docs/evidence.md says what its members mean, and which a line has.
@@ -107,7 +107,7 @@ type Said struct {
 	Lines    int64      `json:"lines,omitempty"`
 	From     string     `json:"from,omitempty"`
 	To       string     `json:"to,omitempty"`
-	// Robots is that of a line which only looks like one of the writer's.
+	// Robots is in a line that only looks like the writer's.
 	Robots json.RawMessage `json:"robots,omitempty"`
 }
 

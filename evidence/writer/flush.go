@@ -186,7 +186,7 @@ func (l *Log) syncLog() error {
 	if err := syncIfThere(l.config.File); err != nil {
 		return err
 	}
-	for first := l.synced == nil; ; first = false { // files may be rotated and packed meanwhile
+	for first := l.synced == nil; ; first = false { // files may be rotated and packed in the meantime
 		names, err := rotatedFiles(l.config.File)
 		slices.Sort(names)
 		if err != nil || !first && slices.Equal(names, l.synced) {
