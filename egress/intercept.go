@@ -72,6 +72,9 @@ type innerConn struct {
 	fronted bool // which is not the host of the CONNECT
 }
 
+// NetConn returns the client's connection within; crypto/tls has the same method.
+func (c *innerConn) NetConn() net.Conn { return c.Conn }
+
 // Unread tells the client's own connection of a request that cannot be read; see [Strict].
 func (c *innerConn) Unread(answer string) { tellUnread(c.client, answer) }
 

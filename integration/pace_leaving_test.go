@@ -19,8 +19,13 @@ import (
 // A leaver has a request held, and returns how its client leaves.
 type leaver func(g *gateway, site *testorigin.Site) (leave func())
 
-// heldAsIs has a request held that is sent as it stands over a connection, in a tunnel or not.
+// heldAsIs has a GET held that is sent as it stands over a connection, in a tunnel or not.
 func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *wire)) leaver {
+	return heldWithBody(scheme, tunnel, http.MethodGet, "\r\n", leave)
+}
+
+// heldWithBody has a request held of which the given end is sent: the fields that tell the length of its body, and the body or a part of it.
+func heldWithBody(scheme string, tunnel bool, method, end string, leave func(conn, inner *wire)) leaver {
 	return func(g *gateway, site *testorigin.Site) func() {
 		w := g.dial()
 		inner, target := w, site.URL("/left")
@@ -31,7 +36,7 @@ func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *wire)) leaver 
 		if scheme == "https" {
 			inner = insideOf(g, w, site, "http/1.1")
 		}
-		_, err := fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.Origin().Authority())
+		_, err := fmt.Fprintf(inner, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n%s", method, target, site.Origin().Authority(), end)
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -68,6 +73,14 @@ func TestPaceLeaving(t *testing.T) {
 	shut := func(w *wire) { _ = w.Close() }
 	half := func(w *wire) { _ = w.Conn.(*net.TCPConn).CloseWrite() }
 	closes, halfCloses := func(w, _ *wire) { shut(w) }, func(w, _ *wire) { half(w) }
+	reset := func(w, _ *wire) { _ = w.Conn.(*net.TCPConn).SetLinger(0); shut(w) }
+	const (
+		whole   = "Content-Length: 4\r\n\r\nbody"
+		part    = "Content-Length: 4\r\n\r\nbo"
+		chunked = "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n"
+		expects = "Content-Length: 4\r\nExpect: 100-continue\r\n\r\n"
+	)
+	long := "Content-Length: 40000\r\n\r\n" + strings.Repeat("b", 40_000)
 	for _, tt := range []struct {
 		name, scheme string
 		held         leaver
@@ -79,6 +92,16 @@ func TestPaceLeaving(t *testing.T) {
 		{"HTTP/1.1 in a tunnel", "https", heldAsIs("https", true, closes)},
 		{"HTTP/1.1 in a tunnel, by half", "https", heldAsIs("https", true, halfCloses)},
 		{"HTTP/1.1 in a tunnel, by half of TLS", "https", heldAsIs("https", true, func(_, inner *wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
+		{"a body over HTTP/1.1", "http", heldWithBody("http", false, http.MethodPost, whole, closes)},
+		{"a body over HTTP/1.1, by half", "http", heldWithBody("http", false, http.MethodPost, whole, halfCloses)},
+		{"a body over HTTP/1.1, by reset", "http", heldWithBody("http", false, http.MethodPost, whole, reset)},
+		{"a body sent in part", "http", heldWithBody("http", false, http.MethodPost, part, closes)},
+		{"a body in chunks, without its end", "http", heldWithBody("http", false, http.MethodPut, chunked, closes)},
+		{"a body not sent before 100 Continue", "http", heldWithBody("http", false, http.MethodPost, expects, closes)},
+		{"a body larger than what the server reads ahead", "http", heldWithBody("http", false, http.MethodPost, long, closes)},
+		{"a body in a plain tunnel", "http", heldWithBody("http", true, http.MethodPost, whole, closes)},
+		{"a body in a tunnel", "https", heldWithBody("https", true, http.MethodPost, whole, closes)},
+		{"a body in a tunnel, sent in part", "https", heldWithBody("https", true, http.MethodPost, part, halfCloses)},
 		{"HTTP/2 in a tunnel", "https", heldOverH2(func(w *wire, _ *rawH2) { shut(w) })},
 		{"HTTP/2 in a tunnel, by half", "https", heldOverH2(func(w *wire, _ *rawH2) { half(w) })},
 		{"HTTP/2 in a tunnel, its stream", "https", heldOverH2(func(_ *wire, h *rawH2) { _ = h.framer.WriteRSTStream(1, http2.ErrCodeCancel) })},

@@ -131,6 +131,7 @@ func (x *exchange) pace(o origin.Origin) error {
 		return err
 	}
 	x.clock = request.Key
+	defer egress.WatchLeaving(x.r, func() { x.entry.Cancel(context.Canceled) })()
 	began := time.Now()
 	_, step := startStep(x.ctx, spanWait)
 	x.slot, err = x.site.Engine.Pacer().Acquire(x.ctx, request)
