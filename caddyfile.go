@@ -8,10 +8,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	"github.com/crawlgate/crawlgate/admission"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
+	"github.com/crawlgate/crawlgate/proxy/admission"
 	"github.com/crawlgate/crawlgate/proxy/reach"
 )
 

@@ -11,49 +11,49 @@ import (
 // module is the beginning of our own import paths.
 const module = "github.com/crawlgate/crawlgate"
 
-// importRules is DESIGN §1: imports point one way. Each package may import the standard library, what is in its own folder,
+// importRules says that imports point one way. Each package may import the standard library, what is in its own folder,
 // and what its row lists, by beginnings of import paths; ours are written without the module. The longest row that fits a
 // package counts. What a package imports only in its tests is free.
 var importRules = map[string][]string{
-	"origin":                  {"golang.org/x/"},
-	"robotstxt":               {"golang.org/x/"},
-	"htmlhead":                {"golang.org/x/net/html", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"robotstxt/query":         {"origin", "robotstxt", "internal/lines"},
-	"egress":                  {"golang.org/x/", "github.com/dunglas/httpsfv"},
-	"egress/guard":            {},
-	"egress/ftphttp":          {"egress/guard", "github.com/jlaffaye/ftp"},
-	"egress/mint":             {"golang.org/x/"},
-	"fetch":                   {"golang.org/x/", "origin", "internal/escape", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
-	"robotscache":             {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
-	"robotscache/boltstore":   {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
-	"robotscache/redisstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "internal/redislink", "github.com/redis/rueidis"},
-	"robotscache/memstore":    {"origin", "fetch", "robotscache"},
-	"robotscache/storetest":   {"origin", "fetch", "robotscache"},
-	"robotscache/internal":    {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                 {"directives", "htmlhead", "preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/look", "internal/redact"},
-	"enforce/pace":            {"golang.org/x/"},
-	"enforce/pace/redisclock": {"golang.org/x/", "enforce/pace", "internal/redislink", "github.com/redis/rueidis"},
-	"evidence":                {"golang.org/x/mod/sumdb/"},
-	"evidence/writer":         {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
-	"audit/seal":              {"evidence", "golang.org/x/mod/sumdb/"},
-	"report":                  {"audit", "enforce", "origin", "internal/look", "github.com/dustin/go-humanize"},
-	"directives":              {},
-	"preferences":             {"robotstxt", "github.com/dunglas/httpsfv"},
-	"simulate":                {"audit", "enforce", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
-	"audit":                   {"audit/seal", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
-	"logwriter":               {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
-	"fleet":                   {"golang.org/x/", "enforce", "evidence", "internal/redislink", "github.com/redis/rueidis"},
+	"origin":                 {"golang.org/x/"},
+	"robotstxt":              {"golang.org/x/"},
+	"signals/htmlhead":       {"golang.org/x/net/html", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"robotstxt/query":        {"origin", "robotstxt", "internal/lines"},
+	"egress":                 {"golang.org/x/", "github.com/dunglas/httpsfv"},
+	"egress/guard":           {},
+	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
+	"egress/mint":            {"golang.org/x/"},
+	"fetch":                  {"golang.org/x/", "origin", "internal/escape", "internal/redact", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"robotscache":            {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
+	"robotscache/boltstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
+	"robotscache/redisstore": {"golang.org/x/", "origin", "fetch", "robotscache", "internal/redislink", "github.com/redis/rueidis"},
+	"robotscache/memstore":   {"origin", "fetch", "robotscache"},
+	"robotscache/storetest":  {"origin", "fetch", "robotscache"},
+	"robotscache/internal":   {"fetch", "robotscache", "github.com/klauspost/compress/"},
+	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/pagestyle", "internal/redact"},
+	"pace":                   {"golang.org/x/"},
+	"pace/redisclock":        {"golang.org/x/", "pace", "internal/redislink", "github.com/redis/rueidis"},
+	"evidence":               {"golang.org/x/mod/sumdb/"},
+	"evidence/writer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
+	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
+	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "github.com/dustin/go-humanize"},
+	"signals/directives":     {},
+	"signals/preferences":    {"robotstxt", "github.com/dunglas/httpsfv"},
+	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
+	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
+	"evidence/caddylog":      {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
+	"cluster":                {"golang.org/x/", "enforce", "evidence", "internal/redislink", "github.com/redis/rueidis"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "enforce/pace", "enforce/pace/redisclock", "fleet", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
-		"preferences", "evidence/writer", "logwriter",
+		"enforce", "pace", "pace/redisclock", "cluster", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
+		"signals/preferences", "evidence/writer", "evidence/caddylog",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "enforce/pace", "htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/look", "internal/opencount", "internal/redact", "internal/stall", "internal/version",
+		"robotscache", "enforce", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/opencount", "internal/redact", "internal/stall", "internal/version",
 	},
-	"admission": {
+	"proxy/admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
 		"internal/opencount", "internal/sockets",
 	},
@@ -73,22 +73,22 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "enforce/pace", "evidence/writer", "fleet", "fetch", "origin", "preferences", "robotscache", "robotstxt",
+		"engine", "enforce", "pace", "evidence/writer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"console": {
-		"adminapi", "engine", "enforce", "fleet", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/look", "internal/passwords", "internal/version",
+		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {
-		"adminapi", "engine", "fleet", "audit", "audit/seal", "report", "simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "preferences", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "enforce/pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

@@ -9,15 +9,15 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/audit/simulate"
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/internal/passwords"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/proxy"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/simulate"
 )
 
 // policy is what the configuration says about requests: the part of a site's that needs nothing

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 )
 
 // clockFilters are the values of the parameter state.
@@ -74,7 +74,7 @@ func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) 
 		if err != nil {
 			return answer, fmt.Errorf("the block is ended here, but not everywhere or not for good: %w", err)
 		}
-		report := e.Fleet().Tell(ctx, fleet.Unblock, key, found(isBlocked))
+		report := e.Fleet().Tell(ctx, cluster.Unblock, key, found(isBlocked))
 		_, _, ended := report.Counts()
 		if isBlocked || ended > 0 {
 			answer.Ended = append(answer.Ended, EndedBlock{key, b.Until.UTC(), b.Strikes})

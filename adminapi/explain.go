@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/preferences"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // Explain decides a request as the site would, and sends none. The agent is the one that the

@@ -13,9 +13,9 @@ import (
 
 	"github.com/aymanbagabas/go-udiff/lcs"
 
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -64,7 +64,7 @@ func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLif
 		order.By = "" // that would be the author of the order
 		return ended, fault(http.StatusNotFound, "there is no such order: %s", order)
 	}
-	return OrderLifted{lifted, order.By, e.Fleet().Given(ctx, fleet.LiftOf(lifted.ID), 0)}, nil
+	return OrderLifted{lifted, order.By, e.Fleet().Given(ctx, cluster.LiftOf(lifted.ID), 0)}, nil
 }
 
 // ListGateways lists the fleet; without one, this gateway.
@@ -73,8 +73,8 @@ func ListGateways(ctx context.Context, e *engine.Engine, _ url.Values) (Gateways
 		gateways, state := f.Gateways(ctx)
 		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil
 	}
-	self := fleet.Self{Name: e.Config.Name, Version: version.Read()}
-	return Gateways{Gateways: []fleet.Gateway{{Self: self, Orders: len(e.KillSwitch().List())}}}, nil
+	self := cluster.Self{Name: e.Config.Name, Version: version.Read()}
+	return Gateways{Gateways: []cluster.Gateway{{Self: self, Orders: len(e.KillSwitch().List())}}}, nil
 }
 
 const badOrder = "setting the kill switch: %w"

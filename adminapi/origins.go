@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -159,7 +159,7 @@ func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged
 	if err := e.Purge(ctx, o); err != nil {
 		return Purged{}, err
 	}
-	report := e.Fleet().Tell(ctx, fleet.Purge, o.String(), found(known))
+	report := e.Fleet().Tell(ctx, cluster.Purge, o.String(), found(known))
 	_, _, all := report.Counts()
 	return Purged{o.String(), known || all > 0, report}, nil
 }
@@ -178,7 +178,7 @@ func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refr
 		return Refreshed{}, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
 	d, err := detail(ctx, e, entry)
-	return Refreshed{d, e.Fleet().Tell(ctx, fleet.Refresh, o.String(), 1)}, err
+	return Refreshed{d, e.Fleet().Tell(ctx, cluster.Refresh, o.String(), 1)}, err
 }
 
 // found is how many records or blocks there were.

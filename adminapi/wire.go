@@ -8,11 +8,11 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/fetch"
-	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -91,13 +91,13 @@ type Purged struct {
 	Origin string `json:"origin"`
 	// Known says that there was something to forget.
 	Known bool `json:"known"`
-	fleet.Report
+	cluster.Report
 }
 
 // Refreshed is the answer to a refresh.
 type Refreshed struct {
 	OriginDetail
-	fleet.Report
+	cluster.Report
 }
 
 // Explanation is how a request would be answered.
@@ -148,14 +148,14 @@ type OrderGiven struct {
 	Order enforce.Kill `json:"order"`
 	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
 	Ended int `json:"ended"`
-	fleet.Report
+	cluster.Report
 }
 
 // OrderLifted is the answer to the end of an order.
 type OrderLifted struct {
 	Order enforce.Kill `json:"order"`
 	By    string       `json:"by"` // who lifted it
-	fleet.Report
+	cluster.Report
 }
 
 // String says who lifted whose order.
@@ -172,9 +172,9 @@ type Gateways struct {
 	// Expected is how many gateways there should be at least, 0 where the configuration does not say.
 	Expected int `json:"expected,omitempty"`
 	// Version is that of the orders here, Pending how many of them are not in Redis yet.
-	Version  int64           `json:"orders_version,omitempty"`
-	Pending  int             `json:"orders_pending"`
-	Gateways []fleet.Gateway `json:"gateways"`
+	Version  int64             `json:"orders_version,omitempty"`
+	Pending  int               `json:"orders_pending"`
+	Gateways []cluster.Gateway `json:"gateways"`
 }
 
 // Clocks is how the clocks of the hosts stand.
@@ -219,7 +219,7 @@ type UnblockRequest struct {
 // Unblocked is the answer to it: the blocks that were ended.
 type Unblocked struct {
 	Ended []EndedBlock `json:"ended"`
-	fleet.Report
+	cluster.Report
 }
 
 // EndedBlock is one of them. Only the key is told of a block that other gateways alone knew.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
 // Config is how logs are replayed. Fields that are zero take their defaults.
@@ -31,7 +31,7 @@ type Config struct {
 	// machine between the two readings of its clock that a line is made of.
 	Tolerance time.Duration
 	// Seal says where the evidence of sealed logs is; nil to leave their seals alone.
-	Seal *seal.Config
+	Seal *verify.Config
 
 	limits limits // for tests
 }
@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 	}
 	if cfg.Seal != nil {
 		var err error
-		if a.seals, err = seal.New(ctx, *cfg.Seal, a.sealFinding); err != nil {
+		if a.seals, err = verify.New(ctx, *cfg.Seal, a.sealFinding); err != nil {
 			return a.totals(), err
 		}
 	}
@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 		err = a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
 	}
 	if err == nil && a.seals != nil {
-		var totals seal.Totals
+		var totals verify.Totals
 		totals, err = a.seals.End()
 		a.counts.Seals = &totals
 	}
@@ -86,12 +86,12 @@ type auditor struct {
 	histories *histories
 	counts    *counts
 	report    Report
-	seals     *seal.Checker // nil: not asked for
+	seals     *verify.Checker // nil: not asked for
 }
 
 // sealFinding passes on what contradicts the seals, and what is missing by the log's own account.
-func (a *auditor) sealFinding(f seal.Finding) error {
-	if f.Kind == seal.Incomplete {
+func (a *auditor) sealFinding(f verify.Finding) error {
+	if f.Kind == verify.Incomplete {
 		return a.fault(f.Place, errors.New("the log is incomplete: "+f.Message))
 	}
 	a.counts.Findings[f.Kind]++

@@ -1,13 +1,13 @@
 package audit
 
 import (
-	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
 // Kind says what is wrong with a line. The set is closed and its spellings are stable;
 // docs/audit.md has a row for each. Those of package seal belong to it.
-type Kind = seal.Kind
+type Kind = verify.Kind
 
 const (
 	// KindSchema is a robots object of a schema that this release does not know.
@@ -36,7 +36,7 @@ const (
 func Kinds() []Kind {
 	return append([]Kind{
 		KindSchema, KindImpossible, KindTarget, KindText, KindVerdict, KindEvidence, KindPreference, KindHistory, KindGap,
-	}, seal.Kinds()...)
+	}, verify.Kinds()...)
 }
 
 // Cause says why a line can be neither confirmed nor contradicted. The set is closed and its
@@ -63,7 +63,7 @@ func Causes() []Cause {
 }
 
 // Place is a line of a log, counted from 1.
-type Place = seal.Place
+type Place = verify.Place
 
 // Finding is a line that does not follow from the stored texts. Its texts are as they stand in the
 // log: escape them before showing them.

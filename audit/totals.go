@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/crawlgate/crawlgate/audit/seal"
+	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
 // Totals sum up an audit.
@@ -44,7 +44,7 @@ type Totals struct {
 	Texts []TextTotals `json:"texts"`
 	Caps  CapTotals    `json:"caps"`
 	// Seals are about sealed logs; nil where nobody asked.
-	Seals *seal.Totals `json:"seals,omitempty"`
+	Seals *verify.Totals `json:"seals,omitempty"`
 }
 
 // Period has the earliest and the latest of some times, in UTC; zero if there is none.

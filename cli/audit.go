@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/audit/seal"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
 // auditOptions are the flags of the command that replays access logs.
@@ -24,7 +24,7 @@ type auditOptions struct {
 	json   bool
 	strict bool
 	sealed bool
-	seal   seal.Config
+	seal   verify.Config
 }
 
 func auditCommand() *cobra.Command {

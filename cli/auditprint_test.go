@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/audit/seal"
+	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
 // fill gives each number of a value another one, of five digits, each list one element and each map
@@ -68,7 +68,7 @@ func numbers(v any, path string, found map[string]string) {
 func TestTextHasAllNumbers(t *testing.T) {
 	t.Parallel()
 	last := int64(10000)
-	totals := audit.Totals{Seals: new(seal.Totals)}
+	totals := audit.Totals{Seals: new(verify.Totals)}
 	fill(reflect.ValueOf(&totals).Elem(), &last)
 	fill(reflect.ValueOf(totals.Seals).Elem(), &last)
 	text, err := json.Marshal(totals)

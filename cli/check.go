@@ -14,9 +14,9 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/robotstxt/query"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // checkOptions are the flags of `check`.

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/fleet"
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
@@ -203,7 +203,7 @@ func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Wr
 }
 
 // told is an answer to an order that goes to all gateways of a fleet.
-type told interface{ Told() fleet.Report }
+type told interface{ Told() cluster.Report }
 
 // order sends one order and shows the answer, with what the other gateways made of it.
 func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
@@ -237,7 +237,7 @@ func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io
 }
 
 // complainOf says which gateways an order has not reached.
-func complainOf(r remote, report fleet.Report, all int) {
+func complainOf(r remote, report cluster.Report, all int) {
 	for _, g := range report.Gateways {
 		if g.AppliedAt.IsZero() {
 			r.complain("%s is silent; its last heartbeat was at %s", escape.Unprintable(g.Name), cmp.Or(moment(g.LastHeartbeat), "a time that is not known"))

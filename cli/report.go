@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/report"
+	"github.com/crawlgate/crawlgate/audit/report"
 )
 
 // reportOptions are the flags of `report`.

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/simulate"
+	"github.com/crawlgate/crawlgate/audit/simulate"
 )
 
 // simulateOptions are the flags of the command that decides lines by another policy.

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/fleet"
 )
 
 // maxForm bounds the body of an order, in bytes.
@@ -90,7 +90,7 @@ var actions = map[string]action{
 }
 
 // reach says how much of a fleet an order has reached; empty without a fleet.
-func reach(report fleet.Report) string {
+func reach(report cluster.Report) string {
 	if len(report.Gateways) == 0 {
 		return ""
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
-	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
 var (
 	//go:embed console.css
 	ownCSS string
-	style  = []byte(look.CSS + "\n" + ownCSS)
+	style  = []byte(pagestyle.CSS + "\n" + ownCSS)
 	//go:embed console.js
 	script []byte
 	//go:embed console.html
@@ -33,7 +33,7 @@ var (
 	pages = template.Must(template.New("console").Funcs(template.FuncMap{
 		"clock": clock, "spark": spark, "cut": func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
 		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) },
-	}).Parse(`{{define "icon"}}` + look.Icon + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + pageHTML))
+	}).Parse(`{{define "icon"}}` + pagestyle.Icon + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + pageHTML))
 )
 
 // sections are the parts of the page that are kept up to date, by their ids, which are the names of

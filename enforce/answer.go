@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/crawlgate/crawlgate/directives"
-	"github.com/crawlgate/crawlgate/htmlhead"
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/directives"
+	"github.com/crawlgate/crawlgate/signals/htmlhead"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // signalFields are the fields of an answer that are read, in the order in which they are logged.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // answered is a decision that let a request of Seeker pass, whose content is for training.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/directives"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/signals/directives"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // Mode says what is done with refusals. The zero value is ModeEnforce.

@@ -8,7 +8,7 @@
 // [Decision], [Identity] and [Enforcer] let nothing pass.
 //
 // The package knows no HTTP server, no log and no metrics. After the decision the caller waits for
-// a slot (enforce/pace) and sends the request (egress). Refusals of those steps are put on the same
+// a slot (pace) and sends the request (egress). Refusals of those steps are put on the same
 // [Decision] by [Decision.RefuseSlot] and [Decision.Refuse], so that there is one set of reasons,
 // one form of refusal and one log object for them all.
 package enforce

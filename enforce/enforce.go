@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )

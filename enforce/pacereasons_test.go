@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/pace"
 )
 
 // TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that a new one cannot be forgotten.
 func TestEveryPaceReasonIsAReason(t *testing.T) {
 	t.Parallel()
-	declared := stringConstants(t, filepath.Join("pace", "reject.go"), "Reason")
+	declared := stringConstants(t, filepath.Join("..", "pace", "reject.go"), "Reason")
 	if len(declared) < 5 {
 		t.Fatalf("declared are %q: they cannot be all", declared)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/pace"
 )
 
 func TestPolitenessRequest(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
-	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
@@ -78,7 +78,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 	case FormHTML:
 		r.Body = p.HTML()
 		// The body has text of the client and the site in it; it needs nothing but its style.
-		r.Header.Set("Content-Security-Policy", look.Policy)
+		r.Header.Set("Content-Security-Policy", pagestyle.Policy)
 	default:
 		r.Body = p.Text()
 	}
@@ -229,14 +229,14 @@ const factColumn = 12
 var refusalPage string
 
 var refusalTemplate = template.Must(template.New("refusal").Parse(
-	`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}` + refusalPage))
+	`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + refusalPage))
 
 // HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
 // the proxy (clients.md 12). Where a line of a robots.txt refused, the page shows it among its
 // neighbours. It has no links: crawlers would follow them.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
-	b.Grow(len(look.CSS) + 8<<10)
+	b.Grow(len(pagestyle.CSS) + 8<<10)
 	// A buffer takes everything, and the page has no calls that fail.
 	_ = refusalTemplate.Execute(&b, struct {
 		Problem

@@ -19,7 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
-	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
@@ -221,8 +221,8 @@ func TestRefusalGolden(t *testing.T) {
 
 // withoutSheet leaves out of a page what package look tests.
 func withoutSheet(page []byte) []byte {
-	page = bytes.Replace(page, []byte(look.CSS), []byte("/* internal/look */"), 1)
-	return bytes.Replace(page, []byte(look.Source(look.CSS)), []byte("'sha256-...'"), 1)
+	page = bytes.Replace(page, []byte(pagestyle.CSS), []byte("/* internal/pagestyle */"), 1)
+	return bytes.Replace(page, []byte(pagestyle.Source(pagestyle.CSS)), []byte("'sha256-...'"), 1)
 }
 
 // TestFormsSayTheSame holds that JSON and HTML tell of every reason what its text tells.
@@ -272,7 +272,7 @@ func TestFormsSayTheSame(t *testing.T) {
 		same(r, "JSON", read, p)
 
 		csp := page.Header.Get("Content-Security-Policy")
-		same(r, "policy of the page", csp, look.Policy)
+		same(r, "policy of the page", csp, pagestyle.Policy)
 		page.Header.Del("Content-Security-Policy")
 		for form, other := range map[string]Refusal{"text/html; charset=utf-8": page, "application/problem+json": details} {
 			same(r, "type", other.Header.Get("Content-Type"), form)

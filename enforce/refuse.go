@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // tdmFile answers every look-up of a TDM file alike; an empty one is none.

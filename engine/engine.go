@@ -18,12 +18,12 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
+	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/stall"
-	"github.com/crawlgate/crawlgate/logwriter"
+	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -244,7 +244,7 @@ func (e *Engine) acquire() error {
 	if err != nil {
 		return errors.Join(err, release(r.key))
 	}
-	if err := logwriter.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
+	if err := caddylog.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
 		return errors.Join(err, release(p.key), release(r.key))
 	}
 	e.records, e.pacing = r, p

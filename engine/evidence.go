@@ -6,16 +6,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/evidence/writer"
-	"github.com/crawlgate/crawlgate/logwriter"
 )
 
 // EvidenceMissing gives why no request may pass: the operator wants none that is not in a sealed
 // access log, and a log cannot be written or sealed. It takes no lock.
-func EvidenceMissing() error { return logwriter.Refused() }
+func EvidenceMissing() error { return caddylog.Refused() }
 
 // SealedLogs tells of the access logs that are sealed.
-func SealedLogs() []writer.Status { return logwriter.Statuses() }
+func SealedLogs() []writer.Status { return caddylog.Statuses() }
 
 // headsPace is how often the sealed logs are asked for their newest checkpoints, and told of those
 // of other gateways.
@@ -33,8 +33,8 @@ func (s *fleetState) exchangeHeads(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s.fleet.Publish(logwriter.Heads())
-		logwriter.Hear(s.fleet.Heads())
+		s.fleet.Publish(caddylog.Heads())
+		caddylog.Hear(s.fleet.Heads())
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fleet"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -27,14 +27,14 @@ type Fleet struct {
 	// Default: not known.
 	Expect int `json:"expect,omitempty"`
 	// Self is this gateway.
-	Self fleet.Self `json:"-"`
+	Self cluster.Self `json:"-"`
 }
 
 // fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the
 // gateway for package fleet.
 type fleetState struct {
 	key     string
-	fleet   *fleet.Fleet
+	fleet   *cluster.Fleet
 	kills   *killSwitchState
 	logger  *zap.Logger
 	short   rate.Sometimes // says what failed
@@ -87,7 +87,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	}
 	c := e.Config.Fleet
 	var err error
-	s.fleet, err = fleet.New(fleet.Config{
+	s.fleet, err = cluster.New(cluster.Config{
 		URL: c.URL, Prefix: c.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: s.counted,
 	}, c.Self, c.Expect)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *fleetState) Destruct() error {
 	s.heads.Wait()
 	err := s.fleet.Close()
 	_ = s.refreshes.Wait() // they have no error
-	counted(fleet.State{})
+	counted(cluster.State{})
 	return err
 }
 
@@ -129,17 +129,17 @@ func (s *fleetState) apply(e *Engine) {
 }
 
 // Fleet is that of the gateway; nil, which is ready for use, where it has none.
-func (e *Engine) Fleet() *fleet.Fleet {
+func (e *Engine) Fleet() *cluster.Fleet {
 	if e.fleet == nil {
 		return nil
 	}
 	return e.fleet.fleet
 }
 
-// Orders implements fleet.Local.
+// Orders implements cluster.Local.
 func (s *fleetState) Orders() enforce.Orders { return s.kills.switches.Orders() }
 
-// Merge implements fleet.Local.
+// Merge implements cluster.Local.
 func (s *fleetState) Merge(other enforce.Orders) map[string]int {
 	before := s.Orders()
 	ended, err := s.kills.merge(other)
@@ -166,11 +166,11 @@ func (s *fleetState) tell(message string, in, notIn enforce.Orders, ended map[st
 	}
 }
 
-// Act implements fleet.Local. A late unblock is not done: the site may have asked anew to be left
+// Act implements cluster.Local. A late unblock is not done: the site may have asked anew to be left
 // alone.
-func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err error) {
+func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err error) {
 	e := s.current.Load()
-	if a.Kind == fleet.Unblock {
+	if a.Kind == cluster.Unblock {
 		if a.Late || e.pacing.shared != nil { // the clocks that are shared have been told already
 			return 0, nil
 		}
@@ -182,14 +182,14 @@ func (s *fleetState) Act(ctx context.Context, a fleet.Action) (ended int, err er
 		return 0, fmt.Errorf("%s for another gateway: %w", a.Kind, err)
 	}
 	_, known := e.Cache().Peek(o, "")
-	if a.Kind == fleet.Purge {
+	if a.Kind == cluster.Purge {
 		e.forgetFile(ctx, o)
 	}
 	shared := e.Config.Store.Kind == "redis" // it has what the gateway did that gave the action
 	switch {
-	case a.Kind == fleet.Purge && !shared:
+	case a.Kind == cluster.Purge && !shared:
 		err = e.Cache().Purge(ctx, o)
-	case a.Kind == fleet.Refresh && !shared && !a.Late:
+	case a.Kind == cluster.Refresh && !shared && !a.Late:
 		s.refresh(e, o)
 	default:
 		err = e.Cache().Forget(o)
@@ -212,21 +212,21 @@ func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 	}
 }
 
-// Lost implements fleet.Local: a purge may be among what was lost. The store has the truth.
+// Lost implements cluster.Local: a purge may be among what was lost. The store has the truth.
 func (s *fleetState) Lost() {
 	s.logger.Warn("actions of other gateways are lost, as redis was set back or this gateway was away for long; " +
 		"rulesets in memory are read from the store again")
 	s.current.Load().Cache().ForgetAll()
 }
 
-// LastAction implements fleet.Local.
+// LastAction implements cluster.Local.
 func (s *fleetState) LastAction() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last.ID
 }
 
-// KeepAction implements fleet.Local.
+// KeepAction implements cluster.Local.
 func (s *fleetState) KeepAction(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +249,7 @@ func (s *fleetState) failed(err error) {
 }
 
 // counted notes how the fleet stands, at each heartbeat.
-func (s *fleetState) counted(state fleet.State) {
+func (s *fleetState) counted(state cluster.State) {
 	if state.Up {
 		now := time.Now()
 		s.heard.Store(&now)
@@ -257,7 +257,7 @@ func (s *fleetState) counted(state fleet.State) {
 	counted(state)
 }
 
-func counted(state fleet.State) {
+func counted(state cluster.State) {
 	instruments.fleetUp.Set(float64(count(state.Up)))
 	instruments.fleetSize.Set(float64(state.Gateways))
 	instruments.fleetVersion.Set(float64(state.Version))

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/crawlgate/crawlgate/enforce/pace"
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock"
+	"github.com/crawlgate/crawlgate/pace"
+	"github.com/crawlgate/crawlgate/pace/redisclock"
 )
 
 // pacing is the politeness of the process. There is one for each Redis that it shares its clocks

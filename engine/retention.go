@@ -13,9 +13,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/internal/lines"
-	"github.com/crawlgate/crawlgate/logwriter"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 var keptLogs atomic.Pointer[[]keptLog]
 
 type keptLog struct {
-	logwriter.File
+	caddylog.File
 	rolled int       // files
 	oldest time.Time // line; zero if it cannot be read
 	kept   bool      // for as long as roll_keep_for says
@@ -38,7 +38,7 @@ type keptLog struct {
 
 // keeps is for how long roll_keep leaves the lines of a log that gets so many a second.
 func keeps(w *logging.FileWriter, rate float64) time.Duration {
-	each := float64(cmp.Or(w.RollSizeMB, logwriter.DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
+	each := float64(cmp.Or(w.RollSizeMB, caddylog.DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
 	for perDay, n := range map[float64]int{1: len(w.RollAt), 24: len(w.RollAtMinutes)} {
 		if n > 0 {
 			each = min(each, day.Seconds()/perDay/float64(n))
@@ -48,12 +48,12 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 		each = min(each, time.Duration(w.RollInterval).Seconds())
 	}
 	const century = 100 * 365 * 24 * 3600
-	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, logwriter.DefaultRollKeep)), century)) * time.Second
+	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, caddylog.DefaultRollKeep)), century)) * time.Second
 }
 
 // look finds out how much is kept of a log. might says that roll_keep would drop files before
 // roll_keep_for is over if the log got a line a second.
-func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
+func look(file caddylog.File, now time.Time) (l keptLog, might bool) {
 	l.File = file
 	if names, err := writer.LogFiles(file.Path); err == nil && len(names) > 0 {
 		l.rolled, l.oldest = len(names)-1, firstTime(names[0])
@@ -62,7 +62,7 @@ func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
 	if w.Roll != nil && !*w.Roll {
 		keepFor = 0 // none is dropped
 	}
-	full := l.rolled >= cmp.Or(w.RollKeep, logwriter.DefaultRollKeep)
+	full := l.rolled >= cmp.Or(w.RollKeep, caddylog.DefaultRollKeep)
 	l.kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.oldest) >= keepFor)
 	return l, !l.kept || keeps(w, 1) < keepFor
 }
@@ -70,7 +70,7 @@ func look(file logwriter.File, now time.Time) (l keptLog, might bool) {
 // lookAtLogs finds the oldest lines of the sealed logs. With warn it names the logs of which
 // roll_keep drops lines that roll_keep_for promises.
 func (e *Engine) lookAtLogs(warn bool) {
-	files := logwriter.Files()
+	files := caddylog.Files()
 	list := make([]keptLog, 0, len(files))
 	for _, file := range files {
 		l, might := look(file, time.Now())

@@ -11,10 +11,10 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/preferences"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
 // tdmPath is where the TDM file of an origin is (TDMRep, "TDM File on the Origin Server").

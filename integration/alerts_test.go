@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // watched are the metrics that examples/monitoring/rules.yml looks at.

@@ -16,8 +16,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/directives"
-	"github.com/crawlgate/crawlgate/htmlhead"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/signals/directives"
+	"github.com/crawlgate/crawlgate/signals/htmlhead"
 )
 
 // spokenTo is what one page says: its fields and its meta tags.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/evidence/writer"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // ofFleet is the configuration of a gateway of a fleet with a sealed log.

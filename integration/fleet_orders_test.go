@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // fleetEngine is the configuration of one gateway of a fleet.

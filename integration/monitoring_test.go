@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // startPrometheus runs Debian's Prometheus over the configuration and waits until it answers.

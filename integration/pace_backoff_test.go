@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // overloaded answers with a status, and with Retry-After if there is any.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crawlgate/crawlgate/enforce/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // restarts are the ways in which a gateway ends and another one goes on.

@@ -18,12 +18,12 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/enforce/pace"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/htmlhead"
 	"github.com/crawlgate/crawlgate/internal/opencount"
 	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
+	"github.com/crawlgate/crawlgate/signals/htmlhead"
 )
 
 // exchange is one request on its way through the gateway: the one record of what was asked, decided

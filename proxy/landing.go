@@ -21,7 +21,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/internal/look"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -45,8 +45,8 @@ var (
 
 	textPage = texttemplate.Must(texttemplate.New("text").Parse(clients + landingText))
 	htmlPage = template.Must(template.New("html").Parse(
-		`{{define "head"}}` + look.Head + `{{end}}{{define "brand"}}` + look.Brand + `{{end}}{{define "copy"}}<script>` + copyScript + `</script>{{end}}` + landingHTML))
-	pagePolicy = look.Policy + "; script-src " + look.Source(copyScript)
+		`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}{{define "copy"}}<script>` + copyScript + `</script>{{end}}` + landingHTML))
+	pagePolicy = pagestyle.Policy + "; script-src " + pagestyle.Source(copyScript)
 )
 
 // landing is what the gateway answers for itself.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/htmlhead"
+	"github.com/crawlgate/crawlgate/signals/htmlhead"
 )
 
 // decoding bounds how many pages are decoded at a time: each may need 8 MiB.

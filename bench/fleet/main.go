@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fleet"
 )
 
 func main() {
@@ -62,28 +62,28 @@ func (l *local) Merge(other enforce.Orders) map[string]int {
 	return nil
 }
 
-func (l *local) Act(context.Context, fleet.Action) (int, error) { return 0, nil }
-func (l *local) Lost()                                          {}
-func (l *local) LastAction() string                             { return "0-1" }
-func (l *local) KeepAction(string)                              {}
+func (l *local) Act(context.Context, cluster.Action) (int, error) { return 0, nil }
+func (l *local) Lost()                                            {}
+func (l *local) LastAction() string                               { return "0-1" }
+func (l *local) KeepAction(string)                                {}
 
 // orders has a fleet give orders, with few and with many of them in force.
 func orders(url string, n, most int) error {
 	ctx := context.Background()
-	locals, fleets := make([]*local, n), make([]*fleet.Fleet, n)
+	locals, fleets := make([]*local, n), make([]*cluster.Fleet, n)
 	var away, failed atomic.Int64
 	prefix := fmt.Sprint("bench-", os.Getpid())
 	for i := range n {
 		locals[i] = &local{name: fmt.Sprint("gw", i)}
-		f, err := fleet.New(fleet.Config{
-			URL: url, Prefix: prefix, Local: locals[i], Counted: func(fleet.State) {},
+		f, err := cluster.New(cluster.Config{
+			URL: url, Prefix: prefix, Local: locals[i], Counted: func(cluster.State) {},
 			Changed: func(up bool, _ error) {
 				if !up {
 					away.Add(1)
 				}
 			},
 			Failed: func(error) { failed.Add(1) },
-		}, fleet.Self{Name: locals[i].name}, n)
+		}, cluster.Self{Name: locals[i].name}, n)
 		if err != nil {
 			return err
 		}

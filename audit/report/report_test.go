@@ -1,0 +1,384 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// asked is a line of a request that ended so many minutes after noon, and was sent then.
+func asked(minutes float64, change func(r *enforce.Record)) string {
+	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
+	r := enforce.Record{
+		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "news", Owner: "team news",
+		Origin: "https://slow.example", PathVisible: true, SentAt: enforce.SecondsOf(at), EndedAt: enforce.SecondsOf(at), CrawlDelay: 60,
+	}
+	if change != nil {
+		change(&r)
+	}
+	line, err := json.Marshal(map[string]any{
+		"ts": float64(at.UnixMilli()) / 1e3, "request": map[string]any{"method": "GET", "uri": r.Origin + "/page"}, "robots": r,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(line)
+}
+
+func logs(lines ...string) [][]audit.Source {
+	text := strings.Join(lines, "\n") + "\n"
+	return [][]audit.Source{{{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}}}
+}
+
+func reportOf(tb testing.TB, f Filter, lines ...string) Report {
+	tb.Helper()
+	r, err := Of(tb.Context(), logs(lines...), f, func(f audit.Fault) error { return fmt.Errorf("%v: %w", f.Place, f.Err) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func day() []string {
+	refused := func(reason enforce.Reason, more func(r *enforce.Record)) func(r *enforce.Record) {
+		return func(r *enforce.Record) {
+			r.Decision, r.Reason, r.SentAt = "deny", reason, 0
+			if more != nil {
+				more(r)
+			}
+		}
+	}
+	return []string{
+		string(bytes.TrimSpace(evidence.Splice([]byte(asked(0, nil)), "gw/access/1", 0))),
+		asked(1.5, func(r *enforce.Record) { r.WaitMillis = 30_000 }),
+		asked(2, nil),
+		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.Record) { r.Agent, r.Owner = "shop", "" })),
+		asked(62, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example:8080", "timeout" })),
+		asked(63, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example", "timeout" })),
+		asked(64, func(r *enforce.Record) { r.Decision, r.Reason, r.SentAt = "error", "reset", 0 }),
+		asked(65, func(r *enforce.Record) {
+			r.Reason, r.Exception, r.CrawlDelay = enforce.ReasonException, "slow.example: ticket 7", 0
+		}),
+		asked(66, func(r *enforce.Record) { r.Mode, r.SentAt = "report", 0 }),
+		`{"msg":"no request"}`,
+	}
+}
+
+// counts are those of requests.
+func counts(asked, allowed, refused, failed, held int64, wait float64) Counts {
+	return Counts{Counts: audit.Counts{Outcomes: audit.Outcomes{Asked: asked, Allowed: allowed, Refused: refused, Failed: failed}}, Held: held, WaitSeconds: wait}
+}
+
+// row is one that has no other key than its name.
+func row(name string, c Counts) Row { return Row{Name: name, Counts: c} }
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, day()...)
+	gone := Row{Name: "gone.example", Cause: "timeout", Counts: counts(2, 0, 2, 0, 0, 0)}
+	gone.First, gone.Last = noon.Add(62*time.Minute), noon.Add(63*time.Minute)
+	want := Report{
+		Period: audit.Period{First: noon, Last: noon.Add(66 * time.Minute)}, Lines: 10, Foreign: 1, Sealed: 1, Untimed: 1,
+		Total: counts(9, 5, 3, 1, 1, 30),
+		Owners: []Row{
+			row("team news", counts(8, 5, 2, 1, 1, 30)), row("", counts(1, 0, 1, 0, 0, 0)),
+		},
+		Agents: []Row{row("news", counts(8, 5, 2, 1, 1, 30)), row("shop", counts(1, 0, 1, 0, 0, 0))},
+		Hosts:  []Row{row("slow.example", counts(7, 5, 1, 1, 1, 30)), row("gone.example", counts(2, 0, 2, 0, 0, 0))},
+		Reasons: []Row{
+			row("no_rule", counts(4, 4, 0, 0, 1, 30)),
+			row("unreachable", counts(2, 0, 2, 0, 0, 0)),
+			row("disallowed", counts(1, 0, 1, 0, 0, 0)),
+			row("exception", counts(1, 1, 0, 0, 0, 0)),
+			row("reset", counts(1, 0, 0, 1, 0, 0)),
+		},
+		Conflicts:   []Row{},
+		Hours:       []Row{row("2026-11-23T12:00:00Z", counts(3, 3, 0, 0, 1, 30)), row("2026-11-23T13:00:00Z", counts(6, 2, 3, 1, 0, 0))},
+		Exceptions:  []Row{{Name: "slow.example: ticket 7", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
+		Modes:       []Row{{Name: "report", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
+		Unreachable: []Row{gone},
+		Gaps:        []Gap{{"slow.example", 60, 30, 3}},
+	}
+	if r.overTime = (timeline{}); !reflect.DeepEqual(r, want) {
+		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+// TestTunnels: a CONNECT counts as a tunnel in each table, and in no number of requests.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	connect := func(change func(r *enforce.Record)) string {
+		return strings.Replace(asked(67, change), `"method":"GET"`, `"method":"CONNECT"`, 1)
+	}
+	r := reportOf(t, Filter{}, append(day(),
+		connect(func(r *enforce.Record) { r.Reason = enforce.ReasonIntercepted }),
+		connect(func(r *enforce.Record) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }),
+		connect(func(r *enforce.Record) {
+			r.Decision, r.Reason, r.PathVisible, r.Cause, r.WaitMillis = "deny", enforce.ReasonUnreachable, false, "dns", 1000
+		}),
+		connect(func(r *enforce.Record) { r.Decision, r.Reason, r.PathVisible = "error", "reset", false }))...)
+	want := counts(9, 5, 3, 1, 1, 30)
+	want.Tunnels = audit.Tunnels{Outcomes: audit.Outcomes{Asked: 4, Allowed: 2, Refused: 1, Failed: 1}, Blind: 1}
+	if r.Total != want {
+		t.Errorf("%+v, want %+v", r.Total, want)
+	}
+	for i, table := range tables {
+		var sum Counts
+		for _, row := range *r.rows()[i] {
+			sum.Asked += row.Asked
+			sum.Tunnels.Asked += row.Tunnels.Asked
+		}
+		all := table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != "unreachable"
+		if all && (sum.Asked != 9 || sum.Tunnels.Asked != 4) {
+			t.Errorf("%s: %+v", table.by, sum)
+		}
+	}
+	if n := r.Unreachable; len(n) != 2 || n[1].Cause != "dns" || n[1].Asked != 0 || n[1].Tunnels.Refused != 1 {
+		t.Errorf("%+v", n)
+	}
+	for _, s := range []string{
+		"9 requests, 5 allowed, 3 refused, 1 failed", "4 tunnels (CONNECT), which are no requests: 2 opened, 1 refused, 1 failed.",
+		"Opened and not looked into: 1 of the tunnels.",
+	} {
+		if !strings.Contains(strings.Join(r.Summary(), " "), s) {
+			t.Errorf("no %q: %q", s, r.Summary())
+		}
+	}
+	var out bytes.Buffer
+	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\ntotal,,9,5,3,1,1,30.000,4,2,1,1,1,") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+// TestPassedUnreachable: what mode report let pass is no refusal.
+func TestPassedUnreachable(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.Record) {
+		r.Origin, r.Reason, r.Cause, r.Mode, r.WouldDeny = "http://gone.example", enforce.ReasonUnreachable, "timeout", "report", true
+	}))...)
+	if n := r.Unreachable; len(n) != 1 || n[0].Asked != 3 || n[0].Refused != 2 || n[0].Allowed != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestTimeline: bars get wider as the time gets longer, and lose no request.
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		last  time.Duration
+		width time.Duration
+	}{{0, time.Second}, {90 * time.Second, time.Second}, {2 * time.Minute, 10 * time.Second}, {time.Hour, time.Minute}, {30 * 24 * time.Hour, 24 * time.Hour}, {1 << 62, 64 * 7 * 24 * time.Hour}} {
+		var line timeline
+		n := int64(0)
+		for at := noon; !at.After(noon.Add(tt.last)); at = at.Add(max(tt.last/1000, 1)) {
+			line.add(at, enforce.OutcomeAllow)
+			n++
+		}
+		var all int64
+		for at, o := range line.bars {
+			if all += o.Allowed; at != at.Truncate(line.width) {
+				t.Errorf("a bar at %v", at)
+			}
+		}
+		if all != n || len(line.bars) > mostBars+1 || line.width != tt.width {
+			t.Errorf("%v: %d requests in %d bars of %v", tt.last, all, len(line.bars), line.width)
+		}
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -999: "-999", 1234567: "1,234,567"} {
+		if got := number(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+	for n, want := range map[float64]string{0: "0.000 s", 0.0625: "0.063 s", 999.9996: "1,000.000 s", -1234567.125: "-1,234,567.125 s", 12345: "12,345.000 s", 1.001: "1.001 s", 0.999: "0.999 s"} {
+		if got := seconds(n); got != want {
+			t.Errorf("%v is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestConflicts: preferences are counted by the purpose that the site does not want, whether the
+// request passed or not, and so are answers that ask for money.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	conflict := func(text string, denied bool) string {
+		return asked(70, func(r *enforce.Record) {
+			if r.Conflict = text; denied {
+				r.Decision, r.Reason = "deny", enforce.ReasonPreferenceDenied
+			}
+		})
+	}
+	r := reportOf(t, Filter{}, append(day(),
+		conflict("train-ai=n;from=robots;line=3", false), conflict("train-ai=n;from=meta", true), conflict("search=unknown", true),
+		asked(71, func(r *enforce.Record) { r.PaymentRequired = true }))...)
+	want := []Row{row("train-ai", counts(2, 1, 1, 0, 0, 0)), row("search", counts(1, 0, 1, 0, 0, 0))}
+	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 {
+		t.Errorf("%+v, %d", r.Conflicts, r.PaymentRequired)
+	}
+	var table bytes.Buffer
+	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000,0,") {
+		t.Errorf("%v: %s", err, &table)
+	}
+	if s := strings.Join(r.Summary(), " "); !strings.Contains(s, "1 answers asked for payment (402).") {
+		t.Error(s)
+	}
+	if s := fmt.Sprint(r.Sections()); !strings.Contains(s, "{Against a preference of the site [purpose asked") {
+		t.Error(s)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		filter Filter
+		want   int64
+	}{
+		{Filter{}, 9},
+		{Filter{From: noon.Add(time.Hour)}, 6},
+		{Filter{To: noon.Add(time.Hour)}, 3},
+		{Filter{From: noon.Add(61 * time.Minute), To: noon.Add(62 * time.Minute)}, 1},
+		{Filter{Agent: "SHOP"}, 1},
+		{Filter{Owner: "team news"}, 8},
+		{Filter{Host: "gone.example"}, 2},
+		{Filter{Host: "gone.example", Agent: "shop"}, 0},
+	} {
+		if r := reportOf(t, tt.filter, day()...); r.Total.Asked != tt.want || r.Lines != 10 {
+			t.Errorf("%+v: %d of %d", tt.filter, r.Total.Asked, r.Lines)
+		}
+	}
+}
+
+// TestGapsInAnyOrder: a line comes when its request ends, and the gaps are those of the sendings.
+func TestGapsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {
+		var lines []string
+		for _, at := range order {
+			lines = append(lines, asked(at, func(r *enforce.Record) { r.CrawlDelay = 90 }))
+		}
+		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 || r.Gaps[0].Pairs != 2 {
+			t.Errorf("%v: %+v", order, r.Gaps)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	var faults []string
+	broken := audit.Source{Name: "b.log", Open: func() (io.ReadCloser, error) { return nil, errors.New("gone") }}
+	r, err := Of(t.Context(), append(logs(asked(0, nil), "{"), []audit.Source{broken}), Filter{}, func(f audit.Fault) error {
+		faults = append(faults, fmt.Sprint(f.Place))
+		return nil
+	})
+	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "b.log:0 a.log:2" {
+		t.Errorf("%v, %v, %+v", err, faults, r)
+	}
+}
+
+// TestBounds: names beyond those that are kept are counted together.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for i := range mostNames + 10 {
+		lines = append(lines, asked(0, func(r *enforce.Record) { r.Origin = fmt.Sprintf("http://h%d.example", i) }))
+	}
+	r := reportOf(t, Filter{}, lines...)
+	if r.Hosts[0].Name != audit.Others || r.Hosts[0].Asked != 10 || r.Beyond != 20 || r.Total.Asked != mostNames+10 {
+		t.Errorf("%+v, %d beyond", r.Hosts[0], r.Beyond)
+	}
+}
+
+// TestCSV: no cell is a formula, and all rows are there.
+func TestCSV(t *testing.T) {
+	t.Parallel()
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) { r.Agent, r.Owner = "=cmd()", "+1" }))...)
+	var out bytes.Buffer
+	if err := r.CSV(&out); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&out).ReadAll()
+	if err != nil || len(rows) != 1+1+7+3+3+2+5+2+1+1+1 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	seen := ""
+	for _, row := range rows[1:] {
+		seen += row[1] + ";"
+		if strings.ContainsAny(row[1][:min(1, len(row[1]))], "=+-@") {
+			t.Errorf("%q", row)
+		}
+	}
+	if !strings.Contains(seen, "'=cmd();") || !strings.Contains(seen, "'+1;") {
+		t.Error(seen)
+	}
+}
+
+// TestHTML: the page stands by itself, and no text of a log is markup.
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	const evil = `<script>alert(1)</script>"'&`
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) {
+		r.Agent, r.Owner, r.Exception = evil, evil, evil
+	}))...)
+	var out bytes.Buffer
+	if err := r.HTML(&out, evil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), pagestyle.Head) || !strings.Contains(html.UnescapeString(out.String()), pagestyle.Policy) {
+		t.Error("the page does not have the common look and its policy")
+	}
+	page := strings.Replace(out.String(), pagestyle.Head, "", 1) // its icon has the name of a format in it, a URL
+	for _, s := range []string{"<script", "<style", "style=", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
+		if strings.Contains(page, s) {
+			t.Errorf("the page has %q", s)
+		}
+	}
+	for _, s := range []string{"<svg", "Teams", "ticket 7", "gone.example", "&lt;script&gt;", "class=\"refused\"", "60.000 s"} {
+		if !strings.Contains(page, s) {
+			t.Errorf("the page lacks %q", s)
+		}
+	}
+	var empty bytes.Buffer
+	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<rect") {
+		t.Errorf("an empty report: %v", err)
+	}
+}
+
+// FuzzReport: whatever lines say, each request is counted once, and the page and the table are made.
+func FuzzReport(f *testing.F) {
+	f.Add(strings.Join(day(), "\n"))
+	f.Add(`{"ts":1e300,"robots":{"schema":2,"sent_at":1e308,"crawl_delay_s":1e308,"origin":"%","decision":"x"}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Of(t.Context(), logs(text), Filter{}, func(audit.Fault) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var hosts int64
+		for _, row := range r.Hosts {
+			hosts += row.Asked
+		}
+		if c := r.Total; c.Asked != c.Allowed+c.Refused+c.Failed || c.Asked != hosts || r.Lines != c.Asked+c.Tunnels.Asked+r.Foreign+r.Unreadable {
+			t.Errorf("%+v", r)
+		}
+		if err := errors.Join(r.HTML(io.Discard, "x"), r.CSV(io.Discard)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Kind says what an action does.
+type Kind string
+
+// The kinds of actions.
+const (
+	Purge   Kind = "purge"   // forget an origin
+	Refresh Kind = "refresh" // fetch its robots.txt
+	Unblock Kind = "unblock" // end the back-off of a clock
+)
+
+// Action is done once by each gateway. Unlike an order it does not hold.
+type Action struct {
+	ID    string `json:"id"`
+	From  string `json:"from"` // the process
+	Kind  Kind   `json:"kind"`
+	Value string `json:"value"`
+	// Late says that the action is older than a minute: the gateway was cut off meanwhile.
+	Late bool `json:"-"`
+}
+
+const (
+	// maxActions bounds the stream in Redis, which may have a few more.
+	maxActions = 10_000
+	// actionRate is how many actions a second a gateway tells others; more wait.
+	actionRate = 100
+	// actionsRead bounds one read of the stream.
+	actionsRead = 256
+	lateAfter   = time.Minute
+)
+
+// upToDate splits what was read of the stream, from the last action that was done on: the actions
+// after it, and whether that one is still there. Where it is not, actions were lost: Redis was set
+// back, or the gateway was away for longer than the stream is.
+func upToDate(last string, entries []rueidis.XRangeEntry) (next []rueidis.XRangeEntry, lost bool) {
+	switch {
+	case last == "":
+		return entries, false
+	case len(entries) == 0 || entries[0].ID != last:
+		return nil, true
+	}
+	return entries[1:], false
+}
+
+// readAction reads an entry of the stream at now, by Redis's clock in ms.
+func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
+	value := e.FieldValues["action"]
+	if len(value) > maxValue {
+		return a, fmt.Errorf("action %s in redis has %d bytes", e.ID, len(value))
+	}
+	if err := json.Unmarshal([]byte(value), &a); err != nil {
+		return a, fmt.Errorf("action %s in redis is none: %w", e.ID, err)
+	}
+	ms, _, _ := strings.Cut(e.ID, "-")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil {
+		return a, fmt.Errorf("action %.80q in redis has no time: %w", e.ID, err)
+	}
+	a.Late = now-at > lateAfter.Milliseconds()
+	return a, nil
+}
+
+// act does the actions of other gateways, that have come.
+func (f *Fleet) act(ctx context.Context) {
+	if c := f.link.Client(); c != nil && f.up() {
+		if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
+			f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
+		}
+	}
+}
+
+// passOver has a gateway that is new begin with the actions after those in the stream.
+func (f *Fleet) passOver(ctx context.Context, c rueidis.Client) error {
+	if f.joined || f.config.Local.LastAction() != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	last, err := c.Do(ctx, c.B().Xrevrange().Key(f.key("actions")).End("+").Start("-").Count(1).Build()).AsXRange()
+	if err != nil {
+		return fmt.Errorf("reading actions from redis: %w", err)
+	}
+	if len(last) > 0 {
+		f.config.Local.KeepAction(last[0].ID)
+	}
+	f.joined = true
+	return nil
+}
+
+func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
+	for last := f.config.Local.LastAction(); ; {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		entries, err := c.Do(bounded, c.B().Xrange().Key(f.key("actions")).Start(cmp.Or(last, "-")).End("+").Count(actionsRead).Build()).AsXRange()
+		cancel()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return err
+		}
+		next, lost := upToDate(last, entries)
+		if lost {
+			f.config.Local.Lost()
+			last = ""
+			f.config.Local.KeepAction(last)
+			continue
+		}
+		if len(next) == 0 {
+			return nil
+		}
+		for _, entry := range next {
+			f.do(ctx, entry)
+			last = entry.ID
+		}
+		f.config.Local.KeepAction(last)
+		if err := f.beat(ctx, c); err != nil {
+			return err
+		}
+	}
+}
+
+// do does an action, if another gateway gave it.
+func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
+	a, err := readAction(entry, f.redisNow())
+	if err == nil && a.From != f.process {
+		var n int
+		n, err = f.config.Local.Act(ctx, a)
+		if err == nil {
+			f.done(a.ID, n)
+		}
+	}
+	if err != nil {
+		f.config.Failed(err)
+	}
+}
+
+// Tell has all other gateways do what this one has done already, with so many things ended.
+func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Report {
+	if f == nil {
+		return Report{}
+	}
+	a := Action{ID: rand.Text(), From: f.process, Kind: kind, Value: value}
+	f.done(a.ID, ended)
+	err := f.actions.Wait(ctx)
+	if err == nil {
+		f.turning.Lock()
+		c, failed := f.link.Connect()
+		if err = failed; err == nil {
+			_, err = f.send(ctx, c, write{Actions: []string{text(a)}})
+		}
+		f.turning.Unlock()
+	}
+	report := f.answers(ctx, a.ID)
+	report.Pending = false
+	if err != nil {
+		f.config.Failed(fmt.Errorf("telling the other gateways: %w", err))
+		report.Untold = true
+	}
+	return report
+}

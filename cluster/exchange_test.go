@@ -1,0 +1,402 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// model is a Redis as write.lua leaves it.
+type model struct {
+	orders, lifted map[string]string
+	version        string
+	writes         int
+}
+
+func newModel() *model {
+	return &model{orders: map[string]string{}, lifted: map[string]string{}}
+}
+
+func (m *model) clone() *model {
+	return &model{maps.Clone(m.orders), maps.Clone(m.lifted), m.version, m.writes}
+}
+
+func (m *model) ids() ids {
+	all := ids{map[string]bool{}, map[string]bool{}}
+	for id := range m.orders {
+		all.orders[id] = true
+	}
+	for id := range m.lifted {
+		all.lifted[id] = true
+	}
+	return all
+}
+
+func (m *model) apply(w write) {
+	for id, lift := range w.Lifted {
+		m.lifted[id] = lift
+		delete(m.orders, id)
+	}
+	for id, order := range w.Orders {
+		if _, lifted := m.lifted[id]; !lifted {
+			m.orders[id] = order
+		}
+	}
+	for _, id := range w.Forgotten {
+		delete(m.lifted, id)
+	}
+	m.writes++
+	m.version = fmt.Sprint(m.writes)
+}
+
+// node is a gateway of the model.
+type node struct {
+	orders enforce.Orders
+	seen   string
+}
+
+// round is Fleet.round against the model.
+func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
+	tb.Helper()
+	redis := m.ids()
+	orderIDs, liftIDs := unknown(n.orders, redis)
+	var orders, lifts []string
+	for _, id := range orderIDs {
+		orders = append(orders, m.orders[id])
+	}
+	for _, id := range liftIDs {
+		lifts = append(lifts, m.lifted[id])
+	}
+	read, err := readOrders(orderIDs, orders, liftIDs, lifts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if n.orders, err = n.orders.Merge(read, now); err != nil {
+		tb.Fatal(err)
+	}
+	w := missing(n.orders, redis, read, now)
+	if w.size() == 0 {
+		n.seen = m.version
+		return true
+	}
+	m.apply(w)
+	return false
+}
+
+// FuzzFleet has gateways give and lift orders, meet in a Redis that is emptied and set back, and
+// restart from their files, in whatever order. In the end all agree: what was given and not lifted
+// by somebody who knew it holds at all gateways, and nothing else does.
+func FuzzFleet(f *testing.F) {
+	f.Add([]byte{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110})
+	f.Add([]byte("stop, lift, meet; stop, lose everything, lift, and meet again"))
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		script := make([]byte, 200)
+		for i := range script {
+			script[i] = byte(random.Uint32())
+		}
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		const hosts = 4
+		nodes := make([]*node, 3)
+		for i := range nodes {
+			nodes[i] = new(node)
+		}
+		redis, saved := newModel(), newModel()
+		given, lifted := map[string]bool{}, map[string]bool{} // by what the operators did
+		for i, op := range script[:min(len(script), 400)] {
+			n, host := nodes[int(op)%len(nodes)], fmt.Sprintf("h%d.example", int(op/16)%hosts)
+			now := noon.Add(time.Duration(i) * time.Second)
+			lift := func(after enforce.Orders) {
+				for id := range after.Lifted {
+					lifted[id] = true
+				}
+				n.orders = after
+			}
+			switch (op / 3) % 8 {
+			case 0, 1:
+				order := enforce.Kill{ID: fmt.Sprintf("o-%d", i), Scope: enforce.KillHost, Value: host, At: now}
+				after, err := n.orders.Give(order)
+				if err != nil {
+					t.Fatal(err)
+				}
+				given[order.ID] = true
+				lift(after)
+			case 2:
+				after, _, _ := n.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: host}, enforce.Lift{At: now})
+				lift(after)
+			case 3, 4:
+				n.round(t, redis, now)
+			case 5:
+				switch op % 4 {
+				case 0:
+					redis = newModel() // FLUSHALL
+				case 1:
+					saved = redis.clone()
+				default:
+					redis = saved.clone() // a failover to a copy that was behind
+				}
+			case 6:
+				data, err := json.Marshal(n.orders)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.orders, n.seen = enforce.Orders{}, ""
+				if err := n.orders.UnmarshalJSON(data); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				if redis.version != n.seen {
+					n.round(t, redis, now)
+				}
+			}
+		}
+		end := noon.Add(time.Hour)
+		for range 4 {
+			for _, n := range nodes {
+				rounds := 0
+				for !n.round(t, redis, end) {
+					if rounds++; rounds > 3 {
+						t.Fatalf("the rounds do not end: %v, %v", n.orders, redis)
+					}
+				}
+			}
+		}
+		maps.DeleteFunc(given, func(id string, _ bool) bool { return lifted[id] })
+		for i, n := range nodes {
+			if held := heldIDs(n.orders); !maps.Equal(held, given) {
+				t.Fatalf("gateway %d holds %v, want %v", i, slices.Sorted(maps.Keys(held)), slices.Sorted(maps.Keys(given)))
+			}
+			if p := pending(n.orders, redis.ids(), end); p != 0 {
+				t.Fatalf("gateway %d: %d pending", i, p)
+			}
+		}
+		if got := slices.Sorted(maps.Keys(redis.orders)); !slices.Equal(got, slices.Sorted(maps.Keys(given))) {
+			t.Fatalf("redis has %v", got)
+		}
+	})
+}
+
+func order(id string, at time.Time) enforce.Kill {
+	return enforce.Kill{ID: id, Scope: enforce.KillHost, Value: "example.com", At: at}
+}
+
+// TestLiftsAreForgotten: a lift leaves the gateways after 90 days and Redis a day later, so that
+// clocks which differ by hours do not bring it back and remove it in turns.
+func TestLiftsAreForgotten(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	redis := newModel()
+	var a, b node
+	var err error
+	if a.orders, err = a.orders.Give(order("one", noon)); err != nil {
+		t.Fatal(err)
+	}
+	a.orders, _, _ = a.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}, enforce.Lift{By: "dora", At: noon})
+	for _, tt := range []struct {
+		a, b            time.Duration // how old the lift is by their clocks
+		inA, inB, redis int
+	}{
+		{0, 0, 1, 1, 1},
+		{89 * day, 91 * day, 1, 0, 0}, // b removes it, a brings it back: see below
+		{90 * day, 89 * day, 0, 0, 0},
+		{91 * day, 91 * day, 0, 0, 0},
+	} {
+		for range 3 {
+			a.round(t, redis, noon.Add(tt.a))
+			b.round(t, redis, noon.Add(min(tt.b, tt.a+12*time.Hour)))
+		}
+		if tt.a == 0 && (len(a.orders.Lifted) != tt.inA || len(b.orders.Lifted) != tt.inB || len(redis.lifted) != tt.redis) {
+			t.Errorf("at %v: %v, %v, %v", tt.a, a.orders, b.orders, redis)
+		}
+		before := redis.writes
+		a.round(t, redis, noon.Add(tt.a))
+		b.round(t, redis, noon.Add(tt.a+12*time.Hour))
+		if redis.writes != before {
+			t.Errorf("at %v the gateways still write: %v", tt.a, redis)
+		}
+	}
+	if len(a.orders.Lifted)+len(b.orders.Lifted)+len(redis.lifted)+len(redis.orders) > 0 {
+		t.Errorf("left: %v, %v, %v", a.orders, b.orders, redis)
+	}
+}
+
+// TestReadOrders: what is no order or lift is left out and said, and the others are taken.
+func TestReadOrders(t *testing.T) {
+	t.Parallel()
+	good := text(order("a", noon))
+	for _, tt := range []struct{ id, value string }{
+		{"b", "{"},
+		{"b", good},
+		{"b", `{"id":"b","scope":"nothing"}`},
+		{"b", `{"id":"b","scope":"host","value":"a..b"}`},
+		{"b c", `{"id":"b c","scope":"all"}`},
+		{"b", `[]`},
+		{"", `{"scope":"all"}`},
+	} {
+		read, err := readOrders([]string{"a", tt.id}, []string{good, tt.value}, nil, nil)
+		if err == nil || len(read.Held) != 1 || read.Held[0].ID != "a" {
+			t.Errorf("%q %q: %v, %v", tt.id, tt.value, read, err)
+		}
+	}
+	read, err := readOrders([]string{"gone"}, []string{""}, []string{"gone", "l"}, []string{"", `{"by":"x","at":"2026-11-23T12:00:00Z"}`})
+	if err != nil || len(read.Held) != 0 || len(read.Lifted) != 1 || !read.Lifted["l"].At.Equal(noon) {
+		t.Errorf("%v, %v", read, err)
+	}
+	for _, lift := range []string{"{", `{"at":1}`} {
+		if read, err := readOrders(nil, nil, []string{"l"}, []string{lift}); err == nil || len(read.Lifted) > 0 {
+			t.Errorf("%q: %v", lift, read)
+		}
+	}
+	if _, err := readOrders([]string{"a"}, nil, nil, nil); err == nil {
+		t.Error("an answer without values is taken")
+	}
+}
+
+// FuzzReadOrders: whatever stands in Redis, what is read can be merged and kept.
+func FuzzReadOrders(f *testing.F) {
+	f.Add("a", text(order("a", noon)), `{"at":"2026-11-23T12:00:00Z"}`)
+	f.Add("", "", "")
+	f.Fuzz(func(t *testing.T, id, value, lift string) {
+		read, _ := readOrders([]string{id}, []string{value}, []string{id}, []string{lift})
+		merged, err := (enforce.Orders{}).Merge(read, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(merged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept enforce.Orders
+		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Held) != len(merged.Held) {
+			t.Fatalf("%s: %v", data, err)
+		}
+	})
+}
+
+// TestActionsAreNotLostUnnoticed holds when the stream is followed, and when it is begun anew.
+func TestActionsAreNotLostUnnoticed(t *testing.T) {
+	t.Parallel()
+	stream := func(ids ...string) (list []rueidis.XRangeEntry) {
+		for _, id := range ids {
+			list = append(list, rueidis.XRangeEntry{ID: id})
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		name, last string
+		read       []rueidis.XRangeEntry
+		next       int
+		lost       bool
+	}{
+		{"a new stream", "", stream("1-0", "2-0"), 2, false},
+		{"nothing new", "2-0", stream("2-0"), 0, false},
+		{"two more", "2-0", stream("2-0", "3-0", "3-1"), 2, false},
+		{"trimmed", "2-0", stream("3-0"), 0, true},
+		{"emptied", "2-0", nil, 0, true},
+	} {
+		if next, lost := upToDate(tt.last, tt.read); len(next) != tt.next || lost != tt.lost {
+			t.Errorf("%s: %v, %v", tt.name, next, lost)
+		}
+	}
+	entry := func(id, value string) rueidis.XRangeEntry {
+		return rueidis.XRangeEntry{ID: id, FieldValues: map[string]string{"action": value}}
+	}
+	good := text(Action{ID: "x", Kind: Purge, Value: "https://example.com"})
+	for now, late := range map[int64]bool{60_000: false, 61_000: false, 61_001: true} {
+		if a, err := readAction(entry("1000-7", good), now); err != nil || a.Late != late || a.Kind != Purge {
+			t.Errorf("at %d: %+v, %v", now, a, err)
+		}
+	}
+	for _, bad := range []rueidis.XRangeEntry{{ID: "1-0"}, entry("x-0", good), entry("1-0", "{"), entry("1-0", `"`+strings.Repeat("x", maxValue)+`"`)} {
+		if _, err := readAction(bad, 0); err == nil {
+			t.Errorf("%.50v is taken", bad)
+		}
+	}
+}
+
+// TestRoster: a gateway that was killed and started again is one; two at a time are two, and said.
+func TestRoster(t *testing.T) {
+	t.Parallel()
+	const hour = 3600_000
+	p := func(name string, since, last int64) process {
+		return process{note{Self: Self{Name: name}, Since: since}, last}
+	}
+	left := p("d", 1, 9000)
+	left.Left = true
+	for _, tt := range []struct {
+		name string
+		in   roster
+		now  int64
+		want string
+	}{
+		{"two", roster{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}, 9000, "a b"},
+		{"one that left", roster{"1": p("a", 1, 9000), "4": left}, 9000, "a"},
+		{"killed and started again", roster{"1": p("a", 1, 5000), "2": p("a", 6000, 9000)}, 9000, "a"},
+		{"one name twice", roster{"1": p("a", 1, 9000), "2": p("a", 6000, 9000)}, 9000, "a! a!"},
+		{"silent for an hour but one", roster{"1": p("a", 1, 2), "2": p("b", 1, hour)}, hour, "a b"},
+		{"silent for an hour", roster{"1": p("a", 1, 1), "2": p("b", 1, hour)}, hour + 1, "b"},
+	} {
+		var got []string
+		for _, g := range (roster{}).with(tt.in, tt.now).list(0) {
+			name := g.Name
+			if g.NameTwice {
+				name += "!"
+			}
+			got = append(got, name)
+		}
+		if s := strings.Join(got, " "); s != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, s, tt.want)
+		}
+	}
+	known := roster{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}
+	if after := known.with(roster{"1": p("a", 1, 9500)}, 9500); len(after) != 2 || after["1"].last != 9500 || known["1"].last != 9000 {
+		t.Errorf("a redis that has lost b: %v, and before %v", after, known)
+	}
+}
+
+// TestApplied holds for whom a command waits.
+func TestApplied(t *testing.T) {
+	t.Parallel()
+	at := func(last int64, ids ...string) process {
+		p := process{note{Self: Self{Name: fmt.Sprint("at", last)}, Done: map[string]done{}}, last}
+		for _, id := range ids {
+			p.Done[id] = done{7, noon}
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		name  string
+		in    roster
+		fresh bool
+		done  int
+		wait  bool
+	}{
+		{"all", roster{"1": at(10_000, "x"), "2": at(9_000, "x")}, false, 2, false},
+		{"one is busy", roster{"1": at(10_000, "x"), "2": at(9_000, "y")}, false, 1, true},
+		{"one is dead", roster{"1": at(10_000, "x"), "2": at(5_000)}, false, 1, false},
+		{"one may come back with redis", roster{"1": at(10_000, "x"), "2": at(5_000)}, true, 1, true},
+	} {
+		list, wait := tt.in.applied("x", 10_000, 0, tt.fresh)
+		r := Report{Gateways: list, Expected: 1}
+		answered, all, ended := r.Counts()
+		if wait != tt.wait || answered != tt.done || all != len(tt.in) || ended != 7*tt.done {
+			t.Errorf("%s: %+v, wait %v", tt.name, list, wait)
+		}
+	}
+	if _, all, _ := (Report{Expected: 3}).Counts(); all != 3 {
+		t.Errorf("%d are expected", all)
+	}
+}

@@ -1,0 +1,406 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gateway is a Local that keeps all in memory.
+type gateway struct {
+	tb     testing.TB
+	kills  enforce.KillSwitch
+	events chan string // what went wrong
+
+	mu    sync.Mutex
+	acted []string
+	lost  int
+	last  string
+}
+
+func (g *gateway) Orders() enforce.Orders { return g.kills.Orders() }
+
+func (g *gateway) Merge(other enforce.Orders) map[string]int {
+	if err := g.kills.Update(func(o enforce.Orders) (enforce.Orders, error) { return o.Merge(other, time.Now()) }); err != nil {
+		g.tb.Error(err)
+	}
+	ended := map[string]int{}
+	for _, order := range other.Held {
+		ended[order.ID] = 5
+	}
+	return ended
+}
+
+func (g *gateway) Act(_ context.Context, a Action) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a.Value == "bad" {
+		return 0, errors.New("a bad action")
+	}
+	g.acted = append(g.acted, string(a.Kind)+" "+a.Value)
+	return 1, nil
+}
+
+func (g *gateway) Lost() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lost++
+}
+
+func (g *gateway) LastAction() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
+}
+
+func (g *gateway) KeepAction(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = id
+}
+
+func (g *gateway) done() (acted []string, lost int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.acted), g.lost
+}
+
+// join starts a gateway.
+func join(tb testing.TB, s *redistest.Server, name string, g *gateway) *Fleet {
+	tb.Helper()
+	g.tb, g.events = tb, make(chan string, 100)
+	f, err := New(Config{
+		URL: s.URL(), Local: g, Changed: func(bool, error) {}, Counted: func(State) {},
+		Failed: func(err error) {
+			select {
+			case g.events <- err.Error():
+			default:
+			}
+		},
+	}, Self{Name: name, Version: "v1"}, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = f.Close() })
+	redistest.Eventually(tb, name+" is in the fleet", func() bool { _, state := f.Gateways(tb.Context()); return !f.up() || state.Up })
+	return f
+}
+
+// three is a fleet that has met.
+func three(t *testing.T) (s *redistest.Server, all []*Fleet, gateways []*gateway) {
+	t.Helper()
+	s = redistest.Start(t)
+	for i := range 3 {
+		g := new(gateway)
+		all, gateways = append(all, join(t, s, fmt.Sprint("gw", i), g)), append(gateways, g)
+	}
+	meet(t, all)
+	return s, all, gateways
+}
+
+func meet(t *testing.T, all []*Fleet) {
+	t.Helper()
+	for _, f := range all {
+		redistest.Eventually(t, "all have met", func() bool {
+			list, state := f.Gateways(t.Context())
+			return state.Up && state.Gateways == len(all) && len(list) == len(all)
+		})
+	}
+}
+
+// give gives an order at a gateway.
+func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
+	t.Helper()
+	if err := g.kills.Set(enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	return f.Given(t.Context(), id, 2)
+}
+
+// lift lifts an order at a gateway.
+func lift(t *testing.T, f *Fleet, g *gateway, id string) Report {
+	t.Helper()
+	err := g.kills.Update(func(o enforce.Orders) (enforce.Orders, error) {
+		o, _, found := o.Lift(enforce.Kill{Scope: enforce.KillHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
+		if !found {
+			t.Errorf("%s is not known", id)
+		}
+		return o, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Given(t.Context(), LiftOf(id), 0)
+}
+
+// held are the ids of the orders at a gateway.
+func held(g *gateway) string {
+	var all []string
+	for _, order := range g.kills.List() {
+		all = append(all, order.ID)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func agree(t *testing.T, gateways []*gateway, want string) {
+	t.Helper()
+	redistest.Eventually(t, "all hold "+want, func() bool {
+		return !slices.ContainsFunc(gateways, func(g *gateway) bool { return held(g) != want })
+	})
+}
+
+func TestOrdersReachAllAndAreAnswered(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	for i := range 20 {
+		id := fmt.Sprint("order-", i)
+		began := time.Now()
+		r := give(t, all[i%3], gateways[i%3], id)
+		if answered, n, ended := r.Counts(); answered != 3 || n != 3 || ended != 12 || r.Pending {
+			t.Fatalf("%s: %+v", id, r)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s took %v", id, took)
+		}
+		agree(t, gateways, id) // all of them have answered: it is so at once
+		if answered, n, _ := lift(t, all[(i+1)%3], gateways[(i+1)%3], id).Counts(); answered != 3 || n != 3 {
+			t.Fatalf("lift of %s: %d of %d", id, answered, n)
+		}
+		agree(t, gateways, "")
+	}
+	if n := s.Say("HLEN {crawlgate}:fleet:orders") + s.Say("HLEN {crawlgate}:fleet:lifted"); n != ":0\r\n:20\r\n" {
+		t.Errorf("redis has %q", n)
+	}
+}
+
+func TestRedisIsNeverObeyed(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	give(t, all[0], gateways[0], "a")
+	give(t, all[1], gateways[1], "b")
+	s.Say("FLUSHALL")
+	if answered, n, _ := give(t, all[2], gateways[2], "c").Counts(); answered != 3 || n != 3 {
+		t.Errorf("after FLUSHALL %d of %d answered", answered, n)
+	}
+	agree(t, gateways, "a b c")
+	redistest.Eventually(t, "redis is refilled", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":3\r\n" })
+
+	s.Kill()
+	redistest.Eventually(t, "redis is found away", func() bool { return !all[0].up() && !all[1].up() })
+	r := give(t, all[0], gateways[0], "d")
+	if answered, n, _ := r.Counts(); answered != 1 || n != 3 || !r.Pending || r.Gateways[1].LastHeartbeat.IsZero() {
+		t.Errorf("without redis: %+v", r)
+	}
+	lift(t, all[1], gateways[1], "a")
+	if _, state := all[0].Gateways(t.Context()); state.Pending != 1 {
+		t.Errorf("%d pending, want d", state.Pending)
+	}
+	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.Untold || r.Pending {
+		t.Errorf("an action without redis: %+v", r)
+	}
+	if got := held(gateways[2]); got != "a b c" {
+		t.Errorf("the third gateway holds %s", got)
+	}
+	s.Start() // empty
+	agree(t, gateways, "b c d")
+	redistest.Eventually(t, "nothing is pending", func() bool { _, state := all[0].Gateways(t.Context()); return state.Pending == 0 })
+}
+
+// TestAStopWinsOverALiftThatDidNotKnowIt cuts a gateway off by giving it a Redis of its own.
+func TestAStopWinsOverALiftThatDidNotKnowIt(t *testing.T) {
+	t.Parallel()
+	here, there := redistest.Start(t), redistest.Start(t)
+	a, b := new(gateway), new(gateway)
+	fa, fb := join(t, here, "a", a), join(t, here, "b", b)
+	meet(t, []*Fleet{fa, fb})
+	give(t, fa, a, "x")
+	if err := fb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fb = join(t, there, "b", b)
+	lift(t, fa, a, "x")
+	if err := b.kills.Set(enforce.Kill{ID: "again", Scope: enforce.KillHost, Value: "X.example", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	fb.Given(t.Context(), "again", 0)
+	agree(t, []*gateway{a}, "")
+	agree(t, []*gateway{b}, "again")
+	if err := fb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	join(t, here, "b", b)
+	agree(t, []*gateway{a, b}, "again")
+}
+
+func TestActionsAreDoneOnceByAllOthers(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	for i := range 5 {
+		if answered, n, ended := all[0].Tell(t.Context(), Purge, fmt.Sprint(i), 1).Counts(); answered != 3 || n != 3 || ended != 3 {
+			t.Errorf("%d of %d, %d", answered, n, ended)
+		}
+	}
+	if acted, _ := gateways[0].done(); len(acted) > 0 {
+		t.Errorf("its own actions came back: %q", acted)
+	}
+	want := []string{"purge 0", "purge 1", "purge 2", "purge 3", "purge 4"}
+	if acted, _ := gateways[1].done(); !slices.Equal(acted, want) {
+		t.Errorf("%q", acted)
+	}
+	s.Say("FLUSHALL")
+	redistest.Eventually(t, "the loss is noticed", func() bool { _, lost := gateways[1].done(); return lost == 1 })
+	if answered, _, _ := all[0].Tell(t.Context(), Unblock, "h", 0).Counts(); answered != 3 {
+		t.Errorf("after the loss %d answered", answered)
+	}
+	if answered, _, _ := all[1].Tell(t.Context(), Unblock, "bad", 0).Counts(); answered != 1 {
+		t.Errorf("%d have done what cannot be done", answered)
+	}
+	redistest.Eventually(t, "it is said", func() bool { return strings.Contains(<-gateways[0].events, "a bad action") })
+	late := join(t, s, "late", new(gateway))
+	meet(t, append(all, late))
+	if acted, _ := late.config.Local.(*gateway).done(); len(acted) > 0 {
+		t.Errorf("a new gateway did %q", acted)
+	}
+}
+
+func TestTwoOfOneNameAreSaid(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all := []*Fleet{join(t, s, "same", new(gateway)), join(t, s, "same", new(gateway))}
+	meet(t, all)
+	redistest.Eventually(t, "both are said to share a name", func() bool {
+		list, _ := all[0].Gateways(t.Context())
+		return len(list) == 2 && list[0].NameTwice && list[1].NameTwice
+	})
+	if err := all[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, "one is left", func() bool {
+		list, _ := all[0].Gateways(t.Context())
+		return len(list) == 1 && !list[0].NameTwice
+	})
+}
+
+// TestGarbageInRedis: what is no order is said and left alone, and all else goes on.
+func TestGarbageInRedis(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	s.Say("HSET {crawlgate}:fleet:orders bad nonsense")
+	s.Say("HSET {crawlgate}:fleet:acks bad nonsense")
+	s.Say("ZADD {crawlgate}:fleet:gateways 9e15 bad")
+	s.Say("XADD {crawlgate}:fleet:actions * action nonsense")
+	if answered, n, _ := give(t, all[0], gateways[0], "a").Counts(); answered != 3 || n != 3 {
+		t.Errorf("%d of %d answered", answered, n)
+	}
+	agree(t, gateways, "a")
+	if answered, _, _ := all[0].Tell(t.Context(), Purge, "x", 1).Counts(); answered != 3 {
+		t.Errorf("%d did the action", answered)
+	}
+	said := map[string]bool{}
+	for len(said) < 3 {
+		why := <-gateways[1].events
+		for _, what := range []string{`order "bad"`, "says of itself", "action "} {
+			if strings.Contains(why, what) {
+				said[what] = true
+			}
+		}
+	}
+}
+
+func TestRefusesABadURL(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "://", "http://:secret@127.0.0.1"} {
+		if f, err := New(Config{URL: url}, Self{}, 0); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, %v", url, f, err)
+		}
+	}
+}
+
+// TestManyOrders fills an empty Redis from two gateways with 3,000 orders each.
+func TestManyOrders(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := new(gateway), new(gateway)
+	const each = 3000
+	for i, g := range []*gateway{a, b} {
+		var all enforce.Orders
+		for n := range each {
+			id := fmt.Sprintf("%d-%d", i, n)
+			all.Held = append(all.Held, enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()})
+		}
+		g.tb = t
+		g.Merge(all)
+	}
+	join(t, s, "a", a)
+	join(t, s, "b", b)
+	redistest.Eventually(t, "both hold all", func() bool { return len(a.kills.List()) == 2*each && len(b.kills.List()) == 2*each })
+	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
+}
+
+// TestRedisUser: the rights that docs/fleet.md gives to a user of Redis are enough for all that a
+// gateway does.
+func TestRedisUser(t *testing.T) {
+	t.Parallel()
+	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER fleet ")
+	line, _, found := strings.Cut(line, "\n")
+	if !found {
+		t.Fatal("docs/fleet.md gives no rights")
+	}
+	s := redistest.Start(t)
+	if said := s.Say("ACL SETUSER fleet " + strings.ReplaceAll(line, "{acme}", "{crawlgate}")); said != "+OK\r\n" {
+		t.Fatal(said)
+	}
+	s.Say("ACL SETUSER default off")
+	var all []*Fleet
+	gateways := []*gateway{new(gateway), new(gateway)}
+	for i, g := range gateways {
+		g.tb, g.events = t, make(chan string, 100)
+		f, err := New(Config{
+			URL: strings.Replace(s.URL(), "redis://", "redis://fleet:PASSWORD@", 1), Local: g, Counted: func(State) {},
+			Changed: func(up bool, why error) {
+				if !up {
+					t.Error(why)
+				}
+			},
+			Failed: func(err error) { t.Error(err) },
+		}, Self{Name: fmt.Sprint("gw", i)}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		all = append(all, f)
+	}
+	meet(t, all)
+	give(t, all[0], gateways[0], "a")
+	lift(t, all[1], gateways[1], "a")
+	if answered, n, _ := give(t, all[0], gateways[0], "b").Counts(); answered != 2 || n != 2 {
+		t.Errorf("%d of %d", answered, n)
+	}
+	if answered, n, _ := all[1].Tell(t.Context(), Purge, "x", 0).Counts(); answered != 2 || n != 2 {
+		t.Errorf("%d of %d", answered, n)
+	}
+	quick := 0 // a poll would take a quarter of a second, on average
+	for i := range 20 {
+		began := time.Now()
+		if give(t, all[0], gateways[0], fmt.Sprint("m", i)); time.Since(began) < 100*time.Millisecond {
+			quick++
+		}
+	}
+	if quick < 10 {
+		t.Errorf("%d of 20 orders came at once: are the messages heard?", quick)
+	}
+}

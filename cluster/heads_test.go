@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// TestHeadsOfOthers: whose checkpoints a gateway is given, in which order, and how many.
+func TestHeadsOfOthers(t *testing.T) {
+	t.Parallel()
+	p := func(name string, heads ...string) process {
+		for i := range heads {
+			heads[i] = name
+		}
+		return process{note: note{Self: Self{Name: name}, Heads: heads}}
+	}
+	large := roster{}
+	for i := range 40 {
+		large[fmt.Sprint(i)] = p(fmt.Sprintf("gw%02d", i), make([]string, 20)...)
+	}
+	for _, tt := range []struct {
+		name, own string
+		in        roster
+		first     string
+		n         int
+	}{
+		{"none", "b", roster{}, "", 0},
+		{"its own", "b", roster{"1": p("b", "x"), "2": p("b", "y")}, "", 0},
+		{"those that follow are first", "b", roster{"1": p("a", "x"), "2": p("b", "y"), "3": p("c", "z"), "4": p("d", "v", "w")}, "c", 4},
+		{"after the last the first", "d", roster{"1": p("a", "x"), "2": p("b", "y"), "4": p("d", "v", "w")}, "a", 2},
+		{"a large fleet", "gw30", large, "gw31", maxPeerHeads},
+	} {
+		got := tt.in.heads(tt.own)
+		if len(got) != tt.n || tt.n > 0 && got[0] != tt.first || slices.Contains(got, tt.own) {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+// TestHeadsReachOthers by Redis, within bounds, and stay known while Redis is away.
+func TestHeadsReachOthers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, two := join(t, s, "gw1", new(gateway)), join(t, s, "gw2", new(gateway))
+	notes := []string{strings.Repeat("x", evidence.MaxPeerNote+1)}
+	for i := range 2 * maxHeads {
+		notes = append(notes, fmt.Sprint("note ", i))
+	}
+	one.Publish(notes)
+	var heads []string
+	redistest.Eventually(t, "gw2 knows the heads", func() bool {
+		two.Gateways(t.Context()) // looks now
+		heads = two.Heads()
+		return len(heads) > 0
+	})
+	if len(heads) != maxHeads || heads[0] != "note 0" || len(one.Heads()) != 0 {
+		t.Errorf("%v, and at gw1 %v", heads, one.Heads())
+	}
+	s.Kill()
+	if again := two.Heads(); !slices.Equal(again, heads) {
+		t.Errorf("without redis: %v", again)
+	}
+}

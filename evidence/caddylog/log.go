@@ -1,0 +1,302 @@
+package caddylog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/logging"
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/evidence/writer"
+)
+
+// all joins what Caddy keeps apart: writers, which it opens before all else, keeps over reloads and
+// (2.11.9) closes never, and the configurations that they belong to. A log that no configuration
+// has any more is signed to its end, and stays open: requests of the last one may still be logged.
+var all = logs{byKey: make(map[string]*sealed)}
+
+func init() {
+	caddy.OnExit(func(context.Context) { all.end() })
+}
+
+type logs struct {
+	mu      sync.Mutex
+	modules []*Evidence        // that are provisioned and not cleaned up
+	byKey   map[string]*sealed // open, by WriterKey
+	strict  atomic.Pointer[[]*sealed]
+}
+
+// open gives the writer of a log to Caddy.
+func (l *logs) open(key string) *sealed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &sealed{telling: make(chan struct{}, 64)}
+	l.byKey[key] = s
+	return s
+}
+
+// remove ends the part of a configuration. Where it was the one in force, because its start failed,
+// the one before is again.
+func (l *logs) remove(e *Evidence) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.modules = slices.DeleteFunc(l.modules, func(o *Evidence) bool { return o == e })
+	if s := l.byKey[e.WriterKey()]; s != nil {
+		s.leave(e)
+	}
+	l.follow()
+}
+
+// end closes the logs; the process is about to end. They wait for their witnesses at the same time.
+func (l *logs) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var each sync.WaitGroup
+	for _, s := range l.byKey {
+		each.Go(func() {
+			if err := s.Close(); err != nil {
+				s.tell(caddy.Log(), notSealed, err)
+			}
+		})
+	}
+	each.Wait()
+}
+
+// follow notes the logs without which no request may pass.
+func (l *logs) follow() {
+	var strict []*sealed
+	for _, s := range l.byKey {
+		if n := len(s.terms); n > 0 && s.terms[n-1].OnFailure == "refuse" {
+			strict = append(strict, s)
+		}
+	}
+	l.strict.Store(&strict)
+}
+
+// Start seals the logs of the configuration that ends with done, which is about to run. A log that
+// runs already goes on; where its settings have changed, it is closed and opened with them. After
+// an error the configuration is cleaned up, which leaves the logs as they were. fleet says that the
+// gateway is one of several, which hear of its checkpoints.
+func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	defer all.follow()
+	for _, e := range all.modules {
+		if e.done != done {
+			continue
+		}
+		s := all.byKey[e.WriterKey()]
+		if s == nil {
+			continue // a log of which Caddy has opened no writer
+		}
+		if err := s.enter(terms{e, gateway, fleet, logger}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Refused gives why no request may pass: a log that must be written and sealed cannot be. It takes
+// no lock.
+func Refused() error {
+	if strict := all.strict.Load(); strict != nil {
+		for _, s := range *strict {
+			if log := s.log.Load(); log == nil || log.Failed() {
+				return errUnsealed
+			}
+		}
+	}
+	return nil
+}
+
+var errUnsealed = errors.New("the access log cannot be written or sealed, and without that no request may pass")
+
+// running are the logs that are open, in the order of their keys. They may be closed meanwhile.
+func (l *logs) running() (open []*writer.Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(l.byKey)) {
+		if log := l.byKey[key].log.Load(); log != nil {
+			open = append(open, log)
+		}
+	}
+	return open
+}
+
+// Statuses tells how the logs are sealed, by their names.
+func Statuses() (statuses []writer.Status) {
+	for _, log := range all.running() {
+		statuses = append(statuses, log.Status())
+	}
+	return statuses
+}
+
+// Heads gives the newest checkpoints that the other gateways are to know: of each log one, as a
+// signed note without cosignatures.
+func Heads() (notes []string) {
+	for _, s := range Statuses() {
+		if s.Checkpoint != "" {
+			notes = append(notes, evidence.Bare(s.Checkpoint))
+		}
+	}
+	return notes
+}
+
+// Hear has the checkpoints of other gateways written into the logs. A disk may hold it up.
+func Hear(notes []string) {
+	for _, log := range all.running() {
+		log.Hear(notes)
+	}
+}
+
+// File is a log that is open, with the writer of its files.
+type File struct {
+	Name, Path string
+	Writer     *logging.FileWriter
+}
+
+// Files gives the logs that are open.
+func Files() (files []File) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, s := range all.byKey {
+		if n := len(s.terms); n > 0 {
+			files = append(files, File{s.terms[n-1].Name, s.file, s.terms[n-1].file})
+		}
+	}
+	return files
+}
+
+// terms are what a configuration wants of a log.
+type terms struct {
+	*Evidence
+	gateway string
+	fleet   bool
+	logger  *zap.Logger
+}
+
+// alone reports whether no checkpoint leaves the machine, as far as the configuration tells.
+func (t terms) alone() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.fleet }
+
+func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.gateway }
+
+// sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
+type sealed struct {
+	terms   []terms       // of the configurations that run, in order; under all.mu
+	telling chan struct{} // full while events are on their way into the log of the process
+	file    string        // since its first start; under all.mu
+
+	mu  sync.RWMutex // held for writing while the log is opened anew
+	log atomic.Pointer[writer.Log]
+}
+
+// Write implements io.Writer.
+func (s *sealed) Write(p []byte) (int, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	log := s.log.Load()
+	if log == nil {
+		return 0, fmt.Errorf("the gateway has not begun to seal its log: %w", fs.ErrClosed)
+	}
+	return log.Write(p)
+}
+
+// lastWait is for witnesses of the last checkpoint of a log.
+const lastWait = 5 * time.Second
+
+// Close implements io.Closer: it ends the log, for good as far as is known.
+func (s *sealed) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.log.Swap(nil); log != nil {
+		return log.Close(lastWait)
+	}
+	return nil
+}
+
+const notSealed = "access log was not sealed to its end"
+
+func (s *sealed) tell(logger *zap.Logger, message string, err error) {
+	s.post(logger, writer.Event{Message: message, Detail: err.Error(), Failure: true})
+}
+
+// post never waits: the log of the process may be the very log that is told of.
+func (s *sealed) post(logger *zap.Logger, e writer.Event) {
+	level := zap.InfoLevel
+	if e.Failure {
+		level = zap.ErrorLevel
+	}
+	select {
+	case s.telling <- struct{}{}:
+		go func() {
+			logger.Log(level, e.Message, zap.String("detail", e.Detail))
+			<-s.telling
+		}()
+	default: // more than anybody reads
+	}
+}
+
+// enter makes terms those in force.
+func (s *sealed) enter(t terms) error {
+	n := len(s.terms)
+	if n > 0 && s.terms[n-1].done == t.done && !s.terms[n-1].equal(t) {
+		return fmt.Errorf("log %s in %s is configured twice, and not alike", t.Name, t.paths.state)
+	}
+	if n == 0 || !s.terms[n-1].equal(t) {
+		if err := s.reopen(t); err != nil {
+			if n > 0 {
+				err = errors.Join(err, s.reopen(s.terms[n-1]))
+			}
+			return err
+		}
+	}
+	if t.alone() && (n == 0 || !s.terms[n-1].alone()) {
+		t.logger.Warn("the checkpoints of an access log stay on this machine, where whoever has the key can write another log: "+
+			"set heads or witness, or join a fleet", zap.String("log", t.paths.log))
+	}
+	s.terms = append(s.terms, t)
+	return nil
+}
+
+func (s *sealed) leave(e *Evidence) {
+	n := len(s.terms)
+	if n == 0 {
+		return
+	}
+	last := s.terms[n-1]
+	s.terms = slices.DeleteFunc(s.terms, func(t terms) bool { return t.Evidence == e })
+	if n := len(s.terms); n > 0 && last.Evidence == e && !s.terms[n-1].equal(last) {
+		if err := s.reopen(s.terms[n-1]); err != nil {
+			s.tell(last.logger, "access log cannot be sealed as before the refused configuration", err)
+		}
+	}
+	if log := s.log.Load(); log != nil && len(s.terms) == 0 {
+		if err := log.Flush(); err != nil {
+			s.tell(last.logger, notSealed, err)
+		}
+	}
+}
+
+// reopen closes the log, if it is open, and opens it by terms. What is written waits meanwhile.
+func (s *sealed) reopen(t terms) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if log := s.log.Load(); log != nil {
+		if err := log.Close(0); err != nil { // requests wait, and the next checkpoint comes at once
+			s.tell(t.logger, notSealed, err)
+		}
+	}
+	log, err := writer.Open(t.config(t.gateway, func(e writer.Event) { s.post(t.logger, e) }))
+	s.file = t.paths.log
+	s.log.Store(log) // nil with an error
+	return err
+}

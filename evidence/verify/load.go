@@ -1,0 +1,268 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/crawlgate/crawlgate/evidence"
+)
+
+// Config says where the evidence is.
+type Config struct {
+	// Folders are the folders of evidence that the gateways keep.
+	Folders []string
+	// Keys are verifier keys that were kept elsewhere, as the command evidence key prints them. A key
+	// holds for all generations of a log. With none, the keys in Folders are believed.
+	Keys []string
+	// Heads are files of checkpoints that were kept elsewhere.
+	Heads []string
+}
+
+// New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
+// goes to report, as all findings do; an error of report ends the check.
+func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
+	keys := &keyring{beside: make(map[string][]byte)}
+	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
+	for _, text := range cfg.Keys {
+		_, key, err := parseKey(text)
+		if err != nil {
+			return nil, err
+		}
+		keys.given = append(keys.given, key)
+	}
+	for _, folder := range cfg.Folders {
+		if err := c.folder(ctx, folder, keys); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.trees) == 0 {
+		return nil, fmt.Errorf("reading evidence: there is none in %s, or no key with it: --vkey gives one", strings.Join(cfg.Folders, ", "))
+	}
+	for _, name := range cfg.Heads {
+		if err := c.heads(ctx, name, keys, true); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range c.sorted() {
+		if err := t.settle(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// folder reads the generations of all logs in a folder of evidence.
+func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) error {
+	names, err := filepath.Glob(filepath.Join(folder, "*", "*"))
+	if err != nil {
+		return fmt.Errorf("reading evidence: %w", err)
+	}
+	slices.SortFunc(names, func(a, b string) int { return generation(a) - generation(b) })
+	for _, name := range names {
+		key, id, err := keys.beneath(name)
+		switch {
+		case generation(name) == 0 || errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return fmt.Errorf("reading evidence: %s: %w", name, err)
+		case c.trees[id] != nil:
+			return fmt.Errorf("reading evidence: %s: there are two folders of %s", name, id)
+		}
+		t := c.tree(id)
+		t.tiles = evidence.Tiles(name)
+		t.totals.Key, t.totals.KeyGiven = key, len(keys.given) > 0
+		if err := c.heads(ctx, filepath.Join(name, "heads"), keys, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generation is the number of a folder of a generation, 0 for another one.
+func generation(name string) int {
+	n, _ := strconv.Atoi(filepath.Base(name))
+	return n
+}
+
+// heads takes each checkpoint of a file: the gateway's own, or one that was kept elsewhere.
+func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bool) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && !kept {
+		return nil // the writer was stopped before its first one
+	} else if err != nil {
+		return fmt.Errorf("reading checkpoints: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	unsigned, n := false, int64(0)
+	in := io.Reader(f)
+	if kept { // a single checkpoint, as it is printed, has no end
+		in = io.MultiReader(f, strings.NewReader(evidence.HeadEnd))
+	}
+	for h, err := range evidence.ReadHeads(in, keys) {
+		n++
+		at := Place{name, n}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, evidence.ErrCut) && !kept:
+			return nil // in a crash
+		case err != nil && unsigned: // one finding a file says it
+		case err != nil:
+			unsigned = true
+			if err := c.report(Finding{at, Head, err.Error()}); err != nil {
+				return err
+			}
+		default:
+			if err := c.checkpoint(h, at, kept); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkpoint holds a signed checkpoint against the leaves.
+func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
+	t := c.trees[h.Identity]
+	if t == nil {
+		t = c.tree(h.Identity) // its folder is gone, or not given
+	}
+	t.totals.Checkpoints++
+	t.totals.KeptElsewhere = t.totals.KeptElsewhere || kept
+	t.size = max(t.size, h.Size)
+	if t.agrees.at.File != at.File {
+		t.agrees = checkpoint{at: at}
+	}
+	p := checkpoint{h.Size, h.Root, at, t.agrees.size}
+	if p.size <= t.confirmed {
+		return t.within(p, t.keepAhead)
+	}
+	confirmed, err := t.confirm(p)
+	if err != nil {
+		return fmt.Errorf("reading evidence of %s: %w", h.Identity, err)
+	}
+	if confirmed || p.size <= t.gone { // a later one confirms the hashes over leaves that are gone
+		return nil
+	}
+	return t.keepAhead(p)
+}
+
+// mostAhead bounds how many checkpoints that the leaves do not bear out are kept.
+const mostAhead = 100_000
+
+// keepAhead keeps a checkpoint for the lines to bear out. Another one of the same size and with
+// another root is a fork.
+func (t *tree) keepAhead(p checkpoint) error {
+	i, found := slices.BinarySearchFunc(t.ahead, p.size, func(q checkpoint, size int64) int { return int(min(max(q.size-size, -1), 1)) })
+	switch {
+	case found && t.ahead[i].root == p.root:
+		return nil
+	case found:
+		return t.fork(p, t.ahead[i].at.String())
+	case len(t.ahead) >= mostAhead: // the largest one says how long the log has to be
+		t.ahead = t.ahead[:mostAhead-1]
+		i = min(i, mostAhead-1)
+	}
+	t.ahead = slices.Insert(t.ahead, i, p)
+	return nil
+}
+
+func (t *tree) fork(p checkpoint, other string) error { return t.report(t.forked(p, other)) }
+
+func (t *tree) forked(p checkpoint, other string) Finding {
+	from := fmt.Sprintf("they differ in a line from number %d to %d", p.agreed, p.size-1)
+	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs; %s", p.size, t.identity, other, from)}
+}
+
+// confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
+// the leaves are too few or gone. Each leaf on disk is hashed: no hash of a higher level is
+// believed in its place. It goes on from the size of the last call, because checkpoints come nearly
+// in the order of their sizes.
+func (t *tree) confirm(p checkpoint) (bool, error) {
+	if t.tiles == "" || p.size < t.edge.Size() {
+		return false, nil
+	}
+	edge, gone := t.edge.Clone(), t.gone
+	for edge.Size() < p.size {
+		leaves, err := t.tiles.Hashes(0, edge.Size())
+		if errors.Is(err, fs.ErrNotExist) && edge.Size() == gone {
+			over, err := t.tiles.Hashes(1, gone/evidence.TileSize)
+			if err != nil {
+				return false, ignoreGone(err)
+			}
+			edge.Skip(over[0])
+			gone = edge.Size()
+			continue
+		}
+		if err != nil {
+			return false, ignoreGone(err)
+		}
+		for _, leaf := range leaves[:min(int64(len(leaves)), p.size-edge.Size())] {
+			edge.Append(leaf)
+		}
+	}
+	t.edge, t.gone = edge, gone
+	if edge.Size() > p.size || edge.Root() != p.root {
+		return false, nil
+	}
+	t.confirmed, t.root, t.proven = p.size, p.root, edge.Clone()
+	return true, nil
+}
+
+// within holds a checkpoint against the hashes of a larger one that is confirmed. One that these
+// exclude goes to excluded.
+func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
+	if p.size <= t.gone {
+		return nil
+	}
+	root, err := tlog.TreeHash(p.size, tlog.TileHashReader(tlog.Tree{N: t.confirmed, Hash: t.root}, t.tiles))
+	switch {
+	case err != nil && ignoreGone(err) == nil:
+		return nil
+	case err != nil:
+		return t.accuse(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s are not those of the signed checkpoint of %d lines", t.identity, t.confirmed)})
+	case root != p.root:
+		return excluded(p)
+	}
+	t.agrees.size = p.size
+	return nil
+}
+
+// ignoreGone: that leaves are not there is no fault of the disk.
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// settle judges the checkpoints that the leaves do not bear out, once all are known: within the
+// leaves that a larger one confirms they are forks, and behind them the leaves are wrong.
+func (t *tree) settle() error {
+	for len(t.ahead) > 0 && t.ahead[0].size <= t.confirmed {
+		if err := t.fork(t.ahead[0], fmt.Sprintf("that of %d lines", t.confirmed)); err != nil {
+			return err
+		}
+		t.ahead = t.ahead[1:]
+	}
+	if len(t.ahead) == 0 || t.tiles == "" {
+		return nil
+	}
+	t.edge = t.proven
+	first := t.ahead[0]
+	if _, err := t.tiles.Hashes(0, first.size-1); err != nil {
+		return ignoreGone(err)
+	}
+	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.identity)
+	return t.report(Finding{first.at, Leaves, message})
+}

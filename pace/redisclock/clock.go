@@ -1,0 +1,316 @@
+// Package redisclock keeps the clocks of several gateways together in Redis or Valkey
+// ([pace.Shared]).
+//
+// A slot is reserved by one Lua call, on Redis's own clock: GCRA, the gap, and the block, for all
+// clocks of the request or none. Nothing else is asked of Redis on a request's way. Places in
+// flight are not kept there: each gateway has its part of them, the limit divided by the number of
+// gateways (at least one), as that needs no lease, and no second call when an answer ends.
+//
+// Every gateway reports once a second that it is alive, so all know how many they are. When Redis
+// cannot be reached each keeps to its part of the rate; see [pace.Peers]. It comes back by itself.
+//
+// All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
+// several of them demands. Keys expire two minutes after their clocks are free. A user with
+// restricted rights needs the keys and the channel under crawlgate:{pace}: and the commands of the
+// scripts, EVALSHA, EVAL, SUBSCRIBE and ZREM.
+package redisclock
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/internal/redislink"
+	"github.com/crawlgate/crawlgate/pace"
+)
+
+// ErrAway is the error of every call while Redis cannot be reached.
+var ErrAway = errors.New("redis cannot be reached")
+
+// Config says where and how.
+type Config struct {
+	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
+	// Required.
+	URL string
+	// Name is this gateway's, different from all others. Default: random.
+	Name string
+	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
+	// After five missed ones others no longer count it. Default: 1 s.
+	Heartbeat time.Duration
+	// Gateways is the least number that share the clocks, while Redis is away. Default: 1.
+	Gateways int
+	// Counted is told how many gateways there are, with each heartbeat. It must not block. Default:
+	// nobody is told.
+	Counted func(gateways int)
+	// Changed is told when Redis is away, with the reason, and when it is back, once each time. It
+	// must not block. Default: nobody is told.
+	Changed func(up bool, why error)
+}
+
+func (c Config) withDefaults() Config {
+	c.Name = cmp.Or(c.Name, rand.Text())
+	c.Heartbeat = cmp.Or(max(c.Heartbeat, 0), time.Second)
+	c.Gateways = max(c.Gateways, 1)
+	if c.Counted == nil {
+		c.Counted = func(int) {}
+	}
+	if c.Changed == nil {
+		c.Changed = func(bool, error) {}
+	}
+	return c
+}
+
+const (
+	// timeout bounds every call.
+	timeout = 500 * time.Millisecond
+	// prefix begins the name of every key. Gateways with the same server share their clocks.
+	prefix   = "crawlgate:{pace}:"
+	gateways = prefix + "gateways"
+	channel  = prefix + "blocks"
+)
+
+// Clock is a pace.Shared in Redis. It is safe for concurrent use.
+type Clock struct {
+	config Config
+	link   *redislink.Link
+	state  atomic.Pointer[state]
+
+	mu      sync.Mutex // guards changes of state, and the two below
+	blocked func(key string, pause time.Duration, strikes int)
+	back    func()
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// New makes a Clock and connects in the background: until that succeeds it is away. The error is
+// about the configuration only. Close it after use.
+func New(c Config) (*Clock, error) {
+	option, err := redislink.Options(c.URL, timeout)
+	if err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	option.Dialer.KeepAlive = c.Heartbeat
+	ctx, stop := context.WithCancel(context.Background())
+	k := &Clock{config: c, link: redislink.New(option), stop: stop}
+	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
+	k.done.Go(func() { k.live(ctx) })
+	k.done.Go(func() { k.link.Listen(ctx, channel, c.Heartbeat, k.heard) })
+	return k, nil
+}
+
+// Close leaves the gateways and ends the connection.
+func (k *Clock) Close() error {
+	k.stop()
+	k.done.Wait()
+	defer k.link.Close()
+	c := k.link.Client()
+	if c == nil || !k.state.Load().up {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := c.Do(ctx, c.B().Zrem().Key(gateways).Member(k.config.Name).Build()).Error()
+	if err != nil {
+		return fmt.Errorf("leaving the gateways in redis: %w", err)
+	}
+	return nil
+}
+
+// Watch implements pace.Shared.
+func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), back func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.blocked, k.back = blocked, back
+}
+
+var (
+	//go:embed reserve.lua
+	reserveSource string
+	//go:embed release.lua
+	releaseSource string
+	//go:embed block.lua
+	blockSource string
+	//go:embed unblock.lua
+	unblockSource string
+	//go:embed heartbeat.lua
+	heartbeatSource string
+
+	reserveScript   = rueidis.NewLuaScript(reserveSource)
+	releaseScript   = rueidis.NewLuaScript(releaseSource)
+	blockScript     = rueidis.NewLuaScript(blockSource)
+	unblockScript   = rueidis.NewLuaScript(unblockSource)
+	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
+)
+
+// token is what Release needs to know of a reservation.
+type token struct {
+	keys []string
+	slot string // on Redis's clock, in microseconds since 1970
+}
+
+// micros is the unit of the scripts. Waits and intervals are rounded up, so no slot comes early.
+func micros(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
+}
+
+// Reserve implements pace.Shared: one round trip.
+func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time.Duration) (pace.Reservation, error) {
+	keys, args := make([]string, len(demands)), make([]string, 0, 1+4*len(demands))
+	args = append(args, micros(maxWait))
+	slack := k.slack(demands)
+	for i, d := range demands {
+		keys[i] = keyOf(d.Key)
+		d = withSlack(d, slack)
+		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
+	}
+	var r pace.Reservation
+	asked := time.Now()
+	err := k.call(ctx, "reserving a slot in redis", reserveScript, keys, args, func(a rueidis.RedisResult) error {
+		answer, err := a.AsIntSlice()
+		if err == nil {
+			r, err = reservation(answer, keys, demands)
+		}
+		return err
+	})
+	if err != nil {
+		return pace.Reservation{}, err
+	}
+	// Redis looked at its clock some time between question and answer: the slot is not before the one
+	// plus the wait, and not after the other plus the wait.
+	r.At, r.Until = time.Now().Add(r.Wait), asked.Add(r.Wait+slack)
+	return r, nil
+}
+
+// noSpacing is the slack of a slot that need not be apart from others.
+const noSpacing = 365 * 24 * time.Hour
+
+// slack is how late after its slot a request with the demands may go. As much is added to what is
+// reserved, so that others can rely on the slots being apart: a twentieth of the time between two
+// requests, from 2 to 50 ms, but no less than twice a round trip to Redis.
+func (k *Clock) slack(demands []pace.Demand) time.Duration {
+	slack := noSpacing
+	for _, d := range demands {
+		spacing := d.Delay
+		if d.Tolerance == 0 {
+			spacing = max(spacing, d.Interval)
+		}
+		if spacing > 0 {
+			slack = min(slack, max(spacing/20, 2*time.Millisecond), 50*time.Millisecond)
+		}
+	}
+	return max(slack, 2*k.state.Load().roundTrip)
+}
+
+// withSlack lengthens what is apart by the slack. A burst has room for it already.
+func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
+	if slack >= noSpacing {
+		return d
+	}
+	if d.Tolerance == 0 && d.Interval > 0 {
+		d.Interval += slack
+	}
+	if d.Delay > 0 {
+		d.Delay += slack
+	}
+	return d
+}
+
+// reservation reads the answer of reserve.lua.
+func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Reservation, error) {
+	if len(answer) != 5 {
+		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 5", len(answer))
+	}
+	r := pace.Reservation{
+		Wait:    time.Duration(answer[1]) * time.Microsecond,
+		Blocked: time.Duration(answer[3]) * time.Microsecond,
+	}
+	if i := int(answer[4]); i >= 1 && i <= len(demands) {
+		r.BlockedKey = demands[i-1].Key
+	}
+	switch answer[0] {
+	case 1:
+		r.Outcome = pace.Reserved
+		r.Token = token{keys: keys, slot: strconv.FormatInt(answer[2], 10)}
+	case 2:
+		r.Outcome = pace.NotYet
+	default:
+		r.Outcome = pace.TooLate
+	}
+	return r, nil
+}
+
+// Release implements pace.Shared.
+func (k *Clock) Release(r pace.Reservation) error {
+	t, ok := r.Token.(token)
+	if !ok {
+		return nil
+	}
+	return k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys,
+		[]string{t.slot}, rueidis.RedisResult.Error)
+}
+
+// Block implements pace.Shared.
+func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
+	m := message{From: k.config.Name, Key: key, Pause: pause, Strikes: strikes}
+	args := []string{micros(pause), channel, m.String()}
+	return k.call(context.Background(), "blocking a key in redis", blockScript,
+		[]string{keyOf(key)}, args, rueidis.RedisResult.Error)
+}
+
+// Unblock implements pace.Shared.
+func (k *Clock) Unblock(key string) (found bool, err error) {
+	args := []string{channel, message{From: k.config.Name, Key: key}.String()}
+	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{keyOf(key)}, args,
+		func(a rueidis.RedisResult) (err error) {
+			found, err = a.AsBool()
+			return err
+		})
+	return found, err
+}
+
+// Peers implements pace.Shared.
+func (k *Clock) Peers() pace.Peers {
+	s := k.state.Load()
+	count := s.gateways
+	if !s.up {
+		count = max(count, k.config.Gateways)
+	}
+	return pace.Peers{Up: s.up, For: time.Since(s.since), Count: count}
+}
+
+// call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
+// away, for all calls until the next heartbeat that succeeds.
+func (k *Clock) call(
+	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string,
+	read func(rueidis.RedisResult) error,
+) error {
+	c := k.link.Client()
+	if c == nil || !k.state.Load().up {
+		return fmt.Errorf("%s: %w", doing, ErrAway)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := read(script.Exec(bounded, c, keys, args))
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		k.away(err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func keyOf(name string) string { return prefix + "key:" + name }
+
+var _ pace.Shared = (*Clock)(nil)

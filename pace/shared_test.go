@@ -1,0 +1,341 @@
+package pace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/pace"
+	"github.com/crawlgate/crawlgate/pace/redisclock"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// cluster is some gateways with one Redis, and what an origin sees of them.
+type cluster struct {
+	redis    *redistest.Server
+	gateways []*gateway
+
+	mu   sync.Mutex
+	seen map[string][]time.Time
+}
+
+type gateway struct {
+	clock *redisclock.Clock
+	pacer *pace.Pacer
+}
+
+func newCluster(t *testing.T, n int) *cluster {
+	t.Helper()
+	c := &cluster{redis: redistest.Start(t), seen: make(map[string][]time.Time)}
+	for range n {
+		k, err := redisclock.New(redisclock.Config{URL: c.redis.URL(), Heartbeat: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
+		c.gateways = append(c.gateways, &gateway{clock: k, pacer: pace.New(pace.Config{Shared: k})})
+	}
+	redistest.Eventually(t, "all gateways know each other", func() bool {
+		for _, g := range c.gateways {
+			if p := g.clock.Peers(); !p.Up || p.Count != n {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+// crawl lets the workers of one gateway ask for the hosts in turn until ctx ends.
+func (c *cluster) crawl(ctx context.Context, g *gateway, workers, hosts int, l pace.Limit) {
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				r := pace.Request{Limit: l, Agent: fmt.Sprintf("agent-%d", i%3)}
+				r.Key = fmt.Sprintf("host-%d", n%hosts)
+				s, err := g.pacer.Acquire(ctx, r)
+				if err != nil {
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				at := s.At()
+				s.Done()
+				c.mu.Lock()
+				c.seen[r.Key] = append(c.seen[r.Key], at)
+				c.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// apart fails when in any window between the two times a host had more requests than one for each
+// interval and one more. That one may have been late on its way: the shared clock does not hear of it.
+// The slots themselves are held by the tests of redisclock.
+func (c *cluster) apart(t *testing.T, from, to time.Time, interval time.Duration) {
+	t.Helper()
+	for host, at := range c.seen {
+		at = slices.DeleteFunc(slices.Clone(at), func(at time.Time) bool { return at.Before(from) || at.After(to) })
+		for i := range at {
+			for j := i + 1; j < len(at); j++ {
+				if span := at[j].Sub(at[i]); span < time.Duration(j-i-1)*interval {
+					t.Errorf("%s: %d requests within %s; the last at %s", host, j-i+1, span, at[j].Format("05.000"))
+				}
+			}
+		}
+	}
+}
+
+// within fails when in any window a host had more requests than one for each interval and one for
+// each gateway.
+func (c *cluster) within(t *testing.T, interval time.Duration) {
+	t.Helper()
+	n := len(c.gateways)
+	for host, at := range c.seen {
+		for i := range at {
+			for j := i + n; j < len(at); j++ {
+				if span := at[j].Sub(at[i]); span < time.Duration(j-i+1-n)*interval {
+					t.Errorf("%s: %d requests within %s; the last at %s", host, j-i+1, span, at[j].Format("05.000"))
+				}
+			}
+		}
+	}
+}
+
+func (c *cluster) up() bool {
+	return !slices.ContainsFunc(c.gateways, func(g *gateway) bool { return !g.clock.Peers().Up })
+}
+
+// total is the number of requests, by host in order of time.
+func (c *cluster) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, at := range c.seen {
+		slices.SortFunc(at, time.Time.Compare)
+		n += len(at)
+	}
+	return n
+}
+
+// Whatever becomes of Redis, no host has more than its rate but for one request of each gateway;
+// and while Redis is there, but for one.
+func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
+	t.Parallel()
+	limits := map[string]pace.Limit{
+		"rate":  {Interval: 100 * time.Millisecond, Concurrency: 8},
+		"delay": {Delay: 150 * time.Millisecond},
+	}
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3)
+			ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			for _, g := range c.gateways {
+				wg.Go(func() { c.crawl(ctx, g, 20, 6, l) })
+			}
+			began := time.Now()
+			time.Sleep(2 * time.Second)
+			killed := time.Now()
+			c.redis.Kill()
+			with := c.total()
+			time.Sleep(2 * time.Second)
+			without := c.total()
+			c.redis.Start()
+			redistest.Eventually(t, "all gateways are back", c.up)
+			back := c.total()
+			wg.Wait()
+			ended := c.total()
+			t.Logf("%d requests with redis in %s, %d without in 2 s, %d after", with, killed.Sub(began), without-with, ended-back)
+			if without == with || ended == back {
+				t.Error("nothing went while redis was away, or after it came back")
+			}
+			interval := max(l.Interval, l.Delay)
+			c.apart(t, began, killed, interval)
+			c.within(t, interval)
+		})
+	}
+}
+
+// Gateways of which each has a queue of its own share a host's slots evenly, and none is lost.
+func TestSharedGivesEachGatewayItsPart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	l := pace.Limit{Key: "h", Interval: 20 * time.Millisecond}
+	got := make([]int, len(c.gateways))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var (
+		mu    sync.Mutex
+		total int
+		wg    sync.WaitGroup
+	)
+	for i, g := range c.gateways {
+		for range 5 {
+			wg.Go(func() {
+				for {
+					s, err := g.pacer.Acquire(ctx, pace.Request{Limit: l, Agent: "a"})
+					if err != nil {
+						return
+					}
+					s.Done()
+					mu.Lock()
+					got[i]++
+					if total++; total == 150 {
+						cancel()
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i, n := range got {
+		if n < 150/3*7/10 || n > 150/3*13/10 {
+			t.Errorf("gateway %d got %d of 150", i, n)
+		}
+	}
+}
+
+// A gateway that dies between reserving and going loses its one slot; the next is one interval
+// later.
+func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	d := []pace.Demand{{Key: "h", Interval: time.Hour}}
+	for i, due := range []time.Duration{0, time.Hour, 2 * time.Hour} {
+		r, err := c.gateways[i%2].clock.Reserve(t.Context(), d, 1000*time.Hour)
+		if err != nil || r.Outcome != pace.Reserved {
+			t.Fatalf("Reserve = %+v, %v", r, err)
+		}
+		if r.Wait > due+time.Minute || r.Wait < due-time.Minute {
+			t.Errorf("slot %d is in %s, want %s", i, r.Wait, due)
+		}
+		if i == 1 {
+			_ = c.gateways[1].clock.Close() // with a slot reserved, never used
+		}
+	}
+}
+
+func TestSharedCancelledRequestGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	r := pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Hour}, MaxWait: 3 * time.Hour}
+	first, err := c.gateways[0].pacer.Acquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Done()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.gateways[0].pacer.Acquire(ctx, r); err == nil {
+		t.Fatal("granted")
+	}
+	got, err := c.gateways[1].clock.Reserve(t.Context(), []pace.Demand{{Key: "h", Interval: time.Hour}}, 1000*time.Hour)
+	if err != nil || got.Wait > time.Hour+time.Minute {
+		t.Errorf("Reserve = %+v, %v; want the cancelled slot, in an hour", got, err)
+	}
+
+	unused, err := c.gateways[1].pacer.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "i", Interval: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused.Cancel()
+	again, err := c.gateways[0].pacer.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "i", Interval: time.Hour}, MaxWait: -1})
+	if err != nil {
+		t.Fatalf("after Cancel of a slot that was not used: %v", err)
+	}
+	again.Done()
+}
+
+func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	redistest.Eventually(t, "both listen", func() bool {
+		return strings.Contains(c.redis.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
+	})
+	c.gateways[0].pacer.RecordFailure("h", time.Hour)
+	redistest.Eventually(t, "the other gateway knows", func() bool { return c.gateways[1].pacer.Stats().Blocked == 1 })
+	_, err := c.gateways[1].pacer.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
+	wantBlocked(t, err)
+
+	// A gateway that was not there to hear it learns it with its first reservation;
+	// and a Redis that forgot it is told again.
+	c.redis.Kill()
+	redistest.Eventually(t, "redis is found away", func() bool { return !c.gateways[0].clock.Peers().Up })
+	c.redis.Start()
+	redistest.Eventually(t, "redis is found back", func() bool { return c.gateways[0].clock.Peers().Up })
+	redistest.Eventually(t, "the block is told again", func() bool {
+		return strings.Contains(c.redis.Say("HEXISTS crawlgate:{pace}:key:h until"), ":1")
+	})
+	k, err := redisclock.New(redisclock.Config{URL: c.redis.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	redistest.Eventually(t, "the third is up", func() bool { return k.Peers().Up })
+	third := pace.New(pace.Config{Shared: k})
+	_, err = third.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
+	wantBlocked(t, err)
+	if third.Stats().Blocked != 1 {
+		t.Error("the third gateway does not remember the block")
+	}
+}
+
+// wantBlocked fails unless err is the refusal of a key that is blocked for an
+// hour.
+func wantBlocked(t *testing.T, err error) {
+	t.Helper()
+	var why *pace.Refused
+	if !errors.As(err, &why) || why.Reason != pace.ReasonBlocked || why.RetryAfter < 59*time.Minute {
+		t.Errorf("%v, want blocked for an hour", err)
+	}
+}
+
+// One decision is one command to Redis.
+func TestSharedDecisionIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	p := c.gateways[0].pacer
+	acquire := func(host string) {
+		t.Helper()
+		s, err := p.Acquire(t.Context(), pace.Request{
+			Limit: pace.Limit{Key: pace.HostKey(host), Interval: time.Minute},
+			Also:  []pace.Limit{{Key: pace.SiteKey(host), Interval: time.Minute}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Done()
+	}
+	acquire("first.example") // loads the script
+	const n = 50
+	before := calls(t, c.redis)
+	for i := range n {
+		acquire(fmt.Sprintf("h%d.example", i))
+	}
+	// Heartbeats call a script as well, ten times a second.
+	if after := calls(t, c.redis); after-before < n || after-before > n+20 {
+		t.Errorf("%d decisions took %d calls", n, after-before)
+	}
+}
+
+func calls(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	for line := range strings.Lines(s.Say("INFO commandstats")) {
+		var n int
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatal("redis does not count evalsha")
+	return 0
+}
