@@ -1,5 +1,5 @@
 # `make check` is what .ci/run does, less the installation.
-.PHONY: build test race vet fmt lint vulncheck fuzz bench examples release check
+.PHONY: build test race vet fmt lint vulncheck fuzz bench golden examples release check
 
 GO ?= go
 FUZZTIME ?= 10s
@@ -28,6 +28,11 @@ vulncheck:
 
 fuzz:
 	.ci/fuzz $(FUZZTIME)
+
+# Writes the golden files and the generated parts of docs/. The pages of the reasons, in the root, show golden files of enforce.
+golden:
+	$(GO) test ./cli ./enforce ./fetch -update
+	$(GO) test . -update
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -3,7 +3,6 @@ package crawlgate
 import (
 	"bytes"
 	"encoding/json"
-	goflag "flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-)
 
-var updateAdapt = goflag.Bool("update-adapt", false, "write the JSON in testdata/adapt anew")
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+)
 
 // adaptSeparator stands between Caddyfile and JSON in a .caddyfiletest, as in Caddy's own.
 const adaptSeparator = "----------\n"
 
-// TestAdapt holds the JSON that Caddyfiles become: it is what automation is written against.
+// TestAdapt holds the JSON that Caddyfiles become: it is what automation is written against. With -update it writes the JSON.
 func TestAdapt(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {
@@ -44,7 +43,7 @@ func TestAdapt(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := indented.String() + "\n"
-		if *updateAdapt {
+		if *testdocs.Update {
 			if err := os.WriteFile(file, []byte(text+adaptSeparator+got), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -128,7 +128,7 @@ func problemIndex() []byte {
 }
 
 // TestProblemPages holds that each reason has its page, that no page is left over, and that all say what the code says.
-// go test . -run TestProblemPages -update-docs writes them.
+// go test . -run TestProblemPages -update writes them.
 func TestProblemPages(t *testing.T) {
 	folder := filepath.Join("docs", "problems")
 	pages := map[string][]byte{"README.md": problemIndex()}
@@ -154,7 +154,7 @@ func TestProblemPages(t *testing.T) {
 			continue
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("docs/problems/%s does not say what the code says; write it anew with -update-docs", name)
+			t.Errorf("docs/problems/%s does not say what the code says: run go test . -run TestProblemPages -update", name)
 		}
 	}
 	entries, err := os.ReadDir(folder)

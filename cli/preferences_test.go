@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -85,13 +84,10 @@ func TestCheckPreferences(t *testing.T) {
 func TestCheckPreferencesInDocs(t *testing.T) {
 	t.Parallel()
 	run := runCommand(t.Context(), t, "", "check", "--robots", file(t, preferring), "--agent", "AcmeBot", "--purpose", "train-ai,tdm", "/page")
-	page, err := os.ReadFile(testdocs.Path("docs", "cli.md"))
-	if err != nil {
-		t.Fatal(err)
+	if run.status != 0 {
+		t.Errorf("%+v", run)
 	}
-	if run.status != 0 || !strings.Contains(string(page), "\n"+run.out+"```") {
-		t.Errorf("docs/cli.md does not show %+v", run)
-	}
+	testdocs.Shows(t, "cli.md", run.out)
 }
 
 // TestCheckPreferencesOfGateway: a gateway goes by the block of the agent.

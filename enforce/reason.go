@@ -141,7 +141,7 @@ type ReasonInfo struct {
 
 // reasonsJSON is the table of reasons, in groups: what a group says holds for its reasons, unless
 // they say otherwise. To add a reason: its constant, its row there, its golden file (go test -run
-// Golden -update), its page (go test . -run TestProblemPages -update-docs).
+// Golden -update), its page (go test . -run TestProblemPages -update).
 //
 //go:embed reasons.json
 var reasonsJSON []byte

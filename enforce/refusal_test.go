@@ -3,7 +3,6 @@ package enforce
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"html"
 	"maps"
@@ -20,11 +19,10 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // forms are the Accept fields by which each form is had.
 var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
@@ -195,7 +193,7 @@ func TestRefusalGolden(t *testing.T) {
 		name := filepath.Join("testdata", "golden", file)
 		refusal, _ := sampleAs(t, r, strings.TrimPrefix(filepath.Ext(file), "."))
 		got := withoutSheet(dump(refusal))
-		if *update {
+		if *testdocs.Update {
 			if err := os.WriteFile(name, got, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +203,7 @@ func TestRefusalGolden(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !bytes.Equal(got, want) {
-			t.Errorf("%s (go test -run Golden -update)\ngot:\n%s\nwant:\n%s", name, got, want)
+			t.Errorf("%s (go test ./enforce -run Golden -update)\ngot:\n%s\nwant:\n%s", name, got, want)
 		}
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "golden"))

@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/origin"
 )
-
-var update = flag.Bool("update", false, "write generated files instead of checking them")
 
 // samples are records of every shape, each made by Next.
 func samples() map[string]Record {
@@ -82,7 +80,7 @@ func TestRecordJSON_Golden(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/records.json"
 	want := samples()
-	if *update {
+	if *testdocs.Update {
 		data, err := json.MarshalIndent(want, "", "\t")
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -21,7 +22,7 @@ func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	page := statusTable(t)
 	file := filepath.Join("..", "docs", "status-table.md")
-	if *update {
+	if *testdocs.Update {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -132,7 +132,7 @@ func (r *recording) values(gateway int, name string) string {
 // ruleTests writes rules_test.yml.
 func (r *recording) ruleTests() string {
 	var b strings.Builder
-	b.WriteString("# Written by TestRecordedAlerts of integration/ with -update-docs: the metrics of two gateways. What came in a phase\n" +
+	b.WriteString("# Written by TestRecordedAlerts of integration/ with -update: the metrics of two gateways. What came in a phase\n" +
 		"# comes in each minute of it here.\nrule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n" +
 		r.series(0) + r.series(1) + "    promql_expr_test:\n")
 	end := -1
@@ -152,7 +152,7 @@ func (r *recording) ruleTests() string {
 }
 
 // TestRecordedAlerts takes two gateways through a good time and through failures, and has promtool try the alert rules on
-// their metrics: in a good time none fires, and in the failures each does. With -update-docs it writes them.
+// their metrics: in a good time none fires, and in the failures each does. With -update it writes them.
 func TestRecordedAlerts(t *testing.T) {
 	loadsMachine(t)
 	promtool := need(t, "promtool")

@@ -11,12 +11,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// Update says that a test writes the generated parts of docs/ instead of comparing them.
-var Update = flag.Bool("update-docs", false, "write the generated pages of docs/ again")
+// Update says that tests write the golden files and the generated parts of docs/ that they would compare. All test
+// packages share this flag.
+var Update = flag.Bool("update", false, "write golden files and generated pages instead of comparing them")
 
 // Path is the path of a file of this repository.
 func Path(elements ...string) string {
@@ -32,6 +34,29 @@ func Text(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+var updating sync.Mutex // tests that run at the same time may update the same page
+
+// Shows holds that a code block in a page of docs/ ends with this text. With -update, the text replaces what the one block
+// has from the line UPDATE, or from the text's first line, on.
+func Shows(t *testing.T, name, text string) {
+	t.Helper()
+	updating.Lock()
+	defer updating.Unlock()
+	page := Text(t, name)
+	if strings.Contains(page, "\n"+text+"```") {
+		return
+	}
+	first, _, _ := strings.Cut(text, "\n")
+	shown := regexp.MustCompile("(?m)^(?:UPDATE|" + regexp.QuoteMeta(first) + ")\n(?:[^`].*\n|\n)*```$")
+	if old := shown.FindAllString(page, -1); *Update && len(old) == 1 {
+		if err := os.WriteFile(Path("docs", name), []byte(strings.Replace(page, old[0], text+"```", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("docs/%s does not show the text below; write the line UPDATE in its place, and run this test with -update:\n%s", name, text)
 }
 
 // Sections are those of a page, by their headings of the second order.
