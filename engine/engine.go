@@ -278,7 +278,7 @@ func (e *Engine) Start() error {
 	if err != nil {
 		return err
 	}
-	if err := alone(slices.Concat(l.gateways, l.sites)); err != nil {
+	if err := checkNotInUse(slices.Concat(l.gateways, l.sites)); err != nil {
 		return err
 	}
 	if err := e.Open(); err != nil {

@@ -110,11 +110,11 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	return found
 }
 
-// alone fails if another process listens at one of the addresses, or at one that this process
-// listens at already, such as its admin endpoint. Caddy sets SO_REUSEPORT, so two processes of one
-// user would share the connections without a word. Where the system does not tell, it does not
-// fail.
-func alone(addrs []netip.AddrPort) error {
+// checkNotInUse fails if another process listens at one of the addresses, or at an address where
+// this process listens already. The second kind includes the admin endpoint, which Caddy opens
+// before it provisions any app. Caddy sets SO_REUSEPORT, so without this check two processes of one
+// user would silently share the connections. It passes where the system does not list sockets.
+func checkNotInUse(addrs []netip.AddrPort) error {
 	own, ownErr := sockets.Own()
 	foreign, err := sockets.Foreign(own)
 	if ownErr != nil || err != nil {
@@ -124,9 +124,9 @@ func alone(addrs []netip.AddrPort) error {
 		addrs = append(addrs, s.Addr)
 	}
 	for _, addr := range addrs {
-		for _, s := range foreign {
-			if sockets.Overlap(addr, s.Addr) {
-				return fmt.Errorf("address %s: another process listens at %s already; stop it, or choose another address", addr, s.Addr)
+		for _, other := range foreign {
+			if sockets.Overlap(addr, other) {
+				return fmt.Errorf("address %s: another process listens at %s already; stop it, or choose another address", addr, other)
 			}
 		}
 	}

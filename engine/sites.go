@@ -113,7 +113,7 @@ func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	if s.Server == nil || !e.toStart() {
 		return nil
 	}
-	return alone(listenAddrs(s.Server))
+	return checkNotInUse(listenAddrs(s.Server))
 }
 
 // Sites returns the sites in the order in which they were provisioned.

@@ -1,6 +1,3 @@
-// Package sockets lists the TCP addresses at which this process listens, and the other processes
-// that listen there. Caddy has no way to ask for the address of its admin API, and a reload moves
-// listeners, so the system is asked.
 package sockets
 
 import (
@@ -17,35 +14,27 @@ type Socket struct {
 	Inode uint64
 }
 
-// Foreign lists the TCP sockets of this machine that are not among own. The error is
-// errors.ErrUnsupported on all systems but Linux. A caller takes own first: a socket that this
-// process closes in between is in neither list then.
-func Foreign(own []Socket) ([]Socket, error) {
-	table, err := listening()
+// Foreign lists the TCP addresses at which other processes of this machine listen. own is what [Own]
+// returned a moment before: a socket that this process closes in between is in neither list. The
+// error is errors.ErrUnsupported on all systems but Linux.
+func Foreign(own []Socket) ([]netip.AddrPort, error) {
+	all, err := listening()
 	if err != nil {
 		return nil, err
 	}
-	return without(table, own), nil
+	return without(all, own), nil
 }
 
-// without takes own out of the table. A socket of own whose inode is not there is taken out by its
-// address: not every kernel shows the same inode in both places.
-func without(table, own []Socket) []Socket {
-	rest := slices.Clone(table)
-	isOwn := func(inode uint64) bool {
-		return slices.ContainsFunc(own, func(s Socket) bool { return s.Inode == inode })
-	}
-	taken := make(map[uint64]bool, len(own))
+// without takes own out of all, one address for each socket. It does not compare inodes, because a
+// kernel may show another inode for a socket of MPTCP in its table.
+func without(all []netip.AddrPort, own []Socket) []netip.AddrPort {
+	rest, seen := slices.Clone(all), make(map[uint64]bool, len(own))
 	for _, s := range own {
-		if !s.Addr.IsValid() || taken[s.Inode] {
-			continue
+		if seen[s.Inode] {
+			continue // another descriptor of the same socket
 		}
-		taken[s.Inode] = s.Inode != 0
-		i := slices.Index(rest, s)
-		if i < 0 {
-			i = slices.IndexFunc(rest, func(t Socket) bool { return t.Addr == s.Addr && !isOwn(t.Inode) })
-		}
-		if i >= 0 {
+		seen[s.Inode] = s.Inode != 0
+		if i := slices.Index(rest, s.Addr); i >= 0 {
 			rest = slices.Delete(rest, i, i+1)
 		}
 	}

@@ -81,38 +81,46 @@ func TestForeign(t *testing.T) {
 	supported(t, err)
 	foreign, err := Foreign(list)
 	supported(t, err)
-	if slices.ContainsFunc(foreign, func(s Socket) bool { return s.Addr == addr }) {
+	if slices.Contains(foreign, addr) {
 		t.Errorf("%s is this process's own, but is in %v", addr, foreign)
 	}
 	others := slices.DeleteFunc(list, func(s Socket) bool { return s.Addr == addr })
 	foreign, err = Foreign(others)
-	if err != nil || !slices.ContainsFunc(foreign, func(s Socket) bool { return s.Addr == addr }) {
+	if err != nil || !slices.Contains(foreign, addr) {
 		t.Fatalf("%s is not in %v, %v", addr, foreign, err)
 	}
 }
 
 func socket(addr string, inode uint64) Socket { return Socket{netip.MustParseAddrPort(addr), inode} }
 
+func addrPorts(list ...string) (addrs []netip.AddrPort) {
+	for _, text := range list {
+		addrs = append(addrs, netip.MustParseAddrPort(text))
+	}
+	return addrs
+}
+
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	a, b, c := socket("127.0.0.1:1", 11), socket("127.0.0.1:1", 12), socket("[::]:2", 13)
-	hidden := socket("127.0.0.1:1", 99) // with another inode in the table, as kernels have shown MPTCP's
+	one, both, all := addrPorts("127.0.0.1:1"), addrPorts("127.0.0.1:1", "127.0.0.1:1"), addrPorts("127.0.0.1:1", "127.0.0.1:1", "[::]:2")
 	for _, tt := range []struct {
-		name             string
-		table, own, want []Socket
+		name string
+		all  []netip.AddrPort
+		own  []Socket
+		want []netip.AddrPort
 	}{
 		{"nothing", nil, nil, nil},
-		{"nothing of ours", []Socket{a, c}, nil, []Socket{a, c}},
-		{"all ours", []Socket{a, b, c}, []Socket{a, b, c}, nil},
-		{"one shared", []Socket{a, b}, []Socket{b}, []Socket{a}},
-		{"two descriptors", []Socket{a, b}, []Socket{b, b}, []Socket{a}},
-		{"closed meanwhile", []Socket{a}, []Socket{b, a}, nil},
-		{"by address", []Socket{a, c}, []Socket{hidden}, []Socket{c}},
-		{"by address, shared", []Socket{a, b}, []Socket{hidden}, []Socket{b}},
-		{"by address, not another of ours", []Socket{a, b}, []Socket{hidden, b}, nil},
-		{"unix", []Socket{a}, []Socket{{Inode: 11}}, []Socket{a}},
+		{"nothing of ours", all, nil, all},
+		{"all ours", all, []Socket{a, b, c}, nil},
+		{"one shared", both, []Socket{b}, one},
+		{"two descriptors", both, []Socket{b, b}, one},
+		{"closed in between", one, []Socket{b, a}, nil},
+		{"another port", all, []Socket{c}, both},
+		{"unix", one, []Socket{{Inode: 11}}, one},
+		{"no inodes", both, []Socket{socket("127.0.0.1:1", 0), socket("127.0.0.1:1", 0)}, nil},
 	} {
-		if got := without(tt.table, tt.own); !slices.Equal(got, tt.want) {
+		if got := without(tt.all, tt.own); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -15,7 +15,7 @@ const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->whe
    0: 0100007F:0BB8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000 100 0 0 10 0
    1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4712 1 0000000000000000 100 0 0 10 0
    2: 0100007F:0BB8 0100007F:9C40 03 00000000:00000000 01:00000063 00000000     0        0 0 1 0000000000000000
-   3: 0100007F:0BB9 00000000:0000 0A short
+   3: 0100007F:0BB9 00000000:0000
    4: 0100007F 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4714 1 0000000000000000 100 0 0 10 0
    5: 0100007F:0051 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4718 1 0000000000000000 100 0 0 10 0
    6: 0100007F:0BB8 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4713 1 0000000000000000 20 4 30 10 -1
@@ -32,10 +32,7 @@ func TestParseTable(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		t.Skip("the text is of a little-endian machine")
 	}
-	want := []Socket{
-		socket("127.0.0.1:3000", 4711), socket("0.0.0.0:80", 4712), socket("127.0.0.1:81", 4718),
-		socket("[::]:8080", 4715), socket("127.0.0.2:8081", 4716), socket("[2001:db8::1]:8082", 4717),
-	}
+	want := addrPorts("127.0.0.1:3000", "0.0.0.0:80", "127.0.0.1:81", "[::]:8080", "127.0.0.2:8081", "[2001:db8::1]:8082")
 	// What follows those that listen is not read.
 	got, err := parseTable(io.MultiReader(strings.NewReader(table), iotest.ErrReader(errors.New("read on"))))
 	six, err6 := parseTable(strings.NewReader(table6))
@@ -48,10 +45,10 @@ func FuzzParseTable(f *testing.F) {
 	f.Add([]byte(table))
 	f.Add([]byte(table6))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		sockets, _ := parseTable(bytes.NewReader(text))
-		for _, s := range sockets {
-			if !s.Addr.IsValid() || s.Addr.Addr().Is4In6() {
-				t.Errorf("%v is no canonical address", s.Addr)
+		addrs, _ := parseTable(bytes.NewReader(text))
+		for _, a := range addrs {
+			if !a.IsValid() || a.Addr().Is4In6() {
+				t.Errorf("%v is no canonical address", a)
 			}
 		}
 	})

@@ -2,9 +2,12 @@
 
 package sockets
 
-import "errors"
+import (
+	"errors"
+	"net/netip"
+)
 
 // descriptors is the folder of this process's open descriptors.
 const descriptors = "/dev/fd"
 
-func listening() ([]Socket, error) { return nil, errors.ErrUnsupported }
+func listening() ([]netip.AddrPort, error) { return nil, errors.ErrUnsupported }
