@@ -228,7 +228,7 @@ func (d *day) odd() {
 	at := func(name string) string { return d.special[name].Origin().Authority() }
 	d.special["except"].SetPath("/upgrade", testorigin.Raw("another protocol",
 		[]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")))
-	for _, octets := range []string{
+	for _, raw := range []string{
 		"GET http://user:password@127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"GET http://10.0.0.1/ HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://" + d.host("except") + ":22/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
@@ -243,7 +243,7 @@ func (d *day) odd() {
 			strings.Repeat("x", 0x2000) + "\r\n0\r\n\r\n",
 		"GET http://" + at("absent") + "/ HTTP/1.1\r\nHost: x\r\n\r\n", // no User-Agent
 	} {
-		_, _ = d.g.dial().ask(strings.Fields(octets)[0], octets) // whatever it says
+		_, _ = d.g.dial().ask(strings.Fields(raw)[0], raw) // whatever it says
 		d.asked.Add(1)
 	}
 }

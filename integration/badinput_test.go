@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestTLSToThePlainPort speaks TLS where HTTP is expected, as some clients do with an https proxy URL (clients.md 10).
+// TestTLSToThePlainPort speaks TLS where HTTP is expected, as some clients do with an https proxy URL.
 func TestTLSToThePlainPort(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, gatewayConfig{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
@@ -35,7 +35,7 @@ func clientHello(t *testing.T) string {
 	return string(hello[:n])
 }
 
-// TestBinaryRobotsTxt gives a robots.txt of 64 KiB of all octets, with a rule on a line of its own in the middle.
+// TestBinaryRobotsTxt gives a robots.txt of 64 KiB of all bytes, with a rule on a line of its own in the middle.
 func TestBinaryRobotsTxt(t *testing.T) {
 	t.Parallel()
 	var noise strings.Builder

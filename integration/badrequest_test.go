@@ -114,7 +114,7 @@ func TestMethodThatIsNoToken(t *testing.T) {
 }
 
 // bothLengths are heads whose length can be understood in two ways (RFC 9112 section 6.1). TARGET is what they ask for.
-var bothLengths = []struct{ name, octets string }{
+var bothLengths = []struct{ name, raw string }{
 	{"length, then coding", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 	{"coding, then length", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
 	{"in odd cases", "POST TARGET HTTP/1.1\r\nHost: HOST\r\ntRANSFER-eNCODING: Chunked\r\ncONTENT-lENGTH: 0\r\n\r\n0\r\n\r\n"},
@@ -149,15 +149,15 @@ func TestLengthInTwoWays(t *testing.T) {
 		for _, tt := range bothLengths {
 			w := way.open()
 			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
-			octets := strings.NewReplacer("TARGET", way.target, "HOST", way.host).Replace(tt.octets + smuggled)
+			raw := strings.NewReplacer("TARGET", way.target, "HOST", way.host).Replace(tt.raw + smuggled)
 			if strings.HasPrefix(tt.name, "behind") {
-				if a, err := w.ask(http.MethodPost, octets); err != nil || a.status == http.StatusBadRequest {
+				if a, err := w.ask(http.MethodPost, raw); err != nil || a.status == http.StatusBadRequest {
 					t.Errorf("%s, %s: the request before: %d, %v", way.name, tt.name, a.status, err)
 				}
-				octets = ""
+				raw = ""
 			}
-			a, err := w.ask(http.MethodPost, octets)
-			if octets == "" && errors.Is(err, io.ErrUnexpectedEOF) {
+			a, err := w.ask(http.MethodPost, raw)
+			if raw == "" && errors.Is(err, io.ErrUnexpectedEOF) {
 				continue // a site that answers before it has the whole body ends the connection of its client too
 			}
 			if err != nil || a.status != http.StatusBadRequest {

@@ -175,9 +175,9 @@ func TestStalledUpload(t *testing.T) {
 	})
 }
 
-// upload sends octets and reads the answer behind 100 Continue.
-func (w *wire) upload(octets string) (answer, error) {
-	a, err := w.ask(http.MethodPost, octets)
+// upload sends bytes and reads the answer behind 100 Continue.
+func (w *wire) upload(raw string) (answer, error) {
+	a, err := w.ask(http.MethodPost, raw)
 	if err == nil && a.status == http.StatusContinue {
 		a, err = w.ask(http.MethodPost, "")
 	}

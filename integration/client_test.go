@@ -107,9 +107,9 @@ func (g *gateway) dial() *wire {
 // Read reads what ask left in the buffer first.
 func (w *wire) Read(p []byte) (int, error) { return w.r.Read(p) }
 
-// ask sends octets and reads one response to the method.
-func (w *wire) ask(method, octets string) (answer, error) {
-	if _, err := io.WriteString(w, octets); err != nil {
+// ask sends bytes and reads one response to the method.
+func (w *wire) ask(method, raw string) (answer, error) {
+	if _, err := io.WriteString(w, raw); err != nil {
 		return answer{}, fmt.Errorf("writing: %w", err)
 	}
 	resp, err := http.ReadResponse(w.r, &http.Request{Method: method})

@@ -39,7 +39,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 		want string // kind
 		at   int    // line; 0 for the last one
 	}{
-		{"an octet", 0, func(l [][]byte) [][]byte {
+		{"a byte", 0, func(l [][]byte) [][]byte {
 			l[9] = bytes.Replace(l[9], []byte(`"handled`), []byte(`"Handled`), 1)
 			return l
 		}, "seal_changed", 10},

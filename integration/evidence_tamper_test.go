@@ -24,7 +24,7 @@ var edits = []struct {
 	behind     int
 	edit       func(l [][]byte, at int) [][]byte
 }{
-	{"an octet", "seal_changed", 0, replaceIn(`"level"`, `"Level"`)},
+	{"a byte", "seal_changed", 0, replaceIn(`"level"`, `"Level"`)},
 	{"the status", "seal_changed", 0, replaceIn(`"ts":`, `"ts":1`)},
 	{"the logger", "seal_changed", 0, replaceIn(`"logger":"`, `"logger":"x`)},
 	{"a member added", "seal_changed", 0, replaceIn(`{"level"`, `{"more":1,"level"`)},

@@ -147,7 +147,7 @@ func (g *gateway) crawl(ctx context.Context, site *testorigin.Site, clients int)
 }
 
 // TestEvidence kills the gateway five times under load, with rotation and packing: an independent program recomputes every
-// checkpoint from the lines that are there. Then it finds one octet that was changed.
+// checkpoint from the lines that are there. Then it finds one byte that was changed.
 func TestEvidence(t *testing.T) {
 	loadsMachine(t)
 	origin := testorigin.Start(t, testorigin.Config{})
@@ -204,7 +204,7 @@ func TestEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := s.check(); len(found.Findings) == 0 {
-		t.Error("a changed octet was not found")
+		t.Error("a changed byte was not found")
 	}
 }
 

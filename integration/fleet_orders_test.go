@@ -174,7 +174,7 @@ func (r *relay) cut(cut bool) {
 }
 
 // endlessPages is an origin whose pages go on for as long as the gateway takes them. It notes when
-// octets last came to it, and when it could last send some, by the gateway that asked.
+// bytes last came to it, and when it could last send some, by the gateway that asked.
 type endlessPages struct {
 	*httptest.Server
 	last [3]atomic.Int64 // ns since 1970
@@ -214,7 +214,7 @@ func startEndlessPages(t *testing.T) *endlessPages {
 }
 
 // TestFleetStopsWithinASecond has many clients crawl one host by three gateways. From the order at
-// one of them to the last octet at the origin, by the origin's own record, it takes less than a
+// one of them to the last byte at the origin, by the origin's own record, it takes less than a
 // second at all, every time.
 func TestFleetStopsWithinASecond(t *testing.T) {
 	loadsMachine(t)
@@ -268,14 +268,14 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		}
 		took = append(took, time.Unix(0, last).Sub(began))
 		if took[round] >= time.Second {
-			t.Errorf("round %d: the last octet came %v after the order, which was answered after %v", round, took[round], answered)
+			t.Errorf("round %d: the last byte came %v after the order, which was answered after %v", round, took[round], answered)
 		}
 		f.gateways[(round+1)%3].askAdmin(http.MethodDelete, "/robots/deny?scope=host&value="+host, "")
 	}
 	stop()
 	group.Wait()
 	slices.Sort(took)
-	t.Logf("%d rounds, %d clients: the last octet came %v after the order (median), %v at most; %d requests ended",
+	t.Logf("%d rounds, %d clients: the last byte came %v after the order (median), %v at most; %d requests ended",
 		rounds, clients, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), sum)
 }
 

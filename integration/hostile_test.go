@@ -45,9 +45,9 @@ func TestHostileOrigins(t *testing.T) {
 	checkRobotsCases(t, server, cases, "fetch {\ntimeout 8s\n}")
 }
 
-// says is an origin that answers with these octets and closes the connection.
-func says(name, octets string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
-	b := testorigin.Raw(name, []byte(octets))
+// says is an origin that answers with these bytes and closes the connection.
+func says(name, raw string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
+	b := testorigin.Raw(name, []byte(raw))
 	b.Meaning = meaning
 	return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rules), cause: cause}
 }
@@ -128,7 +128,7 @@ func hostileHeaders() []robotsCase {
 		says("field without a name", with(": x\r\n"), unreachable, fetch.CauseProtocol),
 		says("blank in a field name", with("X Y: z\r\n"), known, ""), // nothing rests on it
 		says("blank in a field name that decides", with("X-Robots -Tag: none\r\n"), unreachable, fetch.CauseProtocol),
-		says("control octet in a field", with("X: a\x00b\r\n"), unreachable, fetch.CauseProtocol),
+		says("control byte in a field", with("X: a\x00b\r\n"), unreachable, fetch.CauseProtocol),
 		says("folded field", with("X: a\r\n b\r\n"), known, ""),
 		says("max-age beyond all numbers", with("Cache-Control: max-age=99999999999999999999\r\n"), known, ""),
 		says("age beyond all numbers", with("Age: 99999999999999999999\r\nCache-Control: max-age=60\r\n"), known, ""),
@@ -183,7 +183,7 @@ func hostileRedirects(t *testing.T, server *testorigin.Server) []robotsCase {
 	}
 }
 
-// packed is rules, and zeros behind them up to size octets, in gzip.
+// packed is rules, and zeros behind them up to size bytes, in gzip.
 func packed(size int) string {
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is one
@@ -229,7 +229,7 @@ func hostileTexts() []robotsCase {
 		ok("empty file", ""),
 		ok("HTML page", "<!DOCTYPE html><html><body>not found</body></html>"),
 		ok("UTF-16", "\xff\xfeU\x00s\x00e\x00r\x00"),
-		ok("control octets", "\x00\x1b[2J\x07"+rules),
+		ok("control bytes", "\x00\x1b[2J\x07"+rules),
 		ok("byte order mark", "\xef\xbb\xbf"+rules),
 		ok("carriage returns alone as line ends", strings.ReplaceAll(rules, "\n", "\r")),
 		ok("one line of 600 KiB", rules+"Disallow: /"+strings.Repeat("x", 600<<10)),
@@ -252,13 +252,13 @@ func hostileTimes() []robotsCase {
 		of("refused connections", testorigin.Refuse(), fetch.CauseConnect),
 		of("close before the header", testorigin.CloseAtOnce(), fetch.CauseReset),
 		of("reset before the header", testorigin.ResetAtOnce(), fetch.CauseReset),
-		of("reset in the header", testorigin.ResetInHead(), ""), // whether the octets before it are read is the kernel's choice
+		of("reset in the header", testorigin.ResetInHead(), ""), // whether the bytes before it are read is the kernel's choice
 		of("reset in the body", testorigin.ResetInBody(rules, half), fetch.CauseTruncated),
 		of("silence", testorigin.HangBeforeHead(), fetch.CauseTimeout),
 		of("silence in the header", testorigin.HangInHead(), fetch.CauseTimeout),
 		of("silence in the body", testorigin.HangInBody(rules, half), fetch.CauseTimeout),
-		of("an octet a minute", testorigin.Drip(rules, time.Minute), fetch.CauseTimeout),
-		of("an octet a second", testorigin.Drip(rules, time.Second), fetch.CauseTimeout),
+		of("a byte a minute", testorigin.Drip(rules, time.Minute), fetch.CauseTimeout),
+		of("a byte a second", testorigin.Drip(rules, time.Second), fetch.CauseTimeout),
 	}
 }
 
@@ -306,15 +306,15 @@ func TestHostilePages(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nbackoff off\n}", Egress: "response_header_timeout 3s"})
 	for _, tt := range []struct {
-		name   string
-		octets string
-		want   int
+		name string
+		raw  string
+		want int
 	}{
 		{"not HTTP", "220 mail.example ESMTP\r\n", 502},
 		{"two lengths", file("Content-Length: 5\r\nContent-Length: 6\r\n", "hello!"), 502},
 		{"length below zero", file("Content-Length: -1\r\n", "hello"), 502},
 		{"field without a colon", file("nonsense\r\n", "hello"), 502},
-		{"control octet in a field", file("X: a\x00b\r\n", "hello"), 502},
+		{"control byte in a field", file("X: a\x00b\r\n", "hello"), 502},
 		{"field of two mebibytes", file("X: "+strings.Repeat("x", 2<<20)+"\r\n", "hello"), 502},
 		{"another protocol unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", 502},
 		{"proxy authentication demanded", "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", 502},
@@ -323,7 +323,7 @@ func TestHostilePages(t *testing.T) {
 		{"a decision that is not ours", file("Crawlgate-Decision: allow\r\nContent-Length: 2\r\n", "ok"), 200},
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
-		site.SetPath("/bad", testorigin.Raw(tt.name, []byte(tt.octets)))
+		site.SetPath("/bad", testorigin.Raw(tt.name, []byte(tt.raw)))
 		a := g.mustFetch("Tester/1.0", site.URL("/bad"))
 		if a.status != tt.want || a.status == http.StatusOK && !slices.Equal(a.header["Crawlgate-Decision"], []string{"allow; reason=absent"}) {
 			t.Errorf("%s: %d %v %s", tt.name, a.status, a.header, a.body)

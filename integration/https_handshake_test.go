@@ -38,10 +38,10 @@ func TestHTTPSHandshakes(t *testing.T) {
 			}
 		}
 	}
-	say := func(octets string) func(*testing.T, *wire) {
+	say := func(raw string) func(*testing.T, *wire) {
 		return func(t *testing.T, w *wire) {
 			t.Helper()
-			if _, err := io.WriteString(w, octets); err != nil {
+			if _, err := io.WriteString(w, raw); err != nil {
 				t.Error(err)
 			}
 			wantEnd(t, w)
@@ -87,7 +87,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 				t.Errorf("logged as %s", l.raw)
 			}
 			if l.Size < int64(len("HTTP/1.1 200 Connection established\r\n\r\n")) || l.BytesRead > 8<<10 || l.Size > 8<<10 {
-				t.Errorf("logged with %d octets read and %d written", l.BytesRead, l.Size)
+				t.Errorf("logged with %d bytes read and %d written", l.BytesRead, l.Size)
 			}
 			if reached := site.arrived(); len(reached) > 0 {
 				t.Errorf("the site was asked for %+v", reached)
@@ -114,7 +114,7 @@ func distrust(t *testing.T, w *wire) {
 
 func halfHello(t *testing.T, w *wire) {
 	t.Helper()
-	_, _ = io.WriteString(w, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the rest of 512 octets never comes")
+	_, _ = io.WriteString(w, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the rest of 512 bytes never comes")
 }
 
 func silentHello(t *testing.T, w *wire) {
@@ -276,8 +276,8 @@ func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestHTTPSLiteralAddresses goes to a site by its address, for which SNI has no form; some clients send it all the same
-// (clients.md 9). The certificate has to hold the address.
+// TestHTTPSLiteralAddresses goes to a site by its address, for which SNI has no form; some clients send it anyway
+// (RFC 6066 section 3). The certificate has to hold the address.
 func TestHTTPSLiteralAddresses(t *testing.T) {
 	t.Parallel()
 	openssl := need(t, "openssl")

@@ -157,12 +157,12 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	runtime.KeepAlive(minter)
 }
 
-// endless gives octets without end.
+// endless gives bytes without end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// bulk is a site of large bodies: GET /down/N gives N octets, PUT /up answers with how many came.
+// bulk is a site of large bodies: GET /down/N gives N bytes, PUT /up answers with how many came.
 func bulk(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut {
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -191,12 +191,12 @@ func TestHTTPSVolume(t *testing.T) {
 		get(t, client, site.at("/down/1"))
 		before, began := g.usage(), time.Now()
 		if n := download(t, client, site.at(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
-			t.Errorf("HTTP %d: %d octets came down", version, n)
+			t.Errorf("HTTP %d: %d bytes came down", version, n)
 		}
 		down := time.Since(began)
 		began = time.Now()
 		if got := upload(t, client, site.at("/up"), io.LimitReader(endless{}, size), size); got != strconv.FormatInt(size, 10) {
-			t.Errorf("HTTP %d: %s octets went up", version, got)
+			t.Errorf("HTTP %d: %s bytes went up", version, got)
 		}
 		up, after, mebibytes := time.Since(began), g.usage(), float64(size>>20)
 		t.Logf("HTTP %d inside: down %.0f MiB/s, up %.0f MiB/s; CPU %.2f s a GiB; memory at most %.1f MiB before, %.1f MiB after", version,
@@ -209,7 +209,7 @@ func TestHTTPSVolume(t *testing.T) {
 	g.stop()
 	for _, l := range g.readLogs() {
 		if l.Request.Method == http.MethodConnect && (l.BytesRead < size || l.Size < size) {
-			t.Errorf("a tunnel logged with %d and %d octets: %s", l.BytesRead, l.Size, l.raw)
+			t.Errorf("a tunnel logged with %d and %d bytes: %s", l.BytesRead, l.Size, l.raw)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestHTTPSSlowPeers(t *testing.T) {
 		const text = "what is written by sips arrives as well"
 		trickle.Go(func() {
 			if got := upload(t, client, site.at("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
-				t.Errorf("HTTP %d: %s octets arrived of what was written slowly", version, got)
+				t.Errorf("HTTP %d: %s bytes arrived of what was written slowly", version, got)
 			}
 		})
 		var sip [1 << 10]byte
@@ -387,7 +387,7 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sips is a text that comes one octet every now and then.
+// sips is a text that comes one byte every now and then.
 type sips struct{ text []byte }
 
 func (s *sips) Read(p []byte) (int, error) {

@@ -34,7 +34,7 @@ func dialFrom(t *testing.T, source, addr string) *wire {
 	return &wire{conn, bufio.NewReader(conn)}
 }
 
-// fetch asks for a page, after the octets of a line in front.
+// fetch asks for a page, after the bytes of a line in front.
 func (w *wire) fetch(before, rawURL string) (answer, error) {
 	return w.ask(http.MethodGet, before+"GET "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 }
@@ -209,9 +209,9 @@ func TestRequestsPerAgent(t *testing.T) {
 	select {
 	case <-held:
 	case <-time.After(patience / 2):
-		octets, err := first.r.Peek(1)
+		raw, err := first.r.Peek(1)
 		rest, _ := first.r.Peek(first.r.Buffered())
-		t.Fatalf("the site was not asked; the client was told %q%s, %v; the gateway says %s", octets, rest, err, g.stderr)
+		t.Fatalf("the site was not asked; the client was told %q%s, %v; the gateway says %s", raw, rest, err, g.stderr)
 	}
 	a, err := g.fetch("Tester/1.0", site.URL+"/")
 	wantAgentLimit(t, "a second request", a, err)

@@ -17,7 +17,7 @@ import (
 // malformed is a request that must not be served. SITE stands for the authority of a site that is there and would answer.
 type malformed struct {
 	name   string
-	octets string
+	raw    string
 	status int
 	reason enforce.Reason // empty where net/http cannot read it, so that it has no line in the access log
 }
@@ -62,7 +62,7 @@ var malformedRequests = []malformed{
 	{"an authority alone", "GET SITE/with/a/path HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a name alone", "GET page.html HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a query alone", "GET ?x HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
-	{"a method of odd octets", "G{}T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"a method of odd bytes", "G{}T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a method with a colon", "GET: http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a method of other letters", "G\u00c9T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a method with a NUL", "GET\x00 http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
@@ -116,7 +116,7 @@ var malformedRequests = []malformed{
 	{"identity", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", 501, ""},
 	{"no coding", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n", 501, ""},
 	{"a coding with a parameter", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n", 501, ""},
-	{"a coding with an odd octet", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400, ""},
+	{"a coding with an odd byte", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400, ""},
 	{"a coding in quotes", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n", 501, ""},
 	{"length and coding", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, ""},
 	{"coding and length", "POST http://SITE/ HTTP/1.1\r\nHost: SITE\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400, ""},
@@ -155,7 +155,7 @@ var malformedRequests = []malformed{
 	{"an empty label", "GET http://a..example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"a dot in front", "GET http://.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"two trailing dots", "GET http://example.com../ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
-	{"a label of 64 octets", "GET http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
+	{"a label of 64 bytes", "GET http://aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.example/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"an IPv6 zone", "GET http://[fe80::1%25eth0]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"an IPv6 address in capitals with zeros", "GET http://[2001:0DB8::0001]/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"CONNECT to nothing", "CONNECT  HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
@@ -196,12 +196,12 @@ func TestMalformedRequests(t *testing.T) {
 	g := startGateway(t, gatewayConfig{})
 	refused := 0
 	for _, tt := range append(malformedRequests, longRequests()...) {
-		octets := strings.ReplaceAll(tt.octets, "SITE", site.Origin().Authority())
-		method, rest, _ := strings.Cut(octets, " ")
+		raw := strings.ReplaceAll(tt.raw, "SITE", site.Origin().Authority())
+		method, rest, _ := strings.Cut(raw, " ")
 		target, _, _ := strings.Cut(rest, " ")
 		w := g.dial()
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
-		a, err := w.ask(method, octets)
+		a, err := w.ask(method, raw)
 		// What was not read makes the system reset the connection, behind the answer.
 		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.status != tt.status {
 			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.status, err, tt.status, a.body)
@@ -256,14 +256,14 @@ func TestMalformedRequestsInTunnels(t *testing.T) {
 			plain.Origin().Authority(): func() *wire { return g.tunnel(plain.Origin().Authority()) },
 			secure.authority():         func() *wire { return inside(t, g.tunnel(secure.authority())) },
 		} {
-			octets := strings.NewReplacer("http://SITE/", "/", "SITE", authority).Replace(tt.octets)
-			if first := octets[0] | 0x20; first < 'a' || first > 'z' {
+			raw := strings.NewReplacer("http://SITE/", "/", "SITE", authority).Replace(tt.raw)
+			if first := raw[0] | 0x20; first < 'a' || first > 'z' {
 				continue // neither TLS nor HTTP for a tunnel
 			}
-			method, _, _ := strings.Cut(octets, " ")
+			method, _, _ := strings.Cut(raw, " ")
 			w := open()
 			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
-			a, err := w.ask(method, octets)
+			a, err := w.ask(method, raw)
 			if err != nil || a.status != tt.status {
 				t.Errorf("%s, to %s: %d, %v, want %d: %.300q", tt.name, authority, a.status, err, tt.status, a.body)
 			}
@@ -300,13 +300,13 @@ func TestLonePercent(t *testing.T) {
 	} {
 		host := site.Origin().Authority()
 		rest := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
-		for _, octets := range []string{"GET http://" + host + tt.path + rest, "GET " + tt.path + rest} {
+		for _, raw := range []string{"GET http://" + host + tt.path + rest, "GET " + tt.path + rest} {
 			w := g.dial()
-			if strings.HasPrefix(octets, "GET /") {
+			if strings.HasPrefix(raw, "GET /") {
 				w = g.tunnel(host)
 			}
-			if a, err := w.ask(http.MethodGet, octets); err != nil || a.status != tt.status {
-				t.Errorf("%.60q: %d, %v: %s", octets, a.status, err, a.body)
+			if a, err := w.ask(http.MethodGet, raw); err != nil || a.status != tt.status {
+				t.Errorf("%.60q: %d, %v: %s", raw, a.status, err, a.body)
 			}
 		}
 		logged := 0

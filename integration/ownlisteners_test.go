@@ -103,7 +103,7 @@ func TestAdminIsNoTarget(t *testing.T) {
 	}
 }
 
-// TestAdminIsNoTargetOfTLS sends TLS, into a blind tunnel, which would be relayed octet by octet, and into one that is
+// TestAdminIsNoTargetOfTLS sends TLS, into a blind tunnel, which would be relayed byte by byte, and into one that is
 // intercepted. The remote admin endpoint, which begins to listen after everything else, speaks TLS.
 func TestAdminIsNoTargetOfTLS(t *testing.T) {
 	t.Parallel()

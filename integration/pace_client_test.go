@@ -20,7 +20,7 @@ import (
 const scheduling = 750 * time.Millisecond
 
 // crawlUntil has workers ask one site for one page after the other until ctx ends; a refused one tries again a little
-// later, as clients do that do not honour Retry-After (clients.md 16).
+// later, as clients do that do not honour Retry-After.
 func (g *gateway) crawlUntil(ctx context.Context, group *sync.WaitGroup, agent string, workers int, site *testorigin.Site) {
 	g.t.Helper()
 	client := g.client(agent + "/1.0")
@@ -43,8 +43,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// How gaps are measured. What the gateway can answer for is when octets leave it. It counts a gap from when a request was
-// written, or from the first octet of its answer, if that comes sooner than the next request is due; so on one gateway the
+// How gaps are measured. What the gateway can answer for is when bytes leave it. It counts a gap from when a request was
+// written, or from the first byte of its answer, if that comes sooner than the next request is due; so on one gateway the
 // last segment of a request's head reaches the origin's kernel no later than the moment from which the next one is counted.
 // What an origin's process reads, and when, is another matter: it may sleep for as long as the whole gap. So requests are
 // timed by what the kernel says of their segments (testorigin.Exchange.Arrived), and then no error is permitted. Of

@@ -55,7 +55,7 @@ func TestPaceManyHosts(t *testing.T) {
 	used := g.usage().cpu
 	time.Sleep(quiet)
 	used = g.usage().cpu - used
-	t.Logf("%d hosts in %v, %.0f octets of heap each with their records, %d MiB RSS at most, %v of processor time in %v of quiet",
+	t.Logf("%d hosts in %v, %.0f bytes of heap each with their records, %d MiB RSS at most, %v of processor time in %v of quiet",
 		hosts, took, (after-before)/float64(hosts), peak>>20, used, quiet)
 	if peak > 2<<30 {
 		t.Errorf("%d MiB of memory for %d hosts", peak>>20, hosts)

@@ -139,7 +139,7 @@ func TestPaceClientLeaves(t *testing.T) {
 }
 
 // TestPaceConcurrency bounds the open responses of a host, whatever the rate: a place is taken until the answer's last
-// octet, or until the client hangs up in the middle of it. Two agents share the places, as one alone gets all but one.
+// byte, or until the client hangs up in the middle of it. Two agents share the places, as one alone gets all but one.
 func TestPaceConcurrency(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -119,7 +119,7 @@ func migrates() bool {
 // rest is what a gateway holds when nobody asks anything.
 type rest struct {
 	goroutines int
-	heap, rss  int64 // octets
+	heap, rss  int64 // bytes
 }
 
 // rests waits until the gateway is quiet: old servers close their last connections within a second or so.

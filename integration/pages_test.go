@@ -37,7 +37,7 @@ const variantKinds = 8
 
 // variantsOf makes pages from the path of one rule.
 func variantsOf(rule string) []string {
-	path := "/" + strings.TrimPrefix(uriOctets(strings.ReplaceAll(strings.TrimSuffix(rule, "$"), "*", "any")), "/")
+	path := "/" + strings.TrimPrefix(uriBytes(strings.ReplaceAll(strings.TrimSuffix(rule, "$"), "*", "any")), "/")
 	mark := "?"
 	if strings.Contains(path, "?") {
 		mark = "&"
@@ -45,7 +45,7 @@ func variantsOf(rule string) []string {
 	return []string{
 		path,
 		path + "below/page.html",
-		"/" + path[1:max(1, len(path)-1)],    // one octet short
+		"/" + path[1:max(1, len(path)-1)],    // one byte short
 		path + mark + "from=crawl",           // with a query
 		"/en" + path,                         // elsewhere
 		path[:1] + strings.ToUpper(path[1:]), // in capitals
@@ -54,7 +54,7 @@ func variantsOf(rule string) []string {
 	}
 }
 
-// escapeFirst replaces the first octet behind the leading slash that is chosen by its escape.
+// escapeFirst replaces the first byte behind the leading slash that is chosen by its escape.
 func escapeFirst(path string, choose func(path string, i int) bool) string {
 	for i := 1; i < len(path); i++ {
 		if choose(path, i) {
@@ -70,8 +70,8 @@ func isLetter(path string, i int) bool {
 
 func isInnerSlash(path string, i int) bool { return path[i] == '/' && i < len(path)-1 }
 
-// uriOctets escapes what a URI cannot hold (RFC 3986 section 2), and brackets, which clients treat differently.
-func uriOctets(s string) string {
+// uriBytes escapes what a URI cannot hold (RFC 3986 section 2), and brackets, which clients treat differently.
+func uriBytes(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"#<>[]\\^`{|}", c) >= 0 {

@@ -105,7 +105,7 @@ func reachesPrivate(target string) bool {
 }
 
 // TestPathSpellings asks for a page that is disallowed in all spellings that some server resolves to it, and for others in
-// the same spellings. What is disallowed does not reach the origin; all else does, octet by octet.
+// the same spellings. What is disallowed does not reach the origin; all else does, byte by byte.
 func TestPathSpellings(t *testing.T) {
 	t.Parallel()
 	all := readSpellings(t)
@@ -221,7 +221,7 @@ func TestURLInAPath(t *testing.T) {
 	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a URL in a path")
 }
 
-// TestDollarInsideARule holds RFC 9309 section 2.2.2 for the octet $: raw and as %24 it is the same in a rule and in a
+// TestDollarInsideARule holds RFC 9309 section 2.2.2 for the byte $: raw and as %24 it is the same in a rule and in a
 // target, but for a $ that closes the rule (section 2.2.3).
 func TestDollarInsideARule(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func TestReloadMidCrawl(t *testing.T) {
 	fast.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
 	fast.SetPages(testorigin.OK("page").After(20 * time.Millisecond))
 	long := server.Site(t, testorigin.SiteConfig{})
-	const text = "an answer that comes one octet after the other"
+	const text = "an answer that comes one byte after the other"
 	long.SetPath("/long", testorigin.Drip(text, pages*delay/time.Duration(len(text))))
 
 	config := func(version int) gatewayConfig {

@@ -49,7 +49,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 			t.Errorf("%s: %d %q, Proxy-Status %q, want %q", c.want, a.status, first, a.header.Get("Proxy-Status"), told)
 		}
 		if len(first) > 120 || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d octets, Retry-After %q", first, len(first), a.header.Get("Retry-After"))
+			t.Errorf("%s: %d bytes, Retry-After %q", first, len(first), a.header.Get("Retry-After"))
 		}
 	}
 	g.stop()

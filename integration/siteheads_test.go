@@ -12,20 +12,20 @@ import (
 	"testing"
 )
 
-// octetSite answers by hand what a path asks for, and keeps the request lines and Hosts that came.
-type octetSite struct {
+// byteSite answers by hand what a path asks for, and keeps the request lines and Hosts that came.
+type rawSite struct {
 	authority string
 	mu        sync.Mutex
 	asked     []string
 }
 
-func startOctetSite(t *testing.T, answers map[string]string) *octetSite {
+func startRawSite(t *testing.T, answers map[string]string) *rawSite {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &octetSite{authority: l.Addr().String()}
+	s := &rawSite{authority: l.Addr().String()}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -55,7 +55,7 @@ func startOctetSite(t *testing.T, answers map[string]string) *octetSite {
 	return s
 }
 
-func (s *octetSite) arrived() []string {
+func (s *rawSite) arrived() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.asked)
@@ -79,7 +79,7 @@ func TestHeadsOfSites(t *testing.T) {
 		"a blank within Location":              {"HTTP/1.1 302 Found\r\nLoc ation: /r.txt\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", true},
 		"a NUL in Location":                    {"HTTP/1.1 302 Found\r\nLocation: /r\x00.txt\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", true},
 	} {
-		site := startOctetSite(t, map[string]string{
+		site := startRawSite(t, map[string]string{
 			"/robots.txt": tt.robots, "/r.txt": "HTTP/1.1 200 OK" + rulesAnswer,
 			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nX Y: z\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
 		})
@@ -104,7 +104,7 @@ func TestHeadsOfSites(t *testing.T) {
 // operator and the clock, and goes out without it.
 func TestDotOfTheRoot(t *testing.T) {
 	t.Parallel()
-	site := startOctetSite(t, map[string]string{
+	site := startRawSite(t, map[string]string{
 		"/robots.txt": "HTTP/1.1 200 OK" + rulesAnswer, "/page": "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
 	})
 	_, port, _ := net.SplitHostPort(site.authority)
@@ -140,11 +140,11 @@ func TestDotOfTheRoot(t *testing.T) {
 // TestOptionsWithoutPath holds RFC 9112 section 3.2.4.
 func TestOptionsWithoutPath(t *testing.T) {
 	t.Parallel()
-	site := startOctetSite(t, map[string]string{"*": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "/": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"})
+	site := startRawSite(t, map[string]string{"*": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "/": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"})
 	g := startGateway(t, gatewayConfig{Engine: unpaced})
 	for _, path := range []string{"", "/"} {
-		octets := fmt.Sprintf("OPTIONS http://%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.authority, path, site.authority)
-		if a, err := g.dial().ask(http.MethodOptions, octets); err != nil || a.status != 204 {
+		raw := fmt.Sprintf("OPTIONS http://%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.authority, path, site.authority)
+		if a, err := g.dial().ask(http.MethodOptions, raw); err != nil || a.status != 204 {
 			t.Errorf("%q: %d, %v: %s", path, a.status, err, a.body)
 		}
 	}

@@ -40,7 +40,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return copy(b, strings.Repeat("x", p.size)), p.ctx.Err()
 }
 
-// drip is a body of one octet from time to time that does not end.
+// drip is a body of one byte from time to time that does not end.
 func drip(ctx context.Context) io.Reader { return &pieces{ctx, 1, 1000, dripPause} }
 
 // send sends a body.
@@ -88,7 +88,7 @@ func slowHandler(w http.ResponseWriter, r *http.Request) {
 	default:
 		n, err := io.Copy(io.Discard, r.Body)
 		if err == nil {
-			_, _ = fmt.Fprintf(w, "%d octets", n)
+			_, _ = fmt.Fprintf(w, "%d bytes", n)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func slowTransfers(t *testing.T) (end func()) {
 	})
 	begin("an upload in spurts", patience+rateTime, func() error {
 		a, err := send(t.Context(), client, site.URL+"/upload/spurts", &pieces{t.Context(), 3000, 4, dripPause})
-		return wantAnswer(a, err, http.StatusOK, "12000 octets")
+		return wantAnswer(a, err, http.StatusOK, "12000 bytes")
 	})
 	begin("events", patience+rateTime, func() error {
 		a, err := tryGet(t.Context(), client, site.URL+"/events")
@@ -191,7 +191,7 @@ func wantAnswer(a answer, err error, status int, body string) error {
 	return nil
 }
 
-// readSlowly asks for a large body and takes an octet of it from time to time until the gateway breaks it off.
+// readSlowly asks for a large body and takes a byte of it from time to time until the gateway breaks it off.
 func (g *gateway) readSlowly(rawURL string) {
 	dialer := &net.Dialer{}
 	conn, err := dialer.DialContext(g.t.Context(), "tcp", g.addr)
@@ -211,9 +211,9 @@ func (g *gateway) readSlowly(rawURL string) {
 		return false
 	}
 	const often = 4 * time.Second // the test ends so long after the gateway has
-	var octet [1]byte
+	var one [1]byte
 	for range 2 * rateTime / often {
-		if _, err := conn.Read(octet[:]); err != nil || broken() {
+		if _, err := conn.Read(one[:]); err != nil || broken() {
 			return
 		}
 		pause(g.t.Context(), often)
@@ -321,6 +321,6 @@ func TestSlowUploadKeepsNoConnection(t *testing.T) {
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection goes on: %d octets, error %v", n, err)
+		t.Errorf("the connection goes on: %d bytes, error %v", n, err)
 	}
 }

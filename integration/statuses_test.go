@@ -45,7 +45,7 @@ func TestRFC9309_2_3_1_Statuses(t *testing.T) {
 	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "")
 }
 
-// meaningOf is DESIGN §3's table for an answer without Location, as docs/status-table.md has it.
+// meaningOf is the table of docs/status-table.md for an answer without Location.
 func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
 	switch {
 	case status < 200 && status != http.StatusSwitchingProtocols: // interim, and no final answer follows
@@ -88,7 +88,7 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 		to("credentials", "http://user:password@127.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("an address as one number", "http://2130706433/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("an octal address", "http://0177.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
-		to("a control octet", "http://127.0.0.1/\trobots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
+		to("a control byte", "http://127.0.0.1/\trobots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("no URL", "http://[::1/", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("a mistyped scheme", "htps://127.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("no scheme", "www.example.com:443/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),

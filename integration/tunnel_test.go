@@ -32,10 +32,10 @@ func (w *wire) connect(t *testing.T, authority, userAgent string) *http.Response
 	return w.handshake(t, head+"\r\n")
 }
 
-// handshake sends the octets of a CONNECT.
-func (w *wire) handshake(t *testing.T, octets string) *http.Response {
+// handshake sends the bytes of a CONNECT.
+func (w *wire) handshake(t *testing.T, raw string) *http.Response {
 	t.Helper()
-	if _, err := io.WriteString(w, octets); err != nil {
+	if _, err := io.WriteString(w, raw); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(w.r, &http.Request{Method: http.MethodConnect})
@@ -84,7 +84,7 @@ func TestTunnelOpensForTheUnrestricted(t *testing.T) {
 	}
 	// TLS adds to what was said inside, some kilobytes for its handshake.
 	if l.BytesRead < int64(len(request)) || l.BytesRead > 16<<10 || l.Size < int64(len(a.body)) || l.Size > 16<<10 {
-		t.Errorf("logged with %d octets read and %d written; inside were %d and %d and more", l.BytesRead, l.Size, len(request), len(a.body))
+		t.Errorf("logged with %d bytes read and %d written; inside were %d and %d and more", l.BytesRead, l.Size, len(request), len(a.body))
 	}
 }
 
@@ -140,7 +140,7 @@ func TestTunnelsDenied(t *testing.T) {
 	}
 }
 
-// TestPlainHTTPInTunnels is what undici, got and linkinator do with http:// URLs (clients.md 5): whatever becomes of TLS,
+// TestPlainHTTPInTunnels is what undici, got and linkinator do with http:// URLs. Whatever happens to TLS,
 // each request inside is enforced.
 func TestPlainHTTPInTunnels(t *testing.T) {
 	t.Parallel()
@@ -218,7 +218,7 @@ func TestNodeTunnelsPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestTunnelOfHTTP10 is CONNECT as Python's http.client sends it (clients.md 7): without any header, not even Host.
+// TestTunnelOfHTTP10 is CONNECT as Python's http.client sends it: without any header, not even Host.
 func TestTunnelOfHTTP10(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

@@ -20,7 +20,7 @@ Disallow: /list?x={
 Disallow: /*?$
 `
 
-// TestWire sends targets that Go would write anew, and compares three sets of octets: what the client wrote, what the
+// TestWire sends targets that Go would write anew, and compares three sets of bytes: what the client wrote, what the
 // origin got, and what the rules were asked about.
 func TestWire(t *testing.T) {
 	t.Parallel()
@@ -36,14 +36,14 @@ func TestWire(t *testing.T) {
 		{"no path but a query", "?x=1", "/?x=1"},
 		{"an escaped slash", "/a%2Fb", ""},
 		{"an escaped slash in small hex", "/a%2fb", ""},
-		{"an escaped slash and an octet that must be escaped", "/a%2Fx{c}", "/a%2Fx%7Bc%7D"},
+		{"an escaped slash and a byte that must be escaped", "/a%2Fx{c}", "/a%2Fx%7Bc%7D"},
 		{"such, disallowed", "/a%2Fb{c", "-"},
 		{"the same escaped", "/a%2fb%7bc", "-"},
 		{"not the same: a real slash", "/a/b{c", "/a/b%7Bc"},
 		{"raw UTF-8", "/caf\xc3\xa9", "/caf%C3%A9"},
 		{"raw UTF-8, disallowed", "/\xc3\xa9t\xc3\xa9", "-"},
 		{"the same escaped in small hex", "/%c3%a9t%c3%a9", "-"},
-		{"octets that are not UTF-8", "/caf\xe9", "/caf%E9"},
+		{"bytes that are not UTF-8", "/caf\xe9", "/caf%E9"},
 		{"quotes, bars, brackets", `/"a"|b<c>[d]\e^f` + "`g`", "/%22a%22%7Cb%3Cc%3E[d]%5Ce%5Ef%60g%60"},
 		{"escaped letters", "/p%75blic", ""},
 		{"escaped letters, disallowed", "/priv%61te", "-"},
@@ -55,7 +55,7 @@ func TestWire(t *testing.T) {
 		{"an escaped NUL", "/a%00b", ""},
 		{"plus, semicolon, comma", "/a+b;c=d,e", ""},
 		{"a query with a query", "/q?a=b?c=d", ""},
-		{"a query with octets that must be escaped", "/q?x={1}|\"2\"", "/q?x=%7B1%7D%7C%222%22"},
+		{"a query with bytes that must be escaped", "/q?x={1}|\"2\"", "/q?x=%7B1%7D%7C%222%22"},
 		{"such, disallowed", "/list?x={1}", "-"},
 		{"an empty query, disallowed", "/page?", "-"},
 		{"no query", "/page", ""},

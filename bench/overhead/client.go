@@ -163,7 +163,7 @@ func read(resp *http.Response, err error) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || size != pageSize {
-		return fmt.Errorf("status %d with %d octets", resp.StatusCode, size)
+		return fmt.Errorf("status %d with %d bytes", resp.StatusCode, size)
 	}
 	return nil
 }

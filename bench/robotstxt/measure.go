@@ -46,23 +46,23 @@ var tokens = []string{agent}
 type result struct {
 	parse    []float64 // ns, by file
 	decide   []float64 // ns, by question, group choice included
-	retained float64   // bytes per octet of text
+	retained float64   // heap bytes per byte of text
 	refused  int       // files
 }
 
-const header = `| files | octets | parse ns/KB, ours | temoto | ratio | decision ns mean, ours | temoto | ratio | median, ours | temoto | p99, ours | temoto | retained B/octet, ours | temoto | refused by temoto |
+const header = `| files | bytes | parse ns/KB, ours | temoto | ratio | decision ns mean, ours | temoto | ratio | median, ours | temoto | p99, ours | temoto | retained B/byte, ours | temoto | refused by temoto |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
 func measure(name string, files []file, rounds int) string {
-	octets := 0
+	size := 0
 	for _, f := range files {
-		octets += len(f.data)
+		size += len(f.data)
 	}
 	results := make([]result, len(engines))
 	rules := make([][]any, len(engines))
 	for i, e := range engines {
-		rules[i], results[i].retained = keep(e, files, octets)
+		rules[i], results[i].retained = keep(e, files, size)
 		results[i].refused = len(slices.DeleteFunc(slices.Clone(rules[i]), func(r any) bool { return r != nil }))
 	}
 	for range rounds {
@@ -72,12 +72,12 @@ func measure(name string, files []file, rounds int) string {
 		}
 	}
 	a, b := results[0], results[1]
-	kb := float64(octets) / 1024
+	kb := float64(size) / 1024
 	for _, r := range results {
 		slices.Sort(r.decide)
 	}
 	return fmt.Sprintf("| %s | %d | %.0f | %.0f | %.1f | %.0f | %.0f | %.1f | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f | %d |",
-		name, octets, sum(a.parse)/kb, sum(b.parse)/kb, sum(b.parse)/sum(a.parse),
+		name, size, sum(a.parse)/kb, sum(b.parse)/kb, sum(b.parse)/sum(a.parse),
 		mean(a.decide), mean(b.decide), mean(b.decide)/mean(a.decide), at(a.decide, 50), at(b.decide, 50),
 		at(a.decide, 99), at(b.decide, 99), a.retained, b.retained, b.refused)
 }
@@ -104,13 +104,13 @@ func mean(times []float64) float64 { return sum(times) / float64(len(times)) }
 func at(times []float64, percent int) float64 { return times[(len(times)-1)*percent/100] }
 
 // keep parses all files and measures the memory that their rules hold.
-func keep(e engine, files []file, octets int) ([]any, float64) {
+func keep(e engine, files []file, size int) ([]any, float64) {
 	before := heap()
 	rules := make([]any, len(files))
 	for i, f := range files {
 		rules[i] = e.parse(f.data)
 	}
-	return rules, float64(heap()-before) / float64(octets)
+	return rules, float64(heap()-before) / float64(size)
 }
 
 func heap() int64 {

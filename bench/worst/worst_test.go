@@ -44,17 +44,17 @@ func worstCases() []worst {
 	long := func(s string) string { return "/" + strings.Repeat(s, longTarget/len(s)) }
 	return []worst{
 		{
-			"one-octet wildcards, long lines, found",
+			"one-byte wildcards, long lines, found",
 			fill(star, func(i int) string { return "Disallow: /" + strings.Repeat("*a", 8000+i) + "\n" }),
 			long("a"),
 		},
 		{
-			"one-octet wildcards, long lines, fail at the end",
+			"one-byte wildcards, long lines, fail at the end",
 			fill(star, func(i int) string { return fmt.Sprintf("Disallow: /*%d%s*b\n", i%10, strings.Repeat("*a", 8000+i)) }),
 			"/b0123456789" + strings.Repeat("a", longTarget),
 		},
 		{
-			"one-octet wildcards, short lines, in an order that is not there",
+			"one-byte wildcards, short lines, in an order that is not there",
 			fill(star, func(i int) string { w := rising(i); return "Allow:*" + w[:1] + "*" + w[1:2] + "*" + w[2:] + "\n" }),
 			falling(1),
 		},
@@ -69,7 +69,7 @@ func worstCases() []worst {
 			long("/99999"),
 		},
 		{
-			"25,000 wildcard rules that need a pair of octets each, all there",
+			"25,000 wildcard rules that need a pair of bytes each, all there",
 			fill(star, func(i int) string { w := word(i); return "Disallow:*" + w + "*" + w + "!\n" }),
 			"/" + strings.Repeat("!", 10) + fill("", func(i int) string { return word(i) })[:longTarget],
 		},
@@ -160,7 +160,7 @@ func bits(i int) string {
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWYZabcdefghijklmnopqrstuvwxyz"
 
-// rising returns three octets of the alphabet in rising order, others for each i as long as there are.
+// rising returns three bytes of the alphabet in rising order, others for each i as long as there are.
 func rising(i int) string {
 	n := len(alphabet)
 	for a := range n {
@@ -175,7 +175,7 @@ func rising(i int) string {
 	return "!!!"
 }
 
-// falling holds the alphabet backwards at both ends, each octet behind an X if width is 2. Of three rising octets the
+// falling holds the alphabet backwards at both ends, each byte behind an X if width is 2. Of three rising bytes the
 // first is found at the start, the second only at the end, the third not at all.
 func falling(width int) string {
 	var run strings.Builder

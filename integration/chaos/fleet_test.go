@@ -33,7 +33,7 @@ type fleet struct {
 	sites  []*testorigin.Site
 	http   []testorigin.Behaviour
 	https  []testorigin.Behaviour
-	texts  map[string]string // the SHA-256 of each text to its octets
+	texts  map[string]string // the SHA-256 of each text to its bytes
 	lastID atomic.Int64
 	// retry lets clients ask again where the gateway has closed a connection between two requests.
 	retry bool
@@ -48,7 +48,7 @@ type visit struct {
 	id       int64
 	site     int
 	page     string
-	from, to time.Time // before the first octet was sent, and after the last one was read
+	from, to time.Time // before the first byte was sent, and after the last one was read
 	status   int       // 0: no answer
 	pending  bool      // the refusal was for want of time
 }

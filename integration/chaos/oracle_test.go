@@ -21,7 +21,7 @@ type timing struct {
 	timeout        time.Duration
 	unreachableFor time.Duration
 	// grace is how long after the origin's side of an exchange has ended its outcome may come into force: the way of the
-	// last octets, parsing, and a busy machine.
+	// last bytes, parsing, and a busy machine.
 	grace time.Duration
 }
 
@@ -85,7 +85,7 @@ type attempt struct {
 	class  answerClass
 	ttl    time.Duration // of a good one
 	text   string
-	sha    string // empty: the text as the gateway kept it is not known to the octet
+	sha    string // empty: the text as the gateway kept it is not known to the byte
 	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
 	// the middle, or that it was lost with the gateway.
 	unsure  bool
@@ -174,7 +174,7 @@ func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, 
 	return a
 }
 
-// exactText reports whether the gateway keeps the very octets that a behaviour calls its rules.
+// exactText reports whether the gateway keeps the very bytes that a behaviour calls its rules.
 func exactText(name string) bool {
 	for _, other := range []string{"bomb", "oversize", "utf-16", "UTF-16", "HTML", "html", "page", "status", "redirect", "charset"} {
 		if strings.Contains(name, other) {

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TempDir is short, because the path of a unix socket may have only some 100 octets.
+// TempDir is short, because the path of a unix socket may have only some 100 bytes.
 func TempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // t.TempDir is long
@@ -49,7 +49,7 @@ func Eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// Tail keeps the last octets of the process's own log.
+// Tail keeps the last bytes of the process's own log.
 type Tail struct {
 	mu  sync.Mutex
 	buf []byte

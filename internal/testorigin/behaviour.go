@@ -77,7 +77,7 @@ func (b Behaviour) NeedsTLS() bool { return b.where == atHandshake }
 // force, which would have spoilt it.
 var errOtherHandshake = errors.New("the connection is older than the behaviour")
 
-// After returns b with a wait of d before the first octet of each answer.
+// After returns b with a wait of d before the first byte of each answer.
 // Whether a crawler still gets to see b is a matter of its time limits.
 func (b Behaviour) After(d time.Duration) Behaviour {
 	mustBeHTTP(b)
@@ -122,7 +122,8 @@ type Response struct {
 }
 
 // Respond answers with r. What it means follows from the status as in RFC 9309
-// section 2.3.1; 429 counts with the server errors (seed 000), and so does 430.
+// section 2.3.1; 429 counts with the server errors, as Google's specification has it
+// (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec), and so does 430.
 func Respond(r Response) Behaviour {
 	r.Header, r.Body = r.Header.Clone(), slices.Clone(r.Body)
 	b := Behaviour{

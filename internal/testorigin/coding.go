@@ -55,8 +55,8 @@ func LyingCoding(coding, rules string) Behaviour {
 func CutCoding(coding, rules string) Behaviour {
 	mustKnow(coding)
 	b := codedBody(coding, func() []byte {
-		octets := Encode(coding, []byte(rules))
-		return octets[:len(octets)*3/4]
+		raw := Encode(coding, []byte(rules))
+		return raw[:len(raw)*3/4]
 	})
 	b.Name = coding + " cut short"
 	return b
@@ -69,7 +69,7 @@ func UnknownCoding(rules string) Behaviour {
 	return b
 }
 
-// Bomb answers 200 with a small body that decodes to size octets: rules, then a
+// Bomb answers 200 with a small body that decodes to size bytes: rules, then a
 // comment that has no end. To a crawler that reads its first 500 KiB and asks no
 // further it means rules: change Meaning for that.
 func Bomb(coding, rules string, size int) Behaviour {
@@ -87,13 +87,13 @@ func Bomb(coding, rules string, size int) Behaviour {
 }
 
 // UTF16 answers 200 with rules in UTF-16, with a byte order mark and said so. By
-// RFC 9309 section 2.3 a robots.txt is UTF-8: what these octets parse to decides.
+// RFC 9309 section 2.3 a robots.txt is UTF-8: what these bytes parse to decides.
 func UTF16(rules string) Behaviour {
-	octets := []byte{0xff, 0xfe}
+	raw := []byte{0xff, 0xfe}
 	for _, unit := range utf16.Encode([]rune(rules)) {
-		octets = binary.LittleEndian.AppendUint16(octets, unit)
+		raw = binary.LittleEndian.AppendUint16(raw, unit)
 	}
-	return textBody("UTF-16", "text/plain; charset=utf-16", octets)
+	return textBody("UTF-16", "text/plain; charset=utf-16", raw)
 }
 
 // WrongCharset answers 200 with rules in UTF-8 and says that they are UTF-16.
@@ -106,7 +106,7 @@ func HTML() Behaviour {
 	return textBody("HTML", "text/html", htmlPage(robotsPath, []string{"/"}))
 }
 
-// Oversize answers 200 with rules and then comment lines up to size octets.
+// Oversize answers 200 with rules and then comment lines up to size bytes.
 func Oversize(rules string, size int) Behaviour {
 	const line = "# A line that means nothing and is here to be long.\n"
 	lines := strings.Repeat(line, 100)
@@ -124,19 +124,19 @@ func Oversize(rules string, size int) Behaviour {
 	}}
 }
 
-func textBody(name, contentType string, octets []byte) Behaviour {
-	b := Respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: octets})
+func textBody(name, contentType string, raw []byte) Behaviour {
+	b := Respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: raw})
 	b.Name = name
 	return b
 }
 
 // codedBody is a 200 with a body that is said to be coded; it means unreachable.
-// The octets are made when they are first sent: many sites have many behaviours
+// The bytes are made when they are first sent: many sites have many behaviours
 // that they never get to show.
-func codedBody(coding string, octets func() []byte) Behaviour {
-	octets = sync.OnceValue(octets)
+func codedBody(coding string, raw func() []byte) Behaviour {
+	raw = sync.OnceValue(raw)
 	return Behaviour{serve: func(s *session) error {
-		return s.respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Encoding": {coding}}, Body: octets()})
+		return s.respond(Response{Status: http.StatusOK, Header: http.Header{"Content-Encoding": {coding}}, Body: raw()})
 	}}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CloseAtOnce closes the connection after the request, without an octet.
+// CloseAtOnce closes the connection after the request, without a byte.
 func CloseAtOnce() Behaviour {
 	return Behaviour{Name: "close before the head", serve: func(*session) error { return nil }}
 }
@@ -29,9 +29,9 @@ func ResetInHead() Behaviour {
 	}}
 }
 
-// ResetInBody resets the connection after n octets of rules.
+// ResetInBody resets the connection after n bytes of rules.
 func ResetInBody(rules string, n int) Behaviour {
-	name := fmt.Sprintf("reset after %d octets of the body", n)
+	name := fmt.Sprintf("reset after %d bytes of the body", n)
 	return Behaviour{Name: name, serve: func(s *session) error {
 		if err := s.startBody(rules, n); err != nil {
 			return err
@@ -40,9 +40,9 @@ func ResetInBody(rules string, n int) Behaviour {
 	}}
 }
 
-// ShortBody announces all of rules, sends n octets and closes the connection.
+// ShortBody announces all of rules, sends n bytes and closes the connection.
 func ShortBody(rules string, n int) Behaviour {
-	name := fmt.Sprintf("close after %d octets of the body", n)
+	name := fmt.Sprintf("close after %d bytes of the body", n)
 	return Behaviour{Name: name, serve: func(s *session) error { return s.startBody(rules, n) }}
 }
 
@@ -58,7 +58,7 @@ func BrokenChunk(rules string) Behaviour {
 	}}
 }
 
-// Chunked sends rules in correct chunks of one octet.
+// Chunked sends rules in correct chunks of one byte.
 func Chunked(rules string) Behaviour {
 	return Behaviour{Name: "chunked", Meaning: MeansRules, Rules: []byte(rules), serve: func(s *session) error {
 		if err := s.writeHead(http.StatusOK, "Content-Type: text/plain", "Transfer-Encoding: chunked"); err != nil {
@@ -82,8 +82,8 @@ func (s *session) startChunks(rules, rest string) error {
 	return s.write(fmt.Appendf(nil, "%x\r\n%s\r\n%s", len(rules), rules, rest))
 }
 
-// Drip sends a correct 200 with rules, one octet of the body per interval. It
-// means unreachable to a crawler whose time is up before the last octet; change
+// Drip sends a correct 200 with rules, one byte of the body per interval. It
+// means unreachable to a crawler whose time is up before the last byte; change
 // Meaning where the time suffices.
 func Drip(rules string, interval time.Duration) Behaviour {
 	return Behaviour{Name: "drip-feed", Rules: []byte(rules), serve: func(s *session) error {
@@ -119,9 +119,9 @@ func HangInHead() Behaviour {
 	}}
 }
 
-// HangInBody sends the first n octets of rules, then nothing.
+// HangInBody sends the first n bytes of rules, then nothing.
 func HangInBody(rules string, n int) Behaviour {
-	name := fmt.Sprintf("hang after %d octets of the body", n)
+	name := fmt.Sprintf("hang after %d bytes of the body", n)
 	return Behaviour{Name: name, serve: func(s *session) error {
 		if err := s.startBody(rules, n); err != nil {
 			return err
@@ -130,7 +130,7 @@ func HangInBody(rules string, n int) Behaviour {
 	}}
 }
 
-// startBody sends the head of a 200 with rules and n octets of them.
+// startBody sends the head of a 200 with rules and n bytes of them.
 func (s *session) startBody(rules string, n int) error {
 	if err := s.writeHead(http.StatusOK, bodyFields(rules)...); err != nil {
 		return err
@@ -142,11 +142,11 @@ func bodyFields(rules string) []string {
 	return []string{"Content-Type: text/plain", "Content-Length: " + strconv.Itoa(len(rules))}
 }
 
-// Raw sends octets as they are and closes the connection. It means unreachable
+// Raw sends bytes as they are and closes the connection. It means unreachable
 // unless Meaning is changed.
-func Raw(name string, octets []byte) Behaviour {
-	octets = bytes.Clone(octets)
-	return Behaviour{Name: name, serve: func(s *session) error { return s.write(octets) }}
+func Raw(name string, raw []byte) Behaviour {
+	raw = bytes.Clone(raw)
+	return Behaviour{Name: name, serve: func(s *session) error { return s.write(raw) }}
 }
 
 // InvalidStatusLine answers with a status line whose parts are swapped.
@@ -232,7 +232,7 @@ func BadCertificate(kind Certificate, rules string) Behaviour {
 
 // HandshakeAlert answers the TLS ClientHello with a fatal handshake_failure.
 func HandshakeAlert() Behaviour {
-	alert := []byte{21, 3, 3, 0, 2, 2, 40} // record: alert, TLS 1.2, 2 octets: fatal, handshake_failure (RFC 8446 section 6)
+	alert := []byte{21, 3, 3, 0, 2, 2, 40} // record: alert, TLS 1.2, 2 bytes: fatal, handshake_failure (RFC 8446 section 6)
 	return spoiltHandshake("TLS alert", func(s *session) error {
 		// The alert must not overtake the client's hello, nor the close its reading.
 		if _, err := s.reader.Peek(1); err != nil {

@@ -71,7 +71,7 @@ func listenStamped(_, _ string, c syscall.RawConn) error {
 	return os.NewSyscallError("setsockopt", err)
 }
 
-// stampedConn is a connection that knows when the kernel received the last octet
+// stampedConn is a connection that knows when the kernel received the last byte
 // that was read of it. On a busy machine it may take long until a process reads
 // what has arrived; what reached an origin, and when, must not depend on that.
 type stampedConn struct {
@@ -139,7 +139,7 @@ func stampOf(oob []byte) int64 {
 	return 0
 }
 
-// arrival is when the last octet read of a connection had arrived, given the
+// arrival is when the last byte read of a connection had arrived, given the
 // time now. Where that is not known it is now.
 func arrival(conn net.Conn, now time.Time) time.Time {
 	c, ok := conn.(*stampedConn)

@@ -107,7 +107,7 @@ const (
 	maxDecoded = 1 << 20
 )
 
-// errAbsent is a redirect that leads nowhere (RFC 9309 section 2.3.1.2, seed 000).
+// errAbsent is a redirect that leads nowhere (RFC 9309 section 2.3.1.2).
 var errAbsent = errors.New("no usable redirect")
 
 // crawl is the reference crawler.
@@ -197,7 +197,7 @@ func decode(resp *http.Response) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(plain, maxDecoded+1))
 	if err == nil && len(body) > maxDecoded {
-		err = errors.New("too many octets")
+		err = errors.New("too many bytes")
 	}
 	return body, err
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pipeSize is how many octets wait for their reader in each direction, as in a
+// pipeSize is how many bytes wait for their reader in each direction, as in a
 // socket's buffers. Without any, as in net.Pipe, two ends that both write first
 // (a TLS alert that crosses a certificate) would wait for each other for ever.
 const pipeSize = 64 << 10

@@ -7,7 +7,7 @@ import (
 )
 
 // Exchange is the record of one request and its answer, of a TLS handshake that
-// failed, or of octets that are no request. Method is empty for the last two.
+// failed, or of bytes that are no request. Method is empty for the last two.
 type Exchange struct {
 	// Seq numbers exchanges in order of arrival over all sites of the server.
 	Seq uint64
@@ -17,21 +17,21 @@ type Exchange struct {
 	Conn uint64
 	// Start is when the request's head had arrived, End when the behaviour was
 	// through with it. End, with Sent, Err and what is known of the request's body,
-	// is zero until then: for a while after the client has the last octet. After
+	// is zero until then: for a while after the client has the last byte. After
 	// Server.Close all have ended.
 	Start, End time.Time
 	// Arrived is when the last segment of the request's head came, on Linux as the
 	// kernel says: on a busy machine long before the process reads it, and Start
 	// with it. The gaps between requests are measured by it.
 	Arrived time.Time
-	// Method, Target and Proto are the request line's octets as they came.
+	// Method, Target and Proto are the request line's bytes as they came.
 	Method, Target, Proto string
 	// Path is the target without query, and without authority if it had one.
 	Path string
 	// Host is the Host field, Header all fields. Header must not be changed.
 	Host   string
 	Header http.Header
-	// Trailer has the fields after a chunked request body, BodySize its octets.
+	// Trailer has the fields after a chunked request body, BodySize its bytes.
 	Trailer  http.Header
 	BodySize int64
 	// Behaviour is the name of the behaviour that answered.
@@ -40,7 +40,7 @@ type Exchange struct {
 	// the one that answered if Path is /robots.txt.
 	Version int
 	// Status is the last status sent, 0 if none was. It is there before its first
-	// octet. Sent counts octets sent, head included and TLS not.
+	// byte. Sent counts bytes sent, head included and TLS not.
 	Status int
 	Sent   int64
 	// Err says how the exchange ended before the behaviour was played to its end;

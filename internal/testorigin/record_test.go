@@ -33,7 +33,7 @@ func TestRequestIsRecordedAsItCame(t *testing.T) {
 		t.Errorf("recorded\n%q, want\n%q", got, want)
 	}
 	if !e.Start.Equal(clock) || !e.End.Equal(clock) || e.Sent != int64(len(answer)) || e.Seq == 0 || e.Conn == 0 {
-		t.Errorf("recorded %+v, want the server's clock and the %d octets it sent", e, len(answer))
+		t.Errorf("recorded %+v, want the server's clock and the %d bytes it sent", e, len(answer))
 	}
 }
 
@@ -78,7 +78,7 @@ func TestRequestBodies(t *testing.T) {
 func TestBadRequestsAreRecorded(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{InMemory: true})
-	for name, octets := range map[string]string{
+	for name, raw := range map[string]string{
 		"no target":           "GET\r\n\r\n",
 		"no version":          "GET /\r\n\r\n",
 		"field without colon": "GET / HTTP/1.1\r\nHost\r\n\r\n",
@@ -86,7 +86,7 @@ func TestBadRequestsAreRecorded(t *testing.T) {
 		"field without name":  "GET / HTTP/1.1\r\n: x\r\n\r\n",
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
-		answer := send(t, server, site, octets)
+		answer := send(t, server, site, raw)
 		if !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
 			t.Errorf("%s: answered %q", name, answer)
 		}
@@ -94,13 +94,13 @@ func TestBadRequestsAreRecorded(t *testing.T) {
 			t.Errorf("%s: recorded %+v", name, e)
 		}
 	}
-	for name, octets := range map[string]string{
+	for name, raw := range map[string]string{
 		"unknown transfer coding": "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
 		"negative length":         "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
 		"broken chunk":            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
-		if answer := send(t, server, site, octets); answer != "" {
+		if answer := send(t, server, site, raw); answer != "" {
 			t.Errorf("%s: answered %q", name, answer)
 		}
 		if e := site.Exchanges(); len(e) != 1 || !strings.Contains(e[0].Err, "request body") {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxHead bounds a request's head in octets, maxBody its body: far above what any
+// maxHead bounds a request's head in bytes, maxBody its body: far above what any
 // test of a gateway sends.
 const (
 	maxHead = 256 << 10
@@ -71,7 +71,7 @@ func readFields(r *bufio.Reader, budget *int) (http.Header, error) {
 }
 
 // readLine reads up to a line feed, which it takes off with the carriage return
-// before it, and charges the octets to budget.
+// before it, and charges the bytes to budget.
 func readLine(r *bufio.Reader, budget *int) (string, error) {
 	var line []byte
 	for {
@@ -92,7 +92,7 @@ func readLine(r *bufio.Reader, budget *int) (string, error) {
 	}
 }
 
-// readBody reads and drops the body, counting its octets, and keeps the trailer.
+// readBody reads and drops the body, counting its bytes, and keeps the trailer.
 func (req *request) readBody(r *bufio.Reader) error {
 	if codings := req.header.Get("Transfer-Encoding"); codings != "" {
 		if !strings.EqualFold(codings, "chunked") {

@@ -49,20 +49,20 @@ func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte("GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"))
 	f.Add([]byte("POST / HTTP/1.0\nContent-Length: 3\n\nabc"))
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nT: v\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, octets []byte) {
-		r := bufio.NewReader(bytes.NewReader(octets))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := bufio.NewReader(bytes.NewReader(raw))
 		ours, err := readRequest(r)
 		if err == nil {
 			_ = ours.path()
 			_ = ours.keepAlive()
 			_ = ours.readBody(r) // its errors are the input's
 		}
-		theirs, theirErr := http.ReadRequest(bufio.NewReader(bytes.NewReader(octets)))
+		theirs, theirErr := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
 		if err != nil || theirErr != nil {
 			return
 		}
 		if ours.method != theirs.Method || ours.target != theirs.RequestURI || ours.proto != theirs.Proto {
-			t.Errorf("%q is %q %q %q to us, %q %q %q to net/http", octets,
+			t.Errorf("%q is %q %q %q to us, %q %q %q to net/http", raw,
 				ours.method, ours.target, ours.proto, theirs.Method, theirs.RequestURI, theirs.Proto)
 		}
 	})

@@ -25,7 +25,7 @@ type session struct {
 	made    int // version of the robots behaviour at the handshake
 
 	record uint64 // where the exchange is recorded
-	sent   int64  // octets of HTTP sent for this request
+	sent   int64  // bytes of HTTP sent for this request
 	keep   bool   // the connection can take another request
 }
 
@@ -36,9 +36,9 @@ var (
 	errClientLeft = errors.New("the client left")
 )
 
-// write sends octets.
-func (s *session) write(octets []byte) error {
-	n, err := s.conn.Write(octets)
+// write sends bytes.
+func (s *session) write(raw []byte) error {
+	n, err := s.conn.Write(raw)
 	s.sent += int64(n)
 	if err != nil {
 		return fmt.Errorf("writing: %w", err)
@@ -78,16 +78,16 @@ func (s *session) respond(r Response) error {
 	if !s.keep {
 		header.Set("Connection", "close")
 	}
-	var octets strings.Builder
-	fmt.Fprintf(&octets, "HTTP/1.1 %03d %s\r\n", r.Status, reasonPhrase(r.Status))
-	if err := header.Write(&octets); err != nil {
+	var raw strings.Builder
+	fmt.Fprintf(&raw, "HTTP/1.1 %03d %s\r\n", r.Status, reasonPhrase(r.Status))
+	if err := header.Write(&raw); err != nil {
 		return fmt.Errorf("writing a header: %w", err)
 	}
-	octets.WriteString("\r\n")
+	raw.WriteString("\r\n")
 	if bodyAllowed(r.Status) && s.request.method != http.MethodHead {
-		octets.Write(r.Body)
+		raw.Write(r.Body)
 	}
-	return s.write([]byte(octets.String()))
+	return s.write([]byte(raw.String()))
 }
 
 // wait lets d pass, and fails as soon as the client leaves or the site closes. A

@@ -60,11 +60,11 @@ func mustGet(t *testing.T, transport http.RoundTripper, url string) (status int,
 	return status, body
 }
 
-// send writes octets to a site and returns what comes back until it closes.
-func send(t *testing.T, server *testorigin.Server, site *testorigin.Site, octets string) string {
+// send writes bytes to a site and returns what comes back until it closes.
+func send(t *testing.T, server *testorigin.Server, site *testorigin.Site, raw string) string {
 	t.Helper()
 	conn := dial(t, server, site)
-	if _, err := io.WriteString(conn, octets); err != nil {
+	if _, err := io.WriteString(conn, raw); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn)
