@@ -51,11 +51,11 @@ var importRules = map[string][]string{
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/opencount", "internal/redact", "internal/stall", "internal/version",
+		"robotscache", "enforce", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/redact", "internal/stall", "internal/version",
 	},
 	"proxy/admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
-		"internal/opencount", "internal/sockets",
+		"internal/sockets",
 	},
 	"internal":             {},
 	"internal/block":       {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 // killSwitchState is the kill switch of the process, kept over reloads and restarts.
 type killSwitchState struct {
 	switches enforce.KillSwitch
-	inflight inflight // what an order has to end
 
 	mu     sync.Mutex
 	loaded bool
@@ -77,7 +77,7 @@ func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
 	if err := s.switches.Set(order); err != nil {
 		return 0, err
 	}
-	for _, n := range s.inflight.stop(&s.switches) { // before the disk is waited for
+	for _, n := range underWay.stop(&s.switches) { // before the disk is waited for
 		ended += n
 	}
 	return ended, killsFile.write(s.folder, s.switches.Orders())
@@ -112,50 +112,92 @@ func (s *killSwitchState) mergeLocked(other enforce.Orders) (ended map[string]in
 		o, full = o.Merge(other, time.Now())
 		return o, nil
 	})
-	ended = s.inflight.stop(&s.switches)
+	ended = underWay.stop(&s.switches)
 	return ended, errors.Join(err, full, killsFile.write(s.folder, s.switches.Orders()))
 }
 
-// inflight is the register of all that is on its way to a site: requests from before their decision
-// to the last byte of their answer, blind tunnels, fetches of robots.txt. An order of the kill
-// switch goes through it and ends what it stops.
+// register has all that is on its way to a site: requests from before their decision to the last
+// byte of their answer, tunnels, and fetches of robots.txt. It counts the requests and tunnels of
+// each agent, and an order of the kill switch ends the entries that it stops.
 //
-// Requests register before they are decided, and an order takes effect before the scan, so none
-// slips between.
+// Requests register before they are decided, and an order takes effect before it looks through the
+// register, so none slips between.
 //
 // The zero value is ready for use. It is safe for concurrent use.
-type inflight struct {
+type register struct {
 	mu      sync.Mutex
 	entries map[*Entry]struct{}
+	open    [tunnelEntry + 1]map[string]int // by agent; an agent without any has no key
 }
 
-// Entry is one of a register. A nil entry is in none.
+// underWay is the register of the process, which outlives reloads.
+var underWay register
+
+// entryKind says what an entry counts as.
+type entryKind int
+
+const (
+	fetchEntry entryKind = iota
+	requestEntry
+	tunnelEntry
+)
+
+// maxTunnels bounds the open tunnels of one agent.
+const maxTunnels = 16384
+
+// Entry is one entry of the register. A nil entry is in none.
 type Entry struct {
-	in     *inflight
+	in     *register
+	kind   entryKind
 	origin origin.Origin
-	agent  string // as the kill switch knows it; empty for what no agent asked for
+	agent  string // as the kill switch knows it; empty for a fetch, which no agent asked for
 	cancel context.CancelCauseFunc
 
-	stopped bool // by an order; guarded by in.mu
+	stopped bool // no order ends it any more; guarded by in.mu
 }
 
-// Enter registers a request to an origin for as long as it runs. The context that it returns ends
-// when an order of the kill switch stops the request, see [StoppedBy]. agent is its name for the
-// kill switch. The caller must call Leave.
-func (e *Engine) Enter(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry) {
-	return e.kills.inflight.enter(ctx, o, agent)
+// EnterRequest registers a request of an agent for as long as it runs, or fails if the agent has as
+// many as it may have. agent is the name by which the kill switch knows it. The context that it
+// returns ends when an order stops the request, see [StoppedBy]. The caller must call Leave.
+func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry, error) {
+	return underWay.enter(ctx, &Entry{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
 }
 
-func (f *inflight) enter(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	e := &Entry{in: f, origin: o, agent: agent, cancel: cancel}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.entries == nil {
-		f.entries = make(map[*Entry]struct{})
+// EnterTunnel does the same for a tunnel. No order ends a tunnel that is not blind: it ends the
+// requests inside, which are registered themselves.
+func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *Entry, error) {
+	return underWay.enter(ctx, &Entry{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
+}
+
+func (r *register) enter(outer context.Context, e *Entry, limit int) (context.Context, *Entry, error) {
+	ctx, cancel := context.WithCancelCause(outer)
+	e.in, e.cancel = r, cancel
+	if open := r.add(e, limit); !open {
+		cancel(nil)
+		return outer, nil, fmt.Errorf("%d %s", limit, map[entryKind]string{requestEntry: "requests are under way", tunnelEntry: "tunnels are open"}[e.kind])
 	}
-	f.entries[e] = struct{}{}
-	return ctx, e
+	return ctx, e, nil
+}
+
+// add reports false where the agent has as many entries of the kind as limit says.
+func (r *register) add(e *Entry, limit int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.kind != fetchEntry {
+		n := r.open[e.kind][e.agent]
+		if n >= limit {
+			return false
+		}
+		if r.open[e.kind] == nil {
+			r.open[e.kind] = make(map[string]int)
+		}
+		r.open[e.kind][e.agent] = n + 1
+	}
+	if r.entries == nil {
+		r.entries = make(map[*Entry]struct{})
+	}
+	r.entries[e] = struct{}{}
+	return true
 }
 
 // Leave takes the entry out of the register and ends its context.
@@ -163,10 +205,22 @@ func (e *Entry) Leave() {
 	if e == nil {
 		return
 	}
-	e.in.mu.Lock()
-	delete(e.in.entries, e)
-	e.in.mu.Unlock()
+	e.in.leave(e)
 	e.cancel(nil)
+}
+
+func (r *register) leave(e *Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := len(r.entries)
+	if delete(r.entries, e); len(r.entries) == before || e.kind == fetchEntry {
+		return
+	}
+	if n := r.open[e.kind][e.agent]; n > 1 {
+		r.open[e.kind][e.agent] = n - 1
+	} else {
+		delete(r.open[e.kind], e.agent)
+	}
 }
 
 // Cancel ends the context of the entry for another reason than an order.
@@ -174,11 +228,11 @@ func (e *Entry) Cancel(why error) { e.cancel(why) }
 
 // stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing
 // is canceled under the lock.
-func (f *inflight) stop(switches *enforce.KillSwitch) (ended map[string]int) {
+func (r *register) stop(switches *enforce.KillSwitch) (ended map[string]int) {
 	ended = make(map[string]int)
 	var requests, fetches []func()
-	f.mu.Lock()
-	for e := range f.entries {
+	r.mu.Lock()
+	for e := range r.entries {
 		order, matches := switches.Match(e.origin, e.agent)
 		if e.stopped || !matches {
 			continue
@@ -186,13 +240,13 @@ func (f *inflight) stop(switches *enforce.KillSwitch) (ended map[string]int) {
 		e.stopped = true
 		ended[order.ID]++
 		end := func() { e.cancel(&StoppedError{order}) }
-		if e.agent == "" {
+		if e.kind == fetchEntry {
 			fetches = append(fetches, end)
 		} else {
 			requests = append(requests, end)
 		}
 	}
-	f.mu.Unlock()
+	r.mu.Unlock()
 	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
 	for _, end := range append(requests, fetches...) {
 		end()

@@ -124,10 +124,17 @@ func TestInFlightStop(t *testing.T) {
 	} {
 		t.Run(string(tt.order.Scope)+" "+tt.order.Value, func(t *testing.T) {
 			t.Parallel()
-			var f inflight
+			var f register
 			contexts := make(map[string]context.Context)
 			for name, entry := range entries {
-				ctx, e := f.enter(t.Context(), site(t, entry.origin), entry.agent)
+				kind := requestEntry
+				if entry.agent == "" {
+					kind = fetchEntry
+				}
+				ctx, e, err := f.enter(t.Context(), &Entry{kind: kind, origin: site(t, entry.origin), agent: entry.agent}, len(entries))
+				if err != nil {
+					t.Fatal(err)
+				}
 				contexts[name] = ctx
 				defer e.Leave()
 			}
@@ -156,8 +163,8 @@ func TestInFlightStop(t *testing.T) {
 
 func TestInFlightTellsWho(t *testing.T) {
 	t.Parallel()
-	var f inflight
-	ctx, e := f.enter(t.Context(), site(t, "https://example.com"), "alpha")
+	var f register
+	ctx, e, _ := f.enter(t.Context(), &Entry{origin: site(t, "https://example.com"), agent: "alpha"}, 0)
 	defer e.Leave()
 	var switches enforce.KillSwitch
 	for _, order := range []enforce.Kill{
@@ -188,12 +195,12 @@ func TestInFlightTellsWho(t *testing.T) {
 // leaving.
 func TestInFlightLeave(t *testing.T) {
 	t.Parallel()
-	var f inflight
+	var f register
 	o := site(t, "https://example.com")
 	all := make([]*Entry, 100)
 	contexts := make([]context.Context, len(all))
 	for i := range all {
-		contexts[i], all[i] = f.enter(t.Context(), o, "alpha")
+		contexts[i], all[i], _ = f.enter(t.Context(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, len(all))
 	}
 	for i := 0; i < len(all); i += 3 {
 		all[i].Leave()
@@ -212,11 +219,79 @@ func TestInFlightLeave(t *testing.T) {
 		}
 		all[i].Leave()
 	}
-	if len(f.entries) > 0 {
-		t.Errorf("%d are left", len(f.entries))
+	if len(f.entries) > 0 || len(f.open[requestEntry]) > 0 {
+		t.Errorf("%d are left, and the counts %v", len(f.entries), f.open)
 	}
 	var none *Entry
 	none.Leave()
+}
+
+// TestInFlightLimits: each agent has places of its own, and tunnels do not take those of requests.
+func TestInFlightLimits(t *testing.T) {
+	t.Parallel()
+	var f register
+	o := site(t, "https://example.com")
+	var entered []*Entry
+	for i, step := range []struct {
+		kind  entryKind
+		agent string
+		leave int // the entry of an earlier step, from 1
+		limit int
+		want  string
+	}{
+		{kind: requestEntry, agent: "a", limit: 0, want: "0 requests are under way"}, // zero denies
+		{kind: requestEntry, agent: "a", limit: 2},
+		{kind: requestEntry, agent: "a", limit: 2},
+		{kind: requestEntry, agent: "a", limit: 2, want: "2 requests are under way"},
+		{kind: tunnelEntry, agent: "a", limit: 1},
+		{kind: tunnelEntry, agent: "a", limit: 1, want: "1 tunnels are open"},
+		{kind: fetchEntry},
+		{kind: requestEntry, agent: "b", limit: 1},
+		{kind: requestEntry, agent: "a", limit: 3}, // a reload raised it
+		{kind: requestEntry, agent: "a", limit: 1, want: "1 requests are under way"},
+		{leave: 2},
+		{kind: requestEntry, agent: "a", limit: 3},
+		{leave: 5},
+		{kind: tunnelEntry, agent: "a", limit: 1},
+	} {
+		if step.leave > 0 {
+			entered[step.leave-1].Leave()
+			continue
+		}
+		got := ""
+		_, e, err := f.enter(t.Context(), &Entry{kind: step.kind, origin: o, agent: step.agent}, step.limit)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != step.want || (e == nil) != (err != nil) {
+			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
+		}
+		entered = append(entered, e)
+	}
+	if want := map[string]int{"a": 3, "b": 1}; !maps.Equal(f.open[requestEntry], want) || !maps.Equal(f.open[tunnelEntry], map[string]int{"a": 1}) {
+		t.Errorf("counted %v", f.open)
+	}
+}
+
+// TestInFlightTunnelSeenInto: an order leaves a tunnel alone whose requests are registered
+// themselves.
+func TestInFlightTunnelSeenInto(t *testing.T) {
+	o := site(t, "https://example.com")
+	var switches enforce.KillSwitch
+	if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, blind := range []bool{true, false} {
+		ctx, e, err := new(Engine).EnterTunnel(t.Context(), o, "alpha", blind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		underWay.stop(&switches)
+		if stopped := StoppedBy(ctx) != nil; stopped != blind {
+			t.Errorf("blind %t: stopped %t", blind, stopped)
+		}
+		e.Leave()
+	}
 }
 
 // TestInFlightNothingSlips lets requests and orders race: whoever was let pass is found by the
@@ -225,14 +300,14 @@ func TestInFlightNothingSlips(t *testing.T) {
 	t.Parallel()
 	o := site(t, "https://example.com")
 	for range 200 {
-		var f inflight
+		var f register
 		var switches enforce.KillSwitch
 		var group sync.WaitGroup
 		begin, ended := make(chan struct{}), make(chan struct{})
 		for range 8 {
 			group.Go(func() {
 				<-begin
-				ctx, e := f.enter(context.Background(), o, "alpha")
+				ctx, e, _ := f.enter(context.Background(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 8)
 				defer e.Leave()
 				if _, stopped := switches.Match(o, "alpha"); stopped {
 					return
@@ -270,13 +345,13 @@ func TestStoppedBy(t *testing.T) {
 
 // BenchmarkInFlight is what the register costs a request.
 func BenchmarkInFlight(b *testing.B) {
-	var f inflight
+	var f register
 	o := site(b, "https://example.com")
 	ctx := b.Context()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			_, e := f.enter(ctx, o, "alpha")
+			_, e, _ := f.enter(ctx, &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 16384)
 			e.Leave()
 		}
 	})
@@ -285,7 +360,7 @@ func BenchmarkInFlight(b *testing.B) {
 // BenchmarkInFlightStop is how long an order takes with 10,000 requests under way and 1,000 orders
 // in force.
 func BenchmarkInFlightStop(b *testing.B) {
-	var f inflight
+	var f register
 	var switches enforce.KillSwitch
 	for i := range 1000 {
 		if err := switches.Set(enforce.Kill{Scope: enforce.KillAgent, Value: strings.Repeat("x", 1+i%60) + string(rune('a'+i%26)) + strings.Repeat("y", i/60)}); err != nil {
@@ -294,7 +369,7 @@ func BenchmarkInFlightStop(b *testing.B) {
 	}
 	o := site(b, "https://example.com")
 	for range 10_000 {
-		f.enter(context.Background(), o, "alpha")
+		_, _, _ = f.enter(context.Background(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 10_000)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -52,13 +52,13 @@ func (x *exchange) connect() error {
 	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
 	// Inside a blind tunnel the client shows no more of itself than here.
 	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
-	agent := id.KillName()
-	if !tunnels.Enter(agent, maxTunnels) {
-		return x.refuseExcess(id, o, fmt.Sprintf("%d tunnels are open", maxTunnels))
-	}
-	defer tunnels.Leave(agent)
 	own := o.Host == enforce.OwnHost && s.minter != nil
-	if own || s.Operator.Connect(o) == enforce.ConnectIntercept {
+	intercept := own || s.Operator.Connect(o) == enforce.ConnectIntercept
+	if x.ctx, x.entry, err = s.Engine.EnterTunnel(x.ctx, o, id.KillName(), !intercept); err != nil {
+		return x.refuseExcess(id, o, err.Error())
+	}
+	defer x.entry.Leave()
+	if intercept {
 		_, step := startStep(x.ctx, spanDecide)
 		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
 		step.decided(&x.decision)
@@ -69,8 +69,6 @@ func (x *exchange) connect() error {
 		return c.open(c.intercept)
 	}
 	x.identity = id
-	x.ctx, x.entry = s.Engine.Enter(x.ctx, o, agent)
-	defer x.entry.Leave()
 	return c.openBlind()
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -19,7 +18,6 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/internal/opencount"
 	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/pace"
@@ -54,13 +52,6 @@ type exchange struct {
 	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
 }
 
-// requests and tunnels count what each agent has under way in the process, over reloads. An agent
-// is counted by the name by which the kill switch knows it.
-var requests, tunnels opencount.Count[string]
-
-// maxTunnels bounds the open tunnels of one agent.
-const maxTunnels = 16384
-
 // proxy takes a request in absolute form: it identifies the sender, decides, waits for the host's
 // turn and sends.
 func (x *exchange) proxy(next caddyhttp.Handler) error {
@@ -71,12 +62,9 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	}
 	x.identify()
 	x.early = engine.CameEarly(x.identity.Agent, x.r)
-	agent := x.identity.KillName()
-	if limit := s.Engine.Config.Limits.RequestsPerAgent; !requests.Enter(agent, limit) {
-		return x.refuseExcess(x.identity, target.Origin, fmt.Sprintf("%d requests are under way", limit))
+	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, target.Origin, x.identity.KillName()); err != nil {
+		return x.refuseExcess(x.identity, target.Origin, err.Error())
 	}
-	defer requests.Leave(agent)
-	x.ctx, x.entry = s.Engine.Enter(x.ctx, target.Origin, agent)
 	defer x.entry.Leave()
 	if x.decide(target); !x.decision.Allowed {
 		return x.refuse()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/origin"
 )
 
 // TestTunnelsPerAgent has one agent ask for one tunnel more than it may have open, and again when
@@ -34,10 +35,12 @@ func TestTunnelsPerAgent(t *testing.T) {
 		return x.decision
 	}
 	const letIn = enforce.ReasonInternal // a recorder has no connection that a tunnel could take over
-	for range maxTunnels {
-		if !tunnels.Enter("Tester", maxTunnels) {
-			t.Fatal("a tunnel within the limit")
+	open := make([]*engine.Entry, 16384)
+	for i := range open {
+		if _, open[i], err = site.Engine.EnterTunnel(t.Context(), origin.Origin{}, "Tester", false); err != nil {
+			t.Fatal(err)
 		}
+		defer open[i].Leave()
 	}
 	d := ask("Tester/1.0")
 	if d.Reason != enforce.ReasonAgentLimit || d.Detail != "16384 tunnels are open" {
@@ -46,13 +49,10 @@ func TestTunnelsPerAgent(t *testing.T) {
 	if d := ask("Other/1.0"); d.Reason != letIn {
 		t.Errorf("another agent: %s, %q", d.Reason, d.Detail)
 	}
-	tunnels.Leave("Tester")
+	open[0].Leave()
 	for range 2 {
 		if d := ask("Tester/1.0"); d.Reason != letIn {
 			t.Errorf("after one has ended: %s, %q", d.Reason, d.Detail)
 		}
-	}
-	for range maxTunnels - 1 {
-		tunnels.Leave("Tester")
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/internal/opencount"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 )
 
@@ -73,7 +72,7 @@ func waitCold(source netip.Prefix) {
 
 // clients counts the open connections of the process, whichever configuration took them: of each
 // source, and of all together by the zero prefix.
-var clients opencount.Count[netip.Prefix]
+var clients openCount[netip.Prefix]
 
 // Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway
 // before it has read a request: how many connections are open, in all and of one source (limits of

@@ -1,4 +1,4 @@
-package opencount
+package admission
 
 import (
 	"sync"
@@ -7,7 +7,7 @@ import (
 
 func TestCount(t *testing.T) {
 	t.Parallel()
-	var c Count[string]
+	var c openCount[string]
 	for i, step := range []struct {
 		key   string
 		leave bool
@@ -41,7 +41,7 @@ func TestCount(t *testing.T) {
 func TestCountConcurrently(t *testing.T) {
 	t.Parallel()
 	var (
-		c     Count[int]
+		c     openCount[int]
 		all   sync.WaitGroup
 		limit = 3
 	)

@@ -1,19 +1,18 @@
-// Package opencount counts what is open for each key, such as connections of a source.
-package opencount
+package admission
 
 import "sync"
 
-// Count counts what is open for each key. A key is kept only while something of it is open, so
+// openCount counts what is open for each key. A key is kept only while something of it is open, so
 // there are never more keys than things that are counted. The zero value is ready for use. It is
 // safe for concurrent use.
-type Count[K comparable] struct {
+type openCount[K comparable] struct {
 	mu   sync.Mutex
 	open map[K]int
 }
 
 // Enter counts one more of the key and reports true, unless there are as many as limit already.
 // Each that was counted has to leave.
-func (c *Count[K]) Enter(key K, limit int) bool {
+func (c *openCount[K]) Enter(key K, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.open[key]
@@ -28,7 +27,7 @@ func (c *Count[K]) Enter(key K, limit int) bool {
 }
 
 // Leave counts one less.
-func (c *Count[K]) Leave(key K) {
+func (c *openCount[K]) Leave(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.open[key]; n > 1 {
