@@ -34,20 +34,20 @@ var importRules = map[string][]string{
 	"pace":                   {"golang.org/x/"},
 	"pace/redisclock":        {"golang.org/x/", "pace", "internal/redislink", "github.com/redis/rueidis"},
 	"evidence":               {"golang.org/x/mod/sumdb/"},
-	"evidence/writer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
+	"evidence/sealer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
 	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "github.com/dustin/go-humanize"},
 	"signals/directives":     {},
 	"signals/preferences":    {"robotstxt", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
-	"evidence/caddylog":      {"evidence", "evidence/writer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
+	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"cluster":                {"golang.org/x/", "enforce", "evidence", "internal/redislink", "github.com/redis/rueidis"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "pace", "pace/redisclock", "cluster", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
-		"signals/preferences", "evidence/writer", "evidence/caddylog",
+		"signals/preferences", "evidence/sealer", "evidence/caddylog",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
@@ -73,7 +73,7 @@ var importRules = map[string][]string{
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "pace", "evidence/writer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt",
+		"engine", "enforce", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"console": {
@@ -81,7 +81,7 @@ var importRules = map[string][]string{
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {
-		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/writer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt",
+		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/sealer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt",
 		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},

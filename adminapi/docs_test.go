@@ -10,7 +10,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 )
@@ -43,7 +43,7 @@ func TestAdminDocs(t *testing.T) {
 	}
 	inCode := testdocs.SetOf("after", "host", "limit", "state", "agent", "as", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
-		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Gateways{}, adminapi.Refreshed{}, adminapi.Evidence{}, writer.WitnessStatus{},
+		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Gateways{}, adminapi.Refreshed{}, adminapi.Evidence{}, sealer.WitnessStatus{},
 	} {
 		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.Record](), reflect.TypeFor[enforce.Problem]())
 	}

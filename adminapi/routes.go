@@ -17,7 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -68,7 +68,7 @@ var routes = map[string]map[string]method{
 
 // listEvidence tells how the access logs are sealed.
 func listEvidence(context.Context, *engine.Engine, url.Values) (Evidence, error) {
-	return Evidence{append([]writer.Status{}, engine.SealedLogs()...)}, nil
+	return Evidence{append([]sealer.Status{}, engine.SealedLogs()...)}, nil
 }
 
 // Routes implements caddy.AdminRouter.

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -231,5 +231,5 @@ type EndedBlock struct {
 
 // Evidence lists the access logs that are sealed.
 type Evidence struct {
-	Logs []writer.Status `json:"logs"`
+	Logs []sealer.Status `json:"logs"`
 }

@@ -136,7 +136,7 @@ func look(name string, sealed bool) *file {
 // note takes what a line tells of its file.
 func (f *file) note(l *Line) {
 	if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
-		of, _ := evidence.ParseIdentity(id)
+		of, _ := evidence.ParseLogID(id)
 		f.is, f.generation, f.of, f.seq = true, of.Generation, of.Gateway+"/"+of.Log, seq
 	}
 	f.time = cmp.Or(f.time, l.Time())

@@ -60,7 +60,7 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 there are none,
 	f.BoolVar(&c.sealed, "seal", false, "check the seals of the lines against the signed checkpoints")
 	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence; default: evidence beside the first log")
 	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere; default: the keys in the evidence")
-	f.StringSliceVar(&c.seal.Heads, "head", nil, "with --seal: files of checkpoints that were kept elsewhere")
+	f.StringSliceVar(&c.seal.Checkpoints, "head", nil, "with --seal: files of checkpoints that were kept elsewhere")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }
@@ -104,7 +104,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 // sealOptions checks the flags about seals and sets their defaults.
 func (c *auditOptions) sealOptions(logs []string) error {
 	if !c.sealed {
-		if len(c.seal.Folders)+len(c.seal.Keys)+len(c.seal.Heads) > 0 {
+		if len(c.seal.Folders)+len(c.seal.Keys)+len(c.seal.Checkpoints) > 0 {
 			return errors.New("--evidence, --vkey and --head are for --seal")
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 )
 
 // sealedLog says which sealed log a command is about.
@@ -52,7 +52,7 @@ func (l *sealedLog) show(ctx context.Context, args []string) (string, error) {
 			return "", err
 		}
 	}
-	state, err := writer.ReadState(l.state, l.name, l.generation)
+	state, err := sealer.ReadState(l.state, l.name, l.generation)
 	if err != nil {
 		return "", err
 	}
@@ -60,14 +60,14 @@ func (l *sealedLog) show(ctx context.Context, args []string) (string, error) {
 	case "key":
 		return state.VKey + "\n", nil
 	case "head":
-		return string(state.Head.Note), nil
+		return string(state.Checkpoint.Note), nil
 	case "prove":
 		return l.prove(state, args[1])
 	}
 	return "", fmt.Errorf("%q: want key, head or prove", args[0])
 }
 
-func (l *sealedLog) prove(state writer.State, number string) (string, error) {
+func (l *sealedLog) prove(state sealer.State, number string) (string, error) {
 	seq, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return "", fmt.Errorf("%q is no number of a line", number)
@@ -99,7 +99,7 @@ func (l *sealedLog) ask(ctx context.Context) error {
 		}
 		l.state = log.State
 		if len(l.files) == 0 {
-			l.files, err = writer.LogFiles(log.File)
+			l.files, err = sealer.LogFiles(log.File)
 		}
 		return err
 	}

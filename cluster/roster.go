@@ -68,12 +68,12 @@ func (r Report) Counts() (answered, all, ended int) {
 // note is what a process writes of itself with each heartbeat.
 type note struct {
 	Self
-	Since   int64           `json:"since"` // its first heartbeat, by Redis's clock in ms
-	Orders  int             `json:"orders"`
-	Version int64           `json:"orders_version"`
-	Done    map[string]done `json:"done,omitempty"` // the latest orders, lifts and actions, by their ids
-	Left    bool            `json:"left,omitempty"`
-	Heads   []string        `json:"heads,omitempty"` // the newest checkpoints of its evidence logs
+	Since       int64           `json:"since"` // its first heartbeat, by Redis's clock in ms
+	Orders      int             `json:"orders"`
+	Version     int64           `json:"orders_version"`
+	Done        map[string]done `json:"done,omitempty"` // the latest orders, lifts and actions, by their ids
+	Left        bool            `json:"left,omitempty"`
+	Checkpoints []string        `json:"heads,omitempty"` // the newest checkpoints of its evidence logs
 }
 
 // done is what became of an order.

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/crawlgate/crawlgate/evidence/caddylog"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 )
 
 // EvidenceMissing gives why no request may pass: the operator wants none that is not in a sealed
@@ -15,17 +15,17 @@ import (
 func EvidenceMissing() error { return caddylog.Refused() }
 
 // SealedLogs tells of the access logs that are sealed.
-func SealedLogs() []writer.Status { return caddylog.Statuses() }
+func SealedLogs() []sealer.Status { return caddylog.Statuses() }
 
-// headsPace is how often the sealed logs are asked for their newest checkpoints, and told of those
+// checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and told of those
 // of other gateways.
-const headsPace = 2 * time.Second
+const checkpointInterval = 2 * time.Second
 
-// exchangeHeads has the newest checkpoints of the logs here known to the other gateways, and theirs
+// exchangeCheckpoints has the newest checkpoints of the logs here known to the other gateways, and theirs
 // written into the logs here. It knows of the others what the heartbeats brought last: neither
 // Redis nor a disk holds anything else up.
-func (s *fleetState) exchangeHeads(ctx context.Context) {
-	tick := time.NewTicker(headsPace)
+func (s *fleetState) exchangeCheckpoints(ctx context.Context) {
+	tick := time.NewTicker(checkpointInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -33,8 +33,8 @@ func (s *fleetState) exchangeHeads(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s.fleet.Publish(caddylog.Heads())
-		caddylog.Hear(s.fleet.Heads())
+		s.fleet.Publish(caddylog.Checkpoints())
+		caddylog.RecordPeerCheckpoints(s.fleet.Checkpoints())
 	}
 }
 

@@ -93,7 +93,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	s.heads.Go(func() { s.exchangeHeads(s.ctx) })
+	s.heads.Go(func() { s.exchangeCheckpoints(s.ctx) })
 	return s, nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/evidence/caddylog"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
@@ -55,7 +55,7 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 // roll_keep_for is over if the log got a line a second.
 func look(file caddylog.File, now time.Time) (l keptLog, might bool) {
 	l.File = file
-	if names, err := writer.LogFiles(file.Path); err == nil && len(names) > 0 {
+	if names, err := sealer.LogFiles(file.Path); err == nil && len(names) > 0 {
 		l.rolled, l.oldest = len(names)-1, firstTime(names[0])
 	}
 	w, keepFor := file.Writer, time.Duration(file.Writer.RollKeepDays)*day

@@ -19,12 +19,12 @@ import (
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"gw1.acme.example/access/1", "a/b/access/12"} {
-		if id, err := ParseIdentity(s); err != nil || id.String() != s {
+		if id, err := ParseLogID(s); err != nil || id.String() != s {
 			t.Errorf("%s: %v, %v", s, id, err)
 		}
 	}
 	for _, s := range []string{"", "a", "a/b", "a/b/0", "a/b/01", "a/b/-1", "/b/1", "a//1", "a b/c/1", "a+b/c/1", "a/.c/1", `a"/c/1`, "a/b:c/1", "a/b/1 "} {
-		if id, err := ParseIdentity(s); err == nil {
+		if id, err := ParseLogID(s); err == nil {
 			t.Errorf("%q is %v", s, id)
 		}
 	}
@@ -220,15 +220,15 @@ func TestParseHead(t *testing.T) {
 		"g/a/1\n5\n": false, "g/a/1\n5\nAAAA\n": false, strings.Replace(good, "5", "-5", 1): false,
 	} {
 		signed, known := signedBy(t, "g/a/1", text)
-		h, err := ParseHead(signed, known)
-		if (err == nil) != ok || ok && (h.Size != 5 || h.Root != root || h.Identity != "g/a/1" || !bytes.Equal(h.Note, signed)) {
+		h, err := ParseCheckpoint(signed, known)
+		if (err == nil) != ok || ok && (h.Size != 5 || h.Root != root || h.LogID != "g/a/1" || !bytes.Equal(h.Note, signed)) {
 			t.Errorf("%q: %+v, %v", text, h, err)
 		}
-		if _, err := ParseHead(signed, note.VerifierList()); err == nil || !strings.Contains(err.Error(), "it wants the key g/a/1+") {
+		if _, err := ParseCheckpoint(signed, note.VerifierList()); err == nil || !strings.Contains(err.Error(), "it wants the key g/a/1+") {
 			t.Errorf("%q without a key: %v", text, err)
 		}
 		signed[len(text)/2]++
-		if _, err := ParseHead(signed, known); err == nil {
+		if _, err := ParseCheckpoint(signed, known); err == nil {
 			t.Errorf("%q with another byte", text)
 		}
 	}
@@ -237,14 +237,14 @@ func TestParseHead(t *testing.T) {
 // FuzzReadHeads: what is read was signed, and the good checkpoints before a bad end are there.
 func FuzzReadHeads(f *testing.F) {
 	signed, known := signedBy(f, "g/a/1", CheckpointText("g/a/1", 5, tlog.RecordHash(nil)))
-	block := string(signed) + HeadEnd
+	block := string(signed) + CheckpointEnd
 	f.Add("")
 	f.Add(block)
 	f.Add(block[:30])
 	f.Add("--\n--\n")
 	f.Fuzz(func(t *testing.T, rest string) {
 		good, bad := 0, 0
-		for h, err := range ReadHeads(strings.NewReader(block+rest), known) {
+		for h, err := range ReadCheckpoints(strings.NewReader(block+rest), known) {
 			if err != nil {
 				bad++
 				continue
@@ -275,13 +275,13 @@ func TestReadClaim(t *testing.T) {
 	n := &note.Note{Text: CheckpointText("g/a/1", 7, tlog.Hash{1})}
 	bare, err := note.Sign(n, own)
 	cosigned, err2 := note.Sign(n, own, witness)
-	if err != nil || err2 != nil || Bare(string(cosigned)) != string(bare) || Bare(string(bare)) != string(bare) {
-		t.Errorf("%q of %q: %v, %v", Bare(string(cosigned)), cosigned, err, err2)
+	if err != nil || err2 != nil || StripCosignatures(string(cosigned)) != string(bare) || StripCosignatures(string(bare)) != string(bare) {
+		t.Errorf("%q of %q: %v, %v", StripCosignatures(string(cosigned)), cosigned, err, err2)
 	}
-	if h, err := ReadClaim(string(bare)); err != nil || h.Identity != "g/a/1" || h.Size != 7 || h.Root != (tlog.Hash{1}) || string(h.Note) != string(bare) {
+	if h, err := ReadClaim(string(bare)); err != nil || h.LogID != "g/a/1" || h.Size != 7 || h.Root != (tlog.Hash{1}) || string(h.Note) != string(bare) {
 		t.Errorf("%+v, %v", h, err)
 	}
-	for _, text := range []string{"", "\n\n\n", n.Text, n.Text + "\n", Bare(""), strings.Replace(string(bare), "g/a/1\n7", "g/a/1\n07", 1), string(bare) + strings.Repeat("— w AAAAAAAA\n", 200)} {
+	for _, text := range []string{"", "\n\n\n", n.Text, n.Text + "\n", StripCosignatures(""), strings.Replace(string(bare), "g/a/1\n7", "g/a/1\n07", 1), string(bare) + strings.Repeat("— w AAAAAAAA\n", 200)} {
 		if h, err := ReadClaim(text); err == nil {
 			t.Errorf("%q is %+v", text, h)
 		}
@@ -291,7 +291,7 @@ func TestReadClaim(t *testing.T) {
 // TestLongestSeal: the seal of the longest names and numbers is read, behind a long line and a short one.
 func TestLongestSeal(t *testing.T) {
 	t.Parallel()
-	id := Identity{strings.Repeat("g", 100), strings.Repeat("l", 100), maxGeneration}
+	id := LogID{strings.Repeat("g", 100), strings.Repeat("l", 100), maxGeneration}
 	if err := id.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/crawlgate/crawlgate/evidence"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -88,7 +88,7 @@ func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...stri
 func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (auditRun, string, int) {
 	t := m.t
 	t.Helper()
-	state, err := writer.ReadState(filepath.Join(early, "evidence"), "access", 0)
+	state, err := sealer.ReadState(filepath.Join(early, "evidence"), "access", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...s
 	for _, name := range m.files {
 		lines = append(lines, slices.Collect(bytes.Lines(unpacked(t, name)))...)
 	}
-	size := int(state.Head.Size)
+	size := int(state.Checkpoint.Size)
 	asked := sealOfLine.ReplaceAll(lines[slices.IndexFunc(lines, func(l []byte) bool { return bytes.Contains(l, []byte(`"robots":{`)) })], []byte("}\n"))
 	lines = lines[:size]
 	for i := range n {
-		lines = append(lines, evidence.Splice(bytes.Clone(asked), state.Head.Identity, int64(size+i)))
+		lines = append(lines, evidence.Splice(bytes.Clone(asked), state.Checkpoint.LogID, int64(size+i)))
 	}
 	dir := filepath.Join(t.TempDir(), "log")
 	if err := os.CopyFS(filepath.Join(dir, "evidence"), os.DirFS(filepath.Join(early, "evidence"))); err != nil {

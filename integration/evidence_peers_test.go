@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/evidence"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -58,7 +58,7 @@ func TestEvidencePeers(t *testing.T) {
 	})
 	gwB := startGateway(t, b.ofFleet("gwb", redis.URL(), ""))
 	gwSingle := startGateway(t, single.config(""))
-	var heard evidence.Head
+	var heard evidence.Checkpoint
 	eventually(t, "gwb has the checkpoint of gwa", func() bool {
 		heard = heardOf(t, b, "gwa")
 		return heard.Size > size+20
@@ -97,15 +97,15 @@ func TestEvidencePeers(t *testing.T) {
 // sizeOf is the size of the newest checkpoint of a log.
 func sizeOf(t *testing.T, s *sealedLog) int64 {
 	t.Helper()
-	state, err := writer.ReadState(filepath.Join(s.dir, "evidence"), "access", 0)
+	state, err := sealer.ReadState(filepath.Join(s.dir, "evidence"), "access", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state.Head.Size
+	return state.Checkpoint.Size
 }
 
 // heardOf is the largest checkpoint of a gateway in the log of another one.
-func heardOf(t *testing.T, s *sealedLog, gateway string) (heard evidence.Head) {
+func heardOf(t *testing.T, s *sealedLog, gateway string) (heard evidence.Checkpoint) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, "access.log"))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/evidence"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 )
 
 // all joins what Caddy keeps apart: writers, which it opens before all else, keeps over reloads and
@@ -39,7 +39,7 @@ type logs struct {
 func (l *logs) open(key string) *sealed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &sealed{telling: make(chan struct{}, 64)}
+	s := &sealed{reporting: make(chan struct{}, 64)}
 	l.byKey[key] = s
 	return s
 }
@@ -51,9 +51,9 @@ func (l *logs) remove(e *Evidence) {
 	defer l.mu.Unlock()
 	l.modules = slices.DeleteFunc(l.modules, func(o *Evidence) bool { return o == e })
 	if s := l.byKey[e.WriterKey()]; s != nil {
-		s.leave(e)
+		s.drop(e)
 	}
-	l.follow()
+	l.updateStrict()
 }
 
 // end closes the logs; the process is about to end. They wait for their witnesses at the same time.
@@ -64,18 +64,18 @@ func (l *logs) end() {
 	for _, s := range l.byKey {
 		each.Go(func() {
 			if err := s.Close(); err != nil {
-				s.tell(caddy.Log(), notSealed, err)
+				s.reportError(caddy.Log(), notSealed, err)
 			}
 		})
 	}
 	each.Wait()
 }
 
-// follow notes the logs without which no request may pass.
-func (l *logs) follow() {
+// updateStrict notes the logs without which no request may pass.
+func (l *logs) updateStrict() {
 	var strict []*sealed
 	for _, s := range l.byKey {
-		if n := len(s.terms); n > 0 && s.terms[n-1].OnFailure == "refuse" {
+		if n := len(s.settings); n > 0 && s.settings[n-1].OnFailure == "refuse" {
 			strict = append(strict, s)
 		}
 	}
@@ -89,7 +89,7 @@ func (l *logs) follow() {
 func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	defer all.follow()
+	defer all.updateStrict()
 	for _, e := range all.modules {
 		if e.done != done {
 			continue
@@ -98,7 +98,7 @@ func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger)
 		if s == nil {
 			continue // a log of which Caddy has opened no writer
 		}
-		if err := s.enter(terms{e, gateway, fleet, logger}); err != nil {
+		if err := s.use(settings{e, gateway, fleet, logger}); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func Refused() error {
 var errUnsealed = errors.New("the access log cannot be written or sealed, and without that no request may pass")
 
 // running are the logs that are open, in the order of their keys. They may be closed meanwhile.
-func (l *logs) running() (open []*writer.Log) {
+func (l *logs) running() (open []*sealer.Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(l.byKey)) {
@@ -133,28 +133,28 @@ func (l *logs) running() (open []*writer.Log) {
 }
 
 // Statuses tells how the logs are sealed, by their names.
-func Statuses() (statuses []writer.Status) {
+func Statuses() (statuses []sealer.Status) {
 	for _, log := range all.running() {
 		statuses = append(statuses, log.Status())
 	}
 	return statuses
 }
 
-// Heads gives the newest checkpoints that the other gateways are to know: of each log one, as a
+// Checkpoints returns the newest checkpoints that the other gateways are to know: of each log one, as a
 // signed note without cosignatures.
-func Heads() (notes []string) {
+func Checkpoints() (notes []string) {
 	for _, s := range Statuses() {
 		if s.Checkpoint != "" {
-			notes = append(notes, evidence.Bare(s.Checkpoint))
+			notes = append(notes, evidence.StripCosignatures(s.Checkpoint))
 		}
 	}
 	return notes
 }
 
-// Hear has the checkpoints of other gateways written into the logs. A disk may hold it up.
-func Hear(notes []string) {
+// RecordPeerCheckpoints has the checkpoints of other gateways written into the logs. A disk may hold it up.
+func RecordPeerCheckpoints(notes []string) {
 	for _, log := range all.running() {
-		log.Hear(notes)
+		log.RecordPeerCheckpoints(notes)
 	}
 }
 
@@ -169,34 +169,34 @@ func Files() (files []File) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for _, s := range all.byKey {
-		if n := len(s.terms); n > 0 {
-			files = append(files, File{s.terms[n-1].Name, s.file, s.terms[n-1].file})
+		if n := len(s.settings); n > 0 {
+			files = append(files, File{s.settings[n-1].Name, s.file, s.settings[n-1].file})
 		}
 	}
 	return files
 }
 
-// terms are what a configuration wants of a log.
-type terms struct {
+// settings are what a configuration wants of a log.
+type settings struct {
 	*Evidence
 	gateway string
 	fleet   bool
 	logger  *zap.Logger
 }
 
-// alone reports whether no checkpoint leaves the machine, as far as the configuration tells.
-func (t terms) alone() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.fleet }
+// staysLocal reports whether no checkpoint leaves the machine, as far as the configuration tells.
+func (t settings) staysLocal() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.fleet }
 
-func (t terms) equal(o terms) bool { return t.text == o.text && t.gateway == o.gateway }
+func (t settings) equal(o settings) bool { return t.text == o.text && t.gateway == o.gateway }
 
 // sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
 type sealed struct {
-	terms   []terms       // of the configurations that run, in order; under all.mu
-	telling chan struct{} // full while events are on their way into the log of the process
-	file    string        // since its first start; under all.mu
+	settings  []settings    // of the configurations that run, in order; under all.mu
+	reporting chan struct{} // full while events are on their way into the log of the process
+	file      string        // since its first start; under all.mu
 
 	mu  sync.RWMutex // held for writing while the log is opened anew
-	log atomic.Pointer[writer.Log]
+	log atomic.Pointer[sealer.Log]
 }
 
 // Write implements io.Writer.
@@ -225,77 +225,77 @@ func (s *sealed) Close() error {
 
 const notSealed = "access log was not sealed to its end"
 
-func (s *sealed) tell(logger *zap.Logger, message string, err error) {
-	s.post(logger, writer.Event{Message: message, Detail: err.Error(), Failure: true})
+func (s *sealed) reportError(logger *zap.Logger, message string, err error) {
+	s.report(logger, sealer.Event{Message: message, Detail: err.Error(), Failure: true})
 }
 
-// post never waits: the log of the process may be the very log that is told of.
-func (s *sealed) post(logger *zap.Logger, e writer.Event) {
+// report never waits: the log of the process may be the very log that is told of.
+func (s *sealed) report(logger *zap.Logger, e sealer.Event) {
 	level := zap.InfoLevel
 	if e.Failure {
 		level = zap.ErrorLevel
 	}
 	select {
-	case s.telling <- struct{}{}:
+	case s.reporting <- struct{}{}:
 		go func() {
 			logger.Log(level, e.Message, zap.String("detail", e.Detail))
-			<-s.telling
+			<-s.reporting
 		}()
 	default: // more than anybody reads
 	}
 }
 
-// enter makes terms those in force.
-func (s *sealed) enter(t terms) error {
-	n := len(s.terms)
-	if n > 0 && s.terms[n-1].done == t.done && !s.terms[n-1].equal(t) {
+// use makes t the current settings.
+func (s *sealed) use(t settings) error {
+	n := len(s.settings)
+	if n > 0 && s.settings[n-1].done == t.done && !s.settings[n-1].equal(t) {
 		return fmt.Errorf("log %s in %s is configured twice, and not alike", t.Name, t.paths.state)
 	}
-	if n == 0 || !s.terms[n-1].equal(t) {
+	if n == 0 || !s.settings[n-1].equal(t) {
 		if err := s.reopen(t); err != nil {
 			if n > 0 {
-				err = errors.Join(err, s.reopen(s.terms[n-1]))
+				err = errors.Join(err, s.reopen(s.settings[n-1]))
 			}
 			return err
 		}
 	}
-	if t.alone() && (n == 0 || !s.terms[n-1].alone()) {
+	if t.staysLocal() && (n == 0 || !s.settings[n-1].staysLocal()) {
 		t.logger.Warn("the checkpoints of an access log stay on this machine, where whoever has the key can write another log: "+
 			"set heads or witness, or join a fleet", zap.String("log", t.paths.log))
 	}
-	s.terms = append(s.terms, t)
+	s.settings = append(s.settings, t)
 	return nil
 }
 
-func (s *sealed) leave(e *Evidence) {
-	n := len(s.terms)
+func (s *sealed) drop(e *Evidence) {
+	n := len(s.settings)
 	if n == 0 {
 		return
 	}
-	last := s.terms[n-1]
-	s.terms = slices.DeleteFunc(s.terms, func(t terms) bool { return t.Evidence == e })
-	if n := len(s.terms); n > 0 && last.Evidence == e && !s.terms[n-1].equal(last) {
-		if err := s.reopen(s.terms[n-1]); err != nil {
-			s.tell(last.logger, "access log cannot be sealed as before the refused configuration", err)
+	last := s.settings[n-1]
+	s.settings = slices.DeleteFunc(s.settings, func(t settings) bool { return t.Evidence == e })
+	if n := len(s.settings); n > 0 && last.Evidence == e && !s.settings[n-1].equal(last) {
+		if err := s.reopen(s.settings[n-1]); err != nil {
+			s.reportError(last.logger, "access log cannot be sealed as before the refused configuration", err)
 		}
 	}
-	if log := s.log.Load(); log != nil && len(s.terms) == 0 {
+	if log := s.log.Load(); log != nil && len(s.settings) == 0 {
 		if err := log.Flush(); err != nil {
-			s.tell(last.logger, notSealed, err)
+			s.reportError(last.logger, notSealed, err)
 		}
 	}
 }
 
-// reopen closes the log, if it is open, and opens it by terms. What is written waits meanwhile.
-func (s *sealed) reopen(t terms) error {
+// reopen closes the log, if it is open, and opens it with settings t. What is written waits meanwhile.
+func (s *sealed) reopen(t settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log := s.log.Load(); log != nil {
 		if err := log.Close(0); err != nil { // requests wait, and the next checkpoint comes at once
-			s.tell(t.logger, notSealed, err)
+			s.reportError(t.logger, notSealed, err)
 		}
 	}
-	log, err := writer.Open(t.config(t.gateway, func(e writer.Event) { s.post(t.logger, e) }))
+	log, err := sealer.Open(t.config(t.gateway, func(e sealer.Event) { s.report(t.logger, e) }))
 	s.file = t.paths.log
 	s.log.Store(log) // nil with an error
 	return err

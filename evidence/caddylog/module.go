@@ -1,5 +1,5 @@
 // Package caddylog is the log writer `robots_evidence` of Caddy: it seals an access log, by
-// package evidence/writer, on its way into a file. The file's own writer is Caddy's. The engine
+// package evidence/sealer, on its way into a file. The file's own writer is Caddy's. The engine
 // starts the logs, as it alone knows when a configuration is about to run, and the gateway's name.
 package caddylog
 
@@ -19,7 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 
 	"github.com/crawlgate/crawlgate/evidence"
-	"github.com/crawlgate/crawlgate/evidence/writer"
+	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/block"
 )
 
@@ -61,7 +61,7 @@ type Evidence struct {
 	OnFailure string `json:"on_failure,omitempty"`
 
 	file      *logging.FileWriter
-	witnesses []writer.Witness
+	witnesses []sealer.Witness
 	paths     struct{ log, state, key, heads string }
 	done      <-chan struct{} // closed when the configuration ends
 	text      string          // all of the above, to be compared
@@ -114,7 +114,7 @@ func (e *Evidence) check() error {
 	e.Every = cmp.Or(e.Every, caddy.Duration(time.Second))
 	e.Lines = cmp.Or(e.Lines, 1000)
 	e.OnFailure = cmp.Or(e.OnFailure, "log")
-	id := evidence.Identity{Gateway: "gateway", Log: e.Name, Generation: 1}
+	id := evidence.LogID{Gateway: "gateway", Log: e.Name, Generation: 1}
 	switch {
 	case e.WriterRaw == nil:
 		return errors.New("robots_evidence has no writer: want file")
@@ -129,11 +129,11 @@ func (e *Evidence) check() error {
 	}
 	e.witnesses = nil
 	for _, c := range e.Witnesses {
-		w, err := writer.ParseWitness(c.URL, c.Key)
+		w, err := sealer.ParseWitness(c.URL, c.Key)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(e.witnesses, func(o writer.Witness) bool { return o.Verifier.Name() == w.Verifier.Name() }) {
+		if slices.ContainsFunc(e.witnesses, func(o sealer.Witness) bool { return o.Verifier.Name() == w.Verifier.Name() }) {
 			return fmt.Errorf("witness %s is there twice", w.Verifier.Name())
 		}
 		e.witnesses = append(e.witnesses, w)
@@ -175,15 +175,15 @@ func (e *Evidence) Cleanup() error {
 }
 
 // config is what the log is sealed with.
-func (e *Evidence) config(gateway string, report func(writer.Event)) writer.Config {
+func (e *Evidence) config(gateway string, report func(sealer.Event)) sealer.Config {
 	t := evidence.Terms{Every: time.Duration(e.Every).Seconds(), Lines: e.Lines}
 	if w := e.file; w.Roll == nil || *w.Roll {
 		t.Files, t.Days = cmp.Or(w.RollKeep, DefaultRollKeep), cmp.Or(w.RollKeepDays, DefaultRollKeepDays)
 		t.SizeMB = cmp.Or(w.RollSizeMB, DefaultRollSizeMB)
 	}
-	return writer.Config{
+	return sealer.Config{
 		Gateway: gateway, Name: e.Name, File: e.paths.log, Open: e.file.OpenWriter,
-		State: e.paths.state, Key: e.paths.key, Heads: e.paths.heads,
+		State: e.paths.state, Key: e.paths.key, Checkpoints: e.paths.heads,
 		Terms: t, Witnesses: e.witnesses, Report: report,
 	}
 }

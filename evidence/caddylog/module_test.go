@@ -93,8 +93,8 @@ func TestAlone(t *testing.T) {
 		if err == nil {
 			err = e.check()
 		}
-		if c := (terms{e, "gw", tt.fleet, nil}); err != nil || c.alone() != tt.alone {
-			t.Errorf("%q, fleet %t: alone %t, %v", tt.text, tt.fleet, c.alone(), err)
+		if c := (settings{e, "gw", tt.fleet, nil}); err != nil || c.staysLocal() != tt.alone {
+			t.Errorf("%q, fleet %t: alone %t, %v", tt.text, tt.fleet, c.staysLocal(), err)
 		}
 	}
 }

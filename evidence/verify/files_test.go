@@ -17,7 +17,7 @@ type long struct {
 	*fixture
 	lines  []string // from kept on
 	leaves []byte
-	heads  [][]byte // of 25,000, 50,000, 65,560 and all lines
+	signed [][]byte // of 25,000, 50,000, 65,560 and all lines
 }
 
 const (
@@ -43,7 +43,7 @@ func newLong(tb testing.TB) *long {
 		}
 		switch edge.Size() {
 		case 25_000, 50_000, full + 24, longSize:
-			l.heads = append(l.heads, l.sign(1, edge))
+			l.signed = append(l.signed, l.sign(1, edge))
 		}
 	}
 	if err := os.RemoveAll(l.dir(2)); err != nil {
@@ -57,7 +57,7 @@ func (l *long) restore(tb testing.TB) {
 	tb.Helper()
 	l.tb = tb
 	l.files = []file{{"access.log", strings.Join(l.lines, "")}}
-	l.write(1, "heads", slices.Concat(l.heads...))
+	l.write(1, "heads", slices.Concat(l.signed...))
 	l.writeLeaves(1, l.leaves)
 }
 
@@ -95,22 +95,22 @@ func TestTilesGone(t *testing.T) {
 		{"old leaves are gone with their lines", func() { expire(); gone() }, "", LogTotals{Sealed: 100, Expired: full}},
 		{"old leaves are gone before their lines", gone, "access.log:1 seal_leaves", LogTotals{Sealed: 100, Unproven: 100, Expired: kept0}},
 		{"checkpoints that come late, with cosignatures", func() {
-			l.write(1, "heads", slices.Concat(l.heads[0], l.heads[2], l.heads[1], l.heads[3], l.heads[2]))
+			l.write(1, "heads", slices.Concat(l.signed[0], l.signed[2], l.signed[1], l.signed[3], l.signed[2]))
 		}, "", LogTotals{Sealed: 200, Expired: kept0}},
 		{"a line and its leaf, and the checkpoints of that file", func() {
 			l.forge(kept0 + 10)
-			l.write(1, "heads", slices.Concat(l.heads[2], l.heads[3]))
+			l.write(1, "heads", slices.Concat(l.signed[2], l.signed[3]))
 		}, "heads:1 seal_leaves, access.log:1 seal_missing", LogTotals{Unproven: 200}},
 		{"a line and its leaf, and checkpoints in another order", func() {
 			l.forge(kept0 + 10)
-			l.write(1, "heads", slices.Concat(l.heads[3], l.heads[2], l.heads[0], l.heads[1]))
+			l.write(1, "heads", slices.Concat(l.signed[3], l.signed[2], l.signed[0], l.signed[1]))
 		}, "heads:3 seal_leaves, access.log:1 seal_missing", LogTotals{Unproven: 200}},
 		{"a line and its leaf, and the leaves behind", func() {
 			l.forge(kept0 + 10)
-			l.write(1, "heads", slices.Concat(l.heads[2], l.heads[3]))
+			l.write(1, "heads", slices.Concat(l.signed[2], l.signed[3]))
 			os.RemoveAll(filepath.Join(l.dir(1), "tile", "0", "256.p"))
 		}, "access.log:1 seal_missing", LogTotals{Unproven: 200}},
-		{"old leaves and all later checkpoints", func() { gone(); l.write(1, "heads", slices.Concat(l.heads[:2]...)) }, "access.log:1 seal_missing, access.log:1 incomplete", LogTotals{}},
+		{"old leaves and all later checkpoints", func() { gone(); l.write(1, "heads", slices.Concat(l.signed[:2]...)) }, "access.log:1 seal_missing, access.log:1 incomplete", LogTotals{}},
 	} {
 		l.restore(t)
 		tt.change()

@@ -16,8 +16,8 @@ import (
 // keyring finds the key of a log: one that the caller has given, for any log, or one beside the
 // log, which is believed only if none is given. It implements [note.Verifiers].
 type keyring struct {
-	given  [][]byte
-	beside map[string][]byte // by identity
+	given [][]byte
+	local map[string][]byte // by identity
 }
 
 // algEd25519 begins the public key in the text of a verifier key.
@@ -37,23 +37,23 @@ func parseKey(text string) (name string, key []byte, err error) {
 	return v.Name(), key[1:], nil
 }
 
-// beneath gives the key and the identity of the folder of a generation: by the key in it or, if
+// ofFolder gives the key and the identity of the folder of a generation: by the key in it or, if
 // that is gone, a key that is given and the name in a checkpoint, whose signatures are checked
 // later.
-func (k *keyring) beneath(folder string) (key, identity string, err error) {
+func (k *keyring) ofFolder(folder string) (key, identity string, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "vkey"))
 	if err == nil {
 		var public []byte
 		if identity, public, err = parseKey(string(text)); err == nil {
-			_, err = evidence.ParseIdentity(identity)
+			_, err = evidence.ParseLogID(identity)
 		}
-		k.beside[identity] = public
+		k.local[identity] = public
 		return strings.TrimSpace(string(text)), identity, err
 	}
 	for _, name := range []string{"checkpoint", "heads"} {
 		if text, err2 := os.ReadFile(filepath.Join(folder, name)); err2 == nil && len(k.given) > 0 {
 			identity, _, _ = strings.Cut(string(text), "\n")
-			if _, err2 := evidence.ParseIdentity(identity); err2 == nil {
+			if _, err2 := evidence.ParseLogID(identity); err2 == nil {
 				key, err = note.NewEd25519VerifierKey(identity, k.given[0])
 				return key, identity, err
 			}
@@ -66,11 +66,11 @@ func (k *keyring) beneath(folder string) (key, identity string, err error) {
 // may have signed.
 func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	keys := k.given
-	if own := k.beside[name]; len(keys) == 0 && own != nil {
+	if own := k.local[name]; len(keys) == 0 && own != nil {
 		keys = [][]byte{own}
 	} else if len(keys) == 0 {
-		for other, key := range k.beside {
-			if evidence.LogOf(other) == evidence.LogOf(name) {
+		for other, key := range k.local {
+			if evidence.WithoutGeneration(other) == evidence.WithoutGeneration(name) {
 				keys = append(keys, key)
 			}
 		}

@@ -24,14 +24,14 @@ type Config struct {
 	// Keys are verifier keys that were kept elsewhere, as the command evidence key prints them. A key
 	// holds for all generations of a log. With none, the keys in Folders are believed.
 	Keys []string
-	// Heads are files of checkpoints that were kept elsewhere.
-	Heads []string
+	// Checkpoints are files of checkpoints that were kept elsewhere.
+	Checkpoints []string
 }
 
 // New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
 // goes to report, as all findings do; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
-	keys := &keyring{beside: make(map[string][]byte)}
+	keys := &keyring{local: make(map[string][]byte)}
 	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
 	for _, text := range cfg.Keys {
 		_, key, err := parseKey(text)
@@ -48,8 +48,8 @@ func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker,
 	if len(c.trees) == 0 {
 		return nil, fmt.Errorf("reading evidence: there is none in %s, or no key with it: --vkey gives one", strings.Join(cfg.Folders, ", "))
 	}
-	for _, name := range cfg.Heads {
-		if err := c.heads(ctx, name, keys, true); err != nil {
+	for _, name := range cfg.Checkpoints {
+		if err := c.checkpoints(ctx, name, keys, true); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 	}
 	slices.SortFunc(names, func(a, b string) int { return generation(a) - generation(b) })
 	for _, name := range names {
-		key, id, err := keys.beneath(name)
+		key, id, err := keys.ofFolder(name)
 		switch {
 		case generation(name) == 0 || errors.Is(err, fs.ErrNotExist):
 			continue
@@ -81,7 +81,7 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 		t := c.tree(id)
 		t.tiles = evidence.Tiles(name)
 		t.totals.Key, t.totals.KeyGiven = key, len(keys.given) > 0
-		if err := c.heads(ctx, filepath.Join(name, "heads"), keys, false); err != nil {
+		if err := c.checkpoints(ctx, filepath.Join(name, "heads"), keys, false); err != nil {
 			return err
 		}
 	}
@@ -94,8 +94,8 @@ func generation(name string) int {
 	return n
 }
 
-// heads takes each checkpoint of a file: the gateway's own, or one that was kept elsewhere.
-func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bool) error {
+// checkpoints takes each checkpoint of a file: the gateway's own, or one that was kept elsewhere.
+func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, kept bool) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !kept {
 		return nil // the writer was stopped before its first one
@@ -106,9 +106,9 @@ func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bo
 	unsigned, n := false, int64(0)
 	in := io.Reader(f)
 	if kept { // a single checkpoint, as it is printed, has no end
-		in = io.MultiReader(f, strings.NewReader(evidence.HeadEnd))
+		in = io.MultiReader(f, strings.NewReader(evidence.CheckpointEnd))
 	}
-	for h, err := range evidence.ReadHeads(in, keys) {
+	for h, err := range evidence.ReadCheckpoints(in, keys) {
 		n++
 		at := Place{name, n}
 		switch {
@@ -119,7 +119,7 @@ func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bo
 		case err != nil && unsigned: // one finding a file says it
 		case err != nil:
 			unsigned = true
-			if err := c.report(Finding{at, Head, err.Error()}); err != nil {
+			if err := c.report(Finding{at, Checkpoint, err.Error()}); err != nil {
 				return err
 			}
 		default:
@@ -132,10 +132,10 @@ func (c *Checker) heads(ctx context.Context, name string, keys *keyring, kept bo
 }
 
 // checkpoint holds a signed checkpoint against the leaves.
-func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
-	t := c.trees[h.Identity]
+func (c *Checker) checkpoint(h evidence.Checkpoint, at Place, kept bool) error {
+	t := c.trees[h.LogID]
 	if t == nil {
-		t = c.tree(h.Identity) // its folder is gone, or not given
+		t = c.tree(h.LogID) // its folder is gone, or not given
 	}
 	t.totals.Checkpoints++
 	t.totals.KeptElsewhere = t.totals.KeptElsewhere || kept
@@ -149,7 +149,7 @@ func (c *Checker) checkpoint(h evidence.Head, at Place, kept bool) error {
 	}
 	confirmed, err := t.confirm(p)
 	if err != nil {
-		return fmt.Errorf("reading evidence of %s: %w", h.Identity, err)
+		return fmt.Errorf("reading evidence of %s: %w", h.LogID, err)
 	}
 	if confirmed || p.size <= t.gone { // a later one confirms the hashes over leaves that are gone
 		return nil
@@ -181,7 +181,7 @@ func (t *tree) fork(p checkpoint, other string) error { return t.report(t.forked
 
 func (t *tree) forked(p checkpoint, other string) Finding {
 	from := fmt.Sprintf("they differ in a line from number %d to %d", p.agreed, p.size-1)
-	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs; %s", p.size, t.identity, other, from)}
+	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs; %s", p.size, t.logID, other, from)}
 }
 
 // confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
@@ -230,7 +230,7 @@ func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
 	case err != nil && ignoreGone(err) == nil:
 		return nil
 	case err != nil:
-		return t.accuse(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s are not those of the signed checkpoint of %d lines", t.identity, t.confirmed)})
+		return t.reportOnce(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s are not those of the signed checkpoint of %d lines", t.logID, t.confirmed)})
 	case root != p.root:
 		return excluded(p)
 	}
@@ -263,6 +263,6 @@ func (t *tree) settle() error {
 	if _, err := t.tiles.Hashes(0, first.size-1); err != nil {
 		return ignoreGone(err)
 	}
-	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.identity)
+	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.logID)
 	return t.report(Finding{first.at, Leaves, message})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// readSaid reads what a line says if it is the writer's.
-func readSaid(line []byte) (says evidence.Said) {
+// readNotice reads what a line says if it is the writer's.
+func readNotice(line []byte) (says evidence.Notice) {
 	if !bytes.Contains(line, []byte(`"logger":"`+evidence.Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
-		return evidence.Said{}
+		return evidence.Notice{}
 	}
 	return says
 }
@@ -34,7 +34,7 @@ type ages struct {
 	open              Place     // the first line that is not sealed
 	openSeq           int64
 	terms             evidence.Terms // the last that a line has
-	shut              Place          // the line that closed the log, if none has opened it again
+	closedAt          Place          // the line that closed the log, if none has opened it again
 	after             Place          // the first line behind it
 	afterSeq, afterNo int64          // its number, and how many lines stand there
 	deleted           Place          // the last line that says that the file was deleted
@@ -47,7 +47,7 @@ func (t *tree) pass(at Place, seq int64) {
 		t.first = at
 	}
 	tells := t.says.Msg == "checkpoint"
-	if t.shut.File != "" && t.shut != at && !tells && t.says.Msg != torn {
+	if t.closedAt.File != "" && t.closedAt != at && !tells && t.says.Msg != torn {
 		if t.afterNo++; t.afterNo == 1 {
 			t.after, t.afterSeq = at, seq
 		}
@@ -105,20 +105,20 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 	return "", ""
 }
 
-// heed takes what a line of the writer says. What no checkpoint has, anyone may have written: of
+// readSays takes what a line of the writer says. What no checkpoint has, anyone may have written: of
 // that only the size of a checkpoint counts, which is found if it is not there, and that of a peer,
 // which is signed.
-func (c *Checker) heed(t *tree, at Place, seq int64, says evidence.Said) error {
+func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) error {
 	if says.Msg == "checkpoint" {
-		if says.Size > t.told {
-			t.told, t.toldAt = says.Size, at
+		if says.Size > t.claimed {
+			t.claimed, t.claimedAt = says.Size, at
 		}
 		if seq < t.size {
 			t.since = time.Time{}
 		}
 	}
 	if says.Msg == "opened" { // a crash may come before the checkpoint that covers it
-		t.shut = Place{}
+		t.closedAt = Place{}
 	}
 	if says.Msg == "peer" && says.Note != "" {
 		return c.peer(at, says.Note)
@@ -133,7 +133,7 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says evidence.Said) error {
 		}
 		return t.late(at, says)
 	case "closed":
-		t.shut = at
+		t.closedAt = at
 	case "deleted":
 		t.deleted = at
 	case "lost":
@@ -144,7 +144,7 @@ func (c *Checker) heed(t *tree, at Place, seq int64, says evidence.Said) error {
 
 // late takes what a start says of lines that it has sealed, which is judged by the terms of before.
 // A crash leaves few of them, and of a short time.
-func (t *tree) late(at Place, says evidence.Said) error {
+func (t *tree) late(at Place, says evidence.Notice) error {
 	defer func() { t.since = time.Time{} }()
 	if says.Late == nil {
 		return nil
@@ -155,20 +155,20 @@ func (t *tree) late(at Place, says evidence.Said) error {
 	if why == "" {
 		return nil
 	}
-	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.identity, from, why)})
+	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.logID, from, why)})
 }
 
 // begun takes the first line of a generation.
-func (c *Checker) begun(t *tree, at Place, says evidence.Said) error {
+func (c *Checker) begun(t *tree, at Place, says evidence.Notice) error {
 	t.totals.Began = says.Reason
 	// Other reasons are about the key, the name and the state.
 	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {
-		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.identity, says.Previous, says.Reason)}); err != nil {
+		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.logID, says.Previous, says.Reason)}); err != nil {
 			return err
 		}
 	}
 	before := c.trees[says.Previous]
-	if id, err := evidence.ParseIdentity(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && evidence.LogOf(says.Previous) == evidence.LogOf(t.identity) && id.Generation < t.generation {
+	if id, err := evidence.ParseLogID(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && evidence.WithoutGeneration(says.Previous) == evidence.WithoutGeneration(t.logID) && id.Generation < t.generation {
 		c.tree(says.Previous).size = says.Size // its lines are missing, and what was signed of them too
 	}
 	if says.Size == 0 || before == nil || !t.follows(before) {
@@ -176,10 +176,10 @@ func (c *Checker) begun(t *tree, at Place, says evidence.Said) error {
 	}
 	p := checkpoint{size: says.Size, root: says.Root, at: at}
 	switch {
-	case p.size > before.size && before.told <= before.size:
-		before.told, before.toldAt = p.size, at
+	case p.size > before.size && before.claimed <= before.size:
+		before.claimed, before.claimedAt = p.size, at
 	case p.size < before.size:
-		return c.report(Finding{at, Head, fmt.Sprintf("the line says that the last checkpoint of %s has %d lines, and one of %d is signed", before.identity, p.size, before.size)})
+		return c.report(Finding{at, Checkpoint, fmt.Sprintf("the line says that the last checkpoint of %s has %d lines, and one of %d is signed", before.logID, p.size, before.size)})
 	case p.size <= before.confirmed:
 		return before.within(p, func(p checkpoint) error { return before.fork(p, fmt.Sprintf("that of %d lines", before.confirmed)) })
 	}
@@ -191,10 +191,10 @@ func (t *tree) openEnd(ended bool) error {
 	n := t.totals.Unsealed
 	kind, why := t.excess(n)
 	switch {
-	case t.told > t.size: // that a checkpoint is gone is said, unless the log is being written
+	case t.claimed > t.size: // that a checkpoint is gone is said, unless the log is being written
 		return nil
 	case t.afterNo > 0:
-		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.identity, t.afterSeq, t.shut)})
+		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
 	case n == 0:
 		return nil
 	case why != "" && ended:
@@ -204,7 +204,7 @@ func (t *tree) openEnd(ended bool) error {
 	case why == "": // it is being written, or ended in a crash
 		return nil
 	}
-	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.identity, t.openSeq, why)})
+	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.logID, t.openSeq, why)})
 }
 
 // grown reports whether the state has got the checkpoint that a line tells of since it was read:
@@ -218,8 +218,8 @@ func (c *Checker) grown(t *tree) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	for h, err := range evidence.ReadHeads(f, c.keys) {
-		if err == nil && h.Identity == t.identity && h.Size >= t.told {
+	for h, err := range evidence.ReadCheckpoints(f, c.keys) {
+		if err == nil && h.LogID == t.logID && h.Size >= t.claimed {
 			return true
 		}
 	}
@@ -307,5 +307,5 @@ func (c *Checker) begins(t *tree, lines int64, at Place) error {
 	case short != nil:
 		kind, why = Incomplete, fmt.Sprintf("%s; %s cuts that short", why, short.at)
 	}
-	return c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.identity, why)})
+	return c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.logID, why)})
 }

@@ -34,13 +34,13 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	var edge evidence.Tree
 	var leaves []byte
 	var lines strings.Builder
-	var head []byte // of all lines but the last
+	var checkpoint []byte // of all lines but the last
 	for seq, n := range append([]string{""}, notes...) {
 		text, _ := json.Marshal(n)
 		line := evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"peer","note":`+string(text)+`}`), peerID, int64(seq))
 		lines.Write(line)
 		if seq == len(notes) {
-			head, err = note.Sign(&note.Note{Text: evidence.CheckpointText(peerID, edge.Size(), edge.Root())}, s)
+			checkpoint, err = note.Sign(&note.Note{Text: evidence.CheckpointText(peerID, edge.Size(), edge.Root())}, s)
 		}
 		leaf := tlog.RecordHash(bytes.TrimSuffix(line, []byte("\n")))
 		edge.Append(leaf)
@@ -52,7 +52,7 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		f.tb.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"vkey": []byte(public), "heads": append(head, evidence.HeadEnd...)} {
+	for name, data := range map[string][]byte{"vkey": []byte(public), "heads": append(checkpoint, evidence.CheckpointEnd...)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			f.tb.Fatal(err)
 		}
@@ -62,10 +62,10 @@ func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	return folder, public
 }
 
-// heads gives the checkpoints of a generation, as a peer hears of them.
-func (f *fixture) heads(g int) (notes []string) {
+// checkpoints returns the checkpoints of a generation, as peers get them.
+func (f *fixture) checkpoints(g int) (notes []string) {
 	f.tb.Helper()
-	for n := range strings.SplitSeq(strings.TrimSuffix(string(f.read(g, "heads")), evidence.HeadEnd), evidence.HeadEnd) {
+	for n := range strings.SplitSeq(strings.TrimSuffix(string(f.read(g, "heads")), evidence.CheckpointEnd), evidence.CheckpointEnd) {
 		notes = append(notes, n)
 	}
 	return notes
@@ -75,8 +75,8 @@ func (f *fixture) heads(g int) (notes []string) {
 func (f *fixture) cutTo(g, checkpoints int) {
 	f.tb.Helper()
 	f.writeLeaves(g, f.leaves(g)[:50*checkpoints*tlog.HashSize])
-	kept := f.heads(g)[:checkpoints]
-	f.write(g, "heads", []byte(strings.Join(kept, evidence.HeadEnd)+evidence.HeadEnd))
+	kept := f.checkpoints(g)[:checkpoints]
+	f.write(g, "heads", []byte(strings.Join(kept, evidence.CheckpointEnd)+evidence.CheckpointEnd))
 }
 
 // TestPeers: by what the log of another gateway has of a log, it is found that this was written
@@ -89,10 +89,10 @@ func TestPeers(t *testing.T) {
 		for range size {
 			e.Append(tlog.Hash{})
 		}
-		return strings.TrimSuffix(string(f.sign(1, e)), evidence.HeadEnd)
+		return strings.TrimSuffix(string(f.sign(1, e)), evidence.CheckpointEnd)
 	}
 	honest := newFixture(t)
-	first, second := honest.heads(1), honest.heads(2)
+	first, second := honest.checkpoints(1), honest.checkpoints(2)
 	badly := strings.Replace(first[1], "\n100\n", "\n101\n", 1)
 	elsewhere := strings.ReplaceAll(first[1], "gw.example/", "gw3.example/")
 	for _, tt := range []struct {
@@ -114,7 +114,7 @@ func TestPeers(t *testing.T) {
 			f.edit(2, func(l []string) []string { return l[:firstSize-2*perFile] })
 		}, "peer.log:9 seal_tail", 6, 0},
 		{"only the checkpoints are cut", false, second, func(f *fixture) {
-			f.write(2, "heads", []byte(f.heads(2)[0]+evidence.HeadEnd))
+			f.write(2, "heads", []byte(f.checkpoints(2)[0]+evidence.CheckpointEnd))
 			f.edit(2, func(l []string) []string { return l[:firstSize-2*perFile+secondSize] })
 		}, "peer.log:3 seal_head", 0, 0},
 		{"another log under the same key", false, []string{other(150), other(100)}, func(*fixture) {}, "peer.log:2 seal_fork", 2, 0},

@@ -37,8 +37,8 @@ const (
 	Fork Kind = "seal_fork"
 	// Leaves are hashes beside the log that no signed checkpoint bears out.
 	Leaves Kind = "seal_leaves"
-	// Head is a checkpoint that its key has not signed, or that is not there any more.
-	Head Kind = "seal_head"
+	// Checkpoint is a checkpoint that its key has not signed, or that is not there any more.
+	Checkpoint Kind = "seal_head"
 	// Unsealed are lines behind the last checkpoint of a log that nobody goes on with.
 	Unsealed Kind = "seal_unsealed"
 	// Reset is a generation that says that the log was not what was signed of the one before.
@@ -50,7 +50,7 @@ const (
 
 // Kinds lists all kinds, in the order of their documentation.
 func Kinds() []Kind {
-	return []Kind{Missing, Changed, Order, Extra, Tail, Fork, Leaves, Head, Unsealed, Reset}
+	return []Kind{Missing, Changed, Order, Extra, Tail, Fork, Leaves, Checkpoint, Unsealed, Reset}
 }
 
 // Place is a line of a log, or a checkpoint of a file of them, counted from 1.
@@ -154,10 +154,10 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 	}
 	t := c.trees[id]
 	if t == nil {
-		if err := c.report(Finding{at, Head, fmt.Sprintf("no checkpoint is known of the log %.300s", id)}); err != nil {
+		if err := c.report(Finding{at, Checkpoint, fmt.Sprintf("no checkpoint is known of the log %.300s", id)}); err != nil {
 			return err
 		}
-		if _, err := evidence.ParseIdentity(id); err != nil || len(c.trees) >= mostUnknown {
+		if _, err := evidence.ParseLogID(id); err != nil || len(c.trees) >= mostUnknown {
 			return nil //nolint:nilerror // it is said above
 		}
 		t = c.tree(id)
@@ -174,8 +174,8 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 		t.log.begun = max(t.log.begun, t.generation)
 	}
 	s.current = t
-	t.says, t.when = readSaid(line), when
-	if err := c.heed(t, at, seq, t.says); err != nil {
+	t.says, t.when = readNotice(line), when
+	if err := c.readSays(t, at, seq, t.says); err != nil {
 		return err
 	}
 	return t.place(at, seq, hash)
@@ -189,7 +189,7 @@ func (t *tree) follows(other *tree) bool {
 // withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
 // in a crash is in the tree as it stands. Of a whole object the writer makes a line with a seal.
 func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
-	t.says, t.when = evidence.Said{Msg: torn}, time.Time{}
+	t.says, t.when = evidence.Notice{Msg: torn}, time.Time{}
 	seq := t.lastSeq + 1
 	leaf, err := t.leaf(seq)
 	if seq < t.confirmed && (err != nil || leaf != hash) || seq >= t.size && json.Valid(line) && line[0] == '{' {
@@ -225,7 +225,7 @@ func (c *Checker) End() (Totals, error) {
 
 func (c *Checker) end(t *tree) error {
 	t.giveUp()
-	if t.size == 0 && t.tiles == "" && t.heard.size == 0 {
+	if t.size == 0 && t.tiles == "" && t.largestPeer.size == 0 {
 		return nil // that nothing is known of it was found with its first line
 	}
 	earlier, later := c.family(t)
@@ -243,13 +243,13 @@ func (c *Checker) end(t *tree) error {
 	if err := t.openEnd(later != nil); err != nil {
 		return err
 	}
-	if t.told > t.size && !c.grown(t) {
-		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.told, t.size)
-		if err := c.report(Finding{t.toldAt, Head, message}); err != nil {
+	if t.claimed > t.size && !c.grown(t) {
+		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.claimed, t.size)
+		if err := c.report(Finding{t.claimedAt, Checkpoint, message}); err != nil {
 			return err
 		}
 	}
-	if err := t.endHeard(); err != nil {
+	if err := t.checkPeers(); err != nil {
 		return err
 	}
 	switch {
@@ -258,12 +258,12 @@ func (c *Checker) end(t *tree) error {
 	case t.next == 0 && later != nil:
 		return c.begins(t, t.size, later.first)
 	}
-	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.identity, t.next, t.size-1)
-	if t.heard.size == t.size {
-		message += "; their checkpoint is in the line " + t.heard.at.String()
+	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.logID, t.next, t.size-1)
+	if t.largestPeer.size == t.size {
+		message += "; their checkpoint is in the line " + t.largestPeer.at.String()
 	}
 	if t.lastSeq < 0 {
-		t.last = t.heard.at
+		t.last = t.largestPeer.at
 	}
 	return c.report(Finding{t.last, Tail, message})
 }

@@ -70,7 +70,7 @@ func newFixtureOf(tb testing.TB, terms string, pace int64) *fixture {
 }
 
 func id(generation int) string {
-	return evidence.Identity{Gateway: "gw.example", Log: "access", Generation: generation}.String()
+	return evidence.LogID{Gateway: "gw.example", Log: "access", Generation: generation}.String()
 }
 
 func (f *fixture) dir(generation int) string {
@@ -90,16 +90,16 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 		f.tb.Fatal(err)
 	}
 	var edge evidence.Tree
-	var leaves, heads []byte
+	var leaves, checkpoints []byte
 	for seq := range size + unsealed {
 		line := fmt.Sprintf(`{"msg":"handled request","n":%d}`, seq)
 		switch {
 		case seq == 0:
 			line = `{"logger":"crawlgate.evidence","msg":"opened","reason":"new key","terms":` + f.terms + `}`
 			if g == 2 {
-				before := f.heads(1)
-				head, _ := evidence.ReadClaim(before[len(before)-1])
-				line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"opened","reason":"new key","terms":%s,"previous":"%s","size":%d,"root":"%s"}`, f.terms, id(1), head.Size, head.Root)
+				before := f.checkpoints(1)
+				checkpoint, _ := evidence.ReadClaim(before[len(before)-1])
+				line = fmt.Sprintf(`{"logger":"crawlgate.evidence","msg":"opened","reason":"new key","terms":%s,"previous":"%s","size":%d,"root":"%s"}`, f.terms, id(1), checkpoint.Size, checkpoint.Root)
 			}
 		case g == 1 && seq == tornAt:
 			lines = append(lines, `{"msg":"handled req`+"\n")
@@ -115,11 +115,11 @@ func (f *fixture) generation(g, size, unsealed int) (lines []string) {
 		edge.Append(leaf)
 		leaves = append(leaves, leaf[:]...)
 		if n := seq + 1; n%50 == 0 && n <= size {
-			heads = append(heads, f.sign(g, edge)...)
+			checkpoints = append(checkpoints, f.sign(g, edge)...)
 		}
 	}
 	f.writeLeaves(g, leaves)
-	f.write(g, "heads", heads)
+	f.write(g, "heads", checkpoints)
 	f.write(g, "vkey", []byte(f.keys[g].public+"\n"))
 	return lines
 }
@@ -177,13 +177,13 @@ func (f *fixture) replace(g, seq int, line string) {
 	copy(leaves[tlog.HashSize*seq:], leaf[:])
 	f.writeLeaves(g, leaves)
 	var edge evidence.Tree
-	var heads []byte
+	var checkpoints []byte
 	for leaf := range slices.Chunk(leaves, tlog.HashSize) {
 		if edge.Append(tlog.Hash(leaf)); edge.Size()%50 == 0 {
-			heads = append(heads, f.sign(g, edge)...)
+			checkpoints = append(checkpoints, f.sign(g, edge)...)
 		}
 	}
-	f.write(g, "heads", heads)
+	f.write(g, "heads", checkpoints)
 }
 
 func (f *fixture) sign(g int, edge evidence.Tree) []byte {
@@ -196,7 +196,7 @@ func (f *fixture) sign(g int, edge evidence.Tree) []byte {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	return append(text, evidence.HeadEnd...)
+	return append(text, evidence.CheckpointEnd...)
 }
 
 func (f *fixture) write(g int, name string, data []byte) {
@@ -216,10 +216,10 @@ func (f *fixture) read(g int, name string) []byte {
 }
 
 // kept writes a file of checkpoints outside of the folder.
-func kept(tb testing.TB, heads []byte) string {
+func kept(tb testing.TB, checkpoints []byte) string {
 	tb.Helper()
 	name := filepath.Join(tb.TempDir(), "heads")
-	if err := os.WriteFile(name, heads, 0o600); err != nil {
+	if err := os.WriteFile(name, checkpoints, 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	return name
@@ -294,11 +294,11 @@ func TestRunning(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
 		f := newFixture(t)
-		heads := f.read(2, "heads")
+		checkpoints := f.read(2, "heads")
 		f.cutTo(2, 1)
 		f.grow = func() {
 			if running {
-				f.write(2, "heads", heads)
+				f.write(2, "heads", checkpoints)
 			}
 		}
 		found, totals := f.check(Config{})
@@ -338,8 +338,8 @@ func TestHonestLogs(t *testing.T) {
 			f.edit(2, func(l []string) []string { return append(l, `{"msg":"hand`) })
 		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 6}}, 0},
 		{"the last checkpoint was cut off in a crash", func(f *fixture) {
-			heads := f.read(2, "heads")
-			f.write(2, "heads", append(heads, heads[:len(heads)/4]...))
+			checkpoints := f.read(2, "heads")
+			f.write(2, "heads", append(checkpoints, checkpoints[:len(checkpoints)/4]...))
 		}, [2]LogTotals{{Sealed: 300}, {Sealed: 100, Unsealed: 5}}, 0},
 		{"leaves behind the last checkpoint are no evidence", func(f *fixture) {
 			leaves := f.leaves(2)
@@ -419,11 +419,11 @@ func TestTampering(t *testing.T) {
 			f.edit(0, func(l []string) []string { return slices.Insert(l, 0, "{}\n") })
 		}, "access-1.log:1 seal_extra"},
 		{"a seal of a log that there is not", inLog(0, insert(strings.Replace(madeUp(10), "/access/1", "/access/9", 1))), "access-0.log:11 seal_head"},
-		{"the heads are those of yesterday", func(f *fixture) {
-			heads := f.read(1, "heads")
-			f.write(1, "heads", heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3])
+		{"the checkpoints are those of yesterday", func(f *fixture) {
+			checkpoints := f.read(1, "heads")
+			f.write(1, "heads", checkpoints[:bytes.Index(checkpoints, []byte(evidence.CheckpointEnd))+3])
 		}, "access-1.log:112 seal_head"},
-		{"the heads are gone", func(f *fixture) { os.Remove(filepath.Join(f.dir(2), "heads")) }, "access-2.log:122 seal_head"},
+		{"the checkpoints are gone", func(f *fixture) { os.Remove(filepath.Join(f.dir(2), "heads")) }, "access-2.log:122 seal_head"},
 		{"the evidence of a generation is gone", func(f *fixture) { os.RemoveAll(f.dir(1)) }, "access-0.log:1 seal_head"},
 		{"a leaf changed", func(f *fixture) {
 			leaves := f.leaves(1)
@@ -439,8 +439,8 @@ func TestTampering(t *testing.T) {
 			tile := f.read(1, "tile/1/000.p/1")
 			tile[0]++
 			f.write(1, "tile/1/000.p/1", tile)
-			heads := f.read(1, "heads")
-			f.write(1, "heads", append(heads, heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3]...))
+			checkpoints := f.read(1, "heads")
+			f.write(1, "heads", append(checkpoints, checkpoints[:bytes.Index(checkpoints, []byte(evidence.CheckpointEnd))+3]...))
 		}, "heads:7 seal_leaves"},
 		{"a leaf and its line changed", func(f *fixture) {
 			leaves := f.leaves(1)
@@ -599,9 +599,9 @@ func TestOwnAccount(t *testing.T) {
 		}, "access-2.log:21 seal_unsealed", "they are of 1h0m1s"},
 		{"lines behind the orderly end of an ended generation", func(f *fixture) {
 			f.replace(1, firstSize-1, string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"closed"}`), id(1), firstSize-1)))
-			heads := f.heads(1)
-			head, _ := evidence.ReadClaim(heads[len(heads)-1])
-			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","previous":"%s","size":%d,"root":"%s"`, id(1), head.Size, head.Root))(f)
+			checkpoints := f.checkpoints(1)
+			checkpoint, _ := evidence.ReadClaim(checkpoints[len(checkpoints)-1])
+			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","previous":"%s","size":%d,"root":"%s"`, id(1), checkpoint.Size, checkpoint.Root))(f)
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize)) })
 		}, "access-2.log:21 seal_unsealed", "1 lines of gw.example/access/1 from number 300 on stand behind its end at access-2.log:20"},
 		{"a line behind the end, without a number", appended("{\"robots\":{}}\n"), "access-2.log:127 seal_extra", "no seal"},
@@ -623,9 +623,9 @@ func TestOwnAccount(t *testing.T) {
 			})
 		}, "", ""},
 		{"a generation that is gone with its state", func(f *fixture) {
-			heads := f.heads(1)
-			head, _ := evidence.ReadClaim(heads[len(heads)-1])
-			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","terms":{"roll_keep":1},"previous":"%s","size":%d,"root":"%s"`, id(1), head.Size, head.Root))(f)
+			checkpoints := f.checkpoints(1)
+			checkpoint, _ := evidence.ReadClaim(checkpoints[len(checkpoints)-1])
+			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","terms":{"roll_keep":1},"previous":"%s","size":%d,"root":"%s"`, id(1), checkpoint.Size, checkpoint.Root))(f)
 			f.edit(2, func(l []string) []string { return l[at(0):] })
 			f.files = f.files[2:]
 			os.RemoveAll(f.dir(1))
@@ -677,10 +677,10 @@ func TestKeyGone(t *testing.T) {
 func TestKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	honest := newFixture(t)
-	head := honest.read(1, "heads")
-	head = head[bytes.LastIndex(head[:len(head)-3], []byte(evidence.HeadEnd))+3:]
-	single := bytes.TrimSuffix(head, []byte(evidence.HeadEnd))
-	cfg := Config{Keys: []string{honest.key, honest.keys[2].public}, Heads: []string{kept(t, single)}}
+	checkpoint := honest.read(1, "heads")
+	checkpoint = checkpoint[bytes.LastIndex(checkpoint[:len(checkpoint)-3], []byte(evidence.CheckpointEnd))+3:]
+	single := bytes.TrimSuffix(checkpoint, []byte(evidence.CheckpointEnd))
+	cfg := Config{Keys: []string{honest.key, honest.keys[2].public}, Checkpoints: []string{kept(t, single)}}
 
 	// A fork: the message says up to where the logs agree.
 	forked := newFixture(t)
@@ -688,17 +688,17 @@ func TestKeptElsewhere(t *testing.T) {
 	var said []string
 	forked.said = &said
 	var edge evidence.Tree
-	var heads []byte
+	var checkpoints []byte
 	for seq, leaf := range slices.Collect(slices.Chunk(forked.leaves(1), tlog.HashSize)) {
 		if seq == 160 {
 			leaf = make([]byte, tlog.HashSize)
 		}
 		edge.Append(tlog.Hash(leaf))
 		if n := seq + 1; n == 100 || n == 150 || n == 250 {
-			heads = append(heads, forked.sign(1, edge)...)
+			checkpoints = append(checkpoints, forked.sign(1, edge)...)
 		}
 	}
-	if found, _ := forked.check(Config{Heads: []string{kept(t, heads)}}); len(found) == 0 || !strings.Contains(said[0], "from number 150 to 249") {
+	if found, _ := forked.check(Config{Checkpoints: []string{kept(t, checkpoints)}}); len(found) == 0 || !strings.Contains(said[0], "from number 150 to 249") {
 		t.Errorf("a fork: %v %v", found, said)
 	}
 	if found, totals := honest.check(cfg); len(found) > 0 || !totals.Logs[0].KeyGiven {
@@ -710,8 +710,8 @@ func TestKeptElsewhere(t *testing.T) {
 	f.files = f.files[:1]
 	f.edit(0, func(l []string) []string { return l[:50] })
 	f.writeLeaves(1, f.leaves(1)[:32*50])
-	heads = f.read(1, "heads")
-	f.write(1, "heads", heads[:bytes.Index(heads, []byte(evidence.HeadEnd))+3])
+	checkpoints = f.read(1, "heads")
+	f.write(1, "heads", checkpoints[:bytes.Index(checkpoints, []byte(evidence.CheckpointEnd))+3])
 	os.RemoveAll(f.dir(2))
 	if found, _ := f.check(Config{}); len(found) > 0 {
 		t.Errorf("without a checkpoint from elsewhere: %v", found)

@@ -14,7 +14,7 @@ import (
 
 // tree is one generation of a log: what its checkpoints say, and how far its lines have come.
 type tree struct {
-	identity   string
+	logID      string
 	generation int
 	log        *logAges
 	tiles      evidence.Tiles // empty for none
@@ -40,15 +40,15 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
-	says    evidence.Said // what the line that is placed says, if it is the writer's
-	when    time.Time     // of the line that is placed
-	excused bool          // the line that tells of the newest checkpoint has come
+	says    evidence.Notice // what the line that is placed says, if it is the writer's
+	when    time.Time       // of the line that is placed
+	excused bool            // the line that tells of the newest checkpoint has come
 	ages
-	gaps    []gap
-	told    int64 // the largest checkpoint that a line tells of
-	toldAt  Place
-	heard   checkpoint // the largest that a line of another log has
-	accused bool       // a checkpoint in a line of another log was found to be false, or to make this one so
+	gaps        []gap
+	claimed     int64 // the largest checkpoint that a line tells of
+	claimedAt   Place
+	largestPeer checkpoint // the largest that a line of another log has
+	reported    bool       // a checkpoint in a line of another log was found to be false, or to make this one so
 
 	block   []tlog.Hash // of leaves, from blockAt on
 	blockAt int64
@@ -73,19 +73,19 @@ type gap struct {
 const mostGaps = 10_000
 
 func (c *Checker) tree(id string) *tree {
-	name := evidence.LogOf(id)
+	name := evidence.WithoutGeneration(id)
 	if c.logs[name] == nil {
 		c.logs[name] = new(logAges)
 	}
-	identity, _ := evidence.ParseIdentity(id) // it was checked
-	t := &tree{identity: id, generation: identity.Generation, log: c.logs[name], report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
+	identity, _ := evidence.ParseLogID(id) // it was checked
+	t := &tree{logID: id, generation: identity.Generation, log: c.logs[name], report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
 	t.log.known = max(t.log.known, t.generation)
 	c.trees[id] = t
 	return t
 }
 
 func (c *Checker) sorted() []*tree {
-	return slices.SortedFunc(maps.Values(c.trees), func(a, b *tree) int { return cmp.Compare(a.identity, b.identity) })
+	return slices.SortedFunc(maps.Values(c.trees), func(a, b *tree) int { return cmp.Compare(a.logID, b.logID) })
 }
 
 // leaf is the hash of a line as it was sealed.
@@ -94,7 +94,7 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 		return t.block[at], nil
 	}
 	if t.tiles == "" {
-		return tlog.Hash{}, fmt.Errorf("there are no leaves of %s", t.identity)
+		return tlog.Hash{}, fmt.Errorf("there are no leaves of %s", t.logID)
 	}
 	block, err := t.tiles.Hashes(0, seq)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 	if seq < t.confirmed && seq != t.next && seq != t.lastSeq+1 {
 		// Only the line that was sealed under it is believed such a number.
 		if leaf, err := t.leaf(seq); err == nil && leaf != hash {
-			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, and is not the one that was sealed under it", seq, t.identity)})
+			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, and is not the one that was sealed under it", seq, t.logID)})
 		}
 	}
 	fresh, err := t.order(at, seq)
@@ -125,7 +125,7 @@ func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 	case err != nil:
 		return t.withoutLeaf(at, seq)
 	case leaf != hash:
-		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than those that were sealed", seq, t.identity)})
+		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than those that were sealed", seq, t.logID)})
 	default:
 		t.totals.Sealed++
 	}
@@ -139,7 +139,7 @@ func (t *tree) withoutLeaf(at Place, seq int64) error {
 		return nil
 	}
 	t.missed = true
-	return t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.identity)})
+	return t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.logID)})
 }
 
 // order holds the number of a line against those before it. It reports whether the line is the
@@ -158,9 +158,9 @@ func (t *tree) order(at Place, seq int64) (fresh bool, err error) {
 		}
 		return true, t.missing(g)
 	case !t.fill(seq):
-		return false, t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands here a second time, or is made up", seq, t.identity)})
+		return false, t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands here a second time, or is made up", seq, t.logID)})
 	case seq != t.lastSeq+1:
-		return true, t.report(Finding{at, Order, fmt.Sprintf("line %d of %s stands behind line %d at %s", seq, t.identity, t.lastSeq, t.last)})
+		return true, t.report(Finding{at, Order, fmt.Sprintf("line %d of %s stands behind line %d at %s", seq, t.logID, t.lastSeq, t.last)})
 	}
 	return true, nil
 }
@@ -183,7 +183,7 @@ func (t *tree) missing(g gap) error {
 	if g.after.File != "" {
 		between = "between " + g.after.String() + " and this one"
 	}
-	return t.report(Finding{g.before, Missing, fmt.Sprintf("lines %d to %d of %s are missing %s", g.from, g.to-1, t.identity, between)})
+	return t.report(Finding{g.before, Missing, fmt.Sprintf("lines %d to %d of %s are missing %s", g.from, g.to-1, t.logID, between)})
 }
 
 // behind takes a line behind the leaves that are confirmed.
@@ -203,13 +203,13 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	}
 	t.edge.Append(hash)
 	t.pending++
-	head := t.ahead[0]
-	if t.edge.Size() < head.size {
+	next := t.ahead[0]
+	if t.edge.Size() < next.size {
 		return nil
 	}
-	if t.edge.Root() != head.root {
+	if t.edge.Root() != next.root {
 		t.giveUp()
-		return t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one is not as the checkpoint at %s has it", t.from, head.at)})
+		return t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one is not as the checkpoint at %s has it", t.from, next.at)})
 	}
 	t.totals.Sealed += t.pending
 	t.pending, t.ahead = 0, t.ahead[1:]

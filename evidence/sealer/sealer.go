@@ -1,7 +1,7 @@
-// Package writer seals one access log while it is written: it numbers the lines, keeps the hash of
+// Package sealer seals one access log while it is written: it numbers the lines, keeps the hash of
 // each, and signs checkpoints of the tree over them. docs/evidence.md says what that proves, and
 // what a crash, a full disk or a lost file does to it.
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -42,8 +42,8 @@ type Config struct {
 	Key   string
 	// Terms say when a checkpoint is signed, if there are new lines, and what Open keeps.
 	Terms evidence.Terms
-	// Heads is a file to which all checkpoints are written a second time; empty for none.
-	Heads string
+	// Checkpoints is a file to which all checkpoints are written a second time; empty for none.
+	Checkpoints string
 	// Witnesses cosign the checkpoints. One that none does is reported.
 	Witnesses []Witness
 	Transport http.RoundTripper // to the witnesses; nil for the default
@@ -52,11 +52,11 @@ type Config struct {
 }
 
 const (
-	vkeyFile   = "vkey"
-	headsFile  = "heads"
-	maxPending = 1 << 20 // leaves held in memory while they cannot be written
+	vkeyFile        = "vkey"
+	checkpointsFile = "heads"
+	maxPending      = 1 << 20 // leaves held in memory while they cannot be written
 
-	checkpointFile = "checkpoint"
+	newestFile = "checkpoint"
 )
 
 // Log is an access log that is sealed. It is safe for concurrent use.
@@ -78,37 +78,37 @@ type Log struct {
 
 	patience time.Duration // with a disk, before the log counts as not sealed
 
-	flushing sync.Mutex // one at a time who writes the state; taken before mu
-	tiles    *tileFiles // for that one, too
-	shown    int64      // of the checkpoint that clients of the tiles see; as tiles
+	flushing   sync.Mutex // one at a time who writes the state; taken before mu
+	tiles      *tileFiles // for that one, too
+	newestSize int64      // of the checkpoint that clients of the tiles see; as tiles
 
-	mu          sync.Mutex
-	dest        io.WriteCloser
-	file        *os.File // which dest writes: its size tells what has got to the disk
-	end         int64    // of the file, by what was written
-	tail        []byte   // the last line of the file, where a failed write left it without its end
-	buf         []byte
-	size        int64 // leaves
-	pending     []tlog.Hash
-	saved       int64 // leaves that are on disk
-	others      int64 // lines that are not ours, since the start
-	signed      int64 // of them, in the newest checkpoint
-	shifted     int64 // looks at which the file was not what it had to be
-	deleted     bool  // the file was, and no line tells of it yet
-	rotated     bool  // no line of the file tells the terms yet
-	closed      bool
-	failed      atomic.Bool   // is one of these set
-	lost        evidence.Said // entries of which no line tells yet
-	dropped     int64         // lines, since the start
-	told        atomic.Pointer[Status]
-	writeErr    error
-	flushErr    error
-	head        evidence.Head
-	headTime    time.Time
-	witnesses   map[string]WitnessStatus
-	unwitnessed int64
-	heard       map[string]bool // notes of peers that the log has
-	heardAt     time.Time
+	mu           sync.Mutex
+	dest         io.WriteCloser
+	file         *os.File // which dest writes: its size tells what has got to the disk
+	end          int64    // of the file, by what was written
+	tail         []byte   // the last line of the file, where a failed write left it without its end
+	buf          []byte
+	size         int64 // leaves
+	pending      []tlog.Hash
+	saved        int64 // leaves that are on disk
+	requestLines int64 // lines that are not ours, since the start
+	signed       int64 // of them, in the newest checkpoint
+	fileChanges  int64 // looks at which the file was not what it had to be
+	deleted      bool  // the file was, and no line tells of it yet
+	rotated      bool  // no line of the file tells the terms yet
+	closed       bool
+	failed       atomic.Bool     // is one of these set
+	lostLines    evidence.Notice // entries of which no line tells yet
+	dropped      int64           // lines, since the start
+	lastStatus   atomic.Pointer[Status]
+	writeErr     error
+	flushErr     error
+	newest       evidence.Checkpoint
+	newestTime   time.Time
+	witnesses    map[string]WitnessStatus
+	unwitnessed  int64
+	peerNotes    map[string]bool // notes of peers that the log has
+	peersAt      time.Time
 
 	client http.Client // of the witnesses
 }
@@ -118,7 +118,7 @@ type Log struct {
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.tellLost()
+	err := l.writeLost()
 	if l.closed {
 		err = fmt.Errorf("writing to %s: %w", l.config.File, fs.ErrClosed)
 	}
@@ -127,13 +127,13 @@ func (l *Log) Write(p []byte) (int, error) {
 	}
 	if err != nil {
 		now := timeText(time.Now())
-		l.lost = evidence.Said{Msg: "lost", Lines: l.lost.Lines + 1, From: cmp.Or(l.lost.From, now), To: now}
+		l.lostLines = evidence.Notice{Msg: "lost", Lines: l.lostLines.Lines + 1, From: cmp.Or(l.lostLines.From, now), To: now}
 		l.dropped++
-		l.note(err, l.flushErr)
+		l.setErrors(err, l.flushErr)
 		return 0, err
 	}
-	l.note(nil, l.flushErr)
-	if l.others++; l.others-l.signed == int64(l.config.Terms.Lines) {
+	l.setErrors(nil, l.flushErr)
+	if l.requestLines++; l.requestLines-l.signed == int64(l.config.Terms.Lines) {
 		signal(l.wake)
 	}
 	return len(p), nil
@@ -152,61 +152,61 @@ func (l *Log) append(p []byte) error {
 		return fmt.Errorf("writing to %s: an entry of %d bytes: want at most %d", l.config.File, len(p), maxLine-256)
 	}
 	if len(l.tail) > 0 {
-		if err := l.put([]byte("\n")); err != nil {
+		if err := l.appendBytes([]byte("\n")); err != nil {
 			return err
 		}
 	}
 	l.buf = evidence.Splice(append(l.buf[:0], p...), l.id, l.size)
-	return l.put(l.buf)
+	return l.appendBytes(l.buf)
 }
 
-// put writes b, and seals the lines that are in the log thereafter.
-func (l *Log) put(b []byte) error {
+// appendBytes writes b, and seals the lines that are in the log thereafter.
+func (l *Log) appendBytes(b []byte) error {
 	n, err := l.dest.Write(b)
 	l.end += int64(n)
 	if err != nil || len(l.tail) > 0 { // it has to be known in which file a torn line is
-		err = errors.Join(err, l.look())
+		err = errors.Join(err, l.checkFile())
 	}
-	l.seal(b[:n])
+	l.addLeaves(b[:n])
 	if err != nil {
 		return fmt.Errorf("writing to %s: %w", l.config.File, err)
 	}
 	return nil
 }
 
-// look compares the file with what was written to it since the last look: meanwhile it may have
+// checkFile compares the file with what was written to it since the last look: meanwhile it may have
 // been rotated, deleted, or changed by another program. A look at each line would cost as much as
 // its hash.
-func (l *Log) look() error {
+func (l *Log) checkFile() error {
 	stat := syscall.Stat_t{Size: -1, Nlink: 1} // if it cannot be told
 	_ = syscall.Fstat(int(l.file.Fd()), &stat)
 	switch old := l.file; {
-	case stat.Size < l.end && l.follow():
+	case stat.Size < l.end && l.followRotation():
 		// A file that was rotated, packed and then removed has its last name there.
 		if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", old.Fd())); link == l.config.File+" (deleted)" {
-			l.shifted++
+			l.fileChanges++
 			l.deleted = true
 		}
 		_ = old.Close() // it was only looked at
 		if len(l.tail) > 0 {
-			l.leaf(l.tail) // it stays as it is
+			l.addLeaf(l.tail) // it stays as it is
 			l.tail = nil
 		}
 	case stat.Nlink == 0:
-		l.shifted++
+		l.fileChanges++
 		if err := l.restore(); err != nil {
 			return fmt.Errorf("%s was deleted: %w", l.config.File, err)
 		}
 		l.deleted = true
 	case stat.Size != l.end:
-		l.shifted++
+		l.fileChanges++
 		l.end = max(stat.Size, 0)
 	}
 	return nil
 }
 
-// follow looks whether another file has the name of the log, and goes on at its end.
-func (l *Log) follow() bool {
+// followRotation looks whether another file has the name of the log, and goes on at its end.
+func (l *Log) followRotation() bool {
 	f, err := os.Open(l.config.File)
 	if err != nil {
 		return false
@@ -229,7 +229,7 @@ func (l *Log) restore() error {
 	if err = errors.Join(err, openErr); openErr != nil {
 		return err
 	}
-	if l.dest = dest; !l.follow() {
+	if l.dest = dest; !l.followRotation() {
 		return errors.Join(err, errNoFile)
 	}
 	return errors.Join(err, old.Close())
@@ -237,8 +237,8 @@ func (l *Log) restore() error {
 
 var errNoFile = errors.New("the writer has made no file of this name")
 
-// seal takes b, which is now at the end of the file, into the tree.
-func (l *Log) seal(b []byte) {
+// addLeaves takes b, which is now at the end of the file, into the tree.
+func (l *Log) addLeaves(b []byte) {
 	if len(l.tail) > 0 {
 		b = append(l.tail, b...)
 		l.tail = nil
@@ -248,7 +248,7 @@ func (l *Log) seal(b []byte) {
 		if !ended {
 			break
 		}
-		l.leaf(line)
+		l.addLeaf(line)
 		b = rest
 	}
 	if len(b) > 0 {
@@ -256,14 +256,14 @@ func (l *Log) seal(b []byte) {
 	}
 }
 
-// leaf takes a line into the tree, if there is room in memory: see fillGap.
-func (l *Log) leaf(line []byte) {
+// addLeaf takes a line into the tree, if there is room in memory: see fillGap.
+func (l *Log) addLeaf(line []byte) {
 	if l.size++; l.size-l.saved <= maxPending {
 		l.pending = append(l.pending, tlog.RecordHash(line))
 	}
 }
 
-// Open begins to seal a log, or goes on with it: see recover.go. No other process can then do so.
+// Open begins to seal a log, or goes on with it: see recovery.go. No other process can then do so.
 func Open(c Config) (*Log, error) {
 	if c.Report == nil {
 		c.Report = func(Event) {}
@@ -281,15 +281,15 @@ func Open(c Config) (*Log, error) {
 	l.Status() // which is told if the disk stops to answer
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	l.running.Go(func() { l.flushAlways(ctx) })
+	l.running.Go(func() { l.flushLoop(ctx) })
 	if len(c.Witnesses) > 0 {
-		l.running.Go(func() { l.askAlways(ctx) })
+		l.running.Go(func() { l.cosignLoop(ctx) })
 	}
 	return l, nil
 }
 
 func (l *Log) open() (err error) {
-	if err := (evidence.Identity{Gateway: l.config.Gateway, Log: l.config.Name, Generation: 1}).Check(); err != nil {
+	if err := (evidence.LogID{Gateway: l.config.Gateway, Log: l.config.Name, Generation: 1}).Check(); err != nil {
 		return err
 	}
 	if err := errors.Join(os.MkdirAll(l.dir, 0o700), os.MkdirAll(filepath.Dir(l.config.File), 0o700)); err != nil {
@@ -312,9 +312,9 @@ func (l *Log) open() (err error) {
 	return l.load()
 }
 
-// become takes on the identity of a generation.
-func (l *Log) become(generation int) (err error) {
-	l.id = evidence.Identity{Gateway: l.config.Gateway, Log: l.config.Name, Generation: generation}.String()
+// setLogID takes on the identity of a generation.
+func (l *Log) setLogID(generation int) (err error) {
+	l.id = evidence.LogID{Gateway: l.config.Gateway, Log: l.config.Name, Generation: generation}.String()
 	l.folder = filepath.Join(l.dir, strconv.Itoa(generation))
 	l.signer, l.vkey, err = signerOf(l.id, l.key)
 	return err
@@ -326,9 +326,9 @@ func (l *Log) Close(wait time.Duration) error {
 	l.stop()
 	l.running.Wait()
 	l.mu.Lock()
-	err := l.tellLost()
+	err := l.writeLost()
 	if err == nil {
-		err = l.say(evidence.Said{Msg: "closed", At: timeText(time.Now())})
+		err = l.writeNotice(evidence.Notice{Msg: "closed", At: timeText(time.Now())})
 	}
 	l.closed = true // but for the line of a checkpoint
 	l.signed--      // a checkpoint has to cover that line
@@ -337,7 +337,7 @@ func (l *Log) Close(wait time.Duration) error {
 	if wait > 0 && len(l.config.Witnesses) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
-		l.askOnce(ctx, true)
+		l.cosignNewest(ctx, true)
 	}
 	return errors.Join(err, l.release())
 }

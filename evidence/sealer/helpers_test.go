@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -246,26 +246,26 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	heads, err := os.ReadFile(filepath.Join(dir, headsFile))
+	checkpoints, err := os.ReadFile(filepath.Join(dir, checkpointsFile))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	kept := map[int64]bool{}
-	for head, err := range evidence.ReadHeads(bytes.NewReader(heads), note.VerifierList(verifier)) {
+	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(checkpoints), note.VerifierList(verifier)) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
 		// A cosigned copy comes when its witnesses have answered, which may be behind the next checkpoint.
-		if head.Size > int64(len(lines)) || head.Size < signed && !kept[head.Size] {
-			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", head.Size, len(lines), signed)
+		if checkpoint.Size > int64(len(lines)) || checkpoint.Size < signed && !kept[checkpoint.Size] {
+			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", checkpoint.Size, len(lines), signed)
 		}
-		kept[head.Size] = true
-		if root, _ := tlog.TreeHash(head.Size, reader); root != head.Root {
-			b.t.Fatalf("the checkpoint of %d lines has another root", head.Size)
+		kept[checkpoint.Size] = true
+		if root, _ := tlog.TreeHash(checkpoint.Size, reader); root != checkpoint.Root {
+			b.t.Fatalf("the checkpoint of %d lines has another root", checkpoint.Size)
 		}
-		signed = max(signed, head.Size)
+		signed = max(signed, checkpoint.Size)
 	}
-	client := tlog.TileHashReader(newest(b.t, heads, verifier), evidence.Tiles(dir))
+	client := tlog.TileHashReader(newest(b.t, checkpoints, verifier), evidence.Tiles(dir))
 	for i := range signed {
 		at := tlog.StoredHashIndex(0, i)
 		if got, err := client.ReadHashes([]int64{at}); err != nil || got[0] != stored[at] {
@@ -277,11 +277,11 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 }
 
 // newest is the tree of the newest checkpoint.
-func newest(tb testing.TB, heads []byte, verifier note.Verifier) (tree tlog.Tree) {
+func newest(tb testing.TB, checkpoints []byte, verifier note.Verifier) (tree tlog.Tree) {
 	tb.Helper()
-	for head, err := range evidence.ReadHeads(bytes.NewReader(heads), note.VerifierList(verifier)) {
-		if err == nil && head.Size > tree.N {
-			tree = tlog.Tree{N: head.Size, Hash: head.Root}
+	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(checkpoints), note.VerifierList(verifier)) {
+		if err == nil && checkpoint.Size > tree.N {
+			tree = tlog.Tree{N: checkpoint.Size, Hash: checkpoint.Root}
 		}
 	}
 	return tree

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -100,8 +100,8 @@ func TestNewGenerations(t *testing.T) {
 				t.Errorf("a folder of the machine is in the log: %s", line)
 			}
 			// The generation before is named with its last checkpoint, if the state has it.
-			head := fmt.Sprintf(`,"size":%d,"root":"`, 11)
-			if known := name != "state gone" && name != "vkey gone" && generation == 2; strings.Contains(line, head) != known {
+			checkpoint := fmt.Sprintf(`,"size":%d,"root":"`, 11)
+			if known := name != "state gone" && name != "vkey gone" && generation == 2; strings.Contains(line, checkpoint) != known {
 				t.Errorf("the last checkpoint of the generation before: want %t: %s", known, line)
 			}
 			if !strings.Contains(line, `,"reason":"`+reason) || !strings.Contains(line, fmt.Sprintf(`access/%d","seq":0}`, generation)) {
@@ -184,7 +184,7 @@ func TestRolledBack(t *testing.T) {
 			b := newBench(t)
 			b.rot.most, b.rot.pack = 1500, true
 			if copied {
-				b.config.Heads = filepath.Join(t.TempDir(), "heads")
+				b.config.Checkpoints = filepath.Join(t.TempDir(), "heads")
 			}
 			l := b.open()
 			b.write(l, entry(1), entry(2))
@@ -260,7 +260,7 @@ func TestLaundered(t *testing.T) {
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.config.Heads = filepath.Join(t.TempDir(), "heads")
+	b.config.Checkpoints = filepath.Join(t.TempDir(), "heads")
 	b.close(b.open())
 	yesterday := b.snapshot()
 	l := b.open()
@@ -280,7 +280,7 @@ func TestOnlyCopyLeft(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"state and log", "state and log, torn", "state; log set back", "both set back", "both set back, and changed"} {
 		b := newBench(t)
-		b.config.Heads, b.config.Key = filepath.Join(t.TempDir(), "heads"), filepath.Join(t.TempDir(), "key")
+		b.config.Checkpoints, b.config.Key = filepath.Join(t.TempDir(), "heads"), filepath.Join(t.TempDir(), "key")
 		b.close(b.open())
 		first := b.snapshot()
 		os.Remove(filepath.Join(b.config.State, "access", "1", positionFile))
@@ -296,7 +296,7 @@ func TestOnlyCopyLeft(t *testing.T) {
 			delete(first, "/evidence/access/1/"+positionFile)
 		}
 		if b.restore(first); strings.HasSuffix(lost, "torn") {
-			appendFile(b.config.Heads, []byte("gw1.example/access/2\n9\nAAAA"))
+			appendFile(b.config.Checkpoints, []byte("gw1.example/access/2\n9\nAAAA"))
 		}
 		l = b.open()
 		if l.id != "gw1.example/access/3" {
@@ -309,9 +309,9 @@ func TestOnlyCopyLeft(t *testing.T) {
 			t.Errorf("%s: %s", lost, line)
 		}
 		sizes := map[string]int64{}
-		for head, err := range evidence.ReadHeads(bytes.NewReader(must(os.ReadFile(b.config.Heads))), note.VerifierList(l.signer)) {
+		for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(must(os.ReadFile(b.config.Checkpoints))), note.VerifierList(l.signer)) {
 			if err == nil {
-				sizes[head.Identity]++
+				sizes[checkpoint.LogID]++
 			}
 		}
 		if sizes[l.id] != 2 {
@@ -343,7 +343,7 @@ func FuzzRecovery(f *testing.F) {
 	}
 	made.close(l)
 	end := made.snapshot()
-	f.Fuzz(func(t *testing.T, moment uint8, log, leaves, heads uint16, headKept bool) {
+	f.Fuzz(func(t *testing.T, moment uint8, log, leaves, checkpoints uint16, headKept bool) {
 		b := newBench(t)
 		b.rot.most = 3000
 		files := maps.Clone(moments[int(moment)%len(moments)])
@@ -358,14 +358,14 @@ func FuzzRecovery(f *testing.F) {
 		}
 		extend("/access.log", log)
 		if headKept { // tiles that were written since, some of them behind what the disk has of the log, or without what is in them
-			later := moments[int(heads)%len(moments)]
+			later := moments[int(checkpoints)%len(moments)]
 			for name, data := range later {
 				if _, there := files[name]; !there && strings.Contains(name, "/tile/") {
 					files[name] = data[:len(data)*int(leaves%3)/2]
 				}
 			}
 		}
-		if cut := int(heads) % maxCut; headKept { // a checkpoint that is not whole
+		if cut := int(checkpoints) % maxCut; headKept { // a checkpoint that is not whole
 			files["/evidence/access/1/heads"] = append(bytes.Clone(files["/evidence/access/1/heads"]), end["/evidence/access/1/heads"][:cut]...)
 		}
 		b.restore(files)

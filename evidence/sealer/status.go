@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ type Event struct {
 
 // Status is how a log is sealed now, as the admin API shows it.
 type Status struct {
-	Name     string `json:"name"`
-	Identity string `json:"identity"`
-	VKey     string `json:"vkey"` // of its verifier
-	File     string `json:"file"`
-	State    string `json:"state"` // folder
-	Size     int64  `json:"size"`  // lines in the tree
+	Name  string `json:"name"`
+	LogID string `json:"identity"`
+	VKey  string `json:"vkey"` // of its verifier
+	File  string `json:"file"`
+	State string `json:"state"` // folder
+	Size  int64  `json:"size"`  // lines in the tree
 	// Unsealed are the lines, but ours, that no checkpoint covers yet.
 	Unsealed int64 `json:"unsealed"`
 	// Lines were sealed since the start, ours not counted.
@@ -45,19 +45,19 @@ type Status struct {
 func (l *Log) Status() Status {
 	for deadline := time.Now().Add(3 * time.Second); !l.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			s := *l.told.Load()
+			s := *l.lastStatus.Load()
 			s.Error = "the log is held up: its disk does not answer"
 			return s
 		}
 	}
 	defer l.mu.Unlock()
 	s := Status{
-		Name: l.config.Name, Identity: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
-		Unsealed: l.others - l.signed, Lines: l.others,
-		Checkpoint: string(l.head.Note), Time: l.headTime.UTC(),
+		Name: l.config.Name, LogID: l.id, VKey: l.vkey, File: l.config.File, State: l.config.State, Size: l.size,
+		Unsealed: l.requestLines - l.signed, Lines: l.requestLines,
+		Checkpoint: string(l.newest.Note), Time: l.newestTime.UTC(),
 		Witnesses: maps.Clone(l.witnesses), Unwitnessed: l.unwitnessed, Lost: l.dropped, Error: errorText(l.failure()),
 	}
-	l.told.Store(&s)
+	l.lastStatus.Store(&s)
 	return s
 }
 
@@ -66,8 +66,8 @@ func (l *Log) Failed() bool { return l.failed.Load() }
 
 func (l *Log) failure() error { return cmp.Or(l.writeErr, l.flushErr) }
 
-// note keeps the errors of the last write and of the last flush, under the lock.
-func (l *Log) note(writeErr, flushErr error) {
+// setErrors keeps the errors of the last write and of the last flush, under the lock.
+func (l *Log) setErrors(writeErr, flushErr error) {
 	l.writeErr, l.flushErr = writeErr, flushErr
 	l.failed.Store(l.failure() != nil)
 }

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 
 // State is what the folder of a generation says, also while its log is written.
 type State struct {
-	VKey string
-	Head evidence.Head // the newest, with as many cosignatures as there are
+	VKey       string
+	Checkpoint evidence.Checkpoint // the newest, with as many cosignatures as there are
 
 	folder string
 }
@@ -42,10 +42,10 @@ func ReadState(folder, log string, generation int) (s State, err error) {
 	if err != nil {
 		return s, fmt.Errorf("reading the key of %s: %w", s.folder, err)
 	}
-	if s.Head, _, err = newestHead(filepath.Join(s.folder, headsFile), evidence.LogOf(verifier.Name()), note.VerifierList(verifier)); err != nil {
+	if s.Checkpoint, _, err = newestCheckpoint(filepath.Join(s.folder, checkpointsFile), evidence.WithoutGeneration(verifier.Name()), note.VerifierList(verifier)); err != nil {
 		return s, err
 	}
-	if s.Head.Size == 0 {
+	if s.Checkpoint.Size == 0 {
 		return s, fmt.Errorf("there is no checkpoint in %s", s.folder)
 	}
 	return s, nil
@@ -63,15 +63,15 @@ type Proof struct {
 
 // Prove proves a line of the newest checkpoint. The line is looked for in files of the log.
 func (s State) Prove(seq int64, files []string) (Proof, error) {
-	if seq < 0 || seq >= s.Head.Size {
-		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint: lines are numbered from 0, the last one in it is %d", seq, s.Head.Size-1)
+	if seq < 0 || seq >= s.Checkpoint.Size {
+		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint: lines are numbered from 0, the last one in it is %d", seq, s.Checkpoint.Size-1)
 	}
-	reader := tlog.TileHashReader(tlog.Tree{N: s.Head.Size, Hash: s.Head.Root}, evidence.Tiles(s.folder))
+	reader := tlog.TileHashReader(tlog.Tree{N: s.Checkpoint.Size, Hash: s.Checkpoint.Root}, evidence.Tiles(s.folder))
 	leaf, err := reader.ReadHashes([]int64{tlog.StoredHashIndex(0, seq)})
 	if err != nil {
 		return Proof{}, fmt.Errorf("proving line %d by the hashes in %s: %w", seq, s.folder, err)
 	}
-	hashes, err := tlog.ProveRecord(s.Head.Size, seq, reader)
+	hashes, err := tlog.ProveRecord(s.Checkpoint.Size, seq, reader)
 	if err != nil {
 		return Proof{}, fmt.Errorf("proving line %d: %w", seq, err)
 	}
@@ -82,7 +82,7 @@ func (s State) Prove(seq int64, files []string) (Proof, error) {
 	if !utf8.ValidString(line) {
 		return Proof{}, fmt.Errorf("line %d is not UTF-8, and a proof in JSON would change it", seq)
 	}
-	return Proof{seq, line, s.Head.Size, hashes, string(s.Head.Note), s.VKey}, nil
+	return Proof{seq, line, s.Checkpoint.Size, hashes, string(s.Checkpoint.Note), s.VKey}, nil
 }
 
 // findLine looks for the line of a leaf, in the last file first.

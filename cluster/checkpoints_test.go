@@ -13,11 +13,11 @@ import (
 // TestHeadsOfOthers: whose checkpoints a gateway is given, in which order, and how many.
 func TestHeadsOfOthers(t *testing.T) {
 	t.Parallel()
-	p := func(name string, heads ...string) process {
-		for i := range heads {
-			heads[i] = name
+	p := func(name string, checkpoints ...string) process {
+		for i := range checkpoints {
+			checkpoints[i] = name
 		}
-		return process{note: note{Self: Self{Name: name}, Heads: heads}}
+		return process{note: note{Self: Self{Name: name}, Checkpoints: checkpoints}}
 	}
 	large := roster{}
 	for i := range 40 {
@@ -33,9 +33,9 @@ func TestHeadsOfOthers(t *testing.T) {
 		{"its own", "b", roster{"1": p("b", "x"), "2": p("b", "y")}, "", 0},
 		{"those that follow are first", "b", roster{"1": p("a", "x"), "2": p("b", "y"), "3": p("c", "z"), "4": p("d", "v", "w")}, "c", 4},
 		{"after the last the first", "d", roster{"1": p("a", "x"), "2": p("b", "y"), "4": p("d", "v", "w")}, "a", 2},
-		{"a large fleet", "gw30", large, "gw31", maxPeerHeads},
+		{"a large fleet", "gw30", large, "gw31", maxPeerCheckpoints},
 	} {
-		got := tt.in.heads(tt.own)
+		got := tt.in.checkpoints(tt.own)
 		if len(got) != tt.n || tt.n > 0 && got[0] != tt.first || slices.Contains(got, tt.own) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
@@ -48,21 +48,21 @@ func TestHeadsReachOthers(t *testing.T) {
 	s := redistest.Start(t)
 	one, two := join(t, s, "gw1", new(gateway)), join(t, s, "gw2", new(gateway))
 	notes := []string{strings.Repeat("x", evidence.MaxPeerNote+1)}
-	for i := range 2 * maxHeads {
+	for i := range 2 * maxCheckpoints {
 		notes = append(notes, fmt.Sprint("note ", i))
 	}
 	one.Publish(notes)
-	var heads []string
-	redistest.Eventually(t, "gw2 knows the heads", func() bool {
+	var checkpoints []string
+	redistest.Eventually(t, "gw2 knows the checkpoints", func() bool {
 		two.Gateways(t.Context()) // looks now
-		heads = two.Heads()
-		return len(heads) > 0
+		checkpoints = two.Checkpoints()
+		return len(checkpoints) > 0
 	})
-	if len(heads) != maxHeads || heads[0] != "note 0" || len(one.Heads()) != 0 {
-		t.Errorf("%v, and at gw1 %v", heads, one.Heads())
+	if len(checkpoints) != maxCheckpoints || checkpoints[0] != "note 0" || len(one.Checkpoints()) != 0 {
+		t.Errorf("%v, and at gw1 %v", checkpoints, one.Checkpoints())
 	}
 	s.Kill()
-	if again := two.Heads(); !slices.Equal(again, heads) {
+	if again := two.Checkpoints(); !slices.Equal(again, checkpoints) {
 		t.Errorf("without redis: %v", again)
 	}
 }

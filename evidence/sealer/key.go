@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"crypto/ed25519"

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"crypto/ed25519"
@@ -33,7 +33,7 @@ func TestHear(t *testing.T) {
 		n := len(b.lines())
 		hear := func(want int, notes ...string) {
 			t.Helper()
-			l.Hear(notes)
+			l.RecordPeerCheckpoints(notes)
 			if got := len(b.lines()) - n; got != want {
 				t.Errorf("%d new lines, want %d: %q", got, want, b.lines()[n:])
 			}
@@ -54,7 +54,7 @@ func TestHear(t *testing.T) {
 		}
 		newer := noteOf(t, "gw2/access/1", 8)
 		hear(0, newer, two)
-		time.Sleep(peerPace)
+		time.Sleep(peerInterval)
 		hear(1, newer, two)
 		time.Sleep(time.Hour)
 		hear(0, newer, two)
@@ -69,7 +69,7 @@ func TestHear(t *testing.T) {
 		}
 		b.write(l, entry(1))
 		b.close(l)
-		l.Hear([]string{noteOf(t, "gw2/access/1", 10)})
+		l.RecordPeerCheckpoints([]string{noteOf(t, "gw2/access/1", 10)})
 	})
 	if signed := b.verify(1, 0); int(signed) != len(b.lines())-1 {
 		t.Errorf("%d of %d lines are signed", signed, len(b.lines()))
@@ -90,10 +90,10 @@ func TestHearMany(t *testing.T) {
 				size++
 				many = append(many, noteOf(t, "gw4/access/1", size))
 			}
-			l.Hear(many)
-			time.Sleep(peerPace)
-			if s := l.Status(); s.Size-l.head.Size > 4000+maxPeers {
-				t.Fatalf("%d lines without a checkpoint", s.Size-l.head.Size)
+			l.RecordPeerCheckpoints(many)
+			time.Sleep(peerInterval)
+			if s := l.Status(); s.Size-l.newest.Size > 4000+maxPeers {
+				t.Fatalf("%d lines without a checkpoint", s.Size-l.newest.Size)
 			}
 		}
 		b.close(l)

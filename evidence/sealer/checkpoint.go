@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// flushAlways signs checkpoints until the context ends.
-func (l *Log) flushAlways(ctx context.Context) {
+// flushLoop signs checkpoints until the context ends.
+func (l *Log) flushLoop(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(l.config.Terms.Every * float64(time.Second)))
 	defer tick.Stop()
 	var failed bool
@@ -31,7 +31,7 @@ func (l *Log) flushAlways(ctx context.Context) {
 		}
 		_ = l.flush() // of which the status tells
 		l.mu.Lock()
-		failure, changes := l.failure(), l.shifted
+		failure, changes := l.failure(), l.fileChanges
 		l.mu.Unlock()
 		if failed != (failure != nil) { // each change is told once
 			failed = !failed
@@ -54,18 +54,18 @@ func (l *Log) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.mu.Lock()
-	idle := l.others == l.signed && l.flushErr == nil
+	idle := l.requestLines == l.signed && l.flushErr == nil
 	l.mu.Unlock()
 	if idle {
 		return nil
 	}
 	stuck := time.AfterFunc(l.patience, l.stuck)
 	defer stuck.Stop()
-	err := l.checkpoint()
+	err := l.signCheckpoint()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.note(l.writeErr, err)
-	if err == nil && l.others-l.signed >= int64(l.config.Terms.Lines) { // that came meanwhile
+	l.setErrors(l.writeErr, err)
+	if err == nil && l.requestLines-l.signed >= int64(l.config.Terms.Lines) { // that came meanwhile
 		signal(l.wake)
 	}
 	return err
@@ -75,21 +75,21 @@ func (l *Log) stuck() {
 	l.config.Report(Event{"a disk has not answered for long; the access log is written on", l.dir, true})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.note(l.writeErr, errors.New("the disk does not answer"))
+	l.setErrors(l.writeErr, errors.New("the disk does not answer"))
 }
 
-// checkpoint seals, signs, and says so in the log.
-func (l *Log) checkpoint() error {
+// signCheckpoint seals, signs, and says so in the log.
+func (l *Log) signCheckpoint() error {
 	others, err := l.save()
 	if err != nil {
 		return err
 	}
-	head := evidence.Head{Identity: l.id, Size: l.tiles.tree.Size(), Root: l.tiles.tree.Root()}
-	head.Note, err = note.Sign(&note.Note{Text: evidence.CheckpointText(l.id, head.Size, head.Root)}, l.signer)
+	checkpoint := evidence.Checkpoint{LogID: l.id, Size: l.tiles.tree.Size(), Root: l.tiles.tree.Root()}
+	checkpoint.Note, err = note.Sign(&note.Note{Text: evidence.CheckpointText(l.id, checkpoint.Size, checkpoint.Root)}, l.signer)
 	if err != nil {
 		return fmt.Errorf("signing a checkpoint: %w", err)
 	}
-	if err := l.keepHead(head); err != nil {
+	if err := l.keepCheckpoint(checkpoint); err != nil {
 		return err
 	}
 	if l.tiles.saved-l.tiles.disk >= mostUnsynced || time.Since(l.tiles.since) >= longestUnsynced {
@@ -100,23 +100,23 @@ func (l *Log) checkpoint() error {
 	}
 	now := time.Now()
 	l.mu.Lock()
-	l.head, l.headTime, l.signed = head, now, others
-	line := evidence.Said{Msg: "checkpoint", Size: head.Size, Root: head.Root, At: timeText(now)}
+	l.newest, l.newestTime, l.signed = checkpoint, now, others
+	line := evidence.Notice{Msg: "checkpoint", Size: checkpoint.Size, Root: checkpoint.Root, At: timeText(now)}
 	if l.rotated {
 		line.Terms = &l.config.Terms
 	}
-	err = l.say(line)
+	err = l.writeNotice(line)
 	l.rotated = err != nil
 	l.mu.Unlock()
 	signal(l.cosign)
 	return err
 }
 
-// keepHead appends a signed note to the checkpoints of the generation and to their second copy. The
+// keepCheckpoint appends a signed note to the checkpoints of the generation and to their second copy. The
 // newest is a file of its own, too, for clients of the tiles, and waits for no disk.
-func (l *Log) keepHead(head evidence.Head) error {
-	block := append(slices.Clip(head.Note), evidence.HeadEnd...)
-	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
+func (l *Log) keepCheckpoint(checkpoint evidence.Checkpoint) error {
+	block := append(slices.Clip(checkpoint.Note), evidence.CheckpointEnd...)
+	for _, name := range []string{filepath.Join(l.folder, checkpointsFile), l.config.Checkpoints} {
 		if name == "" {
 			continue
 		}
@@ -124,12 +124,12 @@ func (l *Log) keepHead(head evidence.Head) error {
 			return fmt.Errorf("keeping a checkpoint: %w", err)
 		}
 	}
-	if head.Size < l.shown {
+	if checkpoint.Size < l.newestSize {
 		return nil
 	}
-	l.shown = head.Size
-	name := filepath.Join(l.folder, checkpointFile)
-	if err := errors.Join(os.WriteFile(name+".new", head.Note, 0o600), os.Rename(name+".new", name)); err != nil {
+	l.newestSize = checkpoint.Size
+	name := filepath.Join(l.folder, newestFile)
+	if err := errors.Join(os.WriteFile(name+".new", checkpoint.Note, 0o600), os.Rename(name+".new", name)); err != nil {
 		return fmt.Errorf("keeping a checkpoint: %w", err)
 	}
 	return nil
@@ -149,15 +149,15 @@ func (l *Log) saveNow() error {
 // lines of others in the tree.
 func (l *Log) save() (others int64, err error) {
 	l.mu.Lock()
-	if err = l.look(); err == nil && l.deleted {
-		err = l.say(evidence.Said{Msg: "deleted", At: timeText(time.Now())})
+	if err = l.checkFile(); err == nil && l.deleted {
+		err = l.writeNotice(evidence.Notice{Msg: "deleted", At: timeText(time.Now())})
 		l.deleted = err != nil
 	}
 	if err == nil {
 		err = l.fillGap()
 	}
 	size := l.size
-	others = l.others
+	others = l.requestLines
 	if err == nil {
 		for _, leaf := range l.pending {
 			l.tiles.tree.Append(leaf)
@@ -227,27 +227,27 @@ func (l *Log) fillGap() error {
 	return nil
 }
 
-// tellLost says in the log how many entries could not be written before, under its lock.
-func (l *Log) tellLost() error {
-	if l.lost.Lines == 0 || l.closed {
+// writeLost says in the log how many entries could not be written before, under its lock.
+func (l *Log) writeLost() error {
+	if l.lostLines.Lines == 0 || l.closed {
 		return nil
 	}
-	err := l.say(l.lost)
+	err := l.writeNotice(l.lostLines)
 	if err == nil {
-		l.lost = evidence.Said{}
+		l.lostLines = evidence.Notice{}
 	}
 	return err
 }
 
-// say writes a line of our own into the log, under its lock.
-func (l *Log) say(s evidence.Said) error {
+// writeNotice writes a line of our own into the log, under its lock.
+func (l *Log) writeNotice(s evidence.Notice) error {
 	s.Level, s.TS, s.Logger = "info", float64(time.Now().UnixMicro())/1e6, evidence.Logger
 	line, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
 	err = l.append(append(line, '\n'))
-	l.note(err, l.flushErr)
+	l.setErrors(err, l.flushErr)
 	return err
 }
 

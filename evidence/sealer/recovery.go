@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -26,13 +26,13 @@ func (l *Log) load() error {
 	if err != nil {
 		return fmt.Errorf("reading the state: %w", err)
 	}
-	copied, latest, err := newestHead(l.config.Heads, l.config.Gateway+"/"+l.config.Name+"/", nil)
+	copied, latest, err := newestCheckpoint(l.config.Checkpoints, l.config.Gateway+"/"+l.config.Name+"/", nil)
 	if err != nil {
 		return err
 	}
 	reason, previous := errors.New("first"), ""
 	if newest > 0 {
-		if err := l.become(newest); err != nil {
+		if err := l.setLogID(newest); err != nil {
 			return err
 		}
 		r, err := l.resume()
@@ -40,7 +40,7 @@ func (l *Log) load() error {
 			err = l.checkLate(r)
 		}
 		if err == nil && latest <= newest {
-			return l.goOn(r)
+			return l.resumeGeneration(r)
 		}
 		reason, previous = err, l.id
 	}
@@ -54,16 +54,16 @@ func (l *Log) load() error {
 	if seal.Generation >= newest && seal.Generation > 0 {
 		newest, previous = seal.Generation, seal.String()
 	}
-	head := copied
+	checkpoint := copied
 	if latest > newest || reason == nil {
-		newest, previous = max(newest, latest), copied.Identity
+		newest, previous = max(newest, latest), copied.LogID
 		reason = fmt.Errorf("the state and the log have none of the %d lines of %s "+evidence.ReasonSigned+": the second copy of the checkpoints tells", copied.Size, previous)
 	} else if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil {
-		head = s.Head
+		checkpoint = s.Checkpoint
 	}
-	why := evidence.Said{Reason: l.plain(reason), Previous: previous}
-	if head.Size > 0 && head.Identity == previous {
-		why.Size, why.Root = head.Size, head.Root
+	why := evidence.Notice{Reason: l.plain(reason), Previous: previous}
+	if checkpoint.Size > 0 && checkpoint.LogID == previous {
+		why.Size, why.Root = checkpoint.Size, checkpoint.Root
 	}
 	return l.begin(newest+1, why)
 }
@@ -71,7 +71,7 @@ func (l *Log) load() error {
 // plain says why a generation ends, without the folders of the machine.
 func (l *Log) plain(reason error) string {
 	text := reason.Error()
-	for _, name := range []string{filepath.Join(l.folder, vkeyFile), l.config.File, l.config.Heads} {
+	for _, name := range []string{filepath.Join(l.folder, vkeyFile), l.config.File, l.config.Checkpoints} {
 		if name != "" {
 			text = strings.ReplaceAll(text, filepath.Dir(name)+string(filepath.Separator), "")
 		}
@@ -92,7 +92,7 @@ func (l *Log) readState(name string) ([]byte, error) {
 // unless the line that tells of it is all. Anyone who set the state back could have forged lines
 // sealed by a restart, but for a bound.
 func (l *Log) checkLate(r *resumed) error {
-	from, to := r.head.Size, r.tiles.tree.Size()
+	from, to := r.newest.Size, r.tiles.tree.Size()
 	if to == from+1 && (r.claim.Size == from || r.known == to) {
 		from = to
 	}
@@ -105,18 +105,18 @@ func (l *Log) checkLate(r *resumed) error {
 	return nil
 }
 
-// goOn goes on with a generation.
-func (l *Log) goOn(r *resumed) error {
-	l.tiles, l.size, l.saved, l.head = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.head
+// resumeGeneration goes on with a generation.
+func (l *Log) resumeGeneration(r *resumed) error {
+	l.tiles, l.size, l.saved, l.newest = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.newest
 	late := r.late
 	if len(r.tail) > 0 {
-		l.leaf(r.tail)
+		l.addLeaf(r.tail)
 		r.torn++
 	}
 	if late != nil {
 		late.To, late.Torn = l.size, r.torn
 	}
-	if err := l.start(evidence.Said{Late: late}); err != nil || late == nil {
+	if err := l.start(evidence.Notice{Late: late}); err != nil || late == nil {
 		return err
 	}
 	l.config.Report(Event{"lines that were not sealed when the gateway ended are sealed now", fmt.Sprintf("lines %d to %d, torn: %d", late.From, late.To-1, late.Torn), false})
@@ -124,13 +124,13 @@ func (l *Log) goOn(r *resumed) error {
 }
 
 // begin starts a generation with an empty tree, behind what is in the log.
-func (l *Log) begin(generation int, why evidence.Said) error {
-	if err := l.become(generation); err != nil {
+func (l *Log) begin(generation int, why evidence.Notice) error {
+	if err := l.setLogID(generation); err != nil {
 		return err
 	}
 	l.config.Report(Event{"evidence begins a new generation", l.id + ": " + why.Reason, why.Reason != "first"})
 	l.tiles = newTileFiles(l.folder, evidence.Tree{})
-	if err := errors.Join(os.MkdirAll(l.folder, 0o700), syncFile(l.dir), appendFile(filepath.Join(l.folder, headsFile), nil)); err != nil {
+	if err := errors.Join(os.MkdirAll(l.folder, 0o700), syncFile(l.dir), appendFile(filepath.Join(l.folder, checkpointsFile), nil)); err != nil {
 		return err
 	}
 	if err := replaceFile(filepath.Join(l.folder, vkeyFile), []byte(l.vkey+"\n")); err != nil {
@@ -151,43 +151,43 @@ func (l *Log) openLog() (err error) {
 	if l.dest, err = l.config.Open(); err != nil {
 		return err
 	}
-	if !l.follow() {
+	if !l.followRotation() {
 		return errNoFile
 	}
 	return lock(l.file) // also of a process with another state
 }
 
 // start opens the log, says in it how it begins, and signs that.
-func (l *Log) start(line evidence.Said) error {
+func (l *Log) start(line evidence.Notice) error {
 	if err := l.openLog(); err != nil {
 		return err
 	}
-	if err := errors.Join(mendHeads(filepath.Join(l.folder, headsFile)), mendHeads(l.config.Heads)); err != nil {
+	if err := errors.Join(truncatePartialCheckpoint(filepath.Join(l.folder, checkpointsFile)), truncatePartialCheckpoint(l.config.Checkpoints)); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	line.Msg, line.At, line.Terms = "opened", timeText(time.Now()), &l.config.Terms
-	err := l.say(line)
+	err := l.writeNotice(line)
 	l.rotated = err != nil
 	l.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return l.checkpoint()
+	return l.signCheckpoint()
 }
 
 // resumed is a generation that goes on.
 type resumed struct {
-	tiles *tileFiles
-	heads []evidence.Head
-	head  evidence.Head       // the newest of them, of size 0 for none
-	claim evidence.Head       // the newest of which a line tells
-	next  int64               // the number of the line that is read next, below the tree's size if unknown
-	file  string              // in which the lines behind the head begin
-	known int64               // lines that the position has
-	late  *evidence.LateLines // nil for none
-	torn  int                 // lines without end among them
-	tail  []byte              // of the file that is written: a last line without end, which is no leaf yet
+	tiles  *tileFiles
+	signed []evidence.Checkpoint
+	newest evidence.Checkpoint // the newest of them, of size 0 for none
+	claim  evidence.Checkpoint // the newest of which a line tells
+	next   int64               // the number of the line that is read next, below the tree's size if unknown
+	file   string              // in which the lines behind the checkpoint begin
+	known  int64               // lines that the position has
+	late   *evidence.LateLines // nil for none
+	torn   int                 // lines without end among them
+	tail   []byte              // of the file that is written: a last line without end, which is no leaf yet
 }
 
 // resume takes up a generation where its state and the log left it: it seals the lines that are in
@@ -212,13 +212,13 @@ func (l *Log) resume() (*resumed, error) {
 		return nil, err
 	}
 	r := &resumed{tiles: newTileFiles(l.folder, tree), known: size, next: math.MinInt64}
-	for _, name := range []string{filepath.Join(l.folder, headsFile), l.config.Heads} {
-		head, _, err := newestHead(name, evidence.LogOf(l.id), note.VerifierList(l.signer))
+	for _, name := range []string{filepath.Join(l.folder, checkpointsFile), l.config.Checkpoints} {
+		checkpoint, _, err := newestCheckpoint(name, evidence.WithoutGeneration(l.id), note.VerifierList(l.signer))
 		if err != nil {
 			return nil, err
 		}
-		if r.heads = append(r.heads, head); head.Size > r.head.Size {
-			r.head = head
+		if r.signed = append(r.signed, checkpoint); checkpoint.Size > r.newest.Size {
+			r.newest = checkpoint
 		}
 	}
 	files, err := l.filesFrom(size)
@@ -230,7 +230,7 @@ func (l *Log) resume() (*resumed, error) {
 			return nil, err
 		}
 	}
-	return r, l.checkHeads(r)
+	return r, l.verifyCheckpoints(r)
 }
 
 // sealFile seals the lines of a file that the tree does not have.
@@ -255,14 +255,14 @@ func (l *Log) sealFile(r *resumed, name string) error {
 		case r.next > size || sealed && (id != l.id || n != size):
 			return fmt.Errorf("%s: the line behind leaf %d is %d of %s", name, size-1, n, id)
 		case sealed && bytes.Contains(line, []byte(msgCheckpoint)):
-			var c evidence.Said
+			var c evidence.Notice
 			if json.Unmarshal(line, &c) == nil && c.Size > r.claim.Size {
 				r.claim.Size, r.claim.Root = c.Size, c.Root
 			}
-		case !sealed && size >= r.head.Size && (!ended || !json.Valid(line)):
+		case !sealed && size >= r.newest.Size && (!ended || !json.Valid(line)):
 			r.torn++
 		}
-		if size >= r.head.Size {
+		if size >= r.newest.Size {
 			r.file = cmp.Or(r.file, name)
 		}
 		r.tiles.tree.Append(tlog.RecordHash(line))
@@ -280,12 +280,12 @@ func (l *Log) sealFile(r *resumed, name string) error {
 // most, or not behind this logger.
 const msgCheckpoint = `"logger":"` + evidence.Logger + `","msg":"checkpoint"`
 
-// checkHeads holds the tree against what was signed of it: in the state, in the second copy, and in
+// verifyCheckpoints holds the tree against what was signed of it: in the state, in the second copy, and in
 // the lines that were sealed late. Where the log has less than that, it was cut.
-func (l *Log) checkHeads(r *resumed) error {
+func (l *Log) verifyCheckpoints(r *resumed) error {
 	tree := tlog.Tree{N: r.tiles.tree.Size(), Hash: r.tiles.tree.Root()}
 	reader := tlog.TileHashReader(tree, evidence.Tiles(l.folder))
-	for _, c := range append(r.heads, r.claim) {
+	for _, c := range append(r.signed, r.claim) {
 		if c.Size == 0 {
 			continue
 		}
@@ -303,32 +303,32 @@ func (l *Log) checkHeads(r *resumed) error {
 	return nil
 }
 
-// newestHead is the largest checkpoint of the latest generation of a log in a file, of size 0 for
+// newestCheckpoint is the largest checkpoint of the latest generation of a log in a file, of size 0 for
 // none. Without verifiers its signature counts for nothing: the key may be lost with the state.
-func newestHead(name, log string, verifiers note.Verifiers) (newest evidence.Head, latest int, err error) {
+func newestCheckpoint(name, log string, verifiers note.Verifiers) (newest evidence.Checkpoint, latest int, err error) {
 	text, err := tailOf(name, 256<<10)
 	if err != nil {
 		return newest, 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
-	for head, err := range evidence.ReadHeads(bytes.NewReader(text), verifiers) { // the first may be cut
-		id, _ := evidence.ParseIdentity(head.Identity) // it was read
-		later := id.Generation > latest || id.Generation == latest && head.Size >= newest.Size
-		if err == nil && later && evidence.LogOf(head.Identity) == log {
-			newest, latest = head, id.Generation
+	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(text), verifiers) { // the first may be cut
+		id, _ := evidence.ParseLogID(checkpoint.LogID) // it was read
+		later := id.Generation > latest || id.Generation == latest && checkpoint.Size >= newest.Size
+		if err == nil && later && evidence.WithoutGeneration(checkpoint.LogID) == log {
+			newest, latest = checkpoint, id.Generation
 		}
 	}
 	return newest, latest, nil
 }
 
-// mendHeads takes off a last checkpoint that is not whole: the power failed within it.
-func mendHeads(name string) error {
+// truncatePartialCheckpoint takes off a last checkpoint that is not whole: the power failed within it.
+func truncatePartialCheckpoint(name string) error {
 	end, err := tailOf(name, 256<<10)
-	if err != nil || bytes.HasSuffix(end, []byte(evidence.HeadEnd)) {
+	if err != nil || bytes.HasSuffix(end, []byte(evidence.CheckpointEnd)) {
 		return err
 	}
 	cut := len(end)
-	if i := bytes.LastIndex(end, []byte("\n"+evidence.HeadEnd)); i >= 0 {
-		cut -= i + len("\n"+evidence.HeadEnd)
+	if i := bytes.LastIndex(end, []byte("\n"+evidence.CheckpointEnd)); i >= 0 {
+		cut -= i + len("\n"+evidence.CheckpointEnd)
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -339,7 +339,7 @@ func mendHeads(name string) error {
 
 // newestSeal is the identity of the newest sealed line of a log of the same name, for a state that
 // is lost. A log that is sealed has seals in its newest file, or in the one before.
-func (l *Log) newestSeal() (newest evidence.Identity, err error) {
+func (l *Log) newestSeal() (newest evidence.LogID, err error) {
 	files, err := LogFiles(l.config.File)
 	if err != nil {
 		return newest, err
@@ -347,7 +347,7 @@ func (l *Log) newestSeal() (newest evidence.Identity, err error) {
 	for _, name := range files[max(0, len(files)-2):] {
 		for line, err := range linesOf(name) { // what cannot be read has no seal
 			id, _, _ := evidence.ReadSeal(line)
-			identity, idErr := evidence.ParseIdentity(id)
+			identity, idErr := evidence.ParseLogID(id)
 			if err == nil && idErr == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {
 				newest = identity
 			}

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -74,11 +74,11 @@ func (w *testWitness) add(r *http.Request) (int, string) {
 	if _, err := fmt.Sscanf(lines[0], "old %d", &old); err != nil || r.Method != http.MethodPost || r.URL.Path != "/w/add-checkpoint" {
 		return http.StatusBadRequest, ""
 	}
-	head, err := evidence.ParseHead(text, note.VerifierList(w.log()))
+	checkpoint, err := evidence.ParseCheckpoint(text, note.VerifierList(w.log()))
 	if err != nil {
 		return http.StatusForbidden, err.Error()
 	}
-	if old > head.Size {
+	if old > checkpoint.Size {
 		return http.StatusBadRequest, ""
 	}
 	if old != w.size {
@@ -90,9 +90,9 @@ func (w *testWitness) add(r *http.Request) (int, string) {
 		proof = append(proof, tlog.Hash(h))
 	}
 	switch {
-	case old == head.Size && (head.Root != w.root || len(proof) > 0):
+	case old == checkpoint.Size && (checkpoint.Root != w.root || len(proof) > 0):
 		return http.StatusConflict, fmt.Sprintf("%d\n", w.size)
-	case old == 0 && len(proof) > 0, old > 0 && old < head.Size && tlog.CheckTree(proof, head.Size, head.Root, old, w.root) != nil:
+	case old == 0 && len(proof) > 0, old > 0 && old < checkpoint.Size && tlog.CheckTree(proof, checkpoint.Size, checkpoint.Root, old, w.root) != nil:
 		return http.StatusUnprocessableEntity, ""
 	}
 	n, _ := note.Open(text, note.VerifierList(w.log()))
@@ -100,7 +100,7 @@ func (w *testWitness) add(r *http.Request) (int, string) {
 	if err != nil {
 		return http.StatusInternalServerError, err.Error()
 	}
-	w.size, w.root, w.seen = head.Size, head.Root, append(w.seen, head.Size)
+	w.size, w.root, w.seen = checkpoint.Size, checkpoint.Root, append(w.seen, checkpoint.Size)
 	_, signature, _ := bytes.Cut(cosigned, []byte("\n\n"))
 	return http.StatusOK, string(signature)
 }
@@ -129,7 +129,7 @@ func cosigned(t *testing.T, l *Log, w *testWitness) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		s := l.Status()
-		if size, ok := s.Witnesses[w.signer.Name()]; ok && size.Size == l.head.Size && len(w.sizes()) > 0 {
+		if size, ok := s.Witnesses[w.signer.Name()]; ok && size.Size == l.newest.Size && len(w.sizes()) > 0 {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -180,9 +180,9 @@ func TestWitnesses(t *testing.T) {
 	}
 	b.verify(1, 0)
 	both := false
-	for head := range evidence.ReadHeads(bytes.NewReader(must(os.ReadFile(filepath.Join(l.folder, headsFile)))), note.VerifierList(l.signer)) {
-		_, err := note.Open(head.Note, note.VerifierList(b.config.Witnesses[0].Verifier))
-		_, err2 := note.Open(head.Note, note.VerifierList(b.config.Witnesses[1].Verifier))
+	for checkpoint := range evidence.ReadCheckpoints(bytes.NewReader(must(os.ReadFile(filepath.Join(l.folder, checkpointsFile)))), note.VerifierList(l.signer)) {
+		_, err := note.Open(checkpoint.Note, note.VerifierList(b.config.Witnesses[0].Verifier))
+		_, err2 := note.Open(checkpoint.Note, note.VerifierList(b.config.Witnesses[1].Verifier))
 		both = both || err == nil && err2 == nil
 	}
 	if !both {
@@ -194,18 +194,18 @@ func TestWitnesses(t *testing.T) {
 func TestWitnessedEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.config.Heads = filepath.Join(b.dir, "copy")
+	b.config.Checkpoints = filepath.Join(b.dir, "copy")
 	w := b.serve("w.example")
 	l := b.open()
 	cosigned(t, l, w)
 	b.write(l, entry(1))
 	b.close(l)
-	for _, name := range []string{filepath.Join(l.folder, headsFile), filepath.Join(l.folder, checkpointFile), b.config.Heads} {
-		var newest evidence.Head
-		text := append(must(os.ReadFile(name)), evidence.HeadEnd...)
-		for head := range evidence.ReadHeads(bytes.NewReader(text), note.VerifierList(l.signer, b.config.Witnesses[0].Verifier)) {
-			if head.Size >= newest.Size {
-				newest = head
+	for _, name := range []string{filepath.Join(l.folder, checkpointsFile), filepath.Join(l.folder, newestFile), b.config.Checkpoints} {
+		var newest evidence.Checkpoint
+		text := append(must(os.ReadFile(name)), evidence.CheckpointEnd...)
+		for checkpoint := range evidence.ReadCheckpoints(bytes.NewReader(text), note.VerifierList(l.signer, b.config.Witnesses[0].Verifier)) {
+			if checkpoint.Size >= newest.Size {
+				newest = checkpoint
 			}
 		}
 		if _, err := note.Open(newest.Note, note.VerifierList(b.config.Witnesses[0].Verifier)); err != nil || newest.Size != 4 {
@@ -247,9 +247,9 @@ func TestBadWitnesses(t *testing.T) {
 				io.WriteString(rw, tt.answer("g/a/1\n1\n"+tlog.Hash{}.String()+"\n"))
 				return true
 			}
-			head := evidence.Head{Size: 1, Note: []byte("g/a/1\n1\n" + tlog.Hash{}.String() + "\n\n— g AAAAAAAA\n")}
+			checkpoint := evidence.Checkpoint{Size: 1, Note: []byte("g/a/1\n1\n" + tlog.Hash{}.String() + "\n\n— g AAAAAAAA\n")}
 			var status WitnessStatus
-			_, err := l.askOne(t.Context(), b.config.Witnesses[0], &status, head)
+			_, err := l.askWitness(t.Context(), b.config.Witnesses[0], &status, checkpoint)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || status.Error != err.Error() {
 				t.Errorf("got %v\nwant %s", err, tt.want)
 			}

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -49,8 +49,8 @@ const (
 	maxWitness     = 64 << 10 // bytes of an answer
 )
 
-// askAlways has each newest checkpoint cosigned until the context ends.
-func (l *Log) askAlways(ctx context.Context) {
+// cosignLoop has each newest checkpoint cosigned until the context ends.
+func (l *Log) cosignLoop(ctx context.Context) {
 	cosigned := true
 	for {
 		select {
@@ -58,19 +58,19 @@ func (l *Log) askAlways(ctx context.Context) {
 			return
 		case <-l.cosign:
 		}
-		cosigned = l.askOnce(ctx, cosigned)
+		cosigned = l.cosignNewest(ctx, cosigned)
 	}
 }
 
-// askOnce has the newest checkpoint cosigned, and reports whether it is. A change is told.
-func (l *Log) askOnce(ctx context.Context, before bool) (cosigned bool) {
+// cosignNewest has the newest checkpoint cosigned, and reports whether it is. A change is told.
+func (l *Log) cosignNewest(ctx context.Context, before bool) (cosigned bool) {
 	l.mu.Lock()
-	head := l.head
+	checkpoint := l.newest
 	l.mu.Unlock()
-	signatures, err := l.ask(ctx, head)
+	signatures, err := l.askWitnesses(ctx, checkpoint)
 	cosigned = len(signatures) > 0
 	if cosigned { // also by those that came before the end of the context
-		if err := l.keepCosigned(head, signatures); err != nil {
+		if err := l.keepCosigned(checkpoint, signatures); err != nil {
 			l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
 		}
 	}
@@ -96,9 +96,9 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// ask has a checkpoint cosigned by all witnesses at once.
-func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte, err error) {
-	if len(head.Note) == 0 {
+// askWitnesses has a checkpoint cosigned by all witnesses at once.
+func (l *Log) askWitnesses(ctx context.Context, checkpoint evidence.Checkpoint) (signatures [][]byte, err error) {
+	if len(checkpoint.Note) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
@@ -109,7 +109,7 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 			l.mu.Lock()
 			status := l.witnesses[w.Verifier.Name()]
 			l.mu.Unlock()
-			signature, askErr := l.askOne(ctx, w, &status, head)
+			signature, askErr := l.askWitness(ctx, w, &status, checkpoint)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.witnesses[w.Verifier.Name()] = status
@@ -124,15 +124,15 @@ func (l *Log) ask(ctx context.Context, head evidence.Head) (signatures [][]byte,
 	return signatures, err
 }
 
-// askOne has a checkpoint cosigned. If the witness knows the tree at another size than we thought
+// askWitness has a checkpoint cosigned. If the witness knows the tree at another size than we thought
 // it did, as after each start, it is asked again.
-func (l *Log) askOne(ctx context.Context, w Witness, status *WitnessStatus, head evidence.Head) (signature []byte, err error) {
+func (l *Log) askWitness(ctx context.Context, w Witness, status *WitnessStatus, checkpoint evidence.Checkpoint) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {
-		if status.Size > head.Size {
-			return nil, fmt.Errorf("it knows %d lines, more than the %d that there are: the log was set back", status.Size, head.Size)
+		if status.Size > checkpoint.Size {
+			return nil, fmt.Errorf("it knows %d lines, more than the %d that there are: the log was set back", status.Size, checkpoint.Size)
 		}
-		body, err := l.request(status.Size, head)
+		body, err := l.request(status.Size, checkpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +151,8 @@ func (l *Log) askOne(ctx context.Context, w Witness, status *WitnessStatus, head
 		if code != http.StatusOK {
 			return nil, fmt.Errorf("status %d: %.200q", code, answer)
 		}
-		if signature, err = verified(w, head, answer); err == nil {
-			status.Size, status.Time = head.Size, time.Now()
+		if signature, err = verified(w, checkpoint, answer); err == nil {
+			status.Size, status.Time = checkpoint.Size, time.Now()
 		}
 		return signature, err
 	}
@@ -161,21 +161,21 @@ func (l *Log) askOne(ctx context.Context, w Witness, status *WitnessStatus, head
 
 // request is the body of add-checkpoint: the size that the witness knows, the proof that the tree
 // has only grown since, and the checkpoint.
-func (l *Log) request(old int64, head evidence.Head) ([]byte, error) {
+func (l *Log) request(old int64, checkpoint evidence.Checkpoint) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "old %d\n", old)
-	if old > 0 && old < head.Size {
-		tree := tlog.Tree{N: head.Size, Hash: head.Root}
-		proof, err := tlog.ProveTree(head.Size, old, tlog.TileHashReader(tree, evidence.Tiles(l.folder)))
+	if old > 0 && old < checkpoint.Size {
+		tree := tlog.Tree{N: checkpoint.Size, Hash: checkpoint.Root}
+		proof, err := tlog.ProveTree(checkpoint.Size, old, tlog.TileHashReader(tree, evidence.Tiles(l.folder)))
 		if err != nil {
-			return nil, fmt.Errorf("proving that the tree has grown from %d to %d: %w", old, head.Size, err)
+			return nil, fmt.Errorf("proving that the tree has grown from %d to %d: %w", old, checkpoint.Size, err)
 		}
 		for _, h := range proof {
 			b.WriteString(base64.StdEncoding.EncodeToString(h[:]) + "\n")
 		}
 	}
 	b.WriteString("\n")
-	b.Write(head.Note)
+	b.Write(checkpoint.Note)
 	return b.Bytes(), nil
 }
 
@@ -194,8 +194,8 @@ func (l *Log) post(ctx context.Context, url string, body []byte) (status int, an
 }
 
 // verified takes the signatures of the witness from its answer. There is one at least.
-func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
-	text, _, _ := bytes.Cut(head.Note, []byte("\n\n"))
+func verified(w Witness, checkpoint evidence.Checkpoint, answer []byte) ([]byte, error) {
+	text, _, _ := bytes.Cut(checkpoint.Note, []byte("\n\n"))
 	n, err := note.Open(bytes.Join([][]byte{text, answer}, []byte("\n\n")), note.VerifierList(w.Verifier))
 	if err != nil {
 		return nil, fmt.Errorf("its cosignature: %w", err)
@@ -204,18 +204,18 @@ func verified(w Witness, head evidence.Head, answer []byte) ([]byte, error) {
 }
 
 // keepCosigned appends a checkpoint once more, with its cosignatures.
-func (l *Log) keepCosigned(head evidence.Head, signatures [][]byte) error {
-	head.Note = append(bytes.Clone(head.Note), bytes.Join(signatures, nil)...)
+func (l *Log) keepCosigned(checkpoint evidence.Checkpoint, signatures [][]byte) error {
+	checkpoint.Note = append(bytes.Clone(checkpoint.Note), bytes.Join(signatures, nil)...)
 	l.flushing.Lock()
-	err := l.keepHead(head)
+	err := l.keepCheckpoint(checkpoint)
 	l.flushing.Unlock()
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.head.Size == head.Size {
-		l.head.Note = head.Note
+	if l.newest.Size == checkpoint.Size {
+		l.newest.Note = checkpoint.Note
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package writer
+package sealer
 
 import (
 	"bytes"
@@ -137,12 +137,12 @@ func TestCaughtUp(t *testing.T) {
 	b := newBench(t)
 	b.config.Terms.Lines = 3
 	l := b.open()
-	stuck := filepath.Join(l.folder, checkpointFile+".new") // stands for a slow disk, until somebody reads it
+	stuck := filepath.Join(l.folder, newestFile+".new") // stands for a slow disk, until somebody reads it
 	if err := syscall.Mkfifo(stuck, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.write(l, entry(1), entry(2), entry(3))
-	for bytes.Count(must(os.ReadFile(filepath.Join(l.folder, headsFile))), []byte(evidence.HeadEnd)) < 2 {
+	for bytes.Count(must(os.ReadFile(filepath.Join(l.folder, checkpointsFile))), []byte(evidence.CheckpointEnd)) < 2 {
 		runtime.Gosched() // until it is under way
 	}
 	for i := range 10 {
@@ -352,7 +352,7 @@ func TestDeleted(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], `"msg":"deleted","at":"`) || !strings.HasSuffix(lines[0], `"seq":5}`) || !strings.HasSuffix(lines[1], `"seq":6}`) {
 		t.Errorf("the new file: %q", lines)
 	}
-	if l.shifted == 0 {
+	if l.fileChanges == 0 {
 		t.Error("it was not noticed")
 	}
 	b.close(l)
@@ -416,7 +416,7 @@ func TestStuckDisk(t *testing.T) {
 	b := newBench(t)
 	l := b.open()
 	l.patience = time.Millisecond
-	stuck := filepath.Join(l.folder, checkpointFile+".new") // stands for a disk that is away, until somebody reads it
+	stuck := filepath.Join(l.folder, newestFile+".new") // stands for a disk that is away, until somebody reads it
 	if err := syscall.Mkfifo(stuck, 0o600); err != nil {
 		t.Fatal(err)
 	}
