@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/coding"
 )
 
 // response is an answer whose header has come, and whose body may be read. close ends it whatever
@@ -112,7 +114,7 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 		return nil, false, failf(CauseEncoding, "%s", err)
 	}
 	if len(codings) == 0 {
-		codings = undeclared(resp.peek(len(zstdMagic)))
+		codings = undeclared(resp.peek(len(coding.ZstdMagic)))
 	}
 	if len(codings) == 0 {
 		text, more, err = resp.read(limit)
