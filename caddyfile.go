@@ -85,7 +85,6 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		cache {
 //			max_size 256MiB
 //			ttl 24h
-//			min_ttl 5m
 //		}
 //		fetch {
 //			timeout 20s
@@ -125,7 +124,6 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			requests_per_agent 16384
 //			tunnel_age 24h
 //			min_rate 100B/s | off
-//			body_timeout 10m
 //		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -178,7 +176,6 @@ func (a *App) readCache(r *block.Reader) error {
 	return block.Grammar{
 		"max_size": block.Size(&a.Cache.MaxSize),
 		"ttl":      block.Duration(&a.Cache.TTL),
-		"min_ttl":  block.Duration(&a.Cache.MinTTL),
 	}.Read(r, "cache")
 }
 
@@ -281,7 +278,6 @@ func (a *App) readLimits(r *block.Reader) error {
 		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
 		"tunnel_age":             block.Duration(&l.TunnelAge),
 		"min_rate":               block.Text(&l.MinRate),
-		"body_timeout":           block.Duration(&l.BodyTimeout),
 	}.Read(r, "limits")
 }
 

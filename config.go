@@ -46,8 +46,6 @@ type CacheConfig struct {
 	// TTL is the longest time a ruleset is used without a new fetch. Default and most 24 h (RFC 9309
 	// §2.4).
 	TTL caddy.Duration `json:"ttl,omitempty"`
-	// MinTTL is the shortest, whatever the origin's Cache-Control says. Default 5 min.
-	MinTTL caddy.Duration `json:"min_ttl,omitempty"`
 }
 
 // FetchConfig says how robots.txt is fetched and what a failure means.

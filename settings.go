@@ -45,7 +45,6 @@ const (
 	defaultTunnelAge   = caddy.Duration(24 * time.Hour)
 	defaultMinRate     = "100B/s"
 	maxMinRate         = 1 << 30 // far above what any crawler sends
-	defaultBodyTimeout = caddy.Duration(10 * time.Minute)
 )
 
 // settings checks the configuration and turns it into the engine's. Files and placeholders are left
@@ -156,15 +155,13 @@ func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
 		return fetch.Policy{}, err
 	}
 	p := fetch.Policy{
-		Mode: mode, UnreachableFor: time.Duration(f.UnreachableFor), TTL: time.Duration(c.TTL), MinTTL: time.Duration(c.MinTTL),
+		Mode: mode, UnreachableFor: time.Duration(f.UnreachableFor), TTL: time.Duration(c.TTL),
 		RetryMin: time.Duration(f.RetryFirst), RetryMax: time.Duration(f.RetryLongest), ForbiddenDisallow: f.Forbidden == "disallow",
 	}
 	d := p.Complete()
 	switch first := cmp.Or(p.RetryMin, d.RetryMin); {
 	case p.TTL > d.TTL:
 		return p, fmt.Errorf("cache: ttl %s is above %s, the longest that RFC 9309 section 2.4 permits", p.TTL, d.TTL)
-	case p.MinTTL > d.TTL:
-		return p, fmt.Errorf("cache: min_ttl %s is longer than ttl %s", p.MinTTL, d.TTL)
 	case p.RetryMax > 0 && first > p.RetryMax:
 		return p, fmt.Errorf("fetch: retry: %s is longer than %s", first, p.RetryMax)
 	}
@@ -289,7 +286,7 @@ func (a *App) setLimits(c *engine.Config) (err error) {
 	s.Connections = cmp.Or(l.Connections, cmp.Or(sockets.DescriptorLimit(), defaultDescriptors)*3/4)
 	s.ConnectionsPerSource = cmp.Or(l.ConnectionsPerSource, max(s.Connections*3/4, 1))
 	s.RequestsPerAgent = cmp.Or(l.RequestsPerAgent, defaultPerAgent)
-	s.TunnelAge, s.BodyTimeout = cmp.Or(l.TunnelAge, defaultTunnelAge), cmp.Or(l.BodyTimeout, defaultBodyTimeout)
+	s.TunnelAge = cmp.Or(l.TunnelAge, defaultTunnelAge)
 	c.MinRate, err = parseMinRate(cmp.Or(l.MinRate, defaultMinRate))
 	return err
 }

@@ -203,3 +203,15 @@ func TestBadHTMLMode(t *testing.T) {
 		t.Errorf("got %v, %v", a.Signals, err)
 	}
 }
+
+// TestUnknownFields: a field that an option had which is gone is an error in JSON, as it is in a Caddyfile.
+func TestUnknownFields(t *testing.T) {
+	for _, field := range []string{
+		`"cache":{"min_ttl":300000000000}`, `"limits":{"body_timeout":600000000000}`, `"fetch":{"max_redirects":5}`, `"signals":{"headers":true}`,
+	} {
+		name := strings.Split(field, `"`)[3]
+		if err := validate([]byte(`{"apps":{"robots":{` + field + `}}}`)); err == nil || !strings.Contains(err.Error(), `unknown field "`+name+`"`) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

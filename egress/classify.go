@@ -24,7 +24,7 @@ var (
 	errStalled     = newError(KindStalled, "no bytes for too long")
 	errSlowOrigin  = newError(KindStalled, "the origin sends or takes too few bytes in a minute (min_rate)")
 	errSlowClient  = newError(KindClientTimeout, "the client sends or takes too few bytes in a minute (min_rate)")
-	errBodyTimeout = newError(KindClientTimeout, "the request's body took too long (body_timeout)")
+	errBodyTimeout = newError(KindClientTimeout, "the request's body took too long")
 	errManyInterim = newError(KindProtocol, "too many interim responses")
 	errBadStatus   = newError(KindProtocol, "status code out of range")
 	errUnasked101  = newError(KindProtocol, "protocol switch that was not asked for")

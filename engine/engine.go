@@ -87,8 +87,6 @@ type Limits struct {
 	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
 	// "100B/s".
 	MinRate string `json:"min_rate,omitempty"`
-	// BodyTimeout is how long a client may take to send the body of a request. Default 10 min.
-	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 }
 
 // Engine is the engine of one configuration. It is safe for concurrent use.

@@ -157,7 +157,7 @@ func TestAuditHistory(t *testing.T) {
 func TestAuditHistoryOfStaleAnswers(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{Engine: "cache {\nttl 1s\nmin_ttl 1s\n}\nfetch {\nretry 1s 1s\nunreachable stale\n}\n" + paceOff})
+	g := startGateway(t, gatewayConfig{Engine: "cache {\nttl 1s\n}\nfetch {\nretry 1s 1s\nunreachable stale\n}\n" + paceOff})
 	site, leads := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	leads.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, site.URL("/robots.txt")))
 	lines := 0

@@ -44,8 +44,8 @@ func TestSitesThatCannotWork(t *testing.T) {
 		{"a long fetch", "", "timeout 6m0s is above 5m"},
 		{
 			"two lines that contradict each other",
-			"{\nrobots {\ncache {\nmin_ttl 2h\nmax_size 1MiB\nttl 1h\n}\n}\n}\nhttp://:PORT {\nrobots\n}",
-			"min_ttl 2h0m0s is longer than ttl 1h0m0s, at FILE:6",
+			"{\nrobots {\nlimits {\nconnections_per_source 2\ntunnel_age 1h\nconnections 1\n}\n}\n}\nhttp://:PORT {\nrobots\n}",
+			"connections_per_source 2 is more than connections 1, at FILE:6",
 		},
 		{
 			"a rule that hides another", "http://:PORT {\nrobots {\nconnect tunnel\nconnect deny a.example\nunidentified allow\n}\n}",

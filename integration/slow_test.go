@@ -136,10 +136,13 @@ func slowTransfers(t *testing.T) (end func()) {
 			}
 		})
 	}
-	client := g.patientClient("Tester/1.0")
+	client, last := g.patientClient("Tester/1.0"), g.dial()
 	begin("a drip of an upload", rateTime, func() error {
 		a, err := send(t.Context(), client, site.URL+"/upload/drip", drip(t.Context()))
 		return wantAnswer(a, err, http.StatusRequestTimeout, "")
+	})
+	begin("a drip of an upload over a connection that is not used again", rateTime, func() error {
+		return dripAndReadOn(last, site.URL+"/upload/last")
 	})
 	begin("a drip of an answer", rateTime, func() error {
 		if a, err := tryGet(t.Context(), client, site.URL+"/drip"); err == nil || a.status != http.StatusOK {
@@ -169,7 +172,7 @@ func slowTransfers(t *testing.T) (end func()) {
 func checkSlowReasons(t *testing.T, g *gateway, siteURL string) {
 	t.Helper()
 	want := map[string]enforce.Reason{
-		"/upload/drip": "client_timeout", "/drip": enforce.ReasonStalled, "/large": "client_timeout",
+		"/upload/drip": "client_timeout", "/upload/last": "client_timeout", "/drip": enforce.ReasonStalled, "/large": "client_timeout",
 		"/upload/spurts": enforce.ReasonAbsent, "/events": enforce.ReasonAbsent,
 	}
 	for _, l := range g.readLogs() {
@@ -219,6 +222,24 @@ func (g *gateway) readSlowly(rawURL string) {
 		pause(g.t.Context(), often)
 	}
 	g.t.Error("the gateway still sends")
+}
+
+// dripAndReadOn sends a byte of a body, and reads what follows the refusal: the end of the connection.
+func dripAndReadOn(conn *wire, rawURL string) error {
+	_ = conn.SetDeadline(time.Now().Add(3 * rateTime))
+	_, _ = io.WriteString(conn, "POST "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
+	resp, err := http.ReadResponse(bufio.NewReader(conn.Conn), &http.Request{Method: http.MethodPost})
+	if err != nil {
+		return err
+	}
+	if a, err := readAnswer(resp); err != nil || a.status != http.StatusRequestTimeout || !resp.Close {
+		return fmt.Errorf("status %d, error %w, close %v", a.status, err, resp.Close)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("the connection goes on: %d bytes, error %w", n, err)
+	}
+	return nil
 }
 
 // slowUploadsInTunnels drips inside tunnels, over both versions of HTTP on both sides.
@@ -278,49 +299,5 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 				t.Errorf("the log has %v, want 7 times client_timeout and 2 times concurrency", reasons)
 			}
 		}
-	}
-}
-
-// TestSlowUploadsEndWithTheirTime sends a body above the least rate that takes ten seconds where
-// bodies may take three.
-func TestSlowUploadsEndWithTheirTime(t *testing.T) {
-	t.Parallel()
-	site := startSlowSite(t)
-	g := startGateway(t, gatewayConfig{Engine: "limits {\nbody_timeout 3s\n}"})
-	began := time.Now()
-	conn := g.dial() // Go's client may take an early answer for an error
-	go func() {
-		_, _ = io.WriteString(conn, "POST "+site.URL+"/upload HTTP/1.1\r\nHost: "+hostOf(site.URL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100000\r\n\r\n")
-		_, _ = io.Copy(conn, &pieces{t.Context(), 1000, 100, 100 * time.Millisecond}) // ends with the connection
-	}()
-	resp, err := http.ReadResponse(bufio.NewReader(conn.Conn), &http.Request{Method: http.MethodPost})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := readAnswer(resp)
-	took := time.Since(began)
-	if err != nil || a.status != http.StatusRequestTimeout || took < 3*time.Second || took > 9*time.Second {
-		t.Errorf("status %d, error %v, after %v", a.status, err, took)
-	}
-	g.checkReason("client_timeout", 1)
-}
-
-// TestSlowUploadKeepsNoConnection reads what follows a refusal of a drip: the end of the connection.
-func TestSlowUploadKeepsNoConnection(t *testing.T) {
-	t.Parallel()
-	site := startSlowSite(t)
-	g := startGateway(t, gatewayConfig{Engine: "limits {\nbody_timeout 2s\n}"})
-	conn := g.dial()
-	_, _ = io.WriteString(conn, "POST "+site.URL+"/upload HTTP/1.1\r\nHost: "+hostOf(site.URL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
-	resp, err := http.ReadResponse(bufio.NewReader(conn.Conn), &http.Request{Method: http.MethodPost})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err := readAnswer(resp); err != nil || a.status != http.StatusRequestTimeout || !resp.Close {
-		t.Errorf("status %d, error %v, close %v", a.status, err, resp.Close)
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection goes on: %d bytes, error %v", n, err)
 	}
 }

@@ -60,6 +60,10 @@ type Site struct {
 // maxURL bounds the URL of a request, in bytes: a little less than the header that Caddy lets in.
 const maxURL = 16 << 10
 
+// bodyTimeout is how long a client may take to send the body of a request. It is far longer than any
+// that a crawler sends takes at [engine.Limits.MinRate].
+const bodyTimeout = 10 * time.Minute
+
 // anyClient is the word for clients of all addresses.
 const anyClient = "any"
 
@@ -95,7 +99,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		egressOff:  c.EgressOff,
 		forwarder: &egress.Forwarder{
 			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
-			MinRate: c.Engine.Config.MinRate, BodyTimeout: time.Duration(c.Engine.Config.Limits.BodyTimeout),
+			MinRate: c.Engine.Config.MinRate, BodyTimeout: bodyTimeout,
 		},
 	}
 	if c.MaxWait != nil {

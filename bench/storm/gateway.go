@@ -30,7 +30,6 @@ const config = `{
 		store file %s
 		cache {
 			ttl 30s
-			min_ttl 10s
 		}
 		fetch {
 			timeout %s

@@ -112,16 +112,16 @@ func (f *fleet) add(text string) {
 type promise struct {
 	status       int
 	field, value string
-	ttl          time.Duration // of a good answer, before its bounds; 0: as configured
 	pause        time.Duration // that a failure asks for
 }
 
-// promises are those of the script, by the names of their behaviours.
+// promises are those of the script, by the names of their behaviours. A good answer may not shorten
+// its lifetime to less than the ttl of these gateways, which is below five minutes.
 var promises = map[string]promise{
-	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2", ttl: 2 * time.Second},
-	"fresh for an hour":   {status: 200, field: "Cache-Control", value: "max-age=3600", ttl: time.Hour},
-	"stale at once":       {status: 200, field: "Cache-Control", value: "no-store", ttl: time.Nanosecond},
-	"absent for 3 s":      {status: 404, field: "Cache-Control", value: "s-maxage=3, max-age=60", ttl: 3 * time.Second},
+	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2"},
+	"fresh for an hour":   {status: 200, field: "Cache-Control", value: "max-age=3600"},
+	"stale at once":       {status: 200, field: "Cache-Control", value: "no-store"},
+	"absent for 3 s":      {status: 404, field: "Cache-Control", value: "s-maxage=3, max-age=60"},
 	"back in 3 s":         {status: 503, field: "Retry-After", value: "3", pause: 3 * time.Second},
 	"back before it said": {status: 429, field: "Retry-After", value: "Thu, 01 Jan 1970 00:00:00 GMT"},
 }

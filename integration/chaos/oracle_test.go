@@ -29,7 +29,6 @@ func (c timing) engine(store string) string {
 	return fmt.Sprintf(`%s
 		cache {
 			ttl %s
-			min_ttl %s
 		}
 		fetch {
 			unreachable %s
@@ -43,18 +42,7 @@ func (c timing) engine(store string) string {
 			concurrency 4000
 			queue 4000
 			wait 60s
-		}`, store, c.ttl, minTTL, cmp.Or(c.mode, "spec"), c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
-}
-
-// minTTL is the shortest life of a good answer.
-const minTTL = time.Second
-
-// lifetime is that of a good answer, by the name of the behaviour that gave it.
-func (c timing) lifetime(name string) time.Duration {
-	if p := promises[name]; p.ttl > 0 {
-		return min(max(p.ttl, minTTL), c.ttl)
-	}
-	return c.ttl
+		}`, store, c.ttl, cmp.Or(c.mode, "spec"), c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
 }
 
 // leastPause is the shortest pause after a failure of a run, counted from 1.
@@ -151,7 +139,7 @@ func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 
 func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, c timing) attempt {
 	change := history[version]
-	a := attempt{name: change.Behaviour, asked: e.Arrived, start: e.Start, latest: e.End.Add(c.grace), ended: e.End, ttl: c.lifetime(change.Behaviour)}
+	a := attempt{name: change.Behaviour, asked: e.Arrived, start: e.Start, latest: e.End.Add(c.grace), ended: e.End, ttl: c.ttl}
 	if e.End.IsZero() {
 		a.ended = e.Start.Add(c.timeout)
 	}
