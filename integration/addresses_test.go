@@ -47,7 +47,7 @@ func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
 			}
 			reached.Add(1)
 			_ = conn.SetDeadline(time.Now().Add(patience))
-			_, _ = conn.Read(make([]byte, 4096)) // what is unread when it closes would reset it
+			_, _ = conn.Read(make([]byte, 4096)) // unread data would reset the connection on close
 			_, _ = conn.Write([]byte("HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 6\r\n\r\ncanary"))
 			_ = conn.Close()
 		}

@@ -52,7 +52,7 @@ func (g *gateway) scraped() scrape {
 	return found
 }
 
-// phase is a time in which the same goes on. What came in it comes in each of its minutes.
+// phase is a time of steady load: the same requests arrive in each of its minutes.
 type phase struct {
 	comment string
 	minutes int
@@ -95,7 +95,7 @@ func (r *recording) series(gateway int) string {
 	return b.String()
 }
 
-// values are those of a metric, a sample each minute.
+// values returns the samples of a metric, one a minute.
 func (r *recording) values(gateway int, name string) string {
 	var b strings.Builder
 	counter := strings.Contains(name, "_total") || strings.Contains(name, "_bucket")

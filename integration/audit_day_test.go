@@ -110,7 +110,7 @@ func (d *day) site(scheme string, robots testorigin.Behaviour) *testorigin.Site 
 
 func (d *day) host(name string) string { return d.special[name].Origin().Host }
 
-// config is that of the gateway. Its second half of the day has agents.
+// config is the gateway's configuration. The second half of the day has agents.
 func (d *day) config(agents string) gatewayConfig {
 	return gatewayConfig{
 		Global: fmt.Sprintf("log day {\noutput file %s {\nroll_size 1MiB\nroll_keep 1000\n}\nformat json\ninclude http.log.access\n}",
@@ -310,7 +310,7 @@ func (d *day) inTunnels() {
 	}
 }
 
-// byAgent sends what is refused for who asks.
+// byAgent sends requests that are refused because of their agent.
 func (d *day) byAgent() {
 	free := d.special["absent"].URL("/x")
 	authorization := func(password string) string {

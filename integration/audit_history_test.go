@@ -355,8 +355,9 @@ func forgedLine(t *testing.T, log, origin string, from func(robots map[string]an
 	return path, at
 }
 
-// TestAnswersInEachLog: what is known of a robots.txt stands in each access log of sites with the directive, before the first
-// line that rests on it: of the server, of hosts and of log_name, in sealed logs too. A log of others has no such line.
+// TestAnswersInEachLog: each access log of a site with the directive has the answer for a robots.txt before the first line
+// that depends on it. It holds for the logs of the server, of hosts and of log_name, and for sealed logs. Logs of other
+// sites have no such line.
 func TestAnswersInEachLog(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -404,7 +405,7 @@ func TestAnswersInEachLog(t *testing.T) {
 	}
 }
 
-// eventsIn are the lines of a log about an origin, by what they tell.
+// eventsIn returns the events that a log has about an origin.
 func eventsIn(t *testing.T, file, origin string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

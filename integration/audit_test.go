@@ -124,7 +124,7 @@ func TestAuditOfADay(t *testing.T) {
 	began := time.Now()
 	audit(t, "--gateway", "unix/"+d.g.adminSocket(), d.logs).clean(t, "while the gateway runs")
 	d.g.stop()
-	// A log that was packed is only then removed: a gateway that stops meanwhile leaves both.
+	// A log is removed only after it was packed: a gateway that stops in between leaves both.
 	for _, name := range logFiles(t, d.logs) {
 		if _, err := os.Stat(name + ".gz"); err == nil {
 			if err := os.Remove(name + ".gz"); err != nil {
@@ -241,8 +241,8 @@ func (l dayLine) rest() float64 {
 
 func (l dayLine) turn() float64 { return l.object["ts"].(float64) - l.rest() }
 
-// logFiles are the files of a log. A file that is still packed has a copy that ends in .tmp, which
-// stays if the gateway ends meanwhile: all of its lines are in the file itself.
+// logFiles are the files of a log. While a file is packed it has a copy that ends in .tmp, which
+// stays if the gateway ends before that: all of its lines are in the file itself.
 func logFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "access*"))
@@ -363,7 +363,7 @@ func (d *day) tamper() {
 	}
 }
 
-// neighbours are two requests of which the second was held for the Crawl-delay after the first, and both were answered soon.
+// neighbours returns two requests that were both answered soon; the second was held for the Crawl-delay after the first.
 func (d *day) neighbours(lines []dayLine) (before, held dayLine) {
 	d.t.Helper()
 	byURL := map[string]dayLine{}
@@ -415,7 +415,7 @@ func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 			lines[at.number-1] = append(line, '\n')
 			text = bytes.Join(lines, nil)
 		}
-		// Packed or not is told by the content, not by the name.
+		// The content tells whether it is packed, not the name.
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
 			d.t.Fatal(err)
 		}

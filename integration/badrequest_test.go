@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ambiguous are fields of which a request may have one of each.
+// ambiguous are fields that a request may have only once.
 var ambiguous = []struct{ name, first, second string }{
 	{"User-Agent", "Tester/1.0", "Other/1.0"},
 	{"User-Agent", "Tester/1.0", "Tester/1.0"},
@@ -113,7 +113,7 @@ func TestMethodThatIsNoToken(t *testing.T) {
 	}
 }
 
-// bothLengths are heads whose length can be understood in two ways (RFC 9112 section 6.1). TARGET is what they ask for.
+// bothLengths are heads whose length can be understood in two ways (RFC 9112 section 6.1). TARGET stands for the request target.
 var bothLengths = []struct{ name, raw string }{
 	{"length, then coding", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 	{"coding, then length", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},

@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestConnectRefusalIsOneSegment reads refusals of CONNECT in one go: some clients look at no more than what comes first.
+// TestConnectRefusalIsOneSegment reads refusals of CONNECT in one go: some clients look only at the first segment.
 func TestConnectRefusalIsOneSegment(t *testing.T) {
 	t.Parallel()
 	g := startTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
@@ -53,7 +53,7 @@ func breaksOffAfter(while time.Duration) http.HandlerFunc {
 	}
 }
 
-// TestTruncationOfHTTP10 breaks answers off whose end is that of the connection, everywhere that HTTP/1.0 is spoken. The
+// TestTruncationOfHTTP10 breaks off answers that end with their connection, everywhere that HTTP/1.0 is spoken. The
 // client must not take the part for the whole.
 func TestTruncationOfHTTP10(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func newWire(conn net.Conn) *wire {
 }
 
 // TestBrokenOffIsTimed breaks answers off after a while, wherever a request may come from: the line has the time that
-// the request took, and what came of the answer went to the client.
+// the request took, and the client got the part of the answer that had come.
 func TestBrokenOffIsTimed(t *testing.T) {
 	t.Parallel()
 	const while = 400 * time.Millisecond

@@ -25,8 +25,8 @@ node PROGRAM URL
 `
 
 // TestBrowsersOwnCalls lets browsers crawl a site whose pages have a form, which browsers ask their makers about. With the
-// defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. With the
-// projects of docs/clients there are none, which TestClientPages holds for all of them on pages without forms.
+// defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. The
+// projects of docs/clients make no such call, which TestClientPages holds for all of them on pages without forms.
 func TestBrowsersOwnCalls(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
 	loadsMachine(t)
 	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")

@@ -86,7 +86,7 @@ func cutStatus(status string) (code, reason string, ok bool) {
 	return status[:3], status[4:], true
 }
 
-// wire is a connection on which a test says exactly what it wants to say.
+// wire is a connection on which a test writes its own bytes.
 type wire struct {
 	net.Conn
 	r *bufio.Reader
@@ -158,13 +158,13 @@ func hostOf(rawURL string) string {
 	return u.Host
 }
 
-// robots runs a command of `crawlgate robots` against the gateway, and returns what it printed.
+// robots runs a command of `crawlgate robots` against the gateway, and returns its output.
 func (g *gateway) robots(command string, args ...string) (string, error) {
 	g.t.Helper()
 	return runBinary(g.t, append([]string{"robots", command, "--address", "unix/" + g.adminSocket()}, args...)...)
 }
 
-// runBinary runs the binary to its end, and returns what it printed.
+// runBinary runs the binary to its end, and returns its output.
 func runBinary(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()

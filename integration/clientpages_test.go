@@ -81,7 +81,7 @@ var plainClients = []struct {
 }
 
 // crawlPlan is how large the sites of these tests are and how slowly they want to be asked. The
-// suite has short ones; CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make those of the
+// suite has short ones; CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make the ones for the
 // table in docs/clients.
 type crawlPlan struct {
 	pages      int
@@ -170,8 +170,8 @@ func startClientRig(t *testing.T, config gatewayConfig, clients ...string) *clie
 	return r
 }
 
-// run runs a command of a shell in a folder, as a person types it who has no other proxy and a new
-// home, and gives what it printed.
+// run runs a command of a shell in a folder, as a person without another proxy types it in a new
+// home, and returns its output.
 func (r *clientRig) run(t *testing.T, dir, script string, place *fakeDNS) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)
@@ -288,7 +288,7 @@ func docAgents(t *testing.T) string {
 	return "agent examplebot\nagent browserbot {\ncredential browserbot " + hashed(t, "argon2id") + "\n}"
 }
 
-// TestClientPages types what each page of docs/clients says, against sites with a Crawl-delay, with
+// TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with
 // https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
 // and nothing comes to the sites but through the gateway.
 func TestClientPages(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests

@@ -83,7 +83,7 @@ func TestComposeScript(t *testing.T) {
 }
 
 // TestComposeFile holds compose.yaml against run.sh, as there is no container engine here: the files that it mounts exist,
-// its ports are those of the script, and so are the words of its commands.
+// and its ports and commands are the ones of the script.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {

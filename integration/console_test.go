@@ -37,7 +37,7 @@ func TestConsole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = resp.Body.Close() }() // what was read of it counts
+		defer func() { _ = resp.Body.Close() }() // the part that was read counts
 		if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusSeeOther {
 			t.Fatalf("%s: %d %s, %v", action, resp.StatusCode, body, err)
 		}
@@ -126,7 +126,7 @@ func TestConsoleLetsTheProcessStop(t *testing.T) {
 		}()
 		return done
 	}
-	// ends fails the test unless the page that follows ends soon after what was done.
+	// ends fails the test unless the page that follows the log ends soon after the event.
 	ends := func(what string, ended <-chan struct{}) {
 		t.Helper()
 		select {

@@ -156,7 +156,7 @@ func leastGap(exchanges []testorigin.Exchange) time.Duration {
 	return least
 }
 
-// checkReplay judges each logged request anew from the origin's file: one line a request, and each says what the rules say.
+// checkReplay judges each logged request again by the origin's file: one line a request, and each agrees with the rules.
 func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planned map[string]bool) {
 	t.Helper()
 	logged := make(map[string]int)

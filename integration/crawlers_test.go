@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// A crawler follows every link of some sites through the gateway and returns what it says it asked for, and the status it got.
+// A crawler follows every link of some sites through the gateway and returns the URLs that it reports, each with the status it got.
 type crawler func(t *testing.T, program string, g *gateway, sites []*testorigin.Site) map[string]int
 
 // crawlByCurl follows links with one curl a site, eight transfers at a time.

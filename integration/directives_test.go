@@ -30,12 +30,12 @@ type spokenTo struct {
 // compared are the directives that robot-directives knows too.
 var compared = []string{"noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate", "noodp"}
 
-// directivesNow is a date between those of the generated pages.
+// directivesNow is between the dates of the generated pages.
 var directivesNow = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-// voiceDifferences are all differences between us and robot-directives 0.4.0: what makes its answer
-// from ours. Rewriting leaves out of a page what it does not read, and adding adds what it takes
-// for said; the row counts where one does something.
+// voiceDifferences are all differences between us and robot-directives 0.4.0. Each turns our answer
+// into the other's: rewriting removes from a page what robot-directives does not read, adding adds
+// directives that it infers. A row counts on pages where one of them changes something.
 var voiceDifferences = []struct {
 	why       string
 	rewriting func(text string, page spokenTo) string
@@ -86,7 +86,7 @@ var voiceDifferences = []struct {
 		rewriting: func(text string, _ spokenTo) string { return strings.ReplaceAll(text, "nocache", "noarchive") },
 	},
 	{
-		why: "a date that is over, or that it cannot read, is noindex; to us noindex is what was said",
+		why: "a date that is over, or that it cannot read, is noindex; to us the page says noindex",
 		adding: func(said map[string]bool, page spokenTo) {
 			if voiceUnavailable(page) {
 				said["noindex"] = true
@@ -94,7 +94,7 @@ var voiceDifferences = []struct {
 		},
 	},
 	{
-		why: "noindex means all the others but nofollow; we say what was said",
+		why: "noindex means all the others but nofollow; we add nothing to it",
 		adding: func(said map[string]bool, _ spokenTo) {
 			if said["noindex"] {
 				for _, name := range compared[2:] {

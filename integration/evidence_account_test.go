@@ -83,8 +83,8 @@ func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...stri
 	return r
 }
 
-// launder sets the state of a copy back to an earlier time, writes so many lines anew behind its newest checkpoint, and
-// has a gateway seal them.
+// launder sets the state of a copy back to an earlier time, rewrites n lines after its newest checkpoint, and has a
+// gateway seal them.
 func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (auditRun, string, int) {
 	t := m.t
 	t.Helper()
@@ -147,7 +147,7 @@ func TestDishonestRestarts(t *testing.T) {
 			t.Errorf("%s: status %d, want %s in %s: %s: %+v %q", what, r.status, kind, file, says, r.findings, r.errors)
 		}
 	}
-	// Of two logs under one key each is honest in itself: only what was kept elsewhere tells.
+	// Two logs under one key are each consistent: only a checkpoint kept elsewhere tells them apart.
 	fork := filepath.Join(t.TempDir(), "fork")
 	if err := os.CopyFS(fork, os.DirFS(early)); err != nil {
 		t.Fatal(err)

@@ -73,8 +73,8 @@ func TestAuditOfASealedLog(t *testing.T) {
 	s.tamperFolder(g, names)
 }
 
-// crawlOverAKill crawls until a gateway has so many files of the log, over a kill, and stops the gateway. It calls killed
-// while none runs.
+// crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
+// between the kill and the restart.
 func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func()) *gateway {
 	s.t.Helper()
 	site.SetRobots(testorigin.OK(rules))

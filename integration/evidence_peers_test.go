@@ -85,7 +85,7 @@ func TestEvidencePeers(t *testing.T) {
 		t.Errorf("honest: %+v", r.findings)
 	}
 	if r := audit(t, "--seal", "--store", gwA.store(), yesterday); len(r.findings) > 0 {
-		t.Errorf("alone, what was set back looks honest: %+v", r.findings)
+		t.Errorf("alone, the log that was set back looks honest: %+v", r.findings)
 	}
 	r := both(yesterday)
 	if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "seal_tail" || r.findings[0].File != filepath.Join(yesterday, "access.log") ||

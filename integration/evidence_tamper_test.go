@@ -18,7 +18,7 @@ var (
 	seqOfLine  = regexp.MustCompile(`"seq":[0-9]+}`)
 )
 
-// edits are ways to tamper with a file, each at a line, with the finding at that line or so many behind it.
+// edits are ways to tamper with a file, each at a line, with the finding at that line, or shift lines after it.
 var edits = []struct {
 	name, kind string
 	behind     int
@@ -247,7 +247,7 @@ func (m *tampered) tamperState(early string) {
 		return replaceIn(`"level"`, `"Level"`)(l, 11)
 	}, "seal_changed", 0)
 
-	// An earlier copy of all is honest in itself: only what was kept elsewhere tells.
+	// An earlier copy of everything is consistent: only a checkpoint kept elsewhere tells.
 	kept := filepath.Join(t.TempDir(), "heads")
 	if err := os.WriteFile(kept, heads, 0o600); err != nil {
 		t.Fatal(err)

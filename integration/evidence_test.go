@@ -49,7 +49,7 @@ func (s *sealedLog) config(lines string) gatewayConfig {
 
 func (s *sealedLog) state() string { return filepath.Join(s.dir, "evidence", "access") }
 
-// files are those of the log, the oldest first.
+// files lists the log's files, the oldest first.
 func (s *sealedLog) files() []string {
 	s.t.Helper()
 	names, err := filepath.Glob(filepath.Join(s.dir, "access-*"))
@@ -208,7 +208,7 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEvidenceReloads: what a reload may change of a sealed log, and what it may not.
+// TestEvidenceReloads: a reload may change some settings of a sealed log, and is refused for others.
 func TestEvidenceReloads(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -48,7 +48,7 @@ func (w *omniwitness) write(name, text string) {
 	}
 }
 
-// start runs the witness for the log with a verifier's key, with what it knew before.
+// start runs the witness for the log with a verifier's key. It keeps its state from before.
 func (w *omniwitness) start(vkey string) {
 	w.t.Helper()
 	identity, _, _ := strings.Cut(vkey, "+")

@@ -70,7 +70,7 @@ func decodeAnswer[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
-// run runs a command at a gateway, and holds its exit status and what it prints.
+// run runs a command at a gateway, and checks its exit status and output.
 func (f *orderFleet) run(i, status int, want string, args ...string) {
 	f.t.Helper()
 	out, err := f.gateways[i].robots(args[0], args[1:]...)
@@ -329,7 +329,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 	f.stopped(first, false, false, false)
 	f.redis.Say("FLUSHALL")
 	pause(t.Context(), 2500*time.Millisecond)
-	f.stopped(first, false, false, false) // what was lifted does not come back
+	f.stopped(first, false, false, false) // a lifted stop does not come back
 
 	f.redis.Kill()
 	eventually(t, "redis is found away", func() bool { return f.gateways[2].metric("crawlgate_fleet_up") == 0 })
@@ -351,7 +351,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 	f.stopped(second, false, false, false)
 }
 
-// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given anew on
+// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given again on
 // the other, both ways: in the end all are stopped.
 func TestFleetCutInTwo(t *testing.T) {
 	t.Parallel()

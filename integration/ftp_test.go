@@ -21,7 +21,7 @@ import (
 
 const ftpRules = "User-agent: *\nDisallow: /private\nDisallow: /pub/c++/\nDisallow: /pub/list/$\n"
 
-// ftpOrigin is a scripted FTP server with rules, and what they are about.
+// ftpOrigin is a scripted FTP server with rules, and files that they match.
 func ftpOrigin() *testorigin.FTPSite {
 	return &testorigin.FTPSite{
 		Files: map[string]string{
@@ -130,8 +130,8 @@ func TestFTPByCurl(t *testing.T) {
 	}
 }
 
-// TestFTPSpellings: whatever the spelling, nothing that robots.txt disallows is asked of the server, also where paths are
-// judged as sent, and nothing that it allows is refused where it names one file.
+// TestFTPSpellings: whatever the spelling, nothing that robots.txt disallows is asked of the server, even if paths are
+// judged as sent, and nothing that it allows is refused if it names one file.
 func TestFTPSpellings(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()

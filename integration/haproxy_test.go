@@ -93,7 +93,7 @@ func TestHAProxyRecipe(t *testing.T) {
 		for i, g := range gateways {
 			lines := g.readLogs()
 			for _, line := range lines[min(seen[i], len(lines)):] {
-				_, o, _ := strings.Cut(line.Robots.Origin, "://") // a CONNECT is for https, before it is known what is spoken
+				_, o, _ := strings.Cut(line.Robots.Origin, "://") // a CONNECT counts as https until its protocol is known
 				if other, known := at[o]; known && other != i {
 					t.Errorf("%s is at two gateways", o)
 				}

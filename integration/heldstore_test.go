@@ -56,7 +56,7 @@ func (b *busyClients) note(status int, took time.Duration) {
 	b.longest = max(b.longest, took)
 }
 
-// end stops the clients and gives what they saw.
+// end stops the clients and returns the statuses they got and the longest time.
 func (b *busyClients) end() (answers map[int]int, longest time.Duration) {
 	b.stop()
 	b.all.Wait()
@@ -189,7 +189,7 @@ func (g *gateway) keptSettings(origins *testorigin.Server, blocked, killed *test
 	eventually(t, "the record to be stored", func() bool { return stored(t, g.store()) >= 3 })
 }
 
-// TestStartWithoutRedis: a store that cannot be reached does not keep a gateway from its work, but is told of.
+// TestStartWithoutRedis: a gateway starts without its store, works, and reports that the store is away.
 func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

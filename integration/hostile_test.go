@@ -206,14 +206,14 @@ func hostileCodings() []robotsCase {
 		_ = w.Close()
 	}
 	return []robotsCase{
-		says("coding that is none", coded("x-unheard-of", rules), known, ""),
+		says("unknown coding", coded("x-unheard-of", rules), known, ""),
 		says("coding that is not decoded", coded("compress", rules), unreachable, fetch.CauseEncoding),
-		says("gzip that is none", coded("gzip", rules), unreachable, fetch.CauseEncoding),
-		says("br that is none", coded("br", rules+rules), unreachable, fetch.CauseEncoding),
+		says("invalid gzip", coded("gzip", rules), unreachable, fetch.CauseEncoding),
+		says("invalid br", coded("br", rules+rules), unreachable, fetch.CauseEncoding),
 		says("gzip cut short", coded("gzip", packed(0)[:20]), unreachable, fetch.CauseEncoding),
 		says("gzip with more behind it", coded("gzip", packed(0)+"more"), known, ""),
 		says("gzip bomb of 256 MiB", coded("gzip", packed(256<<20)), unreachable, fetch.CauseEncoding),
-		says("gzip over gzip that is none", coded("gzip, gzip", packed(0)), unreachable, fetch.CauseEncoding),
+		says("gzip over invalid gzip", coded("gzip, gzip", packed(0)), unreachable, fetch.CauseEncoding),
 		says("ten codings", coded(strings.Repeat("gzip, ", 9)+"gzip", packed(0)), unreachable, fetch.CauseEncoding),
 		says("zstd window of 64 MiB", coded("zstd", window.String()), unreachable, fetch.CauseEncoding),
 	}
@@ -237,7 +237,7 @@ func hostileTexts() []robotsCase {
 		ok("rules that make others count for minutes", rules+strings.Repeat("Disallow: /*o*p*e*n*o*p*e*n*b$\n", 10_000)),
 		ok("10,000 names", strings.Repeat("User-agent: x\n", 10_000)+rules),
 		ok("Crawl-delay that is no number", rules+"Crawl-delay: NaN\nCrawl-delay: -1\nCrawl-delay: 1e308\n"),
-		ok("sitemaps that are none", rules+"Sitemap: javascript:alert(1)\nSitemap: http://[::1\n"),
+		ok("invalid sitemaps", rules+"Sitemap: javascript:alert(1)\nSitemap: http://[::1\n"),
 		ok("rules behind 500 KiB", "#"+strings.Repeat("x", 512<<10)+"\n"+rules),
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// aPage is a page that says something in its head, longer than what is looked at.
+// aPage is a page with directives in its head. It is longer than the part that is read.
 var aPage = []byte("<!DOCTYPE html><html><head><title>A page</title><meta name=Robots content='NOINDEX, noai'>" +
 	"<meta name=seeker content=noarchive></head><body>" + strings.Repeat("<p>Some text, and more of it.</p>\n", 20_000) + "</body></html>")
 
@@ -117,7 +117,7 @@ func writePages(t *testing.T, dir string) {
 // webServer is one that others have written, with a port for http and one for https.
 type webServer struct{ plain, secure string }
 
-// startServer runs a command with a configuration, of which the files are in dir.
+// startServer runs a command with a configuration whose files are in dir.
 func startServer(t *testing.T, dir, config, ready string, args ...string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600); err != nil {

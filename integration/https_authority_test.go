@@ -234,7 +234,7 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 	}
 }
 
-// trustedBySystem is what Debian, and most others, keep of what they trust.
+// trustedBySystem is the bundle of trusted authorities that Debian and most other systems keep.
 func trustedBySystem(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -32,8 +32,8 @@ type secureCrawl struct {
 	http string // "1.1" or "2"
 }
 
-// TestHTTPSClients lets real clients crawl an https site through interception. What is allowed they get; what is not
-// they get refused with the reason, and it never reaches the site.
+// TestHTTPSClients lets real clients crawl an https site through interception. They get what is allowed; all else is
+// refused with the reason, and never reaches the site.
 func TestHTTPSClients(t *testing.T) {
 	t.Parallel()
 	authority := newTestAuthority(t)
@@ -174,7 +174,7 @@ func (c *secureCrawl) byCurl() []visited {
 	})
 }
 
-// program runs one of the clients in the folder of that name, all of which are called and answer alike.
+// program runs one of the clients in the folder of that name. All are called alike and answer alike.
 func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 	c.t.Helper()
 	cmd.Args = append(cmd.Args, "http://"+c.g.addr, c.ca, c.http, c.root)
@@ -189,7 +189,7 @@ func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 	return pages
 }
 
-// run runs a program, bounded, and gives what it wrote.
+// run runs a program, bounded, and returns its output.
 func (c *secureCrawl) run(cmd *exec.Cmd) string {
 	c.t.Helper()
 	return runBounded(c.t, cmd)
@@ -231,7 +231,7 @@ func (c *secureCrawl) byPython(module, script string) []visited {
 	return c.program(cmd)
 }
 
-// missing is need for what is no program.
+// missing is like need, for other things than programs.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
@@ -250,7 +250,7 @@ func (c *secureCrawl) byNode() []visited {
 	return c.program(cmd)
 }
 
-// nodePrograms copies a folder of Node programs and installs what they need.
+// nodePrograms copies a folder of Node programs and installs their dependencies.
 func nodePrograms(t *testing.T, folder ...string) string {
 	t.Helper()
 	dir := t.TempDir()

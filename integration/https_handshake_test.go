@@ -61,7 +61,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 		{"distrust", distrust, "allow", enforce.ReasonIntercepted, "untrusted"},
 		{"half a handshake", halfHello, "allow", enforce.ReasonIntercepted, "closed"},
 		{"half a handshake and then silence", silentHello, "allow", enforce.ReasonIntercepted, "timeout"},
-		{"what begins like TLS and is none", say("\x16 is not a handshake, and long enough to be sure of it"), "allow", enforce.ReasonIntercepted, "not_tls"},
+		{"begins like TLS but is not", say("\x16 is not a handshake, and long enough to be sure of it"), "allow", enforce.ReasonIntercepted, "not_tls"},
 		{"garbage", say("\x00\x01\x02\xff"), "deny", enforce.ReasonBadTarget, "neither TLS nor HTTP"},
 		{"SSH", say("SSH-2.0-OpenSSH_9.2\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
 		{"HTTP/2 without TLS", say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
@@ -423,7 +423,7 @@ func TestHTTPSHalfClosed(t *testing.T) {
 	})
 }
 
-// startEcho is a server that answers what it was told, once the other end has said all of it.
+// startEcho is a server that sends back all that it reads, once the other end has closed its side.
 func startEcho(t *testing.T) (authority string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

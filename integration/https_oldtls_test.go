@@ -117,7 +117,7 @@ func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 		_ = cmd.Wait() // killed
 	})
 	eventually(t, "openssl to listen", func() bool { return strings.Contains(out.String(), "ACCEPT") })
-	// Beside another authority, as an own one is beside those of the system: what cannot be read is left out.
+	// Beside another authority, as a private one stands beside the system's: a certificate that cannot be read is left out.
 	trusted, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

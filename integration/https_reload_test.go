@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestHTTPSReload reloads the configuration while clients crawl over tunnels that they keep and tunnels that they open
-// anew. No request fails. What was under way ends in its own time.
+// TestHTTPSReload reloads the configuration while clients crawl over tunnels that they keep and new ones. No request
+// fails, and requests under way end in their own time.
 func TestHTTPSReload(t *testing.T) {
 	t.Parallel()
 	authority := newTestAuthority(t)
@@ -68,8 +68,8 @@ func TestHTTPSReload(t *testing.T) {
 			for ; ctx.Err() == nil; asked.Add(1) {
 				switch _, err := oneTunnel(g, site, roots); {
 				case errors.Is(err, errUnread):
-					// What a reload does to the connections that the old server was about to accept or to read from, be it
-					// Caddy's own `respond`: it closes its socket, and net/http drops what it reads after Shutdown began.
+					// A reload does this to connections that the old server was about to accept or to read from, even with
+					// Caddy's own `respond`: it closes its socket, and net/http drops the data it reads after Shutdown began.
 					unread.Add(1)
 				case err != nil:
 					t.Errorf("over a new tunnel: %v", err)
@@ -134,8 +134,8 @@ func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
 	}
 }
 
-// TestHTTPSReloadBindsOldTunnels changes the policy while a tunnel is open. What comes after the reload is judged by the
-// new one, whatever the tunnel's age.
+// TestHTTPSReloadBindsOldTunnels changes the policy while a tunnel is open. Requests after the reload are judged by the
+// new policy, whatever the tunnel's age.
 func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
 	t.Parallel()
 	authority := newTestAuthority(t)
@@ -232,7 +232,7 @@ func reloadBlindTunnels(t *testing.T, last string) {
 	})
 }
 
-// TestHTTPSReloadWithoutSuccessor takes the gateway away from its port. Who has a tunnel left is told so.
+// TestHTTPSReloadWithoutSuccessor takes the gateway away from its port. Clients with an open tunnel get an answer that says so.
 func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
 	t.Parallel()
 	authority := newTestAuthority(t)
@@ -289,7 +289,7 @@ func TestHTTPSStop(t *testing.T) {
 		global string
 		takes  time.Duration // of the answer
 		whole  bool          // the answer arrives
-		blind  bool          // there are blind tunnels as well, of which nobody knows whether they are idle
+		blind  bool          // there are blind tunnels as well; nobody knows whether they are idle
 		within time.Duration // the process has to have ended
 	}{
 		{"an answer that ends soon", "", time.Second, true, false, 5 * time.Second},

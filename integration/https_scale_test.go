@@ -27,7 +27,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/mint"
 )
 
-// long says that the tests of scale take their full size, some minutes: CRAWLGATE_LONG=1. What came out is in
+// long reports whether the tests of scale run in their full size, some minutes: CRAWLGATE_LONG=1. The results are in
 // bench/overhead/RESULTS.md.
 func long() bool { return os.Getenv("CRAWLGATE_LONG") == "1" }
 
@@ -49,7 +49,7 @@ func newOwnIssuer(t *testing.T) *ownIssuer {
 }
 
 // TestHTTPSMintManyHosts mints for more hosts than are kept (in full, 100,000): no certificate is used for two of them, and
-// what is kept does not grow with them. It does not run beside others, whose memory it would see.
+// the memory for them does not grow. It does not run beside others, whose memory it would see.
 func TestHTTPSMintManyHosts(t *testing.T) {
 	hosts := 2 * mint.MaxLeaves
 	if long() {
@@ -176,7 +176,7 @@ func bulk(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestHTTPSVolume moves a body that is larger than the gateway's memory (in full, a GiB) each way through interception.
-// The memory stays what it was.
+// The gateway's memory does not grow.
 func TestHTTPSVolume(t *testing.T) {
 	loadsMachine(t)
 	size := int64(128 << 20)
@@ -318,8 +318,8 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 	eventually(t, "the tunnels to be closed", func() bool { return g.metric("crawlgate_tunnels_open") == 0 })
 }
 
-// TestHTTPSSlowPeers has clients that read and write by sips. The gateway neither hoards what they do not take nor lets
-// others wait for them, even within the same HTTP/2 connection.
+// TestHTTPSSlowPeers has clients that read and write a little at a time. The gateway neither buffers the rest for them nor
+// lets others wait for them, even within the same HTTP/2 connection.
 func TestHTTPSSlowPeers(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 20
@@ -348,10 +348,10 @@ func TestHTTPSSlowPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var trickle sync.WaitGroup
-		const text = "what is written by sips arrives as well"
+		const text = "text in small pieces arrives as well"
 		trickle.Go(func() {
 			if got := upload(t, client, site.at("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
-				t.Errorf("HTTP %d: %s bytes arrived of what was written slowly", version, got)
+				t.Errorf("HTTP %d: %s bytes arrived of the text that was written slowly", version, got)
 			}
 		})
 		var sip [1 << 10]byte
@@ -379,7 +379,7 @@ func TestHTTPSSlowPeers(t *testing.T) {
 	}
 }
 
-// counter counts what is written.
+// counter counts the bytes written.
 type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(p []byte) (int, error) {

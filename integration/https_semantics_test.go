@@ -39,7 +39,7 @@ func combinations(t *testing.T, h http.Handler) []combination {
 	return all
 }
 
-// checkVersions makes sure that a combination is what it says.
+// checkVersions makes sure that a combination uses the versions of its name.
 func (c combination) checkVersions(t *testing.T, resp *http.Response) {
 	t.Helper()
 	seen := c.site.arrived()
@@ -81,8 +81,8 @@ func TestHTTPSTrailers(t *testing.T) {
 	}
 }
 
-// TestHTTPSAltSvc has a site name other ways to itself, of which a client through the gateway must not hear. What it says
-// of itself for later passes.
+// TestHTTPSAltSvc has a site name other ways to itself, which must not reach a client behind the gateway. Its policies
+// for later visits pass.
 func TestHTTPSAltSvc(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,7 +235,7 @@ func TestHTTPSCancel(t *testing.T) {
 }
 
 // TestHTTPSExpect announces a body and waits to be asked for it. A refusal, the gateway's or the site's, comes at once and
-// without the body; what is accepted is asked for and arrives.
+// without the body; an accepted body is asked for and arrives.
 func TestHTTPSExpect(t *testing.T) {
 	t.Parallel()
 	authority := newTestAuthority(t)

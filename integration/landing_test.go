@@ -50,7 +50,7 @@ func landingText(page string) (all []landingClient) {
 
 var landingParts = regexp.MustCompile(`(?s)<(summary|p|pre)>(.*?)</`)
 
-// landingHTML reads those of the page as HTML.
+// landingHTML reads the clients of the page in HTML.
 func landingHTML(page string) (all []landingClient) {
 	for section := range strings.SplitSeq(page, "<details") {
 		var c landingClient
@@ -182,7 +182,7 @@ func TestPageAsTyped(t *testing.T) { //nolint:tparallel // loadsMachine: it take
 	for _, c := range clients {
 		needs, known := typedClients[c.name]
 		if !known || needs.nothing != (c.lines == "") {
-			t.Errorf("%s is not told what it needs, or has nothing to type:\n%s", c.name, c.lines)
+			t.Errorf("%s lacks a line that it needs, or has nothing to type:\n%s", c.name, c.lines)
 		}
 		if trust, _, has := strings.Cut(c.lines, "chromium --headless"); has {
 			browser = trust
@@ -236,7 +236,7 @@ func typeClient(t *testing.T, site *secureSite, place *fakeDNS, c landingClient,
 	}
 }
 
-// typeLines runs lines in a shell and gives what it prints.
+// typeLines runs lines in a shell and returns its output.
 func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -259,7 +259,7 @@ func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
 	return out.String()
 }
 
-// typedAddress is that of the site that all clients of the page ask for.
+// typedAddress is the address of the site that all clients of the page ask for.
 const typedAddress = "127.80.4.43"
 
 // startTyped starts a site at the ports of http and https. Those who reach it without the gateway are not counted.

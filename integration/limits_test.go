@@ -66,8 +66,8 @@ func wantRefused(t *testing.T, w *wire) {
 	}
 }
 
-// TestIdleConnectionsOfOneSource opens more connections than the gateway may have descriptors. Another source is answered
-// meanwhile, and the first one again once it has closed them.
+// TestIdleConnectionsOfOneSource opens more connections than the gateway may have descriptors. Another source is still
+// answered, and the first one is again once it has closed them.
 func TestIdleConnectionsOfOneSource(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -125,7 +125,7 @@ func TestConnectionLimits(t *testing.T) {
 		t.Errorf("%d are refused for all", n)
 	}
 
-	c.Engine = limits(3, 2).Engine // those of the two sources are there
+	c.Engine = limits(3, 2).Engine // the connections of the two sources are still open
 	if err := g.reload(c); err != nil {
 		t.Fatal(err)
 	}

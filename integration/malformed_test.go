@@ -22,14 +22,14 @@ type malformed struct {
 	reason enforce.Reason // empty where net/http cannot read it, so that it has no line in the access log
 }
 
-// malformedRequests are requests that break RFC 9110 and 9112, or ask for what has no canonical spelling.
+// malformedRequests are requests that break RFC 9110 and 9112, or whose target has no canonical spelling.
 var malformedRequests = []malformed{
 	// The request line.
 	{"no method", " http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"no version", "GET http://SITE/\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"no target", "GET HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"an empty target", "GET  HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
-	{"a version that is none", "GET http://SITE/ HTTP/one\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"an invalid version", "GET http://SITE/ HTTP/one\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a version in small letters", "GET http://SITE/ http/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a version of one digit", "GET http://SITE/ HTTP/1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a version of three digits", "GET http://SITE/ HTTP/1.10\r\nHost: SITE\r\n\r\n", 400, ""},
@@ -66,7 +66,7 @@ var malformedRequests = []malformed{
 	{"a method with a colon", "GET: http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a method of other letters", "G\u00c9T http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"a method with a NUL", "GET\x00 http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
-	{"CONNECT to a port that is none", "CONNECT example.com:http HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
+	{"CONNECT to an invalid port", "CONNECT example.com:http HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"CONNECT to two ports", "CONNECT example.com:443:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"CONNECT with a blank", "CONNECT exa mple.com:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
 	{"an empty line first", "\r\nGET http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
@@ -171,7 +171,7 @@ var malformedRequests = []malformed{
 	{"CONNECT to a decimal address", "CONNECT 2130706433:443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 	{"CONNECT to a port without host", "CONNECT :443 HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, "bad_target"},
 
-	// Fields of which one may be.
+	// Fields that may appear once.
 	{"two User-Agents", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
 	{"two Proxy-Authorizations", "GET http://SITE/ HTTP/1.1\r\nHost: SITE\r\nProxy-Authorization: Basic dTpw\r\nProxy-Authorization: Basic dTpx\r\n\r\n", 400, "bad_request"},
 	{"two User-Agents with CONNECT", "CONNECT SITE HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
@@ -202,7 +202,7 @@ func TestMalformedRequests(t *testing.T) {
 		w := g.dial()
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 		a, err := w.ask(method, raw)
-		// What was not read makes the system reset the connection, behind the answer.
+		// Unread data makes the system reset the connection after the answer.
 		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.status != tt.status {
 			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.status, err, tt.status, a.body)
 		}

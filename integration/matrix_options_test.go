@@ -215,7 +215,7 @@ func newMatrixLog(t *testing.T, row matrixRow) *matrixLog {
 // live is the file that is written.
 func (l *matrixLog) live() string { return filepath.Join(l.dir, "access.log") }
 
-// config is that of the log with a number.
+// config is the configuration of log number n.
 func (l *matrixLog) config(n int) string {
 	roll, ok := map[string]string{
 		"size": "roll_size 1MiB\nroll_keep 1000\nroll_compression zstd", "time": "roll_interval 1s\nroll_keep 1000",
@@ -265,7 +265,7 @@ func (l *matrixLog) rotate(rotation string) error {
 	}
 }
 
-// matrixCollector writes what comes over a connection, one at a time, into a file, line by line.
+// matrixCollector accepts one connection at a time and copies its lines to a file.
 type matrixCollector struct {
 	net.Listener
 	name string

@@ -205,9 +205,10 @@ func (m *matrixRun) redisBack() {
 	}
 }
 
-// TestMatrixOfHonestLogs crawls through a gateway whose life has all that a gateway's can have, and which writes
-// logs in all forms that Caddy knows. Of none there is anything to find, and no line is left out in silence.
-// CRAWLGATE_AUDIT_REQUESTS asks for the whole matrix, with about so many lines a log. Two gateways of sixteen do else.
+// TestMatrixOfHonestLogs crawls through a gateway that lives through everything that can happen to one, and writes
+// logs in all forms that Caddy knows. The audit finds nothing in any of them, and leaves no line out silently.
+// CRAWLGATE_AUDIT_REQUESTS asks for the whole matrix, with about that many lines a log. Otherwise two gateways of
+// sixteen run.
 func TestMatrixOfHonestLogs(t *testing.T) {
 	loadsMachine(t)
 	all := os.Getenv("CRAWLGATE_AUDIT_REQUESTS") != ""
@@ -260,7 +261,7 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	clients.Wait()
 	m.g.stop()
 	texts := []string{"--store", m.g.store()}
-	if m.redis != nil { // of which a gateway tells
+	if m.redis != nil { // a gateway reports that
 		if err := m.g.start(gatewayConfig{Engine: "store redis " + m.redis.URL()}); err != nil {
 			t.Fatal(err)
 		}
@@ -291,8 +292,7 @@ func tellsOfAnother(e string) bool {
 	return err == nil && at.Line > 0 && at.Line <= len(lines) && strings.Contains(lines[at.Line-1], " write error: ")
 }
 
-// incomplete takes out of the errors of an audit those that are true of the log: that the full disk took so many lines
-// and, if another program has renamed the log, that the kill kept the gateway from signing its last ones.
+// incomplete takes the errors that are true of the log out of an audit's: that lines were lost to the full disk and, if another program has renamed the log, that the kill kept the gateway from signing its last ones.
 func (m *matrixRun) incomplete(l *matrixLog, all []string) (others []string, lost int64) {
 	killed := 0
 	for _, e := range all {
@@ -337,7 +337,7 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 	if l.writer == "file" || l.writer == "stdout" {
 		most += m.full
 	}
-	if l.rotation == "copytruncate" || l.writer == "net" { // what is copied no more, or was on its way to the collector
+	if l.rotation == "copytruncate" || l.writer == "net" { // lines not copied yet, or on their way to the collector
 		most += few
 	}
 	// A line about a robots.txt that is lost is written, and may be lost, again with each request that rests on it.

@@ -62,7 +62,7 @@ func built(t *testing.T) string {
 	return info.Main.Version
 }
 
-// TestHelp: links in refusals lead to the pages of the version that runs, or to those of the operator.
+// TestHelp: links in refusals lead to the pages of the running version, or to the operator's.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

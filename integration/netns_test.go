@@ -81,8 +81,8 @@ func (n *netns) as(uid int, do func() error) error {
 	})
 }
 
-// command runs a program in the namespace as a user, with nothing of the environment but what is given. It returns when the
-// program has ended, which it does with the test at the latest.
+// command runs a program in the namespace as a user, with only the given environment. It returns when the program has ended,
+// at the latest with the test.
 func (n *netns) command(ctx context.Context, uid int, env []string, out *tail, args ...string) error {
 	return n.as(0, func() error {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -96,7 +96,7 @@ func (n *netns) command(ctx context.Context, uid int, env []string, out *tail, a
 	})
 }
 
-// sh runs lines of a shell in the namespace as root, and returns what they print.
+// sh runs lines of a shell in the namespace as root, and returns their output.
 func (n *netns) sh(lines string) string {
 	n.t.Helper()
 	var out []byte

@@ -43,13 +43,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// How gaps are measured. What the gateway can answer for is when bytes leave it. It counts a gap from when a request was
+// How gaps are measured. The gateway answers for when bytes leave it. It counts a gap from when a request was
 // written, or from the first byte of its answer, if that comes sooner than the next request is due; so on one gateway the
 // last segment of a request's head reaches the origin's kernel no later than the moment from which the next one is counted.
-// What an origin's process reads, and when, is another matter: it may sleep for as long as the whole gap. So requests are
-// timed by what the kernel says of their segments (testorigin.Exchange.Arrived), and then no error is permitted. Of
-// connections the kernel does not tell; tunnels are timed when the process accepts them, and the error permitted is how late
-// the same process was, at the worst, to wake from a sleep meanwhile (acceptTimes.late).
+// When an origin's process reads them is another matter: it may sleep for as long as the whole gap. So requests are timed
+// by the kernel's stamps of their segments (testorigin.Exchange.Arrived), and then no error is permitted. The kernel does
+// not stamp connections. Tunnels are timed when the process accepts them; the permitted error is the most that the same
+// process overslept in that time (acceptTimes.late).
 
 // arrivals are the times at which requests for pages had arrived, by the clock of the origin's kernel.
 func arrivals(site *testorigin.Site) []time.Time {

@@ -113,7 +113,7 @@ func TestPaceTunnels(t *testing.T) {
 				return
 			}
 			inner := &wire{conn, bufio.NewReader(conn)}
-			for range 2 { // what is inside is not paced: nobody sees it
+			for range 2 { // requests inside are not paced: nobody sees them
 				if a, err := inner.ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
 					t.Errorf("inside the tunnel: status %d, %v", a.status, err)
 				}
@@ -133,7 +133,7 @@ func TestPaceTunnels(t *testing.T) {
 	}
 }
 
-// acceptTimes notes when connections are accepted, and how late the process is meanwhile.
+// acceptTimes notes when connections are accepted, and how late the process runs in that time.
 type acceptTimes struct {
 	net.Listener
 	mu    sync.Mutex

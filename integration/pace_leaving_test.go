@@ -24,7 +24,7 @@ func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *wire)) leaver 
 	return heldWithBody(scheme, tunnel, http.MethodGet, "\r\n", leave)
 }
 
-// heldWithBody has a request held of which the given end is sent: the fields that tell the length of its body, and the body or a part of it.
+// heldWithBody has a request held that ends with end: the fields that give its body's length, and the body or a part of it.
 func heldWithBody(scheme string, tunnel bool, method, end string, leave func(conn, inner *wire)) leaver {
 	return func(g *gateway, site *testorigin.Site) func() {
 		w := g.dial()

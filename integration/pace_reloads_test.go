@@ -78,7 +78,7 @@ func TestManyReloads(t *testing.T) {
 		load.Wait()
 	}
 
-	round(1, 3) // what is made once is made now
+	round(1, 3) // everything that is made once is made now
 	before := g.rests()
 	round(4, 3+reloads)
 	after := g.rests()

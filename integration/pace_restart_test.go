@@ -107,8 +107,8 @@ func TestPaceRestartHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestPaceKillKeepsTheGapOfAnother: an agent of which the site asks no delay keeps, over a kill, that
-// of the agent before it. It is on the disk a second after the request.
+// TestPaceKillKeepsTheGapOfAnother: an agent without a delay of its own keeps, over a kill, the gap
+// of the agent before it. The gap is on the disk a second after the request.
 func TestPaceKillKeepsTheGapOfAnother(t *testing.T) {
 	t.Parallel()
 	const delay = 5 * time.Second

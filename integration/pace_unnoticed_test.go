@@ -84,7 +84,7 @@ func TestPaceSlowToConnect(t *testing.T) {
 				if len(times) != tt.requests {
 					t.Errorf("%d requests were sent, want %d", len(times), tt.requests)
 				}
-				// The server reads what has come when it wakes: it may be late, and is never early.
+				// The server reads when it wakes: it may be late, and is never early.
 				if least := shortest(times, 1); least < 2*time.Second-scheduling {
 					t.Errorf("the two were %v apart", least)
 				}

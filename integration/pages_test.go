@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// pagesFor makes n pages out of the rules of a robots.txt: what they match, what they nearly match, and the same in
+// pagesFor makes n pages out of the rules of a robots.txt: pages they match, pages they nearly match, and the same in
 // other spellings; and some pages that have nothing to do with any rule.
 func pagesFor(robots []byte, n int) []string {
 	pages := []string{"/news/today.html", "/search?q=robots&page=2", "/caf%C3%A9/men%C3%BC", "/a%2Fb", "/~user/", "/index.html"}
@@ -18,7 +18,7 @@ func pagesFor(robots []byte, n int) []string {
 			variants = append(variants, variantsOf(strings.TrimSpace(value))...)
 		}
 	}
-	// Every so many, so that all rules and all kinds of variants have their share.
+	// At regular steps, so that all rules and all kinds of variants have their share.
 	step := max(1, len(variants)/(n-len(pages)))
 	for step%variantKinds == 0 {
 		step--

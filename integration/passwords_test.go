@@ -27,7 +27,7 @@ const (
 	sourceTwo = "127.0.0.2"
 )
 
-// hashes are those of the right password by algorithm. A hash takes a second, and tests share them.
+// hashes has the hash of the right password by algorithm. A hash takes a second, so tests share them.
 var hashes sync.Map // of string
 
 // hashed gives a hash as an operator makes it, with the parameters that Caddy takes by default.
@@ -72,7 +72,7 @@ func (g *gateway) guest(source, user, password string) *http.Client {
 	return &http.Client{Transport: base, Timeout: patience}
 }
 
-// guess sends wrong passwords, each another one, from so many connections at once until the returned function is called.
+// guess sends wrong passwords, each a new one, from workers connections at once until the returned function is called.
 func (g *gateway) guess(source string, users []string, workers int, rawURL string) (stop func()) {
 	ctx, cancel := context.WithCancel(g.t.Context())
 	var group sync.WaitGroup
@@ -117,7 +117,7 @@ func (g *gateway) inTime(what string, limit time.Duration, source, user, rawURL 
 }
 
 // TestPasswordsWrongOnesInParallel has sixty connections guess without pause, at names that exist and names that do not.
-// Meanwhile right credentials are accepted within five seconds on a machine that computes a hash in one: those never seen
+// Right credentials are still accepted within five seconds on a machine that computes a hash in one: those never seen
 // before and those known before a reload.
 func TestPasswordsWrongOnesInParallel(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -185,7 +185,7 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 	}
 }
 
-// TestPasswordsBusy asks for more hashes at once than may wait: what is beyond is refused at once, and told so.
+// TestPasswordsBusy asks for more hashes at once than may wait: the rest is refused at once, with that reason.
 func TestPasswordsBusy(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := startGateway(t, passwordConfig(t, "bcrypt-one"))

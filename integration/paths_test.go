@@ -43,7 +43,7 @@ func readSpellings(t *testing.T) (all []spelling) {
 		}
 		s := spelling{rest, verdict == "deny"}
 		if reaches := reachesPrivate(s.sent()); reaches != s.deny || strings.HasPrefix(s.path, "/private") {
-			t.Errorf("%s: some server serves what is private: %t; the row does not belong there", s.path, reaches)
+			t.Errorf("%s: some server serves the private page: %t; the row does not belong there", s.path, reaches)
 		}
 		if s.deny {
 			denied++
@@ -56,14 +56,14 @@ func readSpellings(t *testing.T) (all []spelling) {
 	return all
 }
 
-// servers are how servers find what a request target is for. They share nothing with what is tested.
+// servers are the ways in which servers resolve a request target. They share no code with the gateway.
 var servers = map[string]func(target string) string{
 	"nginx": func(target string) string {
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return path.Clean("/" + decoded)
 	},
 	"Tomcat": func(target string) string { return asTomcat(beforeQuery(target)) },
-	"Tomcat behind nginx": func(target string) string { // which sends on what it has decoded, with its percent signs encoded
+	"Tomcat behind nginx": func(target string) string { // which decodes, encodes percent signs, and sends that on
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return asTomcat(strings.ReplaceAll(path.Clean("/"+decoded), "%", "%25"))
 	},
@@ -94,7 +94,7 @@ func beforeQuery(target string) string {
 	return before
 }
 
-// reachesPrivate reports whether some server would serve what is below /private.
+// reachesPrivate reports whether some server would serve a page below /private.
 func reachesPrivate(target string) bool {
 	for _, resolve := range servers {
 		if p := resolve(target); p == "/private" || strings.HasPrefix(p, "/private/") {
@@ -105,7 +105,7 @@ func reachesPrivate(target string) bool {
 }
 
 // TestPathSpellings asks for a page that is disallowed in all spellings that some server resolves to it, and for others in
-// the same spellings. What is disallowed does not reach the origin; all else does, byte by byte.
+// the same spellings. Disallowed pages do not reach the origin; all others do, byte for byte.
 func TestPathSpellings(t *testing.T) {
 	t.Parallel()
 	all := readSpellings(t)
@@ -143,7 +143,7 @@ func TestPathSpellings(t *testing.T) {
 		var got []string
 		for _, e := range site.PageExchanges() {
 			if got = append(got, e.Target); paths == "strict" && reachesPrivate(e.Target) {
-				t.Errorf("%s reached the origin, and some server serves what is private for it", e.Target)
+				t.Errorf("%s reached the origin, and some server serves the private page for it", e.Target)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -239,8 +239,8 @@ func TestDollarInsideARule(t *testing.T) {
 	}
 }
 
-// TestPathsOfPieces holds that no path is allowed which some server takes for a private one: of all paths of up to four
-// pieces, and of many longer ones.
+// TestPathsOfPieces holds that no path is allowed that some server takes for a private one, among all paths of up to four
+// pieces and many longer ones.
 func TestPathsOfPieces(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e", "https%3A%2F%2F", "/y=http:%2f%2f"}

@@ -12,7 +12,7 @@ import (
 
 const someDisallowed = "User-agent: *\nDisallow: /private/\n"
 
-// TestPlaceholders has Caddy's own directives use what was decided, on allowed and on refused requests.
+// TestPlaceholders has Caddy's own directives use the decision, on allowed and on refused requests.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

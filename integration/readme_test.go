@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// typed is a command of the README and what it shows below it.
+// typed is a command of the README and the output shown below it.
 type typed struct {
 	command string
 	shown   string // empty: nothing is shown
@@ -25,7 +25,7 @@ var (
 	fraction    = regexp.MustCompile(`\b\d+\.\d{3,}\b`)
 )
 
-// readmeCommands are those of the blocks `sh`, a line each, and `console`, behind "$ ".
+// readmeCommands returns the commands of the blocks `sh`, a line each, and `console`, after "$ ".
 func readmeCommands(page string) (list []typed) {
 	for _, block := range readmeBlock.FindAllStringSubmatch(page, -1) {
 		for line := range strings.Lines(block[2]) {
@@ -105,7 +105,7 @@ func TestReadmePattern(t *testing.T) {
 }
 
 // TestReadme types every command of the README into a terminal, in a copy of the source, and compares
-// what it prints with what the README shows. Only ports and the public site are replaced.
+// its output with the README. Only ports and the public site are replaced.
 func TestReadme(t *testing.T) {
 	loadsMachine(t)
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
@@ -184,7 +184,7 @@ func (r *reader) terminal(command string) *exec.Cmd {
 // buildTime is what the first build may take on a busy machine.
 const buildTime = 5 * time.Minute
 
-// serve starts a gateway, in place of the one before, and waits until it has printed what is shown.
+// serve starts a gateway, in place of the one before, and waits until it has printed the output shown.
 func (r *reader) serve(c typed) {
 	r.t.Helper()
 	if r.stop != nil {
@@ -240,7 +240,7 @@ func (r *reader) serve(c typed) {
 	eventually(r.t, "what the README shows of "+c.command, shown)
 }
 
-// enter runs a command to its end. One of which nothing is shown has to succeed.
+// enter runs a command to its end. A command without output in the README has to succeed.
 func (r *reader) enter(c typed) {
 	r.t.Helper()
 	out, err := r.terminal(c.command).CombinedOutput()

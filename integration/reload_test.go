@@ -141,7 +141,7 @@ func TestRestartRefetchesNothing(t *testing.T) {
 	}
 }
 
-// stored counts the records in a copy of a store that is in use. A copy that was taken in the middle of a commit is none.
+// stored counts the records in a copy of a store that is in use. A copy that was taken in the middle of a commit is invalid.
 func stored(t *testing.T, path string) int {
 	t.Helper()
 	content, err := os.ReadFile(path)

@@ -172,8 +172,8 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 	return c
 }
 
-// leftForItsHost says of which lines docs/cli.md says that they are in a gap: requests and tunnels that have sent_at, and
-// those that were allowed and should have it; not what is for robots.txt.
+// leftForItsHost reports whether a line belongs into a gap by docs/cli.md: requests and tunnels that have sent_at, and
+// those that were allowed and should have it, but no requests for robots.txt.
 func leftForItsHost(line, robots map[string]any) bool {
 	reason, visible := field(robots, "reason"), robots["path_visible"] == true
 	switch {
@@ -196,7 +196,7 @@ func least(a, b string) string {
 
 func greatest(a, b string) string { return max(a, b) }
 
-// checkReport holds that each number of a report, in each form, is that of a count of the lines.
+// checkReport compares each number of a report, in each form, with a count of the lines.
 func (d *day) checkReport() {
 	t := d.t
 	t.Helper()
@@ -407,7 +407,7 @@ func htmlTables(page string) map[string][][]string {
 	return tables
 }
 
-// number reads one that is for people.
+// number reads a number that is formatted for humans.
 func number(t *testing.T, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(strings.NewReplacer(",", "", " s", "").Replace(text), 64)
@@ -417,7 +417,7 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// checkPeople looks at the tables and the sentences of a form that is for people.
+// checkPeople checks the tables and the sentences of a form for humans.
 func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]string, sentences string) {
 	t.Helper()
 	for by, names := range tablesOf {

@@ -96,7 +96,7 @@ func TestOriginsShowTheOutage(t *testing.T) {
 	}
 }
 
-// TestShowHost: a host without a scheme is what is known of it, and not a guess.
+// TestShowHost: for a host without a scheme, the command shows what the gateway knows, and does not guess.
 func TestShowHost(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

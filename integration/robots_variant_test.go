@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// bouncer answers 403 for its robots.txt to strangers, and to the crawlers that it knows what it has
-// for them: a text, or a status.
+// bouncer answers 403 for its robots.txt to strangers. Crawlers that it knows get their own text or
+// status.
 type bouncer struct {
 	mu    sync.Mutex
 	known map[string]string
@@ -138,8 +138,8 @@ func (s *bouncer) wantAsked(t *testing.T, own, acme, bob int) {
 	}
 }
 
-// TestWhose4xxIsBounded: a client that invents names has no more than so many asked for, and the
-// others are refused, not allowed.
+// TestWhose4xxIsBounded: a client that invents names causes a bounded number of fetches. All other
+// names are refused, not allowed.
 func TestWhose4xxIsBounded(t *testing.T) {
 	t.Parallel()
 	site := &bouncer{}

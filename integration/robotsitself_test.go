@@ -86,7 +86,8 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	audit(t, "--store", g.store(), g.accessLog()).clean(t, "methods at /robots.txt")
 }
 
-// whoAgents are agents of which a request on loopback is one by source only; the others are refused for who asks.
+// whoAgents are agents that a request on loopback matches only by its source. All other requests are refused as
+// unidentified.
 const whoAgents = "unidentified deny\nagent AlphaBot {\nuser_agent AlphaBot\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}"
 
 // TestRobotsTxtForWhoeverAsks has robots.txt read under User-Agents that everything else is refused to: the robots

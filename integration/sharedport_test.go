@@ -24,7 +24,7 @@ func needSocketTable(t *testing.T) {
 	}
 }
 
-// second runs another gateway with data of its own, to its end, and returns its exit status and what it said.
+// second runs another gateway with data of its own, to its end, and returns its exit status and output.
 func second(t *testing.T, addr string, c gatewayConfig, command ...string) (status int, output string) {
 	t.Helper()
 	g := &gateway{t: t, dir: tempDir(t), addr: addr}

@@ -11,10 +11,10 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPreferences: what a site says of the use of its content is shown to the crawler and logged;
-// where the operator has it so, it refuses the agents that have such a purpose, before the request
-// leaves if the robots.txt says it, else before the answer reaches the crawler. The audit computes
-// it again.
+// TestPreferences: a site's preferences for the use of its content are shown to the crawler and
+// logged. If the operator wants it, they refuse the agents that have such a purpose: before the
+// request leaves if robots.txt says it, otherwise before the answer reaches the crawler. The audit
+// computes them again.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

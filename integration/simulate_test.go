@@ -316,7 +316,7 @@ func simulate(t *testing.T, args ...string) simulated {
 var decided = rig.Decided
 
 // TestSimulate sends the same requests through two gateways with different policies, and holds that each log, simulated
-// under the policy of the other gateway, comes to what that one decided, and under its own to what it says.
+// under the other gateway's policy, yields that one's decisions, and under its own policy the logged ones.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	p := newPolicies(t)

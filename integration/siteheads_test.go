@@ -63,8 +63,8 @@ func (s *rawSite) arrived() []string {
 
 const rulesAnswer = "\r\n\r\nUser-agent: *\nDisallow: /private\n"
 
-// TestHeadsOfSites holds RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages: what is lost of a head is a
-// site's refusal, or a field for the crawler.
+// TestHeadsOfSites holds RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages: a lost field of a head may be
+// a site's refusal, or matter to the crawler.
 func TestHeadsOfSites(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, gatewayConfig{Engine: unpaced})
@@ -84,7 +84,7 @@ func TestHeadsOfSites(t *testing.T) {
 			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nX Y: z\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
 		})
 		if a := g.mustFetch("Tester/1.0", "http://"+site.authority+"/private"); a.status != 403 || strings.Contains(a.body, "state:       unreachable") != tt.broken {
-			t.Errorf("%s: %d for what is disallowed: %s", name, a.status, a.body)
+			t.Errorf("%s: %d for a disallowed page: %s", name, a.status, a.body)
 		}
 		if tt.broken {
 			continue

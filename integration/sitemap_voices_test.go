@@ -22,7 +22,7 @@ type voice struct {
 	differs map[string]disagreement
 }
 
-// disagreement is why a library finds other sitemaps than we do. The reason has to fit what is found.
+// disagreement is a reason why a library finds other sitemaps than we do. It has to explain the sitemaps found.
 type disagreement func(ours, theirs []string) bool
 
 // isHTTP reports whether a value is an absolute URL of http or https (RFC 3986 section 4.3).
@@ -51,11 +51,10 @@ var (
 	blankColon disagreement = func(ours, theirs []string) bool { return len(ours) == 1 && slices.Equal(theirs, []string{":"}) }
 	// noValue is "Sitemap:" with nothing behind it. temoto/robotstxt takes the end of the line for it.
 	noValue disagreement = withoutValues
-	// otherWord is the word Sitemap inside a user-agent line, which temoto/robotstxt takes for the
-	// field.
+	// otherWord is the word Sitemap inside a user-agent line. temoto/robotstxt reads it as the field.
 	otherWord disagreement = withoutValues
-	// noColon is "sitemap http://…": the first colon is that of the URL. To us these are two words, of
-	// which the first is the field. To robots-parser the field is "sitemap http", which it does not know.
+	// noColon is "sitemap http://…": the first colon is the URL's. To us these are two words, and
+	// the first is the field. To robots-parser the field is "sitemap http", which it does not know.
 	// temoto/robotstxt takes "http" for the value.
 	noColon disagreement = func(ours, theirs []string) bool {
 		return len(ours) > 0 && !slices.ContainsFunc(theirs, func(v string) bool { return v != "http" })

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// rateTime is when a transfer below min_rate ends at the latest: a window of a minute and what it takes to notice.
+	// rateTime is when a transfer below min_rate ends at the latest: a window of a minute and the time to notice it.
 	rateTime = 80 * time.Second
 	// dripPause is shorter than every limit for idle connections.
 	dripPause = 18 * time.Second
@@ -119,7 +119,7 @@ func TestSlowTransfers(t *testing.T) {
 }
 
 // slowTransfers has each party of an exchange send, or take, less than min_rate, and ends it within
-// bounded time. What is above the rate, and a stream of events, goes on for longer.
+// bounded time. Transfers above the rate, and a stream of events, go on for longer.
 func slowTransfers(t *testing.T) (end func()) {
 	t.Helper()
 	site := startSlowSite(t)
@@ -260,7 +260,7 @@ func slowUploadsInTunnels(t *testing.T) (end func()) {
 }
 
 // slowUploadsOfAgents has one agent upload to a host by drips on as many connections as the host has
-// places, and on one more. Another agent's request is answered meanwhile, and the places are free again
+// places, and on one more. Another agent's request is still answered, and the places are free again
 // within bounded time.
 func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 	return func(t *testing.T) (end func()) {

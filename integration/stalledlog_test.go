@@ -85,7 +85,7 @@ func stalls(t *testing.T, g *gateway, site *testorigin.Site) {
 		defer cancel()
 		return tryGet(ctx, g.client("Tester/1.0"), site.URL(openPage+"?"+strings.Repeat("x", 15000)))
 	}
-	for range 1000 { // fills what is between the gateway and the collector
+	for range 1000 { // fills the buffers between the gateway and the collector
 		if _, err := ask(); err != nil {
 			break
 		}

@@ -121,7 +121,7 @@ func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_3_1_4_Failures takes each way in which a retrieval can fail, and those that look like one and are none.
+// TestRFC9309_2_3_1_4_Failures takes each way in which a retrieval can fail, and answers that look like a failure but are not one.
 func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 	t.Parallel()
 	var cases []robotsCase
@@ -141,7 +141,7 @@ func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "fetch {\ntimeout 8s\n}")
 }
 
-// causes are those of the failures that the catalogue calls so.
+// causes maps the failures of the catalogue, by name, to their causes.
 var causes = map[string]fetch.Cause{
 	"redirect loop":           fetch.CauseRedirects,
 	"refuse connections":      fetch.CauseConnect,
@@ -151,8 +151,8 @@ var causes = map[string]fetch.Cause{
 	"drip-feed":               fetch.CauseTimeout,
 	"no last chunk":           fetch.CauseTruncated,
 	"broken chunk":            fetch.CauseTruncated,
-	"gzip that is none":       fetch.CauseEncoding,
-	"br that is none":         fetch.CauseEncoding,
+	"invalid gzip":            fetch.CauseEncoding,
+	"invalid br":              fetch.CauseEncoding,
 	"unknown coding":          fetch.CauseEncoding,
 	"expired certificate":     fetch.CauseTLS,
 	"self-signed certificate": fetch.CauseTLS,

@@ -151,7 +151,7 @@ func checkTDMLog(t *testing.T, g *gateway) {
 	}
 }
 
-// TestTDMFileIsFetchedOnce: requests that come at once share one fetch, and a reload does not forget what it brought; a purge
+// TestTDMFileIsFetchedOnce: requests that come at once share one fetch. A reload does not forget its result; a purge
 // does.
 func TestTDMFileIsFetchedOnce(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func TestTunnelOpensForTheUnrestricted(t *testing.T) {
 		l.Robots.PathVisible || l.Robots.Address != site.Origin().HostPort() {
 		t.Errorf("logged as %s", l.raw)
 	}
-	// TLS adds to what was said inside, some kilobytes for its handshake.
+	// TLS adds some kilobytes for its handshake.
 	if l.BytesRead < int64(len(request)) || l.BytesRead > 16<<10 || l.Size < int64(len(a.body)) || l.Size > 16<<10 {
 		t.Errorf("logged with %d bytes read and %d written; inside were %d and %d and more", l.BytesRead, l.Size, len(request), len(a.body))
 	}
@@ -98,7 +98,7 @@ func TestTunnelOpensForCurl(t *testing.T) {
 	for agent, want := range map[string]string{"Free/1.0": "200 200", "Tester/1.0": "403 000"} {
 		out, _ := exec.CommandContext(t.Context(), curl, "--disable", "--silent", "--insecure", "--noproxy", "", "--proxy", "http://"+g.addr,
 			"--user-agent", agent, "--output", filepath.Join(t.TempDir(), "body"), "--write-out", "%{http_connect} %{http_code}",
-			site.URL(privatePage)).Output() // curl fails where the tunnel is refused: what it writes tells
+			site.URL(privatePage)).Output() // curl fails if the tunnel is refused: its output tells why
 		if string(out) != want {
 			t.Errorf("%s: curl says %q, want %q", agent, out, want)
 		}
@@ -348,7 +348,7 @@ func TestTunnelToPort80(t *testing.T) {
 	}
 }
 
-// TestInterceptedTunnels is the default: what is inside TLS is judged by its path.
+// TestInterceptedTunnels is the default: requests inside TLS are judged by their paths.
 func TestInterceptedTunnels(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestUnblock: an operator who has talked to the site lifts its back-off, also for the time after a
+// TestUnblock: an operator lifts a site's back-off after talking to the site, and it stays lifted after a
 // restart.
 func TestUnblock(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestUnblock(t *testing.T) {
 		t.Errorf("after unblock: %d %s", a.status, a.body)
 	}
 	if out, err := g.robots("unblock", host); err == nil || !strings.Contains(out, "is not blocked") {
-		t.Errorf("unblock of what is not blocked: %v: %s", err, out)
+		t.Errorf("unblock of a host that is not blocked: %v: %s", err, out)
 	}
 	if log := g.stderr.String(); !strings.Contains(log, "back-off lifted by the operator") {
 		t.Errorf("the log does not tell: %s", log)

@@ -103,7 +103,7 @@ func wayOutCertificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// listeners are programs that answer what they are told, and count that.
+// listeners are servers that answer with a given text, and count their answers.
 type listeners struct {
 	met     atomic.Int64
 	closers []io.Closer

@@ -23,7 +23,7 @@ type wayOut struct {
 	site                      *realSite
 	users                     bool   // the crawler is a user of the machine with the rules
 	proxy4, proxy6            string // addresses of the gateway for the crawler
-	asks                      int    // the link by whose first end the gateway asks the site; that of the crawlers' machine is none
+	asks                      int    // the link by whose first end the gateway asks the site; the crawlers' machine has none
 	beside                    *listeners
 	dir                       string
 	stopGateway               func()
@@ -41,7 +41,7 @@ func wayOutOfUser(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
-// The gateway runs on another machine. That of the crawlers has a way of its own to the site.
+// The gateway runs on another machine. The crawlers' machine has a way of its own to the site.
 func wayOutToRemote(t *testing.T) *wayOut {
 	t.Helper()
 	w := &wayOut{t: t, crawler: newNetns(t), gateway: newNetns(t), users: true, proxy4: linkAddr4(2, 2), proxy6: linkAddr6(2, 2), asks: 3}

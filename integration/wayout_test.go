@@ -247,8 +247,8 @@ func TestWayOutOpenConnection(t *testing.T) {
 	}
 }
 
-// TestWayOutExceptions holds what the empty sets of the file are for: also4 opens what it names, and served lets a crawler
-// answer, but not ask.
+// TestWayOutExceptions holds the purpose of the file's empty sets: also4 opens the addresses in it, and served lets a
+// crawler answer, but not ask.
 func TestWayOutExceptions(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl")

@@ -20,8 +20,8 @@ Disallow: /list?x={
 Disallow: /*?$
 `
 
-// TestWire sends targets that Go would write anew, and compares three sets of bytes: what the client wrote, what the
-// origin got, and what the rules were asked about.
+// TestWire sends targets that Go would rewrite, and compares three texts: the one the client wrote, the one the origin
+// got, and the one the rules matched.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -50,7 +50,7 @@ func TestWire(t *testing.T) {
 		{"an escaped tilde", "/%7Euser", ""},
 		{"an escaped tilde in small hex, disallowed", "/%7euser/x", "-"},
 		{"slashes and dot segments", "//x/../y/./z//", ""},
-		{"dot segments in front of what is disallowed", "/x/../private", "-"},
+		{"dot segments in front of a disallowed path", "/x/../private", "-"},
 		{"escaped dots", "/%2e%2e/private", "-"},
 		{"an escaped NUL", "/a%00b", ""},
 		{"plus, semicolon, comma", "/a+b;c=d,e", ""},

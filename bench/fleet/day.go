@@ -53,7 +53,7 @@ func newDay(m mode, gateways, origins, hot int) *day {
 	return d
 }
 
-// run has so many requests a second come, and says what the fleet does for them.
+// run lets rate requests a second arrive for a time, and prints what the fleet does with them.
 func (d *day) run(rate int, length time.Duration) {
 	seconds := int(length / time.Second)
 	for now := range seconds {

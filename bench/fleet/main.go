@@ -1,5 +1,5 @@
 // Fleet measures what orders take in a fleet of a hundred gateways with a real Redis, and simulates
-// a day of crawling by them, on a virtual clock. RESULTS.md has what came out.
+// a day of crawling by them, on a virtual clock. RESULTS.md has the results.
 //
 //	go run ./bench/fleet orders -redis redis://127.0.0.1:6379
 //	go run ./bench/fleet day

@@ -24,7 +24,7 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("bare", httpcaddyfile.Before, "reverse_proxy")
 }
 
-// bare forwards and decides nothing: what is left of the gateway when robots.txt, pacing and their evidence are gone.
+// bare forwards and decides nothing: the gateway without robots.txt, pacing and their evidence.
 type bare struct{ forwarder *egress.Forwarder }
 
 // CaddyModule returns the Caddy module information.

@@ -89,7 +89,7 @@ func handshake(ctx context.Context, conn net.Conn, g *gateway, s *site, config *
 	if err != nil {
 		return nil, err
 	}
-	_ = resp.Body.Close() // there is none: what follows is the tunnel
+	_ = resp.Body.Close() // it has no body: the tunnel follows
 	if resp.StatusCode != http.StatusOK || answers.Buffered() > 0 {
 		return nil, fmt.Errorf("CONNECT: %s", resp.Status)
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// httpsWays compares interception with what is next to it: the plain way, and the same upstream protocol without
-// interception, as the origin's TLS costs something too. The first is the measure of the others.
+// httpsWays compares interception with its neighbours: the plain way, and the same upstream protocol without
+// interception, because the origin's TLS costs something too. The others are compared with the first.
 func httpsWays(sites map[upstream]*site) []way {
 	h1 := tunneled(&tls.Config{NextProtos: []string{"http/1.1"}})
 	usual := tunneled(&tls.Config{})

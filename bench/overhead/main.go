@@ -3,8 +3,8 @@
 // It runs gateways that differ in one thing, each a process of its own: one that enforces, one with
 // `mode off`, with -log one that seals its log, and one with a bare handler that forwards by the
 // same transport and decides nothing. They take turns under the same load, in another order each
-// round, and the CPU time that each used is read from /proc. They are started anew -starts times, in
-// another order each time: of two equal processes, one may be the faster as long as they run. The
+// round, and the CPU time that each used is read from /proc. They are restarted -starts times, in
+// another order each time: of two equal processes, one may be the faster one for as long as they run. The
 // origin and the load run in this process, so they are not counted.
 //
 // With -https it measures interception instead: one gateway, and the ways to it and from it take turns.
@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&o.starts, "starts", 1, "how many times the gateways are started")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
 	flag.BoolVar(&o.https, "https", false, "measure interception")
-	flag.Func("ways", "those of this regular expression, the first of which the others are compared with", func(text string) (err error) {
+	flag.Func("ways", "only the `ways` that match this regular expression; the others are compared with the first", func(text string) (err error) {
 		o.ways, err = regexp.Compile(text)
 		return err
 	})

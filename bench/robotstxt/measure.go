@@ -42,7 +42,8 @@ var engines = []engine{
 
 var tokens = []string{agent}
 
-// result is what one engine takes for a set of files. Of every file and every question the best round counts.
+// result is the time and memory that one engine needs for a set of files. The best round of each file and question
+// counts.
 type result struct {
 	parse    []float64 // ns, by file
 	decide   []float64 // ns, by question, group choice included

@@ -25,7 +25,7 @@ type order struct {
 	Length time.Duration
 }
 
-// sight is what they saw.
+// sight is the result of the known origins' requests.
 type sight struct {
 	Port      int // of the known origins; the rest is for an order only
 	Took      []seen

@@ -81,7 +81,7 @@ func (t tally) String() string {
 		len(t.took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
 }
 
-// quantile is the time within which so many of a thousand requests had their answers.
+// quantile is the time within which permille of a thousand requests had their answers.
 func (t tally) quantile(permille int) time.Duration {
 	took := slices.Sorted(slices.Values(t.took))
 	if len(took) == 0 {
@@ -179,7 +179,7 @@ func measure(ctx context.Context, kept crowd, rate int, length time.Duration, ta
 // crowd is a number of clients, each with its connection to the gateway, that will ask all at once.
 type crowd []*client
 
-// gather connects n clients, some at a time: what is to be measured are their requests.
+// gather connects n clients, some at a time: their requests are measured, not their connections.
 func gather(ctx context.Context, addr string, n int) (crowd, error) {
 	c := make(crowd, n)
 	for i := range c {

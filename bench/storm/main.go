@@ -1,5 +1,5 @@
-// Command storm measures whether crawlers of known origins notice a fetch storm: 10,000 new origins asked for at once,
-// of which 30 % never answer. It runs a gateway binary, origins and clients on loopback of one machine (Linux), and
+// Command storm measures whether crawlers of known origins notice a fetch storm: 10,000 new origins asked for at once;
+// 30 % of these never answer. It runs a gateway binary, origins and clients on loopback of one machine (Linux), and
 // prints the latency of the known origins in three phases:
 //
 //   - quiet: nothing else happens.
@@ -10,8 +10,8 @@
 // The known origins and their crawler are a process of their own. The crawler keeps its connections from the first phase
 // on, as crawlers do.
 //
-// With -pin the gateway has the machine's first CPU to itself, and clients and origins share the others: what is measured
-// then is the gateway's doing alone. With -over the clients come one after the other in that time.
+// With -pin the gateway has the machine's first CPU to itself, and clients and origins share the others: then only
+// the gateway's own work is measured. With -over the clients come one after the other in that time.
 //
 // Usage:
 //
@@ -104,7 +104,7 @@ func run(ctx context.Context, set settings) error {
 	if err := s.introduce(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%d known origins at %d requests/s, with priority: %v; %d new ones within %v, of which %d %% hang; parallel %d, timeout %v; "+
+	fmt.Printf("%d known origins at %d requests/s, with priority: %v; %d new ones within %v, %d %% of them hang; parallel %d, timeout %v; "+
 		"gateway on a CPU of its own: %v; load before: %s\n",
 		s.known, s.rate, by.first, s.origins, s.over, s.hang, s.parallel, s.timeout, s.pin, load())
 	if err := s.watch("quiet", s.phase); err != nil {

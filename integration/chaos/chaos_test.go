@@ -139,7 +139,7 @@ func judge(
 	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed; starved %d times", len(visits), count, fetches, failed, len(starved))
 }
 
-// before returns what was said to the last visits to the site before v, for people.
+// before describes the last visits to the site before v and their answers.
 func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.Record) []string {
 	var all []string
 	for i := range visits {

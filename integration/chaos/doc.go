@@ -1,3 +1,3 @@
-// Package chaos holds the tests that drive the real binary under load while what it needs fails: origins, Redis,
-// descriptors, itself. It has no code of its own besides the tests.
+// Package chaos holds the tests that drive the real binary under load while its dependencies fail: origins, Redis,
+// descriptors, itself. It has only tests.
 package chaos

@@ -38,8 +38,8 @@ type fleet struct {
 	// retry lets clients ask again where the gateway has closed a connection between two requests.
 	retry bool
 
-	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so that a
-	// site which goes down and comes up meanwhile would find its own port taken.
+	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so a
+	// site that goes down and comes up in that time would find its own port taken.
 	forking sync.Mutex
 }
 
@@ -53,7 +53,7 @@ type visit struct {
 	pending  bool      // the refusal was for want of time
 }
 
-// newFleet starts n sites, of which every fifth speaks https.
+// newFleet starts n sites. Every fifth speaks https.
 func newFleet(t *testing.T, n int) *fleet {
 	t.Helper()
 	f := &fleet{
@@ -115,7 +115,7 @@ type promise struct {
 	pause        time.Duration // that a failure asks for
 }
 
-// promises are those of the script, by the names of their behaviours. A good answer may not shorten
+// promises holds what the script's behaviours promise, by their names. A good answer may not shorten
 // its lifetime to less than the ttl of these gateways, which is below five minutes.
 var promises = map[string]promise{
 	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2"},

@@ -73,8 +73,8 @@ func TestChaosKill(t *testing.T) {
 	checkRestarts(t, f, c, deaths)
 }
 
-// onDisk opens the store as the next gateway will, and returns when each origin was last asked by it, in its own name and
-// in that of the crawler.
+// onDisk opens the store as the next gateway will, and returns when the gateway last asked each origin, under its own name and
+// under the crawler's.
 func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 	t.Helper()
 	store, err := boltstore.Open(boltstore.Config{Path: path})
@@ -99,16 +99,16 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 }
 
 const (
-	// coalesce is the cache's: what is fetched is given to the store so long after at the latest, or when the write under
-	// way has ended.
+	// coalesce is the cache's delay: a fetched record goes to the store after at most this time, or when the current write
+	// has ended.
 	coalesce = 20 * time.Millisecond
 	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 12
 	// deaths took, at a load of 8 on two cores, was 15 ms old.
 	slowCommit = 2 * time.Second
 )
 
-// checkRestarts holds that what was lost was young, and that no restart was a stampede: whatever was on the disk was not
-// asked for again, which the oracle has checked, and that was nearly all.
+// checkRestarts holds that only young records were lost, and that no restart was a stampede: nearly all records were on the
+// disk, and those were not fetched again, which the oracle has checked.
 func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 	t.Helper()
 	after := make([]int, len(deaths))

@@ -157,7 +157,7 @@ func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, 
 		a.class = classAbsent
 	case testorigin.MeansUnreachable, testorigin.MeansRedirect:
 	}
-	// The site may have gone down, or have changed its answer to the second request of a redirect, meanwhile.
+	// The site may have gone down, or have changed its answer to the second request of a redirect, in the meantime.
 	a.unsure = a.class != classFailed && version+1 < len(history) && history[version+1].From.Before(a.latest)
 	return a
 }
@@ -172,7 +172,7 @@ func exactText(name string) bool {
 	return true
 }
 
-// noteStarved marks attempts in whose time the gateway was starved, as it was slow to say what it had in memory: it may
+// noteStarved marks attempts during which the gateway was starved, since it was slow to list its memory: it may
 // have run out of time over an answer that came in time, and does not count a failure as the origin's.
 func (h *chronicle) noteStarved(starved []span, c timing) {
 	if h.variant != nil {
@@ -363,8 +363,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// judge compares a visit, and its line in the access log if there is one, with all that might have been said. It returns
-// what is wrong, and whether there was but one right thing to say.
+// judge compares a visit, and its line in the access log if there is one, with every answer that would have been right. It returns
+// the fault, and whether only one answer was right.
 func (h *chronicle) judge(v *visit, line *enforce.Record, c timing) (fault string, exact bool) {
 	if v.status == 0 {
 		return "no answer", false
@@ -392,7 +392,7 @@ func (h *chronicle) judge(v *visit, line *enforce.Record, c timing) (fault strin
 	return fmt.Sprintf("status %d, logged as %+v; right would be one of %+v after %q", v.status, line, all, h.before(v.to)), exact
 }
 
-// before returns the last attempts that began before t, for people.
+// before returns the last attempts that began before t, in human-readable form.
 func (h *chronicle) before(t time.Time) []string {
 	var all []string
 	for _, a := range h.attempts {

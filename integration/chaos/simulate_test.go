@@ -41,7 +41,7 @@ func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	}
 }
 
-// simulateAs simulates a log by another configuration, and takes what it comes to before the oracle.
+// simulateAs simulates a log under another configuration, and has the oracle judge the result.
 func (f *fleet) simulateAs(
 	t *testing.T, name string, g *rig.Gateway, config rig.Config, as timing, visits []visit, lines map[string]*enforce.Record,
 ) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestChaosSoak is TestChaos over Redis, with a new configuration every 20 s and a Redis that is
-// killed and started again meanwhile. Every answer is judged by the record of the origins, and the
+// killed and restarted several times. Every answer is judged by the record of the origins, and the
 // gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
 // a soak.
 func TestChaosSoak(t *testing.T) {
@@ -132,7 +132,7 @@ func (u footprint) check(t *testing.T) {
 }
 
 // flatFrom is how many samples a run has in which the gateway fills its tables during the first
-// third alone: those of a minute. For half of that they still fill.
+// third alone: the samples of a minute. For half of that time they still fill.
 const flatFrom = 120
 
 // checkFlat compares all samples with the most that there may be, and in a long run the last third

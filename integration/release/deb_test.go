@@ -53,7 +53,7 @@ func install(t *testing.T, root, deb string) {
 	dpkg(t, root, "--force-confdef", "--install", "/tmp/crawlgate.deb")
 }
 
-// older is the package with a version before that of the release, of the same files.
+// older is the package with the same files and an earlier version than the release's.
 func older(t *testing.T, deb string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -186,8 +186,8 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// TestRPM: its digests are right, it has the files of the .deb, and its binary is that of the
-// release.
+// TestRPM: its digests are right, it has the files of the .deb, and its binary is the
+// release's.
 func TestRPM(t *testing.T) {
 	t.Parallel()
 	need(t, false, "rpm", "rpm2cpio", "cpio")

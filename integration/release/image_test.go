@@ -68,8 +68,8 @@ func TestImageConfig(t *testing.T) {
 	}
 }
 
-// TestImageRuns: the binary is that of the release; the image runs as its user with a root that
-// cannot be written to, and holds authorities for https.
+// TestImageRuns: the binary is the release's; the image runs as its user with a read-only root,
+// and holds authorities for https.
 func TestImageRuns(t *testing.T) {
 	t.Parallel()
 	need(t, true, "skopeo", "unshare", "chroot", "mount")

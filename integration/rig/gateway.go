@@ -42,8 +42,8 @@ type Config struct {
 
 	Env    []string // further variables of the process
 	Wrap   []string // the words of a command that runs the gateway's
-	Stdout string   // a file to which goes what it writes there
-	Stderr string   // the same, beside what tests read
+	Stdout string   // a file for its standard output
+	Stderr string   // a file for its standard error; tests read that too
 }
 
 // Caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
@@ -203,7 +203,7 @@ func (g *Gateway) Ready() error {
 	}
 }
 
-// Stop ends the process in the orderly way and waits for it. Its log is complete then.
+// Stop shuts the process down cleanly and waits for it. Its log is complete then.
 func (g *Gateway) Stop() { g.Signal(syscall.SIGTERM) }
 
 // Kill ends it as a power cut would.

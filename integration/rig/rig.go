@@ -48,9 +48,9 @@ func run(tests func() int) int {
 	return tests()
 }
 
-// build builds the gateway, with cgo where the tests have it: a third of what they would compile is then compiled already.
-// CRAWLGATE_BIN names another, such as one that is to be released. Under the race detector it is watched by it too. Of two
-// packages that need it at once, one waits for what the other one compiles.
+// build builds the gateway. It uses cgo if the tests do, so that they share a third of the compiled packages. CRAWLGATE_BIN
+// names another binary, such as one that is to be released. Under the race detector the gateway runs under it too. If two
+// packages need the binary at once, one waits until the other one has compiled it.
 func build(out string) error {
 	done, err := turn("build")
 	if err != nil {

@@ -25,7 +25,7 @@ type SimulatedTotals struct {
 	NotComputed                    map[string]int64 `json:"not_computed"`
 }
 
-// SimulatedLine is what it said of a line.
+// SimulatedLine is the result for one line.
 type SimulatedLine struct {
 	Type, Cause, Method, URL, Error string
 	Line                            int
@@ -64,7 +64,7 @@ func Simulate(t *testing.T, args ...string) (r Simulated) {
 	return r
 }
 
-// Decided is what is compared of a decision.
+// Decided is the part of a decision that tests compare.
 func Decided(r enforce.Record) string {
 	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
 }

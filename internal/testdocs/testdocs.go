@@ -59,7 +59,7 @@ func Shows(t *testing.T, name, text string) {
 	t.Errorf("docs/%s does not show the text below; write the line UPDATE in its place, and run this test with -update:\n%s", name, text)
 }
 
-// Sections are those of a page, by their headings of the second order.
+// Sections returns the sections of a page, by their second-level headings.
 func Sections(t *testing.T, name string) map[string]string {
 	t.Helper()
 	sections := map[string]string{}
@@ -93,7 +93,7 @@ func Named(text string) map[string]bool {
 	return names
 }
 
-// AddFields adds the JSON names of a type's fields, and of those of the types in it, to a set.
+// AddFields adds the JSON names of a type's fields to a set, and those of the types within it.
 // Types that are documented elsewhere are left out.
 func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
 	switch typ.Kind() {

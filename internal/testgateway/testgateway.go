@@ -42,8 +42,7 @@ type Gateway struct {
 	dir string
 }
 
-// Main runs the tests of a package with certificates and records apart from those of the user who
-// runs them.
+// Main runs the tests of a package with certificates and records separate from the user's own.
 func Main(m *testing.M) {
 	os.Exit(runIsolated(m))
 }
@@ -211,7 +210,7 @@ func (g *Gateway) Visit(page, agent string) int {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read of it counts
+	defer func() { _ = resp.Body.Close() }() // the part that was read counts
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		g.t.Fatal(err)
 	}
@@ -250,7 +249,7 @@ func (g *Gateway) Admin(method, path string, body any) Answer {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read of it counts
+	defer func() { _ = resp.Body.Close() }() // the part that was read counts
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		g.t.Fatal(err)

@@ -18,7 +18,7 @@ type Meaning uint8
 
 const (
 	// MeansUnreachable is section 2.3.1.4: complete disallow. So is every answer
-	// that is none, or not to be read to its end.
+	// that is invalid or cannot be read to its end.
 	MeansUnreachable Meaning = iota
 	// MeansRules is section 2.3.1.1: Behaviour.Rules decide.
 	MeansRules
@@ -121,7 +121,7 @@ type Response struct {
 	Body   []byte
 }
 
-// Respond answers with r. What it means follows from the status as in RFC 9309
+// Respond answers with r. Its meaning follows from the status as in RFC 9309
 // section 2.3.1; 429 counts with the server errors, as Google's specification has it
 // (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec), and so does 430.
 func Respond(r Response) Behaviour {

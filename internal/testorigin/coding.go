@@ -46,7 +46,7 @@ func RawDeflate(rules string) Behaviour {
 // LyingCoding answers 200 with rules as they are and says that they are coded.
 func LyingCoding(coding, rules string) Behaviour {
 	b := codedBody(coding, func() []byte { return []byte(rules) })
-	b.Name = coding + " that is none"
+	b.Name = "invalid " + coding
 	return b
 }
 

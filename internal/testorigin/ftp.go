@@ -21,8 +21,9 @@ type FTPSite struct {
 	// Dirs are its directories by absolute path without a final slash, the root as
 	// "/", with the text that LIST, NLST and MLSD send.
 	Dirs map[string]string
-	// Replies replace the usual ones, and what would follow them: by command word,
-	// "" for the greeting, "226" for the end of a transfer. An empty reply is none.
+	// Replies replace the usual replies and all that would follow them, by command
+	// word: "" for the greeting, "226" for the end of a transfer. For an empty
+	// reply nothing is sent.
 	Replies map[string]string
 	// Transfer replaces what happens on the data connection, which is closed behind
 	// it; nil writes the content.

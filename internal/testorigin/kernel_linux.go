@@ -14,7 +14,7 @@ import (
 
 // reservePort takes a free port of addr from the kernel and keeps it: a socket
 // that is bound to it and never listens. With SO_REUSEADDR a listener may come
-// and go beside it, while the kernel gives the port to nobody who asks for any.
+// and go beside it, while the kernel gives the port to no process that asks for a free one.
 // So a site can refuse connections for a while and come back at the same place.
 // The port is free at all other addresses of this machine too: a gateway that is
 // under test refuses its own port at each of them.
@@ -73,7 +73,7 @@ func listenStamped(_, _ string, c syscall.RawConn) error {
 
 // stampedConn is a connection that knows when the kernel received the last byte
 // that was read of it. On a busy machine it may take long until a process reads
-// what has arrived; what reached an origin, and when, must not depend on that.
+// its data. The record of when requests arrived must not depend on that.
 type stampedConn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
@@ -146,7 +146,7 @@ func arrival(conn net.Conn, now time.Time) time.Time {
 	if !ok {
 		return now
 	}
-	const credible = time.Minute // the wall clock may have been set meanwhile
+	const credible = time.Minute // the wall clock may have been set in between
 	stamp := c.arrived.Load()
 	age := time.Duration(now.UnixNano() - stamp)
 	if stamp == 0 || age < 0 || age > credible {

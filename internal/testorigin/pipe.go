@@ -33,7 +33,7 @@ func (s *Site) dialMemory(ctx context.Context, network string) (net.Conn, error)
 
 // pipeEnd is one end of a connection in memory. It behaves as a TCP connection
 // does: its buffers are bounded, deadlines hold, and an end tells a close from a
-// reset once it has read what came before.
+// reset once it has read the data before it.
 type pipeEnd struct {
 	in, out       *stream
 	local, remote net.Addr

@@ -16,8 +16,7 @@ type Exchange struct {
 	// Conn numbers the connection within the server.
 	Conn uint64
 	// Start is when the request's head had arrived, End when the behaviour was
-	// through with it. End, with Sent, Err and what is known of the request's body,
-	// is zero until then: for a while after the client has the last byte. After
+	// done. End, like Sent, Err and the fields of the request's body, is zero until then: for a while after the client has the last byte. After
 	// Server.Close all have ended.
 	Start, End time.Time
 	// Arrived is when the last segment of the request's head came, on Linux as the
@@ -36,7 +35,7 @@ type Exchange struct {
 	BodySize int64
 	// Behaviour is the name of the behaviour that answered.
 	Behaviour string
-	// Version is that of the site's robots behaviour which was in force at Start:
+	// Version is the version of the site's robots behaviour that was in force at Start:
 	// the one that answered if Path is /robots.txt.
 	Version int
 	// Status is the last status sent, 0 if none was. It is there before its first
@@ -56,7 +55,7 @@ type Change struct {
 	// Version and From are the version and the moment it came into force.
 	Version int
 	From    time.Time
-	// Behaviour, Meaning and Rules are those of the behaviour.
+	// Behaviour is the behaviour's name; Meaning and Rules are its own.
 	Behaviour string
 	Meaning   Meaning
 	Rules     []byte

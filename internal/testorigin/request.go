@@ -38,7 +38,7 @@ func readRequest(r *bufio.Reader) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A target with spaces is kept as it came: the record shows what was sent.
+	// A target with spaces is kept as it came, for the record.
 	method, rest, ok := strings.Cut(line, " ")
 	last := strings.LastIndexByte(rest, ' ')
 	if !ok || last < 0 {

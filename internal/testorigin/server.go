@@ -4,7 +4,7 @@
 // A [Server] has [Site]s. A site is one origin, http or https, on a port of its
 // own that the kernel chose, at an address of its own in 127.0.0.0/16. What it
 // answers to GET /robots.txt is a [Behaviour], which a test may swap at any
-// moment:
+// time:
 //
 //	server := testorigin.Start(t, testorigin.Config{})
 //	site := server.Site(t, testorigin.SiteConfig{Scheme: "https", Paths: []string{"/a", "/b"}})
@@ -13,7 +13,7 @@
 //	site.SetRobots(testorigin.HangInBody("User-agent: *\nDisallow: /\n", 20))
 //
 // Every other path answers with a small HTML page. The site keeps a bounded
-// record of what was asked and how it answered ([Site.Exchanges]) and of the
+// record of requests and their answers ([Site.Exchanges]) and of the
 // behaviours that were in force ([Site.History]), all by its own clock, so that
 // an oracle can say afterwards what a client had to know and when.
 //
@@ -21,8 +21,8 @@
 // [Server.DialContext] alone, over pipes, so that hanging and dripping sites can
 // be tested in a testing/synctest bubble.
 //
-// Sites speak HTTP/1.1 through an implementation of their own, since net/http
-// refuses to send most of what is to be sent here. They do not speak HTTP/2.
+// Sites speak HTTP/1.1 through an implementation of their own, because net/http
+// refuses to send most of these answers. They do not speak HTTP/2.
 package testorigin
 
 import (
@@ -95,8 +95,8 @@ func Start(tb TB, cfg Config) *Server {
 }
 
 // ReservePort returns a port that nobody uses at any IPv4 address of this machine, and keeps the
-// kernel from giving it to anybody who asks for any port until the test ends. It can be listened on
-// by name.
+// kernel from giving it to others who ask for a free port until the test ends. Listening on it by
+// its number still works.
 func ReservePort(tb TB) uint16 {
 	tb.Helper()
 	port, release, err := reservePort(netip.IPv4Unspecified())

@@ -91,7 +91,7 @@ func (s *session) respond(r Response) error {
 }
 
 // wait lets d pass, and fails as soon as the client leaves or the site closes. A
-// client that pipelines a request meanwhile is taken to have left.
+// client that pipelines a request in that time is taken to have left.
 func (s *session) wait(d time.Duration) error {
 	if d <= 0 {
 		return nil

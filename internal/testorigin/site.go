@@ -132,7 +132,7 @@ func (s *Site) URL(path string) string { return s.origin.String() + path }
 // SetRobots panics if b is for https and the site is not.
 func (s *Site) SetRobots(b Behaviour) int {
 	if b.NeedsTLS() && s.origin.Scheme != "https" {
-		panic(fmt.Sprintf("testorigin: behaviour %q needs an https site, %s is none", b.Name, s.origin))
+		panic(fmt.Sprintf("testorigin: behaviour %q needs an https site, which %s is not", b.Name, s.origin))
 	}
 	if b.serve == nil {
 		b = Status(404)
@@ -259,7 +259,7 @@ const (
 
 // listenAgain listens at an address that only the site itself can hold. A process
 // that this one is just starting does so too: between fork and exec it has a copy
-// of every listener, also of one that is closed here meanwhile. That soon passes.
+// of every listener, even of one that is closed here in that time. That soon passes.
 func listenAgain(addr string) (listener net.Listener, err error) {
 	lc := net.ListenConfig{Control: listenStamped}
 	for range listenTries {

@@ -88,7 +88,7 @@ func TestBadSites(t *testing.T) {
 	mustPanic(t, "whole site", func() { testorigin.Informational(testorigin.Refuse(), 103) })
 }
 
-// TestSwapIsAtomic swaps under load: every answer is that of the version which the
+// TestSwapIsAtomic swaps under load: every answer belongs to the version that the
 // record has for it, and versions never go back in the record.
 func TestSwapIsAtomic(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// TestModules holds the list against that of the Go command, in a binary that has modules: this one
-// is built from the same package.
+// TestModules compares the list with the Go command's, for a binary that has modules: this one is
+// built from the same package.
 func TestModules(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	binary := t.TempDir() + "/sbom"
@@ -85,7 +85,7 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// TestErrors: what is no binary, and words that mean nothing.
+// TestErrors: a file that is not a binary, and arguments that mean nothing.
 func TestErrors(t *testing.T) {
 	for _, args := range [][]string{nil, {"modules"}, {"modules", "main.go"}, {"other", os.Args[0]}} {
 		if err := run(&bytes.Buffer{}, args); err == nil {
@@ -93,6 +93,6 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if _, err := epoch("soon"); err == nil {
-		t.Error("a time that is none is read")
+		t.Error("an invalid time is accepted")
 	}
 }
