@@ -53,7 +53,7 @@ func adminEngine(tb testing.TB) *engine.Engine {
 	}
 	err = e.AddSite(ctx, &engine.SitePolicy{
 		Engine: e, Life: ctx, Identifier: identifier, Operator: policy,
-		Enforcer: &enforce.Enforcer{Rules: e, Policy: policy, Kills: e.KillSwitch()},
+		Enforcer: &enforce.Enforcer{Rules: e, Policy: policy, Stops: e.Stops()},
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -108,8 +108,8 @@ func FuzzAdmin(f *testing.F) {
 		if err := json.Unmarshal(answer.Body.Bytes(), &given); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(e.KillSwitch().List(), given.Order) {
-			t.Fatalf("%+v is not listed: %+v", given.Order, e.KillSwitch().List())
+		if !slices.Contains(e.Stops().List(), given.Order) {
+			t.Fatalf("%+v is not listed: %+v", given.Order, e.Stops().List())
 		}
 		q := url.Values{"scope": {string(given.Order.Scope)}}
 		if given.Order.Value != "" {

@@ -21,25 +21,25 @@ import (
 
 // listOrders lists the orders that hold.
 func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (Orders, error) {
-	return Orders{append([]enforce.Kill{}, e.KillSwitch().List()...)}, nil
+	return Orders{append([]enforce.Stop{}, e.Stops().List()...)}, nil
 }
 
 // Deny gives an order. Before it answers, all that the order stops has been told to end.
 func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given OrderGiven, err error) {
-	order, err := enforce.Kill{
+	order, err := enforce.Stop{
 		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
 		At: time.Now().UTC().Truncate(time.Second),
 	}.Canonical()
 	if err != nil {
 		return given, badRequest(badOrder, err)
 	}
-	if order.Scope == enforce.KillAgent && !request.Force {
+	if order.Scope == enforce.StopAgent && !request.Force {
 		if err := checkAgent(e, order.Value); err != nil {
 			return given, err
 		}
 	}
 	ended, err := e.Deny(order)
-	if errors.Is(err, enforce.ErrTooManyKills) {
+	if errors.Is(err, enforce.ErrTooManyStops) {
 		return given, fault(http.StatusConflict, "%w", err)
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)
@@ -51,7 +51,7 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 
 // Undeny ends the order with a scope and a value.
 func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLifted, err error) {
-	order, err := enforce.Kill{Scope: enforce.KillScope(q.Get("scope")), Value: q.Get("value"), By: q.Get("by")}.Canonical()
+	order, err := enforce.Stop{Scope: enforce.StopScope(q.Get("scope")), Value: q.Get("value"), By: q.Get("by")}.Canonical()
 	if err != nil {
 		return ended, badRequest(badOrder, err)
 	}
@@ -74,10 +74,10 @@ func ListGateways(ctx context.Context, e *engine.Engine, _ url.Values) (Gateways
 		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil
 	}
 	self := cluster.Self{Name: e.Config.Name, Version: version.Read()}
-	return Gateways{Gateways: []cluster.Gateway{{Self: self, Orders: len(e.KillSwitch().List())}}}, nil
+	return Gateways{Gateways: []cluster.Gateway{{Self: self, Orders: len(e.Stops().List())}}}, nil
 }
 
-const badOrder = "setting the kill switch: %w"
+const badOrder = "adding a stop: %w"
 
 // maxNamed bounds the agents that a refusal names.
 const maxNamed = 20

@@ -1,5 +1,5 @@
 // Package adminapi extends Caddy's admin endpoint below /robots/: the records of origins, the
-// explanation of a decision, the kill switch, the clocks. It answers for the current configuration.
+// explanation of a decision, the stops, the clocks. It answers for the current configuration.
 // Access to it is Caddy's matter (admin in the global options).
 // docs/admin-api.md describes it.
 package adminapi
@@ -128,14 +128,14 @@ type Preference struct {
 	Path string `json:"path,omitempty"`
 }
 
-// Orders lists the orders of the kill switch, oldest first.
+// Orders lists the stops, oldest first.
 type Orders struct {
-	Orders []enforce.Kill `json:"orders"`
+	Orders []enforce.Stop `json:"orders"`
 }
 
 // OrderRequest is an order as it is given.
 type OrderRequest struct {
-	Scope  enforce.KillScope `json:"scope"`
+	Scope  enforce.StopScope `json:"scope"`
 	Value  string            `json:"value"`
 	By     string            `json:"by"`
 	Reason string            `json:"reason"`
@@ -145,7 +145,7 @@ type OrderRequest struct {
 
 // OrderGiven is the answer to an order.
 type OrderGiven struct {
-	Order enforce.Kill `json:"order"`
+	Order enforce.Stop `json:"order"`
 	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
 	Ended int `json:"ended"`
 	cluster.Report
@@ -153,7 +153,7 @@ type OrderGiven struct {
 
 // OrderLifted is the answer to the end of an order.
 type OrderLifted struct {
-	Order enforce.Kill `json:"order"`
+	Order enforce.Stop `json:"order"`
 	By    string       `json:"by"` // who lifted it
 	cluster.Report
 }

@@ -71,12 +71,12 @@ func printOrders(w io.Writer, list adminapi.Orders) {
 }
 
 // scopeOf reads the scope and value of an order.
-func scopeOf(args []string) (scope enforce.KillScope, value string, err error) {
+func scopeOf(args []string) (scope enforce.StopScope, value string, err error) {
 	switch {
-	case len(args) == 1 && args[0] == string(enforce.KillAll):
-		return enforce.KillAll, "", nil
-	case len(args) == 2 && (args[0] == string(enforce.KillHost) || args[0] == string(enforce.KillAgent)):
-		return enforce.KillScope(args[0]), args[1], nil
+	case len(args) == 1 && args[0] == string(enforce.StopAll):
+		return enforce.StopAll, "", nil
+	case len(args) == 2 && (args[0] == string(enforce.StopHost) || args[0] == string(enforce.StopAgent)):
+		return enforce.StopScope(args[0]), args[1], nil
 	}
 	return scope, "", errors.New("want all, host PATTERN or agent NAME")
 }

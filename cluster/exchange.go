@@ -18,7 +18,7 @@ import (
 type ids struct{ orders, lifted map[string]bool }
 
 // unknown returns the ids of the orders and lifts that a gateway has to read.
-func unknown(mine enforce.Orders, redis ids) (orders, lifts []string) {
+func unknown(mine enforce.StopSet, redis ids) (orders, lifts []string) {
 	held := heldIDs(mine)
 	for id := range redis.orders {
 		if _, lifted := mine.Lifted[id]; !lifted && !held[id] {
@@ -33,7 +33,7 @@ func unknown(mine enforce.Orders, redis ids) (orders, lifts []string) {
 	return orders, lifts
 }
 
-func heldIDs(o enforce.Orders) map[string]bool {
+func heldIDs(o enforce.StopSet) map[string]bool {
 	held := make(map[string]bool, len(o.Held))
 	for _, order := range o.Held {
 		held[order.ID] = true
@@ -64,7 +64,7 @@ const (
 
 // missing returns what a gateway has to write, once it has merged what it read: whatever of its own
 // is not in Redis, and lifts that are too old.
-func missing(mine enforce.Orders, redis ids, read enforce.Orders, now time.Time) (w write) {
+func missing(mine enforce.StopSet, redis ids, read enforce.StopSet, now time.Time) (w write) {
 	w.Orders, w.Lifted = map[string]string{}, map[string]string{}
 	for _, order := range mine.Held {
 		if !redis.orders[order.ID] && w.size() < maxWrite {
@@ -85,7 +85,7 @@ func missing(mine enforce.Orders, redis ids, read enforce.Orders, now time.Time)
 }
 
 // pending counts what a gateway has and Redis has not.
-func pending(mine enforce.Orders, redis ids, now time.Time) (n int) {
+func pending(mine enforce.StopSet, redis ids, now time.Time) (n int) {
 	for _, order := range mine.Held {
 		if !redis.orders[order.ID] {
 			n++
@@ -110,7 +110,7 @@ const maxValue = 64 << 10
 
 // readOrders reads orders and lifts as Redis has them. What is not one is left out: the error names
 // one of them.
-func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.Orders, err error) {
+func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet, err error) {
 	if len(orders) != len(orderIDs) || len(lifts) != len(liftIDs) {
 		return read, fmt.Errorf("redis has answered for %d orders and %d lifts, not %d and %d",
 			len(orders), len(lifts), len(orderIDs), len(liftIDs))
@@ -127,7 +127,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.Orders,
 			continue
 		}
 		var lift enforce.Lift
-		if bad := json.Unmarshal([]byte(lifts[i]), &lift); bad != nil || !enforce.IsOrderID(id) {
+		if bad := json.Unmarshal([]byte(lifts[i]), &lift); bad != nil || !enforce.IsStopID(id) {
 			err = fmt.Errorf("lift %.80q in redis is none: %w", id, bad)
 			continue
 		}
@@ -137,18 +137,18 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.Orders,
 }
 
 // readOrder reads one order. It has no id where it has left Redis meanwhile.
-func readOrder(id, value string) (order enforce.Kill, err error) {
+func readOrder(id, value string) (order enforce.Stop, err error) {
 	if value == "" {
 		return order, nil
 	}
 	if err = json.Unmarshal([]byte(value), &order); err == nil {
 		order, err = order.Canonical()
 	}
-	if err == nil && (order.ID != id || !enforce.IsOrderID(id)) {
+	if err == nil && (order.ID != id || !enforce.IsStopID(id)) {
 		err = fmt.Errorf("its id is %.80q", order.ID)
 	}
 	if err != nil {
-		return enforce.Kill{}, fmt.Errorf("order %.80q in redis is none: %w", id, err)
+		return enforce.Stop{}, fmt.Errorf("order %.80q in redis is none: %w", id, err)
 	}
 	return order, nil
 }

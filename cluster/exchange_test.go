@@ -62,7 +62,7 @@ func (m *model) apply(w write) {
 
 // node is a gateway of the model.
 type node struct {
-	orders enforce.Orders
+	orders enforce.StopSet
 	seen   string
 }
 
@@ -119,7 +119,7 @@ func FuzzFleet(f *testing.F) {
 		for i, op := range script[:min(len(script), 400)] {
 			n, host := nodes[int(op)%len(nodes)], fmt.Sprintf("h%d.example", int(op/16)%hosts)
 			now := noon.Add(time.Duration(i) * time.Second)
-			lift := func(after enforce.Orders) {
+			lift := func(after enforce.StopSet) {
 				for id := range after.Lifted {
 					lifted[id] = true
 				}
@@ -127,15 +127,15 @@ func FuzzFleet(f *testing.F) {
 			}
 			switch (op / 3) % 8 {
 			case 0, 1:
-				order := enforce.Kill{ID: fmt.Sprintf("o-%d", i), Scope: enforce.KillHost, Value: host, At: now}
-				after, err := n.orders.Give(order)
+				order := enforce.Stop{ID: fmt.Sprintf("o-%d", i), Scope: enforce.StopHost, Value: host, At: now}
+				after, err := n.orders.Add(order)
 				if err != nil {
 					t.Fatal(err)
 				}
 				given[order.ID] = true
 				lift(after)
 			case 2:
-				after, _, _ := n.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: host}, enforce.Lift{At: now})
+				after, _, _ := n.orders.Lift(enforce.Stop{Scope: enforce.StopHost, Value: host}, enforce.Lift{At: now})
 				lift(after)
 			case 3, 4:
 				n.round(t, redis, now)
@@ -153,7 +153,7 @@ func FuzzFleet(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.orders, n.seen = enforce.Orders{}, ""
+				n.orders, n.seen = enforce.StopSet{}, ""
 				if err := n.orders.UnmarshalJSON(data); err != nil {
 					t.Fatal(err)
 				}
@@ -189,8 +189,8 @@ func FuzzFleet(f *testing.F) {
 	})
 }
 
-func order(id string, at time.Time) enforce.Kill {
-	return enforce.Kill{ID: id, Scope: enforce.KillHost, Value: "example.com", At: at}
+func order(id string, at time.Time) enforce.Stop {
+	return enforce.Stop{ID: id, Scope: enforce.StopHost, Value: "example.com", At: at}
 }
 
 // TestLiftsAreForgotten: a lift leaves the gateways after 90 days and Redis a day later, so that
@@ -201,10 +201,10 @@ func TestLiftsAreForgotten(t *testing.T) {
 	redis := newModel()
 	var a, b node
 	var err error
-	if a.orders, err = a.orders.Give(order("one", noon)); err != nil {
+	if a.orders, err = a.orders.Add(order("one", noon)); err != nil {
 		t.Fatal(err)
 	}
-	a.orders, _, _ = a.orders.Lift(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}, enforce.Lift{By: "dora", At: noon})
+	a.orders, _, _ = a.orders.Lift(enforce.Stop{Scope: enforce.StopHost, Value: "example.com"}, enforce.Lift{By: "dora", At: noon})
 	for _, tt := range []struct {
 		a, b            time.Duration // how old the lift is by their clocks
 		inA, inB, redis int
@@ -271,7 +271,7 @@ func FuzzReadOrders(f *testing.F) {
 	f.Add("", "", "")
 	f.Fuzz(func(t *testing.T, id, value, lift string) {
 		read, _ := readOrders([]string{id}, []string{value}, []string{id}, []string{lift})
-		merged, err := (enforce.Orders{}).Merge(read, noon)
+		merged, err := (enforce.StopSet{}).Merge(read, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func FuzzReadOrders(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kept enforce.Orders
+		var kept enforce.StopSet
 		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Held) != len(merged.Held) {
 			t.Fatalf("%s: %v", data, err)
 		}

@@ -42,9 +42,9 @@ import (
 // Local is the gateway itself. Its methods are safe for concurrent use.
 type Local interface {
 	// Orders are those that hold, with the lifts.
-	Orders() enforce.Orders
+	Orders() enforce.StopSet
 	// Merge takes orders of other gateways, and returns how many requests each of them ended.
-	Merge(other enforce.Orders) (ended map[string]int)
+	Merge(other enforce.StopSet) (ended map[string]int)
 	// Act does an action of another gateway, and returns how many things it ended.
 	Act(ctx context.Context, a Action) (ended int, err error)
 	// Lost says that actions of other gateways were lost.

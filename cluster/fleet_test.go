@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // gateway is a Local that keeps all in memory.
 type gateway struct {
 	tb     testing.TB
-	kills  enforce.KillSwitch
+	stops  enforce.Stops
 	events chan string // what went wrong
 
 	mu    sync.Mutex
@@ -31,10 +31,10 @@ type gateway struct {
 	last  string
 }
 
-func (g *gateway) Orders() enforce.Orders { return g.kills.Orders() }
+func (g *gateway) Orders() enforce.StopSet { return g.stops.All() }
 
-func (g *gateway) Merge(other enforce.Orders) map[string]int {
-	if err := g.kills.Update(func(o enforce.Orders) (enforce.Orders, error) { return o.Merge(other, time.Now()) }); err != nil {
+func (g *gateway) Merge(other enforce.StopSet) map[string]int {
+	if err := g.stops.Update(func(o enforce.StopSet) (enforce.StopSet, error) { return o.Merge(other, time.Now()) }); err != nil {
 		g.tb.Error(err)
 	}
 	ended := map[string]int{}
@@ -124,7 +124,7 @@ func meet(t *testing.T, all []*Fleet) {
 // give gives an order at a gateway.
 func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
 	t.Helper()
-	if err := g.kills.Set(enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()}); err != nil {
+	if err := g.stops.Set(enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	return f.Given(t.Context(), id, 2)
@@ -133,8 +133,8 @@ func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
 // lift lifts an order at a gateway.
 func lift(t *testing.T, f *Fleet, g *gateway, id string) Report {
 	t.Helper()
-	err := g.kills.Update(func(o enforce.Orders) (enforce.Orders, error) {
-		o, _, found := o.Lift(enforce.Kill{Scope: enforce.KillHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
+	err := g.stops.Update(func(o enforce.StopSet) (enforce.StopSet, error) {
+		o, _, found := o.Lift(enforce.Stop{Scope: enforce.StopHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
 		if !found {
 			t.Errorf("%s is not known", id)
 		}
@@ -149,7 +149,7 @@ func lift(t *testing.T, f *Fleet, g *gateway, id string) Report {
 // held are the ids of the orders at a gateway.
 func held(g *gateway) string {
 	var all []string
-	for _, order := range g.kills.List() {
+	for _, order := range g.stops.List() {
 		all = append(all, order.ID)
 	}
 	slices.Sort(all)
@@ -233,7 +233,7 @@ func TestAStopWinsOverALiftThatDidNotKnowIt(t *testing.T) {
 	}
 	fb = join(t, there, "b", b)
 	lift(t, fa, a, "x")
-	if err := b.kills.Set(enforce.Kill{ID: "again", Scope: enforce.KillHost, Value: "X.example", At: time.Now()}); err != nil {
+	if err := b.stops.Set(enforce.Stop{ID: "again", Scope: enforce.StopHost, Value: "X.example", At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	fb.Given(t.Context(), "again", 0)
@@ -337,17 +337,17 @@ func TestManyOrders(t *testing.T) {
 	a, b := new(gateway), new(gateway)
 	const each = 3000
 	for i, g := range []*gateway{a, b} {
-		var all enforce.Orders
+		var all enforce.StopSet
 		for n := range each {
 			id := fmt.Sprintf("%d-%d", i, n)
-			all.Held = append(all.Held, enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()})
+			all.Held = append(all.Held, enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now()})
 		}
 		g.tb = t
 		g.Merge(all)
 	}
 	join(t, s, "a", a)
 	join(t, s, "b", b)
-	redistest.Eventually(t, "both hold all", func() bool { return len(a.kills.List()) == 2*each && len(b.kills.List()) == 2*each })
+	redistest.Eventually(t, "both hold all", func() bool { return len(a.stops.List()) == 2*each && len(b.stops.List()) == 2*each })
 	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
 }
 

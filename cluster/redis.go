@@ -95,7 +95,7 @@ func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err err
 }
 
 // merge takes what was read, and notes what is new of it.
-func (f *Fleet) merge(mine, read enforce.Orders) {
+func (f *Fleet) merge(mine, read enforce.StopSet) {
 	if len(read.Held)+len(read.Lifted) == 0 {
 		return
 	}
@@ -166,7 +166,7 @@ func (f *Fleet) readIDs(ctx context.Context, c rueidis.Client) (read ids, err er
 }
 
 // readUnknown reads the orders and lifts that are not known here.
-func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.Orders, redis ids) (read enforce.Orders, err error) {
+func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.StopSet, redis ids) (read enforce.StopSet, err error) {
 	orderIDs, liftIDs := unknown(mine, redis)
 	orders, err := f.values(ctx, c, "orders", orderIDs)
 	if err != nil {

@@ -74,9 +74,9 @@ func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)
 func ada(req *http.Request) { req.SetBasicAuth("ada", "open sesame") }
 
 // orders are those in force.
-func (r *rig) orders() []enforce.Kill {
+func (r *rig) orders() []enforce.Stop {
 	r.t.Helper()
-	return engine.Current().KillSwitch().List()
+	return engine.Current().Stops().List()
 }
 
 // TestRequests holds what the page answers to whom.
@@ -234,7 +234,7 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 	}
 	for i := range 60 {
 		if _, err := adminapi.Deny(t.Context(), engine.Current(), adminapi.OrderRequest{
-			Scope: enforce.KillHost, Value: fmt.Sprintf("h%d.%s.test", i, strings.Repeat("a", 60)),
+			Scope: enforce.StopHost, Value: fmt.Sprintf("h%d.%s.test", i, strings.Repeat("a", 60)),
 			By: strings.Repeat(`"`, 60), Reason: strings.Repeat(`<"`, 90),
 		}); err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ type action func(ctx context.Context, e *engine.Engine, form url.Values, user st
 var actions = map[string]action{
 	"deny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
 		given, err := adminapi.Deny(ctx, e, adminapi.OrderRequest{
-			Scope: enforce.KillScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"),
+			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"),
 		})
 		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Report)), err
 	},

@@ -34,7 +34,7 @@ type overview struct {
 	Digest   string
 	Standing engine.Standing
 	Badges   []badge
-	Orders   []enforce.Kill
+	Orders   []enforce.Stop
 	More     int // orders that are not listed
 	MayLift  bool
 	Hour     engine.Recent
@@ -76,7 +76,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Standing(),
 		MayLift: h.Orders, Hour: engine.LastHour(),
 	}
-	orders := e.KillSwitch().List()
+	orders := e.Stops().List()
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
 	for _, k := range bounded(o.Hour.TopKinds(), maxListed) {
 		o.Kinds = append(o.Kinds, kind{k, o.Hour.Kinds[k]})

@@ -334,7 +334,7 @@ func (id *Identifier) Named(name string) (Identity, bool) {
 }
 
 // Knows reports whether a sender may have the name: an agent's in any case, and any product token
-// where there are no agents, or where unidentified requests are allowed. See [Identity.KillName].
+// where there are no agents, or where unidentified requests are allowed. See [Identity.StopName].
 func (id *Identifier) Knows(name string) bool {
 	_, named := id.Named(name)
 	return named || id.allowUnknown && robotstxt.IsProductName(name)

@@ -26,9 +26,9 @@ import (
 
 func BenchmarkDecide(b *testing.B) {
 	const page = "/shop/item?id=12345&lang=en"
-	kills := new(KillSwitch)
+	stops := new(Stops)
 	for i := range 100 {
-		if err := kills.Set(Kill{Scope: KillHost, Value: fmt.Sprintf("*.h%d.example", i)}); err != nil {
+		if err := stops.Set(Stop{Scope: StopHost, Value: fmt.Sprintf("*.h%d.example", i)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -51,19 +51,19 @@ func BenchmarkDecide(b *testing.B) {
 		path   string
 		record fetch.Record
 		policy *Policy
-		kills  *KillSwitch
+		stops  *Stops
 		id     Identity
 		want   Reason
 	}{
 		{"allowed/bare", page, rules(robots), nil, nil, id, ReasonNoRule},
 		{"allowed/patterns", page, rules(robots), nil, nil, patterns, ReasonNoRule},
-		{"allowed/policy", page, rules(robots), policy, kills, id, ReasonNoRule},
-		{"allowed/both forms", "/a/.." + page, rules(robots), policy, kills, id, ReasonNoRule},
-		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, kills, id, ReasonDisallowed},
-		{"absent", page, absent(404), policy, kills, id, ReasonAbsent},
+		{"allowed/policy", page, rules(robots), policy, stops, id, ReasonNoRule},
+		{"allowed/both forms", "/a/.." + page, rules(robots), policy, stops, id, ReasonNoRule},
+		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, stops, id, ReasonDisallowed},
+		{"absent", page, absent(404), policy, stops, id, ReasonAbsent},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.kills)
+			e := newEnforcer(siteOf(bm.record, defaults), bm.policy, bm.stops)
 			target := origin.Target{Origin: mustOrigin(b, "https://www.example.com"), Path: bm.path}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -15,7 +15,7 @@ import (
 
 // Mode says what is done with refusals. The zero value is ModeEnforce.
 //
-// Whatever the mode, these hold: the kill switch, the operator's deny list, wrong proxy
+// Whatever the mode, these hold: the stops, the operator's deny list, wrong proxy
 // credentials, and all that makes a request impossible to send. See [Reason.Hard].
 type Mode uint8
 

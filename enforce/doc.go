@@ -1,5 +1,5 @@
 // Package enforce decides whether a request may go. It identifies the sender ([Identifier]),
-// applies the operator's policy ([Policy], [KillSwitch]) and the site's rules ([Enforcer]),
+// applies the operator's policy ([Policy], [Stops]) and the site's rules ([Enforcer]),
 // computes the limits of an allowed request ([Politeness]), and renders a refusal for the client
 // ([Render]).
 //

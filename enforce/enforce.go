@@ -44,8 +44,8 @@ type Enforcer struct {
 	Reads Signals
 	// Files finds the sites' TDM files if Reads has them; nil reads none.
 	Files TDMFiles
-	// Kills is the kill switch; nil stops nothing.
-	Kills *KillSwitch
+	// Stops are the stops in force; nil stops nothing.
+	Stops *Stops
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -63,7 +63,7 @@ type Request struct {
 }
 
 // Decide decides a request whose path is visible. This is the order of all steps: the sender's
-// identity (for robots.txt itself only its credentials), kill switch, operator's deny list,
+// identity (for robots.txt itself only its credentials), stops, operator's deny list,
 // robots.txt itself, the method (of ftp), mode off, exceptions, rules. Pacing follows and is up to
 // the caller, see [Decision.Paced].
 //
@@ -143,7 +143,7 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 			return d, true
 		}
 	}
-	if order, stopped := e.Kills.Match(o, id.KillName()); stopped {
+	if order, stopped := e.Stops.Match(o, id.StopName()); stopped {
 		d.deny(ReasonKillSwitch, order.detail())
 		return d, true
 	}

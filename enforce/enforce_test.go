@@ -201,7 +201,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		"off":         {newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeOff}), nil), crawler(t, "A"), ReasonRobotsTxt},
 		"denied":      {newEnforcer(nil, mustPolicy(t, PolicyConfig{Deny: []string{"*"}}), nil), crawler(t, "A"), ReasonOperatorDeny},
 		"nobody":      {newEnforcer(nil, nil, nil), Identity{}, ReasonRobotsTxt},
-		"killed":      {newEnforcer(nil, nil, killAll(t)), Identity{}, ReasonKillSwitch},
+		"stopped":     {newEnforcer(nil, nil, stopAll(t)), Identity{}, ReasonKillSwitch},
 	} {
 		if d := ask(t, tt.e, tt.id, "http://example.com/robots.txt"); d.Reason != tt.want || d.Allowed != tt.want.Allows() {
 			t.Errorf("%s: allowed %t %s", name, d.Allowed, d.Reason)
@@ -243,16 +243,16 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	}
 }
 
-func killAll(t *testing.T) *KillSwitch {
+func stopAll(t *testing.T) *Stops {
 	t.Helper()
-	k := new(KillSwitch)
-	if err := k.Set(Kill{Scope: KillAll, By: "eve", Reason: "fire", At: now}); err != nil {
+	k := new(Stops)
+	if err := k.Set(Stop{Scope: StopAll, By: "eve", Reason: "fire", At: now}); err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-// DESIGN §4: identity, then kill switch, operator's deny list, robots.txt itself, mode off,
+// DESIGN §4: identity, then stops, operator's deny list, robots.txt itself, mode off,
 // exceptions, rules. Each row switches the earlier steps off one by one.
 func TestDESIGN4OrderOfSteps(t *testing.T) {
 	t.Parallel()
@@ -261,15 +261,15 @@ func TestDESIGN4OrderOfSteps(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		id     Identity
-		kills  *KillSwitch
+		stops  *Stops
 		policy PolicyConfig
 		want   Reason
 		asks   int
 	}{
-		{"everything against it", Identity{}, killAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonUnidentified, 0},
-		{"identified", crawler(t, "A"), killAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonKillSwitch, 0},
-		{"kill switch before mode off", crawler(t, "A"), killAll(t), PolicyConfig{Mode: ModeOff}, ReasonKillSwitch, 0},
-		{"not killed", crawler(t, "A"), nil, PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonOperatorDeny, 0},
+		{"everything against it", Identity{}, stopAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonUnidentified, 0},
+		{"identified", crawler(t, "A"), stopAll(t), PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonKillSwitch, 0},
+		{"stop before mode off", crawler(t, "A"), stopAll(t), PolicyConfig{Mode: ModeOff}, ReasonKillSwitch, 0},
+		{"not stopped", crawler(t, "A"), nil, PolicyConfig{Deny: deny, Exceptions: exempt}, ReasonOperatorDeny, 0},
 		{"deny list before mode off", crawler(t, "A"), nil, PolicyConfig{Mode: ModeOff, Deny: deny}, ReasonOperatorDeny, 0},
 		{"not denied", crawler(t, "A"), nil, PolicyConfig{Exceptions: exempt}, ReasonException, 0},
 		{"mode off before exceptions", crawler(t, "A"), nil, PolicyConfig{Mode: ModeOff, Exceptions: exempt}, ReasonRobotsOff, 0},
@@ -277,7 +277,7 @@ func TestDESIGN4OrderOfSteps(t *testing.T) {
 		{"no exception", crawler(t, "A"), nil, PolicyConfig{}, ReasonDisallowed, 1},
 	} {
 		s := siteOf(closed, defaults)
-		d := ask(t, newEnforcer(s, mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/x")
+		d := ask(t, newEnforcer(s, mustPolicy(t, tt.policy), tt.stops), tt.id, "http://example.com/x")
 		if d.Reason != tt.want || d.Allowed != tt.want.Allows() || s.lookups != tt.asks {
 			t.Errorf("%s: allowed %t %s, %d look-ups", tt.name, d.Allowed, d.Reason, s.lookups)
 		}
@@ -313,7 +313,7 @@ func TestModeReport(t *testing.T) {
 		name   string
 		record fetch.Record
 		id     Identity
-		kills  *KillSwitch
+		stops  *Stops
 		policy PolicyConfig
 		want   Reason
 		passes bool
@@ -326,12 +326,12 @@ func TestModeReport(t *testing.T) {
 		{"unidentified, then excepted", rules(robots), Identity{}, nil, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"*"}, Reason: "x"}}}, ReasonUnidentified, true, 0},
 		{"spoofed", rules(robots), spoofed, nil, PolicyConfig{}, ReasonUserAgentConflict, true, 2},
 		{"wrong password", rules(robots), wrongPassword, nil, PolicyConfig{}, ReasonCredentialsWrong, false, 0},
-		{"kill switch", rules(robots), crawler(t, "A"), killAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
-		{"unidentified, kill switch", rules(robots), Identity{}, killAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
+		{"stop", rules(robots), crawler(t, "A"), stopAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
+		{"unidentified, stop", rules(robots), Identity{}, stopAll(t), PolicyConfig{}, ReasonKillSwitch, false, 0},
 		{"denied", rules(robots), crawler(t, "A"), nil, PolicyConfig{Deny: []string{"*"}}, ReasonOperatorDeny, false, 0},
 	} {
 		tt.policy.Mode = ModeReport
-		d := ask(t, newEnforcer(siteOf(tt.record, defaults), mustPolicy(t, tt.policy), tt.kills), tt.id, "http://example.com/private/x")
+		d := ask(t, newEnforcer(siteOf(tt.record, defaults), mustPolicy(t, tt.policy), tt.stops), tt.id, "http://example.com/private/x")
 		if d.Reason != tt.want || d.Allowed != tt.passes || d.WouldDeny != tt.passes || d.Line != tt.line || d.Mode != ModeReport {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
@@ -414,7 +414,7 @@ func TestDecideIntercept(t *testing.T) {
 		{"wrong, report", Sender{ProxyAuthorization: basic("u", "x")}, ModeReport, ReasonCredentialsWrong},
 	} {
 		everything.Mode = tt.mode
-		e := newEnforcer(nil, mustPolicy(t, everything), killAll(t))
+		e := newEnforcer(nil, mustPolicy(t, everything), stopAll(t))
 		tunnel := id.AuthenticateTunnel(t.Context(), tt.e)
 		d := e.DecideIntercept(tunnel, o)
 		spared := tt.name == "missing, report"
@@ -429,10 +429,10 @@ func TestDecideIntercept(t *testing.T) {
 	}
 }
 
-func TestKillSwitchKnowsTheNameless(t *testing.T) {
+func TestStopKnowsTheNameless(t *testing.T) {
 	t.Parallel()
-	k := new(KillSwitch)
-	if err := k.Set(Kill{Scope: KillAgent, Value: "badbot", Reason: "complaint"}); err != nil {
+	k := new(Stops)
+	if err := k.Set(Stop{Scope: StopAgent, Value: "badbot", Reason: "complaint"}); err != nil {
 		t.Fatal(err)
 	}
 	open := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a"}}, AllowUnidentified: true})

@@ -113,8 +113,8 @@ func siteOf(r fetch.Record, p fetch.Policy) *site {
 	return &site{entry: robotscache.NewEntry(r, robotscache.Interpretation{Policy: p}), source: robotscache.SourceHot}
 }
 
-func newEnforcer(rules Lookup, p *Policy, k *KillSwitch) *Enforcer {
-	return &Enforcer{Rules: rules, Policy: p, Kills: k, Now: func() time.Time { return now }}
+func newEnforcer(rules Lookup, p *Policy, k *Stops) *Enforcer {
+	return &Enforcer{Rules: rules, Policy: p, Stops: k, Now: func() time.Time { return now }}
 }
 
 // crawler is the identity of a crawler without configuration.

@@ -97,9 +97,9 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 	return i
 }
 
-// KillName is the name by which the kill switch knows the sender: one without a name is known by
+// StopName is the name by which a stop knows the sender: one without a name is known by
 // its product token, so that it can be stopped too.
-func (i Identity) KillName() string {
+func (i Identity) StopName() string {
 	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
 		return i.Robots.Tokens[0]
 	}

@@ -50,7 +50,7 @@ type ConnectRule struct {
 }
 
 // Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
-// permitted it. It asks for no robots.txt. It overrides neither deny list nor kill switch.
+// permitted it. It asks for no robots.txt. It overrides neither deny list nor stops.
 type Exception struct {
 	// Hosts are patterns as in [HostPattern]. At least one.
 	Hosts []string `json:"hosts"`

@@ -46,7 +46,7 @@ const (
 	// ReasonTunnelRestricted is a tunnel, which hides paths, to a site that refuses the agent some.
 	ReasonTunnelRestricted Reason = "tunnel_restricted"
 	ReasonConnectDenied    Reason = "connect_denied"     // a tunnel where the operator allows none
-	ReasonKillSwitch       Reason = "kill_switch"        // an order of the kill switch
+	ReasonKillSwitch       Reason = "kill_switch"        // a stop
 	ReasonOperatorDeny     Reason = "operator_deny"      // the operator's deny list
 	ReasonClientNotAllowed Reason = "client_not_allowed" // the client's address is not allowed
 	ReasonUnidentified     Reason = "unidentified"       // the request matches no agent

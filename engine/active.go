@@ -73,8 +73,8 @@ func (a *activeConfigs) follow(e *Engine) {
 	if before == e {
 		return
 	}
-	if err := e.kills.follow(e.Config.Store.folder()); err != nil {
-		e.logger.Error("orders of the kill switch may be forgotten by a restart", zap.Error(err))
+	if err := e.stops.follow(e.Config.Store.folder()); err != nil {
+		e.logger.Error("stops may be forgotten by a restart", zap.Error(err))
 	}
 	e.records.apply(e)
 	e.pacing.apply(e)

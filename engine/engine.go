@@ -1,7 +1,7 @@
 // Package engine holds what all sites of a configuration share: the cache of robots.txt records
-// with its store and fetcher, the clocks of the hosts, the kill switch, the transport, events and
+// with its store and fetcher, the clocks of the hosts, the stops, the transport, events and
 // metrics. State that is costly to lose outlives a reload: the records as long as the configuration
-// names the same store, clocks and kill switch always. See active.go for what a reload does.
+// names the same store, clocks and stops always. See active.go for what a reload does.
 package engine
 
 import (
@@ -100,7 +100,7 @@ type Engine struct {
 	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
 	fetcher   *fetch.Fetcher
 	files     *fetch.Fetcher // for TDM files
-	kills     *killSwitchState
+	stops     *stopState
 	emitter   *emitter // nil without an events app
 	sites     sites
 	listens   atomic.Pointer[listens] // since its start
@@ -138,7 +138,7 @@ func New(ctx caddy.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) provision() (err error) {
-	e.kills, err = acquire(killSwitchKey, func() (*killSwitchState, error) { return new(killSwitchState), nil })
+	e.stops, err = acquire(stopsKey, func() (*stopState, error) { return new(stopState), nil })
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (e *Engine) Open() error {
 }
 
 func (e *Engine) acquire() error {
-	if err := e.kills.load(e.Config.Store.folder()); err != nil {
+	if err := e.stops.load(e.Config.Store.folder()); err != nil {
 		return err
 	}
 	isNew := e.Config.Store.isNew()
@@ -303,8 +303,8 @@ func (e *Engine) Close() error {
 		}
 		errs = append(errs, release(e.pacing.key), release(e.records.key))
 	}
-	if e.kills != nil {
-		errs = append(errs, release(killSwitchKey))
+	if e.stops != nil {
+		errs = append(errs, release(stopsKey))
 	}
 	e.retired.Store(true)
 	e.CloseIdle()

@@ -35,7 +35,7 @@ type Fleet struct {
 type fleetState struct {
 	key     string
 	fleet   *cluster.Fleet
-	kills   *killSwitchState
+	stops   *stopState
 	logger  *zap.Logger
 	short   rate.Sometimes // says what failed
 	current atomic.Pointer[Engine]
@@ -74,7 +74,7 @@ func acquireFleet(e *Engine) (*fleetState, error) {
 
 func openFleet(e *Engine, key string) (*fleetState, error) {
 	s := &fleetState{
-		key: key, kills: e.kills, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),
+		key: key, stops: e.stops, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),
 		short: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -137,12 +137,12 @@ func (e *Engine) Fleet() *cluster.Fleet {
 }
 
 // Orders implements cluster.Local.
-func (s *fleetState) Orders() enforce.Orders { return s.kills.switches.Orders() }
+func (s *fleetState) Orders() enforce.StopSet { return s.stops.held.All() }
 
 // Merge implements cluster.Local.
-func (s *fleetState) Merge(other enforce.Orders) map[string]int {
+func (s *fleetState) Merge(other enforce.StopSet) map[string]int {
 	before := s.Orders()
-	ended, err := s.kills.merge(other)
+	ended, err := s.stops.merge(other)
 	if err != nil {
 		s.logger.Error("orders of other gateways may be forgotten by a restart", zap.Error(err))
 	}
@@ -153,7 +153,7 @@ func (s *fleetState) Merge(other enforce.Orders) map[string]int {
 }
 
 // tell logs the orders of one set that the other one has not.
-func (s *fleetState) tell(message string, in, notIn enforce.Orders, ended map[string]int) {
+func (s *fleetState) tell(message string, in, notIn enforce.StopSet, ended map[string]int) {
 	known := make(map[string]bool, len(notIn.Held))
 	for _, order := range notIn.Held {
 		known[order.ID] = true

@@ -181,12 +181,12 @@ func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate
 	return out
 }
 
-// StopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: an order
-// of the kill switch, or a deny list at every gateway. All gateways share a record, and one that
+// StopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: a stop,
+// or a deny list at every gateway. All gateways share a record, and one that
 // may crawl the origin needs it.
 func (e *Engine) StopsFetch(o origin.Origin) error {
-	if order, stopped := e.kills.switches.Match(o, ""); stopped {
-		return fmt.Errorf("by an order of the kill switch: %s", order)
+	if order, stopped := e.stops.held.Match(o, ""); stopped {
+		return fmt.Errorf("by a stop: %s", order)
 	}
 	if pattern, denied := e.sites.deny(o); denied {
 		return fmt.Errorf("by the configuration: deny %s", pattern)

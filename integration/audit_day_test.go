@@ -349,7 +349,7 @@ func (d *day) robots(args ...string) {
 	}
 }
 
-// stopped asks for what the kill switch stops.
+// stopped asks for what a stop covers.
 func (d *day) stopped(c *http.Client) {
 	d.robots("deny", "host", d.host("killed"), "--reason", "a complaint")
 	d.get(c, d.special["killed"].URL(openPage))

@@ -350,8 +350,8 @@ func TestFTPPaced(t *testing.T) {
 	}
 }
 
-// TestFTPKillSwitch: an order ends a transfer in its middle, and the server sees its end.
-func TestFTPKillSwitch(t *testing.T) {
+// TestFTPStop: an order ends a transfer in its middle, and the server sees its end.
+func TestFTPStop(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
 	ended := make(chan struct{})

@@ -158,7 +158,7 @@ func TestReloadToAHeldStore(t *testing.T) {
 	}
 }
 
-// keptSettings checks that store, clocks, fetcher, kill switch and metrics are those of before the refused reload.
+// keptSettings checks that store, clocks, fetcher, stops and metrics are those of before the refused reload.
 func (g *gateway) keptSettings(origins *testorigin.Server, blocked, killed *testorigin.Site, counted float64) {
 	t := g.t
 	t.Helper()
@@ -181,7 +181,7 @@ func (g *gateway) keptSettings(origins *testorigin.Server, blocked, killed *test
 		t.Errorf("clocks: no pause after a 503: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
 	}
 	if a := g.mustFetch("Tester/1.0", killed.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("kill switch: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
+		t.Errorf("stops: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
 	}
 	if n := g.metric("crawlgate_decisions_total"); n < counted+20 {
 		t.Errorf("metrics: %v decisions, %v before", n, counted)

@@ -53,7 +53,7 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := startGateway(t, gatewayConfig{})
-	page := filepath.Join(filepath.Dir(g.store()), "kills.json")
+	page := filepath.Join(filepath.Dir(g.store()), "stops.json")
 	full := func() {
 		t.Helper()
 		if err := os.RemoveAll(page); err != nil {
@@ -76,7 +76,7 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	}
 	stopped(true)
 	out, err = g.robots("undeny", "host", site.Origin().Host)
-	if err == nil || !strings.Contains(out, "the order still holds") || !strings.Contains(out, "kills.json") || strings.Contains(out, "in force, but not kept") {
+	if err == nil || !strings.Contains(out, "the order still holds") || !strings.Contains(out, "stops.json") || strings.Contains(out, "in force, but not kept") {
 		t.Errorf("undeny: %v: %s", err, out)
 	}
 	stopped(true)
@@ -98,9 +98,10 @@ func TestDamagedStateFiles(t *testing.T) {
 		file, text, engine string
 		want               []string
 	}{
-		{"kills.json", "", "", []string{"the orders of the kill switch", "is empty (0 bytes)", "crash of the machine", "crawlgate robots deny"}},
-		{"kills.json", `{"version":1,"kills":[{"sco`, "", []string{"the orders of the kill switch", "is damaged", "crawlgate robots deny"}},
-		{"kills.json", `{"version":9,"kills":[]}`, "", []string{"version 9 is not 1"}},
+		{"stops.json", "", "", []string{"the stops of the operator", "is empty (0 bytes)", "crash of the machine", "crawlgate robots deny"}},
+		{"stops.json", `{"version":2,"stops":[{"sco`, "", []string{"the stops of the operator", "is damaged", "crawlgate robots deny"}},
+		{"kills.json", `{"version":1,"kills":[{"sco`, "", []string{"the stops of the operator", "kills.json is damaged", "crawlgate robots deny"}},
+		{"stops.json", `{"version":9,"stops":[]}`, "", []string{"version 9 is not 2"}},
 		{"blocks.json", "", "", []string{"the hosts that asked to be left alone", "is empty (0 bytes)", "remove it"}},
 		{"blocks.json", "[[", "", []string{"the hosts that asked to be left alone", "is damaged", "remove it"}},
 		{"gateways.json", "x", shared, []string{"the number of gateways", "is damaged", "remove it"}},

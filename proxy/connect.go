@@ -54,7 +54,7 @@ func (x *exchange) connect() error {
 	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
 	own := o.Host == enforce.OwnHost && s.minter != nil
 	intercept := own || s.Operator.Connect(o) == enforce.ConnectIntercept
-	if x.ctx, x.entry, err = s.Engine.EnterTunnel(x.ctx, o, id.KillName(), !intercept); err != nil {
+	if x.ctx, x.entry, err = s.Engine.EnterTunnel(x.ctx, o, id.StopName(), !intercept); err != nil {
 		return x.refuseExcess(id, o, err.Error())
 	}
 	defer x.entry.Leave()
@@ -183,7 +183,7 @@ func (c *connect) servePlain() {
 		d.Wait = waited
 	}
 	c.x.decision.Detail = enforce.DetailPlain
-	// Not under the exchange's context: an order of the kill switch is told to each request inside.
+	// Not under the exchange's context: a stop is told to each request inside.
 	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
 	defer done()
 	c.end(c.x.site.tunnels.ServePlain(ctx, c.client, c.inside()))

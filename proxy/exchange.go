@@ -30,8 +30,8 @@ type exchange struct {
 	site      *Site
 	w         http.ResponseWriter
 	r         *http.Request
-	ctx       context.Context // the request's, which an order of the kill switch can end
-	entry     *engine.Entry   // its place with the kill switch
+	ctx       context.Context // the request's, which a stop can end
+	entry     *engine.Entry   // its place among what a stop can end
 	began     time.Time
 	line      *stall.Line // of the access log; nil outside of a server
 	tunnel    *tunnel     // it came through, nil for none
@@ -62,7 +62,7 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	}
 	x.identify()
 	x.early = engine.CameEarly(x.identity.Agent, x.r)
-	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, target.Origin, x.identity.KillName()); err != nil {
+	if x.ctx, x.entry, err = s.Engine.EnterRequest(x.ctx, target.Origin, x.identity.StopName()); err != nil {
 		return x.refuseExcess(x.identity, target.Origin, err.Error())
 	}
 	defer x.entry.Leave()
@@ -100,7 +100,7 @@ func (x *exchange) identify() {
 	}
 }
 
-// noteStop gives a decision that failed the reason why it really did, where the kill switch ended
+// noteStop gives a decision that failed the reason why it really did, if a stop ended
 // the exchange.
 func (x *exchange) noteStop() {
 	if stop := engine.StoppedBy(x.ctx); stop != nil && x.decision.Reason.Failure() {

@@ -88,7 +88,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	c.Life = ctx
 	c.Enforcer = &enforce.Enforcer{
 		Rules: tracedLookup{c.Engine}, Files: c.Engine,
-		Policy: c.Operator, Kills: c.Engine.KillSwitch(), Reads: c.Engine.Config.Signals,
+		Policy: c.Operator, Stops: c.Engine.Stops(), Reads: c.Engine.Config.Signals,
 	}
 	if agent := c.Identifier.DeniesByPages(); agent != "" && c.Enforcer.Reads.HTML == enforce.HTMLOff {
 		c.Logger.Warn("preferences deny sees no tags of pages, as html is off: set html hold in signals", zap.String("agent", agent))

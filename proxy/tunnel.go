@@ -91,5 +91,5 @@ func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
 		return false
 	}
 	id := s.Identifier.Opaque(ctx, c.tunnel.from)
-	return id.KillName() == c.x.identity.KillName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Allowed
+	return id.StopName() == c.x.identity.StopName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Allowed
 }

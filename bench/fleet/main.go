@@ -51,14 +51,14 @@ func run(args []string) error {
 
 // local is a gateway that has nothing but its orders.
 type local struct {
-	kills enforce.KillSwitch
+	stops enforce.Stops
 	name  string
 }
 
-func (l *local) Orders() enforce.Orders { return l.kills.Orders() }
+func (l *local) Orders() enforce.StopSet { return l.stops.All() }
 
-func (l *local) Merge(other enforce.Orders) map[string]int {
-	_ = l.kills.Update(func(o enforce.Orders) (enforce.Orders, error) { return o.Merge(other, time.Now()) })
+func (l *local) Merge(other enforce.StopSet) map[string]int {
+	_ = l.stops.Update(func(o enforce.StopSet) (enforce.StopSet, error) { return o.Merge(other, time.Now()) })
 	return nil
 }
 
@@ -98,24 +98,24 @@ func orders(url string, n, most int) error {
 	}
 	time.Sleep(2 * time.Second)
 	for _, held := range []int{0, 1000, most} {
-		var many enforce.Orders
-		for i := range held - len(locals[0].kills.List()) {
+		var many enforce.StopSet
+		for i := range held - len(locals[0].stops.List()) {
 			id := fmt.Sprintf("many-%d-%d", held, i)
-			many.Held = append(many.Held, enforce.Kill{ID: id, Scope: enforce.KillHost, Value: id + ".example", At: time.Now()})
+			many.Held = append(many.Held, enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now()})
 		}
 		began := time.Now()
 		locals[0].Merge(many)
 		fleets[0].Given(ctx, "x", 0)
-		for slices.ContainsFunc(locals, func(l *local) bool { return len(l.kills.List()) < held }) {
+		for slices.ContainsFunc(locals, func(l *local) bool { return len(l.stops.List()) < held }) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		fmt.Printf("%d gateways, %d orders: all have them after %v\n", n, held, time.Since(began).Round(time.Millisecond))
 		var took []time.Duration
 		late := 0
 		for i := range 30 {
-			order := enforce.Kill{ID: fmt.Sprintf("o-%d-%d", held, i), Scope: enforce.KillHost, Value: fmt.Sprintf("o%d-%d.example", held, i), At: time.Now()}
+			order := enforce.Stop{ID: fmt.Sprintf("o-%d-%d", held, i), Scope: enforce.StopHost, Value: fmt.Sprintf("o%d-%d.example", held, i), At: time.Now()}
 			began := time.Now()
-			if err := locals[i%n].kills.Set(order); err != nil {
+			if err := locals[i%n].stops.Set(order); err != nil {
 				return err
 			}
 			answered, all, _ := fleets[i%n].Given(ctx, order.ID, 0).Counts()

@@ -11,114 +11,137 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// killSwitchState is the kill switch of the process, kept over reloads and restarts.
-type killSwitchState struct {
-	switches enforce.KillSwitch
+// stopState is the stops of the process, kept over reloads and restarts.
+type stopState struct {
+	held enforce.Stops
 
 	mu     sync.Mutex
 	loaded bool
 	folder string // of the file
+	former bool   // stops of 0.1.0 have to be taken over
 }
 
-const killSwitchKey = "kill switch"
+const stopsKey = "stops"
 
-var killsFile = stateFile{
-	"kills.json", "the orders of the kill switch",
-	"and give the orders again that should hold (crawlgate robots deny)",
+var (
+	stopsFile = stateFile{
+		"stops.json", "the stops of the operator",
+		"and order again the stops that should hold (crawlgate robots deny)",
+	}
+	// killsFile is where 0.1.0 kept them.
+	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
+)
+
+// readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of them.
+func readStops(folder string) (kept enforce.StopSet, former bool, err error) {
+	var old enforce.StopSet
+	if err := errors.Join(stopsFile.read(folder, &kept), killsFile.read(folder, &old)); err != nil {
+		return kept, false, err
+	}
+	kept, err = kept.Merge(old, time.Now())
+	return kept, len(old.Held)+len(old.Lifted) > 0, err
+}
+
+// write keeps the stops. The file of 0.1.0 goes only once its stops are in the new one.
+func (s *stopState) write(stops enforce.StopSet) error {
+	if err := stopsFile.write(s.folder, stops); err != nil {
+		return err
+	}
+	return killsFile.remove(s.folder)
 }
 
 // Destruct has nothing to close.
-func (*killSwitchState) Destruct() error { return nil }
+func (*stopState) Destruct() error { return nil }
 
-// load restores the orders that were kept, once in the life of the process. An unreadable file is
-// fatal: starting without it would lift every order. So it is where the store moves to, see follow.
-func (s *killSwitchState) load(folder string) error {
+// load restores the stops that were kept, once in the life of the process. An unreadable file is
+// fatal: starting without it would lift every stop. So is an unreadable file where the store moves
+// to, see follow.
+func (s *stopState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.loaded && s.folder == folder {
 		return nil
 	}
-	var kept enforce.Orders
-	if err := killsFile.read(folder, &kept); err != nil || s.loaded {
+	kept, former, err := readStops(folder)
+	if err != nil || s.loaded {
 		return err
 	}
-	s.folder = folder
-	if err := s.switches.Update(func(enforce.Orders) (enforce.Orders, error) { return kept, nil }); err != nil {
+	s.folder, s.former = folder, former
+	if err := s.held.Update(func(enforce.StopSet) (enforce.StopSet, error) { return kept, nil }); err != nil {
 		return err
 	}
 	s.loaded = true
 	return nil
 }
 
-// follow keeps the orders in another folder from now on, where the store has moved. Those that are
-// there from before hold too, unless they were lifted since.
-func (s *killSwitchState) follow(folder string) error {
+// follow keeps the stops in another folder from now on, where the store has moved. The stops that
+// are there from before hold too, unless they were lifted since. It also takes over those of 0.1.0.
+func (s *stopState) follow(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.folder == folder {
+	if s.folder == folder && !s.former {
 		return nil
 	}
-	s.folder = folder
-	var kept enforce.Orders
-	err := killsFile.read(folder, &kept)
+	s.folder, s.former = folder, false
+	kept, _, err := readStops(folder)
 	_, mergeErr := s.mergeLocked(kept)
 	return errors.Join(err, mergeErr)
 }
 
-// KillSwitch has the orders that hold, which no reload resets.
-func (e *Engine) KillSwitch() *enforce.KillSwitch { return &e.kills.switches }
+// Stops returns the stops in force, which no reload resets.
+func (e *Engine) Stops() *enforce.Stops { return &e.stops.held }
 
 // Deny gives an order, ends what it stops and keeps it. It returns the number of requests, tunnels
 // and fetches that were ended. An order that cannot be kept holds all the same; the error says so.
-func (e *Engine) Deny(order enforce.Kill) (ended int, err error) {
-	s := e.kills
+func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
+	s := e.stops
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.switches.Set(order); err != nil {
+	if err := s.held.Set(order); err != nil {
 		return 0, err
 	}
-	for _, n := range underWay.stop(&s.switches) { // before the disk is waited for
+	for _, n := range underWay.stop(&s.held) { // before the disk is waited for
 		ended += n
 	}
-	return ended, killsFile.write(s.folder, s.switches.Orders())
+	return ended, s.write(s.held.All())
 }
 
 // Lift ends the orders that stop what a canonical one does, once that has been written down, and
 // returns the newest. Where that fails they hold on: a restart would bring them back.
-func (e *Engine) Lift(order enforce.Kill, lift enforce.Lift) (lifted enforce.Kill, found bool, err error) {
-	s := e.kills
+func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Stop, found bool, err error) {
+	s := e.stops
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.switches.Update(func(before enforce.Orders) (after enforce.Orders, err error) {
+	err = s.held.Update(func(before enforce.StopSet) (after enforce.StopSet, err error) {
 		if after, lifted, found = before.Lift(order, lift); !found {
 			return before, nil
 		}
-		return after, killsFile.write(s.folder, after)
+		return after, s.write(after)
 	})
 	return lifted, found, err
 }
 
 // merge takes the orders of other gateways, ends what they stop and keeps them. It returns how many
 // requests, tunnels and fetches each order ended. The orders hold whatever the error says.
-func (s *killSwitchState) merge(other enforce.Orders) (ended map[string]int, err error) {
+func (s *stopState) merge(other enforce.StopSet) (ended map[string]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mergeLocked(other)
 }
 
-func (s *killSwitchState) mergeLocked(other enforce.Orders) (ended map[string]int, err error) {
+func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, err error) {
 	var full error
-	err = s.switches.Update(func(o enforce.Orders) (enforce.Orders, error) {
+	err = s.held.Update(func(o enforce.StopSet) (enforce.StopSet, error) {
 		o, full = o.Merge(other, time.Now())
 		return o, nil
 	})
-	ended = underWay.stop(&s.switches)
-	return ended, errors.Join(err, full, killsFile.write(s.folder, s.switches.Orders()))
+	ended = underWay.stop(&s.held)
+	return ended, errors.Join(err, full, s.write(s.held.All()))
 }
 
 // register has all that is on its way to a site: requests from before their decision to the last
 // byte of their answer, tunnels, and fetches of robots.txt. It counts the requests and tunnels of
-// each agent, and an order of the kill switch ends the entries that it stops.
+// each agent, and a stop ends the entries that it stops.
 //
 // Requests register before they are decided, and an order takes effect before it looks through the
 // register, so none slips between.
@@ -150,14 +173,14 @@ type Entry struct {
 	in     *register
 	kind   entryKind
 	origin origin.Origin
-	agent  string // as the kill switch knows it; empty for a fetch, which no agent asked for
+	agent  string // as stops know it; empty for a fetch, which no agent asked for
 	cancel context.CancelCauseFunc
 
 	stopped bool // no order ends it any more; guarded by in.mu
 }
 
 // EnterRequest registers a request of an agent for as long as it runs, or fails if the agent has as
-// many as it may have. agent is the name by which the kill switch knows it. The context that it
+// many as it may have. agent is the name by which stops know it. The context that it
 // returns ends when an order stops the request, see [StoppedBy]. The caller must call Leave.
 func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry, error) {
 	return underWay.enter(ctx, &Entry{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
@@ -228,12 +251,12 @@ func (e *Entry) Cancel(why error) { e.cancel(why) }
 
 // stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing
 // is canceled under the lock.
-func (r *register) stop(switches *enforce.KillSwitch) (ended map[string]int) {
+func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 	ended = make(map[string]int)
 	var requests, fetches []func()
 	r.mu.Lock()
 	for e := range r.entries {
-		order, matches := switches.Match(e.origin, e.agent)
+		order, matches := stops.Match(e.origin, e.agent)
 		if e.stopped || !matches {
 			continue
 		}
@@ -254,8 +277,8 @@ func (r *register) stop(switches *enforce.KillSwitch) (ended map[string]int) {
 	return ended
 }
 
-// StoppedError is the cause of a context that the kill switch ended.
-type StoppedError struct{ Order enforce.Kill }
+// StoppedError is the cause of a context that a stop ended.
+type StoppedError struct{ Order enforce.Stop }
 
 // Error names the order, with its author and reason.
 func (e *StoppedError) Error() string { return "stopped while under way: " + e.Order.String() }

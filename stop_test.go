@@ -70,15 +70,15 @@ func await(t *testing.T, c <-chan struct{}, limit time.Duration, what string) {
 // patience is for what has no limit of its own.
 const patience = 20 * time.Second
 
-// killRig is a gateway whose kill switch is tested.
-type killRig struct {
+// stopRig is a gateway whose stops are tested.
+type stopRig struct {
 	*testgateway.Gateway
 	t *testing.T
 }
 
-func newKillRig(t *testing.T, siteLines, globalLines string) *killRig {
+func newStopRig(t *testing.T, siteLines, globalLines string) *stopRig {
 	t.Helper()
-	return &killRig{testgateway.New(t, siteLines, globalLines), t}
+	return &stopRig{testgateway.New(t, siteLines, globalLines), t}
 }
 
 // site is the origin of a URL.
@@ -92,7 +92,7 @@ func site(tb testing.TB, raw string) origin.Origin {
 }
 
 // deny orders, and holds how much was ended.
-func (g *killRig) deny(scope, value string, ended int) {
+func (g *stopRig) deny(scope, value string, ended int) {
 	g.t.Helper()
 	order := map[string]string{"scope": scope, "value": value, "by": "dora", "reason": "complaint 7"}
 	if given := testgateway.Ask[adminapi.OrderGiven](g.Gateway, "POST", "/robots/deny", order); given.Ended != ended {
@@ -112,7 +112,7 @@ func killed(t *testing.T, line map[string]any) {
 }
 
 // visiting is visit in the background.
-func (g *killRig) visiting(page, agent string) <-chan int {
+func (g *stopRig) visiting(page, agent string) <-chan int {
 	statuses := make(chan int, 1)
 	go func() {
 		resp, err := g.Get(context.WithoutCancel(g.t.Context()), page, agent)
@@ -139,9 +139,9 @@ func refusedSoon(t *testing.T, statuses <-chan int) {
 	}
 }
 
-// TestKillSwitchCutsResponse ends an answer in the middle: the client must not take a part for the whole.
-func TestKillSwitchCutsResponse(t *testing.T) {
-	g, e := newKillRig(t, "", ""), newEndless(t)
+// TestStopCutsResponse ends an answer in the middle: the client must not take a part for the whole.
+func TestStopCutsResponse(t *testing.T) {
+	g, e := newStopRig(t, "", ""), newEndless(t)
 	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
 	if err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestKillSwitchCutsResponse(t *testing.T) {
 	}
 }
 
-// TestKillSwitchCutsUpload ends a request whose body is on its way: octets still go to the site then.
-func TestKillSwitchCutsUpload(t *testing.T) {
-	g, e := newKillRig(t, "", ""), newEndless(t)
+// TestStopCutsUpload ends a request whose body is on its way: octets still go to the site then.
+func TestStopCutsUpload(t *testing.T) {
+	g, e := newStopRig(t, "", ""), newEndless(t)
 	body, writing := io.Pipe()
 	defer body.Close()
 	go func() {
@@ -197,9 +197,9 @@ func TestKillSwitchCutsUpload(t *testing.T) {
 	killed(t, g.Lines(1)[0])
 }
 
-// TestKillSwitchEndsWaiting ends a request that waits for its turn at the host.
-func TestKillSwitchEndsWaiting(t *testing.T) {
-	g := newKillRig(t, "max_wait 60s", "")
+// TestStopEndsWaiting ends a request that waits for its turn at the host.
+func TestStopEndsWaiting(t *testing.T) {
+	g := newStopRig(t, "max_wait 60s", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
 	g.Visit(s.URL("/first"), "alpha")
@@ -216,10 +216,10 @@ func TestKillSwitchEndsWaiting(t *testing.T) {
 	}
 }
 
-// TestKillSwitchEndsFetch ends a fetch of robots.txt with the request that waits for it. The site is not held to have
+// TestStopEndsFetch ends a fetch of robots.txt with the request that waits for it. The site is not held to have
 // failed.
-func TestKillSwitchEndsFetch(t *testing.T) {
-	g := newKillRig(t, "", "")
+func TestStopEndsFetch(t *testing.T) {
+	g := newStopRig(t, "", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	o := s.Origin()
 	s.SetRobots(testorigin.HangBeforeHead())
@@ -241,9 +241,9 @@ func TestKillSwitchEndsFetch(t *testing.T) {
 	}
 }
 
-// TestKillSwitchStopsRedirects keeps the robots.txt of one site from being looked for at another that is stopped.
-func TestKillSwitchStopsRedirects(t *testing.T) {
-	g := newKillRig(t, "", "")
+// TestStopStopsRedirects keeps the robots.txt of one site from being looked for at another that is stopped.
+func TestStopStopsRedirects(t *testing.T) {
+	g := newStopRig(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
 	from, to := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	from.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, to.URL("/robots.txt")))
@@ -259,12 +259,12 @@ func TestKillSwitchStopsRedirects(t *testing.T) {
 	}
 }
 
-// TestKillSwitchCutsTunnel ends a tunnel that nobody looks into.
-func TestKillSwitchCutsTunnel(t *testing.T) {
+// TestStopCutsTunnel ends a tunnel that nobody looks into.
+func TestStopCutsTunnel(t *testing.T) {
 	origin := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(origin.Close)
 	o := site(t, origin.URL)
-	g := newKillRig(t, fmt.Sprintf("connect tunnel\nexcept %s {\nreason test\n}", o.Host), "")
+	g := newStopRig(t, fmt.Sprintf("connect tunnel\nexcept %s {\nreason test\n}", o.Host), "")
 	conn, err := g.Dial("proxy.sock")(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -312,9 +312,9 @@ func TestReportedRobotsTxt(t *testing.T) {
 	}
 }
 
-// TestKillSwitchOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
-func TestKillSwitchOutlives(t *testing.T) {
-	g, e := newKillRig(t, "", ""), newEndless(t)
+// TestStopOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
+func TestStopOutlives(t *testing.T) {
+	g, e := newStopRig(t, "", ""), newEndless(t)
 	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
 	if err != nil {
 		t.Fatal(err)

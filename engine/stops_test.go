@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,12 +35,12 @@ func sum(ended map[string]int) (all int) {
 	return all
 }
 
-// TestKillSwitchFollowsTheStore: orders are kept where the store is, and those that lie there hold.
-func TestKillSwitchFollowsTheStore(t *testing.T) {
+// TestStopFollowsTheStore: orders are kept where the store is, and those that lie there hold.
+func TestStopFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
-	held := func(s *killSwitchState) (hosts []string) {
-		for _, order := range s.switches.Orders().Held {
+	held := func(s *stopState) (hosts []string) {
+		for _, order := range s.held.All().Held {
 			hosts = append(hosts, order.Value)
 		}
 		slices.Sort(hosts)
@@ -47,15 +48,15 @@ func TestKillSwitchFollowsTheStore(t *testing.T) {
 	}
 	begin := func(folder string) *Engine {
 		t.Helper()
-		s := new(killSwitchState)
+		s := new(stopState)
 		if err := s.load(folder); err != nil {
 			t.Fatal(err)
 		}
-		return &Engine{kills: s}
+		return &Engine{stops: s}
 	}
 	deny := func(e *Engine, host string) {
 		t.Helper()
-		if _, err := e.Deny(enforce.Kill{Scope: enforce.KillHost, Value: host, By: "dora", Reason: "test"}); err != nil {
+		if _, err := e.Deny(enforce.Stop{Scope: enforce.StopHost, Value: host, By: "dora", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,41 +64,130 @@ func TestKillSwitchFollowsTheStore(t *testing.T) {
 	e := begin(first)
 	deny(e, "before.example")
 	for range 2 { // the same folder again is nothing new
-		if err := errors.Join(e.kills.load(second), e.kills.follow(second)); err != nil {
+		if err := errors.Join(e.stops.load(second), e.stops.follow(second)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	deny(e, "after.example")
 	want := []string{"after.example", "before.example", "earlier.example"}
-	if got := held(e.kills); !slices.Equal(got, want) {
+	if got := held(e.stops); !slices.Equal(got, want) {
 		t.Errorf("held %q, want %q", got, want)
 	}
-	if got := held(begin(second).kills); !slices.Equal(got, want) {
+	if got := held(begin(second).stops); !slices.Equal(got, want) {
 		t.Errorf("after a restart: %q, want %q", got, want)
 	}
-	if _, found, err := e.Lift(enforce.Kill{Scope: enforce.KillHost, Value: "before.example"}, enforce.Lift{By: "dora", At: time.Now()}); !found || err != nil {
+	if _, found, err := e.Lift(enforce.Stop{Scope: enforce.StopHost, Value: "before.example"}, enforce.Lift{By: "dora", At: time.Now()}); !found || err != nil {
 		t.Fatal(found, err)
 	}
-	if err := e.kills.follow(first); err != nil {
+	if err := e.stops.follow(first); err != nil {
 		t.Fatal(err)
 	}
-	if got := held(begin(first).kills); !slices.Equal(got, []string{"after.example", "earlier.example"}) {
+	if got := held(begin(first).stops); !slices.Equal(got, []string{"after.example", "earlier.example"}) {
 		t.Errorf("back at the first store: %q", got)
 	}
 
 	third := t.TempDir()
-	if err := os.WriteFile(filepath.Join(third, killsFile.name), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(third, stopsFile.name), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.kills.load(third); err == nil {
+	if err := e.stops.load(third); err == nil {
 		t.Error("a store beside orders that cannot be read is accepted")
 	}
-	if err := os.WriteFile(filepath.Join(first, killsFile.name), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(first, stopsFile.name), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.kills.load(first); err != nil {
+	if err := e.stops.load(first); err != nil {
 		t.Errorf("the orders that hold are read again: %v", err)
 	}
+}
+
+// TestStopsOfFormerFile: the stops of kills.json, which 0.1.0 wrote, hold and move to stops.json. What
+// was lifted since does not come back.
+func TestStopsOfFormerFile(t *testing.T) {
+	t.Parallel()
+	const (
+		old = `{"version":1,"kills":[{"id":"A-1","scope":"host","value":"a.example","at":"2026-11-24T12:00:00Z"},` +
+			`{"id":"A-2","scope":"all","at":"2026-11-24T12:00:01Z"}]}`
+		lifted = `{"version":2,"stops":[{"id":"B-1","scope":"agent","value":"acme","at":"2026-11-25T12:00:00Z"}],` +
+			`"lifted":{"A-2":{"at":"%s"}}}`
+	)
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"old file alone": {map[string]string{"kills.json": old}, []string{"A-1", "A-2"}},
+		"both files": {
+			map[string]string{"kills.json": old, "stops.json": fmt.Sprintf(lifted, time.Now().UTC().Format(time.RFC3339))},
+			[]string{"A-1", "B-1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			for file, text := range tt.files {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, when := range []string{"at the first start", "at the second"} {
+				s := new(stopState)
+				if err := s.load(folder); err != nil {
+					t.Fatal(err)
+				}
+				if got := ids(s); !slices.Equal(got, tt.want) {
+					t.Errorf("%s: %q hold, want %q", when, got, tt.want)
+				}
+				if err := s.follow(folder); err != nil { // as when the configuration becomes the current one
+					t.Fatal(err)
+				}
+				if got := ids(s); !slices.Equal(got, tt.want) {
+					t.Errorf("%s, in force: %q hold, want %q", when, got, tt.want)
+				}
+				if files := namesIn(t, folder); !slices.Equal(files, []string{"stops.json"}) {
+					t.Errorf("%s: the folder has %q", when, files)
+				}
+			}
+		})
+	}
+}
+
+// TestStopsOfDamagedFormerFile: a gateway does not start without the stops of 0.1.0, and keeps their file.
+func TestStopsOfDamagedFormerFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "kills.json"), []byte(`{"version":1,"kills":[{"sco`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(stopState).load(folder); err == nil || !strings.Contains(err.Error(), "kills.json is damaged") {
+		t.Errorf("loaded with %v", err)
+	}
+	if files := namesIn(t, folder); !slices.Equal(files, []string{"kills.json"}) {
+		t.Errorf("the folder has %q", files)
+	}
+}
+
+// ids has the ids of the stops in force, in order.
+func ids(s *stopState) (ids []string) {
+	for _, stop := range s.held.List() {
+		ids = append(ids, stop.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// namesIn lists a folder, without the locks of its writer.
+func namesIn(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Type().IsRegular() {
+			names = append(names, f.Name())
+		}
+	}
+	return names
 }
 
 func TestInFlightStop(t *testing.T) {
@@ -112,15 +202,15 @@ func TestInFlightStop(t *testing.T) {
 		"nobody":         {"https://example.net", ""},
 	}
 	for _, tt := range []struct {
-		order enforce.Kill
+		order enforce.Stop
 		want  []string
 	}{
-		{enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}, []string{"host", "host over http"}},
-		{enforce.Kill{Scope: enforce.KillHost, Value: "*.example.com"}, []string{"subdomain"}},
-		{enforce.Kill{Scope: enforce.KillHost, Value: "example.com:8080"}, []string{"host over http"}},
-		{enforce.Kill{Scope: enforce.KillAgent, Value: "ALPHA"}, []string{"host", "subdomain"}},
-		{enforce.Kill{Scope: enforce.KillAll}, []string{"host", "host over http", "subdomain", "other", "nobody"}},
-		{enforce.Kill{Scope: enforce.KillHost, Value: "example.edu"}, nil},
+		{enforce.Stop{Scope: enforce.StopHost, Value: "example.com"}, []string{"host", "host over http"}},
+		{enforce.Stop{Scope: enforce.StopHost, Value: "*.example.com"}, []string{"subdomain"}},
+		{enforce.Stop{Scope: enforce.StopHost, Value: "example.com:8080"}, []string{"host over http"}},
+		{enforce.Stop{Scope: enforce.StopAgent, Value: "ALPHA"}, []string{"host", "subdomain"}},
+		{enforce.Stop{Scope: enforce.StopAll}, []string{"host", "host over http", "subdomain", "other", "nobody"}},
+		{enforce.Stop{Scope: enforce.StopHost, Value: "example.edu"}, nil},
 	} {
 		t.Run(string(tt.order.Scope)+" "+tt.order.Value, func(t *testing.T) {
 			t.Parallel()
@@ -138,14 +228,14 @@ func TestInFlightStop(t *testing.T) {
 				contexts[name] = ctx
 				defer e.Leave()
 			}
-			var switches enforce.KillSwitch
-			if n := len(f.stop(&switches)); n != 0 {
+			var stops enforce.Stops
+			if n := len(f.stop(&stops)); n != 0 {
 				t.Fatalf("without an order %d were stopped", n)
 			}
-			if err := switches.Set(tt.order); err != nil {
+			if err := stops.Set(tt.order); err != nil {
 				t.Fatal(err)
 			}
-			if n := sum(f.stop(&switches)); n != len(tt.want) {
+			if n := sum(f.stop(&stops)); n != len(tt.want) {
 				t.Errorf("stopped %d, want %d", n, len(tt.want))
 			}
 			for name, ctx := range contexts {
@@ -166,19 +256,19 @@ func TestInFlightTellsWho(t *testing.T) {
 	var f register
 	ctx, e, _ := f.enter(t.Context(), &Entry{origin: site(t, "https://example.com"), agent: "alpha"}, 0)
 	defer e.Leave()
-	var switches enforce.KillSwitch
-	for _, order := range []enforce.Kill{
-		{Scope: enforce.KillHost, Value: "example.com", By: "dora", Reason: "complaint 7"}, {Scope: enforce.KillAll},
+	var stops enforce.Stops
+	for _, order := range []enforce.Stop{
+		{Scope: enforce.StopHost, Value: "example.com", By: "dora", Reason: "complaint 7"}, {Scope: enforce.StopAll},
 	} {
 		order.ID = string(order.Scope)
-		if err := switches.Set(order); err != nil {
+		if err := stops.Set(order); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]int{"host": 1} // the second order finds it ended already, though it has not left
-		if order.Scope == enforce.KillAll {
+		if order.Scope == enforce.StopAll {
 			want = map[string]int{}
 		}
-		if ended := f.stop(&switches); !maps.Equal(ended, want) {
+		if ended := f.stop(&stops); !maps.Equal(ended, want) {
 			t.Errorf("%s ended %v, want %v", order, ended, want)
 		}
 	}
@@ -206,11 +296,11 @@ func TestInFlightLeave(t *testing.T) {
 		all[i].Leave()
 		all[i].Leave() // the second time does nothing
 	}
-	var switches enforce.KillSwitch
-	if err := switches.Set(enforce.Kill{Scope: enforce.KillAll}); err != nil {
+	var stops enforce.Stops
+	if err := stops.Set(enforce.Stop{Scope: enforce.StopAll}); err != nil {
 		t.Fatal(err)
 	}
-	if n := sum(f.stop(&switches)); n != 66 {
+	if n := sum(f.stop(&stops)); n != 66 {
 		t.Errorf("stopped %d, want 66", n)
 	}
 	for i, ctx := range contexts {
@@ -277,8 +367,8 @@ func TestInFlightLimits(t *testing.T) {
 // themselves.
 func TestInFlightTunnelSeenInto(t *testing.T) {
 	o := site(t, "https://example.com")
-	var switches enforce.KillSwitch
-	if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}); err != nil {
+	var stops enforce.Stops
+	if err := stops.Set(enforce.Stop{Scope: enforce.StopHost, Value: "example.com"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, blind := range []bool{true, false} {
@@ -286,7 +376,7 @@ func TestInFlightTunnelSeenInto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		underWay.stop(&switches)
+		underWay.stop(&stops)
 		if stopped := StoppedBy(ctx) != nil; stopped != blind {
 			t.Errorf("blind %t: stopped %t", blind, stopped)
 		}
@@ -301,7 +391,7 @@ func TestInFlightNothingSlips(t *testing.T) {
 	o := site(t, "https://example.com")
 	for range 200 {
 		var f register
-		var switches enforce.KillSwitch
+		var stops enforce.Stops
 		var group sync.WaitGroup
 		begin, ended := make(chan struct{}), make(chan struct{})
 		for range 8 {
@@ -309,7 +399,7 @@ func TestInFlightNothingSlips(t *testing.T) {
 				<-begin
 				ctx, e, _ := f.enter(context.Background(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 8)
 				defer e.Leave()
-				if _, stopped := switches.Match(o, "alpha"); stopped {
+				if _, stopped := stops.Match(o, "alpha"); stopped {
 					return
 				}
 				<-ended
@@ -319,10 +409,10 @@ func TestInFlightNothingSlips(t *testing.T) {
 			})
 		}
 		close(begin)
-		if err := switches.Set(enforce.Kill{Scope: enforce.KillHost, Value: "example.com"}); err != nil {
+		if err := stops.Set(enforce.Stop{Scope: enforce.StopHost, Value: "example.com"}); err != nil {
 			t.Fatal(err)
 		}
-		f.stop(&switches)
+		f.stop(&stops)
 		close(ended)
 		group.Wait()
 	}
@@ -338,7 +428,7 @@ func TestStoppedBy(t *testing.T) {
 	if StoppedBy(ctx) != nil {
 		t.Error("another cause is no stop")
 	}
-	if s := (&StoppedError{enforce.Kill{Scope: enforce.KillAll}}).Error(); !strings.HasSuffix(s, ": all") {
+	if s := (&StoppedError{enforce.Stop{Scope: enforce.StopAll}}).Error(); !strings.HasSuffix(s, ": all") {
 		t.Errorf("got %q", s)
 	}
 }
@@ -361,9 +451,9 @@ func BenchmarkInFlight(b *testing.B) {
 // in force.
 func BenchmarkInFlightStop(b *testing.B) {
 	var f register
-	var switches enforce.KillSwitch
+	var stops enforce.Stops
 	for i := range 1000 {
-		if err := switches.Set(enforce.Kill{Scope: enforce.KillAgent, Value: strings.Repeat("x", 1+i%60) + string(rune('a'+i%26)) + strings.Repeat("y", i/60)}); err != nil {
+		if err := stops.Set(enforce.Stop{Scope: enforce.StopAgent, Value: strings.Repeat("x", 1+i%60) + string(rune('a'+i%26)) + strings.Repeat("y", i/60)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -373,7 +463,7 @@ func BenchmarkInFlightStop(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(f.stop(&switches)) != 0 {
+		if len(f.stop(&stops)) != 0 {
 			b.Fatal("something was stopped")
 		}
 	}

@@ -1,0 +1,192 @@
+package enforce
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// StopScope says what a [Stop] stops.
+type StopScope string
+
+// The scopes of a stop.
+const (
+	// StopAll stops every request.
+	StopAll StopScope = "all"
+	// StopHost stops requests to the hosts of a [HostPattern].
+	StopHost StopScope = "host"
+	// StopAgent stops requests of an agent.
+	StopAgent StopScope = "agent"
+)
+
+// Stop is an operator's order to stop requests, with its author and reason. Its JSON form is stored
+// and is part of the admin API.
+type Stop struct {
+	// ID identifies the stop among those of all gateways.
+	ID    string    `json:"id,omitempty"`
+	Scope StopScope `json:"scope"`
+	// Value is the host pattern or the agent's name; empty for all. Canonical once set.
+	Value string `json:"value,omitempty"`
+	// By names the author of the stop, Reason says why: a line each, which may be empty.
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Stops holds the stops in force, which can change at run time. A stop overrides everything else
+// that is decided and holds in every mode.
+//
+// The zero value stops nothing. All methods are safe for concurrent use; every Match that starts
+// after Set or Update returned sees the change.
+type Stops struct {
+	writing sync.Mutex
+	index   atomic.Pointer[stopIndex]
+}
+
+// stopIndex is a snapshot, which never changes.
+type stopIndex struct {
+	all   StopSet
+	byKey map[string]*Stop // by Stop.key
+	hosts hostIndex[*Stop]
+}
+
+// Set adds a stop, by default with a random id. It replaces one with the same scope and value.
+func (s *Stops) Set(stop Stop) error {
+	stop, err := stop.Canonical()
+	if err != nil {
+		return fmt.Errorf("adding a stop: %w", err)
+	}
+	stop.ID = cmp.Or(stop.ID, rand.Text())
+	return s.Update(func(all StopSet) (StopSet, error) { return all.Add(stop) })
+}
+
+// Update replaces the stops by the result of change, one change at a time. On an error nothing
+// changes.
+func (s *Stops) Update(change func(StopSet) (StopSet, error)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	after, err := change(s.All())
+	if err != nil {
+		return err
+	}
+	s.index.Store(newStopIndex(after))
+	return nil
+}
+
+// All returns the stops with the lifts that are remembered. The caller must not change them.
+func (s *Stops) All() StopSet {
+	if index := s.index.Load(); index != nil {
+		return index.all
+	}
+	return StopSet{}
+}
+
+// List returns the stops, oldest first. The slice is the caller's.
+func (s *Stops) List() []Stop {
+	return slices.Clone(s.All().Held)
+}
+
+// Match returns the stop that forbids a request of the agent to the origin, if any. It does not
+// block.
+func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
+	var index *stopIndex
+	if s != nil {
+		index = s.index.Load()
+	}
+	if index == nil || len(index.byKey) == 0 {
+		return Stop{}, false
+	}
+	all, ofAgent := Stop{Scope: StopAll}, Stop{Scope: StopAgent, Value: agent}
+	found := cmp.Or(index.byKey[all.key()], index.byKey[ofAgent.key()])
+	if found == nil {
+		_, found, _ = index.hosts.closest(o)
+	}
+	if found == nil {
+		return Stop{}, false
+	}
+	return *found, true
+}
+
+// newStopIndex indexes stops. Of several that stop the same, Match names the newest.
+func newStopIndex(all StopSet) *stopIndex {
+	index := &stopIndex{all: all, byKey: make(map[string]*Stop, len(all.Held))}
+	for i := range all.Held {
+		index.byKey[all.Held[i].key()] = &all.Held[i]
+	}
+	for _, stop := range index.byKey {
+		if pattern, err := ParseHostPattern(stop.Value); stop.Scope == StopHost && err == nil {
+			index.hosts.put(pattern, stop)
+		}
+	}
+	return index
+}
+
+// key is the same for canonical stops that stop the same.
+func (s Stop) key() string { return string(s.Scope) + " " + strings.ToLower(s.Value) }
+
+func (s Stop) same(other Stop) bool { return s.key() == other.key() }
+
+func (s Stop) hasID(other Stop) bool { return s.ID == other.ID }
+
+// Canonical checks a stop and returns it with its value in canonical form.
+func (s Stop) Canonical() (Stop, error) {
+	if !isLine(s.By) || !isLine(s.Reason) {
+		return Stop{}, fmt.Errorf("by and reason are lines of up to %d bytes", maxText)
+	}
+	switch s.Scope {
+	case StopAll:
+		if s.Value != "" {
+			return Stop{}, fmt.Errorf("scope all takes no value, found %q", escape.Cut(s.Value, maxText))
+		}
+	case StopHost:
+		pattern, err := ParseHostPattern(s.Value)
+		if err != nil {
+			return Stop{}, err
+		}
+		s.Value = pattern.String()
+	case StopAgent:
+		if s.Value == "" || len(s.Value) > maxToken || hasControl(s.Value) {
+			return Stop{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes",
+				escape.Cut(s.Value, maxText), maxToken)
+		}
+	default:
+		return Stop{}, fmt.Errorf("scope %q is not one of all, host, agent",
+			escape.Cut(string(s.Scope), maxName))
+	}
+	return s, nil
+}
+
+// String describes the stop: what it stops, its author, its reason.
+func (s Stop) String() string { return s.describe("") }
+
+// detail is String with the time of the stop, for [Decision.Detail].
+func (s Stop) detail() string {
+	at := ""
+	if !s.At.IsZero() {
+		at = ", at " + stamp(s.At)
+	}
+	return "stopped: " + s.describe(at)
+}
+
+func (s Stop) describe(at string) string {
+	text := string(s.Scope)
+	if s.Value != "" {
+		text += " " + s.Value
+	}
+	if s.By != "" {
+		text += ", by " + s.By
+	}
+	text += at
+	if s.Reason != "" {
+		text += ", because: " + s.Reason
+	}
+	return text
+}

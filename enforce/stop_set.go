@@ -1,0 +1,207 @@
+package enforce
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// StopSet is a set of stops, and the ids of those that were lifted. Sets of several gateways merge
+// without clocks: a stop holds unless a lift names its id. So a stop wins over a lift that did
+// not know it, and nothing is lifted because it is missing somewhere.
+//
+// It is a value, which no method changes. Its JSON form is kept over restarts. The zero value is
+// empty.
+type StopSet struct {
+	// Held are the stops that hold. A merge may bring several that stop the same.
+	Held []Stop
+	// Lifted are the stops that were lifted, by their ids.
+	Lifted map[string]Lift
+}
+
+// Lift is the end of a stop.
+type Lift struct {
+	By string    `json:"by,omitempty"`
+	At time.Time `json:"at"`
+}
+
+const (
+	// maxStops bounds the stops that are given. People give them, or their scripts; StopAll stands
+	// for more.
+	maxStops = 10_000
+	// maxMerged bounds the stops of all gateways together, and the lifts that are remembered: ten
+	// gateways may each have reached their bound while they knew nothing of each other.
+	maxMerged = 10 * maxStops
+	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in
+	// its file that was lifted meanwhile, brings the stop back: it stops too much, never too little.
+	liftsKept = 90 * 24 * time.Hour
+	maxID     = 64
+)
+
+// ErrTooManyStops is returned when there is no room for another stop.
+var ErrTooManyStops = errors.New("too many stops: lift some, or stop everything")
+
+// Add adds a canonical stop with an id. It takes the place of those with its scope and value,
+// which are lifted.
+func (s StopSet) Add(stop Stop) (StopSet, error) {
+	if !IsStopID(stop.ID) {
+		return s, fmt.Errorf("id %.80q is not 1 to %d letters, digits and hyphens", stop.ID, maxID)
+	}
+	after, _ := s.without(stop.same, Lift{By: stop.By, At: stop.At})
+	if len(after.Held) >= maxStops {
+		return s, ErrTooManyStops
+	}
+	if _, lifted := after.Lifted[stop.ID]; lifted || slices.ContainsFunc(s.Held, stop.hasID) {
+		return s, fmt.Errorf("there was a stop %s before", stop.ID)
+	}
+	after.Held = append(after.Held, stop)
+	return after, nil
+}
+
+// Lift ends all stops with the scope and value of a canonical one, and returns the newest of them.
+// It reports whether there was one.
+func (s StopSet) Lift(stop Stop, lift Lift) (after StopSet, lifted Stop, found bool) {
+	after, ended := s.without(stop.same, lift)
+	if len(ended) == 0 {
+		return s, Stop{}, false
+	}
+	return after, ended[len(ended)-1], true
+}
+
+// without lifts some of the stops.
+func (s StopSet) without(ends func(Stop) bool, lift Lift) (after StopSet, ended []Stop) {
+	after.Held = make([]Stop, 0, len(s.Held)+1)
+	after.Lifted = s.Lifted
+	for _, stop := range s.Held {
+		if ends(stop) {
+			ended = append(ended, stop)
+		} else {
+			after.Held = append(after.Held, stop)
+		}
+	}
+	if len(ended) > 0 {
+		after.Lifted = maps.Clone(s.Lifted)
+		if after.Lifted == nil {
+			after.Lifted = make(map[string]Lift, len(ended))
+		}
+		for _, stop := range ended {
+			after.Lifted[stop.ID] = lift
+		}
+	}
+	return after, ended
+}
+
+// Merge adds what another gateway knows: the stops of both, less what either has lifted. Which of
+// them comes first, or how often, makes no difference. Lifts that are older than 90 days at now are
+// forgotten. The error says that there was no room for some stops; the others hold.
+func (s StopSet) Merge(other StopSet, now time.Time) (StopSet, error) {
+	after := StopSet{Lifted: make(map[string]Lift, len(s.Lifted)+len(other.Lifted))}
+	maps.Copy(after.Lifted, s.Lifted)
+	for id, lift := range other.Lifted {
+		if known, ok := after.Lifted[id]; !ok || lift.before(known) {
+			after.Lifted[id] = lift
+		}
+	}
+	known := make(map[string]bool, len(s.Held)+len(other.Held))
+	var err error
+	for i, stop := range slices.Concat(s.Held, other.Held) {
+		if _, lifted := after.Lifted[stop.ID]; lifted || known[stop.ID] {
+			continue
+		}
+		if i >= len(s.Held) && len(after.Held) >= maxMerged {
+			err = ErrTooManyStops
+			break
+		}
+		known[stop.ID] = true
+		after.Held = append(after.Held, stop)
+	}
+	slices.SortStableFunc(after.Held, func(a, b Stop) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	after.Lifted = remembered(after.Lifted, now)
+	return after, err
+}
+
+// before says which of two accounts of one lift is kept.
+func (l Lift) before(other Lift) bool {
+	return cmp.Or(l.At.Compare(other.At), cmp.Compare(l.By, other.By)) < 0
+}
+
+// Remembered reports whether a lift is young enough to be told to other gateways.
+func (l Lift) Remembered(now time.Time) bool { return now.Sub(l.At) < liftsKept }
+
+// remembered are the lifts that are kept: those of 90 days, and the newest if they are too many.
+func remembered(lifts map[string]Lift, now time.Time) map[string]Lift {
+	maps.DeleteFunc(lifts, func(_ string, l Lift) bool { return !l.Remembered(now) })
+	if len(lifts) <= maxMerged {
+		return lifts
+	}
+	ids := slices.SortedFunc(maps.Keys(lifts), func(a, b string) int { return lifts[a].At.Compare(lifts[b].At) })
+	for _, id := range ids[:len(ids)-maxMerged] {
+		delete(lifts, id)
+	}
+	return lifts
+}
+
+// stopsFile is the stored form.
+type stopsFile struct {
+	Version int             `json:"version"`
+	Stops   []Stop          `json:"stops"`
+	Kills   []Stop          `json:"kills,omitempty"` // the stops of version 1, which 0.1.0 wrote
+	Lifted  map[string]Lift `json:"lifted,omitempty"`
+}
+
+const stopsFileVersion = 2
+
+// MarshalJSON returns the whole set.
+func (s StopSet) MarshalJSON() ([]byte, error) {
+	return json.Marshal(stopsFile{Version: stopsFileVersion, Stops: append([]Stop{}, s.Held...), Lifted: s.Lifted})
+}
+
+// UnmarshalJSON reads a stored set. On an error nothing changes.
+func (s *StopSet) UnmarshalJSON(data []byte) error {
+	var f stopsFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return fmt.Errorf("reading the stops: %w", err)
+	}
+	if f.Version == 1 {
+		f.Stops = append(f.Stops, f.Kills...)
+	} else if f.Version != stopsFileVersion {
+		return fmt.Errorf("reading the stops: version %d is not %d", f.Version, stopsFileVersion)
+	}
+	if max(len(f.Stops), len(f.Lifted)) > maxMerged {
+		return fmt.Errorf("reading the stops: %w", ErrTooManyStops)
+	}
+	known := make(map[string]bool, len(f.Stops))
+	for i, stop := range f.Stops {
+		stop, err := stop.Canonical()
+		if err != nil {
+			return fmt.Errorf("reading the stops: stop %d: %w", i+1, err)
+		}
+		if !IsStopID(stop.ID) {
+			return fmt.Errorf("reading the stops: stop %d: %.80q is no id", i+1, stop.ID)
+		}
+		if known[stop.ID] {
+			return errors.New("reading the stops: a stop is there twice")
+		}
+		known[stop.ID] = true
+		f.Stops[i] = stop
+	}
+	for id := range f.Lifted {
+		if !IsStopID(id) {
+			return fmt.Errorf("reading the stops: %.80q is no id", id)
+		}
+	}
+	*s = StopSet{f.Stops, f.Lifted}
+	return nil
+}
+
+// IsStopID reports whether a text can be the id of a stop.
+func IsStopID(id string) bool {
+	return id != "" && len(id) <= maxID && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
