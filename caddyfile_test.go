@@ -236,7 +236,7 @@ func TestBadGateway(t *testing.T) {
 
 		{"unidentified ask", 3, `robots: unidentified "ask": want deny, allow`},
 		{"connect", 3, `option "connect" of robots takes at least 1 argument, found 0`},
-		{"connect open", 3, `robots: connect "open": want intercept, tunnel, deny`},
+		{"connect open", 3, `option "connect" of robots: connect "open": want intercept, tunnel, deny`},
 		{"connect tunnel *.*", 3, `robots: connect tunnel: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
 
 		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},

@@ -9,16 +9,15 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// The types in this file are the JSON form of what DESIGN §7 shows as Caddyfile. They say what an
-// operator may write; settings.go turns them into what the engine runs with. A field left out has
-// the default that its comment names.
+// The types in this file are the JSON form of the global option in docs/caddyfile.md. settings.go
+// turns them into what the engine runs with. A field that is left out has the default that its
+// comment names.
 
 func checkStore(c *engine.Store) error {
 	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
@@ -184,46 +183,6 @@ type EgressConfig struct {
 type UpstreamConfig struct {
 	URL   string   `json:"url"`
 	Hosts []string `json:"hosts,omitempty"`
-}
-
-// AgentConfig is one crawler of the company, with the conditions that requests of its have to meet.
-type AgentConfig struct {
-	enforce.Agent
-	Credentials []Credential `json:"credentials,omitempty"`
-	From        []string     `json:"from,omitempty"`
-	Rate        string       `json:"rate,omitempty"`
-	Mode        string       `json:"mode,omitempty"`
-	// MaxWait bounds how long a request of the agent is held. Default: the site's max_wait.
-	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
-	// Preferences and Unknown take precedence over those of the gateway.
-	Preferences string `json:"preferences,omitempty"`
-	Unknown     string `json:"unknown,omitempty"`
-}
-
-// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
-// hash-password` prints).
-type Credential struct {
-	User string `json:"user"`
-	Hash string `json:"hash"`
-}
-
-// HostModeConfig is the mode for the hosts of some patterns.
-type HostModeConfig struct {
-	Mode  string   `json:"mode"`
-	Hosts []string `json:"hosts"`
-}
-
-// ConnectRule says what becomes of CONNECT for some hosts; none means all. The first rule that
-// matches is taken.
-type ConnectRule struct {
-	Mode  string   `json:"mode"`
-	Hosts []string `json:"hosts,omitempty"`
-}
-
-// ExceptionConfig lets requests pass that robots.txt refuses. Each use is counted and logged.
-type ExceptionConfig struct {
-	enforce.Exception
-	Until string `json:"until,omitempty"` // a date or a time
 }
 
 // oneOf reports whether v is one of allowed or empty (the default).

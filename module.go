@@ -2,30 +2,35 @@
 // enforces robots.txt (RFC 9309), keeps one clock a host, and writes one line about each request
 // that an auditor can check.
 //
-// The package itself turns Caddy's configuration into the terms of the packages below it. A site's
+// The package itself turns Caddy's configuration into that of the packages below it. A site's
 // requests go through proxy; engine has what sites share. The packages robotstxt, fetch,
 // robotscache and enforce decide what robots.txt means, and egress sends what may leave.
 package crawlgate
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	_ "github.com/crawlgate/crawlgate/cli"      // its commands register themselves
 	_ "github.com/crawlgate/crawlgate/console"  // its handler registers itself
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/proxy"
 )
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	// The command version tells of both, in a binary of xcaddy too; who links another name in keeps
-	// it.
+	// The command version names both, also in a binary that xcaddy built. A name that was set when the
+	// binary was linked stays.
 	if caddy.CustomVersion == "" {
 		caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	}
@@ -33,7 +38,7 @@ func init() {
 
 // Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt
 // allows the crawler that asks. It takes requests in absolute form and CONNECT. A request in origin
-// form is for the gateway itself and gets a page that says what it is.
+// form is for the gateway itself, and gets its page.
 //
 // A refused request is answered by the handler itself: 400, 403, 407, 421, 429, 502 or 504, with
 // Proxy-Status (RFC 9209) and a body that explains the refusal. Where the server has error routes
@@ -45,26 +50,25 @@ type Handler struct {
 	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
 	// or "off".
 	Mode string `json:"mode,omitempty"`
-	// Clients lists the ranges whose clients may use the gateway, or "any" alone. The address is the
-	// one that Caddy takes for the client's (trusted_proxies). A client over a unix socket counts as
-	// 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
+	// Clients lists the ranges whose clients may use the gateway, or "any" alone. Caddy says which
+	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
 	Clients []string `json:"clients,omitempty"`
 	// HostModes are the modes for some hosts. They go before the mode of an agent and Mode.
-	HostModes []HostModeConfig `json:"host_modes,omitempty"`
+	HostModes []enforce.HostMode `json:"host_modes,omitempty"`
 	// Agents are the company's crawlers. With none, every request is taken for the product token of
 	// its User-Agent.
 	Agents []AgentConfig `json:"agents,omitempty"`
-	// Unidentified is "deny" (default where there are agents) or "allow": what becomes of a request
+	// Unidentified is "deny" (default where there are agents) or "allow": what happens to a request
 	// that matches no agent.
 	Unidentified string `json:"unidentified,omitempty"`
-	// Connect says what becomes of CONNECT; the first rule that matches is taken.
-	Connect []ConnectRule `json:"connect,omitempty"`
+	// Connect says what happens to a CONNECT: the first rule that matches counts.
+	Connect []enforce.ConnectRule `json:"connect,omitempty"`
 	// Exceptions let requests pass that robots.txt refuses.
 	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
 	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
 	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
 	Paths string `json:"paths,omitempty"`
-	// Preferences is what becomes of a request for a purpose of its agent that the site does not want:
+	// Preferences is what happens to a request if the site does not want a purpose of its agent:
 	// "deny", "log" (default: it passes, and the log names the conflict) or "annotate" (it passes).
 	Preferences string `json:"preferences,omitempty"`
 	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
@@ -118,6 +122,135 @@ func (h *Handler) Cleanup() error {
 		h.site.Close()
 	}
 	return nil
+}
+
+// UnmarshalCaddyfile reads the gateway of one site.
+//
+//	robots {
+//		mode enforce|report|off [<host-pattern>...]
+//		clients <cidr>...|any
+//		agent <name> {
+//			token <product-token>...
+//			user_agent <pattern>...
+//			credential <user> <password-hash>
+//			from <cidr>...
+//			client_certificate <cn-or-san>...
+//			ignore_wildcard_group
+//			owner <text>
+//			contact <text>
+//			rate <rate>
+//			max_wait <duration>
+//			mode enforce|report|off
+//			pass price|signature...
+//			purpose <name>...
+//			also_obey <product-token>...
+//			preferences annotate|log|deny
+//			unknown allow|deny
+//		}
+//		unidentified deny|allow
+//		connect intercept|tunnel|deny [<host-pattern>...]
+//		except <host-pattern>... {
+//			path <prefix>...
+//			agent <name>...
+//			until <date>
+//			reason <text>
+//		}
+//		paths strict|as_sent
+//		preferences annotate|log|deny
+//		unknown allow|deny
+//		deny <host-pattern>...
+//		max_wait <duration>
+//		egress off
+//	}
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	fresh := func() *Handler { return &Handler{known: h.Agents} }
+	return block.Segment(d, h, fresh, (*Handler).read, (*Handler).policy)
+}
+
+func (h *Handler) read(r *block.Reader) error {
+	if r.NextArg() {
+		if strings.ContainsAny(r.Val()[:min(len(r.Val()), 1)], "/@*") {
+			return r.Errf(`directive "robots" takes no matcher, found %q: `+
+				`Caddy would answer what it does not match with an empty 200`, r.Val())
+		}
+		return r.Errf(`directive "robots" takes no argument, found %q`, r.Val())
+	}
+	return block.Grammar{
+		"mode":         {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
+		"clients":      block.List(&h.Clients),
+		"agent":        {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
+		"unidentified": block.Text(&h.Unidentified),
+		"connect":      {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
+		"except":       {Min: 1, Max: -1, Repeat: true, Block: h.addException},
+		"paths":        block.Text(&h.Paths),
+		"preferences":  block.Text(&h.Preferences),
+		"unknown":      block.Text(&h.Unknown),
+		"deny":         block.List(&h.Deny),
+		"max_wait":     block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
+		"egress":       block.Switch(&h.EgressOff, "off"),
+	}.Read(r, "robots")
+}
+
+// setMode reads the mode of the gateway or, with patterns, of some hosts.
+func (h *Handler) setMode(args []string) error {
+	if len(args) == 1 {
+		if h.Mode != "" {
+			return errors.New("the mode of the gateway is given twice")
+		}
+		h.Mode = args[0]
+		return nil
+	}
+	mode, err := enforce.ParseMode(args[0])
+	h.HostModes = append(h.HostModes, enforce.HostMode{Mode: mode, Hosts: args[1:]})
+	return err
+}
+
+func (h *Handler) addAgent(r *block.Reader, args []string) error {
+	a := AgentConfig{Agent: enforce.Agent{Name: args[0]}}
+	err := block.Grammar{
+		"token":                 block.List(&a.Tokens),
+		"user_agent":            block.List(&a.UserAgents),
+		"credential":            {Min: 2, Max: 2, Repeat: true, Set: a.addCredential},
+		"from":                  block.List(&a.From),
+		"client_certificate":    block.List(&a.ClientCertificates),
+		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcard),
+		"owner":                 block.Text(&a.Owner),
+		"contact":               block.Text(&a.Contact),
+		"rate":                  block.Text(&a.Rate),
+		"max_wait":              block.Parsed(&a.MaxWait, block.Optional(block.ParseDuration)),
+		"mode":                  block.Text(&a.Mode),
+		"pass":                  block.List(&a.Pass),
+		"purpose":               block.List(&a.Purposes),
+		"also_obey":             block.List(&a.AlsoObey),
+		"preferences":           block.Text(&a.Preferences),
+		"unknown":               block.Text(&a.Unknown),
+	}.Read(r, "agent "+a.Name)
+	h.Agents = append(h.Agents, a)
+	return err
+}
+
+func (a *AgentConfig) addCredential(args []string) error {
+	a.Credentials = append(a.Credentials, Credential{User: args[0], Hash: args[1]})
+	return nil
+}
+
+func (h *Handler) addConnect(args []string) error {
+	rule := enforce.ConnectRule{Hosts: args[1:]}
+	err := rule.Choice.UnmarshalText([]byte(args[0]))
+	h.Connect = append(h.Connect, rule)
+	return err
+}
+
+func (h *Handler) addException(r *block.Reader, args []string) error {
+	e := ExceptionConfig{Exception: enforce.Exception{Hosts: args}}
+	err := block.Grammar{
+		"path":   block.List(&e.Paths),
+		"agent":  block.List(&e.Agents),
+		"until":  block.Text(&e.Until),
+		"reason": block.Text(&e.Reason),
+	}.Read(r, "except")
+	h.Exceptions = append(h.Exceptions, e)
+	return err
 }
 
 // Interface guards.

@@ -20,6 +20,33 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
+// AgentConfig is one crawler of the company, with the conditions that its requests have to meet.
+type AgentConfig struct {
+	enforce.Agent
+	Credentials []Credential `json:"credentials,omitempty"`
+	From        []string     `json:"from,omitempty"`
+	Rate        string       `json:"rate,omitempty"`
+	Mode        string       `json:"mode,omitempty"`
+	// MaxWait bounds how long a request of the agent is held. Default: the site's max_wait.
+	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
+	// Preferences and Unknown take precedence over the gateway's.
+	Preferences string `json:"preferences,omitempty"`
+	Unknown     string `json:"unknown,omitempty"`
+}
+
+// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
+// hash-password` prints).
+type Credential struct {
+	User string `json:"user"`
+	Hash string `json:"hash"`
+}
+
+// ExceptionConfig lets requests pass that robots.txt refuses. Each use is counted and logged.
+type ExceptionConfig struct {
+	enforce.Exception
+	Until string `json:"until,omitempty"` // a date or a time
+}
+
 // policy is what the configuration says about requests: the part of a site's that needs nothing
 // else. It is called when a Caddyfile is read, so that a fault is reported with its line, and again
 // when the module is provisioned, as the configuration may have come as JSON.
@@ -125,7 +152,7 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (enforce.Agent, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if _, err := parseMode(c.Mode); err != nil {
+	if _, err := enforce.ParseMode(c.Mode); err != nil {
 		return fail(err)
 	}
 	a := c.Agent
@@ -140,35 +167,24 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (enforce.Agent, error) {
 }
 
 func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
-	config := enforce.PolicyConfig{Deny: h.Deny, Agents: names, ConnectDefault: enforce.ConnectIntercept, AgentModes: make(map[string]enforce.Mode)}
+	config := enforce.PolicyConfig{
+		Deny: h.Deny, Agents: names, HostModes: h.HostModes, Connect: h.Connect, ConnectDefault: enforce.ConnectIntercept,
+		AgentModes: make(map[string]enforce.Mode),
+	}
 	var err error
-	if config.Mode, err = parseMode(h.Mode); err != nil {
+	if config.Mode, err = enforce.ParseMode(h.Mode); err != nil {
 		return config, err
 	}
 	if config.Paths, err = enforce.ParsePaths(h.Paths); err != nil {
 		return config, err
 	}
-	for _, rule := range h.HostModes {
-		mode, err := parseMode(rule.Mode)
-		if err != nil {
-			return config, err
-		}
-		config.HostModes = append(config.HostModes, enforce.HostMode{Hosts: rule.Hosts, Mode: mode})
-	}
 	for _, a := range h.Agents {
 		if a.Mode == "" {
 			continue // the general mode holds
 		}
-		if config.AgentModes[a.Name], err = parseMode(a.Mode); err != nil {
+		if config.AgentModes[a.Name], err = enforce.ParseMode(a.Mode); err != nil {
 			return config, err
 		}
-	}
-	for _, rule := range h.Connect {
-		choice, err := enforce.Named("connect", rule.Mode, enforce.ConnectIntercept, enforce.ConnectTunnel, enforce.ConnectDeny)
-		if err != nil {
-			return config, err
-		}
-		config.Connect = append(config.Connect, enforce.ConnectRule{Choice: choice, Hosts: rule.Hosts})
 	}
 	for _, e := range h.Exceptions {
 		x := e.Exception
@@ -180,10 +196,6 @@ func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
 		config.Exceptions = append(config.Exceptions, x)
 	}
 	return config, nil
-}
-
-func parseMode(s string) (enforce.Mode, error) {
-	return enforce.Named("mode", cmp.Or(s, "enforce"), enforce.ModeEnforce, enforce.ModeReport, enforce.ModeOff)
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.

@@ -26,7 +26,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace"
 )
 
-// Defaults and bounds of DESIGN §7, where they are not those of the package that is configured.
+// Defaults and bounds that are not in the package which is configured.
 const (
 	maxRetain          = 100 * 365 * 24 * time.Hour
 	minRetainMax       = 16 << 20
@@ -39,7 +39,7 @@ const (
 	defaultBackoffMax  = 24 * time.Hour
 	maxGateways        = 1000
 	maxGatewayName     = 64
-	fetchShare         = 4     // fetches, most of which only wait, may hold one in so many descriptors
+	fetchShare         = 4     // fetches, which mostly wait, may hold one in so many descriptors
 	defaultDescriptors = 16384 // where the system does not tell
 	defaultPerAgent    = 16384
 	defaultTunnelAge   = caddy.Duration(24 * time.Hour)

@@ -32,6 +32,20 @@ const (
 // String returns "enforce", "report" or "off".
 func (m Mode) String() string { return fetch.NameOf(m, "enforce", "report", "off") }
 
+// ParseMode reads what String returns; the empty text stands for the default, enforce.
+func ParseMode(s string) (Mode, error) {
+	return Named("mode", cmp.Or(s, "enforce"), ModeEnforce, ModeReport, ModeOff)
+}
+
+// MarshalText returns what String does.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText is ParseMode.
+func (m *Mode) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMode(string(text))
+	return err
+}
+
 // Named returns the one of some values that has a name.
 func Named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
 	names := make([]string, len(values))

@@ -29,6 +29,15 @@ const (
 // String returns "deny", "tunnel" or "intercept".
 func (c Connect) String() string { return fetch.NameOf(c, "deny", "tunnel", "intercept") }
 
+// MarshalText returns what String does.
+func (c Connect) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what String returns.
+func (c *Connect) UnmarshalText(text []byte) (err error) {
+	*c, err = Named("connect", string(text), ConnectIntercept, ConnectTunnel, ConnectDeny)
+	return err
+}
+
 // Policy is the operator's policy, ready for use. It never changes and is safe for concurrent use.
 // The zero Policy enforces everywhere, judges paths strictly, denies no host, makes no exception
 // and opens no tunnel.

@@ -17,7 +17,7 @@ import (
 type PolicyConfig struct {
 	// Mode holds where no other mode is given.
 	Mode Mode
-	// AgentModes are the modes of agents, by name, of which the case does not count.
+	// AgentModes are the modes of agents, by name. Names are compared ignoring case.
 	AgentModes map[string]Mode
 	// HostModes are the modes of hosts. They go before those of agents. Of several patterns that match
 	// a host the closest counts.
@@ -32,21 +32,21 @@ type PolicyConfig struct {
 	ConnectDefault Connect
 	// Paths says in which forms a path is held against the rules.
 	Paths Paths
-	// Agents are the names of the agents. Where there are some, the policy may refer to no others;
-	// where there are none, every product token is an agent.
+	// Agents are the names of the agents. If there are any, the policy may refer to no others. If
+	// there are not, every product token is an agent.
 	Agents []string
 }
 
 // HostMode is the mode for the hosts of some patterns.
 type HostMode struct {
-	Hosts []string
-	Mode  Mode
+	Hosts []string `json:"hosts"`
+	Mode  Mode     `json:"mode"`
 }
 
-// ConnectRule is the choice for the hosts of some patterns; none means every host.
+// ConnectRule is the choice for the hosts of some patterns; no pattern means every host.
 type ConnectRule struct {
-	Choice Connect
-	Hosts  []string
+	Choice Connect  `json:"mode"`
+	Hosts  []string `json:"hosts,omitempty"`
 }
 
 // Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
@@ -79,8 +79,8 @@ func ParseUntil(s string) (time.Time, error) {
 		"or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
 }
 
-// NewPolicy checks a policy and makes it ready for use. Warnings, for people, tell of exceptions
-// that are over at the time now, or have no reason or no end.
+// NewPolicy checks a policy and makes it ready for use. The warnings, which are human-readable, are
+// about exceptions that are over at the time now, or have no reason or no end.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
 	p = &Policy{
 		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
