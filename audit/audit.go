@@ -12,39 +12,39 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
-// Config is how logs are replayed. Fields that are zero take their defaults.
+// Config says how logs are replayed. The zero value of a field is its default.
 type Config struct {
-	// Texts finds the texts that lines rest on. Required.
+	// Texts finds the texts that lines rest on. It is required.
 	Texts Texts
-	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group): the
-	// log does not tell of it.
+	// OwnGroupOnly are the names of agents that the group * does not bind (ignore_wildcard_group). The
+	// log does not say so.
 	OwnGroupOnly []string
 	// IndexHTML is the option of robotstxt.Options that the gateway uses.
 	IndexHTML bool
-	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
-	// log has all queries.
+	// Redacted is what the filter of the log writes in place of all or part of a query. If it is
+	// empty, the log has all queries.
 	Redacted string
 	// MinDelay and MaxDelay are the bounds within which the operator keeps a Crawl-delay; 0 is no
 	// bound.
 	MinDelay, MaxDelay time.Duration
-	// Tolerance is by how much a gap may fall short of the delay: the time that may pass on a busy
-	// machine between the two readings of its clock that a line is made of.
+	// Tolerance is by how much a gap may be shorter than the delay: on a busy machine, time passes
+	// between the clock's reading that paces a request and the one that is logged.
 	Tolerance time.Duration
-	// Seal says where the evidence of sealed logs is; nil to leave their seals alone.
+	// Seal says where the evidence of sealed logs is. If it is nil, seals are not checked.
 	Seal *verify.Config
 
 	limits limits // for tests
 }
 
-// Report is told what is found, in the order of the lines.
+// Report receives findings and faults, in the order of the lines.
 type Report struct {
 	Finding func(Finding) error
 	Fault   func(Fault) error
 }
 
-// Run reads the logs: of each list one after the other, and the lists by the times of their lines.
-// It ends early when ctx ends or a function of the report returns an error; the totals then cover
-// the lines read so far. Errors of a log go to the report.
+// Run audits logs. It reads the sources of each list one after the other, and merges the lists by
+// the times of their lines. It ends early when ctx ends or a function of the report returns an
+// error; the totals then cover the lines read so far. Errors of a log go to the report.
 func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")
@@ -79,17 +79,16 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Total
 
 // auditor replays logs, once.
 type auditor struct {
-	cfg   Config
-	judge judge
-	gaps  *Gaps
-	// histories are those of the lines so far.
+	cfg       Config
+	judge     judge
+	gaps      *Gaps
 	histories *histories
 	counts    *counts
 	report    Report
 	seals     *verify.Checker // nil: not asked for
 }
 
-// sealFinding passes on what contradicts the seals, and what is missing by the log's own account.
+// sealFinding reports a line that contradicts its seal, or lines that the log itself calls missing.
 func (a *auditor) sealFinding(f verify.Finding) error {
 	if f.Kind == verify.Incomplete {
 		return a.fault(f.Place, errors.New("the log is incomplete: "+f.Message))
@@ -98,7 +97,7 @@ func (a *auditor) sealFinding(f verify.Finding) error {
 	return a.report.Finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message})
 }
 
-// line audits a line, or notes why it could not be read.
+// line audits a line, or reports why it could not be read.
 func (a *auditor) line(l *Line) error {
 	c := a.counts
 	if l.Line == 0 {
@@ -140,7 +139,7 @@ func (a *auditor) line(l *Line) error {
 	return nil
 }
 
-// answer takes a line about a robots.txt.
+// answer audits a line about a robots.txt.
 func (a *auditor) answer(l *Line) error {
 	a.counts.Answers++
 	r, f := l.Answer, Finding{Place: l.Place, Kind: KindImpossible, Message: badAnswer(l.Answer)}
@@ -150,14 +149,14 @@ func (a *auditor) answer(l *Line) error {
 	if f.Message == "" {
 		return nil
 	}
-	a.counts.Findings[f.Kind]++ // of no agent's requests
+	a.counts.Findings[f.Kind]++ // it belongs to no agent
 	f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256
 	return a.report.Finding(f)
 }
 
 // judged judges a line, counts it, and reports its findings.
 func (a *auditor) judged(l *Line) error {
-	v := a.judge.look(l)
+	v := a.judge.line(l)
 	agent := a.counts.line(l, &v)
 	for _, f := range v.findings {
 		f.Place = l.Place
@@ -175,7 +174,7 @@ func (a *auditor) judged(l *Line) error {
 	return a.gap(l, &v)
 }
 
-// gap compares a request that left with its neighbours.
+// gap compares a request that was sent with its neighbours.
 func (a *auditor) gap(l *Line, v *verdict) (err error) {
 	s, left := l.Sending()
 	if v.host == "" || !left {
@@ -207,7 +206,7 @@ func (a *auditor) gap(l *Line, v *verdict) (err error) {
 	return err
 }
 
-// tooShort is the finding of a pair with too short a gap. The line is one of the two.
+// tooShort makes the finding for a pair whose gap is too short. The line is one of the two.
 func (l *Line) tooShort(p Pair, host string) Finding {
 	f := Finding{
 		Place: p.Second.Place, Kind: KindGap, Agent: p.Second.Agent,

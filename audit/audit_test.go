@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTotals holds what is counted of honest lines of each kind.
+// TestTotals: how honest lines of each kind are counted.
 // TestTunnelTotals: a CONNECT is a tunnel that was opened or refused, and no request. A request in one
 // that was looked into has its own line.
 func TestTunnelTotals(t *testing.T) {
@@ -72,7 +72,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestCaps: what is counted by name is bounded, what is beyond is counted together.
+// TestCaps: the number of counted names is bounded, and all further ones are counted together.
 func TestCaps(t *testing.T) {
 	t.Parallel()
 	store := memory{}

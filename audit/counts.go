@@ -2,12 +2,12 @@ package audit
 
 import "github.com/crawlgate/crawlgate/enforce"
 
-// Outcomes are about requests, or about tunnels. Each is allowed, refused or failed.
+// Outcomes count requests, or tunnels. Each is allowed, refused or failed.
 type Outcomes struct {
 	Asked   int64 `json:"asked"`
 	Allowed int64 `json:"allowed"`
 	Refused int64 `json:"refused"`
-	// Failed are those that a failure and not a judgement kept from being answered.
+	// Failed are those that ended in a failure, not in a decision.
 	Failed int64 `json:"failed"`
 }
 
@@ -24,17 +24,17 @@ func (o *Outcomes) Add(decision string) {
 	}
 }
 
-// Counts are about requests but for Tunnels: a CONNECT asks for a tunnel, and the requests in one
-// that is looked into have lines of their own.
+// Counts count requests and, apart from them, tunnels: a CONNECT asks for a tunnel, and the
+// requests in an intercepted one have their own lines.
 type Counts struct {
 	Outcomes
 	Tunnels Tunnels `json:"tunnels"`
 }
 
-// Tunnels are about CONNECTs. One that is allowed was opened.
+// Tunnels count CONNECTs. An allowed one was opened.
 type Tunnels struct {
 	Outcomes
-	// Blind counts the allowed ones that were not looked into: what was asked in them is not known.
+	// Blind counts the allowed tunnels that were not intercepted: their requests are unknown.
 	Blind int64 `json:"blind"`
 }
 

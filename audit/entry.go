@@ -12,25 +12,25 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// entry has the fields of an access-log line that are read.
+// entry are the fields of an access-log line that an audit reads.
 type entry struct {
 	Status number `json:"status"`
-	// Request is what the line says of the request, besides what the robots object says.
+	// Request describes the request, in addition to the robots object.
 	Request struct {
 		Method   string `json:"method"`
 		URI      string `json:"uri"`
 		RemoteIP string `json:"remote_ip"`
 		ClientIP string `json:"client_ip"`
-		// Headers and TLS are objects, which the log's filter may have made something else.
+		// Headers and TLS are objects, unless the log's filter has replaced them.
 		Headers json.RawMessage `json:"headers"`
 		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
 	Robots *enforce.Record `json:"robots"`
-	// Answer is of a line about a robots.txt, which no request has.
+	// Answer is set in lines about a robots.txt, which belong to no request.
 	Answer *robotscache.Answer `json:"robots_txt"`
 }
 
-// number is 0 where a filter of the log has put a text.
+// number is 0 if a filter of the log has replaced it by a string.
 type number int
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -41,11 +41,11 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*int)(n))
 }
 
-// Tunnel reports whether the line is about a tunnel, and so about no request: those in a tunnel
-// that is looked into have lines of their own, and of others nothing is known.
+// Tunnel reports whether the line is about a tunnel instead of a request. The requests in an
+// intercepted tunnel have their own lines; those in other tunnels are unknown.
 func (e *entry) Tunnel() bool { return e.Request.Method == http.MethodConnect }
 
-// readEntry reads a line. One without a robots object, and an empty one, has a nil Robots.
+// readEntry parses a line. Robots is nil for an empty line, and for one without a robots object.
 func readEntry(line []byte) (e entry, err error) {
 	line = objectOf(line)
 	switch {
@@ -67,8 +67,8 @@ func readEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// objectOf gives the JSON object of a line, without what Caddy's encoders put in front of it:
-// console has time, level, logger and message there, journald a level such as <6>.
+// objectOf returns the JSON object of a line, without the prefix of Caddy's encoders: console
+// writes time, level, logger and message, journald a level such as <6>.
 func objectOf(line []byte) []byte {
 	line = bytes.TrimSpace(line)
 	if len(line) > 3 && line[0] == '<' && line[2] == '>' {
@@ -85,7 +85,7 @@ func evidenceOf(r *enforce.Record) Evidence {
 	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }
 
-// toDuration is a number of seconds, within what a Duration can hold.
+// toDuration converts seconds, limited to the range of a Duration.
 func toDuration(n float64) time.Duration {
 	const most = float64(1<<63-1024) / 1e9
 	return time.Duration(min(max(n, -most), most) * 1e9)

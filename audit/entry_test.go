@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadEntry holds which lines are ours, which are others', and which are none.
+// TestReadEntry: lines of the gateway, lines of other loggers, and lines that are not JSON.
 func TestReadEntry(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -45,7 +45,7 @@ func TestReadEntry(t *testing.T) {
 	}
 }
 
-// FuzzReadEntry: no line stops an audit, what is no JSON is an error, and what is ours has been
+// FuzzReadEntry: no line stops an audit, a line that is not JSON is an error, and a line of ours has been
 // read.
 func FuzzReadEntry(f *testing.F) {
 	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":2,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))

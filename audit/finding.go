@@ -5,8 +5,8 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
-// Kind says what is wrong with a line. The set is closed and its spellings are stable;
-// docs/audit.md has a row for each. Those of package seal belong to it.
+// Kind classifies findings. The set is closed and its spellings are stable;
+// docs/audit.md has a row for each. It includes the kinds of package verify.
 type Kind = verify.Kind
 
 const (
@@ -16,19 +16,19 @@ const (
 	KindImpossible Kind = "impossible"
 	// KindTarget is a line whose URL is not of the origin that it names.
 	KindTarget Kind = "target"
-	// KindText is a line whose text in the store is not the one that decided: it has another hash than
-	// the one under which it is kept.
+	// KindText is a line whose text in the store was altered: its hash is not the one under which it
+	// is kept.
 	KindText Kind = "text"
-	// KindVerdict is a line whose decision the rules do not give.
+	// KindVerdict is a line whose decision contradicts the rules.
 	KindVerdict Kind = "verdict"
-	// KindEvidence is a line whose decision is right, and whose rule, line, group or Crawl-delay
+	// KindEvidence is a line whose decision is right, but whose rule, line, group or Crawl-delay
 	// differs from the rules.
 	KindEvidence Kind = "evidence"
-	// KindPreference is a line whose preferences or signals are not those of its text and its fields.
+	// KindPreference is a line whose preferences or signals differ from its text and its fields.
 	KindPreference Kind = "preference"
 	// KindHistory is a line whose text or state is not what its origin answered at that time.
 	KindHistory Kind = "history"
-	// KindGap is a request that was sent too soon after another one to its host.
+	// KindGap is a request that was sent too soon after another one to the same host.
 	KindGap Kind = "gap"
 )
 
@@ -44,9 +44,9 @@ func Kinds() []Kind {
 type Cause string
 
 const (
-	// CauseTextMissing is a text that the store does not have, or not any more.
+	// CauseTextMissing is a text that the store does not have, or no longer has.
 	CauseTextMissing Cause = "text_missing"
-	// CauseTextUnread is a text that could not be read, which a [Fault] explains.
+	// CauseTextUnread is a text that could not be read; a [Fault] says why.
 	CauseTextUnread Cause = "text_unread"
 	// CauseHistory is an answer from before the log's first line about its robots.txt, or a decision
 	// without a time.
@@ -65,16 +65,15 @@ func Causes() []Cause {
 // Place is a line of a log, counted from 1.
 type Place = verify.Place
 
-// Finding is a line that does not follow from the stored texts. Its texts are as they stand in the
-// log: escape them before showing them.
+// Finding is a line that does not follow from the stored texts. Its strings are copied from the
+// log: escape them before you show them.
 type Finding struct {
 	Place
 	Kind Kind `json:"kind"`
-	// Message says what is wrong, for people; not to be parsed.
+	// Message says what is wrong. It is for humans and may change.
 	Message string `json:"message"`
 	Agent   string `json:"agent"`
-	// URL is the request's, empty where the line has none, or is one that came before the line by
-	// which it is found.
+	// URL is the request's. It is empty if the line has none, or if a later line shows the finding.
 	URL string `json:"url,omitempty"`
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`
@@ -85,20 +84,20 @@ type Finding struct {
 	Gap *Gap `json:"gap,omitempty"`
 }
 
-// Evidence names the deciding reason and rule, as the access log does.
+// Evidence is the reason and the rule that decided, as the access log names them.
 type Evidence struct {
 	Reason     string  `json:"reason"`
 	Group      string  `json:"group"`
 	Rule       string  `json:"rule"`
 	Line       int     `json:"line"`
 	CrawlDelay float64 `json:"crawl_delay_s"`
-	// Form is which form of the path decided.
+	// Form is the form of the path that decided.
 	Form enforce.PathForm `json:"form,omitempty"`
 }
 
 // Gap is the time between two requests to a host.
 type Gap struct {
-	// After is the request before.
+	// After is the line of the earlier request.
 	After Place  `json:"after"`
 	Host  string `json:"host"`
 	// Most is how long the gap was, and Delay how long it should have been, both in seconds.
@@ -106,10 +105,10 @@ type Gap struct {
 	Delay float64 `json:"delay_s"`
 }
 
-// Fault is the reason why a line, a file or a text could not be read. The audit goes on.
+// Fault says why a line, a file or a text could not be read. The audit goes on.
 type Fault struct {
 	Place
 	Err error
-	// Torn says that a crash or a full disk cut the line: it is no error of the log.
+	// Torn means that a crash or a full disk cut the line off, which is no error of the log.
 	Torn bool
 }

@@ -61,7 +61,7 @@ func cleaned(rule string) string {
 }
 
 // TestWhatTheEnforcerSaysFollows has the enforcer itself decide on real files, in each mode, for
-// agents with and without a group of their own, and audits what it says.
+// agents with and without a group of their own, and audits its lines.
 func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	t.Parallel()
 	texts, store, hosts := wild(t), memory{}, sites{"absent.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus}}

@@ -8,33 +8,32 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// Sending is a request that left, in a turn of its host's clock.
+// Sending is a request that was sent at the pace of its host.
 type Sending struct {
 	Place Place
 	Agent string
-	// At is zero where the line does not say it.
+	// At is zero if the line does not have it.
 	At time.Time
 	// Delay is the Crawl-delay of its agent's group.
 	Delay time.Duration
 }
 
-// Sending is what the line says of the sending of its request; false if that did not leave, or in
-// no turn. If the line does not say when, an allowed request did leave, and a tunnel if it was
-// dialed.
+// Sending returns when the request of the line was sent. It returns false if it was not sent, or
+// not paced. A line without a time counts as sent if it was allowed, and a tunnel if it was dialed.
 func (l *Line) Sending() (Sending, bool) {
 	r := l.Robots
 	s := Sending{l.Place, Label(r.Agent), r.SentAt.Time(), toDuration(r.CrawlDelay)}
 	if r.Reason == enforce.ReasonRobotsTxt || r.Reason == enforce.ReasonIntercepted ||
 		r.RobotsURL == l.Request.URI && enforce.FetchesRobotsTxt(l.Request.Method, "/robots.txt") {
-		return s, false // it is answered here, even if another reason comes first
+		return s, false // the gateway answers it itself, even if another reason comes first
 	}
 	return s, !s.At.IsZero() || r.Decision == enforce.OutcomeAllow && (r.PathVisible || r.Address != "")
 }
 
-// Gaps compares requests that left with those before and after them to their hosts. It remembers
-// the last ones of the hosts that were asked last.
+// Gaps compares each request with the ones sent to the same host before and after it. It remembers
+// the last requests to the hosts that were used most recently.
 type Gaps struct {
-	// Forgotten is how many hosts were too many: a gap to them may not be seen.
+	// Forgotten counts the hosts that were dropped to make room. A gap to one of them may be missed.
 	Forgotten int64
 
 	most   int
@@ -48,8 +47,8 @@ type host struct {
 	floor time.Time // the latest time that was dropped from last
 }
 
-// window is how many requests to a host are remembered: a log has them in the order of their ends,
-// and so many may be under way when one began and ended.
+// window is how many requests to a host are remembered. A log lists requests in the order in which
+// they end, so others may have been sent in between.
 const window = 16
 
 // NewGaps returns a Gaps that remembers at most the given number of hosts.
@@ -57,20 +56,21 @@ func NewGaps(most int) *Gaps {
 	return &Gaps{most: most, byName: make(map[string]*list.Element), recent: list.New()}
 }
 
-// Pair is two requests to a host that follow each other under a Crawl-delay. Of two delays the
+// Pair is two consecutive requests to a host under a Crawl-delay. If their delays differ, the
 // longer one counts.
 type Pair struct {
 	First, Second Sending
 	Delay, Gap    time.Duration
 }
 
-// Add takes a request that left then. It calls pair for each pair that it makes, with 1, and for
-// one that it comes between, with -1. Late says that its neighbours may be forgotten.
+// Add adds a request. It calls pair with n = 1 for each pair that the request completes, and with
+// n = -1 for a pair that it comes between. It returns true if the request's neighbours may already
+// be forgotten.
 func (g *Gaps) Add(name string, s Sending, pair func(p Pair, n int64)) (late bool) {
 	of := g.host(name)
 	i, _ := slices.BinarySearchFunc(of.last, s.At, func(x Sending, at time.Time) int { return x.At.Compare(at) })
 	for i < len(of.last) && of.last[i].At.Equal(s.At) {
-		i++ // of two with one time, the log's order counts
+		i++ // if the times are equal, the log's order counts
 	}
 	late = i == 0 && !of.floor.IsZero() && s.Delay > 0 && s.At.Before(of.floor.Add(s.Delay))
 	compare := func(second int, n int64) {

@@ -84,7 +84,7 @@ func TestGaps(t *testing.T) {
 		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, sent: -1, decision: "error", reason: "dns"}}, "", GapTotals{}},
 		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
-		{"POST of robots.txt is sent in its turn", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"POST of robots.txt is paced", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"it does not say when", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt", sent: -1}}, "", GapTotals{Untimed: 1}},
 		{"robots.txt with a query too", []request{{began: 0, took: 50}, {began: 10, took: 50, path: "/robots.txt?x"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"HEAD of robots.txt", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "HEAD", path: "/robots.txt", reason: enforce.ReasonRobotsTxt, sent: -1}}, "", GapTotals{}},
@@ -134,7 +134,7 @@ func TestGapFinding(t *testing.T) {
 	}
 }
 
-// TestOperatorsBounds: what the operator keeps of a delay is what is asked for.
+// TestOperatorsBounds: a gap is compared with the delay within the operator's bounds.
 func TestOperatorsBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

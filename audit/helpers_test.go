@@ -24,7 +24,7 @@ import (
 // noon is when the lines of the tests end.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// memory is a store of texts under what is said to be their hash.
+// memory is a store of texts by hashes, which may be wrong.
 type memory map[[32]byte]memoryText
 
 type memoryText struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// histories has what logs say of the robots.txt of origins, as far as they were read.
+// histories are the versions of robots.txt files that the lines read so far tell of.
 type histories struct {
 	byKey     map[historyKey][]Version // at most `most` records
 	most      int
@@ -23,36 +23,36 @@ func newHistories(most int) *histories {
 	return &histories{byKey: make(map[historyKey][]Version), most: most}
 }
 
-// historyKey tells apart the records that logs tell of. Gateways may share a log.
+// historyKey identifies a robots.txt. Gateways may share a log.
 type historyKey struct {
 	series                 int
 	gateway, origin, agent string
 }
 
-// Version is what a line of the log says of a robots.txt: what holds from then on.
+// Version is the content of a robots.txt from some time on, as a line of the log says.
 type Version struct {
 	From, Until time.Time // it may hold longer if Until is zero
 	State       string
-	SHA256      string // of its text or, where it is unreachable, of the last good one
+	SHA256      string // of its text or, if it is unreachable, of the last good one
 	Status      int
-	// UnreachableSince is the first failure since that text; zero without one.
+	// UnreachableSince is the first failure since that text, or zero.
 	UnreachableSince time.Time
 	at               Place
 }
 
 const (
-	// keptVersions is how many versions of a record are kept, for requests that take long.
+	// keptVersions is how many versions are kept, for requests that take long.
 	keptVersions = 16
-	// clockSlack is by how much the times of two lines may disagree: a busy machine notes one later
-	// than it happened, and a clock may be set.
+	// clockSlack is by how much the times of two lines may disagree: a busy machine records an event
+	// late, and clocks are adjusted.
 	clockSlack = 500 * time.Millisecond
 )
 
-// add puts versions behind those before them.
+// add appends versions.
 func (h *histories) add(k historyKey, next ...Version) {
 	versions := append(h.byKey[k], next...)
 	if len(versions) == len(next) && len(h.byKey) >= h.most {
-		for other := range h.byKey { // any one
+		for other := range h.byKey { // drop any one
 			delete(h.byKey, other)
 			h.forgotten++
 			break
@@ -61,22 +61,22 @@ func (h *histories) add(k historyKey, next ...Version) {
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
 }
 
-// forget is for a log that has not all lines about robots.txt.
+// forget drops what a log has said, because lines about robots.txt are missing from it.
 func (h *histories) forget(series int) {
 	maps.DeleteFunc(h.byKey, func(k historyKey, _ []Version) bool { return k.series == series })
 }
 
-// learn notes a line about a robots.txt that makes sense.
+// learn adds the version of a valid line about a robots.txt.
 func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 	if a.State == "" {
-		return // nothing new holds
+		return // it changes nothing
 	}
 	k := historyKey{series, a.Gateway, a.Origin, a.FetchedAs}
 	now, before := Version{a.At, a.FreshUntil, a.State, a.SHA256, a.Status, a.UnreachableSince, at}, h.byKey[k]
 	switch n := len(before) - 1; {
 	case n < 0:
 		h.add(k, now)
-	case a.Discarded: // the one before goes on
+	case a.Discarded: // the version before stays in force
 		held := before[n]
 		held.From = a.At
 		h.add(k, now, held)
@@ -87,13 +87,13 @@ func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 	}
 }
 
-// continues reports whether the next version is the same answer again.
+// continues reports whether the next version is the same answer as x.
 func (x *Version) continues(next *Version) bool {
 	return x.State == next.State && x.SHA256 == next.SHA256 && x.Status == next.Status &&
 		x.UnreachableSince.Equal(next.UnreachableSince) && !next.From.After(x.Until)
 }
 
-// badAnswer says why a line about a robots.txt makes no sense; empty if it does.
+// badAnswer says why a line about a robots.txt is invalid. It is empty for a valid one.
 func badAnswer(a *robotscache.Answer) string {
 	_, isSum := shaOf(a.SHA256)
 	noText, hasState := a.SHA256 == "", slices.Contains([]string{"", stateRules, stateAbsent, stateUnreachable}, a.State)
@@ -107,11 +107,11 @@ func badAnswer(a *robotscache.Answer) string {
 	return ""
 }
 
-// Then gives what the log says of the robots.txt of the line's origin, fetched in the name of an
-// agent or, without one, of the gateway, at the time of the decision, the newest first; nothing if
-// the line does not have that time. The lines about a robots.txt stand before those that rest on
-// it. The last one may have ended before, and then so had all others. It is for the function that
-// [Read] calls with the line.
+// Then returns the versions of the origin's robots.txt that may have been in force when the line
+// was decided, the newest first. They were fetched in the name of an agent or, if it is empty, of
+// the gateway. There are none if the line has no time. Lines about a robots.txt come before those
+// that rest on it. The last version may have expired by then; all older ones have. Call it only in
+// the function that [Read] calls with the line.
 func (l *Line) Then(agent string) iter.Seq[*Version] {
 	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]
 	at := l.Robots.DecidedAt.Time()
@@ -119,7 +119,7 @@ func (l *Line) Then(agent string) iter.Seq[*Version] {
 		for i := len(versions) - 1; i >= 0 && !at.IsZero(); i-- {
 			x := &versions[i]
 			if x.From.After(at.Add(clockSlack)) && !x.From.After(l.Time()) {
-				continue // it came later, by a clock that was not set back
+				continue // it is newer, unless the clock was set back
 			}
 			if !yield(x) || x.From.Before(at.Add(-clockSlack)) {
 				return
@@ -128,8 +128,8 @@ func (l *Line) Then(agent string) iter.Seq[*Version] {
 	}
 }
 
-// dated holds what a line rests on against what the log says of its origin at that time.
-func (j *judge) dated(l *Line, v *verdict) {
+// checkHistory compares what a line rests on with what the log says of its origin at that time.
+func (j *judge) checkHistory(l *Line, v *verdict) {
 	r, at := l.Robots, l.Robots.DecidedAt.Time().Add(-clockSlack)
 	var newest, last *Version
 	for x := range l.Then(r.FetchedAs) {
@@ -145,15 +145,15 @@ func (j *judge) dated(l *Line, v *verdict) {
 	v.add(KindHistory, &l.entry, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
 }
 
-// holds reports whether a line of that time may rest on the version.
+// holds reports whether a line decided at that time may rest on the version.
 func (x *Version) holds(r *enforce.Record, at time.Time) bool {
-	if r.State == stateUnreachable { // the last good text, which may have been good until then
+	if r.State == stateUnreachable { // the last good text may have been fresh until then
 		return r.SHA256 == x.SHA256
 	}
 	return r.State == x.State && r.SHA256 == x.SHA256 && (x.Until.IsZero() || !at.After(x.Until))
 }
 
-// String says when and where the log has the version.
+// String says from when to when the version was in force, and which line says so.
 func (x *Version) String() string {
 	until := ""
 	if !x.Until.IsZero() {

@@ -76,13 +76,13 @@ func TestHistory(t *testing.T) {
 		{"the last good text of a failing site", []object{failed(0, sha), after(60, "allowed").with("state", "unreachable")}, nothing},
 		{"another text of a failing site", []object{failed(0, other), after(60, "allowed").with("state", "unreachable")}, found},
 		{"a text whose time had ended", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), after(90, "allowed")}, found},
-		{"a text whose time ended meanwhile", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), decided(10, after(90, "allowed"))}, nothing},
+		{"a text that has expired since", []object{changed(text(0, sha), func(a *robotscache.Answer) { a.FreshUntil = noon.Add(time.Minute) }), decided(10, after(90, "allowed"))}, nothing},
 		{"after a restart that lost the last answer", []object{text(-60, sha), text(0, other), changed(text(3, sha), func(a *robotscache.Answer) { a.Event = "known" }), after(60, "allowed")}, nothing},
 		{"an answer that a purge overtook", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), decided(0.1, after(9, "allowed"))}, nothing},
-		{"what held meanwhile", []object{text(-60, sha), changed(text(0, other), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, nothing},
+		{"what was in force in the meantime", []object{text(-60, sha), changed(text(0, other), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, nothing},
 		{"what a purge overtook, later", []object{text(-60, other), changed(text(0, sha), func(a *robotscache.Answer) { a.Discarded = true }), after(60, "allowed")}, found},
 		{"a purge", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Event: "purged"}), after(60, "allowed")}, nothing},
-		{"a fetch of which nothing is kept", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Cause: "canceled", Discarded: true, State: ""}), after(60, "allowed")}, nothing},
+		{"a fetch that was not kept", []object{text(0, sha), answered(5, robotscache.Answer{Origin: site, Cause: "canceled", Discarded: true, State: ""}), after(60, "allowed")}, nothing},
 		{"a text that is refreshed all the time while a request lasts", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{decided(-1940, after(60, "allowed"))}), nothing},
 		{"an older text, refreshed since all the time", slices.Concat([]object{text(-3600, sha), text(-1000, other)}, refreshed, []object{after(60, "allowed")}), found},
 		{"a variant", []object{text(0, sha), changed(text(5, other), func(a *robotscache.Answer) { a.FetchedAs = "AcmeBot" }), after(60, "allowed")}, nothing},
@@ -143,7 +143,7 @@ func TestHistoryOfSeveralLogs(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: what was forgotten is counted, and no longer proves anything.
+// TestHistoryIsBounded: forgotten records are counted, and no longer prove anything.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// judge looks at lines one by one.
+// judge checks single lines.
 type judge struct {
 	cfg   Config
 	texts *texts
@@ -21,10 +21,10 @@ type judge struct {
 type how uint8
 
 const (
-	asRecorded how = iota // nothing in it can be computed
-	byState               // it follows from the state that it records
-	replayed              // it was computed from the text
-	unproven              // it could have been, but for a cause
+	asRecorded how = iota // nothing can be computed
+	byState               // the line follows from the state that it records
+	replayed              // the line was computed from the text
+	unproven              // the text is unavailable, or the line is incomplete: see Cause
 )
 
 // verdict is the result of judging one line.
@@ -34,7 +34,7 @@ type verdict struct {
 	host     string
 	findings []Finding
 	fault    error // why a text could not be read
-	// delay is the Crawl-delay in seconds: from the text, where there is one.
+	// delay is the Crawl-delay in seconds, from the text if there is one.
 	delay float64
 }
 
@@ -45,8 +45,8 @@ func (v *verdict) add(k Kind, e *entry, message string) *Finding {
 	return &v.findings[len(v.findings)-1]
 }
 
-// look judges a line that has a robots object.
-func (j *judge) look(l *Line) (v verdict) {
+// line judges a line that has a robots object.
+func (j *judge) line(l *Line) (v verdict) {
 	e, r := &l.entry, l.Robots
 	v.delay = r.CrawlDelay
 	if r.Schema != enforce.SchemaVersion {
@@ -70,7 +70,7 @@ func (j *judge) look(l *Line) (v verdict) {
 	}
 	v.host = target.Origin.Host
 	on := bases[r.Reason]
-	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !j.marks(target.Path)
+	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !j.redacted(target.Path)
 	if shown && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
 		v.add(KindVerdict, e, "reason robots_txt_itself is for GET and HEAD of the path /robots.txt, and for no other request")
 		return v
@@ -82,16 +82,16 @@ func (j *judge) look(l *Line) (v verdict) {
 		j.replay(e, target.Path, &v)
 	}
 	if len(v.findings) == 0 && r.PathVisible && r.SignalsRead != "" && r.Vocabulary == enforce.Vocabulary {
-		j.wishes(e, target.Path, &v)
+		j.checkPreferences(e, target.Path, &v)
 	}
 	if len(v.findings) == 0 && (v.how == replayed || v.how == byState && r.State == stateAbsent) {
-		j.dated(l, &v)
+		j.checkHistory(l, &v)
 	}
 	return v
 }
 
-// target reads the URL, which must be of the origin that the line names. A line that is about a
-// request which nobody understood has none.
+// target parses the URL, which must belong to the origin that the line names. The line of a
+// malformed request has no URL.
 func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	r := e.Robots
 	if r.Origin == "" && bases[r.Reason] != onRules && bases[r.Reason] != onState {
@@ -108,7 +108,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	uri := e.Request.URI
 	switch {
 	case e.Tunnel() && !strings.Contains(uri, ":"), err != nil && !strings.HasPrefix(uri, "/") && !strings.Contains(uri, "://"),
-		t.Origin.String() != r.Origin && j.marks(uri): // the log's filter has changed it
+		t.Origin.String() != r.Origin && j.redacted(uri): // the log's filter has changed it
 		v.how, v.cause = unproven, CauseURL
 		if o, err := origin.Parse(r.Origin); err == nil {
 			v.host = o.Host
@@ -126,7 +126,7 @@ func (j *judge) target(e *entry, v *verdict) (t origin.Target, ok bool) {
 	return t, false
 }
 
-// replay computes a line again from its text.
+// replay recomputes a line from its text.
 func (j *judge) replay(e *entry, path string, v *verdict) {
 	r := e.Robots
 	sha, ok := shaOf(r.SHA256)
@@ -145,11 +145,11 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	case t.cause != "":
 		v.cause, v.fault = t.cause, t.err
 		return
-	case r.PathVisible && j.lost(e, path):
+	case r.PathVisible && j.pathLost(e, path):
 		v.cause = CauseURL
 		return
-	case r.PathVisible && j.redacts(r, path):
-		if asksQuery(t.asks, before) {
+	case r.PathVisible && j.queryRedacted(r, path):
+		if dependsOnQuery(t.asks, before) {
 			v.cause = CauseQuery
 			return
 		}
@@ -178,11 +178,11 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 	f.Recorded, f.Computed = &recorded, &got
 }
 
-// wishes holds the preferences of a line against its text and the fields that it has.
-func (j *judge) wishes(e *entry, path string, v *verdict) {
+// checkPreferences compares the preferences of a line with its text and its signal fields.
+func (j *judge) checkPreferences(e *entry, path string, v *verdict) {
 	r := e.Robots
-	changed := j.redacts(r, path)
-	if (changed || j.lost(e, path)) && strings.Contains(r.SignalsRead, "tdm_file") {
+	changed := j.queryRedacted(r, path)
+	if (changed || j.pathLost(e, path)) && strings.Contains(r.SignalsRead, "tdm_file") {
 		return
 	}
 	texts := []*robotstxt.Ruleset{nil}
@@ -211,43 +211,43 @@ func (j *judge) wishes(e *entry, path string, v *verdict) {
 		strings.Join(slices.Concat(r.Preferences, r.Signals), ", "), said))
 }
 
-// lost reports that the path which was judged is not in the line: it has bytes that no JSON log
-// holds, or the filter of the log has changed it.
-func (j *judge) lost(e *entry, path string) bool {
+// pathLost reports whether the line lacks the path that was judged: JSON cannot represent its
+// bytes, or the filter of the log has changed it.
+func (j *judge) pathLost(e *entry, path string) bool {
 	before, _, _ := strings.Cut(path, "?")
-	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.marks(before) && otherPath(e.Robots, path)
+	return strings.ContainsRune(e.Request.URI, '\uFFFD') || j.redacted(before) && otherPath(e.Robots, path)
 }
 
-// marks reports that a part of a URL has the mark of the log's filter.
-func (j *judge) marks(text string) bool {
+// redacted reports whether a part of a URL has the mark of the log's filter.
+func (j *judge) redacted(text string) bool {
 	return j.cfg.Redacted != "" && strings.Contains(text, j.cfg.Redacted)
 }
 
-// otherPath reports that the path of a line is not the one that was judged.
+// otherPath reports whether the path of a line is not the one that was judged.
 func otherPath(r *enforce.Record, path string) bool {
 	judged, _, _ := strings.Cut(r.PathSum, "-")
 	return judged != "" && !strings.HasPrefix(enforce.PathSum(path), judged)
 }
 
-// redacts reports that the filter of the log has changed the query of a line. Caddy's filter query
-// leaves no mark, and sorts the rest of the query.
-func (j *judge) redacts(r *enforce.Record, path string) bool {
+// queryRedacted reports whether the filter of the log has changed the query of a line. Caddy's
+// filter query leaves no mark, but sorts the rest of the query.
+func (j *judge) queryRedacted(r *enforce.Record, path string) bool {
 	_, query, _ := strings.Cut(path, "?")
-	if j.marks(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {
-		return j.marks(query)
+	if j.redacted(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {
+		return j.redacted(query)
 	}
 	values, err := url.ParseQuery(query)
 	return err == nil && values.Encode() == query
 }
 
-// compute returns the decision of the rules, in the words of the log.
+// compute returns what the rules decide, as the log writes it.
 func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidence {
 	r := e.Robots
 	bound := enforce.Bind(rules, j.agent(r), r.AlsoObey)
 	delay, _ := bound.Own.CrawlDelay()
 	if !r.PathVisible {
 		reason := enforce.ReasonTunnelRestricted
-		// A refusal for a purpose of which nothing is known stands, as no line says whether it is one.
+		// A refusal because a preference is not stated stands: the line does not say whether it is one.
 		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0) {
 			reason = enforce.ReasonUnrestricted
 		}
@@ -268,7 +268,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 	return shown(r, Evidence{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form})
 }
 
-// shown is the evidence as the log would show it: cut and escaped.
+// shown cuts and escapes the evidence as the log does.
 func shown(r *enforce.Record, e Evidence) Evidence {
 	if e.Group == r.Group && e.Rule == r.Rule {
 		return e
@@ -278,7 +278,7 @@ func shown(r *enforce.Record, e Evidence) Evidence {
 	return e
 }
 
-// agent is the crawler as the log tells of it.
+// agent returns the crawler of a line.
 func (j *judge) agent(r *enforce.Record) robotstxt.Agent {
 	a := robotstxt.Agent{Tokens: r.Tokens}
 	if slices.ContainsFunc(j.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {
@@ -294,7 +294,7 @@ func (e Evidence) refuses() bool {
 	return e.Reason == string(enforce.ReasonDisallowed) || e.Reason == string(enforce.ReasonTunnelRestricted)
 }
 
-// difference says where a line differs from the computed evidence. The kind is empty if nowhere.
+// difference says how a line differs from the computed evidence. The kind is empty if they agree.
 func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
 	rec, on := evidenceOf(r), bases[r.Reason]
 	switch byRules := on == onRules || on == onTunnel; {
@@ -312,7 +312,7 @@ func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
 	return KindEvidence, fmt.Sprintf("logged with %s, the rules say %s", rec, got)
 }
 
-// String is the evidence for people.
+// String describes the evidence for humans.
 func (e Evidence) String() string {
 	form := ""
 	if e.Form != "" {

@@ -67,7 +67,8 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 	return lines
 }
 
-// TestTampering changes honest lines, one field or few at a time. Each is found, as what it is.
+// TestTampering changes honest lines, one field or a few at a time. Each change is found, with its
+// kind.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -253,7 +254,7 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// TestTexts: a text that is not to be had is counted and listed, one that is not the right one is
+// TestTexts: a text that is unavailable is counted and listed, one with another hash is
 // found.
 func TestTexts(t *testing.T) {
 	t.Parallel()
@@ -289,7 +290,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCutText: of a text as long as what is kept of a longer one, the last line may be half a rule,
+// TestCutText: if a text is as long as the kept part of a longer one, its last line may be half a rule,
 // and may be a whole one.
 func TestCutText(t *testing.T) {
 	t.Parallel()
@@ -374,7 +375,7 @@ func TestAskers(t *testing.T) {
 		{"User-agent: *\nAllow: /d/index.html\n", "/d/", false, false},
 		{"User-agent: *\nAllow: /d/index.html\n", "/d/", true, true},
 	} {
-		if got := !askers([]byte(tt.text), tt.indexHTML).Match(nil, tt.path).Allowed; got != tt.asks {
+		if got := !queryDependentRules([]byte(tt.text), tt.indexHTML).Match(nil, tt.path).Allowed; got != tt.asks {
 			t.Errorf("%q on %s: %t", tt.text, tt.path, got)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
 
-// maxLine is the longest line that is read, in bytes: a header has 1 MiB at most where Caddy is not
-// told otherwise, and escaping doubles it.
+// maxLine is the longest line that is read, in bytes: by default Caddy accepts 1 MiB of header, and
+// escaping may double it.
 const maxLine = 4 << 20
 
-// read gives the lines of files that follow each other. A line's text is good until the next one is
-// asked for.
+// read returns the lines of consecutive files. The text of a line is valid until the next one is
+// requested.
 func read(series int, sources []Source) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, s := range sources {
@@ -30,7 +30,7 @@ func read(series int, sources []Source) iter.Seq[Line] {
 	}
 }
 
-// readFile gives the lines of a file, and reports whether to go on.
+// readFile yields the lines of a file, and reports whether to go on.
 func readFile(series int, s Source, yield func(Line) bool) bool {
 	at := Place{File: s.Name}
 	for text, err := range s.lines() {
@@ -43,7 +43,7 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 		switch {
 		case errors.Is(err, lines.ErrLong):
 			l.err = fmt.Errorf("it is longer than %d bytes", maxLine)
-		case err != nil: // it belongs to the line that it cut
+		case err != nil: // it cut this line off
 			l.err = fmt.Errorf("reading on: %w", err)
 		default:
 			l.text = text
@@ -66,12 +66,12 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 
 func (s Source) lines() iter.Seq2[[]byte, error] { return lines.Of(s.Open, maxLine) }
 
-// mend reads a line that a crash or a full disk cut off. Caddy writes the next line right behind
-// it. A file system, and a program that empties a file that is written, can leave zeros there. If
-// only the end of the line is lost, mend returns the next one.
+// mend reads a line that a crash or a full disk cut off. Caddy appends the next line directly to
+// it. There may be zeros in between, left by the file system or by a program that truncated the
+// file while it was written. If only the newline is lost, mend returns the next line.
 func (l *Line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
-	const most = 200 // what was cut off may hold objects
+	const most = 200 // the cut line may contain objects
 	for i, n := 0, 0; n < most; n++ {
 		begin := bytes.Index(l.text[i+1:], []byte(`{"`))
 		if begin < 0 {
@@ -96,8 +96,8 @@ func (l *Line) mend() (next []byte) {
 	return nil
 }
 
-// byTime gives the lines of several lists in the order of their times. A line without a time comes
-// right behind the one before it.
+// byTime merges the lines of several lists by their times. A line without a time follows the line
+// before it.
 func byTime(logs [][]Source) iter.Seq[Line] {
 	if len(logs) == 1 {
 		return read(0, logs[0])
@@ -127,7 +127,7 @@ func byTime(logs [][]Source) iter.Seq[Line] {
 type head struct {
 	next func() (Line, bool)
 	line Line
-	time time.Time // its own, or that of the last line that had one
+	time time.Time // of the line, or of the last one that has a time
 }
 
 func (h *head) advance() (ok bool) {

@@ -37,7 +37,7 @@ func (l *Line) Time() time.Time {
 	return time.Time{}
 }
 
-// Client is the address that Caddy took for the client's, empty if the line does not say.
+// Client returns the address that Caddy took for the client's. It is empty if the line has none.
 func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }
 
 // Header returns the values of a header field of the request, as the log shows them.
@@ -45,18 +45,18 @@ func (l *Line) Header(name string) []string {
 	var fields map[string]json.RawMessage
 	var values []string
 	if json.Unmarshal(l.Request.Headers, &fields) != nil || json.Unmarshal(fields[name], &values) != nil {
-		return nil // there is none, or the log's filter has made something else of it
+		return nil // the field is missing, or the log's filter has replaced it
 	}
 	return values
 }
 
-// InTunnel reports whether the request came through a tunnel that was looked into, where its TLS
-// was ended. One that came by plain HTTP in a tunnel does not show.
+// InTunnel reports whether the request came through a tunnel whose TLS was intercepted. A request
+// that came through a tunnel as plain HTTP cannot be recognized.
 func (l *Line) InTunnel() bool {
 	return strings.HasPrefix(l.Request.URI, "https://") && len(l.Request.TLS) > 0
 }
 
-// Certified reports whether the client showed a certificate on its connection.
+// Certified reports whether the client presented a certificate.
 func (l *Line) Certified() bool {
 	var tls struct {
 		CommonName string `json:"client_common_name"`
@@ -65,10 +65,9 @@ func (l *Line) Certified() bool {
 	return json.Unmarshal(l.Request.TLS, &tls) == nil && tls.CommonName+tls.Serial != ""
 }
 
-// Read gives the lines of logs, in the order in which [Run] takes them, to a function, and what
-// cannot be read to another one. The line may be kept. Read ends early with the error of ctx or of
-// one of the functions. It needs no more memory than the longest lines, and some for each
-// robots.txt that they tell of.
+// Read calls line for each line of the logs, in the same order as [Run], and fault for what cannot
+// be read. The function may keep the line. Read ends early with the error of ctx or of one of the
+// functions. Its memory is bounded by the longest lines and a limited number of robots.txt files.
 func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
 	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) error {
 		switch {
@@ -78,12 +77,12 @@ func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault fu
 			return fault(Fault{l.Place, l.torn, true})
 		}
 		_, _, l.Sealed = evidence.ReadSeal(l.text)
-		l.text = nil // the next line takes its place
+		l.text = nil // the next line overwrites it
 		return line(l)
 	})
 }
 
-// each gives the lines of logs to a function, with what those before them say of robots.txt.
+// each calls f for each line of the logs, with the histories of robots.txt up to that line.
 func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line) error) error {
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {

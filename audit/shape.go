@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// basis is the ground of a reason. By it an audit knows which part of a line to compute again.
+// basis is what a reason rests on. It tells an audit which part of a line to recompute.
 type basis uint8
 
 const (
@@ -53,7 +53,8 @@ var states = map[enforce.Reason]string{
 	enforce.ReasonPending: stateUnknown,
 }
 
-// contradiction says which fields of a record exclude each other under any text; empty if none do.
+// contradiction says which fields of a record exclude each other, whatever the text is. It is empty
+// if none do.
 func contradiction(r *enforce.Record) string {
 	for _, check := range []func(*enforce.Record) string{BadWord, badDecision, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
@@ -91,9 +92,9 @@ func BadWord(r *enforce.Record) string {
 	return ""
 }
 
-// badDecision compares the decision with what the reason comes to in the mode: "report" refuses for
-// hard reasons only, "off" asks for no rules. A request for robots.txt itself is answered from the
-// record in every mode, and refused while there is none.
+// badDecision compares the decision with the reason and the mode: "report" refuses for hard reasons
+// only, and "off" looks at no rules. A request for robots.txt itself is answered from the record in
+// every mode, and refused while the record is unknown.
 func badDecision(r *enforce.Record) string {
 	decision, spared := enforce.OutcomeDeny, false
 	switch {
@@ -150,8 +151,7 @@ func badEvidence(r *enforce.Record) string {
 	return ""
 }
 
-// beforeSending reports whether a request was refused for a reason that is found before anything is
-// sent.
+// beforeSending reports whether a request was refused before anything was sent.
 func beforeSending(r *enforce.Record) bool {
 	return r.Decision == enforce.OutcomeDeny && bases[r.Reason] != onLater && r.Reason != enforce.ReasonKillSwitch
 }
@@ -166,7 +166,7 @@ func badAfterwards(r *enforce.Record) string {
 	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == enforce.OutcomeAllow && !r.WouldDeny:
 		return fmt.Sprintf("there is an exception, but reason %s needs none", r.Reason)
 	case r.Reason == enforce.ReasonCrawlDelay && r.CrawlDelay <= 0:
-		return "reason crawl_delay comes of a Crawl-delay, but there is none"
+		return "reason crawl_delay needs a Crawl-delay, but the line has 0"
 	}
 	return ""
 }

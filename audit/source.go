@@ -30,10 +30,10 @@ type Source struct {
 }
 
 // Files finds the logs that arguments name. An argument is a file, "-" for in, or a folder or
-// pattern (as in [filepath.Match]), whose files are taken if they hold lines of access logs,
-// whatever their names. The files of one log follow each other in the order of their lines. Each
-// file that is left out has its reason. A file that may hold lines and cannot be read is a source
-// that does not open.
+// pattern (as in [filepath.Match]). Of these, files count if they contain lines of access logs,
+// whatever their names. The files of one log are sorted in the order of their lines. left are the
+// files that are left out, with the reasons. A file that cannot be read but may contain lines is a
+// source that does not open.
 func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err error) {
 	if len(args) == 0 {
 		return nil, nil, errors.New("no access log is given")
@@ -58,7 +58,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 		}
 		none := len(all)
 		for _, f := range some {
-			// A file beside those of a log may belong to it, even if its only line was cut off.
+			// A file in the same folder may belong to the log, even if its only line was cut off.
 			beside := func(other *file) bool { return other.is && other.log == f.log }
 			if given || f.is || f.why == "" && slices.ContainsFunc(some, beside) {
 				all = append(all, f)
@@ -67,7 +67,7 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 			}
 		}
 		if len(all) == none {
-			return nil, left, fmt.Errorf("reading logs: there is none in %s", arg)
+			return nil, left, fmt.Errorf("reading logs: %s has no access log", arg)
 		}
 	}
 	all, copies := withoutCopies(all)
@@ -78,25 +78,25 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 	return logs, append(left, copies...), nil
 }
 
-// mostLogs bounds how many logs are read at a time.
+// mostLogs bounds how many logs are read at once.
 const mostLogs = 256
 
-// file is a file that may be one of a log, as its first lines tell.
+// file is a file that may belong to a log. Its first lines decide.
 type file struct {
 	Source
-	is         bool   // it has a line of an access log, or may have
-	why        string // it has none for certain
+	is         bool   // it contains a line of an access log, or may
+	why        string // it certainly contains none, for this reason
 	log        string // its path without the marks of rotation and packing
 	line       string // its first one
 	generation int    // of its first seal
 	of         string // the log that the seal names
 	seq        int64
 	time       time.Time // of its first line that tells it
-	told       int       // lines from the first one on that is of an access log
+	told       int       // lines read since the first one of an access log
 }
 
-// look reads a file until a line tells what it is, and a few more; if it is sealed, until a line
-// has a seal.
+// look reads a file until it knows what it is, and a few lines more. If sealed is set, it reads
+// until a line has a seal.
 func look(name string, sealed bool) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)
@@ -113,7 +113,7 @@ func look(name string, sealed bool) *file {
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
-	const most = 1000                     // behind one that tells
+	const most = 1000                     // after the first line of an access log
 	for l := range read(0, []Source{f.Source}) {
 		if f.is = f.is || l.Line == 0; l.Line == 0 || f.of != "" || !sealed && (f.told == most || f.told > 0 && !f.time.IsZero()) {
 			break
@@ -133,7 +133,7 @@ func look(name string, sealed bool) *file {
 	return f
 }
 
-// note takes what a line tells of its file.
+// note records what a line says about its file.
 func (f *file) note(l *Line) {
 	if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
 		of, _ := evidence.ParseLogID(id)
@@ -145,7 +145,7 @@ func (f *file) note(l *Line) {
 	}
 }
 
-// unreadable makes a file one that may hold lines and cannot be read.
+// unreadable marks a file that may contain lines but cannot be read.
 func (f *file) unreadable(why string) *file {
 	f.is, f.Open = true, func() (io.ReadCloser, error) { return nil, errors.New(why) }
 	return f
@@ -160,8 +160,8 @@ func holdsLogs(folder string) bool {
 	})
 }
 
-// isText reports whether the beginning of a file is text. A crash, and a program that empties a
-// file that is written, can leave zeros in front.
+// isText reports whether the beginning of a file is text. A crash, or a program that truncates a
+// file while it is written, can leave zeros in front.
 func isText(line string) bool {
 	return strings.HasPrefix(http.DetectContentType([]byte(strings.TrimLeft(line, "\x00"))), "text/")
 }
@@ -169,8 +169,8 @@ func isText(line string) bool {
 // storeMark is in the first bytes of a file of bbolt.
 const storeMark = "\xed\xda\x0c\xed"
 
-// maxShownLine is as much of a first line as tells files apart: it has the time and the client's
-// port.
+// maxShownLine is how much of a first line is compared: its time and the client's port tell files
+// apart.
 const maxShownLine = 4 << 10
 
 // isAccess reports whether a line is one of an access log.
@@ -185,7 +185,7 @@ func isAccess(line []byte) bool {
 	return top["robots"] != nil || top["robots_txt"] != nil || top["request"] != nil && top["bytes_read"] != nil
 }
 
-// rotation is what rotation and packing make of the name of a log: Caddy's
+// rotation matches what rotation and compression add to the name of a log: Caddy's
 // access-2026-05-01T10-30-00.000-size.log.gz, access.log.1, access.log-20260501.xz.
 var rotation = regexp.MustCompile(`(?i)\.(gz|zstd?|bz2|xz|lz4|br|gpg|age|tmp|old|bak|copy)$` +
 	`|[-._]\d{4}-?\d\d-?\d\d(T\d\d-\d\d-\d\d\.\d{3}(-[A-Za-z0-9_]+)?|[-._T]?\d{2,10})?|\.\d{1,4}(\.log)?$`)
@@ -201,8 +201,8 @@ func logOfFile(name string) string {
 	}
 }
 
-// inLogs puts the files of each log together. Files with the seals of one log belong together even
-// if they lie in several folders, because older ones were moved to an archive.
+// inLogs groups files by log. Files with seals of one log belong together even in several folders,
+// because older ones may have been moved to an archive.
 func inLogs(all []*file) (logs [][]Source) {
 	sealed := make(map[string]string) // by paths, the log that the seals name
 	for _, f := range all {
@@ -210,7 +210,7 @@ func inLogs(all []*file) (logs [][]Source) {
 			sealed[f.log] = "seal " + f.of
 		}
 	}
-	// A log stands where its first file does.
+	// A log takes the place of its first file.
 	var order []string
 	lists := make(map[string][]*file)
 	for _, f := range all {
@@ -236,8 +236,8 @@ func inLogs(all []*file) (logs [][]Source) {
 	return logs
 }
 
-// withoutCopies leaves out files whose lines another one has: while a log is packed, or copied and
-// then emptied, both are there.
+// withoutCopies leaves out files whose lines another file has: while a log is being compressed, or
+// copied and truncated, both exist.
 func withoutCopies(all []*file) (kept []*file, left []Fault) {
 	for _, f := range all {
 		i := slices.IndexFunc(kept, func(k *file) bool { return k.covers(f) || f.covers(k) })
@@ -253,7 +253,7 @@ func withoutCopies(all []*file) (kept []*file, left []Fault) {
 	return kept, left
 }
 
-// covers reports whether all that can be read of another file begins this one.
+// covers reports whether this file begins with all that can be read of another one.
 func (f *file) covers(other *file) bool {
 	if other.line == "" || other.line != f.line {
 		return false
@@ -273,7 +273,7 @@ func (f *file) covers(other *file) bool {
 	return true
 }
 
-// expand gives the files that an argument stands for, and whether it is the name of one.
+// expand returns the files that an argument stands for, and whether it names a single file.
 func expand(arg string) (names []string, given bool, err error) {
 	info, err := os.Stat(arg)
 	switch {

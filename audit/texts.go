@@ -14,26 +14,27 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Texts finds the text with a hash, such as a [robotscache.Store]. The error is
-// [robotscache.ErrNotFound] if there is none, [robotscache.ErrCorrupt] if it is damaged; any other
-// error means that it cannot be read now. The text need not have
-// the hash: an audit checks that.
+// Texts finds a text by its hash, such as a [robotscache.Store]. The error is
+// [robotscache.ErrNotFound] if the text is missing and [robotscache.ErrCorrupt] if it is damaged.
+// Any other error means that it cannot be read now. The hash of the text may differ: an audit
+// checks it.
 type Texts interface {
 	Body(ctx context.Context, sha [32]byte) ([]byte, error)
 }
 
-// text is the text with a hash, compiled, or the reason why there is none.
+// text is a compiled text, or the reason why it is unavailable.
 type text struct {
-	// rules decide; where the end of a text may be cut, cut holds the rules without its last line.
+	// rules decide. If the end of the text may have been cut off, cut are the rules without the last
+	// line.
 	rules, cut *robotstxt.Ruleset
-	// asks matches the paths for which some rule may look at the query.
+	// asks disallows the paths for which some rule may look at the query.
 	asks    *robotstxt.Ruleset
 	altered bool  // the store's text has another hash
-	cause   Cause // why there is no text; err explains CauseTextUnread
+	cause   Cause // why the text is unavailable; err explains CauseTextUnread
 	err     error
 }
 
-// texts keeps texts up to a number of bytes.
+// texts is a cache of compiled texts, bounded by their bytes.
 type texts struct {
 	cfg   Config
 	ctx   context.Context // of the Run that makes the value
@@ -41,7 +42,7 @@ type texts struct {
 	known map[[32]byte]*text
 }
 
-// shaOf reads a hash as lines have it.
+// shaOf parses a hash as lines write it.
 func shaOf(text string) (sha fetch.Sum, ok bool) {
 	return sha, sha.UnmarshalText([]byte(text)) == nil && sha.Hex() == text
 }
@@ -53,8 +54,8 @@ func newTexts(ctx context.Context, cfg Config) *texts {
 	return &texts{cfg: cfg, ctx: ctx, known: make(map[[32]byte]*text)}
 }
 
-// get finds a text and compiles it, unless that has been done. Where there is no room for a new one
-// all others are dropped.
+// get returns a text, and loads and compiles it if the cache does not have it. If there is no room
+// for it, get drops all others.
 func (c *texts) get(sha [32]byte) *text {
 	if t, ok := c.known[sha]; ok {
 		return t
@@ -81,30 +82,29 @@ func (c *texts) load(sha [32]byte) *text {
 	case sha256.Sum256(body) != sha:
 		return &text{altered: true}
 	}
-	t := &text{rules: robotstxt.Options{IndexHTML: c.cfg.IndexHTML}.Parse(body), asks: askers(body, c.cfg.IndexHTML)}
+	t := &text{rules: robotstxt.Options{IndexHTML: c.cfg.IndexHTML}.Parse(body), asks: queryDependentRules(body, c.cfg.IndexHTML)}
 	if len(body) == robotstxt.MaxSize && !isLineEnd(rune(body[len(body)-1])) {
-		// The kept beginning of a longer file has this length, and a whole file may have it too.
+		// Only the first bytes of a longer file are kept, but a whole file may have this size too.
 		t.cut = robotstxt.Options{Truncated: true, IndexHTML: c.cfg.IndexHTML}.Parse(body)
 	}
 	return t
 }
 
-// askers makes a ruleset that disallows each path on which the query may decide whether some rule
-// of the text matches: the paths that begin as a rule with ?, * or $ does up to there. Whether any
-// other rule matches does not depend on the query.
-//
-// With indexHTML, /x/index.html stands for /x/$ too.
-func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {
+// queryDependentRules returns a ruleset that disallows each path for which the query may decide
+// whether a rule of the text matches: the paths that begin like a rule does before its first ?, *
+// or $. All other rules match independently of the query. With indexHTML, a rule for /x/index.html
+// also stands for /x/$.
+func queryDependentRules(body []byte, indexHTML bool) *robotstxt.Ruleset {
 	probe := []byte("User-agent: *\n")
 	for line := range bytes.FieldsFuncSeq(body[:min(len(body), robotstxt.MaxSize)], isLineEnd) {
 		line, _, _ = bytes.Cut(line, []byte{'#'})
-		// The key is not looked at: there are many misspellings that count as rules.
+		// The key is ignored: many misspellings of it count as rules.
 		start := bytes.IndexAny(line, "/*")
 		special := bytes.IndexAny(line, "?*$")
 		if index := bytes.Index(line, []byte("/index.htm")); indexHTML && index >= 0 && (special < 0 || index < special) {
 			special = index + 1
 		}
-		if start < 0 || special < 0 || string(bytes.TrimSpace(line[start:])) == "*" { // of User-agent, or for every path
+		if start < 0 || special < 0 || string(bytes.TrimSpace(line[start:])) == "*" { // it names an agent, or matches every path
 			continue
 		}
 		probe = append(probe, "Disallow: "...)
@@ -121,13 +121,13 @@ func askers(body []byte, indexHTML bool) *robotstxt.Ruleset {
 	return robotstxt.Parse(probe)
 }
 
-// QueryMatters reports whether some rule of a text may look at the query of a path.
+// QueryMatters reports whether a rule of a text may look at the query of a path.
 func QueryMatters(text []byte, indexHTML bool, path string) bool {
-	return asksQuery(askers(text, indexHTML), path)
+	return dependsOnQuery(queryDependentRules(text, indexHTML), path)
 }
 
-// asksQuery is QueryMatters for the rules that [askers] has made.
-func asksQuery(asks *robotstxt.Ruleset, path string) bool {
+// dependsOnQuery is QueryMatters for the result of [queryDependentRules].
+func dependsOnQuery(asks *robotstxt.Ruleset, path string) bool {
 	disallowed := func(form string) bool { return !asks.Match(nil, form).Allowed }
 	forms, ok := origin.Resolve(path)
 	return !ok || disallowed(path) || slices.ContainsFunc(forms, disallowed)

@@ -12,23 +12,23 @@ import (
 type Totals struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
-	// Foreign are lines without a robots object, of which Unjudged are about requests through a proxy;
-	// Unreadable are those that could not be read.
+	// Foreign are lines without a robots object. Unjudged are those of them that are about requests
+	// through a proxy. Unreadable are lines that could not be read.
 	Foreign    int64 `json:"not_ours"`
 	Unjudged   int64 `json:"unjudged"`
 	Unreadable int64 `json:"unreadable"`
-	// Torn are lines that a crash or a full disk cut off, alone (then they are Foreign) or with the
-	// next one behind them.
+	// Torn are lines that a crash or a full disk cut off. They stand alone and are then Foreign, or
+	// the next line follows on the same line.
 	Torn int64 `json:"torn"`
-	// Answers are lines about a robots.txt, and not about a request.
+	// Answers are lines about a robots.txt instead of a request.
 	Answers int64 `json:"answers"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
-	// Checked are lines with a robots object. Each is one of the four that follow, or has a finding
-	// that keeps it from being any.
+	// Checked are lines with a robots object. Each counts in one of the four fields that follow,
+	// unless a finding excludes it.
 	Checked int64 `json:"checked"`
-	// Replayed were computed from the text, ByState follow from the state that they record, AsRecorded
-	// do not depend on a text, and NotProvable can be neither confirmed nor contradicted.
+	// Replayed were computed from the text. ByState follow from the state that they record. AsRecorded
+	// do not depend on a text. NotProvable can be neither confirmed nor contradicted.
 	Replayed    int64           `json:"replayed"`
 	ByState     int64           `json:"by_state"`
 	AsRecorded  int64           `json:"as_recorded"`
@@ -36,18 +36,18 @@ type Totals struct {
 	// Findings by kind.
 	Findings map[Kind]int64 `json:"findings"`
 	Gaps     GapTotals      `json:"gaps"`
-	// The period is of the lines that were checked.
+	// Period is from the first to the last line that was checked.
 	Period
 	// Agents are in the order of their names.
 	Agents []AgentTotals `json:"agents"`
-	// Texts are those that were not to be had, in the order of their hashes.
+	// Texts are the unavailable texts, in the order of their hashes.
 	Texts []TextTotals `json:"texts"`
 	Caps  CapTotals    `json:"caps"`
-	// Seals are about sealed logs; nil where nobody asked.
+	// Seals are the totals of sealed logs, or nil if seals were not checked.
 	Seals *verify.Totals `json:"seals,omitempty"`
 }
 
-// Period has the earliest and the latest of some times, in UTC; zero if there is none.
+// Period is the earliest and the latest of some times, in UTC, or zero.
 type Period struct {
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
@@ -63,8 +63,8 @@ func (p *Period) Note(t time.Time) {
 	}
 }
 
-// Unproven is how many lines and gaps can be neither confirmed nor contradicted, those included
-// that met a bound on memory.
+// Unproven returns how many lines and gaps can be neither confirmed nor contradicted. It includes
+// those that exceeded a bound on memory.
 func (t Totals) Unproven() (n int64) {
 	for _, lines := range t.NotProvable {
 		n += lines
@@ -79,13 +79,13 @@ func (t Totals) Unproven() (n int64) {
 	return n
 }
 
-// GapTotals are about pairs of requests that follow each other to one host with a Crawl-delay.
+// GapTotals count pairs of consecutive requests to one host under a Crawl-delay.
 type GapTotals struct {
 	Pairs int64 `json:"pairs"`
-	// Kept had the delay between them, Short were closer.
+	// Kept pairs were as far apart as the delay asks; Short pairs were closer.
 	Kept  int64 `json:"kept"`
 	Short int64 `json:"short"`
-	// Late are requests whose neighbours were forgotten when their line came.
+	// Late are requests whose neighbours were already forgotten.
 	Late int64 `json:"late"`
 	// Untimed are requests whose line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
@@ -93,19 +93,19 @@ type GapTotals struct {
 	Clamped int64 `json:"clamped"`
 }
 
-// AgentTotals are about the lines of one agent.
+// AgentTotals are the totals of one agent.
 type AgentTotals struct {
 	Agent string `json:"agent"`
 	// Owner and Contact come from the last line that names one of them.
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
 	Checked int64  `json:"checked"`
-	// Counts are of the lines whose words there are.
+	// Counts are of the lines with valid words.
 	Counts
 	Findings int64 `json:"findings"`
 }
 
-// TextTotals is a text that was not to be had.
+// TextTotals is an unavailable text.
 type TextTotals struct {
 	SHA256 string `json:"sha256"`
 	Origin string `json:"origin"`
@@ -114,21 +114,20 @@ type TextTotals struct {
 	First  Place  `json:"first"`
 }
 
-// CapTotals say where a bound on memory was met. All are 0 in an audit that is complete.
+// CapTotals say where a bound on memory was exceeded. All are 0 in a complete audit.
 type CapTotals struct {
-	// Agents are lines of agents beyond the number that is counted by name; they are under the name
+	// Agents are lines of agents beyond the number that is counted by name. They are counted under
 	// [Others].
 	Agents int64 `json:"agents"`
-	// Texts are lines that rest on missing texts beyond the number that is listed.
+	// Texts are lines that rest on unavailable texts beyond the number that is listed.
 	Texts int64 `json:"texts"`
-	// Hosts are those whose last requests were forgotten: a gap to them is not seen.
+	// Hosts are those whose last requests were forgotten: a gap to them may be missed.
 	Hosts int64 `json:"hosts"`
-	// Records are those of robots.txt whose lines were forgotten: later lines cannot be proven by
-	// them.
+	// Records are the robots.txt files whose history was forgotten: it cannot prove later lines.
 	Records int64 `json:"records"`
 }
 
-// Others is the name for all that is beyond the number of names that are kept.
+// Others is the name under which all names beyond a bound are counted.
 const Others = "(others)"
 
 // counts collects Totals.
@@ -139,10 +138,10 @@ type counts struct {
 	texts  map[string]*TextTotals
 }
 
-// limits bound what is kept by name; room is the number of bytes that rules may take.
+// limits bound how many names are kept. room is how many bytes rules may take.
 type limits struct{ agents, texts, hosts, records, room int }
 
-// defaultLimits take some 200 MiB if all are met.
+// defaultLimits take some 200 MiB if all are reached.
 var defaultLimits = limits{agents: 10_000, texts: 10_000, hosts: 50_000, records: 200_000, room: 64 << 20}
 
 func newCounts(l limits) *counts {
@@ -180,10 +179,11 @@ func (c *counts) line(l *Line, v *verdict) *AgentTotals {
 	return a
 }
 
-// maxLabel is longer than any name or label in a log of ours.
+// maxLabel is longer than any name or label that a gateway logs.
 const maxLabel = 1 << 10
 
-// Label is a name or label of a line, or [Others] where it is longer than any in a log of ours.
+// Label returns a name or label of a line, or [Others] if it is longer than any that a gateway
+// logs.
 func Label(name string) string {
 	if len(name) > maxLabel {
 		return Others
@@ -195,8 +195,8 @@ func (c *counts) agent(name string) *AgentTotals {
 	return Bounded(c.agents, Label(name), Others, c.limits.agents, &c.Caps.Agents)
 }
 
-// Bounded is the value of a key, a new one if there is none. Where there are too many keys it is
-// the one that all others share, and is counted.
+// Bounded returns the value of a key, and makes one if it is missing. If there are too many keys it
+// counts beyond up and returns the value that all others share.
 func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int64) *V {
 	v := m[k]
 	if v == nil && len(m) >= most {
@@ -211,8 +211,7 @@ func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int
 	return v
 }
 
-// text notes a line that rests on a text that is not to be had, and reports whether it is the
-// first.
+// text counts a line whose text is unavailable, and reports whether it is the first one.
 func (c *counts) text(l *Line, cause Cause) (first bool) {
 	t := Bounded(c.texts, l.Robots.SHA256, Others, c.limits.texts, &c.Caps.Texts)
 	if t.Lines++; t.Lines > 1 {
@@ -222,7 +221,7 @@ func (c *counts) text(l *Line, cause Cause) (first bool) {
 	return true
 }
 
-// sum is all of it, in order.
+// sum returns the totals, in order.
 func (c *counts) sum() Totals {
 	t := c.Totals
 	t.Agents, t.Texts = []AgentTotals{}, []TextTotals{}

@@ -29,9 +29,9 @@ func CheckpointText(logID string, size int64, root tlog.Hash) string {
 	return fmt.Sprintf("%s\n%d\n%s\n", logID, size, root)
 }
 
-// ParseCheckpoint reads a signed checkpoint. A verifier with the log ID as its name must have signed
-// it; signatures that no verifier knows are ignored. If verifiers is nil, no signature is checked,
-// and the result is only a claim.
+// ParseCheckpoint reads a signed checkpoint. A verifier with the log ID as its name must have
+// signed it; signatures that no verifier knows are ignored. If verifiers is nil, no signature is
+// checked, and the result is only a claim.
 func ParseCheckpoint(text []byte, verifiers note.Verifiers) (c Checkpoint, err error) {
 	n, err := note.Open(text, cmp.Or(verifiers, note.VerifierList()))
 	unknown, ok := errors.AsType[*note.UnverifiedNoteError](err)
@@ -76,7 +76,8 @@ const CheckpointEnd = "--\n"
 // maxNote bounds a checkpoint with its signatures, in bytes.
 const maxNote = 64 << 10
 
-// ErrCut means that the last checkpoint of a file has no end: the gateway stopped while it wrote it.
+// ErrCut means that the last checkpoint of a file has no end: the gateway stopped while it wrote
+// it.
 var ErrCut = errors.New("the last checkpoint is cut off")
 
 // ReadCheckpoints reads a file of checkpoints, in order. An error names the line at which the bad

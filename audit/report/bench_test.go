@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/audit"
 )
 
-// manyDays is the log of so many days.
+// manyDays returns a log of n days.
 func manyDays(n int) ([][]audit.Source, int) {
 	one := day()
 	return logs(strings.Repeat(strings.Join(one, "\n")+"\n", n-1) + strings.Join(one, "\n")), n * len(one)
@@ -25,7 +25,7 @@ func BenchmarkOf(b *testing.B) {
 	}
 }
 
-// TestCostOfALine: beside reading a line, a report allocates what it needs for the line's origin and hour.
+// TestCostOfALine: a report allocates little more per line than reading it does: the line's origin and hour.
 func TestCostOfALine(t *testing.T) {
 	sources, n := manyDays(200)
 	reported := testing.AllocsPerRun(3, func() { _, _ = Of(t.Context(), sources, Filter{}, unreported) })

@@ -7,13 +7,13 @@ import (
 	"github.com/crawlgate/crawlgate/audit"
 )
 
-// mostNames bounds what is kept by name: others are counted together.
+// mostNames bounds how many names are kept. Further ones are counted together.
 const mostNames = 20_000
 
-// collector sums up lines.
+// collector sums lines up.
 type collector struct {
 	Report
-	byKey []map[key]*Row // of each table
+	byKey []map[key]*Row // one map for each table
 	gaps  *audit.Gaps
 	least map[string]*Gap // by host
 }
@@ -53,7 +53,7 @@ func (c *collector) add(l *audit.Line, host string) {
 	c.noteGap(l, host)
 }
 
-// noteGap compares a request that was sent with those before and after it to its host.
+// noteGap compares a request with those sent to its host before and after it.
 func (c *collector) noteGap(l *audit.Line, host string) {
 	s, left := l.Sending()
 	switch {
@@ -66,14 +66,14 @@ func (c *collector) noteGap(l *audit.Line, host string) {
 	c.gaps.Add(host, s, func(p audit.Pair, n int64) {
 		g := audit.Bounded(c.least, host, audit.Others, mostNames, &c.Beyond)
 		g.Pairs += n
-		// The worst is the gap that falls short of its delay by the most.
+		// The worst gap is the one that falls short of its delay by the most.
 		if gap, delay := p.Gap.Seconds(), p.Delay.Seconds(); g.Delay == 0 || gap-delay < g.Least-g.Delay {
 			g.Least, g.Delay = gap, delay
 		}
 	})
 }
 
-// report puts what was collected in order: the greatest numbers first, and hours as they came.
+// report sorts the rows: the greatest numbers first, and hours by time.
 func (c *collector) report() Report {
 	r := c.Report
 	r.Beyond += c.gaps.Forgotten

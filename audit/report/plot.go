@@ -12,14 +12,14 @@ import (
 // mostBars bounds the plot.
 const mostBars = 120
 
-// timeline counts requests in bars of one width, which grows until there are few enough.
+// timeline counts requests in bars of equal width. The width grows until there are few enough bars.
 type timeline struct {
 	audit.Period
 	width time.Duration
-	bars  map[time.Time]*audit.Outcomes // by their beginnings
+	bars  map[time.Time]*audit.Outcomes // by when they begin
 }
 
-// widths each go into the next one. Behind the last one, each is four times as wide.
+// widths: each is a multiple of the one before. After the last one, widths grow by a factor of 4.
 var widths = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
 
 func (t *timeline) add(at time.Time, decision string) {
@@ -53,8 +53,8 @@ func (t *timeline) widen() {
 	}
 }
 
-// plot is what the page draws: bars side by side, the place of each counted from 0. Most is the
-// greatest number of requests.
+// plot is the chart of the page: bars side by side, with places counted from 0. Most is the
+// greatest number of requests in a bar.
 type plot struct {
 	Width        string
 	From, To     time.Time
@@ -81,5 +81,5 @@ func (t *timeline) plot() (p plot) {
 	return p
 }
 
-// Judged is where those that failed begin.
+// Judged is how many were allowed or refused: the failed ones are drawn above them.
 func (b bar) Judged() int64 { return b.Allowed + b.Refused }

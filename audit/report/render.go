@@ -18,22 +18,22 @@ import (
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
 )
 
-// Section is a table for people.
+// Section is a human-readable table.
 type Section struct {
 	Title   string
 	Heading []string
-	// Texts is how many columns are texts. Those behind them are numbers and times.
+	// Texts is how many columns are texts. The columns after them are numbers and times.
 	Texts int
 	Rows  [][]string
 	// More is how many further rows there are.
 	More int
 }
 
-// shownRows is how many rows a section has for people; JSON and CSV have all.
+// shownRows is how many rows a section shows. JSON and CSV have all rows.
 const shownRows = 50
 
-// Sections gives the tables of a report: those of requests, of tunnels, and of gaps. Their texts
-// are as logs have them: escape them before showing them. Those without rows are left out.
+// Sections returns the tables of a report that have rows: requests, tunnels, and gaps. Their texts
+// are copied from the logs: escape them before you show them.
 func (r *Report) Sections() (all []Section) {
 	for _, tunnels := range []bool{false, true} {
 		for i, t := range tables {
@@ -51,7 +51,7 @@ func (r *Report) Sections() (all []Section) {
 	return all
 }
 
-// section has the rows of a table about requests, or about tunnels.
+// section makes the section of a table for requests, or for tunnels.
 func (t *table) section(rows []Row, tunnels bool) Section {
 	title, counts := t.title, []string{"asked", "allowed", "refused", "failed", "held", "waited"}
 	if tunnels {
@@ -76,7 +76,7 @@ func (t *table) section(rows []Row, tunnels bool) Section {
 	})
 }
 
-// texts are the counts as texts, in the order of the columns.
+// texts formats the counts in the order of the columns.
 func (c *Counts) texts(number func(int64) string, seconds func(float64) string) (requests, tunnels []string) {
 	of := func(o audit.Outcomes, last int64) []string {
 		return []string{number(o.Asked), number(o.Allowed), number(o.Refused), number(o.Failed), number(last)}
@@ -84,7 +84,7 @@ func (c *Counts) texts(number func(int64) string, seconds func(float64) string) 
 	return append(of(c.Outcomes, c.Held), seconds(c.WaitSeconds)), of(c.Tunnels.Outcomes, c.Tunnels.Blind)
 }
 
-// named is a name for people, who may take an empty one for a mistake.
+// named shows an empty name as such: a reader could take an empty cell for a mistake.
 func named(name string) string { return cmp.Or(name, "(not named)") }
 
 func section[T any](title string, heading []string, texts int, all []T, row func(T) []string) Section {
@@ -106,7 +106,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Summary says in sentences what the report is about, and what it does not prove.
+// Summary describes in sentences what the report covers, and what it does not prove.
 func (r *Report) Summary() []string {
 	c, t := r.Total, r.Total.Tunnels
 	all := []string{
@@ -130,7 +130,7 @@ func (r *Report) Summary() []string {
 		n    int64
 		text string
 	}{
-		{t.Blind, "Opened and not looked into: %s of the tunnels. What was asked in them is not known."},
+		{t.Blind, "Opened and not looked into: %s of the tunnels. The requests in them are unknown."},
 		{r.PaymentRequired, "%s answers asked for payment (402)."},
 		{r.Unreadable, "%s lines could not be read and are not counted."},
 		{r.Untimed, "%s requests are in no gap: their lines do not have the time of sending."},
@@ -148,10 +148,10 @@ var csvHeading = []string{
 	"tunnels", "tunnels_opened", "tunnels_refused", "tunnels_failed", "tunnels_blind", "agent", "cause", "first", "last",
 }
 
-// CSV writes the total, the other sums, and a row for each one of each table.
+// CSV writes the total, the other sums, and the rows of all tables.
 func (r *Report) CSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	write := func(cells ...string) { _ = out.Write(cells) } // its error is kept
+	write := func(cells ...string) { _ = out.Write(cells) } // out keeps the error
 	plain := func(n int64) string { return strconv.FormatInt(n, 10) }
 	row := func(by string, x Row) {
 		requests, tunnels := x.texts(plain, func(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) })
@@ -175,7 +175,7 @@ func (r *Report) CSV(w io.Writer) error {
 	return nil
 }
 
-// cell keeps a spreadsheet from taking a text for a formula (OWASP, CSV injection).
+// cell makes sure that a spreadsheet does not take a text for a formula (OWASP, CSV injection).
 func cell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -189,7 +189,7 @@ var page string
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"number": number, "moment": moment, "named": named}).Parse(
 	`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + page))
 
-// HTML writes the report as a page that stands by itself: no script, no request to anywhere.
+// HTML writes the report as a self-contained page: it has no script and makes no requests.
 func (r *Report) HTML(w io.Writer, title string) error {
 	err := pageTemplate.Execute(w, struct {
 		Title, Policy string

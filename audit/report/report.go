@@ -1,7 +1,3 @@
-// Package report sums up access logs for people who answer for crawlers: what was asked, allowed,
-// refused and held, by team, agent, host and reason; what sites do not want; what was excepted;
-// which sites could not be reached; how far apart requests were. It counts what lines say. That
-// they say the truth is for package audit.
 package report
 
 import (
@@ -13,9 +9,9 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Filter says which lines count. Empty fields let all lines pass.
+// Filter says which lines count. An empty field matches all lines.
 type Filter struct {
-	// From and To bound the end of the request: from From on, before To.
+	// From and To bound when the request ended: not before From, and before To.
 	From, To time.Time
 	Agent    string
 	Owner    string
@@ -30,10 +26,10 @@ func (f *Filter) passes(l *audit.Line, host string) bool {
 		(f.Host == "" || strings.EqualFold(f.Host, host))
 }
 
-// Counts are of lines, and of the waits of requests.
+// Counts count lines, and the waits of requests.
 type Counts struct {
 	audit.Counts
-	// Held are the requests that waited for their host's turn, WaitSeconds how long in all.
+	// Held are the requests that waited for the pace of their host, WaitSeconds how long in total.
 	Held        int64   `json:"held"`
 	WaitSeconds float64 `json:"wait_s"`
 }
@@ -45,22 +41,22 @@ func (c *Counts) add(l *audit.Line) {
 	}
 }
 
-// Row is the counts of a name: of an exception or a mode, with each agent; of a host whose
-// robots.txt was unreachable, with each cause.
+// Row has the counts of a name. Exceptions and modes have a row for each agent, hosts whose
+// robots.txt was unreachable have one for each cause.
 type Row struct {
 	Name  string `json:"name"`
 	Agent string `json:"agent,omitempty"`
 	Cause string `json:"cause,omitempty"`
-	// The period is that of an unreachable robots.txt.
+	// Period is when the robots.txt was unreachable; other tables have none.
 	audit.Period
 	Counts
 }
 
-// Gap is the time between two requests to a host that was least in relation to the Crawl-delay of
-// the agent's group; of two delays the longer one counts.
+// Gap is the worst time between two requests to a host, in relation to the Crawl-delay of the
+// agent's group. If the delays of the two differ, the longer one counts.
 type Gap struct {
 	Host string `json:"host"`
-	// Delay is that Crawl-delay as written, Least the gap; both in seconds.
+	// Delay is the Crawl-delay as the site wrote it, and Least the gap, both in seconds.
 	Delay float64 `json:"crawl_delay_s"`
 	Least float64 `json:"least_s"`
 	// Pairs is how many such gaps there were.
@@ -69,28 +65,28 @@ type Gap struct {
 
 // Report sums up logs.
 type Report struct {
-	// The period is of the ends of the requests.
+	// Period is from the first end of a request to the last.
 	audit.Period
-	// Lines have been read, of which Unreadable could not be and Foreign are about no request through
-	// a gateway. Sealed are those of the counted ones that have a seal.
+	// Lines counts all lines. Unreadable ones could not be read, and Foreign ones are about no request
+	// through a gateway. Sealed are the counted lines that have a seal.
 	Lines      int64 `json:"lines"`
 	Unreadable int64 `json:"unreadable"`
 	Foreign    int64 `json:"not_ours"`
 	Sealed     int64 `json:"sealed"`
-	// Untimed were sent at a time that their line does not have: they are in no gap.
+	// Untimed are requests in no gap, because their line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
-	// Beyond are the names and hosts that were more than are kept; rows have them as (others).
+	// Beyond counts names and hosts beyond the bound; rows have them as (others).
 	Beyond int64  `json:"beyond"`
 	Total  Counts `json:"total"`
-	// PaymentRequired are the requests to which a site answered 402 (Payment Required).
+	// PaymentRequired are the requests that a site answered with 402 (Payment Required).
 	PaymentRequired int64 `json:"payment_required"`
 
 	Owners      []Row `json:"owners"`
 	Agents      []Row `json:"agents"`
 	Hosts       []Row `json:"hosts"`
 	Reasons     []Row `json:"reasons"`
-	Conflicts   []Row `json:"conflicts"` // by the purpose that a site does not want
-	Hours       []Row `json:"hours"`     // by their beginnings, in order
+	Conflicts   []Row `json:"conflicts"` // by the purpose that a site denies
+	Hours       []Row `json:"hours"`     // by when they begin, in order
 	Exceptions  []Row `json:"exceptions"`
 	Modes       []Row `json:"modes"` // other than enforce
 	Unreachable []Row `json:"unreachable"`
@@ -99,8 +95,8 @@ type Report struct {
 	overTime timeline
 }
 
-// Of reads logs. fault is told of what cannot be read. It ends early when ctx ends or fault returns
-// an error.
+// Of reads logs and sums them up. It calls fault for what cannot be read. It ends early when ctx
+// ends or fault returns an error.
 func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault) error) (Report, error) {
 	c := newCollector()
 	err := audit.Read(ctx, logs, func(l *audit.Line) error {

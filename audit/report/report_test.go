@@ -21,7 +21,7 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// asked is a line of a request that ended so many minutes after noon, and was sent then.
+// asked returns the line of a request that was sent, and ended, the given minutes after noon.
 func asked(minutes float64, change func(r *enforce.Record)) string {
 	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
 	r := enforce.Record{
@@ -266,7 +266,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestGapsInAnyOrder: a line comes when its request ends, and the gaps are those of the sendings.
+// TestGapsInAnyOrder: lines are in the order in which requests ended, and gaps in the order of sending.
 func TestGapsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {

@@ -11,10 +11,10 @@ import (
 // key is what a row of a table is about.
 type key struct {
 	name, agent, cause string
-	none               bool // the line is in no row of the table
+	none               bool // the table has no row for the line
 }
 
-// table is one of the tables of rows: its name in CSV, its title, and the headings of its keys.
+// table describes a table: its name in CSV, its title, and the headings of its keys.
 type table struct{ by, title, name, second string }
 
 var tables = []table{
@@ -33,12 +33,12 @@ const hour = "hour"
 
 func (t *table) dated() bool { return t.second == "cause" }
 
-// rows are those of each table.
+// rows returns the rows of each table.
 func (r *Report) rows() []*[]Row {
 	return []*[]Row{&r.Owners, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Hours}
 }
 
-// keysOf gives the key of a line in each table.
+// keysOf returns the key of a line in each table.
 func keysOf(l *audit.Line, host string) [9]key {
 	r := l.Robots
 	purpose, _, conflict := strings.Cut(r.Conflict, "=")

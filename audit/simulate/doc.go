@@ -1,7 +1,7 @@
-// Package simulate decides the requests of access logs once more, under another policy, by the code
-// that enforces policies: [enforce.Identifier], [enforce.Enforcer] and [enforce.Politeness].
+// Package simulate decides the requests of access logs again, under another policy. It uses the
+// code of the gateway: [enforce.Identifier], [enforce.Enforcer] and [enforce.Politeness].
 //
-// A line does not have all that a gateway knew. What cannot be computed of it is said to be so
-// ([Cause]) and never guessed. docs/simulate.md has what is computed, from what, and what is taken
-// as it was.
+// A line does not record everything that the gateway knew. What cannot be computed from it gets a
+// [Cause] and is never guessed. docs/simulate.md says what is computed and what is taken from the
+// line.
 package simulate

@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// fromLog is what the log says of a robots.txt that nobody asked for with the line.
+// fromLog returns what the log says of a robots.txt that the line did not look up.
 func (k *lookup) fromLog(a robotscache.Asker) (w known) {
 	v, agent := k.inForce(""), ""
 	if v == nil {
@@ -16,7 +16,7 @@ func (k *lookup) fromLog(a robotscache.Asker) (w known) {
 		return w
 	}
 	_ = w.state.UnmarshalText([]byte(v.State)) // it was checked
-	// Without an answer of its own it is the same, or nobody asked.
+	// An agent without its own answer gets the same one, or never asked.
 	if own := k.inForce(a.Token); own != nil && fetch.TurnedAway(w.state, v.Status) {
 		v, agent = own, a.Token
 		_ = w.state.UnmarshalText([]byte(v.State))
@@ -29,8 +29,8 @@ func (k *lookup) fromLog(a robotscache.Asker) (w known) {
 	return k.byPolicy(agent, w, false)
 }
 
-// inForce is the answer that counted when the line was decided: until its time ends, and if
-// nobody asked again for a day, which is the longest time for which a gateway does not ask.
+// inForce returns the version that counted when the line was decided: until it expired or, if
+// nobody asked again, for a day, which is the longest time that a gateway uses an answer.
 func (k *lookup) inForce(agent string) *audit.Version {
 	for v := range k.line.Then(agent) {
 		if k.at.Before(v.From.Add(dayLength)) || k.at.Before(v.Until) {
@@ -40,10 +40,10 @@ func (k *lookup) inForce(agent string) *audit.Version {
 	return nil
 }
 
-// byPolicy is what a robots.txt that was not to be had permits by the policy of [Config]. The line
-// has the state, and what that permitted then, if told; the log has the run of failures and the
-// status. Where they leave several answers, the one of the line counts, and where it is none of
-// these, nothing is known.
+// byPolicy returns what an absent or unreachable robots.txt permits by the policy of [Config]. The
+// line has the state and, if told is set, what it permitted then; the log has the run of failures
+// and the status. If several answers are possible, the line's counts. If the line's is not among
+// them, the result is unknown.
 func (k *lookup) byPolicy(agent string, w known, told bool) known {
 	all := k.permitted(agent, w, told)
 	switch {
@@ -57,10 +57,10 @@ func (k *lookup) byPolicy(agent string, w known, told bool) known {
 	return w
 }
 
-// permitted is what a robots.txt in the state of the line may have permitted by the policy, by what
-// the log says of it.
+// permitted returns what a robots.txt in the state of the line may have permitted by the policy,
+// given what the log says of it.
 func (k *lookup) permitted(agent string, w known, told bool) (all []known) {
-	policy := k.cfg.Policy.Reading.Policy
+	policy := k.cfg.Policy.Interpretation.Policy
 	switch {
 	case w.state == fetch.StateAbsent && !policy.ForbiddenDisallow:
 		return []known{{state: w.state, access: fetch.AccessAllow}}

@@ -11,13 +11,13 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestByPolicy holds what a robots.txt that was not to be had permits by the options of fetch, where the line came at noon,
-// took two minutes, and knows no more than its reason (docs/status-table.md, DESIGN section 3).
+// TestByPolicy checks what an absent or unreachable robots.txt permits by the options of fetch (docs/status-table.md,
+// RFC 9309 section 2.3.1). The line came at noon, took two minutes, and records only its reason.
 func TestByPolicy(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	good := fetch.Sum(sha256.Sum256([]byte(text))).Hex()
-	// Answers are so long before noon.
+	// The durations say how long before noon an answer came.
 	text := func(ago time.Duration) robotscache.Answer {
 		return answered(ago, robotscache.Answer{State: "rules", Status: 200, SHA256: good})
 	}
@@ -91,7 +91,7 @@ func TestByPolicy(t *testing.T) {
 		}
 		r.Before = tt.answers
 		cfg := Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: newStored()}
-		cfg.Policy.Reading.Policy = tt.policy
+		cfg.Policy.Interpretation.Policy = tt.policy
 		want := tt.want + " AcmeBot"
 		switch tt.want {
 		case tt.was:

@@ -16,18 +16,18 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// lookup finds what the robots.txt of an origin permitted at the time of a line. It is an
-// [enforce.Lookup] for one line at a time.
+// lookup finds what the robots.txt of an origin permitted at the time of a line. It implements
+// [enforce.Lookup], for one line at a time.
 type lookup struct {
 	cfg  Config
 	line *audit.Line
 	at   time.Time // of its decision
 
 	// The results for the line.
-	cause      Cause // why nothing is known
+	cause      Cause // why the line cannot be computed
 	err        error
-	failedThen bool   // nothing was known then, either
-	asRecorded bool   // what the state permits is what the line says
+	failedThen bool   // the lookup failed then, too
+	asRecorded bool   // what the state permits is taken from the line
 	text       []byte // that decided
 
 	day     time.Time // of the entries
@@ -35,7 +35,7 @@ type lookup struct {
 	entries map[known]*robotscache.Entry
 }
 
-// known is what is known of a robots.txt. It is the key of entries.
+// known describes a robots.txt. It is the key of entries.
 type known struct {
 	state  fetch.State
 	access fetch.Access
@@ -48,15 +48,15 @@ const (
 	maxEntries = 10_000
 )
 
-// dayLength is for how long a gateway uses a text at most without asking for it again, and for how
-// long an entry is made.
+// dayLength is how long a gateway may use a text without fetching it again (RFC 9309 section 2.4),
+// and how long an entry is valid.
 const dayLength = 24 * time.Hour
 
 func newLookup(cfg Config) *lookup {
 	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry)}
 }
 
-// begin prepares for a line.
+// begin resets the results for a line.
 func (k *lookup) begin(l *audit.Line) {
 	k.line, k.at, k.cause, k.err, k.text = l, l.Robots.DecidedAt.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false
@@ -66,7 +66,7 @@ func (k *lookup) begin(l *audit.Line) {
 	}
 }
 
-// errUnknown ends a decision whose rules are not known.
+// errUnknown ends a decision whose rules are unknown.
 var errUnknown = errors.New("not known")
 
 // Lookup implements [enforce.Lookup].
@@ -86,14 +86,14 @@ func (k *lookup) TDMFile(context.Context, origin.Origin) (rules preferences.TDMR
 	return rules, ok, ""
 }
 
-// failedReasons are those of a lookup that found nothing, or was kept from being made by an order.
+// failedReasons are the reasons of a failed lookup, or of one that an order prevented.
 var failedReasons = []enforce.Reason{
 	enforce.ReasonKillSwitch,
 	enforce.ReasonPending, enforce.ReasonCanceled, enforce.ReasonInternal, enforce.ReasonForbiddenAddress,
 	enforce.ReasonForbiddenPort, enforce.ReasonOwnListener,
 }
 
-// then is what the line says of the robots.txt of its time or, where nobody asked for it, what the
+// then returns what the line says of its robots.txt or, if the line did not look it up, what the
 // log says.
 func (k *lookup) then(a robotscache.Asker) (w known) {
 	r := k.line.Robots
@@ -106,8 +106,8 @@ func (k *lookup) then(a robotscache.Asker) (w known) {
 		k.cause = CauseSchema
 		return w
 	}
-	// Of a request that another reason kept from its site, the line does not say what was permitted;
-	// and the answer to one for robots.txt is the state itself.
+	// If another reason refused the request, the line does not say what the rules permitted. The
+	// answer to a request for robots.txt is the state itself.
 	hidden := r.Mode == enforce.ModeReport.String() && !r.Reason.Allows() || r.Reason == enforce.ReasonRobotsTxt
 	switch {
 	case w.state == fetch.StateUnknown && asked && slices.Contains(failedReasons, r.Reason):
@@ -128,7 +128,7 @@ func (k *lookup) then(a robotscache.Asker) (w known) {
 	return k.byPolicy(r.FetchedAs, w, !hidden)
 }
 
-// entry returns what is known as an entry for the day of the line.
+// entry returns a cache entry for w, valid on the day of the line.
 func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotscache.Entry, error) {
 	e, ok := k.entries[w]
 	if !ok {
@@ -152,28 +152,28 @@ func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotsca
 	return e, nil
 }
 
-// make makes an entry that permits what is known, for a day.
+// make makes an entry that permits w.access for a day.
 func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.Entry {
 	k.size += 2 * len(text.Body)
-	reading := robotscache.Interpretation{IndexHTML: k.cfg.Policy.Reading.IndexHTML}
+	interpretation := robotscache.Interpretation{IndexHTML: k.cfg.Policy.Interpretation.IndexHTML}
 	r := fetch.Record{Origin: o, State: w.state, FetchedAt: k.day, FreshUntil: k.day.Add(dayLength)}
 	switch {
 	case w.access == fetch.AccessRules:
 		r.Body, r.SHA256, r.Truncated = text.Body, text.SHA256, text.Truncated
 	case w.state == fetch.StateAbsent && w.access == fetch.AccessDeny:
-		r.Status, reading.Policy.ForbiddenDisallow = 403, true
+		r.Status, interpretation.Policy.ForbiddenDisallow = 403, true
 	case w.state == fetch.StateUnreachable:
-		// A run of failures that began long enough ago permits what its copy does, or everything.
+		// After failures for long enough, the last good copy decides or everything is allowed.
 		r.FreshUntil, r.Attempts = time.Time{}, 1
-		r.UnreachableSince = k.day.Add(-reading.Policy.Complete().UnreachableFor)
+		r.UnreachableSince = k.day.Add(-interpretation.Policy.Complete().UnreachableFor)
 		r.LastFailure = fetch.Failure{At: k.day}
 		r.NextAttempt = k.day.Add(dayLength)
 		if w.access == fetch.AccessLastGood {
 			r.LastGood = &text
 		}
 		if w.access == fetch.AccessDeny {
-			reading.Policy.Mode = fetch.ModeStrict
+			interpretation.Policy.Mode = fetch.ModeStrict
 		}
 	}
-	return robotscache.NewEntry(r, reading)
+	return robotscache.NewEntry(r, interpretation)
 }

@@ -10,20 +10,21 @@ import (
 
 // Totals sum up a simulation.
 type Totals struct {
-	// Lines are those with a decision. Each is one of the three that follow, or an error.
+	// Lines are the lines with a decision. Each is Same, Different, in NotComputed, or an error.
 	Lines     int64 `json:"lines"`
 	Same      int64 `json:"same"`
 	Different int64 `json:"different"`
-	// Tunnels are those of Lines that are about tunnels. In Changes they stand by themselves.
+	// Tunnels are the Lines about tunnels. Changes list them separately.
 	Tunnels int64 `json:"tunnels"`
-	// AsRecorded are those of Same whose decision, or what their robots.txt permitted, is the line's.
+	// AsRecorded are the Same lines whose decision, or what their robots.txt permitted, was taken from
+	// the line.
 	AsRecorded  int64           `json:"as_recorded"`
 	NotComputed map[Cause]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
-	// Changes are the differences by what was and what would be decided, the most frequent first.
+	// Changes are the differences by old and new decision, the most frequent first.
 	Changes []Change `json:"changes"`
-	// Agents are the differences by the agents of the log; [audit.Others] are those beyond a number.
+	// Agents are the differences by agent. Agents beyond a bound are counted as [audit.Others].
 	Agents map[string]int64 `json:"agents"`
 }
 
@@ -37,9 +38,9 @@ type Change struct {
 // mostAgents is how many agents are counted by name.
 const mostAgents = 10_000
 
-// Run decides the lines of logs. Those that differ and those that cannot be computed go to report,
-// in their order, and what cannot be read to fault. It ends early when ctx ends or one of the two
-// returns an error.
+// Run decides the lines of logs. It calls report, in order, for lines that differ and lines that
+// cannot be computed, and fault for what cannot be read. It ends early when ctx ends or one of the
+// two returns an error.
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
 ) (Totals, error) {
@@ -80,7 +81,7 @@ func Run(
 	return t, err
 }
 
-// count takes the result of a line, and reports whether there is anything to tell of it.
+// count counts the result of a line, and reports whether the line is to be reported.
 func (t *Totals) count(l *audit.Line, r *Result, changes map[Change]int64) (tell bool) {
 	switch {
 	case r.Cause != "":

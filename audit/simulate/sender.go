@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
-// senders returns what the request of a line may have shown of its sender: one, or one for each
-// account or certificate that it may have had.
+// senders returns the possible senders of a line's request: one, or one for each account or
+// certificate that it may have used.
 func (s *Simulator) senders(l *audit.Line, source netip.Addr) ([]enforce.Sender, Cause) {
 	userAgent, ok := userAgentOf(l)
 	if !ok {
@@ -41,10 +41,10 @@ func (s *Simulator) senders(l *audit.Line, source netip.Addr) ([]enforce.Sender,
 	return list, ""
 }
 
-// maxUserAgent is how many bytes of a User-Agent the robots object has in full.
+// maxUserAgent is how many bytes of a User-Agent the robots object keeps.
 const maxUserAgent = 500
 
-// userAgentOf is the User-Agent of a request. It reports false where the log has changed it.
+// userAgentOf returns the User-Agent of a request, and false if the log has changed it.
 func userAgentOf(l *audit.Line) (string, bool) {
 	recorded := l.Robots.UserAgent
 	plain := len(recorded) < maxUserAgent && !strings.Contains(recorded, `\`) && escape.ASCII(recorded, maxUserAgent) == recorded
@@ -60,11 +60,10 @@ func userAgentOf(l *audit.Line) (string, bool) {
 	return recorded, plain
 }
 
-// none is the account, or the certificate, of a request that shows none.
+// none is the account, or the certificate, of a request without one.
 var none = []string{""}
 
-// users are the accounts by one of which a request may have been sent. It reports false where that
-// is not known.
+// users returns the accounts that a request may have used, and false if they are unknown.
 func (s *Simulator) users(l *audit.Line) (users []string, known bool) {
 	r := l.Robots
 	if !s.credentials {
@@ -77,7 +76,7 @@ func (s *Simulator) users(l *audit.Line) (users []string, known bool) {
 	case r.Reason == enforce.ReasonCredentialsMissing && !given:
 		return none, true
 	case by && r.Reason == enforce.ReasonAgentMismatch && !given:
-		return nil, false // it came through a tunnel, which may have been opened by any account
+		return nil, false // it came through a tunnel, which any account may have opened
 	case by:
 		users = s.agent(r.Agent).Credentials
 		return users, len(users) > 0
@@ -85,7 +84,8 @@ func (s *Simulator) users(l *audit.Line) (users []string, known bool) {
 	return none, !given
 }
 
-// certificateNames are the names, one of which the client's certificate may have had.
+// certificateNames returns the names that the client's certificate may have had, and false if they
+// are unknown.
 func (s *Simulator) certificateNames(l *audit.Line) (names []string, known bool) {
 	if !s.certificates {
 		return none, true
@@ -101,7 +101,7 @@ func (s *Simulator) certificateNames(l *audit.Line) (names []string, known bool)
 	return none, !l.Certified()
 }
 
-// agent is the configuration of an agent, an empty one if there is none of that name.
+// agent returns the configuration of an agent, or an empty one if the name is unknown.
 func (s *Simulator) agent(name string) enforce.Agent {
 	if id, ok := s.cfg.Policy.Identifier.Named(name); ok && id.Config != nil {
 		return *id.Config

@@ -17,31 +17,32 @@ import (
 
 // Policy is the part of a gateway's configuration that decides about requests.
 type Policy struct {
-	// Clients are the ranges of clients; none stand for the default of [enforce.ClientAllowed].
+	// Clients are the ranges of clients. If empty, the default of [enforce.ClientAllowed] applies.
 	Clients []netip.Prefix
-	// Identifier tells agents. Its check of passwords is [AnyPassword]: a log has none.
+	// Identifier identifies agents. Its password check is [AnyPassword], because a log has no
+	// passwords.
 	Identifier *enforce.Identifier
 	// Operator is the operator's policy.
 	Operator *enforce.Policy
 	// Politeness says which Crawl-delay is refused.
 	Politeness enforce.Politeness
-	// Reading says how texts are read, and what a robots.txt that was not to be had permits.
-	Reading robotscache.Interpretation
-	// Signals says which of the sites' signals are read. Those of answers are as recorded.
+	// Interpretation says how texts are read, and what an absent or unreachable robots.txt permits.
+	Interpretation robotscache.Interpretation
+	// Signals says which signals of sites are read. Signals in answers are taken as recorded.
 	Signals enforce.Signals
 }
 
-// AnyPassword takes every password for right: it is the check of the identifier of a [Policy].
+// AnyPassword accepts every password. It is the check of a [Policy]'s identifier.
 func AnyPassword(context.Context, netip.Addr, string, string) enforce.PasswordCheck {
 	return enforce.PasswordRight
 }
 
-// Config is what a simulation needs. All but Redacted is required.
+// Config configures a simulation. All fields but Redacted are required.
 type Config struct {
 	Policy Policy
 	Texts  audit.Texts
-	// Redacted is what the filter of the log writes in place of a query or of a part of it. Empty: the
-	// log has all queries.
+	// Redacted is what the filter of the log writes in place of all or part of a query. If it is
+	// empty, the log has all queries.
 	Redacted string
 }
 
@@ -50,29 +51,29 @@ type Config struct {
 type Cause string
 
 const (
-	// CauseSchema is a line of a schema that is not known, or one that makes no sense.
+	// CauseSchema is a line of an unknown schema, or an invalid one.
 	CauseSchema Cause = "schema"
 	// CauseTime is a line that does not say when it was decided.
 	CauseTime Cause = "time"
 	// CauseSource is a line without the address of its client.
 	CauseSource Cause = "source"
-	// CauseUserAgent is a User-Agent that the log does not show as it was.
+	// CauseUserAgent is a User-Agent that the log has changed.
 	CauseUserAgent Cause = "user_agent"
-	// CauseCredentials is a request of which it is not known who it would be by its credentials or its
-	// certificate.
+	// CauseCredentials is a request whose credentials or certificate are unknown and would decide
+	// which agent it is.
 	CauseCredentials Cause = "credentials"
-	// CauseURL is a URL that the log does not show as it was.
+	// CauseURL is a URL that the log has changed.
 	CauseURL Cause = "url"
-	// CauseQuery is a query that the log does not show, where a rule or an exception could look at it.
+	// CauseQuery is a redacted query that a rule or an exception could look at.
 	CauseQuery Cause = "query"
-	// CauseTunnel is a request inside a tunnel that would not be looked into, or not be opened; or a
-	// tunnel of which it is not known what came in it.
+	// CauseTunnel is a request inside a tunnel that would not be intercepted or not be opened, or a
+	// tunnel whose content is unknown.
 	CauseTunnel Cause = "tunnel"
-	// CauseState is a robots.txt of which neither the line nor the history says what it permits.
+	// CauseState is a robots.txt if neither the line nor the history says what it permits.
 	CauseState Cause = "state"
-	// CauseText is a text that nobody asked for then, or that the store does not have.
+	// CauseText is a text that was not fetched then, or that the store does not have.
 	CauseText Cause = "text"
-	// CauseGateway is a request that the gateway turned down for its own state, before it was judged.
+	// CauseGateway is a request that the gateway refused because of its own state, before it decided.
 	CauseGateway Cause = "gateway"
 )
 
@@ -84,23 +85,22 @@ func Causes() []Cause {
 	}
 }
 
-// Result is what a line comes to.
+// Result is the result of deciding a line again.
 type Result struct {
-	// Cause is why it cannot be computed; empty if it can.
+	// Cause says why the line cannot be computed. It is empty if it can.
 	Cause Cause
-	// Old is the decision of the line, New the one by the other policy. Where a later step decided,
-	// such as the clock of the host, and the other policy lets the request come to that step too, it
-	// is the one of the line.
+	// Old is the decision of the line, New the one by the other policy. If a later step decided the
+	// line, such as the pace of the host, and the other policy lets the request reach that step too,
+	// New is the decision of the line.
 	Old, New Outcome
-	// Differs says that New decides otherwise, for another reason, by another rule or for another
-	// agent.
+	// Differs means that New has another decision, reason, rule or agent than Old.
 	Differs bool
-	// AsRecorded says that New is the line's, or that what a robots.txt without a text permits is, or
-	// what an answer says that was not read: no more of it can be computed.
+	// AsRecorded means that no more can be computed: New is taken from the line, or what a robots.txt
+	// without a text permits is, or what an unread answer says.
 	AsRecorded bool
 }
 
-// Simulator decides lines. It is for one goroutine.
+// Simulator decides lines. It must not be used by several goroutines at once.
 type Simulator struct {
 	cfg          Config
 	enforcer     *enforce.Enforcer
@@ -124,8 +124,7 @@ func New(cfg Config) *Simulator {
 	return s
 }
 
-// Decide decides a line that has a Robots object. The error is one of the texts, or of ctx; then
-// nothing is known.
+// Decide decides a line that has a Robots object. An error comes from the texts or from ctx.
 func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	r := l.Robots
 	switch {
@@ -144,7 +143,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 		return compared(l, enforce.Decision{}.Refuse(enforce.ReasonClientNotAllowed, source.String()+" is in no range of clients", 0)), nil
 	}
 	if slices.Contains(formReasons, r.Reason) && r.Form == "" {
-		return asRecorded(r), nil // no policy takes it
+		return asRecorded(r), nil // every policy refuses it
 	}
 	senders, cause := s.senders(l, source)
 	if cause != "" {
@@ -165,16 +164,16 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 	return result, nil
 }
 
-// ownReasons are those of the gateway's own state, before a request is judged.
+// ownReasons refuse a request because of the gateway's own state, before it is decided.
 var ownReasons = []enforce.Reason{enforce.ReasonNotReady, enforce.ReasonAgentLimit, enforce.ReasonCredentialsBusy}
 
-// formReasons are those of what a request is itself. ReasonBadTarget is also one of the rules; then
-// there is a form of the path.
+// formReasons refuse a malformed request. The rules can give ReasonBadTarget too; the line then has
+// a form of the path.
 var formReasons = []enforce.Reason{
 	enforce.ReasonBadTarget, enforce.ReasonBadRequest, enforce.ReasonURLSize, enforce.ReasonMisdirected,
 }
 
-// decide takes the steps of a gateway up to the host's clock.
+// decide takes the steps of a gateway up to pacing.
 func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Cause, err error) {
 	s.lookup.begin(l)
 	if l.Tunnel() {
@@ -209,7 +208,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 	if !l.InTunnel() {
 		id = s.cfg.Policy.Identifier.Identify(ctx, sender)
 		if reason, _, _ := id.Refused(); reason == enforce.ReasonCredentialsMissing && l.Robots.Reason == enforce.ReasonUnidentified {
-			return enforce.Decision{}, CauseTunnel // inside of one, by plain HTTP, nobody is asked for credentials
+			return enforce.Decision{}, CauseTunnel // plain HTTP inside a tunnel needs no credentials
 		}
 	} else {
 		auth := s.cfg.Policy.Identifier.AuthenticateTunnel(ctx, sender)
@@ -224,7 +223,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 		target.Path = before + "?"
 	}
 	d := s.enforcer.Decide(ctx, enforce.Request{Method: l.Request.Method, Target: target, Identity: id})
-	if text := s.lookup.text; redacted && text != nil && audit.QueryMatters(text, s.cfg.Policy.Reading.IndexHTML, before) {
+	if text := s.lookup.text; redacted && text != nil && audit.QueryMatters(text, s.cfg.Policy.Interpretation.IndexHTML, before) {
 		return d, CauseQuery
 	}
 	return d, ""
@@ -257,15 +256,15 @@ func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.S
 	return s.enforcer.DecideTunnel(ctx, identity, o), ""
 }
 
-// after puts a decision in the place of the line's, where the line's is not one of a later step
-// that the request would have come to as well.
+// after compares a decision with the line's. If a later step decided the line, and the request
+// would still reach that step, the line's decision stands.
 func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 	r := l.Robots
 	switch {
 	case !d.Allowed && d.Reason == enforce.ReasonInternal && s.lookup.failedThen:
-		return asRecorded(r) // the rules were not to be had, as they were not then
+		return asRecorded(r) // the rules were unavailable then, too
 	case r.Reason == enforce.ReasonKillSwitch && r.State == fetch.StateUnknown.String():
-		// The order came before all but the sender. Orders are no part of a policy.
+		// Only the sender is checked before orders. Orders are not part of a policy.
 		if d.Allowed || !slices.Contains(senderReasons, d.Reason) {
 			return asRecorded(r)
 		}
@@ -281,8 +280,8 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 	return result
 }
 
-// recalled takes the step that follows on the answer, where there was one: what its fields and tags
-// said, the line has, as far as they were read.
+// recalled repeats the step after the answer, if there was one: the line has what the answer's
+// fields and tags said, if they were read.
 func recalled(l *audit.Line, d enforce.Decision) (again enforce.Decision, known bool) {
 	if r := l.Robots; r.RefusedByAnswer() && !r.WouldDeny || r.Decision == enforce.OutcomeAllow && enforce.HasContent(int(l.Status)) {
 		return d.Recall(r)
@@ -296,7 +295,7 @@ var senderReasons = []enforce.Reason{
 	enforce.ReasonUserAgentConflict, enforce.ReasonAmbiguousAgent, enforce.ReasonClientNotAllowed,
 }
 
-// policyReasons are those that [Simulator.decide] comes to, besides those of allowed requests.
+// policyReasons are the reasons for which [Simulator.decide] refuses.
 var policyReasons = append([]enforce.Reason{
 	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
 	enforce.ReasonConnectDenied, enforce.ReasonOperatorDeny, enforce.ReasonMethod, enforce.ReasonCrawlDelay, enforce.ReasonPending,
@@ -308,9 +307,9 @@ func judged(r *enforce.Record) bool {
 	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
 }
 
-// compared is the result of a decision.
+// compared makes the result of a decision.
 func compared(l *audit.Line, d enforce.Decision) Result {
-	n := enforce.Decision{ // of what is compared, and no more
+	n := enforce.Decision{ // only the fields that are compared
 		Allowed: d.Allowed, Reason: d.Reason, WouldDeny: d.WouldDeny, Agent: d.Agent,
 		Group: d.Group, Rule: d.Rule, Line: d.Line, Form: d.Form, Exception: d.Exception,
 	}.Record()
@@ -324,7 +323,7 @@ func asRecorded(r *enforce.Record) Result {
 	return Result{Old: o, New: o, AsRecorded: true}
 }
 
-// Outcome has the fields of the access log that are compared, and the line of the rule.
+// Outcome are the fields of the access log that are compared, and the line of the rule.
 type Outcome struct {
 	Decision  string           `json:"decision"`
 	Reason    enforce.Reason   `json:"reason"`
@@ -341,14 +340,14 @@ func outcomeOf(r *enforce.Record) Outcome {
 	return Outcome{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
 }
 
-// differs reports whether a request was decided in two ways. The line of a rule is no difference:
-// it moves when a text gets longer. Nor is the form of the path.
+// differs reports whether two outcomes differ. It ignores the form of the path and the line of the
+// rule, which moves when a text gets longer.
 func (o Outcome) differs(other Outcome) bool {
 	o.Line, o.Form = other.Line, other.Form
 	return o != other
 }
 
-// String says what was decided, and by what.
+// String describes the decision and the rule.
 func (o Outcome) String() string {
 	s := o.short()
 	if o.Line > 0 {

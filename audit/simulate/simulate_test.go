@@ -132,7 +132,7 @@ func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	return result, totals
 }
 
-// TestDecide holds what becomes of one line under one other policy. The integration tests compare with a gateway.
+// TestDecide: the result of one line under one other policy. The integration tests compare with a gateway.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	acme := enforce.Agent{Name: "AcmeBot"}

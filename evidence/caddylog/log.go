@@ -140,8 +140,8 @@ func Statuses() (statuses []sealer.Status) {
 	return statuses
 }
 
-// Checkpoints returns the newest checkpoints that the other gateways are to know: of each log one, as a
-// signed note without cosignatures.
+// Checkpoints returns the newest checkpoints that the other gateways are to know: of each log one,
+// as a signed note without cosignatures.
 func Checkpoints() (notes []string) {
 	for _, s := range Statuses() {
 		if s.Checkpoint != "" {
@@ -151,7 +151,8 @@ func Checkpoints() (notes []string) {
 	return notes
 }
 
-// RecordPeerCheckpoints has the checkpoints of other gateways written into the logs. A disk may hold it up.
+// RecordPeerCheckpoints has the checkpoints of other gateways written into the logs. A disk may
+// hold it up.
 func RecordPeerCheckpoints(notes []string) {
 	for _, log := range all.running() {
 		log.RecordPeerCheckpoints(notes)
@@ -286,7 +287,8 @@ func (s *sealed) drop(e *Evidence) {
 	}
 }
 
-// reopen closes the log, if it is open, and opens it with settings t. What is written waits meanwhile.
+// reopen closes the log, if it is open, and opens it with settings t. What is written waits
+// meanwhile.
 func (s *sealed) reopen(t settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,8 +112,8 @@ func (l *Log) signCheckpoint() error {
 	return err
 }
 
-// keepCheckpoint appends a signed note to the checkpoints of the generation and to their second copy. The
-// newest is a file of its own, too, for clients of the tiles, and waits for no disk.
+// keepCheckpoint appends a signed note to the checkpoints of the generation and to their second
+// copy. The newest is a file of its own, too, for clients of the tiles, and waits for no disk.
 func (l *Log) keepCheckpoint(checkpoint evidence.Checkpoint) error {
 	block := append(slices.Clip(checkpoint.Note), evidence.CheckpointEnd...)
 	for _, name := range []string{filepath.Join(l.folder, checkpointsFile), l.config.Checkpoints} {

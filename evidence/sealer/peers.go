@@ -14,10 +14,10 @@ const (
 	maxPeers = 100
 )
 
-// RecordPeerCheckpoints writes the checkpoints of other gateways into the log: those that the log has not yet, at
-// most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No checkpoint is
-// signed for these lines alone until they are many: two idle gateways would have news for each
-// other without end.
+// RecordPeerCheckpoints writes the checkpoints of other gateways into the log: those that the log
+// has not yet, at most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No
+// checkpoint is signed for these lines alone until they are many: two idle gateways would have news
+// for each other without end.
 func (l *Log) RecordPeerCheckpoints(notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -280,8 +280,8 @@ func (l *Log) sealFile(r *resumed, name string) error {
 // most, or not behind this logger.
 const msgCheckpoint = `"logger":"` + evidence.Logger + `","msg":"checkpoint"`
 
-// verifyCheckpoints holds the tree against what was signed of it: in the state, in the second copy, and in
-// the lines that were sealed late. Where the log has less than that, it was cut.
+// verifyCheckpoints holds the tree against what was signed of it: in the state, in the second copy,
+// and in the lines that were sealed late. Where the log has less than that, it was cut.
 func (l *Log) verifyCheckpoints(r *resumed) error {
 	tree := tlog.Tree{N: r.tiles.tree.Size(), Hash: r.tiles.tree.Root()}
 	reader := tlog.TileHashReader(tree, evidence.Tiles(l.folder))
@@ -303,8 +303,8 @@ func (l *Log) verifyCheckpoints(r *resumed) error {
 	return nil
 }
 
-// newestCheckpoint is the largest checkpoint of the latest generation of a log in a file, of size 0 for
-// none. Without verifiers its signature counts for nothing: the key may be lost with the state.
+// newestCheckpoint is the largest checkpoint of the latest generation of a log in a file, of size 0
+// for none. Without verifiers its signature counts for nothing: the key may be lost with the state.
 func newestCheckpoint(name, log string, verifiers note.Verifiers) (newest evidence.Checkpoint, latest int, err error) {
 	text, err := tailOf(name, 256<<10)
 	if err != nil {
@@ -320,7 +320,8 @@ func newestCheckpoint(name, log string, verifiers note.Verifiers) (newest eviden
 	return newest, latest, nil
 }
 
-// truncatePartialCheckpoint takes off a last checkpoint that is not whole: the power failed within it.
+// truncatePartialCheckpoint takes off a last checkpoint that is not whole: the power failed within
+// it.
 func truncatePartialCheckpoint(name string) error {
 	end, err := tailOf(name, 256<<10)
 	if err != nil || bytes.HasSuffix(end, []byte(evidence.CheckpointEnd)) {

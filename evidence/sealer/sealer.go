@@ -174,9 +174,9 @@ func (l *Log) appendBytes(b []byte) error {
 	return nil
 }
 
-// checkFile compares the file with what was written to it since the last look: meanwhile it may have
-// been rotated, deleted, or changed by another program. A look at each line would cost as much as
-// its hash.
+// checkFile compares the file with what was written to it since the last look: meanwhile it may
+// have been rotated, deleted, or changed by another program. A look at each line would cost as much
+// as its hash.
 func (l *Log) checkFile() error {
 	stat := syscall.Stat_t{Size: -1, Nlink: 1} // if it cannot be told
 	_ = syscall.Fstat(int(l.file.Fd()), &stat)

@@ -124,8 +124,8 @@ func (l *Log) askWitnesses(ctx context.Context, checkpoint evidence.Checkpoint) 
 	return signatures, err
 }
 
-// askWitness has a checkpoint cosigned. If the witness knows the tree at another size than we thought
-// it did, as after each start, it is asked again.
+// askWitness has a checkpoint cosigned. If the witness knows the tree at another size than we
+// thought it did, as after each start, it is asked again.
 func (l *Log) askWitness(ctx context.Context, w Witness, status *WitnessStatus, checkpoint evidence.Checkpoint) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {

@@ -105,9 +105,9 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 	return "", ""
 }
 
-// readSays takes what a line of the writer says. What no checkpoint has, anyone may have written: of
-// that only the size of a checkpoint counts, which is found if it is not there, and that of a peer,
-// which is signed.
+// readSays takes what a line of the writer says. What no checkpoint has, anyone may have written:
+// of that only the size of a checkpoint counts, which is found if it is not there, and that of a
+// peer, which is signed.
 func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) error {
 	if says.Msg == "checkpoint" {
 		if says.Size > t.claimed {

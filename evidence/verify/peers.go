@@ -38,8 +38,8 @@ func (c *Checker) peer(at Place, text string) error {
 	return t.takePeer(checkpoint{size: h.Size, root: h.Root, at: at})
 }
 
-// takePeer compares a checkpoint in a line of another log against the leaves that are confirmed. What is
-// larger is left to the lines, or to the end.
+// takePeer compares a checkpoint in a line of another log against the leaves that are confirmed.
+// What is larger is left to the lines, or to the end.
 func (t *tree) takePeer(p checkpoint) error {
 	if p.size > t.largestPeer.size {
 		t.largestPeer = p
@@ -69,8 +69,8 @@ func (t *tree) checkPeers() error {
 	return t.report(Finding{t.largestPeer.at, Checkpoint, message})
 }
 
-// reportOnce reports the first finding about a checkpoint in a line of another log. A false one would
-// come again with each such line.
+// reportOnce reports the first finding about a checkpoint in a line of another log. A false one
+// would come again with each such line.
 func (t *tree) reportOnce(f Finding) error {
 	if t.reported {
 		return nil

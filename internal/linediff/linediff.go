@@ -1,4 +1,3 @@
-// Package linediff compares two texts line by line.
 package linediff
 
 import (
@@ -9,22 +8,21 @@ import (
 
 // Hunk is a stretch of changed lines with some unchanged ones around them.
 type Hunk struct {
-	// From and To are the numbers of its first line in the old and the new text, from 1. Where it has
-	// no line of a text, it is the number of the line before. FromCount and ToCount are how many lines
-	// of each text it has.
+	// From and To are the numbers of its first line in the old and the new text, counted from 1. If the
+	// hunk has no line of a text, the number is that of the line before it. FromCount and ToCount are
+	// how many lines of each text it has.
 	From      int `json:"from_line"`
 	FromCount int `json:"from_count"`
 	To        int `json:"to_line"`
 	ToCount   int `json:"to_count"`
-	// Lines are without their ends. Each begins with "-", "+" or a blank, as in a unified diff.
+	// Lines have no line ends. Each begins with "-", "+" or a space, as in a unified diff.
 	Lines []string `json:"lines"`
 }
 
 // Compare returns the hunks that lead from the text a to the text b, each with up to context
-// unchanged lines on either side. Texts with the same lines have none. Lines end at CR, LF and
-// CRLF, as in robots.txt files (RFC 9309 section 2.2). The edits are the fewest where about a
-// hundred suffice. Beyond that the search ends, whatever the texts, and the lines that it has not
-// matched are deleted and inserted.
+// unchanged lines on either side. Texts with the same lines have no hunks. Lines end at CR, LF and
+// CRLF, as in robots.txt files (RFC 9309 section 2.2). The edits are minimal if about a
+// hundred suffice. Beyond that the search ends, and the unmatched lines are deleted and inserted.
 func Compare(a, b []byte, context int) []Hunk {
 	from, to := Lines(a), Lines(b)
 	var list []Hunk
@@ -39,7 +37,7 @@ func Compare(a, b []byte, context int) []Hunk {
 	return list
 }
 
-// hunk puts changes together, with the lines between and around them.
+// hunk makes one hunk of several changes, with the lines between and around them.
 func hunk(a, b []string, diffs []lcs.Diff, context int) Hunk {
 	at := max(diffs[0].Start-context, 0)
 	h := Hunk{From: at, To: at + diffs[0].ReplStart - diffs[0].Start}
@@ -55,7 +53,7 @@ func hunk(a, b []string, diffs []lcs.Diff, context int) Hunk {
 	return h
 }
 
-// What becomes of a line.
+// What happens to a line.
 const keep, remove, insert = " ", "-", "+"
 
 func (h *Hunk) add(op string, lines []string) {
@@ -72,7 +70,7 @@ func (h *Hunk) add(op string, lines []string) {
 
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// Lines cuts a text into lines. The end of the last line begins no further one.
+// Lines splits a text into lines. The end of the last line does not begin another line.
 func Lines(text []byte) []string {
 	if len(text) == 0 {
 		return nil

@@ -25,7 +25,7 @@ func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 			n--
 		}
 		if f < from || f-from != n-to || !slices.Equal(old[from:f], changed[to:n]) {
-			tb.Fatalf("hunk at -%d +%d: what is left out before differs or overlaps", h.From, h.To)
+			tb.Fatalf("hunk at -%d +%d: the lines before it differ or overlap", h.From, h.To)
 		}
 		from, to = f+h.FromCount, n+h.ToCount
 		for _, l := range h.Lines {
@@ -51,7 +51,7 @@ func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 		}
 	}
 	if !slices.Equal(old[from:], changed[to:]) {
-		tb.Fatal("what is left out at the end differs")
+		tb.Fatal("the lines after the last hunk differ")
 	}
 	return list, edits
 }

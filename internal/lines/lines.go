@@ -1,4 +1,3 @@
-// Package lines reads lines of bounded length, of files that may be packed.
 package lines
 
 import (
@@ -15,25 +14,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Reader reads the lines of a stream. It is for one goroutine.
+// Reader reads the lines of a stream. It must not be used by several goroutines at once.
 type Reader struct{ r *bufio.Reader }
 
-// NewReader reads lines of at most the given number of bytes, their ends included.
+// NewReader returns a Reader of lines of at most the given number of bytes, newline included.
 func NewReader(r io.Reader, most int) *Reader { return &Reader{bufio.NewReaderSize(r, most+1)} }
 
-// Idle reports whether the next line may have to be waited for.
+// Idle reports whether Next may have to wait for the stream.
 func (l *Reader) Idle() bool {
 	waiting, _ := l.r.Peek(l.r.Buffered())
 	return bytes.IndexByte(waiting, '\n') < 0
 }
 
-// Next returns the next line with its end, or its beginning where it is too long; the rest of it is
-// then skipped. The bytes are good until the next call. The error is io.EOF when there is no
-// further line, else of the stream, with what came before it.
+// Next returns the next line with its newline. If the line is too long, Next returns its beginning
+// and skips the rest. The bytes are valid until the next call. The error is io.EOF after the last
+// line. Any other error comes from the stream, together with the bytes before it.
 func (l *Reader) Next() (line []byte, whole bool, err error) {
 	line, err = l.r.ReadSlice('\n')
 	for errors.Is(err, bufio.ErrBufferFull) && len(bytes.Trim(line, "\x00")) == 0 {
-		line, err = l.r.ReadSlice('\n') // a file that is emptied while it is written can have a hole
+		line, err = l.r.ReadSlice('\n') // a file that is truncated while it is written can have a hole
 	}
 	most := l.r.Size() - 1
 	if whole = len(line) <= most; !whole {
@@ -48,11 +47,11 @@ func (l *Reader) Next() (line []byte, whole bool, err error) {
 	return line, whole, err
 }
 
-// ErrLong stands for a line of more bytes than are read.
+// ErrLong means that a line is longer than the reader allows.
 var ErrLong = errors.New("the line is too long")
 
-// Of gives the lines of a file, which may be packed, as [Reader.Next] does. If a line is too long,
-// ErrLong comes with its beginning. Any other error is that of the file, and ends it.
+// Of returns the lines of a file, which may be compressed, as [Reader.Next] does. A line that is too
+// long yields its beginning with ErrLong. Any other error comes from the file and ends the lines.
 func Of(open func() (io.ReadCloser, error), most int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := open()
@@ -82,11 +81,11 @@ func Of(open func() (io.ReadCloser, error), most int) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Unpack decompresses gzip, zstd and bzip2, told by their first bytes, and returns other data as it
-// is. The error names a packing that is known and not read.
+// Unpack decompresses gzip, zstd and bzip2, which it recognizes by their first bytes, and returns
+// other data unchanged. It returns an error for compressions that it knows but cannot read.
 func Unpack(r io.Reader) (io.ReadCloser, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
-	magic, _ := b.Peek(6) // a short file is a plain one
+	magic, _ := b.Peek(6) // a shorter file is not compressed
 	switch {
 	case strings.HasPrefix(string(magic), "\x1f\x8b"):
 		z, err := gzip.NewReader(b)
@@ -111,7 +110,7 @@ func Unpack(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// foreign are packings that are not read, by their first bytes.
+// foreign are compressions that are not supported, by their first bytes.
 var foreign = map[string]string{
 	"\xfd7zXZ\x00": "xz", "\x04\x22\x4d\x18": "lz4", "7z\xbc\xaf\x27\x1c": "7z", "PK\x03\x04": "zip", "\x1f\x9d": "compress", "LZIP": "lzip",
 	"\x89LZO\x00": "lzop",

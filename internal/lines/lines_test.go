@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// FuzzReadLines: lines are those of the file, however the file comes.
+// FuzzReadLines: the lines are the same, however the bytes of the file arrive.
 func FuzzReadLines(f *testing.F) {
 	f.Add("a\nb\n\nc", uint8(1), uint8(0))
 	f.Add("\r\n\n", uint8(2), uint8(1))

@@ -1,0 +1,2 @@
+// Package linediff compares two texts line by line.
+package linediff

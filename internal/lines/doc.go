@@ -1,0 +1,2 @@
+// Package lines reads lines of bounded length from files that may be compressed.
+package lines
