@@ -30,6 +30,7 @@ type App struct {
 	// Help is what links in refusals begin with: a URL, which the reason follows, such as tls-alert.
 	// Default: the project's pages on reasons, of the version that runs.
 	Help   string         `json:"help,omitempty"`
+	Redis  *RedisConfig   `json:"redis,omitempty"`
 	Store  *engine.Store  `json:"store,omitempty"`
 	Cache  *CacheConfig   `json:"cache,omitempty"`
 	Fetch  *FetchConfig   `json:"fetch,omitempty"`

@@ -71,7 +71,11 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		user_agent <text>
 //		gateway <name>
 //		help <url>
-//		store file [<path>] | redis <url> | none {
+//		redis <url> {
+//			prefix crawlgate
+//			expect <number>
+//		}
+//		store file [<path>] | redis [<url>] | none {
 //			retain 400d
 //			retain_max 4GiB
 //		}
@@ -138,6 +142,7 @@ func (a *App) read(r *block.Reader) error {
 		"user_agent": block.Text(&a.UserAgent),
 		"gateway":    block.Text(&a.Gateway),
 		"help":       block.Text(&a.Help),
+		"redis":      {Min: 1, Max: 1, Block: a.readRedis},
 		"store":      {Min: 1, Max: 2, Block: a.readStore},
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
 		"redact":     block.List(&a.Redact),
@@ -160,8 +165,6 @@ func (a *App) readStore(r *block.Reader, args []string) error {
 		c.Path = args[1]
 	case args[0] == "redis" && len(args) == 2:
 		c.URL = args[1]
-	case args[0] == "redis":
-		return r.Errf(`option "store" of robots: "redis" needs a url`)
 	case args[0] == "none" && len(args) == 2:
 		return r.Errf(`option "store" of robots: "none" takes no argument, found %q`, args[1])
 	}

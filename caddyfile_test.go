@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, signals, store, unlogged, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, redis, signals, store, unlogged, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -62,7 +62,7 @@ func TestBadEngine(t *testing.T) {
 		{"help https://user:secret@wiki.example/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 
 		{"store sqlite", 3, `robots: store: kind "sqlite": want file, redis, none`},
-		{"store redis", 3, `option "store" of robots: "redis" needs a url`},
+		{"store redis", 3, "robots: store: redis needs a url"},
 		{"store redis http://localhost", 3, `robots: store: redis url has scheme "http": want redis, rediss or unix`},
 		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed`},
 		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
@@ -133,6 +133,13 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nshared redis localhost:6379\n}", 4, `robots: pace: shared: redis url has scheme "localhost": want redis, rediss or unix`},
 
 		{"fleet", 3, `option "fleet" of robots takes at least 1 argument, found 0`},
+		{"redis", 3, `option "redis" of robots takes 1 argument, found 0`},
+		{"redis localhost:6379", 3, `robots: redis url has scheme "localhost": want redis, rediss or unix`},
+		{"redis redis://localhost {\nprefix {x}y\n}", 4, `robots: redis: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
+		{"redis redis://localhost {\nexpect 0\n}", 4, `option "expect" of redis: "0" is not a whole number from 1 to 1000`},
+		{"redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in redis: want one of expect, prefix`},
+		{"redis redis://localhost {\nprefix a\n}\nfleet redis {\nprefix b\n}", 7,
+			`robots: fleet: prefix "b": redis has prefix "a", and a gateway belongs to one fleet`},
 		{"fleet etcd", 3, `option "fleet" of robots: unknown kind "etcd": want redis`},
 		{"fleet redis", 3, "robots: fleet: redis needs a url: neither `pace shared` nor `store redis` has one"},
 		{"fleet redis localhost:6379", 3, `robots: fleet: redis url has scheme "localhost": want redis, rediss or unix`},

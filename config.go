@@ -32,6 +32,8 @@ func checkStore(c *engine.Store) error {
 		return errors.New("retain is negative, or longer than 100 years")
 	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
 		return errors.New("retain_max is below 16 MiB: texts would go as they come")
+	case c.Kind == "redis" && c.URL == "":
+		return errors.New("redis needs a url")
 	case c.Kind == "redis":
 		return redislink.CheckURL(c.URL)
 	}
@@ -100,6 +102,47 @@ type PaceConfig struct {
 	Gateways int `json:"gateways,omitempty"`
 }
 
+// RedisConfig is the Redis where gateways share their records, clocks and orders. Store, Pace.Shared
+// and Fleet may name another one for their part.
+type RedisConfig struct {
+	// URL is redis://, rediss:// or unix://. Placeholders are replaced. Required.
+	URL string `json:"url"`
+	// Prefix tells several fleets in one database apart. Default "crawlgate".
+	Prefix string `json:"prefix,omitempty"`
+	// Expect is how many gateways there should be at least: commands say if fewer answer, and while
+	// Redis is away no gateway takes more than this part of a rate. Default: not known.
+	Expect int `json:"expect,omitempty"`
+}
+
+func (a *App) readRedis(r *block.Reader, args []string) error {
+	a.Redis = &RedisConfig{URL: args[0]}
+	return block.Grammar{
+		"prefix": block.Text(&a.Redis.Prefix),
+		"expect": block.Count(&a.Redis.Expect, 1, maxGateways),
+	}.Read(r, "redis")
+}
+
+// setRedis sets what store, pace and fleet begin with.
+func (a *App) setRedis(c *engine.Config) error {
+	r := cmp.Or(a.Redis, new(RedisConfig))
+	c.SharedClocks, c.Gateways, c.Prefix = r.URL, r.Expect, cmp.Or(r.Prefix, "crawlgate")
+	switch {
+	case a.Redis == nil:
+		return nil
+	case r.URL == "":
+		return errors.New("redis needs a url")
+	case r.Expect < 0 || r.Expect > maxGateways:
+		return fmt.Errorf("redis: expect: %d is not from 1 to %d", r.Expect, maxGateways)
+	case !isPrefix(r.Prefix):
+		return fmt.Errorf("redis: prefix %q: %s", r.Prefix, wantPrefix)
+	}
+	return redislink.CheckURL(r.URL)
+}
+
+func isPrefix(s string) bool { return isGatewayName(s) && !strings.ContainsAny(s, "{}") }
+
+var wantPrefix = fmt.Sprintf("want up to %d visible ASCII characters without braces", maxGatewayName)
+
 func (a *App) readFleet(r *block.Reader, args []string) error {
 	a.Fleet = new(engine.Fleet)
 	if args[0] != "redis" {
@@ -117,7 +160,7 @@ func (a *App) readFleet(r *block.Reader, args []string) error {
 // setFleet runs after the settings of store and pace. Gateways that share records or clocks by a
 // Redis share orders by it too: a stop must not end one of them only.
 func (a *App) setFleet(c *engine.Config) error {
-	f := a.Fleet
+	f, r := a.Fleet, cmp.Or(a.Redis, new(RedisConfig))
 	if f == nil {
 		if c.SharedClocks == "" && c.Store.URL == "" {
 			return nil
@@ -125,15 +168,18 @@ func (a *App) setFleet(c *engine.Config) error {
 		f = new(engine.Fleet)
 	}
 	c.Fleet = *f
-	c.Fleet.URL, c.Fleet.Prefix = cmp.Or(f.URL, c.SharedClocks, c.Store.URL), cmp.Or(f.Prefix, "crawlgate")
+	c.Fleet.URL, c.Fleet.Expect = cmp.Or(f.URL, r.URL, c.SharedClocks, c.Store.URL), cmp.Or(f.Expect, r.Expect)
+	c.Prefix = cmp.Or(f.Prefix, c.Prefix)
 	c.Fleet.Self.Name, c.Fleet.Self.Version = c.Name, version.Read()
 	switch {
 	case c.Fleet.URL == "":
 		return errors.New("redis needs a url: neither `pace shared` nor `store redis` has one")
 	case f.Expect < 0 || f.Expect > maxGateways:
 		return fmt.Errorf("expect: %d is not from 1 to %d", f.Expect, maxGateways)
-	case !isGatewayName(f.Prefix) || strings.ContainsAny(f.Prefix, "{}"):
-		return fmt.Errorf("prefix %q: want up to %d visible ASCII characters without braces", f.Prefix, maxGatewayName)
+	case !isPrefix(f.Prefix):
+		return fmt.Errorf("prefix %q: %s", f.Prefix, wantPrefix)
+	case f.Prefix != "" && r.Prefix != "" && f.Prefix != r.Prefix:
+		return fmt.Errorf("prefix %q: redis has prefix %q, and a gateway belongs to one fleet", f.Prefix, r.Prefix)
 	case c.Name == "":
 		return errors.New("each gateway needs a name of its own: set gateway")
 	}

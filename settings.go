@@ -55,6 +55,7 @@ func (a *App) settings() (c engine.Config, err error) {
 		set  func(*engine.Config) error
 	}{
 		{"", a.setNames},
+		{"", a.setRedis},
 		{"store: ", a.setStore},
 		{"", a.setFetch},
 		{"pace: ", a.Pace.set},
@@ -109,6 +110,12 @@ func isVisible(s string) bool {
 
 func (a *App) setStore(c *engine.Config) error {
 	c.Store = *cmp.Or(a.Store, new(engine.Store))
+	if r := a.Redis; r != nil {
+		c.Store.Kind = cmp.Or(c.Store.Kind, "redis")
+		if c.Store.Kind == "redis" {
+			c.Store.URL = cmp.Or(c.Store.URL, r.URL)
+		}
+	}
 	if err := checkStore(&c.Store); err != nil {
 		return err
 	}
@@ -193,7 +200,7 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	if c.Politeness.Per, err = parsePer(p.Per); err != nil {
 		return err
 	}
-	c.SharedClocks, c.Gateways = p.Shared, cmp.Or(p.Gateways, 1)
+	c.SharedClocks, c.Gateways = cmp.Or(p.Shared, c.SharedClocks), cmp.Or(p.Gateways, c.Gateways, 1)
 	if c.Gateways < 1 || c.Gateways > maxGateways {
 		return fmt.Errorf("gateways: %d is not from 1 to %d", c.Gateways, maxGateways)
 	}

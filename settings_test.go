@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ func TestSilentFetches(t *testing.T) {
 func TestFleetSettings(t *testing.T) {
 	t.Setenv("FLEET_URL", "redis://fleet.example")
 	store, shared := &engine.Store{Kind: "redis", URL: "redis://store.example"}, &PaceConfig{Shared: "redis://pace.example"}
+	redis := &RedisConfig{URL: "{env.FLEET_URL}"}
 	for _, tt := range []struct {
 		app       App
 		url, want string
@@ -45,6 +47,10 @@ func TestFleetSettings(t *testing.T) {
 		{App{Store: store}, "redis://store.example", ""},
 		{App{Store: store, Pace: shared}, "redis://pace.example", ""},
 		{App{Pace: &PaceConfig{Shared: "{env.FLEET_URL}"}}, "redis://fleet.example", ""},
+		{App{Redis: redis}, "redis://fleet.example", ""},
+		{App{Redis: redis, Store: store, Pace: shared}, "redis://fleet.example", ""},
+		{App{Redis: &RedisConfig{}}, "", "redis needs a url"},
+		{App{Redis: &RedisConfig{URL: "redis://h", Expect: -1}}, "", "redis: expect: -1 is not from 1 to 1000"},
 		{App{}, "", ""},
 		{App{Fleet: new(engine.Fleet)}, "", "needs a url"},
 		{App{Store: store, Fleet: &engine.Fleet{Expect: maxGateways + 1}}, "", "expect: 1001 is not from 1 to 1000"},
@@ -56,8 +62,56 @@ func TestFleetSettings(t *testing.T) {
 		if tt.want == "" && (err != nil || c.Fleet.URL != tt.url) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%+v: %q, %v; want %q, %q", tt.app.Fleet, c.Fleet.URL, err, tt.url, tt.want)
 		}
-		if f := tt.app.Fleet; err == nil && f != nil && (c.Fleet.Expect != f.Expect || c.Fleet.Self.Name != c.Name || c.Fleet.Prefix == "") {
+		if f := tt.app.Fleet; err == nil && f != nil && (c.Fleet.Expect != f.Expect || c.Fleet.Self.Name != c.Name || c.Prefix == "") {
 			t.Errorf("%+v", c.Fleet)
+		}
+	}
+}
+
+// TestRedisSettings: one option shares records, clocks and orders; what has a line of its own goes by that.
+func TestRedisSettings(t *testing.T) {
+	t.Parallel()
+	redis := &RedisConfig{URL: "redis://all.example", Prefix: "acme", Expect: 3}
+	for name, tt := range map[string]struct {
+		app                          App
+		store, clocks, fleet, prefix string
+		kind                         string
+		gateways, expect             int
+	}{
+		"all": {
+			App{Redis: redis}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3, 3,
+		},
+		"nothing but a URL": {
+			App{Redis: &RedisConfig{URL: redis.URL}}, redis.URL, redis.URL, redis.URL, "crawlgate", "redis", 1, 0,
+		},
+		"records in a file": {
+			App{Redis: redis, Store: &engine.Store{Kind: "file", Path: "/x"}}, "", redis.URL, redis.URL, "acme", "file", 3, 3,
+		},
+		"records elsewhere": {
+			App{Redis: redis, Store: &engine.Store{Kind: "redis", URL: "redis://s"}}, "redis://s", redis.URL, redis.URL, "acme", "redis", 3, 3,
+		},
+		"records kept for a day": {
+			App{Redis: redis, Store: &engine.Store{Kind: "redis", Retain: 1}}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3, 3,
+		},
+		"clocks elsewhere": {
+			App{Redis: redis, Pace: &PaceConfig{Shared: "redis://p", Gateways: 5}}, redis.URL, "redis://p", redis.URL, "acme", "redis", 5, 3,
+		},
+		"orders elsewhere": {
+			App{Redis: redis, Fleet: &engine.Fleet{URL: "redis://f", Expect: 4}}, redis.URL, redis.URL, "redis://f", "acme", "redis", 3, 4,
+		},
+		"a prefix of fleet": {
+			App{Redis: &RedisConfig{URL: redis.URL}, Fleet: &engine.Fleet{Prefix: "f"}}, redis.URL, redis.URL, redis.URL, "f", "redis", 1, 0,
+		},
+	} {
+		c, err := tt.app.settings()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := []any{c.Store.URL, c.SharedClocks, c.Fleet.URL, c.Prefix, c.Store.Kind, c.Gateways, c.Fleet.Expect}
+		want := []any{tt.store, tt.clocks, tt.fleet, tt.prefix, tt.kind, tt.gateways, tt.expect}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }

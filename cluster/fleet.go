@@ -16,7 +16,8 @@
 //	gateways  zset    processes by their last heartbeat
 //	acks      hash    process → its name, version, and what it applied last
 //	actions   stream  the last 10,000 actions
-//	look      channel a write was made; the message says no more
+//	look      channel a write was made; the message says no more. In a database other than 0 the
+//	                  name ends with its number, such as look:2
 //
 // A gateway looks when the channel says so, and twice a second in any case: a lost message costs
 // half a second. Who can write to these keys can lift: give them a user of their own.
@@ -151,7 +152,7 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 	f.changed.Store(true)
 	f.tasks.Go(func() { often(ctx, f.look, func(ctx context.Context) { f.meet(ctx) }) })
 	f.tasks.Go(func() { often(ctx, f.lookActions, f.act) })
-	f.tasks.Go(func() { f.link.Listen(ctx, f.key("look"), poll, func(string) { f.wake() }) })
+	f.tasks.Go(func() { f.link.Listen(ctx, f.channel(), poll, func(string) { f.wake() }) })
 	return f, nil
 }
 
@@ -190,6 +191,7 @@ func (f *Fleet) Close() error {
 }
 
 func (f *Fleet) key(name string) string { return "{" + f.config.Prefix + "}:fleet:" + name }
+func (f *Fleet) channel() string        { return f.link.Channel(f.key("look")) }
 
 // wake has the orders and actions looked for now.
 func (f *Fleet) wake() {

@@ -128,7 +128,7 @@ func (f *Fleet) send(ctx context.Context, c rueidis.Client, w write) (action str
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	keys := []string{f.key("orders"), f.key("lifted"), f.key("version"), f.key("actions")}
-	args := []string{f.key("look"), rand.Text(), text(w), strconv.Itoa(maxActions)}
+	args := []string{f.channel(), rand.Text(), text(w), strconv.Itoa(maxActions)}
 	return writeScript.Exec(ctx, c, keys, args).ToString()
 }
 

@@ -51,6 +51,8 @@ type Config struct {
 	Clocks pace.Config
 	// SharedClocks is the URL of the Redis that keeps the clocks of several gateways; empty for none.
 	SharedClocks string
+	// Prefix tells fleets in one database of a Redis apart: it is part of all keys and channels.
+	Prefix string
 	// Gateways is how many of them there are at the least.
 	Gateways int
 	// Fleet are the gateways that orders reach; without a URL there is only this one.

@@ -68,7 +68,7 @@ func acquireFleet(e *Engine) (*fleetState, error) {
 	if e.Config.Fleet.URL == "" {
 		return nil, nil //nolint:nilnil // a nil fleetState is ready for use
 	}
-	key := "fleet " + e.Config.Fleet.Prefix + " " + e.Config.Fleet.URL
+	key := "fleet " + e.Config.Prefix + " " + e.Config.Fleet.URL
 	return acquire(key, func() (*fleetState, error) { return openFleet(e, key) })
 }
 
@@ -88,7 +88,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	c := e.Config.Fleet
 	var err error
 	s.fleet, err = cluster.New(cluster.Config{
-		URL: c.URL, Prefix: c.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: s.counted,
+		URL: c.URL, Prefix: e.Config.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: s.counted,
 	}, c.Self, c.Expect)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)

@@ -52,7 +52,7 @@ const (
 // acquirePacing makes the clocks that e shares with other gateways or with none, or finds them.
 // isNew says that no gateway has run with the store: then no host can have been asked of late.
 func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
-	key := "pacing " + e.Config.SharedClocks
+	key := "pacing " + e.Config.Prefix + " " + e.Config.SharedClocks
 	return acquire(key, func() (*pacing, error) { return openPacing(e, key, isNew) })
 }
 
@@ -89,7 +89,7 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	var err error
 	p.shared, err = redisclock.New(redisclock.Config{
 		// The more gateways there may be, the less each of them takes while Redis is away.
-		URL: url, Gateways: max(e.Config.Gateways, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
+		URL: url, Prefix: e.Config.Prefix, Gateways: max(e.Config.Gateways, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
 	})
 	if err != nil {
 		return fmt.Errorf("sharing clocks: %w", err)

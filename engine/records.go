@@ -33,7 +33,7 @@ type records struct {
 
 // acquireRecords opens the store of e, or finds it open.
 func acquireRecords(e *Engine) (*records, error) {
-	key := "records " + e.Config.Store.identity()
+	key := "records " + e.Config.Store.identity(e.Config.Prefix)
 	r, err := acquire(key, func() (*records, error) { return openRecords(e, key) })
 	if err == nil && e.Config.Signals.TDMFile {
 		if err = r.openFiles(e); err != nil {
@@ -74,7 +74,7 @@ func openRecords(e *Engine, key string) (*records, error) {
 		short: rate.Sometimes{Interval: time.Minute}, full: rate.Sometimes{Interval: time.Hour},
 	}
 	var err error
-	if r.store, err = e.Config.Store.open(observer.textsDropped); err != nil {
+	if r.store, err = e.Config.Store.open(e.Config.Prefix, observer.textsDropped); err != nil {
 		return nil, err
 	}
 	r.fetcher.Store(e)
@@ -114,12 +114,12 @@ func (s Store) retention() robotscache.Retention {
 }
 
 // identity names the store: two configurations with the same one share it.
-func (s Store) identity() string {
+func (s Store) identity(prefix string) string {
 	switch s.Kind {
 	case "file":
 		return "file " + s.Path
 	case "redis":
-		return "redis " + s.URL
+		return "redis " + prefix + " " + s.URL
 	}
 	return "none"
 }
@@ -142,10 +142,10 @@ func (s Store) isNew() bool {
 }
 
 // open opens the store. dropped is told of texts that the file drops.
-func (s Store) open(dropped func(texts int, early bool)) (robotscache.Store, error) {
+func (s Store) open(prefix string, dropped func(texts int, early bool)) (robotscache.Store, error) {
 	switch s.Kind {
 	case "redis":
-		return redisstore.New(redisstore.Config{URL: s.URL, Retention: s.retention(), Timeout: redisTimeout})
+		return redisstore.New(redisstore.Config{URL: s.URL, Prefix: prefix, Retention: s.retention(), Timeout: redisTimeout})
 	case "none":
 		return memstore.New(memstore.Config{}), nil
 	}

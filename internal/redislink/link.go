@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,15 @@ func (l *Link) Client() rueidis.Client {
 		return *c
 	}
 	return nil
+}
+
+// Channel is the name of a channel of the link's database: Redis delivers a message to the
+// subscribers of all databases.
+func (l *Link) Channel(name string) string {
+	if l.option.SelectDB == 0 {
+		return name
+	}
+	return name + ":" + strconv.Itoa(l.option.SelectDB)
 }
 
 // Listen hands the messages of a channel to heard, which must not block, until ctx ends. It

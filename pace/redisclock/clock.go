@@ -11,7 +11,7 @@
 //
 // All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
 // several of them demands. Keys expire two minutes after their clocks are free. A user with
-// restricted rights needs the keys and the channel under crawlgate:{pace}: and the commands of the
+// restricted rights needs the keys and channels under PREFIX:{pace}: and the commands of the
 // scripts, EVALSHA, EVAL, SUBSCRIBE and ZREM.
 package redisclock
 
@@ -41,6 +41,8 @@ type Config struct {
 	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
 	// Required.
 	URL string
+	// Prefix tells the fleets in one database apart. Default: crawlgate.
+	Prefix string
 	// Name is this gateway's, different from all others. Default: random.
 	Name string
 	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
@@ -57,7 +59,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Name = cmp.Or(c.Name, rand.Text())
+	c.Name, c.Prefix = cmp.Or(c.Name, rand.Text()), cmp.Or(c.Prefix, "crawlgate")
 	c.Heartbeat = cmp.Or(max(c.Heartbeat, 0), time.Second)
 	c.Gateways = max(c.Gateways, 1)
 	if c.Counted == nil {
@@ -72,10 +74,6 @@ func (c Config) withDefaults() Config {
 const (
 	// timeout bounds every call.
 	timeout = 500 * time.Millisecond
-	// prefix begins the name of every key. Gateways with the same server share their clocks.
-	prefix   = "crawlgate:{pace}:"
-	gateways = prefix + "gateways"
-	channel  = prefix + "blocks"
 )
 
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
@@ -105,7 +103,7 @@ func New(c Config) (*Clock, error) {
 	k := &Clock{config: c, link: redislink.New(option), stop: stop}
 	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
 	k.done.Go(func() { k.live(ctx) })
-	k.done.Go(func() { k.link.Listen(ctx, channel, c.Heartbeat, k.heard) })
+	k.done.Go(func() { k.link.Listen(ctx, k.channel(), c.Heartbeat, k.heard) })
 	return k, nil
 }
 
@@ -120,7 +118,7 @@ func (k *Clock) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	err := c.Do(ctx, c.B().Zrem().Key(gateways).Member(k.config.Name).Build()).Error()
+	err := c.Do(ctx, c.B().Zrem().Key(k.key("gateways")).Member(k.config.Name).Build()).Error()
 	if err != nil {
 		return fmt.Errorf("leaving the gateways in redis: %w", err)
 	}
@@ -170,7 +168,7 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	args = append(args, micros(maxWait))
 	slack := k.slack(demands)
 	for i, d := range demands {
-		keys[i] = keyOf(d.Key)
+		keys[i] = k.clockKey(d.Key)
 		d = withSlack(d, slack)
 		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
 	}
@@ -263,15 +261,15 @@ func (k *Clock) Release(r pace.Reservation) error {
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	m := message{From: k.config.Name, Key: key, Pause: pause, Strikes: strikes}
-	args := []string{micros(pause), channel, m.String()}
+	args := []string{micros(pause), k.channel(), m.String()}
 	return k.call(context.Background(), "blocking a key in redis", blockScript,
-		[]string{keyOf(key)}, args, rueidis.RedisResult.Error)
+		[]string{k.clockKey(key)}, args, rueidis.RedisResult.Error)
 }
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	args := []string{channel, message{From: k.config.Name, Key: key}.String()}
-	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{keyOf(key)}, args,
+	args := []string{k.channel(), message{From: k.config.Name, Key: key}.String()}
+	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{k.clockKey(key)}, args,
 		func(a rueidis.RedisResult) (err error) {
 			found, err = a.AsBool()
 			return err
@@ -311,6 +309,10 @@ func (k *Clock) call(
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-func keyOf(name string) string { return prefix + "key:" + name }
+// key names what Redis has of this fleet. The channel carries the database's number too: Redis
+// delivers a message to the subscribers of all databases.
+func (k *Clock) key(name string) string      { return k.config.Prefix + ":{pace}:" + name }
+func (k *Clock) clockKey(name string) string { return k.key("key:" + name) }
+func (k *Clock) channel() string             { return k.link.Channel(k.key("blocks")) }
 
 var _ pace.Shared = (*Clock)(nil)

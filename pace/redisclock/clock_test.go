@@ -21,6 +21,11 @@ const ever = 1000 * time.Hour
 func clockAt(tb testing.TB, s *redistest.Server, c Config) *Clock {
 	tb.Helper()
 	c.URL = s.URL()
+	return openClock(tb, c)
+}
+
+func openClock(tb testing.TB, c Config) *Clock {
+	tb.Helper()
 	k, err := New(c)
 	if err != nil {
 		tb.Fatal(err)

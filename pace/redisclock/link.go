@@ -44,7 +44,7 @@ func (k *Clock) beat(ctx context.Context, c rueidis.Client) {
 	defer cancel()
 	args := []string{k.config.Name, micros(leaseBeats * k.config.Heartbeat)}
 	asked := time.Now()
-	n, err := heartbeatScript.Exec(bounded, c, []string{gateways}, args).AsInt64()
+	n, err := heartbeatScript.Exec(bounded, c, []string{k.key("gateways")}, args).AsInt64()
 	if err == nil {
 		k.here(int(n), time.Since(asked))
 	} else if ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (s *server) client(tb testing.TB) rueidis.Client {
 
 func (s *server) open(tb testing.TB, cfg redisstore.Config) *redisstore.Store {
 	tb.Helper()
-	cfg.URL = fmt.Sprintf("redis://127.0.0.1:%d/3", s.port)
+	cfg.URL = cmp.Or(cfg.URL, fmt.Sprintf("redis://127.0.0.1:%d/3", s.port))
 	st, err := redisstore.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
@@ -146,7 +147,7 @@ func TestStore(t *testing.T) {
 	media := 0
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		media++
-		prefix := fmt.Sprintf("{test%d}:", media)
+		prefix := fmt.Sprintf("test%d", media)
 		return storetest.Medium{
 			Open: func(tb testing.TB) robotscache.Store {
 				tb.Helper()
@@ -203,7 +204,7 @@ func TestSave_LaterAttemptWins(t *testing.T) {
 func TestStore_Retention(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	const prefix = "{test}:"
+	const prefix = "test"
 	c := srv.client(t)
 	do := func(cmd rueidis.Completed) rueidis.RedisResult {
 		t.Helper()
@@ -231,7 +232,7 @@ func TestStore_Retention(t *testing.T) {
 			want = keep.For + fetch.MaxUse
 		}
 		short := want - time.Duration(ttl)*time.Millisecond
-		if err != nil || !strings.HasPrefix(key, prefix) || short < 0 || short > time.Minute {
+		if err != nil || !strings.HasPrefix(key, "{test}:robots:") || short < 0 || short > time.Minute {
 			t.Errorf("key %q lives %d ms, want %s; %v", key, ttl, want, err)
 		}
 	}
@@ -248,8 +249,8 @@ func TestStore_Retention(t *testing.T) {
 		if err := short.Save(t.Context(), storetest.Rules(example(9), "kept", time.Now())); err != nil {
 			t.Fatal(err)
 		}
-		n, err := do(c.B().Zcard().Key(prefix + "2:index").Build()).AsInt64()
-		m, err2 := do(c.B().Zcard().Key(prefix + "2:seen").Build()).AsInt64()
+		n, err := do(c.B().Zcard().Key("{test}:robots:2:index").Build()).AsInt64()
+		m, err2 := do(c.B().Zcard().Key("{test}:robots:2:seen").Build()).AsInt64()
 		return err == nil && err2 == nil && n == 1 && m == 1
 	})
 	if _, err := short.Load(t.Context(), fetch.Key{Origin: example(1)}); !errors.Is(err, robotscache.ErrNotFound) {
@@ -262,16 +263,51 @@ func TestStore_Retention(t *testing.T) {
 
 // A text that the server has changed is an error. One that it has dropped is no empty text: the
 // record is as good as none.
+// TestStore_Fleets: fleets on one server have records and leases of their own, told apart by the database or by
+// the prefix. The names of keys without a prefix stay, or an upgrade would fetch each robots.txt again.
+func TestStore_Fleets(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	plain := srv.open(t, redisstore.Config{})
+	r := storetest.Rules(example(1), "one", time.Now())
+	if err := plain.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, held, err := plain.Lease(t.Context(), r.Key(), time.Minute); !held || err != nil {
+		t.Fatalf("Lease = %v, %v", held, err)
+	}
+	c := srv.client(t)
+	for _, name := range []string{"r:", "l:"} {
+		key := "{crawlgate}:robots:2:" + name + r.Key().String()
+		found := c.DoMulti(t.Context(), c.B().Select().Index(3).Build(), c.B().Exists().Key(key).Build())[1]
+		if n, err := found.AsInt64(); n != 1 || err != nil {
+			t.Errorf("EXISTS %s = %d, %v", key, n, err)
+		}
+	}
+	for name, cfg := range map[string]redisstore.Config{
+		"prefix":   {Prefix: "acme"},
+		"database": {URL: fmt.Sprintf("redis://127.0.0.1:%d/4", srv.port)},
+	} {
+		other := srv.open(t, cfg)
+		if _, err := other.Load(t.Context(), r.Key()); !errors.Is(err, robotscache.ErrNotFound) {
+			t.Errorf("another %s: Load = %v, want none", name, err)
+		}
+		if _, held, err := other.Lease(t.Context(), r.Key(), time.Minute); !held || err != nil {
+			t.Errorf("another %s: Lease = %v, %v, want one of its own", name, held, err)
+		}
+	}
+}
+
 func TestLoad_TextIsMissing(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	st := srv.open(t, redisstore.Config{Prefix: "{test}:"})
+	st := srv.open(t, redisstore.Config{Prefix: "test"})
 	r := storetest.Rules(example(1), "Disallow: /", time.Now())
 	if err := st.Save(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	c := srv.client(t)
-	key := fmt.Sprintf("{test}:2:t:%x", r.SHA256)
+	key := fmt.Sprintf("{test}:robots:2:t:%x", r.SHA256)
 	for _, damage := range []struct {
 		do   rueidis.Completed
 		want error

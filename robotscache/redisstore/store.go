@@ -3,8 +3,8 @@
 //
 // # Keys
 //
-// All keys begin with Config.Prefix and the number of the format. The prefix has a hash tag, so
-// that in a cluster all keys are in one slot, as the scripts need.
+// All keys begin with {PREFIX}:robots: and the number of the format. The braces are a hash tag: in a
+// cluster all keys are in one slot, as the scripts need.
 //
 //	r:<key>     string  the record, after the time of its last attempt
 //	h:<key>     list    its history, newest first
@@ -53,8 +53,7 @@ type Config struct {
 	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS, unix:// for a
 	// socket; with ?addr=host:port for more nodes and ?master_set=name for sentinels.
 	URL string
-	// Prefix is what all keys begin with; default "{crawlgate}:robots:". Without a hash tag (the
-	// braces) the store does not work in a cluster.
+	// Prefix tells the fleets in one database apart; default "crawlgate".
 	Prefix string
 	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
 	// do not depend on it.
@@ -67,7 +66,7 @@ type Config struct {
 }
 
 const (
-	defaultPrefix  = "{crawlgate}:robots:"
+	defaultPrefix  = "crawlgate"
 	defaultTimeout = 500 * time.Millisecond
 
 	// format is the number of the layout of keys and values. Another release may have another; it then
@@ -107,7 +106,9 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 	s.times.Store(&lifetimes{milliseconds(r.Records()), milliseconds(r.Texts())})
 }
 
-func (s *Store) key(kind, name string) string { return s.cfg.Prefix + format + kind + name }
+func (s *Store) key(kind, name string) string {
+	return "{" + s.cfg.Prefix + "}:robots:" + format + kind + name
+}
 
 func (s *Store) recordKey(k fetch.Key) string  { return s.key("r:", k.String()) }
 func (s *Store) historyKey(k fetch.Key) string { return s.key("h:", k.String()) }

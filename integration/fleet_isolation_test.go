@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// TestFleetsOnOneRedisShareNothing: staging and production use one Redis server, in two databases or with two prefixes.
+// A site that asks staging to leave it alone is crawled by production, an order of staging stops nothing there, and
+// each fetches robots.txt for itself.
+func TestFleetsOnOneRedisShareNothing(t *testing.T) {
+	t.Parallel()
+	three := "store redis %[1]s\npace {\nrate 50/s\nshared redis %[1]s\n}\nfleet redis"
+	one := "redis %s {\nprefix %s\n}\npace {\nrate 50/s\n}"
+	for name, engines := range map[string]func(url string) (staging, production string){
+		"databases": func(url string) (string, string) {
+			return fmt.Sprintf(three, url+"/0"), fmt.Sprintf(three, url+"/1")
+		},
+		"prefixes": func(url string) (string, string) {
+			return fmt.Sprintf(one, url, "staging"), fmt.Sprintf(one, url, "production")
+		},
+		"prefixes of fleet": func(url string) (string, string) {
+			three := three + " {\nprefix %[2]s\n}"
+			return fmt.Sprintf(three, url, "staging"), fmt.Sprintf(three, url, "production")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+			redis := redistest.Start(t)
+			first, other := engines(redis.URL())
+			var gateways []*gateway // two of staging, and production
+			for i, engine := range []string{first, first, other} {
+				g := startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\n%s", i, engine)})
+				eventually(t, "its clocks to be shared", func() bool { return g.metric("crawlgate_shared_clock_up") == 1 })
+				gateways = append(gateways, g)
+			}
+			staging, production := gateways[0], gateways[2]
+			eventually(t, "the gateways of staging to meet", func() bool {
+				return len(decodeAnswer[adminapi.Gateways](t, staging.admin("/robots/gateways").body).Gateways) == 2
+			})
+			eventually(t, "the gateways to listen", func() bool { return blockListeners(redis) == 3 })
+			if list := decodeAnswer[adminapi.Gateways](t, production.admin("/robots/gateways").body); len(list.Gateways) != 1 {
+				t.Errorf("production lists %+v", list.Gateways)
+			}
+
+			site.SetPages(overloaded(http.StatusTooManyRequests, "120"))
+			if status := staging.mustFetch("AcmeBot/1.0", site.URL("/a")).status; status != http.StatusTooManyRequests {
+				t.Fatalf("staging: %d, want the 429 of the site", status)
+			}
+			site.SetPages(testorigin.OK("page"))
+			eventually(t, "staging's other gateway to know of the block", func() bool {
+				return strings.Contains(gateways[1].admin("/robots/clocks").body, "blocked_until")
+			})
+			if clocks := production.admin("/robots/clocks").body; strings.Contains(clocks, "blocked_until") {
+				t.Errorf("production has staging's block: %s", clocks)
+			}
+			if out, err := staging.robots("deny", "host", "127.0.0.1"); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for i, want := range []int{http.StatusForbidden, http.StatusForbidden, http.StatusOK} {
+				if status := gateways[i].mustFetch("AcmeBot/1.0", site.URL("/b")).status; status != want {
+					t.Errorf("gw%d: %d, want %d", i, status, want)
+				}
+			}
+			if n := len(site.RobotsExchanges()); n != 2 {
+				t.Errorf("%d fetches of robots.txt, want one by each fleet", n)
+			}
+		})
+	}
+}
+
+// blockListeners counts the gateways that listen for the blocks of their fleet.
+func blockListeners(redis *redistest.Server) (n int) {
+	var channels []string
+	for _, word := range strings.Fields(redis.Say("PUBSUB CHANNELS *blocks*")) {
+		if strings.Contains(word, "blocks") {
+			channels = append(channels, word)
+		}
+	}
+	for _, word := range strings.Fields(redis.Say("PUBSUB NUMSUB " + strings.Join(channels, " "))) {
+		if count, isNumber := strings.CutPrefix(word, ":"); isNumber {
+			subscribers, _ := strconv.Atoi(count) // 0 for what is no number
+			n += subscribers
+		}
+	}
+	return n
+}
