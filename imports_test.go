@@ -41,12 +41,12 @@ var importRules = map[string][]string{
 	"signals/preferences":    {"robotstxt", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
-	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
+	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "internal/lines", "github.com/prometheus/client_golang", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"cluster":                {"golang.org/x/", "enforce", "evidence", "internal/redislink", "github.com/redis/rueidis"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "pace", "pace/redisclock", "cluster", "egress", "egress/guard", "internal/escape", "internal/lines", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
+		"enforce", "pace", "pace/redisclock", "cluster", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
 		"signals/preferences", "evidence/sealer", "evidence/caddylog",
 	},
 	"proxy": {

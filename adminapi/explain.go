@@ -22,7 +22,7 @@ func Explain(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, 
 // ExplainKnown is Explain without a fetch. Where the decision needs one, it is an error.
 func ExplainKnown(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
 	files := new(noFiles)
-	x, err := explain(ctx, e, q, e.KnownRules(), files)
+	x, err := explain(ctx, e, q, newKnownRules(e), files)
 	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
 		return x, fault(http.StatusNotFound, "too little is known of %s to decide: its files have to be fetched", x.Robots.Origin)
 	}

@@ -139,7 +139,7 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDeta
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	e.JudgeSitemaps(ctx, identity, d.Record.Sitemaps)
+	judgeSitemaps(ctx, e, identity, d.Record.Sitemaps)
 	if !q.Has("as") {
 		entry, _ = e.Cache().PeekAs(o, identity.Asker())
 	}
@@ -190,7 +190,7 @@ func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (Or
 	d := OriginDetail{
 		Record: infoOf(record, e.Config.Cache.Policy, now), View: viewOf(view), TDMFile: e.TDMFileState(record.Origin),
 	}
-	d.Record.Sitemaps = engine.SitemapsOf(record.Origin, rulesOf(entry, view))
+	d.Record.Sitemaps = sitemapsOf(record.Origin, rulesOf(entry, view))
 	if record.Agent == "" {
 		kept, err := e.Cache().Variants(ctx, record.Origin)
 		if err != nil {

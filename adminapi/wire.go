@@ -10,7 +10,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/linediff"
@@ -35,7 +34,7 @@ type OriginInfo struct {
 	Flags []string `json:"flags,omitempty"`
 	// Sitemaps are named by the text that decides or, where none does, by the one that did last. A
 	// list does not have them.
-	Sitemaps []engine.Sitemap `json:"sitemaps,omitempty"`
+	Sitemaps []Sitemap `json:"sitemaps,omitempty"`
 }
 
 // ViewInfo is the meaning of a record for crawling now.

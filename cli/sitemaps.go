@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
-	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
@@ -60,7 +59,7 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 // knownSitemap is a sitemap with the origin whose robots.txt names it.
 type knownSitemap struct {
 	Origin string `json:"origin"`
-	engine.Sitemap
+	adminapi.Sitemap
 }
 
 // sitemapsOf asks for the sitemaps of an origin. Those that the agent of the query may not fetch
@@ -72,7 +71,7 @@ func sitemapsOf(ctx context.Context, r remote, o string, query url.Values) (list
 		return nil, err
 	}
 	for _, s := range d.Record.Sitemaps {
-		if s.Access != engine.AccessDeny {
+		if s.Access != adminapi.AccessDeny {
 			list = append(list, knownSitemap{d.Record.Origin.String(), s})
 		}
 	}

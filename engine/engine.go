@@ -1,7 +1,3 @@
-// Package engine holds what all sites of a configuration share: the cache of robots.txt records
-// with its store and fetcher, the clocks of the hosts, the stops, the transport, events and
-// metrics. State that is costly to lose outlives a reload: the records as long as the configuration
-// names the same store, clocks and stops always. See active.go for what a reload does.
 package engine
 
 import (

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -214,4 +215,44 @@ func FlagsOf(r fetch.Record) (flags []string) {
 		flags = append(flags, Flag202)
 	}
 	return flags
+}
+
+// Bounds on the sitemaps of an event.
+const maxEventSitemaps = 50
+
+// sitemapURLs are the sitemaps of a text, fit to be shown.
+func sitemapURLs(text fetch.Copy) []string {
+	list := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body).Sitemaps()
+	urls := make([]string, 0, len(list))
+	for _, s := range list {
+		urls = append(urls, escape.Unprintable(s.URL))
+	}
+	return urls
+}
+
+// sitemapsChanged is the data of the event that a text names other sitemaps than the one before,
+// nil where it does not.
+func sitemapsChanged(before, after fetch.Copy) map[string]any {
+	old, now := sitemapURLs(before), sitemapURLs(after)
+	added, removed := missingIn(old, now), missingIn(now, old)
+	if len(added) == 0 && len(removed) == 0 {
+		return nil
+	}
+	return map[string]any{
+		"added": added[:min(len(added), maxEventSitemaps)], "added_total": len(added),
+		"removed": removed[:min(len(removed), maxEventSitemaps)], "removed_total": len(removed),
+	}
+}
+
+// missingIn lists what of urls the list has not, each once and in order.
+func missingIn(list, urls []string) []string {
+	known := make(map[string]bool, len(list))
+	for _, u := range list {
+		known[u] = true
+	}
+	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool {
+		seen := known[u]
+		known[u] = true
+		return seen
+	})
 }

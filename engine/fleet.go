@@ -13,6 +13,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/cluster"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -262,4 +263,25 @@ func counted(state cluster.State) {
 	instruments.fleetSize.Set(float64(state.Gateways))
 	instruments.fleetVersion.Set(float64(state.Version))
 	instruments.fleetPending.Set(float64(state.Pending))
+}
+
+// checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and are
+// given those of other gateways.
+const checkpointInterval = 2 * time.Second
+
+// exchangeCheckpoints gives the newest checkpoints of this gateway's logs to the other gateways, and
+// has theirs written into the logs here. It knows of theirs what the last heartbeat brought, so
+// neither Redis nor a disk holds up anything else.
+func (s *fleetState) exchangeCheckpoints(ctx context.Context) {
+	tick := time.NewTicker(checkpointInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.fleet.Publish(caddylog.Checkpoints())
+		caddylog.RecordPeerCheckpoints(s.fleet.Checkpoints())
+	}
 }

@@ -1,13 +1,12 @@
-package engine
+package adminapi
 
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -35,8 +34,8 @@ const (
 	AccessUnknown = "unknown" // no robots.txt that holds now is known of its origin
 )
 
-// SitemapsOf are the sitemaps that a ruleset of o names, nil for none.
-func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
+// sitemapsOf are the sitemaps that a ruleset of o names, nil for none.
+func sitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	for _, line := range rules.Sitemaps() {
 		s := Sitemap{URL: escape.Unprintable(line.URL), Line: line.Line}
 		if target, err := origin.ParseTarget(line.URL); err == nil {
@@ -47,10 +46,10 @@ func SitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	return list
 }
 
-// JudgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone. Nothing is
+// judgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone. Nothing is
 // fetched for it: the rules are those that are known.
-func (e *Engine) JudgeSitemaps(ctx context.Context, id enforce.Identity, list []Sitemap) {
-	judge := enforce.Enforcer{Rules: e.KnownRules()}
+func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, list []Sitemap) {
+	judge := enforce.Enforcer{Rules: newKnownRules(e)}
 	for i := range list {
 		s := &list[i]
 		if s.target.Origin.IsZero() {
@@ -79,8 +78,8 @@ type knownRules struct {
 	entries map[origin.Origin]*robotscache.Entry
 }
 
-// KnownRules finds the entries that may be used as they are, for one answer. It never fetches.
-func (e *Engine) KnownRules() enforce.Lookup {
+// newKnownRules finds the entries that may be used as they are, for one answer. It never fetches.
+func newKnownRules(e *engine.Engine) enforce.Lookup {
 	return &knownRules{e.Cache(), make(map[origin.Origin]*robotscache.Entry)}
 }
 
@@ -95,44 +94,4 @@ func (k *knownRules) Lookup(_ context.Context, o origin.Origin, a robotscache.As
 		return nil, robotscache.SourceNone, robotscache.ErrPending
 	}
 	return entry, robotscache.SourceHot, nil
-}
-
-// Bounds on the sitemaps of an event.
-const maxEventSitemaps = 50
-
-// sitemapURLs are the sitemaps of a text, fit to be shown.
-func sitemapURLs(text fetch.Copy) []string {
-	list := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body).Sitemaps()
-	urls := make([]string, 0, len(list))
-	for _, s := range list {
-		urls = append(urls, escape.Unprintable(s.URL))
-	}
-	return urls
-}
-
-// sitemapsChanged is the data of the event that a text names other sitemaps than the one before,
-// nil where it does not.
-func sitemapsChanged(before, after fetch.Copy) map[string]any {
-	old, now := sitemapURLs(before), sitemapURLs(after)
-	added, removed := missingIn(old, now), missingIn(now, old)
-	if len(added) == 0 && len(removed) == 0 {
-		return nil
-	}
-	return map[string]any{
-		"added": added[:min(len(added), maxEventSitemaps)], "added_total": len(added),
-		"removed": removed[:min(len(removed), maxEventSitemaps)], "removed_total": len(removed),
-	}
-}
-
-// missingIn lists what of urls the list has not, each once and in order.
-func missingIn(list, urls []string) []string {
-	known := make(map[string]bool, len(list))
-	for _, u := range list {
-		known[u] = true
-	}
-	return slices.DeleteFunc(slices.Clone(urls), func(u string) bool {
-		seen := known[u]
-		known[u] = true
-		return seen
-	})
 }

@@ -1,4 +1,4 @@
-package engine
+package caddylog
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/logging"
-
-	"github.com/crawlgate/crawlgate/evidence/caddylog"
 )
 
 // TestRetention: what roll_keep leaves is held against roll_keep_for (docs/operate.md).
@@ -56,7 +54,7 @@ func TestRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l, might := look(caddylog.File{Path: path, Writer: &tt.writer}, now)
+		l, might := look(File{Path: path, Writer: &tt.writer}, now)
 		if l.kept != tt.kept || might != tt.might || !l.oldest.Equal(now.Add(-tt.age)) || l.rolled != tt.rolled {
 			t.Errorf("%s: kept %t, might not be %t, %d files from %v", tt.name, l.kept, might, l.rolled, l.oldest)
 		}

@@ -1,4 +1,4 @@
-package engine
+package caddylog
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 
-	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/lines"
 )
@@ -22,15 +21,13 @@ const (
 	day = 24 * time.Hour
 	// logLine is the mean length of a sealed line in bytes (docs/operate.md).
 	logLine = 1315
-	// lookPace is how often the oldest lines are looked for.
-	lookPace = 10 * time.Minute
 )
 
 // keptLogs are the sealed logs as they were when somebody looked last.
 var keptLogs atomic.Pointer[[]keptLog]
 
 type keptLog struct {
-	caddylog.File
+	File
 	rolled int       // files
 	oldest time.Time // line; zero if it cannot be read
 	kept   bool      // for as long as roll_keep_for says
@@ -38,7 +35,7 @@ type keptLog struct {
 
 // keeps is for how long roll_keep leaves the lines of a log that gets so many a second.
 func keeps(w *logging.FileWriter, rate float64) time.Duration {
-	each := float64(cmp.Or(w.RollSizeMB, caddylog.DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
+	each := float64(cmp.Or(w.RollSizeMB, DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
 	for perDay, n := range map[float64]int{1: len(w.RollAt), 24: len(w.RollAtMinutes)} {
 		if n > 0 {
 			each = min(each, day.Seconds()/perDay/float64(n))
@@ -48,12 +45,12 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 		each = min(each, time.Duration(w.RollInterval).Seconds())
 	}
 	const century = 100 * 365 * 24 * 3600
-	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, caddylog.DefaultRollKeep)), century)) * time.Second
+	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, DefaultRollKeep)), century)) * time.Second
 }
 
 // look finds out how much is kept of a log. might says that roll_keep would drop files before
 // roll_keep_for is over if the log got a line a second.
-func look(file caddylog.File, now time.Time) (l keptLog, might bool) {
+func look(file File, now time.Time) (l keptLog, might bool) {
 	l.File = file
 	if names, err := sealer.LogFiles(file.Path); err == nil && len(names) > 0 {
 		l.rolled, l.oldest = len(names)-1, firstTime(names[0])
@@ -62,21 +59,22 @@ func look(file caddylog.File, now time.Time) (l keptLog, might bool) {
 	if w.Roll != nil && !*w.Roll {
 		keepFor = 0 // none is dropped
 	}
-	full := l.rolled >= cmp.Or(w.RollKeep, caddylog.DefaultRollKeep)
+	full := l.rolled >= cmp.Or(w.RollKeep, DefaultRollKeep)
 	l.kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.oldest) >= keepFor)
 	return l, !l.kept || keeps(w, 1) < keepFor
 }
 
-// lookAtLogs finds the oldest lines of the sealed logs. With warn it names the logs of which
-// roll_keep drops lines that roll_keep_for promises.
-func (e *Engine) lookAtLogs(warn bool) {
-	files := caddylog.Files()
+// CheckRetention finds the oldest line of each sealed log, for the metrics. With warn it warns of
+// logs whose roll_keep drops lines that roll_keep_for promises, and of log files that were renamed
+// while they are open.
+func CheckRetention(logger *zap.Logger, warn bool) {
+	files := Files()
 	list := make([]keptLog, 0, len(files))
 	for _, file := range files {
 		l, might := look(file, time.Now())
 		list = append(list, l)
 		if warn && might {
-			e.logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
+			logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
 				zap.String("log", l.Path), zap.Int("roll_keep_for_days", l.Writer.RollKeepDays),
 				zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.oldest))
 		}
@@ -84,7 +82,7 @@ func (e *Engine) lookAtLogs(warn bool) {
 	keptLogs.Store(&list)
 	if open, _ := filepath.Glob("/proc/self/fd/*"); warn { // there are none where the system has no such folder
 		for _, name := range renamed(open) {
-			e.logger.Warn("a log was renamed, and its lines go on into the renamed file: have logrotate use copytruncate, with roll_disabled in the log",
+			logger.Warn("a log was renamed, and its lines go on into the renamed file: have logrotate use copytruncate, with roll_disabled in the log",
 				zap.String("file", name))
 		}
 	}
