@@ -21,8 +21,8 @@ type forbiddenError interface {
 	Forbidden() string
 }
 
-// forbiddenBy returns the refusal by a guard that is behind an error, nil if there is none. A cause
-// that is not known counts as CauseForbiddenAddress.
+// forbiddenBy returns the refusal of the address guard that err wraps, or nil. An unknown cause
+// counts as CauseForbiddenAddress.
 func forbiddenBy(err error) *failure {
 	guard, ok := errors.AsType[forbiddenError](err)
 	if !ok {
@@ -128,8 +128,8 @@ var shortages = []error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN,
 }
 
-// shortageOf returns the fault of this machine that is behind an error, nil if there is none. The
-// resolver keeps only the text of one.
+// shortageOf returns the fault of this machine that err wraps, or nil. The resolver keeps only the
+// text of such an error.
 func shortageOf(err error) error {
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, shortage := range shortages {

@@ -19,14 +19,14 @@ const acceptEncoding = "gzip, br, zstd, deflate"
 // maxCodings bounds how often one body may have been coded. More than one is a mistake already.
 const maxCodings = 3
 
-// errBloated is a coding whose data is larger than what it stands for.
+// errBloated reports coded data that is larger than its text can need.
 var errBloated = errors.New("coded data is out of proportion")
 
 // parseCodings returns the content codings of an answer in the order in which they were applied
-// (RFC 9110 section 8.4), without identity. It fails for those that are registered with IANA and
-// are not decoded here, and for codings of mail, whose data is text that would pass for a file
-// without rules. Any other name is that of no coding: a charset, a media type, "none".
-// Named reports that there is a name besides identity: the data must then turn out to be text.
+// (RFC 9110 section 8.4), without identity. It fails for codings that are registered with IANA and
+// not decoded here, and for codings of mail: their data is text, and would pass for a file without
+// rules. Any other name, such as a charset, a media type or "none", names no coding. Named reports
+// that there is a name besides identity: the data must then turn out to be text.
 func parseCodings(h http.Header) (codings []string, named bool, err error) {
 	for _, name := range headerList(h, "Content-Encoding") {
 		switch name = strings.ToLower(name); name {
@@ -108,8 +108,8 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 	return buf.Bytes(), false, nil
 }
 
-// boundedReader fails after so many bytes: a layer of a stack must not expand without end into
-// another one that swallows it.
+// boundedReader fails after left bytes: one layer of a stack of codings must not expand without end
+// into another that swallows it.
 type boundedReader struct {
 	r    io.Reader
 	left int

@@ -69,7 +69,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// kept is what is kept of a text: the first 500 KiB, without a line that they cut.
+// kept returns the part of a text that a record keeps: the first 500 KiB, without a line that they
+// cut.
 func kept(text []byte) []byte {
 	if len(text) > MinSize {
 		text = text[:MinSize]
@@ -277,7 +278,7 @@ func TestExt_Bombs(t *testing.T) {
 }
 
 // TestExt_DecoderMemory holds what one decoder may take, whatever window the data
-// asks for. It is not parallel: what it counts is the whole process.
+// asks for. It is not parallel: it measures the whole process.
 func TestExt_DecoderMemory(t *testing.T) {
 	for name, data := range map[string]struct {
 		coding string
@@ -400,9 +401,10 @@ func TestExt_CodingsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestExt_CodingsAsOthersReadThem: what comes of a coding that is declared wrongly. Curl is curl
-// 7.88 --compressed, wget 1.21 --compression=auto, requests Python's 2.34: "text" if it gave the
-// rules, "bytes" if what was sent, "-" if an error. What they take is taken if no rule can be lost.
+// TestExt_CodingsAsOthersReadThem holds how a wrong Content-Encoding is read, beside other clients:
+// curl 7.88 --compressed, wget 1.21 --compression=auto and Python's requests 2.34. "text" means
+// that a client gave the rules, "bytes" that it gave the body as sent, "-" an error. Crawlgate
+// reads what they read unless rules could be lost.
 func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 	t.Parallel()
 	text := []byte(rules)
@@ -435,7 +437,7 @@ func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 		{"gzip", zl, "text", "text", "-", "text"},
 		{"gzip", with(gz, "<!-- cached -->"), "text", "text", "text", "text"},
 		{"gzip", with(gz, strings.Repeat("\x00", 16)), "text", "text", "text", "text"},
-		// All would have no rules in what the others take for them.
+		// The bytes that the others return would have no rules.
 		{"", gz, "bytes", "bytes", "bytes", "text"},
 		{"utf-8", gz, "-", "bytes", "bytes", "text"},
 		{"", encode(t, "zstd", text), "bytes", "bytes", "bytes", "text"},

@@ -48,7 +48,7 @@ func TestExt_Diff(t *testing.T) {
 		{"told already", run(1, 7), failed, 8, nil},
 		{"told already, and given up", run(1, 7), Outcome{Cause: CauseCanceled}, 8, nil},
 		{"a new run", newRun, failed, 17, []string{"alarm"}},
-		// The answer's 24 hours ended meanwhile: it was unreachable before this failure.
+		// The answer's 24 hours had ended: it was unreachable before this failure.
 		{"6 hours behind the TTL", run(20), failed, 27, []string{"alarm"}},
 		{"back with the same text", run(20, 26), rules, 27, []string{"state"}},
 		{"back with another text", run(20, 26), other, 27, []string{"state", "rules"}},

@@ -79,7 +79,7 @@ func (s *sources) recipe(r *rand.Rand) recipe {
 	return c
 }
 
-// body is what is sent, and the length that is announced.
+// body returns the body to send and the length to announce.
 func (s *sources) body(tb testing.TB, r *rand.Rand, c *recipe) (data string, length int64) {
 	tb.Helper()
 	key := fmt.Sprint(c.applied, c.text)
@@ -163,7 +163,7 @@ func (s *sources) mostOfRedirect(c *recipe, status int) permission {
 	return permitNothing
 }
 
-// serve answers as c says, strictly: what is no legal request gets a 400.
+// serve answers as c says, and strictly: an invalid request gets a 400.
 func (s *sources) serve(tb testing.TB, r *rand.Rand, c *recipe) roundTripper {
 	tb.Helper()
 	data, length := s.body(tb, r, c)
@@ -220,9 +220,9 @@ func permitted(r Record) permission {
 	return permitNothing
 }
 
-// TestRFC9309_2_3_1_NoFailureIsPermission makes 100,000 answers of statuses, fields, Locations, codings
-// and bodies, and holds what comes of each against what it may permit at most: at an origin that was
-// never asked, and beside what was known before. An answer that is sound must permit just that.
+// TestRFC9309_2_3_1_NoFailureIsPermission makes 100,000 answers of statuses, fields, Locations,
+// codings and bodies. It compares what each permits with the most that it may permit, for an
+// unknown origin and for one with an earlier record. A sound answer must permit exactly that.
 func TestRFC9309_2_3_1_NoFailureIsPermission(t *testing.T) {
 	t.Parallel()
 	s := &sources{coded: map[string]string{}}

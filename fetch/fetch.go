@@ -1,12 +1,3 @@
-// Package fetch retrieves robots.txt files and keeps the history of what came of it.
-//
-// It has two halves. [Fetcher] makes one retrieval (RFC 9309 section 2.3.1) and turns whatever
-// happens into an [Outcome]. [Policy] is the state machine over outcomes: [Policy.Next] makes a
-// [Record] from its predecessor, [Policy.Access] says what a record permits. The second half does
-// no I/O and reads no clock.
-//
-// Everything that is not a valid answer is unreachable, which permits nothing: that is the zero
-// value of every type here. The complete table, made from the code, is docs/status-table.md.
 package fetch
 
 import (
@@ -22,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// MinSize is the least that a limit on the file's size may be, and the default (RFC 9309 section
-// 2.5, seed 000): 500 KiB.
+// MinSize is the smallest limit on the size of a file, and the default: 500 KiB (RFC 9309 section
+// 2.5, Google's specification).
 const MinSize = 500 << 10
 
 // Defaults of Config.
@@ -61,8 +52,8 @@ type Config struct {
 	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize is the default and the
 	// least.
 	MaxSize int
-	// Soft404 looks for servers that answer 500 where they mean 404 (seed 000, "Misconfigured 5xx
-	// Errors"). Off, every 5xx is unreachable.
+	// Soft404 looks for servers that answer 500 when they mean 404 (Google's specification: "HTTP
+	// status codes"). Without it, every 5xx is unreachable.
 	Soft404 bool
 	// Now is the clock by which outcomes are dated and Retry-After dates are read; default time.Now.
 	// Time limits always run on real time.
@@ -94,8 +85,8 @@ func New(cfg Config) *Fetcher {
 	return &Fetcher{cfg: cfg, decoders: make(chan struct{}, maxDecoders)}
 }
 
-// As returns a fetcher that names an agent as its User-Agent, f itself if that is empty. What is
-// answered to one agent is no answer to another.
+// As returns a fetcher that sends agent as its User-Agent, or f itself if agent is empty. An answer
+// to one agent is no answer to another.
 func (f *Fetcher) As(agent string) *Fetcher {
 	as := *f
 	as.cfg.UserAgent = cmp.Or(agent, f.cfg.UserAgent)
@@ -104,7 +95,7 @@ func (f *Fetcher) As(agent string) *Fetcher {
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
 // come, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
-// been read. The limit of the retrieval runs meanwhile.
+// been read. The time limit of the retrieval keeps running.
 type Gate func(ctx context.Context)
 
 // Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
@@ -207,10 +198,10 @@ func (resp *response) good(kind Kind) Outcome {
 	return out
 }
 
-// ftpFile is the outcome of an FTP server's answer (seeds 000 and 002: RETR, anonymous login),
-// which the transport gives as if it were HTTP's. A file that is not there, or is a directory, is
-// absent; all else, a refused login included, is unreachable. There are no redirects, no freshness
-// and no status in FTP.
+// ftpFile is the outcome of an FTP server's answer, which the transport presents as one of HTTP.
+// The file is retrieved with an anonymous login (Google's specification). A missing file, or a
+// directory in its place, is absent. Everything else, such as a refused login, is unreachable. FTP
+// has no redirects, freshness or status.
 func (resp *response) ftpFile(limit int) Outcome {
 	var out Outcome
 	switch resp.StatusCode {
@@ -250,11 +241,11 @@ const (
 	classUnreachable
 )
 
-// classify is the status column of the table in DESIGN section 3; whatever it does not name is
-// invalid, hence unreachable. Where the table leaves a status open:
+// classify returns the class of a status as in docs/status-table.md. A status outside the table is
+// invalid, hence unreachable. Notes on some of them:
 //
 //   - 206: no part was asked for, so the body is a piece of the file. Invalid.
-//   - 304: nothing was asked conditionally (seed 000). The server believes that we
+//   - 304: the request was not conditional. The server believes that we
 //     hold a copy, so there is a file and "absent" would be wrong. Invalid.
 //   - 300, 306 and unassigned 3xx: as 300 (RFC 9110 section 15), which a Location
 //     may direct.
@@ -285,8 +276,8 @@ func classify(status int) answerClass {
 	}
 }
 
-// statusThrottled is the 430 of Shopify's shops, which answer it to crawlers that they take for too
-// fast or for malicious, for a while. No standard has it; RFC 9110 section 15 reads it as a 400.
+// statusThrottled is the 430 of Shopify's shops, which they send for a while to crawlers that seem
+// too fast or malicious. No standard has it; RFC 9110 section 15 reads it as a 400.
 const statusThrottled = 430
 
 // IsThrottle reports whether a status says that the sender asks too often, and nothing else.

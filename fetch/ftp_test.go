@@ -45,7 +45,8 @@ func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	return out
 }
 
-func TestSeed000_FTP(t *testing.T) {
+// TestGoogle_FTP holds the outcomes of FTP servers, which Google's specification includes.
+func TestGoogle_FTP(t *testing.T) {
 	t.Parallel()
 	cut := ftpSite(rules, "226", "426 aborted")
 	cut.Transfer = func(_, data net.Conn, content string) {

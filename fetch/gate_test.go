@@ -39,8 +39,8 @@ func (g *openGate) want(calls int) {
 	}
 }
 
-// TestExt_GateOfEachHop: the gate is asked for each answer, that of a soft 404's made-up path
-// included.
+// TestExt_GateOfEachHop: the gate is asked for each answer, even for the made-up path of the soft
+// 404 probe.
 func TestExt_GateOfEachHop(t *testing.T) {
 	t.Parallel()
 	addr := rawServer(t, func(conn net.Conn) {

@@ -61,8 +61,8 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), req)
 }
 
-// checkRequest holds seed 000: a non-conditional GET, here without anything that
-// would tell more about us than the agent.
+// checkRequest holds that a request is a non-conditional GET (Google's specification) and tells
+// nothing about us but the agent.
 func checkRequest(tb testing.TB, req *http.Request) {
 	tb.Helper()
 	if req.Method != http.MethodGet || req.Body != nil {
@@ -129,8 +129,8 @@ func rawServer(tb testing.TB, serve func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// The servers of these tests ignore what becomes of their connections: the
-// fetcher may have left at any time.
+// The servers of these tests ignore what happens to their connections: the fetcher may have left at
+// any time.
 
 func say(w io.Writer, s string) { _, _ = io.WriteString(w, s) }
 
@@ -206,7 +206,7 @@ func (w want) check(tb testing.TB, out Outcome) {
 	checkOutcome(tb, out)
 }
 
-// checkOutcome holds what is true of every outcome.
+// checkOutcome holds the invariants of every outcome.
 func checkOutcome(tb testing.TB, out Outcome) {
 	tb.Helper()
 	if out.Kind != KindRules && (out.Body != nil || out.Truncated) {

@@ -142,8 +142,8 @@ func TestExt_SlowIsNotBroken(t *testing.T) {
 	}
 }
 
-// TestExt_CallerLeaves: a caller who gives up is no failure of the origin, in
-// whatever phase it happens and with whatever cause; a caller's deadline is a limit.
+// TestExt_CallerLeaves: a caller that gives up is no failure of the origin, in any phase and for
+// any cause; a caller's deadline is a limit.
 func TestExt_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	phases := map[string]func(net.Conn){
@@ -191,9 +191,9 @@ func TestExt_CallerLeaves(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_5_WholeLines: what is kept of a longer file ends with a line, as half a path is a
-// wider rule than the site wrote: the text that is kept, judged, shown and served is one. A file of
-// one line has no such half: no rule can be made of it.
+// TestRFC9309_2_5_WholeLines: the kept part of a longer file ends with a whole line, because half a
+// path is a wider rule than the site wrote. The same text is kept, judged, shown and served. A file
+// of one line has no such part, and gives no rule.
 func TestRFC9309_2_5_WholeLines(t *testing.T) {
 	t.Parallel()
 	fill := func(head, tail string) string { return head + strings.Repeat("#", MinSize-len(head)-len(tail)) + tail }
@@ -261,7 +261,7 @@ func TestRFC9309_2_5_SizeLimit(t *testing.T) {
 	}
 }
 
-// counter is a body of some size that counts what is read of it.
+// counter is a body of a given size that counts the bytes read from it.
 type counter struct {
 	left, announced int
 	read            int

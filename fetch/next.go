@@ -41,11 +41,11 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	}
 }
 
-// Meanwhile returns a record to answer from when an attempt failed on our side ([Outcome.Ours]):
-// what r comes to by one more failure at now, with another attempt soon, as no site is bothered by
-// those that do not leave the machine. It must not be kept: the run of failures in it is not the
-// site's.
-func (p Policy) Meanwhile(r Record, out Outcome, now time.Time) Record {
+// Provisional returns a record to answer from after an attempt that failed on our side
+// ([Outcome.Ours]): r as if it had failed once more at now, with another attempt soon, since such
+// attempts do not reach the site. It must not be stored: the site did not cause its run of
+// failures.
+func (p Policy) Provisional(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC()
 	r = p.afterFailure(r, out, now)
 	r.NextAttempt = now.Add(localPause)

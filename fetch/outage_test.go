@@ -32,10 +32,10 @@ func restart(tb interface{ Fatalf(string, ...any) }, r Record) Record {
 	return n
 }
 
-// TestDesign3_Outage31Days lives through an outage of 31 days minute by minute
+// TestExt_Outage31Days lives through an outage of 31 days minute by minute
 // with a restart every day, in each mode, with and without a copy, with and
 // without demand that makes early refreshes fail, and through its end.
-func TestDesign3_Outage31Days(t *testing.T) {
+func TestExt_Outage31Days(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		for name, before := range map[string]Outcome{"with a copy": good, "without a file": gone, "never seen": {}} {
@@ -88,7 +88,8 @@ func liveOutage(t *testing.T, p Policy, before Outcome) {
 	}
 }
 
-// outageAccess is DESIGN section 3 once more, from the times alone.
+// outageAccess is the part "While unreachable" of docs/status-table.md once more, from the times
+// alone.
 func outageAccess(mode Mode, before Outcome, now, firstFailure time.Time) Access {
 	if before.Kind == KindRules && now.Before(t0.Add(day)) {
 		return AccessRules
@@ -220,7 +221,7 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if !reflect.DeepEqual(next, r) {
 			t.Fatalf("an attempt with cause %q changed the record", out.Cause)
 		}
-		m.meanwhile(t, p, r, out, now)
+		m.provisional(t, p, r, out, now)
 	default:
 		if m.failures == 0 || m.since.After(now) {
 			*m = model{since: now}
@@ -243,10 +244,10 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 	}
 }
 
-// meanwhile checks that an answer for want of means permits what the record itself
-// does by its failures so far, and not more, and that it soon is of no use.
-func (m *model) meanwhile(t *rapid.T, p Policy, r Record, out Outcome, now time.Time) {
-	got := p.Meanwhile(r, out, now)
+// provisional checks that the record for a failure of ours permits no more than the record itself
+// by its failures so far, and that it soon expires.
+func (m *model) provisional(t *rapid.T, p Policy, r Record, out Outcome, now time.Time) {
+	got := p.Provisional(r, out, now)
 	if !p.Fresh(got, now) || p.Fresh(got, now.Add(2*localPause)) && !p.usable(&got, now.Add(2*localPause)) {
 		t.Fatal("an answer for want of means is not fresh, or is for too long")
 	}
@@ -259,7 +260,7 @@ func (m *model) meanwhile(t *rapid.T, p Policy, r Record, out Outcome, now time.
 	}
 }
 
-// check holds what is true at any time.
+// check holds the invariants.
 func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic bool) {
 	if r.Failing() != (m.failures > 0) || r.Attempts != m.failures || !r.UnreachableSince.Equal(m.since) {
 		t.Fatalf("run of %d since %s, want %d since %s", r.Attempts, r.UnreachableSince, m.failures, m.since)

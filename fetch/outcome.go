@@ -77,7 +77,7 @@ const (
 	CauseFTP Cause = "ftp"
 	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no file descriptors,
 	// memory, ports or network, or no slot to read the answer in time. It says nothing about the
-	// origin: [Policy.Next] ignores it, and [Policy.Meanwhile] has what holds until it has passed.
+	// origin: [Policy.Next] ignores it, and [Policy.Provisional] returns the record to use until then.
 	CauseLocal Cause = "local"
 	// CauseUpstream is an upstream proxy of the operator's that cannot be used, or that gave an answer
 	// of its own. It counts as CauseLocal does.
@@ -124,8 +124,8 @@ func (c Cause) forbidden() bool {
 type Outcome struct {
 	Kind  Kind
 	Cause Cause
-	// Detail is one short line of printable ASCII for people: no credentials, no addresses of our side
-	// of a connection, at most 200 bytes. Not to be parsed.
+	// Detail is one line of printable ASCII for humans, at most 200 bytes: no credentials, no addresses
+	// of our side of a connection. Do not parse it.
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
@@ -178,8 +178,8 @@ func Try(failing bool, get func() Outcome) Outcome {
 // doing, and a failure like any other.
 func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops) == 0 }
 
-// Ours reports a failure on our side of the site, which says nothing about the site:
-// [Policy.Meanwhile] has what holds until it has passed.
+// Ours reports whether the failure is on our side, and so says nothing about the site.
+// [Policy.Provisional] returns the record to use until it has passed.
 func (out Outcome) Ours() bool { return out.Cause == CauseLocal || out.Cause == CauseUpstream }
 
 // Shared returns the outcome as the one of the origin at which the redirects ended, for a record of

@@ -11,7 +11,7 @@ type Mode uint8
 
 const (
 	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there is
-	// one, else permits everything (RFC 9309 section 2.3.1.4, seed 000).
+	// one, else permits everything (RFC 9309 section 2.3.1.4).
 	ModeSpec Mode = iota
 	// ModeStale uses the last good copy at once; without one it is ModeSpec.
 	ModeStale
@@ -167,8 +167,8 @@ func (p *Policy) goodAccess(r *Record) Access {
 	return AccessAllow
 }
 
-// failingAccess is the unreachable part of DESIGN section 3: the four modes over the age of the run
-// and the presence of a copy.
+// failingAccess returns the access while unreachable: the mode decides by the age of the run of
+// failures and the presence of a copy (docs/status-table.md).
 func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	since := r.UnreachableSince
 	if p.Mode >= ModeStrict || since.Before(epoch) {
@@ -191,8 +191,8 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 
 // Fresh reports whether r may be acted on at now without another attempt. A good answer is fresh
 // until its TTL ends. A run of failures is fresh until its next attempt is due and then as long
-// again (at most RetryMax): meanwhile [Policy.RefreshDue] calls for an attempt that nobody has to
-// wait for. Beyond that, the last attempt is too old to refuse anybody for it.
+// again (at most RetryMax). In this second half [Policy.RefreshDue] calls for an attempt that
+// nobody has to wait for. After that the last attempt is too old to refuse a request for it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
 	now = wall(now)
 	if p.usable(&r, now) {
@@ -219,8 +219,8 @@ func (p Policy) RefreshDue(r Record, now time.Time) bool {
 	return !now.Before(p.RefreshAt(r))
 }
 
-// RefreshAt returns the time from which [Policy.RefreshDue] calls for an attempt, if no clock is
-// set back meanwhile.
+// RefreshAt returns the time from which [Policy.RefreshDue] calls for an attempt, unless the clock
+// is set back.
 func (p Policy) RefreshAt(r Record) time.Time {
 	if r.Failing() {
 		return r.NextAttempt
@@ -229,9 +229,9 @@ func (p Policy) RefreshAt(r Record) time.Time {
 	return r.FetchedAt.Add(ttl / 100 * refreshAt)
 }
 
-// Settle returns r as it stands at now: a good answer whose TTL has ended during a run of failures
-// is unreachable at once, for the cause of the latest failure, with what it had as its last good
-// copy. All other records come back unchanged. Access, Fresh, RefreshDue and Next settle by
+// Settle returns r as it stands at now. A good answer whose TTL has ended during a run of failures
+// is unreachable at once, for the cause of the latest failure, with its text as the last good copy.
+// All other records are returned unchanged. Access, Fresh, RefreshDue and Next settle by
 // themselves; Settle is for callers that show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
 	now = wall(now)

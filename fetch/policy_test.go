@@ -60,9 +60,9 @@ func TestZeroValuesDeny(t *testing.T) {
 	}
 }
 
-// TestDesign3_UnreachableModes is DESIGN section 3's paragraph on modes, case by
-// case: age of the run, presence of a copy, mode.
-func TestDesign3_UnreachableModes(t *testing.T) {
+// TestExt_UnreachableModes holds the modes of docs/status-table.md case by case: age of the run,
+// presence of a copy, mode.
+func TestExt_UnreachableModes(t *testing.T) {
 	t.Parallel()
 	const d, g, a = AccessDeny, AccessLastGood, AccessAllow
 	tests := []struct {
@@ -100,8 +100,8 @@ func TestDesign3_UnreachableModes(t *testing.T) {
 	}
 }
 
-// TestDesign3_UnreachableFor: a configured limit shorter than google's hold ends it.
-func TestDesign3_UnreachableFor(t *testing.T) {
+// TestExt_UnreachableFor: a configured limit shorter than google's hold ends it.
+func TestExt_UnreachableFor(t *testing.T) {
 	t.Parallel()
 	p := Policy{Mode: ModeGoogle, UnreachableFor: hour}
 	r := after(p, -day, good, 0*hour, broken)
@@ -113,9 +113,9 @@ func TestDesign3_UnreachableFor(t *testing.T) {
 	}
 }
 
-// TestDesign3_FailedRefresh: a good answer inside its TTL is never degraded, and
+// TestExt_FailedRefresh: a good answer inside its TTL is never degraded, and
 // unreachable at once when that has ended.
-func TestDesign3_FailedRefresh(t *testing.T) {
+func TestExt_FailedRefresh(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		for _, start := range []Outcome{good, gone} {
@@ -158,8 +158,8 @@ func TestDesign3_FailedRefresh(t *testing.T) {
 	}
 }
 
-// TestDesign3_ExpiredUntried: past its TTL an answer permits nothing, failures or not.
-func TestDesign3_ExpiredUntried(t *testing.T) {
+// TestExt_ExpiredUntried: past its TTL an answer permits nothing, failures or not.
+func TestExt_ExpiredUntried(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		for _, start := range []Outcome{good, gone} {
@@ -172,9 +172,9 @@ func TestDesign3_ExpiredUntried(t *testing.T) {
 	}
 }
 
-// TestDesign3_GoodAnswerResets: any good answer ends the run and withdraws what
+// TestExt_GoodAnswerResets: any good answer ends the run and withdraws what
 // was before.
-func TestDesign3_GoodAnswerResets(t *testing.T) {
+func TestExt_GoodAnswerResets(t *testing.T) {
 	t.Parallel()
 	p := Policy{}
 	for _, end := range []Outcome{good, gone} {
@@ -190,7 +190,7 @@ func TestDesign3_GoodAnswerResets(t *testing.T) {
 	}
 }
 
-func TestDesign3_OneBody(t *testing.T) {
+func TestExt_OneBody(t *testing.T) {
 	t.Parallel()
 	p := Policy{}
 	r := after(p, 0*hour, good, day, broken)
@@ -206,7 +206,7 @@ func TestDesign3_OneBody(t *testing.T) {
 	}
 }
 
-// TestExt_LostBody: rules whose text is missing are not those of an empty file.
+// TestExt_LostBody: rules whose text is missing are not the rules of an empty file.
 func TestExt_LostBody(t *testing.T) {
 	t.Parallel()
 	p := Policy{Mode: ModeStale}
@@ -228,7 +228,7 @@ func TestExt_LostBody(t *testing.T) {
 	}
 }
 
-func TestDesign3_ForbiddenDisallow(t *testing.T) {
+func TestExt_ForbiddenDisallow(t *testing.T) {
 	t.Parallel()
 	for status := 400; status <= 499; status++ {
 		for _, disallow := range []bool{false, true} {
@@ -290,9 +290,9 @@ func TestRFC9309_2_4_Lifetime(t *testing.T) {
 	})
 }
 
-// TestDesign3_Pauses: 1 min to 1 h, doubling, jittered, the same for the same
+// TestExt_Pauses: 1 min to 1 h, doubling, jittered, the same for the same
 // failure; Retry-After may only make a pause longer, up to a day.
-func TestDesign3_Pauses(t *testing.T) {
+func TestExt_Pauses(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy()
 	bounds := []struct{ low, high time.Duration }{
@@ -465,9 +465,9 @@ func TestPolicyStrings(t *testing.T) {
 	}
 }
 
-// TestDesign4_RobotsStatus: a crawler that reads robots.txt through the gateway, and follows the
-// table of DESIGN section 3 as the gateway does, comes to the same.
-func TestDesign4_RobotsStatus(t *testing.T) {
+// TestExt_RobotsStatus: a crawler that reads robots.txt through the gateway, and follows
+// docs/status-table.md as the gateway does, comes to the same access.
+func TestExt_RobotsStatus(t *testing.T) {
 	t.Parallel()
 	for access, want := range map[Access]answerClass{
 		AccessDeny: classUnreachable, AccessRules: classRules, AccessLastGood: classRules,
@@ -479,8 +479,8 @@ func TestDesign4_RobotsStatus(t *testing.T) {
 	}
 }
 
-// TestDesign3_RefreshAt: the early refresh is due at 80 % of the time to live.
-func TestDesign3_RefreshAt(t *testing.T) {
+// TestExt_RefreshAt: the early refresh is due at 80 % of the time to live.
+func TestExt_RefreshAt(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]time.Duration{
 		24 * time.Hour: 19*time.Hour + 12*time.Minute, 5 * time.Minute: 4 * time.Minute,

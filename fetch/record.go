@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// State is what is known of an origin's robots.txt. The zero value, and every value outside the
-// declared ones, permits nothing.
+// State is the state of knowledge about the robots.txt of an origin. The zero value, and every
+// undeclared value, permits nothing.
 type State uint8
 
 const (
@@ -31,8 +31,8 @@ func (s State) String() string { return NameOf(s, "unknown", "rules", "absent", 
 
 // Record is all that is kept about the robots.txt of one origin: the answer that counts and the run
 // of failures since. [Policy.Next] makes one from its predecessor; nothing else needs to write to
-// it. It holds facts only: what they permit, [Policy.Access] says, so that a changed policy needs
-// no new fetch.
+// it. It holds facts only. [Policy.Access] says what they permit, so a changed policy needs no new
+// fetch.
 //
 // As JSON a record is without its body, which stores keep under its hash: until [Record.SetBody]
 // has brought it back, [Policy.Access] treats the record as one without a copy, and refuses where

@@ -233,8 +233,8 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// equal compares records by what they say: times in other zones, and hop lists that
-// are nil or empty, are the same.
+// equal compares records by their meaning: times in different zones, and nil and empty hop lists,
+// are the same.
 func equal(a, b Record) bool {
 	first, err1 := json.Marshal(a)
 	second, err2 := json.Marshal(b)

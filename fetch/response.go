@@ -27,8 +27,7 @@ type response struct {
 	decoders chan struct{}
 }
 
-// get sends a non-conditional GET (seed 000) and waits for the header of the answer. The caller
-// must close it.
+// get sends a non-conditional GET and waits for the header of the answer. The caller must close it.
 func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	var answered atomic.Bool
@@ -82,9 +81,9 @@ var proxyFields = []string{
 // proxyError is a Proxy-Status that names an error (RFC 9209 section 2.1.1).
 var proxyError = regexp.MustCompile(`;\s*error\s*=`)
 
-// proxySign returns by what an answer shows that a proxy is its author and not the site, "" if it
-// does not. Via does not show it. A CDN of the site signs so as well; hence only answers through an
-// upstream proxy are asked for it, of which nobody can tell which of the two it was.
+// proxySign returns the field that shows that a proxy and not the site wrote the answer, "" if
+// there is none. Via does not show it. A CDN of the site signs its answers too. So only answers
+// through an upstream proxy are checked; nobody can tell which of the two signed these.
 func proxySign(resp *http.Response) string {
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired, resp.StatusCode == http.StatusNetworkAuthenticationRequired:
@@ -100,7 +99,7 @@ func proxySign(resp *http.Response) string {
 	return ""
 }
 
-// close drops what is left of the answer. A connection with an unread body is closed with it.
+// close discards the rest of the answer. A connection with an unread body is closed with it.
 func (resp *response) close() {
 	resp.cancel()
 	resp.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
@@ -155,7 +154,8 @@ func (resp *response) coded(codings []string, limit int) (text []byte, more bool
 	}
 }
 
-// decode gives the place of [response.takeDecoder] back, also where a decoder panics.
+// decode decodes the body and then releases the place of [response.takeDecoder], even if a decoder
+// panics.
 func (resp *response) decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	defer func() { <-resp.decoders }()
 	return decode(data, codings, limit)
@@ -183,7 +183,7 @@ func (resp *response) peek(n int) []byte {
 	return head[:n]
 }
 
-// framed reports whether the end of the body is told by the protocol and not just by the end of the
+// framed reports whether the protocol marks the end of the body, and not just the end of the
 // connection.
 func (resp *response) framed() bool {
 	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor >= 2
@@ -202,11 +202,11 @@ func (resp *response) read(limit int) (data []byte, more bool, err error) {
 // readFreshness reads what an answer says about its own reuse (RFC 9111 section 5.2.2):
 // Cache-Control and Age.
 //
-// Of several lifetimes, max-age and s-maxage included, the shortest counts: seed 000 names max-age,
-// RFC 9111 prefers s-maxage for a shared cache, and the shorter satisfies both. Age is taken off
-// it, so that a copy out of somebody else's cache does not start its life again. no-cache and
-// no-store both mean "ask again soon". Values that are no number are ignored. Expires is not read:
-// neither seed 000 nor DESIGN section 3 names it, and many applications send one from the past on
+// Of several lifetimes, max-age and s-maxage included, the shortest counts: Google's specification
+// names max-age, RFC 9111 prefers s-maxage for a shared cache, and the shorter satisfies both. Age
+// is subtracted, so that a copy from another cache does not start its life again. no-cache and
+// no-store both mean "ask again soon". Values that are not numbers are ignored. Expires is not
+// read: Google's specification does not name it, and many applications send a date in the past with
 // every answer.
 func (out *Outcome) readFreshness(h http.Header) {
 	for _, directive := range headerList(h, "Cache-Control") {

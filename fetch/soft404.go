@@ -16,13 +16,14 @@ import (
 // maxErrorPage bounds how much of an error page is read for evidence.
 const maxErrorPage = 64 << 10
 
-// isSoft404 reports whether a 5xx is a server's way to say that there is no such file (seed 000,
-// "Misconfigured 5xx Errors"). It takes two proofs, because a wrong yes permits everything: the
-// page says so of what was asked for, and a path that was made up this moment gets the same status
-// with the same words. It permits nothing where rules are known: see [Policy.Next].
+// isSoft404 reports whether a 5xx is a server's way to say that there is no such file (Google's
+// specification treats such answers as 404). It takes two proofs, because a wrong yes permits
+// everything: the page says that the requested path was not found, and a path made up at this
+// moment gets the same status and the same words. It permits nothing if rules are known: see
+// [Policy.Next].
 //
-// Only 500 and 501 are taken for it: the others speak of load, or of a server that the answering
-// one could not use, and what was "not found" then is that.
+// Only 500 and 501 count. The other statuses speak of load, or of a server that the answering one
+// could not use: a "not found" there is about that server.
 //
 // The probe asks for a path of an origin whose rules are unknown; it is the one request that
 // Crawlgate makes so, and it asks for nothing that exists.
@@ -138,9 +139,9 @@ func (p errorPage) saysNotFound() bool {
 
 var apostrophes = strings.NewReplacer("'", "", "’", "", "ʼ", "")
 
-// notFound matches a whole sentence which says that what was asked for is not there. Its subject
-// must be that: a file, a route or a template that is not found may be the server's own. Languages
-// as far as they were met.
+// notFound matches a whole sentence that says that the requested page does not exist. Its subject
+// must be that page: a file, a route or a template that was not found may be the server's own. It
+// knows the languages that were met so far.
 var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooops|whoops|sorry|but|uh|oh|no) )*(?:` + strings.Join([]string{
 	`404 not found`, `not found 404`, `no such page`,
 	`(?:(?:the|this|that|your|requested|web) )*(?:page|webpage|url|(?:the|this|that|your) (?:requested |web )?(?:document|address)|the requested (?:file|resource|path))(?: (?:page|url|address|document|` +

@@ -44,7 +44,8 @@ const (
 	outagePage = `<html><title>Error</title><body>Could not connect to database: host not found. Page not found.</body></html>`
 )
 
-func TestSeed000_Soft404(t *testing.T) {
+// TestGoogle_Soft404 holds when a 5xx counts as a 404, as Google's specification has it.
+func TestGoogle_Soft404(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -154,9 +155,9 @@ func errorPages(tb testing.TB, file string) map[string]string {
 	return pages
 }
 
-// TestSeed000_OutagePages: no page of a server in trouble counts as "no such file", with whatever
-// status it may be taken for one, also not beside rules that are unknown.
-func TestSeed000_OutagePages(t *testing.T) {
+// TestGoogle_OutagePages: no page of a server in trouble counts as "no such file", with any status
+// that is checked, not even for an unknown origin.
+func TestGoogle_OutagePages(t *testing.T) {
 	t.Parallel()
 	pages := errorPages(t, "outage.txt")
 	if len(pages) < 100 {
@@ -173,8 +174,8 @@ func TestSeed000_OutagePages(t *testing.T) {
 	}
 }
 
-// TestSeed000_Soft404Pages: pages that say it of the page still do, but not where rules are known.
-func TestSeed000_Soft404Pages(t *testing.T) {
+// TestGoogle_Soft404Pages: pages that say it about the requested page do, unless rules are known.
+func TestGoogle_Soft404Pages(t *testing.T) {
 	t.Parallel()
 	for name, page := range errorPages(t, "soft404.txt") {
 		server := &soft{status: 500, probeStatus: 500, page: page, probePage: page}
@@ -185,8 +186,8 @@ func TestSeed000_Soft404Pages(t *testing.T) {
 	}
 }
 
-// TestSeed000_Soft404KeepsRules: a 5xx is no reason to drop rules that are known, of whatever age.
-func TestSeed000_Soft404KeepsRules(t *testing.T) {
+// TestGoogle_Soft404KeepsRules: a 5xx is no reason to drop known rules, however old.
+func TestGoogle_Soft404KeepsRules(t *testing.T) {
 	t.Parallel()
 	soft := Outcome{Kind: KindAbsent, Cause: CauseSoft404, Status: 500, Hops: []string{"http://b.example/"}, Retried: true}
 	for name, tt := range map[string]struct {
@@ -300,7 +301,8 @@ func TestExt_SaysNotFound(t *testing.T) {
 	}
 }
 
-// TestExt_OutageWords: each of these beside "page not found" is a server in trouble: what is missing may be its own.
+// TestExt_OutageWords: each of these words beside "page not found" shows a server in trouble, which
+// may be missing a file of its own.
 func TestExt_OutageWords(t *testing.T) {
 	t.Parallel()
 	if !says("Page not found here") {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// statusWant is DESIGN section 3's table, written down a second time: what each
-// status means if it comes without a Location and with the given body.
+// statusWant is docs/status-table.md, written a second time: the meaning of each status without a
+// Location and with the given body.
 func statusWant(status int) want {
 	switch {
 	case status < 200:
@@ -28,7 +28,7 @@ func statusWant(status int) want {
 	case status == 407:
 		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.5.8: only a proxy may ask for it
 	case status == 429, status == 430:
-		return want{KindUnreachable, CauseStatus} // seed 000; 430 is a 429 of shops
+		return want{KindUnreachable, CauseStatus} // Google's specification; 430 is Shopify's 429
 	case status < 500:
 		return want{KindAbsent, CauseStatus} // RFC 9309 2.3.1.3
 	case status < 600:

@@ -79,7 +79,8 @@ func TestExt_SecondTry(t *testing.T) {
 	}
 }
 
-// TestExt_SecondTryIsCounted: the record counts both, and the pause is that of a first failure.
+// TestExt_SecondTryIsCounted: the record counts both tries, and its pause is the pause after a
+// first failure.
 func TestExt_SecondTryIsCounted(t *testing.T) {
 	t.Parallel()
 	broken := Outcome{Cause: CauseReset, Retried: true}

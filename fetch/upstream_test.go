@@ -70,7 +70,8 @@ func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 	}
 }
 
-// checkOurs holds that a failure of ours leaves every record as it is, and permits nothing meanwhile.
+// checkOurs holds that a failure of ours leaves every record as it is, and permits nothing until it
+// has passed.
 func checkOurs(t *testing.T, out Outcome) {
 	t.Helper()
 	if out.Ours() != (out.Cause == CauseUpstream || out.Cause == CauseLocal) {
@@ -83,13 +84,14 @@ func checkOurs(t *testing.T, out Outcome) {
 		if r := (Policy{}).Next(before, out, t0.Add(25*hour)); !reflect.DeepEqual(r, before) {
 			t.Errorf("%s becomes %+v", before.State, r)
 		}
-		if a := (Policy{}).Access((Policy{}).Meanwhile(before, out, t0.Add(25*hour)), t0.Add(25*hour)); a != AccessDeny {
-			t.Errorf("%s permits %s meanwhile", before.State, a)
+		if a := (Policy{}).Access((Policy{}).Provisional(before, out, t0.Add(25*hour)), t0.Add(25*hour)); a != AccessDeny {
+			t.Errorf("%s permits %s provisionally", before.State, a)
 		}
 	}
 }
 
-// TestExt_UpstreamErrors: the proxy's failures are ours, those of the site behind it are the site's.
+// TestExt_UpstreamErrors: the proxy's failures are ours; failures of the site behind it are the
+// site's.
 func TestExt_UpstreamErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -26,7 +26,7 @@ type Error struct {
 	// Value is the offending text, cut and escaped to printable ASCII, so that it can be logged and
 	// shown. It never holds credentials.
 	Value string
-	// Reason says in a few words what is wrong with Value.
+	// Reason describes the fault of Value in a few words.
 	Reason string
 }
 
@@ -41,7 +41,7 @@ func refuse(part, value, reason string) error {
 	return &Error{Part: part, Value: printable(value), Reason: reason}
 }
 
-// printable cuts s and escapes what is not printable ASCII.
+// printable shortens s and escapes everything but printable ASCII.
 func printable(s string) string {
 	ellipsis := ""
 	if len(s) > maxErrorValue {

@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// ftpPaths are paths of ftp URLs and the name of the file that a server gets (RFC 1738 section
-// 3.2.2), or why there is none.
+// ftpPaths are paths of ftp URLs, with the name of the file to request (RFC 1738 section 3.2.2) or
+// the reason for a refusal.
 var ftpPaths = []struct{ path, file, refused string }{
 	{"", "/", ""},
 	{"/", "/", ""},

@@ -14,8 +14,8 @@ const (
 	maxLabel = 63
 )
 
-// maxHost bounds what is given to the IDNA tables, in bytes of UTF-8: the longest name if each of
-// its letters has four bytes.
+// maxHost bounds the input of the IDNA tables, in bytes of UTF-8: the longest name if each of its
+// letters has four bytes.
 const maxHost = 4 * maxName
 
 // lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict false; UTS 46
@@ -118,9 +118,9 @@ func checkName(name string) error {
 }
 
 // endsInNumber reports whether the last label of name is decimal digits or starts with 0x. No
-// top-level domain does, but what inet_aton(3) takes for an address (127.1, 0x7f.1, 2130706433,
-// 017700000001) always does, so such a name is an address or nothing (WHATWG URL, "ends in a number
-// checker").
+// top-level domain does. Everything that inet_aton(3) parses as an address (127.1, 0x7f.1,
+// 2130706433, 017700000001) does, so such a name is an address or nothing (WHATWG URL, "ends in a
+// number checker").
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	return strings.HasPrefix(last, "0x") || last != "" && strings.Trim(last, "0123456789") == ""

@@ -1,24 +1,3 @@
-// Package origin names the scope of a robots.txt file and the target of a request, each in one
-// canonical spelling.
-//
-// RFC 9309 section 2.3 ties a robots.txt to a scheme, an authority and a port; Google's
-// documentation (seed 000) adds that an internationalised name equals its punycode form, that the
-// default port equals no port and that an address literal is only itself. Everything that is kept
-// per site in Crawlgate (rules, clocks, policy, log fields) is keyed by an [Origin], so two
-// spellings of one site must never give two origins, and no spelling may give the origin of another
-// site. A host that cannot be spelled canonically without guessing is refused with an [*Error].
-//
-// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as browsers do),
-// the dot of the root behind a name, an absent, empty or default port. Refused are: userinfo;
-// percent-encoding and any byte in the host but letters, digits, hyphen, underscore and dot; empty
-// and over-long labels; all spellings of an IPv4 address but four decimal numbers, and of an IPv6
-// address but the form of RFC 5952; zones and IPv4-mapped addresses; port 0, signs and leading
-// zeros in a port.
-//
-// "example.com." resolves as "example.com" does. So it is the same origin, and Host goes out
-// without the dot, as with the fetch of robots.txt.
-//
-// All functions are pure and safe for concurrent use.
 package origin
 
 import (
@@ -49,8 +28,8 @@ type Origin struct {
 func (o Origin) IsZero() bool { return o == Origin{} }
 
 // String returns the ASCII serialisation of o, such as "https://example.com" or
-// "http://[::1]:8080", with the scheme's default port left out. It is the key under which an origin
-// is stored; [Parse] is its inverse. The zero value gives the empty string.
+// "http://[::1]:8080", without the default port of the scheme. Origins are stored under this key;
+// [Parse] is its inverse. The zero value gives the empty string.
 func (o Origin) String() string {
 	if o.IsZero() {
 		return ""
@@ -91,7 +70,7 @@ func (o Origin) HostPort() string {
 
 // Addr returns the address of an origin whose host is an IP literal, and whether it is one. The
 // rules of such an origin hold for requests that name the address, not for names that resolve to it
-// (seed 000).
+// (Google's specification).
 func (o Origin) Addr() (netip.Addr, bool) {
 	if !isIPv6(o.Host) && !endsInNumber(o.Host) {
 		return netip.Addr{}, false
@@ -115,8 +94,9 @@ func (o Origin) bracketedHost() string {
 // isIPv6 reports whether a canonical host is an IPv6 address: no other host has a colon.
 func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
 
-// defaultPort returns the port that a URL of the scheme means when it names none, 0 for a scheme
-// without origins. RFC 9309 section 2.3 leaves the set of schemes open; seed 002 names these three.
+// defaultPort returns the port of a URL of the scheme that names none, 0 for a scheme without
+// origins. RFC 9309 section 2.3 leaves the set of schemes open; Google's specification names these
+// three.
 func defaultPort(scheme string) uint16 {
 	switch scheme {
 	case "http":
@@ -150,8 +130,8 @@ func Parse(rawURL string) (Origin, error) {
 	return FromAuthority(scheme, rest)
 }
 
-// ParseSite returns the origin of a URL that stands for a whole site: one without a path but / or
-// /robots.txt, without query and fragment. The error says what is wrong with it.
+// ParseSite returns the origin of a URL that names a whole site: its path is empty, / or
+// /robots.txt, and it has no query and no fragment. The error names the fault.
 func ParseSite(rawURL string) (Origin, error) {
 	if rawURL == "" {
 		return Origin{}, errors.New("origin is missing: want a URL such as https://example.com")
@@ -211,7 +191,7 @@ func FromAuthority(scheme, authority string) (Origin, error) {
 	return Origin{Scheme: scheme, Host: host, Port: port}, nil
 }
 
-// refuseUserinfo names the host only: what stands before the @ is a credential.
+// refuseUserinfo names only the host, because the part before the @ is a credential.
 func refuseUserinfo(host string) error {
 	return refuse(PartUserinfo, "...@"+host, "is not allowed")
 }

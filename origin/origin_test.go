@@ -35,7 +35,7 @@ func TestOriginForms(t *testing.T) {
 			url: "http://[::1]:8080/", str: "http://[::1]:8080", authority: "[::1]:8080",
 			hostPort: "[::1]:8080", robotsURL: "http://[::1]:8080/robots.txt", host: "::1", isAddr: true,
 		},
-		{ // seed 000: an address as host name
+		{ // Google's specification: an address as host name
 			url: "https://212.96.82.21/x", str: "https://212.96.82.21", authority: "212.96.82.21",
 			hostPort: "212.96.82.21:443", robotsURL: "https://212.96.82.21/robots.txt", host: "212.96.82.21", isAddr: true,
 		},

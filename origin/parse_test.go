@@ -16,15 +16,15 @@ var sameOrigin = []struct {
 	key  string
 	urls []string
 }{
-	{"S0: the default port equals no port", "https://example.com", []string{
+	{"Google: the default port equals no port", "https://example.com", []string{
 		"https://example.com", "https://example.com/", "https://example.com:443/a?b#c",
 	}},
-	{"S0: another port is another scope", "https://example.com:444", []string{"https://example.com:444/"}},
-	{"S0: http and https differ", "http://example.com", []string{"http://example.com/", "http://example.com:80/"}},
+	{"Google: another port is another scope", "https://example.com:444", []string{"https://example.com:444/"}},
+	{"Google: http and https differ", "http://example.com", []string{"http://example.com/", "http://example.com:80/"}},
 	{"the default port is the scheme's own", "http://example.com:443", []string{"http://example.com:443/"}},
-	{"S2: ftp has origins", "ftp://example.com", []string{"ftp://example.com/x", "ftp://example.com:21/x"}},
-	{"S0: a subdomain is another scope", "https://www.example.com", []string{"https://www.example.com/"}},
-	{"S0: a name equals its punycode", "https://www.xn--exmple-cua.com", []string{
+	{"Google: ftp has origins", "ftp://example.com", []string{"ftp://example.com/x", "ftp://example.com:21/x"}},
+	{"Google: a subdomain is another scope", "https://www.example.com", []string{"https://www.example.com/"}},
+	{"Google: a name equals its punycode", "https://www.xn--exmple-cua.com", []string{
 		"https://www.exämple.com/", "https://www.EXÄMPLE.com/", "https://www.xn--exmple-cua.com/",
 		"https://www.XN--EXMPLE-CUA.com/", "https://www.exa\u0308mple.com/",
 	}},

@@ -283,7 +283,7 @@ func checkFuzzError(t *testing.T, o origin.Origin, err error) {
 		t.Errorf("origin %+v beside error %v", o, err)
 	}
 	if refused.Part == "" || refused.Reason == "" {
-		t.Errorf("error %+v does not say what is wrong", refused)
+		t.Errorf("error %+v has no reason", refused)
 	}
 	checkPrintable(t, refused.Error())
 }

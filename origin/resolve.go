@@ -24,14 +24,14 @@ const (
 	cutDecoded
 )
 
-// Resolve returns the paths, other than path itself, that servers resolve a path[?query] to; none
-// where there is nothing to resolve, as in nearly all. Rules are about the bytes that are sent (RFC
-// 9309 section 2.2.2), but most origins serve /private/s for /x/../private/s or //private/s: a rule
-// can be evaded unless these forms are held against it too.
+// Resolve returns the paths, other than path itself, that servers may resolve a path[?query] to.
+// Nearly all paths have none. Rules are about the bytes of the request (RFC 9309 section 2.2.2),
+// but most origins serve /private/s for /x/../private/s or //private/s: such paths evade a rule
+// unless these forms are matched against it too.
 //
-// Servers disagree about what they do: of //private;%2f../s Tomcat makes /private/s, and a server
-// that decodes first makes /s. So there is a form for every set of readings of which each is some
-// server's; those that give the same are one.
+// Servers resolve differently: Tomcat makes /private/s of //private;%2f../s, and a server that
+// decodes first makes /s. So there is a form for every combination of these readings; equal forms
+// are listed once.
 //
 //   - A run of slashes is one, or is not.
 //   - %2f is a slash, or is not. So are the backslash and %5c.
@@ -40,20 +40,19 @@ const (
 //   - Dot segments, also with %2e for a dot, are removed as in RFC 3986 section 5.2.4: none climbs
 //     above the root, and one at the end leaves its slash, so that /a/b/.. is /a/.
 //   - Escapes of a dot or a slash in overlong UTF-8, such as %c0%ae or %e0%80%af, count as these
-//     bytes. RFC 3629 section 10 tells of decoders that take them; URLs that are meant well do not
-//     hold them.
+//     bytes. RFC 3629 section 10 warns of decoders that accept them; honest URLs do not have them.
 //
-// A proxy may resolve a path before its server does, so the forms of forms are among them. Escapes
-// are decoded once: %252e%252e is no dot segment. Their hex digits may be of either case. All other
+// A proxy may resolve a path before its server does, so the forms of forms are included. Escapes
+// are decoded once: %252e%252e is no dot segment. Their hex digits may have either case. All other
 // bytes and escapes stay as they are, a final slash is kept, and the query, from the first ?, is
-// not looked at. Every form begins with a slash, also where the path is empty. The first is the one
-// of a server that does all of it.
+// ignored. Every form begins with a slash, even if the path is empty. The first form is that of a
+// server which applies all readings.
 //
 // A URL of HTTP, FTP or WebSocket that is written into a path with its slashes escaped, as in
-// /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are none. A
-// server that decodes them has a folder named https: there, below which none keeps what a rule is
-// about. They are slashes if the path has a dot segment or a semicolon in any spelling, which could
-// take that folder away.
+// /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are not slashes.
+// A server that decoded them would look in a folder named https:, where nobody keeps the paths of a
+// rule. They are slashes if the path has a dot segment or a semicolon in any spelling, which could
+// remove that folder.
 //
 // ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
 // Such a path has no use but to evade rules or to make work.
@@ -73,8 +72,8 @@ func Resolve(path string) (forms []string, ok bool) {
 	return forms, true
 }
 
-// encodedURL is a URL in a path, up to the next slash. What is before it makes no other scheme of
-// it and is no %2f. Under (?i), an S would be a U+017F too.
+// encodedURL is a URL in a path, up to the next slash. The bytes before it must neither extend its
+// scheme nor form a %2f. Under (?i), an S would match U+017F too.
 var encodedURL = regexp.MustCompile(`(?:^|[^A-Za-z0-9+.-]|%[013-9A-Fa-f][0-9A-Fa-f])` +
 	`(?:[Hh][Tt][Tt][Pp]|[Ff][Tt][Pp]|[Ww][Ss])[Ss]?(?::|%3[Aa])%2[Ff]%2[Ff][^/?]*`)
 
@@ -145,7 +144,7 @@ func (r reading) resolve(path string) string {
 		rest = withoutParameters(rest)
 	}
 	b := append(make([]byte, 0, len(path)+1), '/') // ends with a slash whenever a segment is to follow
-	segment, rest, more := r.cutSegment(rest)      // what is before the first slash
+	segment, rest, more := r.cutSegment(rest)      // the part before the first slash
 	if more && segment == "" {
 		segment, rest, more = r.cutSegment(rest)
 	}
@@ -225,8 +224,8 @@ func countDots(segment string) (dots int, others bool) {
 	return dots, false
 }
 
-// first returns the first byte of s, which is not empty, and of how many bytes of s it is. Where
-// escapes stand for a dot, a slash, a backslash or a semicolon, it is that byte.
+// first returns the first byte of s, which is not empty, and its length in bytes of s. For an
+// escape of a dot, a slash, a backslash or a semicolon it is that byte.
 func first(s string) (c byte, n int) {
 	if s[0] != '%' {
 		return s[0], 1

@@ -221,8 +221,8 @@ func (s server) resolve(path string) string {
 	return resolved
 }
 
-// hideData replaces what is data in a path: each %2f of a URL of HTTP, FTP or WebSocket, up to the
-// next slash, if the path has neither a dot segment nor a semicolon in any spelling.
+// hideData replaces the data in a path: each %2f of a URL of HTTP, FTP or WebSocket, up to the next
+// slash, if the path has neither a dot segment nor a semicolon in any spelling.
 func hideData(path string) string {
 	before, query, hasQuery := strings.Cut(path, "?")
 	plain := dotSpellings.ReplaceAllString(escapedSlash.ReplaceAllString(backslash.ReplaceAllString(before, "/"), "/"), ".")

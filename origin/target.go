@@ -15,13 +15,13 @@ type Target struct {
 	// Origin is whom the request is for.
 	Origin Origin
 	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It starts with a slash,
-	// has no fragment, and is what rules are matched against (RFC 9309 section 2.2.2). That of an ftp
-	// origin has no query, and its bytes, decoded, are the absolute name of one file or directory.
+	// has no fragment, and rules are matched against it (RFC 9309 section 2.2.2). For an ftp origin it
+	// has no query, and its decoded bytes are the absolute name of one file or directory.
 	Path string
 }
 
-// NewTarget returns the target of an absolute URL. It is to be given the URL of the incoming
-// request after every rewrite. The error is an [*Error].
+// NewTarget returns the target of an absolute URL. Call it with the URL of the incoming request after
+// every rewrite. The error is an [*Error].
 //
 // Bytes that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as net/url and browsers
 // do) are percent-encoded one by one and all others stay as they are: no dot segment is resolved,
@@ -160,10 +160,10 @@ var legal = func() (table [256]uint8) {
 // sent in one piece.
 const maxFTPName = 4000
 
-// checkFTP refuses the paths that an FTP server could take for another one. It gets decoded bytes
-// and resolves them, so the rules must see the name that it sees, whatever forms of a path they
-// judge. Bytes must not end the command that a path is sent in (CR, LF, NUL), nor be a command of
-// Telnet (0xFF, RFC 959 section 3.1).
+// checkFTP refuses paths that an FTP server could resolve to another one. The server gets decoded
+// bytes and resolves them, so the rules must be matched against the name that it sees, whatever
+// forms of a path they judge. Bytes must not end the command that carries the path (CR, LF, NUL),
+// nor be a command of Telnet (0xFF, RFC 959 section 3.1).
 func checkFTP(path string, hasQuery bool) error {
 	name, err := url.PathUnescape(path)
 	forms, fewForms := Resolve(path)

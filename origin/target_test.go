@@ -28,7 +28,7 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"a URL in the path", "http://example.com/http://other.example/?x", "/http://other.example/?x"},
 	{"a colon in the first segment", "http://example.com/a:b", "/a:b"},
 
-	// conformance.md, "Go hazard": one such byte must not re-encode all others.
+	// net/url would encode the whole path again because of one such byte.
 	{"an encoded slash alone", "http://example.com/a%2Fb", "/a%2Fb"},
 	{"an encoded slash before a brace", "http://example.com/a%2Fb{c", "/a%2Fb%7Bc"},
 	{"an encoded slash after raw UTF-8", "http://example.com/café%2Fx", "/caf%C3%A9%2Fx"},
@@ -42,14 +42,14 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"broken escapes in the query stay", "http://example.com/a?%zz%2&%", "/a?%zz%2&%"},
 	{"plus and %20 stay apart", "http://example.com/a+b%20c?d+e%20f", "/a+b%20c?d+e%20f"},
 
-	// A fragment is no part of what is matched (conformance.md, Paths).
+	// A fragment takes no part in matching (RFC 9309 section 2.2.2).
 	{"fragment", "http://example.com/a#b", "/a"},
 	{"fragment with a query", "http://example.com/a#b?c", "/a"},
 	{"fragment after a query", "http://example.com/a?b#c", "/a?b"},
 	{"fragment after an empty query", "http://example.com/a?#c", "/a?"},
 	{"two fragments", "http://example.com/a#b#c", "/a"},
 	{"fragment and illegal bytes", "http://example.com/%2F{#}", "/%2F%7B"},
-	{"an encoded number sign is none", "http://example.com/a%23b?c%23d", "/a%23b?c%23d"},
+	{"an encoded number sign is no fragment", "http://example.com/a%23b?c%23d", "/a%23b?c%23d"},
 }
 
 func TestRFC9309_2_2_2_TargetIsWhatWillBeSent(t *testing.T) {
@@ -142,7 +142,7 @@ func TestURLOfNoTargetIsEmpty(t *testing.T) {
 	}
 }
 
-// TestTargetCanonicalHost holds that what is sent names the origin that was judged.
+// TestTargetCanonicalHost holds that a request names the origin that was judged.
 func TestTargetCanonicalHost(t *testing.T) {
 	t.Parallel()
 	for requestURI, want := range map[string]string{

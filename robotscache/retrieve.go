@@ -102,7 +102,7 @@ func (c *Cache) follow(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, 
 	case unreachable && out.Refused():
 		return nil, false, &ForbiddenError{out.Cause, out.Detail}
 	case unreachable && out.Ours():
-		return newEntry(as.Policy.Meanwhile(before, out, now), as, known), false, nil
+		return newEntry(as.Policy.Provisional(before, out, now), as, known), false, nil
 	default:
 		return newEntry(as.Policy.Next(before, out, now), as, known), true, nil
 	}
