@@ -6,8 +6,8 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// Answer is what an access log is told of a robots.txt: the object "robots_txt" of a line of its
-// own. docs/access-log.md describes it. Its JSON names are stable within a schema.
+// Answer describes a robots.txt in an access log: the object "robots_txt" of a line of its own, as
+// docs/access-log.md has it. Its JSON names are stable within a schema.
 type Answer struct {
 	Schema int    `json:"schema"`
 	Event  string `json:"event"`
@@ -15,7 +15,7 @@ type Answer struct {
 	At        time.Time `json:"at"`
 	Origin    string    `json:"origin"`
 	FetchedAs string    `json:"fetched_as,omitempty"`
-	// Status, Cause and Detail are those of the fetch or, without one, of the record.
+	// Status, Cause and Detail come from the fetch or, without one, from the record.
 	Status int         `json:"status,omitempty"`
 	Cause  fetch.Cause `json:"cause,omitempty"`
 	Detail string      `json:"detail,omitempty"`
@@ -23,7 +23,7 @@ type Answer struct {
 	// the last good one.
 	State  string `json:"state,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
-	// The times are those of the [fetch.Record].
+	// The times are the times of the [fetch.Record].
 	FetchedAt        time.Time `json:"fetched_at,omitzero"`
 	FreshUntil       time.Time `json:"fresh_until,omitzero"`
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`

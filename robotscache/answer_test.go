@@ -10,8 +10,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestAnswered: the observer is told of each fetch before anybody gets its entry, so that a log has its line first; of one
-// that a purge overtook, that it is not kept; and of what says nothing of the site too.
+// TestAnswered: the observer learns of each fetch before anybody gets its entry, so a log has its
+// line first. It also learns that the result of a fetch is not kept after a purge, and of results
+// that say nothing about the site.
 func TestAnswered(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -23,7 +24,7 @@ func TestAnswered(t *testing.T) {
 		defer c.Close()
 		asked := func() {
 			if e, _ := lookup(t, c, example(1)); e.Told.Load() != 1 {
-				t.Error("an entry of which nobody was told")
+				t.Error("an entry that the observer did not learn of")
 			}
 		}
 		var wg sync.WaitGroup
@@ -50,7 +51,7 @@ func TestAnswered(t *testing.T) {
 	})
 }
 
-// TestAnswerOf: what a log is told of a record is what holds at that time.
+// TestAnswerOf: an Answer describes the record as it stands at its time.
 func TestAnswerOf(t *testing.T) {
 	t.Parallel()
 	p := fetch.DefaultPolicy()

@@ -218,8 +218,8 @@ func BenchmarkBolt_Origins(b *testing.B) {
 	}
 }
 
-// BenchmarkHot_Memory holds the memory of hot records against their texts, and
-// against what they count for.
+// BenchmarkHot_Memory compares the memory of hot records with their texts, and with their count
+// against the limit.
 func BenchmarkHot_Memory(b *testing.B) {
 	all, n := texts(b), origins(b, 100000)
 	for b.Loop() {

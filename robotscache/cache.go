@@ -26,7 +26,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Errors of [Cache.Lookup] and [Cache.Refresh], besides those of the context.
+// Errors of [Cache.Lookup] and [Cache.Refresh], besides the errors of the context.
 var (
 	// ErrPending means that the origin's rules are not known yet and that the request may wait no
 	// longer: a bound on waiters or on the queue was reached, or the budget ran out. Unless it was
@@ -43,16 +43,16 @@ var (
 type ForbiddenError struct {
 	// Cause is a forbidden address, a forbidden port or an own listener.
 	Cause fetch.Cause
-	// Detail is what the guard says, for people.
+	// Detail is the explanation of the guard, for humans.
 	Detail string
 }
 
 func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
-// Cache answers what is known of an origin's robots.txt, and fetches what is not. All methods are
+// Cache knows the robots.txt of origins, and fetches those that it does not know. All methods are
 // safe for concurrent use.
 type Cache struct {
-	cfg    Config // as it was at the start: see tuning for what has changed since
+	cfg    Config // the one of the start: tuning has later changes
 	tuned  atomic.Pointer[tuning]
 	hot    hotTier
 	leaser Leaser // nil unless the store is shared
@@ -74,8 +74,8 @@ type Cache struct {
 	writer *semaphore.Weighted // of one, held while the store is changed; taken before mu
 }
 
-// New returns a cache that owns the store of its configuration. The error says what is wrong with
-// the configuration; the store is then still the caller's.
+// New returns a cache that owns the store of its configuration. On an error in the configuration
+// the caller still owns the store.
 func New(cfg Config) (*Cache, error) {
 	if cfg.Store == nil || cfg.Fetcher == nil {
 		return nil, errors.New("robotscache: Config needs a Store and a Fetcher")
@@ -108,7 +108,7 @@ func newCache(cfg Config, hot hotTier) *Cache {
 }
 
 // Source tells where the answer of a [Cache.Lookup] came from. It is the value of the access log's
-// field "source" (DESIGN §9).
+// field "source" (docs/access-log.md).
 type Source uint8
 
 const (
@@ -127,9 +127,9 @@ const (
 // String returns "none", "hot", "store", "fetch" or "wait".
 func (s Source) String() string { return [...]string{"none", "hot", "store", "fetch", "wait"}[s] }
 
-// Lookup returns what is known of o, waiting for a retrieval only if nothing is known that may be
-// acted on: see fetch.Policy.Fresh. The retrieval is shared by all requests that wait for o, and
-// goes on when they leave.
+// Lookup returns the entry of o. It waits for a retrieval only if no entry may be acted on: see
+// fetch.Policy.Fresh. All requests that wait for o share the retrieval, which goes on when they
+// leave.
 //
 // With an answer that will soon be too old, or that is a failure due for a retry, Lookup has a
 // retrieval made in the background.
@@ -140,7 +140,7 @@ func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, er
 	return c.LookupAs(ctx, o, Asker{})
 }
 
-// atHand returns the entry of k that is in memory and may be acted on, nil if there is none.
+// atHand returns the entry of k in memory if it may be acted on, else nil.
 func (c *Cache) atHand(k fetch.Key) *Entry {
 	now := time.Now()
 	e := c.hot.get(k)
@@ -170,7 +170,7 @@ func (c *Cache) note(e *Entry, now time.Time) {
 	}
 }
 
-// Refresh fetches o, and then its variants, even if what is known is fresh, and returns its own
+// Refresh fetches o, and then its variants, even if their entries are fresh, and returns its own
 // result. It may share a retrieval that is under way. Errors are as of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
 	e, _, err := c.lookupSlow(ctx, fetch.Key{Origin: o}, true)
@@ -225,8 +225,8 @@ func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entr
 	return e, f.source, nil
 }
 
-// Peek returns what is known of o by a fetch in the name of an agent (empty: of the gateway), fresh
-// or not, and whether anything is. It never fetches, and waits for the store only.
+// Peek returns the entry of o fetched in the name of an agent (empty: of the gateway), fresh or
+// not, and whether there is one. It never fetches, and waits for the store only.
 func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
 	k := fetch.Key{Origin: o, Agent: agent}
 	e := c.hot.get(k)
@@ -310,9 +310,9 @@ func (c *Cache) ForgetAll() {
 	}
 }
 
-// Close ends all work, saves what is not saved yet, and closes the store. Waiting and later calls
-// get ErrClosed. The outcome of a retrieval that Close broke off is not recorded. Calls after the
-// first do nothing.
+// Close ends all work, saves the pending writes, and closes the store. Waiting and later calls get
+// ErrClosed. The outcome of a retrieval that Close broke off is not recorded. Calls after the first
+// do nothing.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -9,9 +9,9 @@ import (
 )
 
 // Fetcher retrieves one robots.txt; *fetch.Fetcher is one. Fetch ends soon after ctx does. It is
-// called for many origins at once, though for one origin by one goroutine only (unless it is purged
-// meanwhile), must be bounded in the bytes that it reads, and should ask the gate before it reads
-// an answer.
+// called for many origins at once, but for one origin by one goroutine only, unless the origin is
+// purged during the retrieval. It must be bounded in the bytes that it reads, and should ask the
+// gate before it reads an answer.
 type Fetcher interface {
 	Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome
 }
@@ -81,7 +81,7 @@ type Config struct {
 	Store Store
 	// Fetcher retrieves what the store does not hold.
 	Fetcher Fetcher
-	// Policy says how records age and what they permit.
+	// Policy determines how records age and what they permit.
 	Policy fetch.Policy
 	// IndexHTML is robotstxt.Options.IndexHTML; default off.
 	IndexHTML bool
@@ -101,10 +101,10 @@ type Config struct {
 	// 256. First requests may take three quarters of it, early refreshes and retries of
 	// unreachable origins an eighth each. Of each, 3*Parallel may begin in a second.
 	Parallel int
-	// InFlight bounds the retrievals under way, most of which wait for servers that have not said
-	// anything yet. It is divided as Parallel is. They cost a connection each, some 40 KiB. Default
-	// and most 18 times Parallel, which is 4,608 of them and 180 MiB: enough for a storm of 10,000 new
-	// origins of which three in ten hang.
+	// InFlight bounds the retrievals under way: most of them wait for silent servers. It is divided
+	// as Parallel is. They cost a connection each, some 40 KiB. Default and most 18 times Parallel,
+	// which is 4,608 of them and 180 MiB: enough for a storm of 10,000 new origins if three in ten
+	// hang.
 	InFlight int
 	// Queue bounds the origins that wait for their retrieval to begin, in each of the three classes;
 	// default 16,384, which holds a burst of 10,000 new origins and costs about 4 MiB when full.
@@ -115,8 +115,8 @@ type Config struct {
 	// cannot take all places of Waiters.
 	WaitersPerOrigin int
 	// Waiters bounds the requests that wait in all; default 32,768. A waiter costs the cache itself
-	// under 1 KiB, but its connection, goroutine and buffers cost a gateway some 40 KiB: the default
-	// bounds what is held open at 1.3 GiB.
+	// under 1 KiB, but its connection, goroutine and buffers cost a gateway some 40 KiB: the
+	// default bounds the memory of all waiters at 1.3 GiB.
 	Waiters int
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// A reload that changes the policy refetches nothing (issue 2): what is known is judged by the new
-// one at once, in whatever tier it is.
-func TestExt_ConfigureJudgesAnew(t *testing.T) {
+// A reload that changes the policy refetches nothing: the new policy judges all records at once, in
+// every tier.
+func TestExt_ConfigureJudgesAgain(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test
 		s := new(site)
@@ -28,7 +28,7 @@ func TestExt_ConfigureJudgesAnew(t *testing.T) {
 		e, _ = lookup(t, c, example(1))
 		wantAccess(t, e, fetch.AccessAllow)
 		wantFetches(t, s, example(1), 1)
-		time.Sleep(time.Minute) // a shorter time to live holds for what is known already: it has been refreshed
+		time.Sleep(time.Minute) // earlier records have the shorter time to live too: it was refreshed
 		lookup(t, c, example(1))
 		wantFetches(t, s, example(1), 2)
 	})

@@ -17,7 +17,7 @@ type Entry struct {
 	record         fetch.Record
 	interpretation Interpretation
 	text           fetch.Copy                // the record's one body, zero if it has none
-	rules          func() *robotstxt.Ruleset // of text; nil if there is none
+	rules          func() *robotstxt.Ruleset // of text; nil without one
 	size           int                       // bytes of the compiled ruleset
 	askers         *askers                   // since this answer
 
@@ -34,7 +34,7 @@ type Entry struct {
 
 // Interpretation is how records are read. The zero value is the default.
 type Interpretation struct {
-	// Policy says how records age and what they permit.
+	// Policy determines how records age and what they permit.
 	Policy fetch.Policy
 	// IndexHTML is robotstxt.Options.IndexHTML.
 	IndexHTML bool
@@ -84,9 +84,9 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
-// Derive returns what read makes of the text that holds at the time now, nil where there is none.
-// It asks once and keeps the result, for caches whose files are no robots.txt: the caller always
-// gives the same read.
+// Derive returns the result of read for the text that holds at the time now, nil without such a
+// text. It calls read once and keeps the result, for caches of files other than robots.txt. The
+// caller must always pass the same read.
 func (e *Entry) Derive(now time.Time, read func(text []byte) any) any {
 	if e.View(now).Access != fetch.AccessRules {
 		return nil

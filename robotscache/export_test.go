@@ -74,7 +74,7 @@ func (c *Cache) Flights() int {
 	return len(c.flights)
 }
 
-// WaitHot waits until the hot tier has applied what it was given.
+// WaitHot waits until the hot tier has applied all sets.
 func (c *Cache) WaitHot() {
 	if t, ok := c.hot.(*ristrettoTier); ok {
 		t.cache.Wait()

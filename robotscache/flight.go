@@ -12,14 +12,13 @@ import (
 )
 
 // flight is the work under way for one origin: first a look into the store, then perhaps a
-// retrieval, when it is its turn. All requests for the origin meanwhile wait for it. There is at
-// most one flight for an origin; it belongs to none of its waiters, and none of them can end it by
-// leaving.
+// retrieval, when its turn comes. All requests for the origin wait for it. There is at most one
+// flight for an origin; it belongs to none of its waiters, and none of them can end it by leaving.
 type flight struct {
 	key        fetch.Key
 	born       time.Time
-	background bool          // begun by no request, to replace what is known
-	known      func() *Entry // what was known at the first call, nil if nothing was
+	background bool          // begun by no request, to replace an entry
+	known      func() *Entry // the entry at the first call, nil without one
 
 	// Guarded by Cache.mu.
 	waiters   int

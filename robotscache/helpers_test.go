@@ -230,7 +230,7 @@ func (e *events) Panicked(fetch.Key, any, []byte) {
 	e.panics++
 }
 
-// store returns what was told of the store.
+// store returns the events about the store.
 func (e *events) store() (available []bool, failed int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // not return one that was put before the last put or drop of its origin. All methods are safe for
 // concurrent use, except that put and drop must not be called during close or after it.
 type hotTier interface {
-	get(k fetch.Key) *Entry // nil if there is none
+	get(k fetch.Key) *Entry // nil without one
 	// touch says that k was asked for, which makes it worth keeping. Once a second for one in use will
 	// do.
 	touch(k fetch.Key)
@@ -28,13 +28,13 @@ type hotTier interface {
 	close()
 }
 
-// ristrettoTier is a hotTier bounded in bytes. ristretto says what is worth its memory; the entries
-// are read from a map beside it.
+// ristrettoTier is a hotTier bounded in bytes. ristretto decides which entries are worth their
+// memory; they are read from a map beside it.
 //
-// That is because ristretto applies what it is given later, up to 32,000 Sets later. Until then a
-// new key is missed, and when an origin's entry is replaced soon after it was first set, the old
-// one comes up again for a while, although it was deleted in between. In the map a put counts at
-// once; what ristretto drops, rejects or evicts leaves it when ristretto says so. It is also
+// The map is there because ristretto applies a Set later, up to 32,000 Sets later. Until then a new
+// key is missed, and if an entry is replaced soon after it was first set, the old one comes up
+// again for a while, although it was deleted in between. In the map a put counts at once;
+// ristretto's callbacks remove the entries that it drops, rejects or evicts. The map is also
 // faster.
 //
 // ristretto knows origins by 64 bits with a random seed. Two that collide only push each other out.

@@ -46,8 +46,8 @@ func TestRFC9309_2_4_TimeToLive(t *testing.T) {
 	})
 }
 
-// DESIGN §3: an origin in use is refreshed in the background from 80 % of its
-// time on, and no request ever waits for it again.
+// An origin in use is refreshed in the background from 80 % of its time on (docs/status-table.md),
+// and no request ever waits for it again.
 func TestExt_EarlyRefreshOfOriginsInUse(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -117,8 +117,8 @@ func TestExt_FailedEarlyRefresh(t *testing.T) {
 	})
 }
 
-// DESIGN §3: an unreachable origin is refused at once, asked again when its pause
-// is over, in the background, and free as soon as it answers.
+// An unreachable origin is refused at once, asked again in the background when its pause is over,
+// and free as soon as it answers (docs/status-table.md).
 func TestExt_UnreachableIsRetriedBehindTheAnswer(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -175,8 +175,8 @@ func TestExt_UnreachableIsLeftAloneDuringThePause(t *testing.T) {
 	})
 }
 
-// A store that is away costs no knowledge: what it could not take is kept, and
-// given to it when it is back.
+// A store that is away costs no knowledge: records that it could not take are kept, and given to it
+// when it is back.
 func TestStore_AwayAndBack(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -358,7 +358,7 @@ type undeletable struct{ robotscache.Store }
 
 func (*undeletable) Delete(context.Context, fetch.Key) error { return errAway }
 
-// Refresh fetches what is fresh; many at once share it.
+// Refresh fetches a fresh origin; many calls at once share the fetch.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -384,7 +384,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// Peek shows what is known and changes nothing.
+// Peek shows entries and changes nothing.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {
@@ -448,7 +448,7 @@ func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 			t.Error("a failure was shared")
 		}
 
-		// Whoever watches is told of both.
+		// The observer learns of both.
 		s.always(rulesOutcome("User-agent: *\nDisallow: /other\n"))
 		for _, i := range []int{1, 2} {
 			if _, err := c.Refresh(t.Context(), example(i)); err != nil {

@@ -39,9 +39,9 @@ func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.C
 	return newCache(t, cfg, hot)
 }
 
-// DESIGN §3, RFC 9309 2.3.1.4: an outage of 33 days and the return from it, with
-// a restart every day, in each mode; asked about every hour. One origin had rules
-// before the outage, one was never seen well.
+// RFC 9309 section 2.3.1.4: an outage of 33 days and the return from it, with a restart every day,
+// in each mode; asked about every hour. One origin had rules before the outage, one was never seen
+// well.
 func TestRFC9309_2_3_1_4_OutageOf33Days(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []fetch.Mode{fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict} {
@@ -105,7 +105,7 @@ func firstFailure(s *site, o origin.Origin) time.Time {
 	return fetches[0].at.Add(s.took)
 }
 
-// inOutage is the table of DESIGN §3 for an origin whose answer does not hold.
+// inOutage is the table of docs/status-table.md for an origin whose answer has expired.
 func inOutage(mode fetch.Mode, age time.Duration, hasCopy bool) fetch.Access {
 	switch {
 	case mode == fetch.ModeStrict:

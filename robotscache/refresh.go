@@ -27,11 +27,11 @@ func (c *Cache) refresh(k fetch.Key, retry bool) bool {
 	return true
 }
 
-// dueList has the origins that were asked about since their last attempt refreshed when they are
-// due: early, at 80 % of the TTL, or for the retry of an unreachable one (DESIGN §3). So an origin
-// in use need not be asked about in the last fifth of its TTL to be refreshed in time, and a
-// crawler that comes back after Retry-After finds the retry already made. An origin that nobody
-// asks about is refreshed no more than once, and then left alone.
+// dueList has the origins that were asked about since their last attempt. It has each refreshed
+// when that is due: early, at 80 % of the TTL, or for the retry of an unreachable one
+// (docs/status-table.md). So an origin in use need not be asked about in the last fifth of its TTL
+// to be refreshed in time, and a crawler that comes back after Retry-After finds the retry already
+// made. An origin that nobody asks about is refreshed once at most.
 //
 // It holds at most limit origins, each with a timer. An origin for which there is no room is
 // refreshed when a request finds it due.
@@ -97,7 +97,7 @@ func (l *dueList) remove(k fetch.Key) {
 	}
 }
 
-// stop ends the list: nothing fires after what is firing now.
+// stop ends the list: nothing fires after the timers that fire now.
 func (l *dueList) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

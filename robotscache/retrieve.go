@@ -11,12 +11,13 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// retrieve is the second part of a flight, whose turn it is: what has to be retrieved is retrieved.
+// retrieve is the second part of a flight, when its turn has come: it makes the retrievals that are
+// still needed.
 func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	defer c.completeIfPanicking(f)
 	queued := time.Since(f.born)
 
-	budget := c.budget() // one for both, whatever is configured meanwhile
+	budget := c.budget() // one for both, even if the configuration changes
 	known, endLease := c.takeLease(f, budget)
 	keep := false
 	defer func() { endLease(keep) }()
@@ -26,7 +27,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	}
 	out := c.fetch(f.key, known, reading, budget)
 	c.cfg.Observer.Fetched(f.key, out, queued)
-	// If the record could not be saved, the lease runs out by itself: meanwhile the other gateways
+	// If the record could not be saved, the lease expires by itself. Until then the other gateways
 	// wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
 	if f.key.Agent == "" { // what one agent was told binds no other
@@ -131,10 +132,10 @@ const (
 	lastPoll  = 500 * time.Millisecond
 )
 
-// takeLease returns the newest entry that is known, nil if there is none, once the caller may
-// fetch, or once that entry needs no fetch. Where the store is shared, the caller then holds the
-// lease, or sees the record of the gateway that held it, or has waited until any lease must have
-// ended. The caller ends the lease if it holds one: see hold.
+// takeLease returns the newest known entry, or nil, once the caller may fetch or the entry needs no
+// fetch. If the store is shared, the caller then holds the lease, or sees the record of the gateway
+// that held it, or has waited until any lease must have ended. The caller ends the lease if it
+// holds one: see hold.
 //
 // While the store is away every gateway fetches for itself: origins are asked more often, but no
 // request passes that rules forbid.

@@ -226,9 +226,9 @@ func TestShared_LeaseFails(t *testing.T) {
 	})
 }
 
-// 10,000 new origins at once, of which 30 % hang, while 100 others are in use:
-// those in use never wait, and are refreshed in time; and those of the new ones that
-// answer have their rules before any request gives up.
+// 10,000 new origins at once, 30 % of which hang, while 100 others are in use: requests for those
+// in use never wait, and they are refreshed in time. The new ones that answer have their rules
+// before any request gives up.
 func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestSlots_OrderAndRate(t *testing.T) {
 		starts := make(map[string]time.Duration) // by host
 		var mu sync.Mutex
 		c := newCache(Config{
-			Store: noStore{}, InFlight: 200, Parallel: 40, // 120 a second, of which 30 at once
+			Store: noStore{}, InFlight: 200, Parallel: 40, // 120 a second, 30 of them at once
 			Fetcher: fetcherFunc(func(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
 				mu.Lock()
 				starts[k.Origin.Host] = time.Since(began)

@@ -23,13 +23,13 @@ const MaxList = 1000
 // Blocking: every method does I/O on the caller's goroutine. All give up when ctx ends, as far as
 // their medium can, and no store waits longer than a bound of its own.
 //
-// Durability: what Save and Delete have changed when they return nil survives the end of the
-// process, as far as the medium promises.
+// Durability: a change by Save or Delete that returned nil survives the end of the process, as far
+// as the medium promises.
 //
-// Trust: the caller vouches for what it saves. A store vouches that it returns what was saved or an
+// Trust: the caller answers for the records that it saves. A store returns the saved record or an
 // error: it checks each body against its SHA-256. A record whose text is missing, perhaps because
-// there was no more room for it, is not found. It does not judge age: records past their time are
-// returned like others.
+// there was no more room for it, is not found. A store does not judge age: records past their time
+// are returned like others.
 //
 // Ownership: a record's slices are shared after Save and after Load. Neither side changes them.
 //
@@ -105,7 +105,7 @@ type Lease interface {
 // FirstSeen to LastSeen.
 type Version struct {
 	State fetch.State `json:"state"`
-	// Cause and Status are those of the latest answer of the stretch.
+	// Cause and Status are from the latest answer of the stretch.
 	Cause  fetch.Cause `json:"cause,omitzero"`
 	Status int         `json:"status,omitzero"`
 	// SHA256 and Size describe the text, zero unless State is rules.
@@ -139,8 +139,8 @@ const (
 	// minRecords is how long records are kept at the least: twice the longest time for which the past
 	// of an unreachable origin matters.
 	minRecords = 60 * 24 * time.Hour
-	// MaxVersions is how many versions of an origin stores keep by default: of a text that changes
-	// with each day those of the time for which it is kept.
+	// MaxVersions is how many versions of an origin stores keep by default: enough for a text that
+	// changes every day while it is retained.
 	MaxVersions = 500
 )
 

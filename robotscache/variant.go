@@ -13,10 +13,10 @@ import (
 )
 
 // A site that refuses the gateway its robots.txt may know the crawler. RFC 9309 section 2.3.1.3
-// means what that crawler was answered, so the site is asked once more in its name. A variant is
-// what came of it: a record of its own with a fetch, a life and a place in the store as any other.
-// It counts only while the gateway itself is turned away. One that repeats the answer to the
-// gateway stays in memory, so that the agent is not asked for again, and is not saved.
+// speaks of the answer to that crawler, so the site is asked once more in its name. The result is a
+// variant: a record of its own with a fetch, a life and a place in the store as any other. It
+// counts only while the gateway itself is turned away. One that repeats the answer to the gateway
+// stays in memory, so that the agent is not asked for again, and is not saved.
 
 // MaxVariants is for how many agents an origin is asked between two answers to the gateway, and how
 // many of their records are kept.
@@ -80,9 +80,9 @@ func (e *Entry) repeats(base *Entry) bool {
 	return base != nil && v.State == fetch.StateAbsent && v.Status == base.record.Status
 }
 
-// LookupAs is [Cache.Lookup] for a crawler: where the site turned the gateway away, what it answers
-// to the crawler counts. Where too many others asked before, that is not asked for, and the origin
-// counts as unreachable.
+// LookupAs is [Cache.Lookup] for a crawler: if the site turned the gateway away, its answer to the
+// crawler counts. If too many others asked before, the site is not asked, and the origin counts as
+// unreachable.
 func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
 	k := fetch.Key{Origin: o}
 	e, s, err := c.atHand(k), SourceHot, error(nil)
@@ -140,8 +140,8 @@ func (c *Cache) crowded(k fetch.Key) *Entry {
 	return NewEntry(record, *c.interpretation())
 }
 
-// isRepeated reports whether the outcome of a flight, and what was known before, is the answer that
-// the gateway got, and so need not be saved. For a variant that is new to the store it makes room.
+// isRepeated reports whether the outcome of a flight, and the entry before it, repeat the answer to
+// the gateway, and so need not be saved. For a variant that is new to the store it makes room.
 func (c *Cache) isRepeated(f *flight, known, e *Entry) bool {
 	if f.key.Agent == "" || e == nil {
 		return false

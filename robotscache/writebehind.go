@@ -10,9 +10,9 @@ import (
 )
 
 // Records are written behind the answers: a flight puts its entry among the pending writes and
-// completes, and the writer saves them. The first is saved at once, and those that come meanwhile
-// are saved together. While the store is away they stay pending, so an outage of the store costs no
-// knowledge.
+// completes, and the writer saves them. The first is saved at once, and those that come during that
+// save are saved together. While the store is away they stay pending, so an outage of the store
+// costs no knowledge.
 const (
 	// coalesce is the pause after a write, for others to come. A gateway that is killed loses the
 	// records of that time, of the write under way and of the one before it.
@@ -38,7 +38,7 @@ func newPendingWrites(limit int64) *pendingWrites {
 	return &pendingWrites{limit: limit, entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)}
 }
 
-// newest returns the newest entry of an origin, nil if there is none.
+// newest returns the newest entry of an origin, or nil.
 func (p *pendingWrites) newest(k fetch.Key) *Entry {
 	list := p.entries[k]
 	if len(list) == 0 {
@@ -107,7 +107,7 @@ func (p *pendingWrites) trim() (dropped int) {
 	return dropped
 }
 
-// runWriter saves what is pending until the cache is closed.
+// runWriter saves the pending writes until the cache is closed.
 func (c *Cache) runWriter() {
 	for {
 		select {
@@ -153,7 +153,7 @@ func (c *Cache) trimPending() {
 	}
 }
 
-// flush writes what is pending, and reports whether that worked. It stops at the first failure: a
+// flush saves the pending writes, and reports whether that worked. It stops at the first failure: a
 // store that is away is away for all. While it waits for another write, ctx can end it.
 func (c *Cache) flush(ctx context.Context) (ok bool) {
 	if c.writer.Acquire(ctx, 1) != nil {

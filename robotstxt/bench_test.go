@@ -15,12 +15,12 @@ import (
 func BenchmarkParse(b *testing.B) {
 	files := corpus(b)
 	best := make([]time.Duration, len(files))
-	octets := 0
+	input := 0
 	for i, f := range files {
-		octets += len(f.data)
+		input += len(f.data)
 		best[i] = math.MaxInt64
 	}
-	b.SetBytes(int64(octets))
+	b.SetBytes(int64(input))
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, f := range files {
@@ -29,7 +29,7 @@ func BenchmarkParse(b *testing.B) {
 			best[i] = min(best[i], time.Since(start))
 		}
 	}
-	kb := float64(octets) / 1024
+	kb := float64(input) / 1024
 	sum := time.Duration(0)
 	for _, t := range best {
 		sum += t
@@ -107,9 +107,9 @@ func BenchmarkDecideSpread(b *testing.B) {
 // BenchmarkRetained measures the memory that the rulesets of all files hold.
 func BenchmarkRetained(b *testing.B) {
 	files := corpus(b)
-	octets := 0
+	input := 0
 	for _, f := range files {
-		octets += len(f.data)
+		input += len(f.data)
 	}
 	var heap, size uint64
 	for b.Loop() {
@@ -124,8 +124,8 @@ func BenchmarkRetained(b *testing.B) {
 		}
 		runtime.KeepAlive(kept)
 	}
-	b.ReportMetric(float64(heap)/float64(octets), "B/octet")
-	b.ReportMetric(float64(size)/float64(octets), "Size/octet")
+	b.ReportMetric(float64(heap)/float64(input), "B/byte")
+	b.ReportMetric(float64(size)/float64(input), "Size/byte")
 }
 
 func heapInUse() uint64 {

@@ -68,8 +68,8 @@ func appendCanonical[T ~string | ~[]byte](dst []byte, s T) []byte {
 	return dst
 }
 
-// completes reports whether a hex digit at the end of dst could make an escape of the broken %,
-// which would then be resolved in its turn.
+// completes reports whether a hex digit at the end of dst could complete the broken % to an escape,
+// which would then be resolved too.
 func completes(dst []byte, broken int) bool {
 	n := len(dst)
 	return broken == n-1 || broken == n-2 && isHex(dst[n-1])

@@ -158,8 +158,8 @@ func (p *parser) keepRules(rs *Ruleset, drafts []draft) {
 	}
 }
 
-// large is the number of rules from which on those of a block are found by their heads. Fewer are
-// asked one after the other.
+// large is the number of rules from which the rules of a block are found by their heads. Smaller
+// blocks try their rules one after the other.
 const large = 128
 
 // indexHeads sorts the rules of each block that has as many as least by their heads, the bytes
@@ -187,7 +187,7 @@ func (rs *Ruleset) indexHeads(least uint32) {
 	}
 }
 
-// headEnd stands behind the last byte of a head.
+// headEnd follows the last byte of a head.
 const headEnd = -1
 
 // headByte returns a byte of the head of the n-th rule, headEnd behind its end.

@@ -1,8 +1,9 @@
-// Package robotstxt reads robots.txt files and answers what they allow.
+// Package robotstxt parses robots.txt files and decides which targets they allow.
 //
-// RFC 9309 is followed first; where it is silent, Google's documented interpretation; where the
-// documents are silent too, the measured behaviour of Google's parser. The departures from that
-// parser are those that the RFC asks for:
+// It follows RFC 9309; where that is silent, Google's specification
+// (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec); and where that is
+// silent too, the measured behaviour of Google's parser
+// (https://github.com/google/robotstxt). It departs from that parser only where the RFC asks for it:
 //
 //   - escapes of unreserved bytes are resolved, hex digits of escapes are compared in capitals, and
 //     bytes that no URI may hold are escaped, in rules and in targets (section 2.2.2);
@@ -19,11 +20,14 @@
 // Parsing never fails: lines that can be used are used, all others are ignored (section 2.3.1.5).
 // [Lint] names them.
 //
+// The zero [Options] are the default, the zero [Agent] has no tokens and follows the group of "*",
+// and the zero [Match] refuses.
+//
 // # How a decision is made
 //
-// The rules of a block, which is what stands under one list of names, are sorted from the longest
-// to the shortest, so the first that matches decides. They are tried one after the other, segment
-// by segment between their wildcards, from left to right, never going back. Nothing recurses,
-// nothing backtracks, and a decision about a target in its canonical spelling allocates nothing. At
-// worst a decision takes the number of rules times the length of the target.
+// A block has the rules below one list of names. They are sorted from the longest to the shortest,
+// so the first that matches decides. They are tried one after the other, segment by segment between
+// their wildcards, from left to right, never going back. Nothing recurses, nothing backtracks, and
+// a decision about a target in its canonical spelling allocates nothing. At worst a decision takes
+// the number of rules times the length of the target.
 package robotstxt

@@ -12,15 +12,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
-// Lists of tokens (S2, S3, DESIGN section 2): the first that has a group decides alone.
+// Lists of tokens (Google's specification, RFC 9309 section 2.2.1): the first that has a group
+// decides alone.
 func TestExt_TokenList(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: news\nDisallow: /n\nUser-agent: *\nDisallow: /s\nUser-agent: bot\nDisallow: /b"
 	runChecks(t, []check{
 		{"first", file, "news,bot", "/n", "deny 2"},
 		{"first alone", file, "news,bot", "/b", "allow -"},
-		{"order is that of the crawler, not of the file", file, "bot,news", "/b", "deny 6"},
-		{"order is that of the crawler, alone", file, "bot,news", "/n", "allow -"},
+		{"the order is the crawler's, not of the file", file, "bot,news", "/b", "deny 6"},
+		{"the order is the crawler's, alone", file, "bot,news", "/n", "allow -"},
 		{"second", file, "image,bot", "/b", "deny 6"},
 		{"none", file, "image,video", "/s", "deny 4"},
 		{"empty tokens are nobody", file, ",bot", "/b", "deny 6"},
@@ -47,8 +48,8 @@ func TestExt_TokensBeyondTheRFC(t *testing.T) {
 		{"dots", file("example.com"), "example.com", "/x", "deny 2"},
 		{"beyond ASCII", file("b\u00f6t"), "B\u00f6t", "/x", "deny 2"},
 		{"beyond ASCII there is no case", file("b\u00f6t"), "b\u00d6t", "/x", "allow -"},
-		{"255 octets", file(strings.Repeat("a", 255)), strings.Repeat("a", 255), "/x", "deny 2"},
-		{"256 octets", file(strings.Repeat("a", 256)), strings.Repeat("a", 256), "/x", "allow -"},
+		{"255 bytes", file(strings.Repeat("a", 255)), strings.Repeat("a", 255), "/x", "deny 2"},
+		{"256 bytes", file(strings.Repeat("a", 256)), strings.Repeat("a", 256), "/x", "allow -"},
 	})
 }
 
@@ -78,7 +79,7 @@ func TestExt_EmptyName(t *testing.T) {
 	})
 }
 
-// AdsBot-Google (S3): only its own group counts.
+// AdsBot-Google (Google's list of crawlers): only its own group counts.
 func TestExt_IgnoreWildcard(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /\nUser-agent: a\nDisallow: /x"))
@@ -93,8 +94,8 @@ func TestExt_IgnoreWildcard(t *testing.T) {
 	}
 }
 
-// Google forgives a missing colon between two words (its test ID_LineSyntax_Line); S2 does not
-// describe it.
+// Google forgives a missing colon between two words (its test ID_LineSyntax_Line); its
+// specification does not describe it.
 func TestExt_MissingColon(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -176,8 +177,8 @@ func TestExt_LongLine(t *testing.T) {
 	})
 }
 
-// Google accepts a rule that begins with *; one that begins with neither / nor * matches nothing
-// but ends the list of names. S2: must begin with a slash.
+// Google accepts a rule that begins with *. One that begins with neither / nor * matches nothing
+// but ends the list of names: Google's specification says that a path must begin with a slash.
 func TestExt_PathWithoutSlash(t *testing.T) {
 	t.Parallel()
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path + "\nUser-agent: b\nDisallow: /b" }
@@ -193,7 +194,7 @@ func TestExt_PathWithoutSlash(t *testing.T) {
 	})
 }
 
-// Google's index.html rule, by option only (DESIGN section 2).
+// Google's index.html rule, by option only: Google's parser has it, RFC 9309 does not.
 func TestExt_IndexHTML(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ rules, target, off, on string }{
@@ -242,8 +243,8 @@ func TestExt_Truncated(t *testing.T) {
 	}
 }
 
-// Crawl-delay and Request-rate: RFC 9309 section 2.2.4 permits to read other lines; the syntax is
-// the conformance table's.
+// Crawl-delay and Request-rate: RFC 9309 section 2.2.4 permits other lines. No standard has their
+// syntax.
 func TestExt_CrawlDelay(t *testing.T) {
 	t.Parallel()
 	const none = time.Duration(-1)
@@ -332,7 +333,7 @@ func TestExt_CrawlDelay(t *testing.T) {
 	}
 }
 
-// A bad delay spoils neither the file nor the group (conformance table: ex-05).
+// A bad delay spoils neither the file nor the group.
 func TestExt_BadDelaySpoilsNothing(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -341,7 +342,8 @@ func TestExt_BadDelaySpoilsNothing(t *testing.T) {
 	})
 }
 
-// Sitemap lines are the file's, in any place (S2, S3), and must be absolute URLs of http or https.
+// Sitemap lines belong to the file, in any place (Google's specification), and must be absolute
+// URLs of http or https.
 func TestExt_Sitemaps(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte("Sitemap: https://a.example/1.xml\nUser-agent: a\nSITE-MAP:http://b.example/\u00e9%61 # c\n" +
@@ -485,7 +487,7 @@ func TestExt_Unrestricted(t *testing.T) {
 	}
 }
 
-// TestParseKeepsNoReference overwrites what was parsed.
+// TestParseKeepsNoReference overwrites the parsed bytes.
 func TestParseKeepsNoReference(t *testing.T) {
 	t.Parallel()
 	data := []byte("User-agent: foobot\nDisallow: /x\nDisallow: /a b*c\nSitemap: http://x/y\nLicense: z")

@@ -13,7 +13,7 @@ import (
 // may think.
 type Warning struct {
 	Line    int    // its number, from 1
-	Code    string // what it is: one of the Lint constants
+	Code    string // one of the Lint constants
 	Message string // why, for a person
 }
 
@@ -56,11 +56,12 @@ const (
 	LintTooMany       = "too-many-warnings"
 )
 
-// maxWarnings bounds what is reported about one file.
+// maxWarnings bounds the warnings about one file.
 const maxWarnings = 1000
 
-// Lint reports, in the order of the lines, what is wrong with a robots.txt or may do something else
-// than meant: at most 1,000 warnings and one that says so. It reads a file exactly as [Parse] does.
+// Lint reports faults of a robots.txt and lines that may not do what was meant, in the order of the
+// lines: at most 1,000 warnings and one that says that there are more. It reads a file exactly as
+// [Parse] does.
 func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
@@ -135,7 +136,7 @@ func (l *linter) warnAt(line int, code, format string, args ...any) {
 func (l *linter) line(line []byte) {
 	content := contentOf(line)
 	if len(line) > maxLine {
-		l.warn(LintLongLine, "the line has %d bytes, of which %d are read", len(line), maxLine)
+		l.warn(LintLongLine, "only the first %d of the line's %d bytes are read", maxLine, len(line))
 	}
 	if bytes.IndexByte(line, 0) >= 0 {
 		l.warn(LintNUL, "the line has a NUL byte: it and what follows are not read")
@@ -306,7 +307,7 @@ func (l *linter) rule(path []byte) {
 	}
 }
 
-// path reports what is odd about the spelling of a path.
+// path reports oddities in the spelling of a path.
 func (l *linter) path(path []byte) {
 	if i := bytes.IndexByte(path, '$'); i >= 0 && i < len(path)-1 {
 		l.warn(LintDollarInside, "a $ that is not at the end of %s stands for itself", quote(path))
@@ -356,7 +357,7 @@ func (l *linter) shadowed(loser, winner draft) {
 		quote(winner.path), winner.rank.line(), reason)
 }
 
-// quote shows bytes of a file in ASCII, so that nothing looks like what it is not, cut where they
+// quote shows bytes of a file in ASCII, so that no byte looks like another, and shortened if they
 // are many.
 func quote(b []byte) string {
 	const most = 80

@@ -42,17 +42,17 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRepeatedNamesCostNothing: a file that names its crawler anew before every rule makes the
-// rules of one that does not.
+// TestRepeatedNamesCostNothing: a file that repeats the name of its crawler before every rule makes
+// the same rules as one that does not.
 func TestRepeatedNamesCostNothing(t *testing.T) {
 	t.Parallel()
-	var once, anew strings.Builder
+	var once, repeated strings.Builder
 	once.WriteString("User-agent: *\n")
 	for i := range 200 {
 		fmt.Fprintf(&once, "Disallow: /%d\n", i)
-		fmt.Fprintf(&anew, "User-agent: *\nDisallow: /%d\n", i)
+		fmt.Fprintf(&repeated, "User-agent: *\nDisallow: /%d\n", i)
 	}
-	a, b := robotstxt.Parse([]byte(once.String())), robotstxt.Parse([]byte(anew.String()))
+	a, b := robotstxt.Parse([]byte(once.String())), robotstxt.Parse([]byte(repeated.String()))
 	if a.Size() < b.Size()*8/10 {
 		t.Errorf("%d bytes with one line, %d bytes with many", a.Size(), b.Size())
 	}

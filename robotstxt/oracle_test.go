@@ -12,7 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
-// disagreement compares the two engines on one question and returns what they differ in.
+// disagreement compares the answers of the two engines to one question, and returns the difference
+// as an error.
 func disagreement(rs *robotstxt.Ruleset, f *oracle.File, q question) error {
 	group := rs.Select(robotstxt.Agent{Tokens: q.tokens, IgnoreWildcard: q.ignoreWildcard})
 	got := group.Match(q.target)

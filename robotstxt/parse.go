@@ -9,9 +9,9 @@ func Parse(data []byte) *Ruleset { return Options{}.Parse(data) }
 
 // Options changes how a file is read. The zero value is right for a whole file.
 type Options struct {
-	// Truncated says that data is only the beginning of a file, of which the rest was not read: a last
-	// line without terminator is dropped, as half a path is a wider rule than the site wrote. Data
-	// over 500 KiB needs no such word.
+	// Truncated says that data is only the beginning of a file. A last line without terminator is
+	// then dropped, because half a path is a wider rule than the site wrote. Data over 500 KiB is
+	// always treated so.
 	Truncated bool
 
 	// IndexHTML lets "Allow: /x/index.html" and the like allow /x/ too, as Google's parser does and
@@ -253,7 +253,7 @@ func indexOrEnd(b []byte, c byte) int {
 	return len(b)
 }
 
-// contentOf strips a line of what is beyond its limit, behind a NUL or a comment sign, and of
+// contentOf strips a line of the bytes beyond its limit, behind a NUL or a comment sign, and of
 // blanks at both ends.
 func contentOf(line []byte) []byte {
 	line = trimLeft(line[:min(len(line), maxLine)])

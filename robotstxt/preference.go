@@ -25,7 +25,7 @@ type Preference struct {
 	Path  string // the path that a Content-Usage or Content-Signal value begins with, or ""
 	Value string // the rest of the value, as written
 
-	// Loose says that no user-agent line stands before the line.
+	// Loose says that the line precedes the first user-agent line.
 	Loose bool
 }
 
@@ -75,7 +75,7 @@ func (g Group) Preferences() []Preference {
 // takes precedence. Those that stand before the first user-agent line are for all crawlers, and so
 // are all License lines, which belong to no group (RSL 1.0).
 //
-// It does not ask whether the target may be fetched: what is disallowed has no preferences.
+// It does not check whether the target may be fetched: a disallowed target has no preferences.
 func (g Group) AppendPreferences(dst []Preference, target string) (all []Preference, cut bool) {
 	if !g.rs.HasPreferences() {
 		return dst, false
@@ -155,7 +155,7 @@ func (rs *Ruleset) preferenceAt(b uint32, line int) Preference {
 	return rs.prefs[i].in(rs.text)
 }
 
-// preferencesOf returns where in prefs those of a block begin and end.
+// preferencesOf returns the range of the preferences of a block in prefs.
 func (rs *Ruleset) preferencesOf(b uint32) (first, last int) {
 	first = sort.Search(len(rs.prefs), func(i int) bool { return !rs.prefs[i].before(b, 0) })
 	last = sort.Search(len(rs.prefs), func(i int) bool { return !rs.prefs[i].before(b+1, 0) })

@@ -20,7 +20,7 @@ func applying(rs *robotstxt.Ruleset, token, target string) []int {
 	return lines
 }
 
-// Of Content-Usage lines those of the longest path that matches apply, equal ones all
+// The Content-Usage lines with the longest path that matches apply; equal ones all apply
 // (draft-ietf-aipref-attach-05 section 3.1). Paths match as in Allow and Disallow (RFC 9309 section
 // 2.2.2).
 func TestPreferencesThatApply(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The tests of this file hold what RFC 9309 demands; those of ext_test.go what goes beyond it. S0
-// to S4 are the project's seed documents 000 to 004.
+// The tests of this file hold the demands of RFC 9309, and those of ext_test.go the behaviour
+// beyond it. "Google" is https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
 
-// RFC 9309 section 2.1, S2: groups.
+// RFC 9309 section 2.1 and Google: groups.
 func TestRFC9309_2_1_Groups(t *testing.T) {
 	t.Parallel()
 	const file = "allow: /foo/bar/\n\nuser-agent: FooBot\ndisallow: /\nallow: /x/\nuser-agent: BarBot\ndisallow: /\n" +
@@ -33,8 +33,8 @@ func TestRFC9309_2_1_Groups(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.2: lines end in CR, LF or CRLF and nothing else (S0, S2); the numbers must be
-// exact.
+// RFC 9309 section 2.2 and Google: lines end in CR, LF or CRLF and nothing else; the numbers must
+// be exact.
 func TestRFC9309_2_2_LineEnds(t *testing.T) {
 	t.Parallel()
 	checks := []check{
@@ -60,7 +60,7 @@ func TestRFC9309_2_2_LineEnds(t *testing.T) {
 }
 
 // RFC 9309 section 2.2: blanks at the ends of lines, keys and values, comments anywhere, case of
-// keys (S0, S2).
+// keys (and Google).
 func TestRFC9309_2_2_Syntax(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -90,8 +90,8 @@ func TestRFC9309_2_2_1_ProductToken(t *testing.T) {
 		{"case of the file", file("FOOBOT"), "foobot", "/x", "deny 2"},
 		{"case of the crawler", file("foobot"), "FooBot", "/x", "deny 2"},
 		{"hyphen and underscore", file("Foo_Bot-x"), "foo_bot-x", "/x", "deny 2"},
-		{"version in the file (S2, S3)", file("foobot/1.2"), "foobot", "/x", "deny 2"},
-		{"star behind it (S2, S3)", file("foobot*"), "foobot", "/x", "deny 2"},
+		{"version in the file (Google)", file("foobot/1.2"), "foobot", "/x", "deny 2"},
+		{"star behind it (Google)", file("foobot*"), "foobot", "/x", "deny 2"},
 		{"words behind it", file("foobot images"), "foobot", "/x", "deny 2"},
 		{"digits behind it", file("foobot2"), "foobot", "/x", "deny 2"},
 		{"longer name", file("foobots"), "foobot", "/x", "allow -"},
@@ -104,7 +104,7 @@ func TestRFC9309_2_2_1_ProductToken(t *testing.T) {
 }
 
 // RFC 9309 section 2.2.1: the group of * is for those without their own; groups of one name are one
-// (S2, S3).
+// (Google).
 func TestRFC9309_2_2_1_ChoiceOfGroup(t *testing.T) {
 	t.Parallel()
 	const both = "User-agent: *\nDisallow: /x\nUser-agent: foobot\nDisallow: /y"
@@ -124,7 +124,7 @@ func TestRFC9309_2_2_1_ChoiceOfGroup(t *testing.T) {
 		{"same name twice, second", twice, "a", "/x/z", "allow 6"},
 		{"* twice, first", twice, "c", "/v", "deny 8"},
 		{"* twice, second", twice, "c", "/w", "deny 10"},
-		{"* and a name share a group (S2)", "User-agent: a\nUser-agent: *\nDisallow: /x", "a", "/x", "deny 3"},
+		{"* and a name share a group (Google)", "User-agent: a\nUser-agent: *\nDisallow: /x", "a", "/x", "deny 3"},
 		{"* and a name share a group, other", "User-agent: a\nUser-agent: *\nDisallow: /x", "b", "/x", "deny 3"},
 		{"shared group is the name's own", "User-agent: *\nUser-agent: a\nDisallow: /x\nUser-agent: *\nDisallow: /y", "a", "/y", "allow -"},
 		{"order of groups does not matter", "User-agent: foobot\nDisallow: /y\nUser-agent: *\nDisallow: /x", "foobot", "/x", "allow -"},
@@ -146,7 +146,7 @@ func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 		{"query is part of it", file("/x?y=1"), "a", "/x?y=1&z", "deny 2"},
 		{"query is part of it, negative", file("/x?y=1"), "a", "/x?z&y=1", "allow -"},
 		{"query only", file("/?"), "a", "/?q", "deny 2"},
-		{"; is ordinary (S2 names it in its grammar only)", file("/x;y"), "a", "/x;y=1", "deny 2"},
+		{"; is ordinary (Google names it in its grammar only)", file("/x;y"), "a", "/x;y=1", "deny 2"},
 		{"; is ordinary, negative", file("/x;y"), "a", "/x", "allow -"},
 		{"no path", file("/$"), "a", "", "deny 2"},
 		{"query without path", file("/?q"), "a", "?q", "deny 2"},
@@ -158,11 +158,11 @@ func TestRFC9309_2_2_2_Prefix(t *testing.T) {
 		{"dots stay, positive", file("/x/../y"), "a", "/x/../y", "deny 2"},
 		{"no trailing slash is guessed", file("/x/"), "a", "/x", "allow -"},
 		{"index.html is not /", "User-agent: a\nDisallow: /\nAllow: /x/index.html", "a", "/x/", "deny 2"},
-		{"/ is not index.php (S2)", "User-agent: a\nDisallow: /x/$", "a", "/x/index.php", "allow -"},
+		{"/ is not index.php (Google)", "User-agent: a\nDisallow: /x/$", "a", "/x/index.php", "allow -"},
 	})
 }
 
-// RFC 9309 section 2.2.2: the longest rule decides, allow where two are of one length (S1, S4); of
+// RFC 9309 section 2.2.2: the longest rule decides, allow if two have the same length; of
 // equals the first is named.
 func TestRFC9309_2_2_2_Precedence(t *testing.T) {
 	t.Parallel()
@@ -188,9 +188,9 @@ func TestRFC9309_2_2_2_Precedence(t *testing.T) {
 		{"$ counts", file("Allow: /x", "Disallow: /x$"), "a", "/x", "deny 3"},
 		{"$ behind * counts", file("Allow: /x*", "Disallow: /x*$"), "a", "/xy", "deny 3"},
 		{"decoded escapes count one", file("Disallow: /%61%62", "Allow: /abc"), "a", "/abc", "allow 3"},
-		{"octets beyond ASCII count three each", file("Disallow: /\u00e9", "Allow: /%C3*****"), "a", "/%C3%A9", "allow 3"},
-		{"octets beyond ASCII count three each, longer", file("Disallow: /\u00e9", "Allow: /%C3***"), "a", "/%C3%A9", "allow 3"},
-		{"octets beyond ASCII count three each, shorter", file("Disallow: /\u00e9", "Allow: /%C3**"), "a", "/%C3%A9", "deny 2"},
+		{"bytes beyond ASCII count three each", file("Disallow: /\u00e9", "Allow: /%C3*****"), "a", "/%C3%A9", "allow 3"},
+		{"bytes beyond ASCII count three each, longer", file("Disallow: /\u00e9", "Allow: /%C3***"), "a", "/%C3%A9", "allow 3"},
+		{"bytes beyond ASCII count three each, shorter", file("Disallow: /\u00e9", "Allow: /%C3**"), "a", "/%C3%A9", "deny 2"},
 		{"%24 counts three", file("Disallow: /%24", "Allow: /*b*"), "a", "/$b", "allow 3"},
 		{"%24 counts three, longer", file("Disallow: /%24", "Allow: /*b"), "a", "/$b", "deny 2"},
 	})
@@ -220,7 +220,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	}
 }
 
-// RFC 9309 section 2.2.2: values without path have no effect but to end the list of names (S2, S4).
+// RFC 9309 section 2.2.2: values without path have no effect but to end the list of names.
 func TestRFC9309_2_2_2_EmptyPath(t *testing.T) {
 	t.Parallel()
 	runChecks(t, []check{
@@ -238,14 +238,14 @@ func TestRFC9309_2_2_2_PercentEncoding(t *testing.T) {
 	file := func(path string) string { return "User-agent: a\nDisallow: " + path }
 	runChecks(t, []check{
 		{"figure: raw query", file("/foo/bar?baz=quz"), "a", "/foo/bar?baz=quz", "deny 2"},
-		{"figure: reserved octets in a query", file("/foo/bar?baz=https://foo.bar"), "a", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", "deny 2"},
+		{"figure: reserved bytes in a query", file("/foo/bar?baz=https://foo.bar"), "a", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", "deny 2"},
 		{"figure: beyond ASCII, raw rule", file("/foo/bar/\u30c4"), "a", "/foo/bar/%E3%83%84", "deny 2"},
 		{"figure: beyond ASCII, escaped rule", file("/foo/bar/%E3%83%84"), "a", "/foo/bar/%E3%83%84", "deny 2"},
 		{"figure: escaped ASCII", file("/foo/bar/%62%61%7A"), "a", "/foo/bar/baz", "deny 2"},
 		{"url-nonascii: raw target", file("/%C3%A9"), "a", "/\u00e9", "deny 2"},
 		{"url-nonascii: both raw", file("/\u00e9"), "a", "/\u00e9", "deny 2"},
 		{"url-nonascii: other letter", file("/\u00e9"), "a", "/\u00e8", "allow -"},
-		{"invalid UTF-8 is escaped octet by octet", file("/\xff\xfe"), "a", "/%FF%FE", "deny 2"},
+		{"invalid UTF-8 is escaped byte by byte", file("/\xff\xfe"), "a", "/%FF%FE", "deny 2"},
 		{"url-hexcase: rule", file("/%c3%a9"), "a", "/%C3%A9", "deny 2"},
 		{"url-hexcase: target", file("/%C3%A9"), "a", "/%c3%a9", "deny 2"},
 		{"pct-unreserved: target", file("/abc-._~9"), "a", "/%61%62%63%2d%2E%5f%7e%39", "deny 2"},
@@ -296,8 +296,8 @@ func TestRFC9309_2_2_2_ReservedInQuery(t *testing.T) {
 		{"without a ? in the rule they stay apart, other way", file("/*x=/%C3"), "a", "/?x=%2F%C3", "allow -"},
 		{"an escaped ? begins no query", file("/a%3Fb/"), "a", "/a%3Fb%2F", "allow -"},
 		{"part of an escape matches plainly", file("/x?a%2"), "a", "/x?a%2F", "deny 2"},
-		{"the length is that of the plain rule", "User-agent: a\nDisallow: /x?%3A\nAllow: /x?****", "a", "/x?:", "allow 3"},
-		{"the length is that of the plain rule, longer", "User-agent: a\nDisallow: /x?%3A\nAllow: /x?**", "a", "/x?:", "deny 2"},
+		{"the plain rule sets the length", "User-agent: a\nDisallow: /x?%3A\nAllow: /x?****", "a", "/x?:", "allow 3"},
+		{"the plain rule sets the length, longer", "User-agent: a\nDisallow: /x?%3A\nAllow: /x?**", "a", "/x?:", "deny 2"},
 	})
 }
 
@@ -309,7 +309,7 @@ func TestRFC9309_2_2_3_Wildcards(t *testing.T) {
 		{"* is something", file("/a*c"), "a", "/abbbc", "deny 2"},
 		{"* is nothing", file("/a*c"), "a", "/ac", "deny 2"},
 		{"* needs what follows", file("/a*c"), "a", "/abbb", "allow -"},
-		{"* crosses / ? & (S2)", file("/a*c"), "a", "/a/b?x&y/c", "deny 2"},
+		{"* crosses / ? & (Google)", file("/a*c"), "a", "/a/b?x&y/c", "deny 2"},
 		{"a run of * is one", file("/a***c"), "a", "/abc", "deny 2"},
 		{"anchored at the start", file("/b*c"), "a", "/abc", "allow -"},
 		{"* at the end", file("/a*"), "a", "/abc", "deny 2"},
@@ -321,9 +321,9 @@ func TestRFC9309_2_2_3_Wildcards(t *testing.T) {
 		{"$ with a query", file("/a$"), "a", "/a?b", "allow -"},
 		{"$ behind a wildcard", file("/*.php$"), "a", "/x.php.php", "deny 2"},
 		{"$ behind a wildcard, negative", file("/*.php$"), "a", "/x.phpx", "allow -"},
-		{"head and tail do not share octets", file("/a*a$"), "a", "/a", "allow -"},
-		{"head and tail do not share octets, positive", file("/a*a$"), "a", "/aa", "deny 2"},
-		{"segments do not share octets", file("/*aa*aa"), "a", "/aaa", "allow -"},
+		{"head and tail do not share bytes", file("/a*a$"), "a", "/a", "allow -"},
+		{"head and tail do not share bytes, positive", file("/a*a$"), "a", "/aa", "deny 2"},
+		{"segments do not share bytes", file("/*aa*aa"), "a", "/aaa", "allow -"},
 		{"segments in order", file("/*a*b*c"), "a", "/cab", "allow -"},
 		{"the first place of a segment serves", file("/*ab*abc$"), "a", "/abababc", "deny 2"},
 		{"*$", file("/a*$"), "a", "/ab", "deny 2"},
@@ -365,13 +365,13 @@ func TestRFC9309_2_2_3_LiteralSpecials(t *testing.T) {
 		{"a raw $ before $", file("/a$$"), "a", "/a%24", "deny 2"},
 		{"a raw $ before *", file("/a$*"), "a", "/a%24b", "deny 2"},
 		{"a raw $ behind a wildcard", file("/*.$b"), "a", "/x.%24b", "deny 2"},
-		{"a closing $ is no octet", file("/a$"), "a", "/a%24", "allow -"},
+		{"a closing $ is no byte", file("/a$"), "a", "/a%24", "allow -"},
 		{"together with a query", file("/%24?u=/"), "a", "/$?u=%2F", "deny 2"},
 	})
 }
 
 // RFC 9309 section 2.2.4: other lines must not interfere: they end no list of names and no group.
-// S2's grammar has them anywhere too.
+// Google's grammar has them anywhere too.
 func TestRFC9309_2_2_4_OtherLines(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -393,8 +393,8 @@ func TestRFC9309_2_2_4_OtherLines(t *testing.T) {
 	runChecks(t, checks)
 }
 
-// RFC 9309 section 2.3: the file is UTF-8; a byte order mark is skipped (S0, S2), also part of one,
-// as Google does.
+// RFC 9309 section 2.3 and Google: the file is UTF-8; a byte order mark is skipped, and also a part
+// of one.
 func TestRFC9309_2_3_Encoding(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: a\nDisallow: /"
@@ -411,20 +411,20 @@ func TestRFC9309_2_3_Encoding(t *testing.T) {
 	}
 	runChecks(t, []check{
 		{"mark", "\xef\xbb\xbf" + file, "a", "/", "deny 2"},
-		{"two octets of it", "\xef\xbb" + file, "a", "/", "deny 2"},
-		{"one octet of it", "\xef" + file, "a", "/", "deny 2"},
+		{"two bytes of it", "\xef\xbb" + file, "a", "/", "deny 2"},
+		{"one byte of it", "\xef" + file, "a", "/", "deny 2"},
 		{"a second one spoils the line", "\xef\xbb\xbf\xef\xbb\xbf" + file, "a", "/", "allow -"},
 		{"a broken one spoils the line", "\xef\x11\xbf" + file, "a", "/", "allow -"},
 		{"one inside spoils the line", "User-agent: a\n\xef\xbb\xbfDisallow: /\nDisallow: /x", "a", "/x", "deny 3"},
 		{"UTF-16, little-endian", "\xff\xfe" + utf16(file, true), "a", "/", "allow -"},
 		{"UTF-16, big-endian", "\xfe\xff" + utf16(file, false), "a", "/", "allow -"},
-		{"NUL cuts the line (S0: drop)", "User-agent: a\nDisallow: /x\x00y\n", "a", "/x", "deny 2"},
+		{"NUL cuts the line (Google: drop)", "User-agent: a\nDisallow: /x\x00y\n", "a", "/x", "deny 2"},
 		{"NUL cuts the line before a comment", "User-agent: a\nDisallow: /x\x00#\nDisallow: /y", "a", "/y", "deny 3"},
 		{"NUL cuts the key", "User-agent: a\nDis\x00allow: /", "a", "/", "allow -"},
 	})
 }
 
-// RFC 9309 section 2.3.1.5: what can be parsed is used (S0, S2, S3), as in an HTML page.
+// RFC 9309 section 2.3.1.5: what can be parsed is used (and Google), as in an HTML page.
 func TestRFC9309_2_3_1_5_Garbage(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html>\n<html><body><p>\nUser-agent: a\nDisallow: /x<br>\nDisallow: /y\n<b>Disallow: /z</b>\n</body></html>"
@@ -436,7 +436,7 @@ func TestRFC9309_2_3_1_5_Garbage(t *testing.T) {
 	})
 }
 
-// RFC 9309 section 2.5 and S0: 500 KiB are read; a line that is cut is dropped.
+// RFC 9309 section 2.5 and Google: 500 KiB are read; a line that is cut is dropped.
 func TestRFC9309_2_5_Limits(t *testing.T) {
 	t.Parallel()
 	const head, rule = "User-agent: a\n", "Disallow: /x"

@@ -20,17 +20,17 @@ type Ruleset struct {
 	sitemaps []sitemap
 
 	// usage and signals have the Content-Usage and the Content-Signal lines as rules, in blocks of the
-	// same numbers and with the same text; nil where there is none.
+	// same numbers and with the same text; nil if there are no such lines.
 	usage, signals *Ruleset
 }
 
 // Agent says by which product tokens a crawler looks for its group.
 type Agent struct {
-	// Tokens are the crawler's product tokens, most specific first: the first that has a group decides
-	// alone (RFC 9309 section 2.2.1 knows one token; a list serves crawlers such as Googlebot-Image,
-	// seed 002). A token ends at its first slash or blank. One that is made of letters, - and _ is
-	// compared with that beginning of a user-agent line, any other with the line's first word; upper
-	// and lower case are the same. Tokens over 255 bytes have no group.
+	// Tokens are the crawler's product tokens, most specific first: the first that has a group
+	// decides alone. RFC 9309 section 2.2.1 knows one token; Google's specification has lists for
+	// crawlers such as Googlebot-Image. A token ends at its first slash or blank. A token of
+	// letters, - and _ is compared with that beginning of a user-agent line, any other with the
+	// line's first word; upper and lower case are the same. Tokens over 255 bytes have no group.
 	Tokens []string
 
 	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own nothing
@@ -50,7 +50,7 @@ type Match struct {
 	Allowed bool   // the verdict
 	Rule    string // path of the deciding rule as written in the file; "" when no rule decided
 	Line    int    // its line number, from 1; 0 when no rule decided
-	Group   string // name of the group: as first written, "*", or "" when there is none
+	Group   string // name of the group: as first written, "*", or "" without a group
 }
 
 // Select returns the group for an agent: its own or, without one, the * group (RFC 9309 section
@@ -199,8 +199,8 @@ type block struct {
 	byHead      bool   // they are in Ruleset.byHead
 }
 
-// rank orders rules and holds what is to know of one in a word. From the top: 16 bits of length,
-// one for allow, 20 of the line number inverted, then the flags. So the rule with the greatest rank
+// rank orders rules and packs the properties of one in a word. From the top: 16 bits of length, one
+// for allow, 20 of the line number inverted, then the flags. So the rule with the greatest rank
 // decides: the longest; among equals allow (RFC 9309 section 2.2.2); of these the first in the
 // file, as Google reports it.
 type rank uint64
@@ -296,9 +296,9 @@ func compareFold[S, T ~string | ~[]byte](a S, b T) int {
 // maxToken is the length of the longest token that has a group.
 const maxToken = 255
 
-// find returns the name that a product token asks for, nil if there is none. A token of letters,
-// hyphens and underscores finds what lines begin with, any other finds a whole first word: the two
-// kinds never look alike, so one list holds both.
+// find returns the name that a product token selects, or nil. A token of letters, hyphens and
+// underscores selects the beginning of a line, any other a whole first word: the two kinds never
+// look alike, so one list holds both.
 func (rs *Ruleset) find(token string) *name {
 	i, ok := slices.BinarySearchFunc(rs.names, token, func(n name, token string) int {
 		return compareFold(n.text.in(rs.text), token)
@@ -309,7 +309,7 @@ func (rs *Ruleset) find(token string) *name {
 	return &rs.names[i]
 }
 
-// delay is what a name's Crawl-delay and Request-rate lines ask for; negative when there is none.
+// delay has the Crawl-delay and the Request-rate of a name; negative without such a line.
 type delay struct{ crawl, rate time.Duration }
 
 var noDelay = delay{crawl: -1, rate: -1}

@@ -19,9 +19,9 @@ const maxProduct = 128
 //     comments (Linux, Windows, MSIE, Trident, …) are left out.
 //
 // A name is made of letters, digits, hyphens, underscores and dots, is up to 128 bytes long, and
-// ends at any other byte ([IsProductName]). An address is a word with "://" or "@": it is no
-// product in a comment, and outside a URL is none. A comment inside a comment is read as a part of
-// it.
+// ends at any other byte ([IsProductName]). An address is a word with "://" or "@". Inside a
+// comment an address is no product; outside, a URL is no product. A comment inside a comment is
+// read as a part of it.
 func Products(userAgent string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s := productScanner{rest: userAgent}
@@ -53,7 +53,7 @@ func Products(userAgent string) iter.Seq[string] {
 //	Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/52.0; ExampleBot
 //
 // The token may hold digits and dots, which RFC 9309 section 2.2.1 does not allow, as in w3m:
-// [Agent] says what becomes of such names.
+// [Agent] says how such names are compared.
 func ProductToken(userAgent string) string {
 	userAgent = strings.TrimLeft(userAgent, " \t")
 	word, _ := cutWord(userAgent)
@@ -177,7 +177,7 @@ func cutBefore(s, ends string) (before, rest string) {
 	return s, ""
 }
 
-// cutName cuts the name of a product off a word. It is "" if the word is none.
+// cutName cuts the name of a product off a word. It is "" if the word is not a product.
 func cutName(word string) (name, version string) {
 	end := 0
 	for end < len(word) && isNameByte(word[end]) {
@@ -223,8 +223,8 @@ func isRobot(name string) bool {
 	return false
 }
 
-// families are the crawlers that look for other groups besides their own. Google's tables of them
-// do not agree: docs/cli.md has them and what is chosen.
+// families are the crawlers that look for other groups besides their own. Google's tables disagree:
+// docs/cli.md shows them and the choice made here.
 var families = map[string]Agent{
 	"googlebot-news":            {Tokens: []string{"Googlebot-News", "Googlebot"}},
 	"googlebot-image":           {Tokens: []string{"Googlebot-Image", "Googlebot"}},

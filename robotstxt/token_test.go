@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestProductToken has the default User-Agent of every client that was measured (reference:
-// clients, table 1), the crawlers of seed 003's table, and others that are met.
+// TestProductToken has the default User-Agent of every client that was measured, the crawlers of
+// Google's guide of 2012, and others that crawl.
 func TestProductToken(t *testing.T) {
 	t.Parallel()
 	const chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36"
@@ -61,7 +61,7 @@ func TestProductToken(t *testing.T) {
 		{"colly - https://github.com/gocolly/colly", "colly"},
 		{"Fetchbot (https://github.com/PuerkitoBio/fetchbot)", "Fetchbot"},
 
-		// Seed 003.
+		// Google's guide of 2012.
 		{"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot"},
 		{"Googlebot/2.1 (+http://www.google.com/bot.html)", "Googlebot"},
 		{"Googlebot-News", "Googlebot-News"},
@@ -257,7 +257,7 @@ func TestProductTokenCost(t *testing.T) {
 	for _, part := range []string{"(", ")", "()", "a", "a ", "a;", "a/1;", "(a/1;", "compatible;", "(compatible; a/1;", "; ", "bo", "a@", "://", "\xff"} {
 		field := "Mozilla/5.0 " + strings.Repeat(part, size/len(part))
 		if got := robotstxt.ProductToken(field); len(got) > 128 {
-			t.Errorf("%q: got %d octets", part, len(got))
+			t.Errorf("%q: got %d bytes", part, len(got))
 		}
 		for range robotstxt.Products(field) {
 		}
@@ -276,7 +276,7 @@ func TestProductTokenCost(t *testing.T) {
 	}
 }
 
-// TestFamily: seeds 002 and 003, DESIGN section 2.
+// TestFamily holds the families of Google's crawlers, as docs/cli.md lists them.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]robotstxt.Agent{

@@ -198,7 +198,7 @@ func TestStore_DiskFull(t *testing.T) {
 			t.Errorf("saving with a full disk: %v", err)
 		}
 		if _, err := s.Load(t.Context(), last.Key()); !errors.Is(err, robotscache.ErrNotFound) {
-			t.Errorf("loading what was not saved: %v", err)
+			t.Errorf("loading a record that was not saved: %v", err)
 		}
 		if got, err := s.Load(t.Context(), first.Key()); err != nil || !storetest.Equal(got, first) {
 			t.Errorf("loading %s: %v", first.Origin, err)

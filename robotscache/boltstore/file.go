@@ -34,7 +34,7 @@ var formatKey = []byte("format")
 // Reasons for which a file is refused. It is then left as it is.
 var (
 	errForeign = errors.New("it is not a robots.txt store of Crawlgate, or its beginning is damaged; move it away or name another file")
-	errTorn    = errors.New("it is damaged; restore a copy or move it away (what is known of unreachable origins is then lost)")
+	errTorn    = errors.New("it is damaged; restore a copy or move it away (the last good copies of unreachable origins are then lost)")
 	errEmpty   = errors.New("it holds nothing")
 	errFormat  = errors.New("another release of Crawlgate wrote it")
 
@@ -42,7 +42,7 @@ var (
 	ErrLocked = errors.New("another process has it open")
 )
 
-// openFile opens a store. Where there is none it makes one, unless the file is only to be read.
+// openFile opens a store. It makes a missing one, unless the file is opened for reading only.
 func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, error) {
 	info, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist) && !readOnly

@@ -209,9 +209,9 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 			t.Errorf("text %x: %q", key, text)
 		}
 		size := tx.Bucket([]byte("uses")).Get(append(bytes.Clone(text[1:9]), key...))
-		octets := tx.Bucket([]byte("crawlgate")).Get([]byte("octets"))
-		if n := byte(len(text) - 9); !bytes.Equal(size, []byte{n}) || !bytes.Equal(octets, []byte{0, 0, 0, 0, 0, 0, 0, n}) {
-			t.Errorf("size %x, octets %x; want %d", size, octets, n)
+		stored := tx.Bucket([]byte("crawlgate")).Get([]byte("octets"))
+		if n := byte(len(text) - 9); !bytes.Equal(size, []byte{n}) || !bytes.Equal(stored, []byte{0, 0, 0, 0, 0, 0, 0, n}) {
+			t.Errorf("size %x, stored %x; want %d", size, stored, n)
 		}
 		return nil
 	})

@@ -38,8 +38,8 @@ func written(n int) fetch.Record {
 	return storetest.Rules(example(n%100), text, at)
 }
 
-// childMain is the main of a child: it saves, and says what it has an
-// acknowledgement for, until it is killed. It reports whether it is a child.
+// childMain is the main function of a child: it saves, and reports each acknowledged save, until it
+// is killed. It reports whether the process is a child.
 func childMain() bool {
 	path := os.Getenv(childPath)
 	if path == "" {
@@ -138,7 +138,7 @@ func killedChild(t *testing.T, path string, from int, after time.Duration) (ackn
 	return acknowledged
 }
 
-// lastWritten finds the newest record in the file, -1 if there is none.
+// lastWritten finds the newest record in the file, or -1.
 func lastWritten(t *testing.T, s *boltstore.Store) int {
 	t.Helper()
 	records, err := s.List(t.Context(), "", 0)
@@ -153,7 +153,7 @@ func lastWritten(t *testing.T, s *boltstore.Store) int {
 	return last
 }
 
-// verify checks that the file holds what it must if last was the last write.
+// verify checks the content of the file after the given last write.
 func verify(t *testing.T, s *boltstore.Store, last int) {
 	t.Helper()
 	for n := max(last-99, 0); n <= last; n++ {

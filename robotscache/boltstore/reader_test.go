@@ -67,7 +67,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderRefuses takes what is no store, and makes none.
+// TestReaderRefuses holds that a reader refuses a file that is no store, and creates none.
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -73,8 +73,8 @@ type Store struct {
 	sweeping  sync.WaitGroup
 }
 
-// Open opens the store, and makes it if there is none. Its errors name the path and are meant for
-// the operator; [ErrLocked] is found in them. It waits for LockTimeout at most.
+// Open opens the store, and creates a missing one. Its errors name the path and address the
+// operator; [ErrLocked] is found in them. It waits for LockTimeout at most.
 func Open(cfg Config) (*Store, error) {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
@@ -98,8 +98,8 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 	s.retention.Store(&r)
 }
 
-// view runs a function that reads the file. An error is wrapped with what was done and the store's
-// path.
+// view runs a function that reads the file. An error is wrapped with the operation and the path of
+// the store.
 func (s *Store) view(ctx context.Context, doing string, read func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // (Unix nanoseconds, int64, big-endian) and the compressed text.
 //
 // A text has its place in usesBucket, under that time and its SHA-256, with the number
-// of compressed bytes as a uvarint. Their sum is under octetsKey in metaBucket.
+// of compressed bytes as a uvarint. Their sum is under textBytesKey in metaBucket.
 type textValue struct {
 	used int64
 	data []byte
@@ -27,7 +27,7 @@ const (
 	useEvery = 24 * time.Hour
 )
 
-var octetsKey = []byte("octets")
+var textBytesKey = []byte("octets")
 
 func decodeTextValue(value []byte) (textValue, error) {
 	if len(value) <= textHead || value[0] != 0 {
@@ -69,7 +69,7 @@ func use(tx *bolt.Tx, sha fetch.Sum, at time.Time, encode func() []byte) error {
 	if placed {
 		err = uses.Delete(useKey(used, sha))
 	} else {
-		err = setOctets(tx, octets(tx)+int64(len(v.data)))
+		err = setTextBytes(tx, textBytes(tx)+int64(len(v.data)))
 	}
 	if err != nil {
 		return err
@@ -81,17 +81,17 @@ func use(tx *bolt.Tx, sha fetch.Sum, at time.Time, encode func() []byte) error {
 	return texts.Put(sha[:], v.encode())
 }
 
-// octets returns how many bytes the texts in usesBucket have.
-func octets(tx *bolt.Tx) int64 {
-	value := tx.Bucket(metaBucket).Get(octetsKey)
+// textBytes returns the total size of the texts in usesBucket.
+func textBytes(tx *bolt.Tx) int64 {
+	value := tx.Bucket(metaBucket).Get(textBytesKey)
 	if len(value) != 8 {
 		return 0
 	}
 	return int64(binary.BigEndian.Uint64(value))
 }
 
-func setOctets(tx *bolt.Tx, n int64) error {
-	return tx.Bucket(metaBucket).Put(octetsKey, binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
+func setTextBytes(tx *bolt.Tx, n int64) error {
+	return tx.Bucket(metaBucket).Put(textBytesKey, binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))))
 }
 
 // setKeptUntil sets until when the texts of a history are kept.
@@ -99,7 +99,7 @@ func (s *Store) setKeptUntil(tx *bolt.Tx, history []robotscache.Version) {
 	for i, v := range history {
 		text, err := decodeTextValue(tx.Bucket(textsBucket).Get(v.SHA256[:]))
 		if err != nil {
-			continue // there is none
+			continue // not there
 		}
 		history[i].KeptUntil = time.Unix(0, text.used).UTC().Add(s.textTime())
 	}
@@ -116,7 +116,7 @@ func (s *Store) textTime() time.Duration { return s.retention.Load().Texts() + u
 // bytes than may be; sweepBatch of them at the most.
 func (s *Store) drop(tx *bolt.Tx, now time.Time) (d dropped, err error) {
 	limit, most := now.Add(-s.textTime()).UnixNano(), s.retention.Load().Max
-	texts, c, before := tx.Bucket(textsBucket), tx.Bucket(usesBucket).Cursor(), octets(tx)
+	texts, c, before := tx.Bucket(textsBucket), tx.Bucket(usesBucket).Cursor(), textBytes(tx)
 	left := before
 	for range sweepBatch {
 		key, size := c.First()
@@ -130,7 +130,7 @@ func (s *Store) drop(tx *bolt.Tx, now time.Time) (d dropped, err error) {
 		}
 		n, _ := binary.Uvarint(size)
 		left -= int64(n)
-		// A text that was damaged, and written anew, has a place of its own.
+		// A damaged text that was written again has a place of its own.
 		if v, err := decodeTextValue(texts.Get(key[8:])); err == nil && v.used == used {
 			if err := texts.Delete(key[8:]); err != nil {
 				return d, err
@@ -148,5 +148,5 @@ func (s *Store) drop(tx *bolt.Tx, now time.Time) (d dropped, err error) {
 	if left == before {
 		return d, nil
 	}
-	return d, setOctets(tx, left)
+	return d, setTextBytes(tx, left)
 }

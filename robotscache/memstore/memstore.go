@@ -153,7 +153,7 @@ func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 	return nil
 }
 
-// List implements [robotscache.Store]. It sorts all keys at each call: it is for people, not for
+// List implements [robotscache.Store]. It sorts all keys at each call: it is for humans, not for
 // requests.
 func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Record, error) {
 	if err := s.enter(ctx); err != nil {

@@ -168,7 +168,7 @@ func testRoundTrip(t *testing.T, m Medium) {
 
 func testUnknown(t *testing.T, m Medium) {
 	s := open(t, m)
-	// Keys that a careless store could take for one another.
+	// Keys that a careless store could confuse.
 	save(t, s, Rules(Origin(t, "http://a.example:8080"), "a", start()))
 	for _, other := range []string{"http://a.example", "https://a.example:8080", "http://a.example:80", "http://a.example:808"} {
 		wantUnknown(t, s, Origin(t, other))

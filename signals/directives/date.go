@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxDate is how many octets a date can have.
+	// maxDate is the longest date in bytes.
 	maxDate = 64
 	// farthestAhead is the offset of the zone whose clocks are farthest ahead (Line Islands). A
 	// time in an unknown zone is read as there: that is the earliest instant it can mean.
@@ -31,12 +31,12 @@ var layouts = [...]string{
 	"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02", // ISO 8601
 	"2006-01-02 15:04:05", "2006-01-02 15:04", // RFC 3339 section 5.6 allows the space
 	"20060102T150405Z0700", "20060102T150405", "20060102", // ISO 8601, the basic form
-	"Jan 2 15:04:05 2006", // asctime, of which RFC 9110 section 5.6.7 speaks
+	"Jan 2 15:04:05 2006", // asctime (RFC 9110 section 5.6.7)
 }
 
-// cutDate reads the date at the beginning of s, which may have a comma in it, and returns it in UTC
-// and what is behind its comma. The zero time is a date that cannot be read: it ends at the first
-// comma that is not behind a day of the week.
+// cutDate reads the date at the beginning of s, which may contain a comma, and returns it in UTC
+// with the rest after its comma. An unreadable date is the zero time: it ends at the first comma
+// that does not follow a day of the week.
 func cutDate(s string) (date time.Time, rest string) {
 	first, behind, _ := strings.Cut(s, ",")
 	second, last, _ := strings.Cut(behind, ",")

@@ -1,13 +1,3 @@
-// Package directives reads the X-Robots-Tag field and the robots meta tag: what a page asks of the
-// crawlers that index, archive or train on it. No RFC defines the two. The sources are seed 003
-// ("Controlling Indexing and Serving") and, for directives that are younger than it, Google's page
-// of the robots meta tag and MDN's page of X-Robots-Tag.
-//
-// A directive never forbids a fetch. It is a duty of the crawler, so the package says what was
-// said, and leaves to others what follows from it.
-//
-// Everything here is a function of its arguments: no clock, no state, no locks. Names are compared
-// without case (seed 003: "These directives are not case-sensitive").
 package directives
 
 import (
@@ -19,8 +9,8 @@ import (
 // Flags are directives that have no value, one bit each.
 type Flags uint16
 
-// The directives without a value. There is none for "all", "index" and the other positive words:
-// they are the default and have no effect (seed 003). "none" is NoIndex and NoFollow.
+// The directives without a value. "all", "index" and the other positive words have no constant:
+// they are the default and have no effect (Google's guide of 2012). "none" is NoIndex and NoFollow.
 const (
 	NoIndex Flags = 1 << iota
 	NoFollow
@@ -57,7 +47,7 @@ type Limit struct {
 // Join are in a normal form, which the laws of Join need.
 type Set struct {
 	Flags Flags
-	// UnavailableAfter is the date of unavailable_after, in UTC; the zero time is none.
+	// UnavailableAfter is the date of unavailable_after, in UTC; zero without one.
 	UnavailableAfter time.Time
 	MaxSnippet       Limit
 	MaxVideo         Limit
@@ -73,9 +63,9 @@ func (s Set) Has(flags Flags) bool { return s.Flags&flags == flags }
 // Empty reports whether nothing was said that could have an effect, and nothing was left out.
 func (s Set) Empty() bool { return s == Set{} }
 
-// Join returns what two places of one page say together: the sum of the negatives (seed 003), and
-// of each value the strictest. So the smaller limit counts, the earlier date, and "none" before
-// "standard" before "large". Join is commutative, associative and idempotent.
+// Join adds the directives of two places of one page: the sum of the negatives (Google's guide of
+// 2012), and the strictest of each value. So the smaller limit counts, the earlier date, and "none"
+// before "standard" before "large". Join is commutative, associative and idempotent.
 func (s Set) Join(o Set) Set {
 	s.Flags |= o.Flags
 	s.say(o.UnavailableAfter)

@@ -17,8 +17,9 @@ func says(s Set) string {
 	return strings.Join(words, " ")
 }
 
-// TestSeed003 is every example and every directive of seed 003, "Controlling Indexing and Serving".
-func TestSeed003(t *testing.T) {
+// TestGoogle2012 has every example and every directive of Google's guide of 2012, "Controlling
+// Crawling and Indexing".
+func TestGoogle2012(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		where string
@@ -98,14 +99,14 @@ func TestHeader(t *testing.T) {
 
 		// The scope ends with the line.
 		{"otherbot: noindex;nofollow", "x", "nofollow"},
-		// Everybody has two names, and a scope of everybody ends that of an agent.
+		// Two names mean every crawler, and each ends the scope of an agent.
 		{"otherbot: noindex, *: nofollow", "x", "nofollow"},
 		{"otherbot: noindex, robots: nofollow", "x", "nofollow"},
 		// All names of an agent add up.
 		{"googlebot-news: noindex;googlebot: nofollow;noarchive", "Googlebot-News;Googlebot", "noindex nofollow noarchive"},
 		{"googlebot: nofollow", "Googlebot-News", ""},
 		{"googlebot-news: nofollow", "Googlebot", ""},
-		// Seed 003: Googlebot/1.2 and Googlebot* are equivalent to Googlebot.
+		// Google's guide of 2012: Googlebot/1.2 and Googlebot* are equivalent to Googlebot.
 		{"Googlebot/1.2: noindex", "googlebot", "noindex"},
 		{"Googlebot*: noindex", "googlebot", "noindex"},
 		// Rules with values before agents, also inside a scope.
@@ -114,7 +115,7 @@ func TestHeader(t *testing.T) {
 			"otherbot: max-snippet: 5, unavailable_after: Friday, 25-Jun-10 15:00:00 PST, noindex",
 			"otherbot", "noindex " + date + " max-snippet=5",
 		},
-		// Dates with commas, and what is behind them.
+		// Dates with commas, and directives behind them.
 		{"unavailable_after: Friday, 25-Jun-10 15:00:00 PST, nofollow", "x", "nofollow " + date},
 		{"unavailable_after: Fri, 25 Jun 2010 23:00:00 GMT, nofollow", "x", "nofollow " + date},
 		{"unavailable_after: 25-Jun-10 15:00:00 PST, nofollow", "x", "nofollow " + date},
@@ -131,7 +132,7 @@ func TestHeader(t *testing.T) {
 		{"max-image-preview: LARGE;max-image-preview: standard", "x", "max-image-preview=standard"},
 		{"max-image-preview: none, max-image-preview: standard", "x", "max-image-preview=none"},
 		{"unavailable_after: 2011-01-01, unavailable_after: 2010-06-25 23:00:00Z", "x", date},
-		// Values that are none.
+		// Invalid values.
 		{"max-snippet: many, noindex", "x", "noindex"},
 		{"max-snippet: -2", "x", ""},
 		{"max-image-preview: huge", "x", ""},

@@ -9,7 +9,7 @@ import (
 const (
 	// maxLines is how many field lines, or meta tags of the crawler, are read.
 	maxLines = 32
-	// maxLine is how many octets of each are read.
+	// maxLine is how many bytes of each are read.
 	maxLine = 4 << 10
 )
 
@@ -23,15 +23,15 @@ type Named = struct{ Name, Content string }
 //	googlebot: noindex, nofollow        Googlebot alone, both directives
 //	noarchive, otherbot: nofollow       every crawler; otherbot alone
 //
-// A word before a colon that is no directive is a product token, and holds to the next one or to
-// the end of the line. "*" and "robots" are every crawler. Words that begin with "max-" are taken
-// for directives of a later time. A version behind a token is ignored, as in robots.txt (seed 003:
-// "Googlebot/1.2 and Googlebot* are equivalent to Googlebot").
+// A word before a colon that is no directive is a product token. Its scope ends at the next token
+// or at the end of the line. "*" and "robots" are every crawler. Words that begin with "max-" count
+// as directives of a later time. A version behind a token is ignored, as in robots.txt (Google's
+// guide of 2012: "Googlebot/1.2 and Googlebot* are equivalent to Googlebot").
 //
-// What is said to any of tokens counts, and what is said to everybody: unlike the groups of
-// robots.txt, of which the most specific one is followed, directives add up ("the sum of the
-// negative directives", seed 003). So Googlebot-News with the tokens Googlebot-News and Googlebot
-// is bound by both names.
+// Directives for any of tokens count, and directives for every crawler. They add up ("the sum of
+// the negative directives", Google's guide of 2012), while in robots.txt only the most specific
+// group is followed. So Googlebot-News with the tokens Googlebot-News and Googlebot is bound by
+// both names.
 func Header(values, tokens []string) Set {
 	r := reader{tokens: tokens, scopes: true}
 	for _, line := range values {
@@ -40,10 +40,10 @@ func Header(values, tokens []string) Set {
 	return r.set
 }
 
-// Meta reads meta tags for a crawler with the given product tokens: those of the name robots and
-// those whose name is one of tokens, added up as in Header (seed 003: nofollow for robots and
-// noindex for googlebot are both for Googlebot). No scope of an agent can stand in a content.
-// Tokens that are [Reserved] find no tag of their own.
+// Meta reads meta tags for a crawler with the given product tokens: the tags named robots or one of
+// tokens. They add up as in Header (Google's guide of 2012: nofollow for robots and noindex for
+// googlebot both hold for Googlebot). The content of a tag has no scopes of agents. Tokens that are
+// [Reserved] find no tag of their own.
 func Meta(metas []Named, tokens []string) Set {
 	r := reader{tokens: tokens}
 	for _, m := range metas {
@@ -67,7 +67,7 @@ func Reserved(name string) bool {
 	return false
 }
 
-// reader collects what is said to one crawler.
+// reader collects the directives for one crawler.
 type reader struct {
 	set    Set
 	tokens []string
@@ -132,7 +132,7 @@ func (r *reader) line(s string) {
 	}
 }
 
-// item reads the first directive of s, or the token before it, and returns what is behind.
+// item reads the first directive of s, or the token before it, and returns the rest.
 func (r *reader) item(s string) string {
 	text, rest, _ := strings.Cut(s, ",")
 	name, val, colon := strings.Cut(text, ":")
@@ -192,7 +192,7 @@ func (r *reader) limit(kind value, val string) {
 	}
 }
 
-// date reads the value of unavailable_after at the beginning of s and returns what is behind it.
+// date reads the value of unavailable_after at the beginning of s and returns the rest.
 func (r *reader) date(s string) string {
 	date, rest := cutDate(s)
 	if r.bound {

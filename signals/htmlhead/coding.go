@@ -15,8 +15,8 @@ const (
 	firstStep = 2 << 10
 )
 
-// Read is [Decode] and [Scan]. It decodes no more than the beginning where the head ends in it, as
-// that of most pages does.
+// Read is [Decode] and [Scan]. It decodes only the beginning of a page if the head ends there, as
+// in most pages.
 func Read(contentCoding string, body []byte, limit int, o Options) (m Metas, cut bool) {
 	begin := body
 	if contentCoding != "zstd" { // which decodes whole blocks, of up to 128 KiB
@@ -35,15 +35,15 @@ func Read(contentCoding string, body []byte, limit int, o Options) (m Metas, cut
 	return Scan(text, o)
 }
 
-// Decode undoes a content coding on the beginning of a body: the value of Content-Encoding, without
-// case, which is identity (or nothing), gzip, deflate (with its zlib wrapper or without), br or
-// zstd. It returns at most limit octets, and stops there. Cut reports that the text may go on
-// behind what is returned: there is more, the copy ends early or is broken, or the coding is
-// another one or more than one. The result of identity is the copy itself.
+// Decode undoes a content coding on the beginning of a body. The coding is the value of
+// Content-Encoding, without case: identity (or empty), gzip, deflate (with its zlib wrapper or
+// without), br or zstd. Decode returns at most limit bytes. Cut reports that the text may go on:
+// there is more, the copy ends early or is broken, or the coding is unknown or more than one. The
+// result of identity is the copy itself.
 //
-// One call needs at most some 8 MiB besides its result, whatever the copy says: a frame of zstd
-// with a larger window than RFC 9659 allows, and a stream of br with one of more than 4 MiB, are
-// cut. Callers bound how many run at once.
+// One call needs at most some 8 MiB besides its result, whatever the data asks for: a frame of zstd
+// with a larger window than RFC 9659 allows, and a stream of br with a window of more than 4 MiB,
+// are cut. Callers bound how many run at once.
 func Decode(contentCoding string, body []byte, limit int) (text []byte, cut bool) {
 	limit = max(limit, 0)
 	name := strings.ToLower(strings.Trim(contentCoding, " \t"))

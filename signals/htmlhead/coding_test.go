@@ -65,29 +65,29 @@ func TestDecode(t *testing.T) {
 		name := strings.Replace(coding, "raw", "deflate", 1)
 		data := encode(t, coding, text)
 		if got, cut := Decode(name, data, len(text)); cut || !bytes.Equal(got, text) {
-			t.Errorf("%s: %d octets, cut %t", coding, len(got), cut)
+			t.Errorf("%s: %d bytes, cut %t", coding, len(got), cut)
 		}
 		if got, cut := Decode(" "+strings.ToUpper(name), data, 100); !cut || !bytes.Equal(got, text[:100]) {
-			t.Errorf("%s to 100 octets: %q, cut %t", coding, got, cut)
+			t.Errorf("%s to 100 bytes: %q, cut %t", coding, got, cut)
 		}
 		if got, cut := Decode(name, data, -1); !cut || len(got) != 0 {
-			t.Errorf("%s to nothing: %d octets, cut %t", coding, len(got), cut)
+			t.Errorf("%s to nothing: %d bytes, cut %t", coding, len(got), cut)
 		}
 		if coding == "identity" {
 			continue
 		}
-		// A stream of which the end is not there gives a part of the text, and more of it with
-		// more of the stream.
+		// A stream without its end gives a part of the text, and more of it with more of the
+		// stream.
 		got, cut := Decode(name, data[:len(data)-20], len(text))
 		if !cut || !bytes.HasPrefix(text, got) {
-			t.Errorf("%s without its end: %d octets, cut %t", coding, len(got), cut)
+			t.Errorf("%s without its end: %d bytes, cut %t", coding, len(got), cut)
 		}
 	}
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
 		// Encoders end a block where a server flushes, at the latest after some 100 KiB.
 		data := encode(t, coding, noise(1<<20))
 		if got, cut := Decode(coding, data[:256<<10], 64<<10); !cut || !bytes.Equal(got, noise(64<<10)) {
-			t.Errorf("%s, a quarter of 1 MiB: %d octets, cut %t", coding, len(got), cut)
+			t.Errorf("%s, a quarter of 1 MiB: %d bytes, cut %t", coding, len(got), cut)
 		}
 	}
 	for _, coding := range []string{"compress", "gzip, br", "gzip;q=1", "gzip", "br", "zstd", "deflate"} {
@@ -142,9 +142,9 @@ func TestDecodeMemory(t *testing.T) {
 		text, cut := Decode(c.coding, data, 64<<10)
 		runtime.ReadMemStats(&after)
 		used := after.TotalAlloc - before.TotalAlloc
-		t.Logf("%s: %d octets of %d, cut %t, %d KiB", name, len(text), len(data), cut, used>>10)
+		t.Logf("%s: %d bytes of %d, cut %t, %d KiB", name, len(text), len(data), cut, used>>10)
 		if !cut || used > 12<<20 || c.none != (len(text) == 0) {
-			t.Errorf("%s: %d octets, cut %t, %d KiB", name, len(text), cut, used>>10)
+			t.Errorf("%s: %d bytes, cut %t, %d KiB", name, len(text), cut, used>>10)
 		}
 	}
 }
@@ -154,14 +154,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add(coding, encode(f, coding, []byte(page(300, 300))), 1000)
 	}
 	f.Add("deflate", encode(f, "raw", []byte(page(300, 300))), 100)
-	// An end of the head that is none stands in the first step.
+	// The first step has a false end of the head.
 	f.Add("gzip", encode(f, "gzip", []byte(page(3000, 30000, "<!-- </head> -->", "<meta name=robots content=noindex>"))), 64<<10)
 	f.Add("br", encode(f, "br", []byte("<!-- </head> "+page(30000, 0)+"--><meta name=robots content=noindex>")), 64<<10)
 	f.Fuzz(func(t *testing.T, coding string, data []byte, limit int) {
 		limit = min(limit, 64<<10)
 		text, cut := Decode(coding, data, limit)
 		if len(text) > max(limit, 0) {
-			t.Errorf("%d octets of %d", len(text), limit)
+			t.Errorf("%d bytes of %d", len(text), limit)
 		}
 		if more, _ := Decode(coding, data, limit+1000); !bytes.HasPrefix(more, text) || !cut && len(more) != len(text) {
 			t.Errorf("another text with another limit: %q, %q", text, more)

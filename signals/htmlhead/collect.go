@@ -22,8 +22,8 @@ type Collector struct {
 	cut    bool
 }
 
-// NewCollector returns a Collector that keeps at most limit octets. [Collector.Release] must be
-// called when it is no longer needed, else its buffer is left to the garbage collector.
+// NewCollector returns a Collector that keeps at most limit bytes. Call [Collector.Release] when it
+// is no longer needed, or its buffer is left to the garbage collector.
 func NewCollector(limit int) *Collector { return &Collector{limit: max(limit, 0)} }
 
 // Write keeps what there is room for.
@@ -41,7 +41,7 @@ func (c *Collector) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bytes returns what was kept. It is valid until Release, and must not be changed.
+// Bytes returns the kept bytes. They are valid until Release, and must not be changed.
 func (c *Collector) Bytes() []byte {
 	if c.buffer == nil {
 		return nil
@@ -84,7 +84,7 @@ func Wanted(contentType string, status int, method, contentRange string) bool {
 // IsXHTML reports whether the value of a Content-Type field is application/xhtml+xml.
 func IsXHTML(contentType string) bool { return isMediaType(contentType, "application/xhtml+xml") }
 
-// IsPage reports whether the value of a Content-Type field is that of an HTML page.
+// IsPage reports whether the value of a Content-Type field names an HTML page.
 func IsPage(contentType string) bool {
 	return isMediaType(contentType, "text/html") || IsXHTML(contentType)
 }

@@ -66,7 +66,7 @@ func TestCollectorMemory(t *testing.T) {
 		c.Write(chunk)
 	}
 	if len(c.Bytes()) != 64<<10 || cap(c.Bytes()) > maxPooled || !c.Cut() {
-		t.Errorf("%d octets in a buffer of %d", len(c.Bytes()), cap(c.Bytes()))
+		t.Errorf("%d bytes in a buffer of %d", len(c.Bytes()), cap(c.Bytes()))
 	}
 }
 

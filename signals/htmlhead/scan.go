@@ -1,9 +1,3 @@
-// Package htmlhead looks at the beginning of an HTML page for what it says to crawlers: the robots
-// meta tag (seed 003), those of TDMRep, and the link to a licence of RSL.
-//
-// It works on a bounded copy of a body, which a [Collector] keeps while the octets pass. [Decode]
-// undoes the content coding of the copy and [Scan] finds the tags. What could not be looked at is
-// reported as cut; nothing here is an error.
 package htmlhead
 
 import (
@@ -16,7 +10,7 @@ import (
 )
 
 const (
-	// maxTag is how many octets a tag can have. A longer one is not looked at.
+	// maxTag is the longest tag in bytes. A longer one is not read.
 	maxTag = 4 << 10
 	// maxFound is how many tags of each kind are kept.
 	maxFound = 32
@@ -29,7 +23,7 @@ const (
 // charset. It is an alias of the type of the same name in the package directives.
 type Named = struct{ Name, Content string }
 
-// Options say what is looked for in which page.
+// Options say which tags to look for in which page.
 type Options struct {
 	// Names are the product tokens of the agent, compared without case of ASCII. A token that HTML
 	// itself gives a meaning as the name of a meta tag should not be among them.
@@ -40,7 +34,7 @@ type Options struct {
 	Whole bool
 }
 
-// Metas is what was found, each in the order of the page, 32 at most.
+// Metas has the tags found, each kind in the order of the page, 32 at most.
 type Metas struct {
 	Robots   []Named  // of the name robots and of the agent's names
 	TDM      []Named  // of the names tdm-reservation and tdm-policy
@@ -61,12 +55,12 @@ const (
 // something, or the page is in UTF-16 or UTF-32.
 //
 // A page whose head does not seem to end within 8 KiB is tokenized only if one of the names, or a
-// character reference, stands in or shortly behind a meta or link tag. Without a name in such a
-// page, an end of the head inside a comment or a script is taken for its end.
+// character reference, occurs in or shortly after a meta or link tag. Without a name in such a
+// page, an end of the head inside a comment or a script counts as its end.
 //
-// Tags inside of comments, script, style, title and the like are none, and those inside of a
-// template neither, as in browsers. Tags inside of noscript count: browsers without scripts read
-// them, and most crawlers run none.
+// Tags inside of comments, script, style, title and the like do not count, nor do tags inside of a
+// template, as in browsers. Tags inside of noscript count: browsers without scripts read them, and
+// most crawlers run no scripts.
 func Scan(page []byte, o Options) (m Metas, cut bool) {
 	if isWide(page) {
 		return Metas{}, true
@@ -77,15 +71,15 @@ func Scan(page []byte, o Options) (m Metas, cut bool) {
 	return o.tokenize(page)
 }
 
-// isWide reports whether a page is in UTF-16 or UTF-32: by its mark, or by a zero octet beside its
-// first one.
+// isWide reports whether a page is in UTF-16 or UTF-32: it has the mark, or a zero byte next to its
+// first byte.
 func isWide(page []byte) bool {
 	return len(page) >= 2 && (page[0] == 0xfe && page[1] == 0xff || page[0] == 0xff && page[1] == 0xfe ||
 		page[0] == 0 || page[1] == 0)
 }
 
-// mayHold reports whether a name stands within maxTag octets of the first to the last beginning of
-// a meta or link tag. Without one, tokenize finds nothing.
+// mayHold reports whether a name occurs within maxTag bytes of the first to the last beginning of a
+// meta or link tag. Without one, tokenize finds nothing.
 func (o Options) mayHold(page []byte) bool {
 	first, last := -1, -1
 	for i := 0; ; i++ {
@@ -110,7 +104,7 @@ func (o Options) names(s []byte) bool {
 		slices.ContainsFunc(o.Names, func(name string) bool { return name != "" && containsFold(s, name) })
 }
 
-// headEnds reports whether the octets of </head or <body are in a page.
+// headEnds reports whether a page contains </head or <body.
 func headEnds(page []byte) bool {
 	return containsFold(page, "</head") || containsFold(page, "<body")
 }
@@ -190,7 +184,7 @@ func (o Options) tag(z *html.Tokenizer, raw []byte, m *Metas) (full bool) {
 		}
 		return false
 	}
-	content = cmp.Or(content, value) // seed 003 has an example with value
+	content = cmp.Or(content, value) // an example in Google's guide of 2012 has value
 	switch lower := strings.ToLower(name); {
 	case lower == "tdm-reservation" || lower == "tdm-policy":
 		return add(&m.TDM, Named{lower, content})

@@ -20,17 +20,17 @@ func TestScan(t *testing.T) {
 		want       Metas
 	}{
 		{
-			"seed 003, Using the Robots Meta Tag",
+			"Google's guide of 2012, Using the Robots Meta Tag",
 			`<!DOCTYPE html><html><head><meta name="robots" value="noindex" /></head>`,
 			robots(Named{"robots", "noindex"}),
 		},
 		{
-			"seed 003, Handling combined",
+			"Google's guide of 2012, Handling combined",
 			`<head><meta name="robots" content="noindex, nofollow"></head>`,
 			robots(Named{"robots", "noindex, nofollow"}),
 		},
 		{
-			"seed 003, several crawlers", `<head><meta name="robots" content="nofollow"><meta name="googlebot" content="noindex"></head>`,
+			"Google's guide of 2012, several crawlers", `<head><meta name="robots" content="nofollow"><meta name="googlebot" content="noindex"></head>`,
 			robots(Named{"robots", "nofollow"}, Named{"googlebot", "noindex"}),
 		},
 		{"another crawler", `<head><meta name="bingbot" content="noindex"></head>`, Metas{}},
@@ -218,7 +218,7 @@ func TestSearchLosesNothing(t *testing.T) {
 	t.Logf("%d pages, %d tags", pages, found)
 }
 
-// page is a usual page with a head and a body of so many octets.
+// page is a usual page with a head and a body of the given sizes in bytes.
 func page(head, body int, tags ...string) string {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>A page &amp; its title</title>\n")

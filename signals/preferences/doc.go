@@ -1,8 +1,11 @@
-// Package preferences says in one normal form what sites say their content may be used for:
-// Content-Usage of the IETF's AIPREF group, Content-Signal, TDMRep, RSL's licences, and the robots
-// directives that speak of a use. For each purpose there is n, y or nothing, each with its source
-// and line.
+// Package preferences reads what sites permit their content to be used for, in one normal form:
+// Content-Usage of the IETF's AIPREF group (draft-ietf-aipref-vocab, draft-ietf-aipref-attach),
+// Content-Signal (https://contentsignals.org), TDMRep
+// (https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/), the licences of RSL
+// (https://rslstandard.org/rsl), and the robots directives about a use. Each purpose has n, y or no
+// statement, each with its source and line.
 //
-// All of it is pure: text, fields and a target in, a [Set] out. Which purposes an agent has, and
-// what comes of a preference, is for others to say. A preference never opens what Disallow closes.
+// All of it is pure: text, fields and a target in, a [Set] out. The zero Set has no statements.
+// Callers know the purposes of an agent, and the consequences of a preference. A preference never
+// permits what Disallow forbids.
 package preferences

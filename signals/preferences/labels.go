@@ -17,17 +17,16 @@ const (
 	TDM     = "tdm"
 )
 
-// Use and License are what is said beside purposes: how far content may be used at most
-// (Content-Signal's "use"), and where the terms of use are (RSL 1.0).
+// Use and License are statements beside purposes: the most that content may be used for
+// (Content-Signal's "use"), and the place of the terms of use (RSL 1.0).
 const (
 	Use     = "use"
 	License = "license"
 )
 
-// vocabulary has the purposes with the words for them: the label of Content-Usage
-// (draft-ietf-aipref-vocab-08 section 4) and that of Content-Signal
-// (draft-romm-aipref-contentsignals-00 section 4, contentsignals.org), "" where there is none.
-// Their order is that of a Set.
+// vocabulary has the purposes with their labels: in Content-Usage (draft-ietf-aipref-vocab-08
+// section 4) and in Content-Signal (draft-romm-aipref-contentsignals-00 section 4,
+// contentsignals.org), "" without one. A Set has the same order.
 var vocabulary = []struct{ purpose, usage, signal string }{
 	{Search, "search", "search"},
 	{AIInput, "ai-use", "ai-input"},
@@ -52,7 +51,7 @@ func Purpose(word string) string {
 // maxPurpose is the length of the longest purpose.
 const maxPurpose = 64
 
-// rankOf orders purposes: those of the table, then all others.
+// rankOf orders purposes: first the purposes of the table, then all others.
 func rankOf(purpose string) int {
 	for i := range vocabulary {
 		if vocabulary[i].purpose == purpose {

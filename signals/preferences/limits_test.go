@@ -9,13 +9,13 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// padded returns a Content-Usage value of so many bytes that says train-ai=n.
+// padded returns a Content-Usage value of the given size in bytes that says train-ai=n.
 func padded(size int) string {
 	const head, tail = `train-ai=n;x="`, `"`
 	return head + strings.Repeat("a", size-len(head)-len(tail)) + tail
 }
 
-// repeated returns a field with so many lines, of which the last is another than the rest.
+// repeated returns a field with n lines; the last one differs from the rest.
 func repeated(name, line string, n int, last string) http.Header {
 	return http.Header{name: append(slices.Repeat([]string{line}, n-1), last)}
 }
@@ -24,7 +24,7 @@ func repeated(name, line string, n int, last string) http.Header {
 type limit struct {
 	name string
 	most int
-	read func(n int) bool // whether what has this size is read
+	read func(n int) bool // whether a value of this size is read
 }
 
 // check holds a limit on both of its sides.

@@ -19,18 +19,18 @@ const (
 	LintBadValue       = "preference-value"         // neither yes nor no: nothing is known
 	LintUnknownLabel   = "preference-label"         // a purpose that the vocabulary does not have
 	LintRepeatedLabel  = "preference-repeated"      // in Content-Usage the last counts, in Content-Signal all
-	LintBadPath        = "preference-path"          // what stands before the preferences is no path
+	LintBadPath        = "preference-path"          // the text before the preferences is no path
 	LintLooseUsage     = "preference-outside-group" // a Content-Usage line that is for no crawler
 	LintEmpty          = "preference-empty"         // the line says nothing
 	LintBadLicense     = "bad-license"              // not an absolute URL
 )
 
-// maxWarnings bounds what is reported about one file.
+// maxWarnings bounds the warnings about one file.
 const maxWarnings = 1000
 
-// Lint reports, in the order of the lines, what is wrong with the values of the Content-Usage,
-// Content-Signal and License lines of a robots.txt: at most 1,000 warnings. [robotstxt.Lint] says
-// the rest.
+// Lint reports the faults in the values of the Content-Usage, Content-Signal and License lines of a
+// robots.txt, in the order of the lines: at most 1,000 warnings. [robotstxt.Lint] reports the
+// others.
 func Lint(data []byte) []robotstxt.Warning {
 	if robotstxt.IsUTF16(data) {
 		return nil // nothing in it is read
@@ -88,7 +88,7 @@ func (l *linter) usage(p robotstxt.Preference) {
 	}
 }
 
-// cut returns the beginning of a text, of at most so many bytes.
+// cut returns the first bytes of a text, most at most.
 func cut(s string, most int) string { return s[:min(len(s), most)] }
 
 // readable reports whether a line has a value, and one that is not too long.
@@ -185,7 +185,7 @@ func (l *linter) signalItem(key, value string) {
 	lower := strings.ToLower(value)
 	if key == Use {
 		if !slices.Contains(levels, lower) {
-			l.warn(LintBadValue, "use=%s is none of immediate, reference and full", cut(value, 80))
+			l.warn(LintBadValue, "use=%s is not immediate, reference or full", cut(value, 80))
 		}
 		return
 	}
@@ -206,7 +206,7 @@ func (l *linter) signalItem(key, value string) {
 	}
 }
 
-// repeated warns of keys that a value has more than once, of which keys are the distinct ones.
+// repeated warns of keys that a value has more than once; keys are the distinct ones.
 func (l *linter) repeated(value string, keys []string) {
 	count := make(map[string]int, len(keys))
 	for item := range strings.SplitSeq(value, ",") {

@@ -106,7 +106,7 @@ func (m *model) sayMark(kind byte) preferences.Set {
 	return preferences.Fields(http.Header{}, marks)
 }
 
-// sayOne makes the Set of one statement, of which a byte chooses place, value and purpose.
+// sayOne makes the Set of one statement. The byte chooses place, value and purpose.
 func (m *model) sayOne(b byte) preferences.Set {
 	place, value, which := b%6, preferences.Value(b/6%3), b/18%4
 	purpose := []string{preferences.Search, preferences.TrainAI, "genai", "*x.y_z-1"}[which]
@@ -188,11 +188,11 @@ func sameInAnyOrder(t *testing.T, all preferences.Set, sets []preferences.Set) {
 		one = preferences.Join(s, one)
 	}
 	for name, other := range map[string]preferences.Set{
-		"commutative":       preferences.Join(reversed...),
-		"associative":       preferences.Join(preferences.Join(sets[:half]...), preferences.Join(sets[half:]...)),
-		"one by one":        one,
-		"idempotent":        preferences.Join(all, all),
-		"what was in again": preferences.Join(append(slices.Clone(reversed), append(sets, all)...)...),
+		"commutative":     preferences.Join(reversed...),
+		"associative":     preferences.Join(preferences.Join(sets[:half]...), preferences.Join(sets[half:]...)),
+		"one by one":      one,
+		"idempotent":      preferences.Join(all, all),
+		"every Set again": preferences.Join(append(slices.Clone(reversed), append(sets, all)...)...),
 	} {
 		if !reflect.DeepEqual(all, other) {
 			t.Errorf("%s: %+v and %+v", name, all, other)

@@ -22,12 +22,12 @@ func AppendGroups(dst []robotstxt.Group, rs *robotstxt.Ruleset, a robotstxt.Agen
 	return dst
 }
 
-// Robots returns what a robots.txt says of a target, path and query as in [robotstxt.Group.Match],
-// to the crawlers of the groups: the strictest of all groups. It does not ask whether they may
-// fetch the target; what is disallowed has no preferences (draft-ietf-aipref-attach-05 section
-// 3.1).
+// Robots returns the preferences of a robots.txt about a target, path and query as in
+// [robotstxt.Group.Match], for the crawlers of the groups: the strictest of all groups. It does not
+// check whether they may fetch the target; a disallowed target has no preferences
+// (draft-ietf-aipref-attach-05 section 3.1).
 //
-// It does not allocate where no preference line applies.
+// It does not allocate if no preference line applies.
 func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set {
 	var buffer [4]robotstxt.Preference
 	found, cut := buffer[:0], false

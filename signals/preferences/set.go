@@ -26,7 +26,7 @@ func (v Value) String() string { return [...]string{"unknown", "n", "y"}[min(v, 
 // order is how strong a value is: the lowest wins.
 func (v Value) order() int { return [...]int{2, 0, 1}[min(v, Yes)] }
 
-// Source is where a statement stands. The zero Source is none.
+// Source is the place of a statement. The zero Source is no place.
 type Source uint8
 
 // The sources, a closed set.
@@ -131,11 +131,11 @@ func (s *Statement) compare(o *Statement) int {
 // They are shown, and never acted upon.
 var levels = []string{"immediate", "reference", "full"}
 
-// levelOf returns the place of a level, and the same for all that is none.
+// levelOf returns the place of a level, -1 for any other text.
 func levelOf(text string) int { return slices.Index(levels, text) }
 
-// The bounds of a Set: so many labels that no vocabulary has, and licences. Of more, those that
-// come last in the order of the Set are dropped, in whatever order Sets are joined.
+// The bounds of a Set: labels outside of all vocabularies, and licences. Beyond a bound, the last
+// in the order of the Set are dropped, in whatever order Sets are joined.
 const (
 	maxLabels   = 32
 	maxLicences = 4
@@ -170,9 +170,9 @@ func (s Set) Deciding(purpose string) (found Statement) {
 	return found
 }
 
-// Decided returns the deciding statement of each purpose of which something is known, by purpose:
-// search, ai-input, train-ai, archive, tdm, the words use and license, then the others in the order
-// of their names. Of licences it returns all.
+// Decided returns the deciding statement of each purpose that has one, by purpose: search,
+// ai-input, train-ai, archive, tdm, the words use and license, then the others in the order of
+// their names. It returns all licences.
 func (s Set) Decided() []Statement {
 	all := slices.Clone(s.statements)
 	if s.tdm.Purpose != "" {
@@ -202,8 +202,8 @@ func Join(sets ...Set) Set {
 	return all
 }
 
-// settled keeps of what was collected the strongest statement of each purpose, in order and within
-// the bounds. It takes the slice over.
+// settled returns the strongest statement of each purpose, in order and within the bounds. It takes
+// ownership of the slice.
 func (s Set) settled() Set {
 	slices.SortFunc(s.statements, func(a, b Statement) int { return a.compare(&b) })
 	kept, labels, licences := s.statements[:0], 0, 0

@@ -56,8 +56,8 @@ func field(s preferences.Set) string {
 	return text
 }
 
-// A Set has at most 32 labels that no vocabulary has, of at most 64 bytes, and 4 licences. A label that
-// nobody knows pushes none out that is known, no n is dropped for a y, and what was dropped shows.
+// A Set has at most 32 labels outside of all vocabularies, of at most 64 bytes, and 4 licences.
+// Such a label never displaces a known one, no n is dropped for a y, and dropping shows.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
@@ -125,7 +125,7 @@ func TestDictionary(t *testing.T) {
 	if _, err := httpsfv.UnmarshalDictionary([]string{got}); err != nil {
 		t.Error(err)
 	}
-	// Labels that nobody knows never push out what is known.
+	// Unknown labels never displace known ones.
 	var labels []string
 	for i := range 32 {
 		labels = append(labels, fmt.Sprintf("a%02d%s=n", i, strings.Repeat("x", 60)))
@@ -207,8 +207,8 @@ func checkSet(t *testing.T, s preferences.Set) {
 	}
 }
 
-// FuzzRobots reads any file; what it says of a target does not depend on its spelling, Lint is in
-// order and bounded, and a file that is repeated says the same.
+// FuzzRobots reads any file. The preferences about a target do not depend on its spelling, Lint is
+// in order and bounded, and a file repeated twice gives the same preferences.
 func FuzzRobots(f *testing.F) {
 	f.Add([]byte(attachExample), "/ai-ok/x")
 	f.Add([]byte(cloudflareManaged), "/")

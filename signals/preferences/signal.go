@@ -5,9 +5,9 @@ import "strings"
 // blanks are what may stand around the parts of a Content-Signal.
 const blanks = " \t"
 
-// signal adds what a Content-Signal line or field line says (contentsignals.org). It is a list of
-// key=value with commas between them; keys and values are read without regard to case. Only yes and
-// no are preferences. What has no = says nothing. The value of "use" is a level.
+// signal adds the statements of a Content-Signal line or field line (contentsignals.org). It is a
+// list of key=value with commas between them; keys and values are read without regard to case. Only
+// yes and no are preferences. A member without = says nothing. The value of "use" is a level.
 func (s *Set) signal(text string, from Source, line int) {
 	if len(text) > maxText {
 		s.cut = true

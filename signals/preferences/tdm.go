@@ -13,9 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// superseding returns which of two statements of TDMRep counts, where the zero Statement is none: a
+// superseding returns which of two statements of TDMRep counts; the zero Statement never does. A
 // later place supersedes an earlier one (the file, the field, the meta element; TDMRep, final
-// report of 2024-05-10, "Processing priority"). Of one place it is the strictest.
+// report of 2024-05-10, "Processing priority"). In one place the strictest counts.
 func superseding(a, b Statement) Statement {
 	if b.Purpose == "" || a.Purpose != "" && cmp.Or(cmp.Compare(b.From, a.From), cmp.Compare(a.Value.order(), b.Value.order())) <= 0 {
 		return a
@@ -70,7 +70,7 @@ var (
 )
 
 // ParseTDMFile reads a /.well-known/tdmrep.json (TDMRep, "TDM File on the Origin Server"): an array
-// of rules. A rule that is no object, or whose location is none that could match, is ignored.
+// of rules. A rule that is no object, or whose location can never match, is ignored.
 func ParseTDMFile(data []byte) (TDMRules, error) {
 	if len(data) > MaxTDMFile {
 		return TDMRules{}, ErrTDMTooLarge

@@ -10,7 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// text writes what a Set has decided, as members of the crawler's field, and of what it has beside.
+// text writes the decided statements of a Set, as members of the crawler's field, and the rest of
+// the Set.
 func text(s preferences.Set) string {
 	var parts []string
 	for _, d := range s.Decided() {
@@ -61,7 +62,7 @@ func TestRobotsVectors(t *testing.T) {
 		{"aipref-vocab-07 6", group + "Content-Usage: train-ai=y, search=n", "a", "/", "search=n;from=robots;line=3, train-ai=y;from=robots;line=3"},
 		{"aipref-vocab-08 4.2: ai-use is the use as input", group + "Content-Usage: ai-use=n", "a", "/", "ai-input=n;from=robots;line=3"},
 		{
-			"aipref-vocab-08 4.3: search stands beside the others", group + "Content-Usage: train-ai=n, ai-use=n, search=y", "a", "/",
+			"aipref-vocab-08 4.3: search does not follow from the others", group + "Content-Usage: train-ai=n, ai-use=n, search=y", "a", "/",
 			"search=y;from=robots;line=3, ai-input=n;from=robots;line=3, train-ai=n;from=robots;line=3",
 		},
 		{"aipref-vocab-08 4.2, and the signal: any n wins", group + "Content-Usage: ai-use=y\nContent-Signal: ai-input=no", "a", "/", "ai-input=n;from=robots;line=4"},
@@ -223,8 +224,8 @@ func TestTDMFileVectors(t *testing.T) {
 	}
 }
 
-// TDMRep has an order of its own: file, field, meta element; the later supersedes, and what does not
-// speak resets nothing ("Processing priority"). What comes of it is joined with the other sources.
+// TDMRep has an order of its own: file, field, meta element. A later one supersedes, and silence
+// resets nothing ("Processing priority"). The result is joined with the other sources.
 func TestTDMOrder(t *testing.T) {
 	t.Parallel()
 	rules, err := preferences.ParseTDMFile([]byte(`[{"location":"/","tdm-reservation":1,"tdm-policy":"p"}]`))
@@ -251,7 +252,7 @@ func TestTDMOrder(t *testing.T) {
 			"train-ai=n;from=meta, tdm=n;from=meta",
 		},
 		{
-			"what is unset resets nothing",
+			"silence resets nothing",
 			[]preferences.Set{file, field("tdm-policy: f"), meta("yes")},
 			"train-ai=n;from=tdmrep, tdm=n;from=tdmrep",
 		},

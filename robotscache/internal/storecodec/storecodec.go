@@ -37,8 +37,8 @@ func appendSum(value []byte) []byte {
 	return binary.BigEndian.AppendUint32(value, crc32.Checksum(value, castagnoli))
 }
 
-// Decode sets v from a value whose head has so many bytes. A value that is damaged, or of another
-// form, is a [robotscache.ErrCorrupt].
+// Decode sets v from a value with a head of the given size in bytes. A value that is damaged, or of
+// another format, is a [robotscache.ErrCorrupt].
 func Decode(value []byte, head int, v Checked) error {
 	end := len(value) - crc32.Size
 	if end < head || crc32.Checksum(value[:end], castagnoli) != binary.BigEndian.Uint32(value[end:]) {
@@ -54,8 +54,7 @@ func Decode(value []byte, head int, v Checked) error {
 	return nil
 }
 
-// maxText bounds the memory for a damaged text: far more than any robots.txt that is read (DESIGN
-// §7: max_size).
+// maxText bounds the memory for a damaged text, far above the limits on the size of a robots.txt.
 const maxText = 64 << 20
 
 // Texts compresses texts. Safe for concurrent use.

@@ -40,8 +40,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// No bytes make decoding panic or allocate without bound, and what is a text comes
-// back.
+// FuzzTexts holds that no bytes make decoding panic or allocate without bound, and that a text
+// comes back as it was.
 func FuzzTexts(f *testing.F) {
 	c := storecodec.NewTexts()
 	f.Add([]byte{})
@@ -123,9 +123,9 @@ func TestDecode_Damage(t *testing.T) {
 	refuse("zeroes", 0, make([]byte, 4096))
 }
 
-// FuzzDecode holds that no bytes make decoding panic, that what is damaged says so,
-// and that what is read is written again as it was. Half of the inputs get a right
-// checksum, as otherwise it is all that would be tested.
+// FuzzDecode holds that no bytes make decoding panic, that damage is reported, and that a value
+// read is written again with the same bytes. Half of the inputs get a correct checksum, because
+// otherwise only the checksum would be tested.
 func FuzzDecode(f *testing.F) {
 	b, err := storecodec.Encode([]byte("head"), sample())
 	if err != nil {

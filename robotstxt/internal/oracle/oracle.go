@@ -1,6 +1,6 @@
-// Package oracle is a second robots.txt engine, written to be read against RFC 9309 and the
-// project's conformance table and for nothing else. It shares no code and no idea with package
-// robotstxt, keeps every rule and is slow. The tests hold the two against each other.
+// Package oracle is a second robots.txt engine, written to be compared with the text of RFC 9309
+// and for nothing else. It shares no code and no idea with package robotstxt, keeps every rule and
+// is slow. The tests compare the two.
 package oracle
 
 import (
@@ -264,8 +264,8 @@ func lines(data []byte) []string {
 	return all
 }
 
-// directive splits a line at its colon, or, if no known field stands before one, at the blanks
-// between exactly two words.
+// directive splits a line at its colon or, if no known field precedes one, at the blanks between
+// exactly two words.
 func directive(line string) (key, value string, ok bool) {
 	const blank = " \t\v\f"
 	key, value, ok = strings.Cut(line, ":")

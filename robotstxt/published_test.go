@@ -8,11 +8,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The examples of the seed documents. Where the text of one lost a table's cells, they are those of
-// the document it copies.
+// The examples of published descriptions of robots.txt: Google's specification
+// (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec); its edition before RFC
+// 9309 ("Robots.txt Specifications"); its guide of 2012 ("Controlling Crawling and Indexing"); the
+// measurements in http://blog.semetrical.com/googles-secret-approach-to-robots-txt/; and the
+// article "State of robots.txt". If a copy of a text lost the cells of a table, they are taken from
+// the original.
 
-// S0: "In this example".
-func TestSeed0_Example(t *testing.T) {
+// Google's specification: "In this example".
+func TestGoogle_Example(t *testing.T) {
 	t.Parallel()
 	const file = "User-agent: *\nDisallow: /admin/\nDisallow: /private/\n\nUser-agent: Googlebot-Image\n" +
 		"Disallow: /images/product-prototypes/ \n"
@@ -29,9 +33,9 @@ func TestSeed0_Example(t *testing.T) {
 	})
 }
 
-// S1: "A matching Allow directive beats a matching Disallow only if it contains more or equal
-// number of characters in the path", and its examples.
-func TestSeed1_Examples(t *testing.T) {
+// Semetrical: "A matching Allow directive beats a matching Disallow only if it contains more or
+// equal number of characters in the path", and its examples.
+func TestSemetrical_Examples(t *testing.T) {
 	t.Parallel()
 	file := func(rules ...string) string { return "User-agent: *\n" + strings.Join(rules, "\n") }
 	const page = "/example.html"
@@ -58,8 +62,8 @@ func TestSeed1_Examples(t *testing.T) {
 	})
 }
 
-// S1: the lengths it counts, each measured against an Allow of known length.
-func TestSeed1_Lengths(t *testing.T) {
+// Semetrical: the lengths that it counts, each measured against an Allow of known length.
+func TestSemetrical_Lengths(t *testing.T) {
 	t.Parallel()
 	for path, length := range map[string]int{"/example*": 9, "/example.htm$": 13, "/*htm$": 6, "/exam*": 6, "*/*example*htm": 14} {
 		for _, c := range []struct {
@@ -68,14 +72,14 @@ func TestSeed1_Lengths(t *testing.T) {
 		}{{length - 1, false}, {length, true}, {length + 1, true}} {
 			file := fmt.Sprintf("User-agent: *\nDisallow: %s\nAllow: /%s", path, strings.Repeat("*", c.allow-1))
 			if got := robotstxt.Parse([]byte(file)).Match(nil, "/example.htm").Allowed; got != c.want {
-				t.Errorf("%s against %d octets: allowed %v, want %v", path, c.allow, got, c.want)
+				t.Errorf("%s against %d bytes: allowed %v, want %v", path, c.allow, got, c.want)
 			}
 		}
 	}
 }
 
-// S2 and S3: example groups.
-func TestSeed2_Groups(t *testing.T) {
+// Google's earlier specification and guide: example groups.
+func TestGoogleEarlier_Groups(t *testing.T) {
 	t.Parallel()
 	const file = "user-agent: a\ndisallow: /c\n\nuser-agent: b\ndisallow: /d\n\nuser-agent: e\nuser-agent: f\ndisallow: /g\n"
 	runChecks(t, []check{
@@ -89,8 +93,8 @@ func TestSeed2_Groups(t *testing.T) {
 	})
 }
 
-// S2 and S3: which group a crawler of the Google family follows.
-func TestSeed2_GoogleGroups(t *testing.T) {
+// Google's earlier specification and guide: which group a crawler of the Google family follows.
+func TestGoogleEarlier_GroupsOfItsCrawlers(t *testing.T) {
 	t.Parallel()
 	const file = "user-agent: googlebot-news\ndisallow: /1\n\nuser-agent: *\ndisallow: /2\n\nuser-agent: googlebot\ndisallow: /3\n"
 	rs := robotstxt.Parse([]byte(file))
@@ -136,8 +140,8 @@ func TestSeed2_GoogleGroups(t *testing.T) {
 	}
 }
 
-// S2: "Example path matches".
-func TestSeed2_PathMatches(t *testing.T) {
+// Google's earlier specification: "Example path matches".
+func TestGoogleEarlier_PathMatches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		path         string
@@ -190,8 +194,9 @@ func TestSeed2_PathMatches(t *testing.T) {
 	}
 }
 
-// S2: "Sample situations" of precedence. What it calls undefined is since decided: the longer rule.
-func TestSeed2_Precedence(t *testing.T) {
+// Google's earlier specification: "Sample situations" of precedence. The one that it calls
+// undefined has been decided since: the longer rule.
+func TestGoogleEarlier_Precedence(t *testing.T) {
 	t.Parallel()
 	file := func(allow, disallow string) string {
 		return "user-agent: *\nallow: " + allow + "\ndisallow: " + disallow
@@ -205,8 +210,8 @@ func TestSeed2_Precedence(t *testing.T) {
 	})
 }
 
-// S3: its samples.
-func TestSeed3_Samples(t *testing.T) {
+// Google's guide of 2012: its samples.
+func TestGoogle2012_Samples(t *testing.T) {
 	t.Parallel()
 	const general = "User-agent: Googlebot\nDisallow: /nogooglebot/\n\nUser-agent: *\n\nDisallow: /onlygooglebot/\n\n" +
 		"Sitemap: http://www.example.com/sitemap.xml\n"
@@ -232,8 +237,8 @@ func TestSeed3_Samples(t *testing.T) {
 	})
 }
 
-// S4: its examples.
-func TestSeed4_Examples(t *testing.T) {
+// "State of robots.txt": its examples.
+func TestStateOfRobots_Examples(t *testing.T) {
 	t.Parallel()
 	const posts = "User-agent: *\nDisallow: /posts/\nAllow: /posts/public/"
 	const one = "User-agent: *\nDisallow: /\n\nUser-agent: googlebot\nDisallow:"
