@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// Binary is the crawlgate under test, built once for all tests of a package.
+// Binary is the crawlgate under test, built once for all packages of tests.
 var Binary string
 
 // Main runs the tests of a package with [Binary], and ends its process.
@@ -34,13 +34,10 @@ func run(tests func() int) int {
 	if Binary = os.Getenv("CRAWLGATE_BIN"); Binary != "" {
 		return tests()
 	}
-	dir, err := os.MkdirTemp("", "crawlgate-integration-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	Binary = filepath.Join(checkoutFile("bin"), "crawlgate")
+	if RaceEnabled {
+		Binary += "-race"
 	}
-	defer os.RemoveAll(dir)
-	Binary = filepath.Join(dir, "crawlgate")
 	if err := build(Binary); err != nil {
 		fmt.Fprintf(os.Stderr, "building crawlgate: %v\n", err)
 		return 1
@@ -48,15 +45,19 @@ func run(tests func() int) int {
 	return tests()
 }
 
-// build builds the gateway. It uses cgo if the tests do, so that they share a third of the compiled packages. CRAWLGATE_BIN
-// names another binary, such as one that is to be released. Under the race detector the gateway runs under it too. If two
-// packages need the binary at once, one waits until the other one has compiled it.
+// build builds the gateway, with cgo if the tests use it, so that they share a third of the compiled packages. It stays at
+// its place: the next package finds it, and go builds it again only if something in it has changed. CRAWLGATE_BIN names
+// another binary, such as one that is to be released. Under the race detector the gateway runs under it too. If two
+// packages need the binary at once, one waits until the other one has built it.
 func build(out string) error {
 	done, err := turn("build")
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := os.MkdirAll(filepath.Dir(out), 0o700); err != nil {
+		return err
+	}
 	args := []string{"build", "-o", out}
 	if RaceEnabled {
 		args = append(args, "-race")
@@ -67,11 +68,16 @@ func build(out string) error {
 	return nil
 }
 
-// turn waits for the only one of a kind among the processes that test this checkout. The system ends it with its process.
-func turn(kind string) (done func(), err error) {
+// checkoutFile is a path outside the checkout for a file of its own kind, for this user alone.
+func checkoutFile(kind string) string {
 	checkout := fnv.New64a()
 	_, _ = checkout.Write([]byte(testdocs.Path()))
-	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("crawlgate-%s-%d-%x.lock", kind, os.Getuid(), checkout.Sum64())))
+	return filepath.Join(os.TempDir(), fmt.Sprintf("crawlgate-%s-%d-%x", kind, os.Getuid(), checkout.Sum64()))
+}
+
+// turn waits for the only one of a kind among the processes that test this checkout. The system ends it with its process.
+func turn(kind string) (done func(), err error) {
+	file, err := os.Create(checkoutFile(kind) + ".lock")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package integration
+package egress
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // Where the site of these tests is.
@@ -82,7 +84,7 @@ func (s *realSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // settled waits for the ends of connections.
 func (s *realSite) settled() {
 	s.netns.t.Helper()
-	eventually(s.netns.t, "connections to end", func() bool { return s.netns.sh("ss -Htn") == "" })
+	rig.Eventually(s.netns.t, "connections to end", func() bool { return s.netns.sh("ss -Htn") == "" })
 }
 
 // wayOutCertificate is a certificate for the site's addresses that is its own authority.
@@ -187,7 +189,7 @@ func (w *wayOut) clients() []wayOutClient {
 		return wayOutClient{name, func(uid int) error {
 			ctx, cancel := context.WithTimeout(w.t.Context(), clientTimeout)
 			defer cancel()
-			out := new(tail)
+			out := new(rig.Tail)
 			if err := w.crawler.command(ctx, uid, env, out, args...); err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
@@ -310,7 +312,7 @@ func (w *wayOut) throughGateway() {
 	run := func(env []string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 		defer cancel()
-		out := new(tail)
+		out := new(rig.Tail)
 		err := w.crawler.command(ctx, crawlerUser, env, out, args...)
 		return out.String(), err
 	}

@@ -1,4 +1,4 @@
-package integration
+package egress
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -171,7 +172,7 @@ func TestWayOutReadme(t *testing.T) {
 // types types a line as the crawler.
 func (w *wayOut) types(line string) (string, error) {
 	w.t.Helper()
-	out := new(tail)
+	out := new(rig.Tail)
 	ctx, cancel := context.WithTimeout(w.t.Context(), clientTimeout)
 	defer cancel()
 	err := w.crawler.command(ctx, crawlerUser, nil, out, "sh", "-c", line)
@@ -208,7 +209,7 @@ func TestWayOutReload(t *testing.T) {
 	for range 50 {
 		seen := tries.Load()
 		w.load()
-		eventually(t, "the crawler to try again", func() bool { return tries.Load() > seen+100 })
+		rig.Eventually(t, "the crawler to try again", func() bool { return tries.Load() > seen+100 })
 	}
 	cancel()
 	if err := <-done; err != nil {

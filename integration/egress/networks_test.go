@@ -1,4 +1,4 @@
-package integration
+package egress
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // Users of the machines in these tests. None needs a name there.
@@ -118,7 +120,7 @@ func wayOutAtOneBridge(t *testing.T) *wayOut {
 // build starts all that listens, the gateway included.
 func (w *wayOut) build(site *netns) *wayOut {
 	w.t.Helper()
-	w.dir = tempDir(w.t)
+	w.dir = rig.TempDir(w.t)
 	w.site = startRealSite(w.t, site, w.dir)
 	// Packets of the gateway, and those by which machines find each other's address, are not a crawler's.
 	site.sh(fmt.Sprintf(`nft 'table inet seen { counter arrived {}
@@ -142,7 +144,7 @@ func (w *wayOut) build(site *netns) *wayOut {
 func (w *wayOut) startGateway() {
 	w.t.Helper()
 	// Other users cannot enter the binary's folder. A file that this process wrote may be busy when it is to run.
-	w.gateway.sh(fmt.Sprintf("ln %s %s/crawlgate 2>/dev/null || cp %[1]s %[2]s/crawlgate; chmod 755 %[2]s", binary, w.dir))
+	w.gateway.sh(fmt.Sprintf("ln %s %s/crawlgate 2>/dev/null || cp %[1]s %[2]s/crawlgate; chmod 755 %[2]s", rig.Binary, w.dir))
 	state := filepath.Join(w.dir, "state")
 	config := fmt.Sprintf(`{
 	admin localhost:2019
@@ -173,7 +175,7 @@ func (w *wayOut) startGateway() {
 		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	said, ended := new(tail), make(chan struct{})
+	said, ended := new(rig.Tail), make(chan struct{})
 	go func() {
 		defer close(ended)
 		err := w.gateway.command(ctx, gatewayUser, []string{"XDG_DATA_HOME=" + state, "XDG_CONFIG_HOME=" + state, "HOME=" + state}, said,
@@ -190,7 +192,7 @@ func (w *wayOut) startGateway() {
 			w.t.Log(said)
 		}
 	})
-	eventually(w.t, "the gateway to be ready", func() bool {
-		return w.gateway.command(w.t.Context(), 0, nil, new(tail), "curl", "-sf", "-o", "/dev/null", "http://127.0.0.1:3128/health") == nil
+	rig.Eventually(w.t, "the gateway to be ready", func() bool {
+		return w.gateway.command(w.t.Context(), 0, nil, new(rig.Tail), "curl", "-sf", "-o", "/dev/null", "http://127.0.0.1:3128/health") == nil
 	})
 }

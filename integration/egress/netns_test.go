@@ -1,4 +1,4 @@
-package integration
+package egress
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // netns is a network namespace without a name: it is gone with its processes and this one, however they end.
@@ -25,7 +27,7 @@ type netns struct {
 func needNetns(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
-		need(t, program)
+		rig.Need(t, program)
 	}
 	switch {
 	case os.Geteuid() == 0:
@@ -83,7 +85,7 @@ func (n *netns) as(uid int, do func() error) error {
 
 // command runs a program in the namespace as a user, with only the given environment. It returns when the program has ended,
 // at the latest with the test.
-func (n *netns) command(ctx context.Context, uid int, env []string, out *tail, args ...string) error {
+func (n *netns) command(ctx context.Context, uid int, env []string, out *rig.Tail, args ...string) error {
 	return n.as(0, func() error {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
