@@ -108,14 +108,14 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 
-	out := f.follow(ctx, o, gate)
+	out := f.followRedirects(ctx, o, gate)
 	out.Started, out.Duration = started, f.cfg.Now().Sub(started)
 	return out
 }
 
-// follow follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
+// followRedirects follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
 // first (RFC 9309 section 2.3.1.2).
-func (f *Fetcher) follow(ctx context.Context, o origin.Origin, gate Gate) Outcome {
+func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	u, err := url.Parse(o.String() + f.cfg.Path)
 	if err != nil {
 		return failf(CauseProtocol, "origin without a URL").outcome(0)

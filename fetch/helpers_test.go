@@ -222,3 +222,12 @@ func checkOutcome(tb testing.TB, out Outcome) {
 		tb.Errorf("retry after %s, max age %s", out.RetryAfter, out.MaxAge)
 	}
 }
+
+// allCauses lists every non-empty cause, in the order of their declaration.
+func allCauses() []Cause {
+	return []Cause{
+		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
+		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
+		CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener, CauseFTP, CauseLocal, CauseUpstream, CauseCanceled,
+	}
+}

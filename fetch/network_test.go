@@ -160,7 +160,7 @@ func TestTellHidesTheInside(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range append(Causes(), "", "of another version") {
+	for _, c := range append(allCauses(), "", "of another version") {
 		if told := c.Tell("status 503"); told == "" {
 			t.Errorf("cause %s: nothing is told", c)
 		}

@@ -122,7 +122,7 @@ func drawOutcome(t *rapid.T) Outcome {
 	case KindAbsent:
 		out.Cause = rapid.SampledFrom([]Cause{CauseStatus, CauseRedirects, CauseSoft404}).Draw(t, "cause")
 	default:
-		out.Cause = rapid.SampledFrom(Causes()).Draw(t, "cause")
+		out.Cause = rapid.SampledFrom(allCauses()).Draw(t, "cause")
 		out.RetryAfter = time.Duration(rapid.Int64Range(0, int64(2*day)).Draw(t, "retry after"))
 	}
 	if rapid.Bool().Draw(t, "has max-age") {

@@ -87,15 +87,6 @@ const (
 	CauseCanceled Cause = "canceled"
 )
 
-// Causes lists every non-empty cause, in the order of their declaration.
-func Causes() []Cause {
-	return []Cause{
-		CauseStatus, CauseRedirects, CauseSoft404, CauseDNS, CauseConnect, CauseTLS,
-		CauseTimeout, CauseReset, CauseTruncated, CauseEncoding, CauseProtocol,
-		CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener, CauseFTP, CauseLocal, CauseUpstream, CauseCanceled,
-	}
-}
-
 // Tell is what a client may know of the detail of a failure: all of it where this package has
 // written it, and a sentence where it may quote an error that names hosts or addresses of the
 // inside.

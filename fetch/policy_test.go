@@ -457,7 +457,7 @@ func TestPolicyStrings(t *testing.T) {
 		t.Errorf("strings are %s", got)
 	}
 	seen := map[Cause]bool{"": true}
-	for _, cause := range Causes() {
+	for _, cause := range allCauses() {
 		if seen[cause] {
 			t.Errorf("cause %q twice", cause)
 		}

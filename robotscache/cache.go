@@ -147,18 +147,18 @@ func (c *Cache) atHand(k fetch.Key) *Entry {
 	if e == nil || e.interpretation != *c.interpretation() || !e.Fresh(now) {
 		return nil
 	}
-	c.note(e, now)
+	c.markUsed(e, now)
 	return e
 }
 
-// notePause is the least time between two notes of one entry.
-const notePause = time.Second
+// markPause is the least time between two calls of markUsed for one entry that have an effect.
+const markPause = time.Second
 
-// note records that e was asked for, and has it refreshed if it is due.
-func (c *Cache) note(e *Entry, now time.Time) {
-	n, last := now.UnixNano(), e.notedAt.Load()
-	early := n >= last && n < last+int64(notePause)
-	if early || !e.notedAt.CompareAndSwap(last, n) {
+// markUsed records that a request asked for e, and starts a refresh that is due.
+func (c *Cache) markUsed(e *Entry, now time.Time) {
+	n, last := now.UnixNano(), e.usedAt.Load()
+	early := n >= last && n < last+int64(markPause)
+	if early || !e.usedAt.CompareAndSwap(last, n) {
 		return
 	}
 	if last == 0 {
@@ -205,7 +205,7 @@ func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entr
 		c.lead(f)
 	} else {
 		if e := c.current(f); e != nil && !forced {
-			c.note(e, time.Now())
+			c.markUsed(e, time.Now())
 			return e, SourceStore, nil
 		}
 		c.promote(f)
@@ -217,7 +217,7 @@ func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entr
 	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule its
 	// retry.
 	if f.source == SourceStore || e.record.Failing() {
-		c.note(e, time.Now())
+		c.markUsed(e, time.Now())
 	}
 	if !leads {
 		return e, SourceWait, nil

@@ -24,12 +24,11 @@ type Entry struct {
 	derive  sync.Once
 	derived any // what Derive keeps
 
-	// Told is for the user of a cache: whom it has told of the entry. It is no part of what that says.
+	// Told is for the user of a cache: what it has reported of the entry.
 	Told atomic.Int64
 
-	// notedAt is when Cache.note last acted on the entry, in Unix ns; 0: never. It is no part of what
-	// the entry says.
-	notedAt atomic.Int64
+	// usedAt is when Cache.markUsed last acted on the entry, in Unix ns; 0: never.
+	usedAt atomic.Int64
 }
 
 // Interpretation is how records are read. The zero value is the default.

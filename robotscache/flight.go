@@ -167,7 +167,7 @@ func (c *Cache) dispatch(s *slots) {
 		f.queued = nil
 		s.inFlight++
 		c.work.Go(func() {
-			c.begin(f, s)
+			c.runInSlot(f, s)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			s.inFlight--
@@ -176,8 +176,9 @@ func (c *Cache) dispatch(s *slots) {
 	}
 }
 
-// begin retrieves, in its slot, what somebody still waits for or nobody has waited for.
-func (c *Cache) begin(f *flight, s *slots) {
+// runInSlot makes the retrieval of a flight in its slot, unless all its waiters have left: then
+// it queues the flight as a retry.
+func (c *Cache) runInSlot(f *flight, s *slots) {
 	err := s.starts.Wait(c.base)
 	if err != nil {
 		err = ErrClosed

@@ -21,7 +21,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	known, endLease := c.takeLease(f, budget)
 	keep := false
 	defer func() { endLease(keep) }()
-	if c.settled(f, known) {
+	if c.needsNoFetch(f, known) {
 		c.complete(f, known, SourceStore, nil)
 		return
 	}
@@ -39,7 +39,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 // is not to be kept is for the flight's waiters alone. It reports false if there is something to
 // save and others do not see it in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
-	e, kept, err := c.follow(f.key, known, out)
+	e, kept, err := c.nextEntry(f.key, known, out)
 	unsaved := kept && c.isRepeated(f, known, e)
 	c.mu.Lock()
 	f.discarded, f.unsaved = f.discarded || !kept, unsaved
@@ -85,10 +85,10 @@ func (c *Cache) fetch(k fetch.Key, known *Entry, reading *semaphore.Weighted, bu
 // nothing about the origin.
 var outcomeStarved = fetch.Outcome{Cause: fetch.CauseLocal, Detail: "too many robots.txt files are being fetched"}
 
-// follow makes the entry that follows known, nil for none, by an outcome; kept says that it is one
-// to be kept. A failure because the cache was closed says nothing about the origin; nor does one of
-// our own machine, or a refusal by our own guard.
-func (c *Cache) follow(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
+// nextEntry returns the entry that follows known (nil without one) after an outcome; kept says
+// whether to keep it. A failure because the cache was closed says nothing about the origin; nor
+// does one of our own machine, or a refusal by our own guard.
+func (c *Cache) nextEntry(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, kept bool, err error) {
 	before := fetch.Record{Origin: k.Origin, Agent: k.Agent}
 	if known != nil {
 		before = known.record
@@ -109,9 +109,9 @@ func (c *Cache) follow(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entry, 
 	}
 }
 
-// settled reports whether a flight needs no retrieval any more: another gateway, or an earlier
-// flight, was faster.
-func (c *Cache) settled(f *flight, known *Entry) bool {
+// needsNoFetch reports whether another gateway, or an earlier flight, has made the retrieval of a
+// flight.
+func (c *Cache) needsNoFetch(f *flight, known *Entry) bool {
 	if known == nil {
 		return false
 	}
@@ -154,16 +154,16 @@ func (c *Cache) takeLease(f *flight, budget time.Duration) (known *Entry, end fu
 		known = c.recall(f.key)
 		switch {
 		case acquired:
-			return known, c.hold(l)
-		case err != nil, c.settled(f, known), !sleep(ctx, pause):
+			return known, c.renewLease(l)
+		case err != nil, c.needsNoFetch(f, known), !sleep(ctx, pause):
 			return known, func(bool) {}
 		}
 	}
 }
 
-// hold renews a lease until end is called, which also releases it, or lets it run out if keep is
-// set. A lost lease is not renewed any more: the fetch goes on, perhaps beside another gateway's.
-func (c *Cache) hold(l Lease) (end func(keep bool)) {
+// renewLease renews a lease until end is called, which also releases it, or lets it expire if keep
+// is set. A lost lease is no longer renewed: the fetch goes on, perhaps beside another gateway's.
+func (c *Cache) renewLease(l Lease) (end func(keep bool)) {
 	ctx, cancel := context.WithCancel(c.base)
 	c.work.Go(func() {
 		for held := true; held && sleep(ctx, leaseRenewal); {
@@ -217,7 +217,7 @@ func (c *Cache) share(out fetch.Outcome) {
 
 	defer c.completeIfPanicking(f)
 	known := c.recall(k)
-	if c.settled(f, known) {
+	if c.needsNoFetch(f, known) {
 		c.complete(f, known, SourceStore, nil)
 		return
 	}

@@ -52,7 +52,7 @@ func Fields(h http.Header, x Marks) Set {
 		s.link(l)
 	}
 	s.marks(x, XRobotsTag)
-	return s.settled()
+	return s.normalized()
 }
 
 // Page is what the meta and link elements of an HTML page say.
@@ -70,7 +70,7 @@ func (p Page) Of() Set {
 	for _, url := range p.LicenceLinks {
 		s.licence(url, Meta, 0)
 	}
-	return s.settled()
+	return s.normalized()
 }
 
 // A link of a Link field line, with all of its parameters, and one parameter (RFC 8288 section 3).

@@ -43,7 +43,7 @@ func Robots(rs *robotstxt.Ruleset, groups []robotstxt.Group, target string) Set 
 	for i := range found {
 		s.line(&found[i])
 	}
-	return s.settled()
+	return s.normalized()
 }
 
 // line adds what a preference line says.
@@ -86,7 +86,7 @@ func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group) (all []Scoped, cut 
 		}
 		var s Set
 		s.line(&p)
-		for _, statement := range s.settled().statements {
+		for _, statement := range s.normalized().statements {
 			all = append(all, Scoped{p.Path, statement})
 		}
 	}

@@ -176,7 +176,7 @@ func (s Set) Deciding(purpose string) (found Statement) {
 func (s Set) Decided() []Statement {
 	all := slices.Clone(s.statements)
 	if s.tdm.Purpose != "" {
-		all = Set{statements: append(all, s.reserved()...)}.settled().statements
+		all = Set{statements: append(all, s.reserved()...)}.normalized().statements
 	}
 	return slices.DeleteFunc(all, func(d Statement) bool { return d.Value == Unknown && d.Text == "" })
 }
@@ -195,16 +195,16 @@ func Join(sets ...Set) Set {
 		case all.Empty():
 			all = s
 		default:
-			all = Set{statements: slices.Concat(all.statements, s.statements), tdm: superseding(all.tdm, s.tdm)}.settled()
+			all = Set{statements: slices.Concat(all.statements, s.statements), tdm: superseding(all.tdm, s.tdm)}.normalized()
 		}
 		all.cut = all.cut || cut
 	}
 	return all
 }
 
-// settled returns the strongest statement of each purpose, in order and within the bounds. It takes
+// normalized returns the strongest statement of each purpose, in order and within the bounds. It takes
 // ownership of the slice.
-func (s Set) settled() Set {
+func (s Set) normalized() Set {
 	slices.SortFunc(s.statements, func(a, b Statement) int { return a.compare(&b) })
 	kept, labels, licences := s.statements[:0], 0, 0
 	for _, d := range s.statements {
@@ -238,6 +238,6 @@ func (s *Set) say(label, purpose string, d Statement) {
 	}
 	d.Purpose = purpose
 	if s.statements = append(s.statements, d); len(s.statements) > 4*maxLabels {
-		*s = s.settled()
+		*s = s.normalized()
 	}
 }
