@@ -1,14 +1,3 @@
-// Package robotscache keeps the robots.txt record of every origin, and fetches each once when it
-// must be fetched, and not otherwise.
-//
-// [Cache.Lookup] asks three places in turn: the hot tier (ristretto, in memory), the [Store] (a
-// file, Redis, or memory) and the [Fetcher]. The pure functions of fetch.Policy decide when a
-// record is fresh and when it is fetched again; this package adds the waiting, sharing and
-// bounding.
-//
-// The hot tier only saves time. It may drop or delay any entry, so nothing depends on what it
-// holds: the truth is the store, what the store has not taken yet (see writebehind.go), and the
-// flight under way.
 package robotscache
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
-// check is one row of a table: a file, a crawler, a target, and what must come of it.
+// check is one row of a table: a file, a crawler, a target, and the expected verdict.
 type check struct {
 	name   string
 	robots string
@@ -17,6 +17,12 @@ type check struct {
 	target string
 	want   string // "allow" or "deny" and the line that decides, "allow -" when none does
 }
+
+// disallow is a file that disallows a path to the crawler a, in its line 2.
+func disallow(path string) string { return "User-agent: a\nDisallow: " + path }
+
+// named is a file that disallows /x to a crawler of the given name.
+func named(agent string) string { return "User-agent: " + agent + "\nDisallow: /x" }
 
 // runChecks asks both engines, the fast one and the oracle.
 func runChecks(t *testing.T, checks []check) {

@@ -33,23 +33,22 @@ func TestExt_TokenList(t *testing.T) {
 // ua-version, ua-nonrfc: configured tokens that RFC 9309 section 2.2.1 does not allow.
 func TestExt_TokensBeyondTheRFC(t *testing.T) {
 	t.Parallel()
-	file := func(name string) string { return "User-agent: " + name + "\nDisallow: /x" }
 	runChecks(t, []check{
-		{"version is cut", file("foobot"), "foobot/1.0", "/x", "deny 2"},
-		{"words are cut", file("foobot"), "foobot news", "/x", "deny 2"},
-		{"version in both", file("foobot/2"), "foobot/1.0", "/x", "deny 2"},
-		{"digits", file("MJ12bot"), "mj12bot", "/x", "deny 2"},
-		{"digits, version in the file", file("MJ12bot/1.0"), "MJ12bot", "/x", "deny 2"},
-		{"digits, words in the file", file("MJ12bot v1"), "MJ12bot/9", "/x", "deny 2"},
-		{"digits, not a part", file("MJ12bots"), "MJ12bot", "/x", "allow -"},
-		{"letters of it are a name too, as for Google", file("MJ12bot"), "MJ", "/x", "deny 2"},
-		{"digits first", file("360Spider"), "360spider", "/x", "deny 2"},
-		{"digits first are no letters", file("360Spider"), "Spider", "/x", "allow -"},
-		{"dots", file("example.com"), "example.com", "/x", "deny 2"},
-		{"beyond ASCII", file("b\u00f6t"), "B\u00f6t", "/x", "deny 2"},
-		{"beyond ASCII there is no case", file("b\u00f6t"), "b\u00d6t", "/x", "allow -"},
-		{"255 bytes", file(strings.Repeat("a", 255)), strings.Repeat("a", 255), "/x", "deny 2"},
-		{"256 bytes", file(strings.Repeat("a", 256)), strings.Repeat("a", 256), "/x", "allow -"},
+		{"version is cut", named("foobot"), "foobot/1.0", "/x", "deny 2"},
+		{"words are cut", named("foobot"), "foobot news", "/x", "deny 2"},
+		{"version in both", named("foobot/2"), "foobot/1.0", "/x", "deny 2"},
+		{"digits", named("MJ12bot"), "mj12bot", "/x", "deny 2"},
+		{"digits, version in the file", named("MJ12bot/1.0"), "MJ12bot", "/x", "deny 2"},
+		{"digits, words in the file", named("MJ12bot v1"), "MJ12bot/9", "/x", "deny 2"},
+		{"digits, not a part", named("MJ12bots"), "MJ12bot", "/x", "allow -"},
+		{"letters of it are a name too, as for Google", named("MJ12bot"), "MJ", "/x", "deny 2"},
+		{"digits first", named("360Spider"), "360spider", "/x", "deny 2"},
+		{"digits first are no letters", named("360Spider"), "Spider", "/x", "allow -"},
+		{"dots", named("example.com"), "example.com", "/x", "deny 2"},
+		{"beyond ASCII", named("b\u00f6t"), "B\u00f6t", "/x", "deny 2"},
+		{"beyond ASCII there is no case", named("b\u00f6t"), "b\u00d6t", "/x", "allow -"},
+		{"255 bytes", named(strings.Repeat("a", 255)), strings.Repeat("a", 255), "/x", "deny 2"},
+		{"256 bytes", named(strings.Repeat("a", 256)), strings.Repeat("a", 256), "/x", "allow -"},
 	})
 }
 
@@ -57,14 +56,13 @@ func TestExt_TokensBeyondTheRFC(t *testing.T) {
 // nobody.
 func TestExt_WildcardName(t *testing.T) {
 	t.Parallel()
-	file := func(name string) string { return "User-agent: " + name + "\nDisallow: /x" }
 	runChecks(t, []check{
-		{"alone", file("*"), "a", "/x", "deny 2"},
-		{"blank behind it", file("* bots"), "a", "/x", "deny 2"},
-		{"tab behind it", file("*\tbots"), "a", "/x", "deny 2"},
-		{"glued", file("*bot"), "bot", "/x", "allow -"},
-		{"slash", file("*/1.0"), "a", "/x", "allow -"},
-		{"two", file("**"), "a", "/x", "allow -"},
+		{"alone", named("*"), "a", "/x", "deny 2"},
+		{"blank behind it", named("* bots"), "a", "/x", "deny 2"},
+		{"tab behind it", named("*\tbots"), "a", "/x", "deny 2"},
+		{"glued", named("*bot"), "bot", "/x", "allow -"},
+		{"slash", named("*/1.0"), "a", "/x", "allow -"},
+		{"two", named("**"), "a", "/x", "allow -"},
 	})
 }
 

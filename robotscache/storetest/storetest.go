@@ -1,5 +1,3 @@
-// Package storetest is the test suite that every [robotscache.Store] must pass.
-//
 //nolint:thelper // the functions that take a *testing.T are the tests of the suite
 package storetest
 
