@@ -1,4 +1,4 @@
-// Package evidence is the format of a sealed access log: what others need to check one.
+// Package evidence is the format of sealed access logs, for everyone who writes or checks one.
 //
 // Each line of such a log ends with a seal (seal.go): the ID of the log and the number of the line.
 // The hashes of the lines are the leaves of a Merkle tree (RFC 6962 section 2.1, tree.go), which is

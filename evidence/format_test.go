@@ -211,7 +211,7 @@ func signedBy(tb testing.TB, id, text string) (signed []byte, known note.Verifie
 	return signed, note.VerifierList(verifier)
 }
 
-func TestParseHead(t *testing.T) {
+func TestParseCheckpoint(t *testing.T) {
 	t.Parallel()
 	root := tlog.RecordHash(nil)
 	good := CheckpointText("g/a/1", 5, root)
@@ -234,8 +234,8 @@ func TestParseHead(t *testing.T) {
 	}
 }
 
-// FuzzReadHeads: what is read was signed, and the good checkpoints before a bad end are there.
-func FuzzReadHeads(f *testing.F) {
+// FuzzReadCheckpoints: each checkpoint that is read was signed, and a bad end hides none before it.
+func FuzzReadCheckpoints(f *testing.F) {
 	signed, known := signedBy(f, "g/a/1", CheckpointText("g/a/1", 5, tlog.RecordHash(nil)))
 	block := string(signed) + CheckpointEnd
 	f.Add("")

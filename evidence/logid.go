@@ -41,7 +41,7 @@ func ParseLogID(s string) (LogID, error) {
 	return id, id.Check()
 }
 
-// Check reports what is wrong with the names.
+// Check returns an error if a name is invalid.
 func (i LogID) Check() error {
 	if !isName(i.Gateway) {
 		return fmt.Errorf("name of the gateway %.100q: want visible ASCII characters without plus, quote and backslash", i.Gateway)

@@ -15,10 +15,10 @@ import (
 )
 
 // Tiles reads the tiles in the folder of a generation. It implements [tlog.TileReader]. It checks
-// nothing; [tlog.TileHashReader] does.
+// no hash; [tlog.TileHashReader] does.
 type Tiles string
 
-// Tree is the tree of the first size leaves.
+// Tree returns the tree of the first size leaves.
 func (t Tiles) Tree(size int64) (Tree, error) {
 	var tiles []tlog.Tile
 	for level := 0; size>>(TileHeight*level) > 0; level++ {
@@ -29,7 +29,7 @@ func (t Tiles) Tree(size int64) (Tree, error) {
 }
 
 // Hashes reads the hashes of one tile, from the n-th of its level on. The error is [fs.ErrNotExist]
-// if the tile is not there.
+// if the tile does not exist.
 func (t Tiles) Hashes(level int, n int64) ([]tlog.Hash, error) {
 	at := int(n % TileSize)
 	data, err := t.read(tlog.Tile{H: TileHeight, L: level, N: n / TileSize, W: at + 1})
@@ -65,13 +65,13 @@ func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	return all, nil
 }
 
-// read gives the hashes of a tile. There may be more, if a wider tile has taken its place. A power
-// cut may have taken what is in wider ones, and a full disk, or a kill, the end of any.
+// read returns the hashes of a tile, or more if a wider tile has replaced it. After a power cut a
+// wider one may be empty, and after a full disk or a kill any may be short.
 func (t Tiles) read(tile tlog.Tile) ([]byte, error) {
 	full := Tile{Tile: tile}
 	full.W = TileSize
 	err := fs.ErrNotExist
-	for try := 0; try < 3 && errors.Is(err, fs.ErrNotExist); try++ { // the writer may put a wider one in its place between the looks
+	for try := 0; try < 3 && errors.Is(err, fs.ErrNotExist); try++ { // the sealer may replace it between the two reads
 		for _, name := range files(filepath.Join(string(t), full.Path()), tile.W) {
 			data, failure := os.ReadFile(name)
 			if hashes := len(data) / tlog.HashSize; hashes >= tile.W {
@@ -83,14 +83,14 @@ func (t Tiles) read(tile tlog.Tile) ([]byte, error) {
 		}
 	}
 	if in, ok := errors.AsType[*fs.PathError](err); ok {
-		err = in.Err // without the folder
+		err = in.Err // without the path
 	}
 	return nil, fmt.Errorf("reading %d hashes of %s: %w", tile.W, full.Path(), err)
 }
 
-// files are the names of the tiles that have so many hashes, the narrowest first.
+// files returns the names of the tiles with at least width hashes, the narrowest first.
 func files(full string, width int) (names []string) {
-	entries, _ := os.ReadDir(full + ".p") // there may be none
+	entries, _ := os.ReadDir(full + ".p") // it may not exist
 	var widths []int
 	for _, e := range entries {
 		if n, err := strconv.Atoi(e.Name()); err == nil && n >= width {

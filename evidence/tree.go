@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The hashes of a tree are kept in tiles of TileSize (C2SP tlog-tiles): those of level 0 are the
-// leaves, and each hash of a higher level is that over a full tile of the level below.
+// The hashes of a tree are kept in tiles of TileSize hashes (C2SP tlog-tiles): level 0 has the
+// leaves, and each hash of a higher level covers a full tile of the level below.
 const (
 	TileHeight = 8
 	TileSize   = 1 << TileHeight
@@ -20,20 +20,21 @@ type Tile struct {
 	Data []byte
 }
 
-// Path is the name of a tile in the folder of a generation.
+// Path returns the name of a tile in the folder of a generation.
 func (t Tile) Path() string { return strings.Replace(t.Tile.Path(), "tile/8/", "tile/", 1) }
 
-// Tree is the right edge of a tree, by which a leaf can be added and the root is known. The zero
-// value is the empty tree. It implements [tlog.HashReader] for what the root is made of.
+// Tree is the right edge of a tree, which suffices to append leaves and to compute the root. The
+// zero value is the empty tree. It implements [tlog.HashReader] for the hashes that make up the
+// root.
 type Tree struct {
-	// Full is given each tile that is full; it may be nil.
+	// Full is called with each tile that becomes full. It may be nil.
 	Full func(Tile)
 
 	size int64
-	edge [][]byte // by level, the hashes of the last tile, which is not full
+	edge [][]byte // by level, the hashes of the last, partial tile
 }
 
-// Size is the number of leaves.
+// Size returns the number of leaves.
 func (t *Tree) Size() int64 { return t.size }
 
 // Append adds a leaf.
@@ -42,7 +43,7 @@ func (t *Tree) Append(leaf tlog.Hash) {
 	t.size++
 }
 
-// Skip adds a full tile of leaves by its hash. The size is a multiple of [TileSize].
+// Skip adds a full tile of leaves by its hash. The size must be a multiple of [TileSize].
 func (t *Tree) Skip(h tlog.Hash) {
 	t.push(1, h)
 	t.size += TileSize
@@ -62,7 +63,7 @@ func (t *Tree) push(level int, h tlog.Hash) {
 	if t.Full != nil {
 		t.Full(tile)
 	}
-	// Neither can fail: the tile is full.
+	// Neither can fail, because the tile is full.
 	left, _ := tlog.HashFromTile(tile.Tile, data, tlog.StoredHashIndex(TileHeight*(level+1)-1, 2*tile.N))
 	right, _ := tlog.HashFromTile(tile.Tile, data, tlog.StoredHashIndex(TileHeight*(level+1)-1, 2*tile.N+1))
 	t.push(level+1, tlog.NodeHash(left, right))
@@ -73,7 +74,7 @@ func (t *Tree) last(level int) Tile {
 	return Tile{tlog.Tile{H: TileHeight, L: level, N: t.size >> (TileHeight * (level + 1)), W: len(data) / tlog.HashSize}, data}
 }
 
-// Edge gives the tiles that are not full, but for those that the tree had at an earlier size.
+// Edge returns the partial tiles, except those that the tree already had at an earlier size.
 func (t *Tree) Edge(since int64) (tiles []Tile) {
 	for level, data := range t.edge {
 		if len(data) > 0 && since>>(TileHeight*level) != t.size>>(TileHeight*level) {
@@ -95,13 +96,13 @@ func (t *Tree) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
 	return hashes, nil
 }
 
-// Root is the hash of the tree.
+// Root returns the hash of the tree.
 func (t *Tree) Root() tlog.Hash {
-	root, _ := tlog.TreeHash(t.size, t) // which asks for nothing but the edge
+	root, _ := tlog.TreeHash(t.size, t) // it needs only the edge
 	return root
 }
 
-// Clone gives a copy that further leaves do not change.
+// Clone returns a copy that further leaves do not change.
 func (t *Tree) Clone() Tree {
 	edge := slices.Clone(t.edge)
 	for i, data := range edge {

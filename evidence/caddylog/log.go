@@ -19,9 +19,9 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/sealer"
 )
 
-// all joins what Caddy keeps apart: writers, which it opens before all else, keeps over reloads and
-// (2.11.9) closes never, and the configurations that they belong to. A log that no configuration
-// has any more is signed to its end, and stays open: requests of the last one may still be logged.
+// all connects log writers with configurations, which Caddy keeps apart: it opens writers first,
+// keeps them over reloads and (2.11.9) never closes them. A log that no configuration has any more
+// is signed to its end and stays open, because the last requests may still be logged.
 var all = logs{byKey: make(map[string]*sealed)}
 
 func init() {
@@ -30,12 +30,12 @@ func init() {
 
 type logs struct {
 	mu      sync.Mutex
-	modules []*Evidence        // that are provisioned and not cleaned up
+	modules []*Evidence        // provisioned and not cleaned up
 	byKey   map[string]*sealed // open, by WriterKey
 	strict  atomic.Pointer[[]*sealed]
 }
 
-// open gives the writer of a log to Caddy.
+// open returns the writer of a log for Caddy.
 func (l *logs) open(key string) *sealed {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +44,8 @@ func (l *logs) open(key string) *sealed {
 	return s
 }
 
-// remove ends the part of a configuration. Where it was the one in force, because its start failed,
-// the one before is again.
+// remove removes a configuration from its log. If it was the current one, because its start failed,
+// the one before becomes current again.
 func (l *logs) remove(e *Evidence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,8 @@ func (l *logs) remove(e *Evidence) {
 	l.updateStrict()
 }
 
-// end closes the logs; the process is about to end. They wait for their witnesses at the same time.
+// end closes all logs in parallel, because the process is about to end and each may wait for its
+// witnesses.
 func (l *logs) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +72,7 @@ func (l *logs) end() {
 	each.Wait()
 }
 
-// updateStrict notes the logs without which no request may pass.
+// updateStrict collects the logs without which no request may pass.
 func (l *logs) updateStrict() {
 	var strict []*sealed
 	for _, s := range l.byKey {
@@ -82,10 +83,10 @@ func (l *logs) updateStrict() {
 	l.strict.Store(&strict)
 }
 
-// Start seals the logs of the configuration that ends with done, which is about to run. A log that
-// runs already goes on; where its settings have changed, it is closed and opened with them. After
-// an error the configuration is cleaned up, which leaves the logs as they were. fleet says that the
-// gateway is one of several, which hear of its checkpoints.
+// Start opens the logs of a configuration that is about to run. done is the channel that closes
+// when the configuration ends. A log that is already open goes on, or is reopened if its settings
+// have changed. After an error the caller cleans the configuration up, which restores the logs.
+// fleet says that other gateways record the checkpoints of this one.
 func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -96,7 +97,7 @@ func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger)
 		}
 		s := all.byKey[e.WriterKey()]
 		if s == nil {
-			continue // a log of which Caddy has opened no writer
+			continue // Caddy has opened no writer for it
 		}
 		if err := s.use(settings{e, gateway, fleet, logger}); err != nil {
 			return err
@@ -105,8 +106,8 @@ func Start(done <-chan struct{}, gateway string, fleet bool, logger *zap.Logger)
 	return nil
 }
 
-// Refused gives why no request may pass: a log that must be written and sealed cannot be. It takes
-// no lock.
+// Refused returns why no request may pass: a log that must be written and sealed cannot be. It
+// takes no lock.
 func Refused() error {
 	if strict := all.strict.Load(); strict != nil {
 		for _, s := range *strict {
@@ -120,7 +121,7 @@ func Refused() error {
 
 var errUnsealed = errors.New("the access log cannot be written or sealed, and without that no request may pass")
 
-// running are the logs that are open, in the order of their keys. They may be closed meanwhile.
+// running returns the open logs, in the order of their keys. They may be closed at any time.
 func (l *logs) running() (open []*sealer.Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,7 @@ func (l *logs) running() (open []*sealer.Log) {
 	return open
 }
 
-// Statuses tells how the logs are sealed, by their names.
+// Statuses returns the status of all open logs.
 func Statuses() (statuses []sealer.Status) {
 	for _, log := range all.running() {
 		statuses = append(statuses, log.Status())
@@ -140,8 +141,8 @@ func Statuses() (statuses []sealer.Status) {
 	return statuses
 }
 
-// Checkpoints returns the newest checkpoints that the other gateways are to know: of each log one,
-// as a signed note without cosignatures.
+// Checkpoints returns the newest checkpoint of each log for the other gateways, as a signed note
+// without cosignatures.
 func Checkpoints() (notes []string) {
 	for _, s := range Statuses() {
 		if s.Checkpoint != "" {
@@ -151,21 +152,21 @@ func Checkpoints() (notes []string) {
 	return notes
 }
 
-// RecordPeerCheckpoints has the checkpoints of other gateways written into the logs. A disk may
-// hold it up.
+// RecordPeerCheckpoints writes the checkpoints of other gateways into the logs. It may wait for a
+// disk.
 func RecordPeerCheckpoints(notes []string) {
 	for _, log := range all.running() {
 		log.RecordPeerCheckpoints(notes)
 	}
 }
 
-// File is a log that is open, with the writer of its files.
+// File is an open log, with the writer of its files.
 type File struct {
 	Name, Path string
 	Writer     *logging.FileWriter
 }
 
-// Files gives the logs that are open.
+// Files returns the open logs.
 func Files() (files []File) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -177,7 +178,7 @@ func Files() (files []File) {
 	return files
 }
 
-// settings are what a configuration wants of a log.
+// settings are a configuration's settings for a log.
 type settings struct {
 	*Evidence
 	gateway string
@@ -185,18 +186,18 @@ type settings struct {
 	logger  *zap.Logger
 }
 
-// staysLocal reports whether no checkpoint leaves the machine, as far as the configuration tells.
+// staysLocal reports whether all checkpoints stay on this machine, according to the configuration.
 func (t settings) staysLocal() bool { return t.Heads == "" && len(t.witnesses) == 0 && !t.fleet }
 
 func (t settings) equal(o settings) bool { return t.text == o.text && t.gateway == o.gateway }
 
-// sealed is the writer of a log that Caddy holds. Its lock is taken after that of all.
+// sealed is the log writer that Caddy holds. Its lock is taken after the one of all.
 type sealed struct {
-	settings  []settings    // of the configurations that run, in order; under all.mu
-	reporting chan struct{} // full while events are on their way into the log of the process
+	settings  []settings    // of the running configurations, in order; under all.mu
+	reporting chan struct{} // bounds the events on their way into the process log
 	file      string        // since its first start; under all.mu
 
-	mu  sync.RWMutex // held for writing while the log is opened anew
+	mu  sync.RWMutex // held for writing while the log is reopened
 	log atomic.Pointer[sealer.Log]
 }
 
@@ -211,10 +212,10 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return log.Write(p)
 }
 
-// lastWait is for witnesses of the last checkpoint of a log.
+// lastWait is how long witnesses may take for the last checkpoint of a log.
 const lastWait = 5 * time.Second
 
-// Close implements io.Closer: it ends the log, for good as far as is known.
+// Close implements io.Closer.
 func (s *sealed) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +231,7 @@ func (s *sealed) reportError(logger *zap.Logger, message string, err error) {
 	s.report(logger, sealer.Event{Message: message, Detail: err.Error(), Failure: true})
 }
 
-// report never waits: the log of the process may be the very log that is told of.
+// report never waits: the process log may be the very log that the event is about.
 func (s *sealed) report(logger *zap.Logger, e sealer.Event) {
 	level := zap.InfoLevel
 	if e.Failure {
@@ -242,7 +243,7 @@ func (s *sealed) report(logger *zap.Logger, e sealer.Event) {
 			logger.Log(level, e.Message, zap.String("detail", e.Detail))
 			<-s.reporting
 		}()
-	default: // more than anybody reads
+	default: // drop it: there are more than anybody reads
 	}
 }
 
@@ -287,13 +288,12 @@ func (s *sealed) drop(e *Evidence) {
 	}
 }
 
-// reopen closes the log, if it is open, and opens it with settings t. What is written waits
-// meanwhile.
+// reopen closes the log, if it is open, and opens it with settings t. Writes wait for it.
 func (s *sealed) reopen(t settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if log := s.log.Load(); log != nil {
-		if err := log.Close(0); err != nil { // requests wait, and the next checkpoint comes at once
+		if err := log.Close(0); err != nil { // requests wait, and the next checkpoint follows at once
 			s.reportError(t.logger, notSealed, err)
 		}
 	}

@@ -1,6 +1,3 @@
-// Package caddylog is the log writer `robots_evidence` of Caddy: it seals an access log, by
-// package evidence/sealer, on its way into a file. The file's own writer is Caddy's. The engine
-// starts the logs, as it alone knows when a configuration is about to run, and the gateway's name.
 package caddylog
 
 import (
@@ -23,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/block"
 )
 
-// What Caddy's writer of files takes where roll_keep, roll_keep_for and roll_size are not set.
+// Defaults of Caddy's file writer for roll_keep, roll_keep_for and roll_size.
 const (
 	DefaultRollKeep     = 10
 	DefaultRollKeepDays = 90
@@ -34,27 +31,27 @@ func init() {
 	caddy.RegisterModule(new(Evidence))
 }
 
-// Evidence writes a log through a writer of files and seals it: each line gets a number, and signed
-// checkpoints show later what was taken out, put in or changed. docs/evidence.md says what that
-// proves. It is for access logs of sites with the handler http.handlers.robots: what is logged
-// before these run is refused.
+// Evidence writes a log to files and seals it: each line gets a number, and signed checkpoints show
+// later whether lines were removed, added or changed. docs/evidence.md says what that proves. It is
+// for access logs of sites with the handler http.handlers.robots: entries that are logged before
+// these sites start are refused.
 type Evidence struct {
-	// WriterRaw is the writer of the file, which rotates it: Caddy's `file`.
+	// WriterRaw is the writer that writes and rotates the file: Caddy's `file`.
 	WriterRaw json.RawMessage `json:"writer,omitempty" caddy:"namespace=caddy.logging.writers inline_key=output"`
-	// Name is the log's, in its identity. Default: access.
+	// Name is the name of the log in its log ID. Default: access.
 	Name string `json:"name,omitempty"`
-	// Key is the file of the private key that signs: PEM (PKCS #8, Ed25519). It is made if it is
+	// Key is the file of the private key that signs: PEM (PKCS #8, Ed25519). It is created if it is
 	// missing. Default: `key` in the log's folder of the state.
 	Key string `json:"key,omitempty"`
-	// State is the folder of hashes and checkpoints. Default: `evidence` beside the log.
+	// State is the folder for hashes and checkpoints. Default: `evidence` in the log's folder.
 	State string `json:"state,omitempty"`
-	// Every and Lines say when a checkpoint is signed: after that time or as many lines, whatever is
-	// first, if there are new lines. Default: 1s and 1000.
+	// Every and Lines say when new lines get a checkpoint: after that time or that many lines,
+	// whichever comes first. Default: 1s and 1000.
 	Every caddy.Duration `json:"every,omitempty"`
 	Lines int            `json:"lines,omitempty"`
-	// Heads is a file to which all checkpoints are written once more, on another disk or machine.
+	// Heads is a file for a second copy of all checkpoints, on another disk or machine.
 	Heads string `json:"heads,omitempty"`
-	// Witnesses cosign the checkpoints. One that none does is reported and counted.
+	// Witnesses cosign the checkpoints. A checkpoint that no witness cosigns is reported and counted.
 	Witnesses []WitnessConfig `json:"witnesses,omitempty"`
 	// OnFailure says what happens while the log cannot be written or sealed: `log` (default) reports
 	// it, `refuse` also refuses all proxied requests (503).
@@ -64,13 +61,13 @@ type Evidence struct {
 	witnesses []sealer.Witness
 	paths     struct{ log, state, key, heads string }
 	done      <-chan struct{} // closed when the configuration ends
-	text      string          // all of the above, to be compared
+	text      string          // the options as JSON, for comparison
 }
 
 // WitnessConfig is a witness of C2SP tlog-witness.
 type WitnessConfig struct {
 	URL string `json:"url"`
-	Key string `json:"key"` // of its cosignatures, as a note's verifier has it
+	Key string `json:"key"` // the verifier key of its cosignatures
 }
 
 // CaddyModule returns the Caddy module information.
@@ -78,8 +75,7 @@ func (*Evidence) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.writers.robots_evidence", New: func() caddy.Module { return new(Evidence) }}
 }
 
-// Provision checks the configuration. It touches no file: `validate` must work beside a running
-// gateway.
+// Provision checks the configuration. It opens no file: `validate` must work while a gateway runs.
 func (e *Evidence) Provision(ctx caddy.Context) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -95,7 +91,7 @@ func (e *Evidence) Provision(ctx caddy.Context) error {
 	}
 	file, ok := nested.(*logging.FileWriter)
 	if !ok {
-		return fmt.Errorf("robots_evidence writes to a %T: want file, from which it can go on after a crash", nested)
+		return fmt.Errorf("robots_evidence writes to a %T: want file, which it can read again after a crash", nested)
 	}
 	e.file = file
 	if err := e.resolve(); err != nil {
@@ -108,7 +104,7 @@ func (e *Evidence) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// check reads what can be wrong in the configuration, and fills in defaults.
+// check fills in defaults and checks the options.
 func (e *Evidence) check() error {
 	e.Name = cmp.Or(e.Name, "access")
 	e.Every = cmp.Or(e.Every, caddy.Duration(time.Second))
@@ -159,22 +155,22 @@ func (e *Evidence) resolve() error {
 	return errors.Join(errs...)
 }
 
-// String names the log for people.
+// String names the log in messages.
 func (e *Evidence) String() string { return e.file.String() + " (sealed)" }
 
-// WriterKey names the log over reloads: a state folder holds each name once.
+// WriterKey identifies the log across reloads: names are unique in a state folder.
 func (e *Evidence) WriterKey() string { return "robots_evidence:" + e.paths.state + ":" + e.Name }
 
-// OpenWriter implements [caddy.WriterOpener]. Files are opened when the configuration starts.
+// OpenWriter implements [caddy.WriterOpener]. [Start] opens the files.
 func (e *Evidence) OpenWriter() (io.WriteCloser, error) { return all.open(e.WriterKey()), nil }
 
-// Cleanup ends the configuration's part in the log.
+// Cleanup removes the configuration from its log.
 func (e *Evidence) Cleanup() error {
 	all.remove(e)
 	return nil
 }
 
-// config is what the log is sealed with.
+// config returns the configuration of the sealer.
 func (e *Evidence) config(gateway string, report func(sealer.Event)) sealer.Config {
 	t := evidence.Terms{Every: time.Duration(e.Every).Seconds(), Lines: e.Lines}
 	if w := e.file; w.Roll == nil || *w.Roll {
@@ -188,8 +184,7 @@ func (e *Evidence) config(gateway string, report func(sealer.Event)) sealer.Conf
 	}
 }
 
-// UnmarshalCaddyfile reads the writer. Only file has to be there; the values shown are the
-// defaults.
+// UnmarshalCaddyfile reads the writer. Only file is required. The values shown are the defaults.
 //
 //	robots_evidence {
 //		file <path> {
@@ -208,7 +203,7 @@ func (e *Evidence) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return block.Segment(d, e, func() *Evidence { return new(Evidence) }, (*Evidence).read, (*Evidence).compile)
 }
 
-// compile checks a copy: a configuration that was read has no defaults filled in.
+// compile checks a copy, so that the adapted JSON has no defaults filled in.
 func (e *Evidence) compile() (struct{}, error) {
 	c := *e
 	return struct{}{}, c.check()

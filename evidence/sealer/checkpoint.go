@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// flushLoop signs checkpoints until the context ends.
+// flushLoop signs checkpoints until ctx ends.
 func (l *Log) flushLoop(ctx context.Context) {
 	tick := time.NewTicker(time.Duration(l.config.Terms.Every * float64(time.Second)))
 	defer tick.Stop()
@@ -29,11 +29,11 @@ func (l *Log) flushLoop(ctx context.Context) {
 		case <-tick.C:
 		case <-l.wake:
 		}
-		_ = l.flush() // of which the status tells
+		_ = l.flush() // the status has its error
 		l.mu.Lock()
 		failure, changes := l.failure(), l.fileChanges
 		l.mu.Unlock()
-		if failed != (failure != nil) { // each change is told once
+		if failed != (failure != nil) { // report each change once
 			failed = !failed
 			message := "access log is written and sealed again"
 			if failed {
@@ -48,8 +48,8 @@ func (l *Log) flushLoop(ctx context.Context) {
 	}
 }
 
-// flush signs a checkpoint of all that is written, if there are new lines that are not ours. The
-// lines are on disk before their leaves count, and these before anything is signed.
+// flush signs a checkpoint of all lines, if there are new lines besides notices. It syncs the lines
+// before their leaves, and the leaves before it signs.
 func (l *Log) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -65,22 +65,22 @@ func (l *Log) flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setErrors(l.writeErr, err)
-	if err == nil && l.requestLines-l.signed >= int64(l.config.Terms.Lines) { // that came meanwhile
+	if err == nil && l.requestLines-l.signed >= int64(l.config.Terms.Lines) { // written in the meantime
 		signal(l.wake)
 	}
 	return err
 }
 
 func (l *Log) stuck() {
-	l.config.Report(Event{"a disk has not answered for long; the access log is written on", l.dir, true})
+	l.config.Report(Event{"fsync has taken over 30 s; the access log is still written, but not sealed", l.dir, true})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setErrors(l.writeErr, errors.New("the disk does not answer"))
 }
 
-// signCheckpoint seals, signs, and says so in the log.
+// signCheckpoint saves all lines, signs a checkpoint, and adds a notice of it to the log.
 func (l *Log) signCheckpoint() error {
-	others, err := l.save()
+	requestLines, err := l.save()
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (l *Log) signCheckpoint() error {
 	}
 	now := time.Now()
 	l.mu.Lock()
-	l.newest, l.newestTime, l.signed = checkpoint, now, others
+	l.newest, l.newestTime, l.signed = checkpoint, now, requestLines
 	line := evidence.Notice{Msg: "checkpoint", Size: checkpoint.Size, Root: checkpoint.Root, At: timeText(now)}
 	if l.rotated {
 		line.Terms = &l.config.Terms
@@ -113,7 +113,7 @@ func (l *Log) signCheckpoint() error {
 }
 
 // keepCheckpoint appends a signed note to the checkpoints of the generation and to their second
-// copy. The newest is a file of its own, too, for clients of the tiles, and waits for no disk.
+// copy. For clients of the tiles it also replaces the file of the newest checkpoint, without fsync.
 func (l *Log) keepCheckpoint(checkpoint evidence.Checkpoint) error {
 	block := append(slices.Clip(checkpoint.Note), evidence.CheckpointEnd...)
 	for _, name := range []string{filepath.Join(l.folder, checkpointsFile), l.config.Checkpoints} {
@@ -135,7 +135,7 @@ func (l *Log) keepCheckpoint(checkpoint evidence.Checkpoint) error {
 	return nil
 }
 
-// saveNow brings all to the disk without a checkpoint.
+// saveNow syncs all lines and tiles without a checkpoint.
 func (l *Log) saveNow() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -145,9 +145,9 @@ func (l *Log) saveNow() error {
 	return l.tiles.sync()
 }
 
-// save brings the log to the disk, and writes the tree. It gives the number of
-// lines of others in the tree.
-func (l *Log) save() (others int64, err error) {
+// save syncs the log and writes the tree. It returns how many lines besides notices are in the
+// tree.
+func (l *Log) save() (requestLines int64, err error) {
 	l.mu.Lock()
 	if err = l.checkFile(); err == nil && l.deleted {
 		err = l.writeNotice(evidence.Notice{Msg: "deleted", At: timeText(time.Now())})
@@ -157,7 +157,7 @@ func (l *Log) save() (others int64, err error) {
 		err = l.fillGap()
 	}
 	size := l.size
-	others = l.requestLines
+	requestLines = l.requestLines
 	if err == nil {
 		for _, leaf := range l.pending {
 			l.tiles.tree.Append(leaf)
@@ -172,21 +172,21 @@ func (l *Log) save() (others int64, err error) {
 		err = l.tiles.save()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("bringing the log and its hashes to the disk: %w", err)
+		return 0, fmt.Errorf("saving the log and its hashes: %w", err)
 	}
 	l.mu.Lock()
 	l.saved = size
 	l.mu.Unlock()
-	return others, nil
+	return requestLines, nil
 }
 
-// syncLog waits until the file of the log is on disk, and then the rotated ones, of which it may be
-// one by now. Those that were packed are among them: the one who packs does not wait for that.
+// syncLog syncs the file of the log, and then the rotated files, because it may have been rotated
+// since. It also syncs compressed files, because Caddy does not.
 func (l *Log) syncLog() error {
 	if err := syncIfThere(l.config.File); err != nil {
 		return err
 	}
-	for first := l.synced == nil; ; first = false { // files may be rotated and packed in the meantime
+	for first := l.synced == nil; ; first = false { // until no more files were rotated or compressed in the meantime
 		names, err := rotatedFiles(l.config.File)
 		slices.Sort(names)
 		if err != nil || !first && slices.Equal(names, l.synced) {
@@ -211,7 +211,7 @@ func syncIfThere(name string) error {
 	return nil
 }
 
-// fillGap reads leaves that memory had no room for from the log again. The log waits for it.
+// fillGap reads the leaves that memory had no room for from the log again. Writes wait for it.
 func (l *Log) fillGap() error {
 	if l.tiles.tree.Size()+int64(len(l.pending)) == l.size {
 		return nil
@@ -227,7 +227,7 @@ func (l *Log) fillGap() error {
 	return nil
 }
 
-// writeLost says in the log how many entries could not be written before, under its lock.
+// writeLost adds a notice of entries that could not be written. The caller holds the lock.
 func (l *Log) writeLost() error {
 	if l.lostLines.Lines == 0 || l.closed {
 		return nil
@@ -239,7 +239,7 @@ func (l *Log) writeLost() error {
 	return err
 }
 
-// writeNotice writes a line of our own into the log, under its lock.
+// writeNotice adds a notice to the log. The caller holds the lock.
 func (l *Log) writeNotice(s evidence.Notice) error {
 	s.Level, s.TS, s.Logger = "info", float64(time.Now().UnixMicro())/1e6, evidence.Logger
 	line, err := json.Marshal(s)
@@ -251,5 +251,5 @@ func (l *Log) writeNotice(s evidence.Notice) error {
 	return err
 }
 
-// timeText is a time as our lines have it.
+// timeText formats a time for notices.
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// rotator writes a file as timberjack does: it renames the file when it is full, begins the new one without O_APPEND, and
-// packs the old one.
+// rotator writes a file as timberjack does: it renames the file when it is full, begins the new one
+// without O_APPEND, and packs the old one.
 type rotator struct {
 	name string
 	most int64 // bytes of a file, 0 for any
@@ -148,7 +148,7 @@ func (b *bench) open() *Log {
 	return l
 }
 
-// kill leaves a log as kill -9 does: what was given to the system stays, nothing else is done.
+// kill leaves a log as kill -9 does: written bytes stay, and nothing else happens.
 func (b *bench) kill(l *Log) {
 	b.t.Helper()
 	l.stop()
@@ -214,8 +214,9 @@ func (b *bench) lines() (lines []string) {
 	return lines
 }
 
-// verify recomputes all checkpoints of a generation from the lines from first on: by the stored hashes of package tlog,
-// which the writer does not use. It gives the number of lines in the tree by the newest of them.
+// verify recomputes all checkpoints of a generation from the lines from first on: by the stored
+// hashes of package tlog, which the writer does not use. It gives the number of lines in the tree
+// by the newest of them.
 func (b *bench) verify(generation int, first int) (signed int64) {
 	b.t.Helper()
 	lines := b.lines()[first:]
@@ -255,7 +256,8 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		// A cosigned copy comes when its witnesses have answered, which may be behind the next checkpoint.
+		// A cosigned copy comes when its witnesses have answered, which may be behind the next
+		// checkpoint.
 		if checkpoint.Size > int64(len(lines)) || checkpoint.Size < signed && !kept[checkpoint.Size] {
 			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", checkpoint.Size, len(lines), signed)
 		}
@@ -269,7 +271,7 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 	for i := range signed {
 		at := tlog.StoredHashIndex(0, i)
 		if got, err := client.ReadHashes([]int64{at}); err != nil || got[0] != stored[at] {
-			b.t.Fatalf("leaf %d is not that of its line: %v", i, err)
+			b.t.Fatalf("leaf %d is not the hash of its line: %v", i, err)
 		}
 	}
 	b.noLeftovers(dir, signed)
@@ -287,7 +289,8 @@ func newest(tb testing.TB, checkpoints []byte, verifier note.Verifier) (tree tlo
 	return tree
 }
 
-// noLeftovers: `checkpoint` is the newest signed one, all its tiles are there by their names, and few that others replaced.
+// noLeftovers: `checkpoint` is the newest signed one, all its tiles are there by their names, and
+// few that others replaced.
 func (b *bench) noLeftovers(dir string, size int64) {
 	b.t.Helper()
 	h, err := evidence.ReadClaim(string(must(os.ReadFile(filepath.Join(dir, "checkpoint")))))
@@ -319,7 +322,7 @@ func (b *bench) snapshot() map[string][]byte {
 	return files
 }
 
-// restore makes the folder what it was.
+// restore restores the contents of the folder.
 func (b *bench) restore(files map[string][]byte) {
 	b.t.Helper()
 	for _, e := range must(os.ReadDir(b.dir)) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// loadKey reads a private key: PEM with PKCS #8. If the file is missing it makes one that only its
+// loadKey reads a private key (PEM, PKCS #8). If the file is missing, it makes one that only its
 // owner may read.
 func loadKey(file string) (ed25519.PrivateKey, error) {
 	text, err := os.ReadFile(file)
@@ -64,10 +64,10 @@ type signer struct {
 // Sign implements [note.Signer].
 func (s signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
 
-// signerOf makes a key sign under a name, and gives the verifier's key.
+// signerOf returns a signer for a key and a name, and its verifier key.
 func signerOf(name string, key ed25519.PrivateKey) (s signer, vkey string, err error) {
 	s.key = key
-	vkey, err = note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // it is one
+	vkey, err = note.NewEd25519VerifierKey(name, key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // as documented
 	if err == nil {
 		s.Verifier, err = note.NewVerifier(vkey)
 	}

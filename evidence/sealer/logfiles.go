@@ -20,9 +20,9 @@ import (
 // maxLine bounds a line of the log, in bytes.
 const maxLine = 4 << 20
 
-// rotatedFiles finds the files of a log that Caddy or logrotate has put aside, the oldest first by
-// their names. One that is there packed and unpacked, because packing was broken off, is taken
-// unpacked.
+// rotatedFiles finds the files of a log that Caddy or logrotate has rotated, the oldest first by
+// their names. If a file exists both compressed and not, because compression was interrupted, the
+// uncompressed one counts.
 func rotatedFiles(current string) (names []string, err error) {
 	dir, name := filepath.Split(current)
 	ext := filepath.Ext(name)
@@ -50,8 +50,8 @@ func rotatedFiles(current string) (names []string, err error) {
 	return names, nil
 }
 
-// LogFiles gives the files of a log that were put aside, the oldest first, and the one that is
-// written, if it is there.
+// LogFiles returns the rotated files of a log, the oldest first, and then the current one if it
+// exists.
 func LogFiles(current string) ([]string, error) {
 	names, err := rotatedFiles(current)
 	if _, missing := os.Stat(current); err == nil && missing == nil {
@@ -60,19 +60,19 @@ func LogFiles(current string) ([]string, error) {
 	return names, err
 }
 
-// linesOf gives the lines of a file, with their ends; none if it is gone. The bytes are good until
-// the next line. An error is the last that counts.
+// linesOf returns the lines of a file with their newlines, or none if the file is gone. The bytes
+// are valid until the next line. An error ends the lines.
 func linesOf(name string) iter.Seq2[[]byte, error] {
 	return lines.Of(func() (io.ReadCloser, error) {
 		f, err := os.Open(name)
-		if errors.Is(err, fs.ErrNotExist) { // packed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // it was compressed in the meantime
 			return io.NopCloser(strings.NewReader("")), nil
 		}
 		return f, err
 	}, maxLine+1)
 }
 
-// firstSeal reads the seal of the first line of a file that has one.
+// firstSeal returns the first seal in a file.
 func firstSeal(name string) (id string, seq int64, err error) {
 	for line, err := range linesOf(name) {
 		if id, seq, sealed := evidence.ReadSeal(line); sealed || err != nil {
@@ -82,7 +82,7 @@ func firstSeal(name string) (id string, seq int64, err error) {
 	return "", 0, nil
 }
 
-// filesFrom gives the newest files of the log, from the one on that has the line of a number.
+// filesFrom returns the newest files of the log, starting with the one that has the given line.
 func (l *Log) filesFrom(number int64) ([]string, error) {
 	names, err := LogFiles(l.config.File)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Log) filesFrom(number int64) ([]string, error) {
 			return nil, fmt.Errorf("reading the log: %s: %w", name, err)
 		case id == l.id && first <= number:
 			return names[i:], nil
-		case id != "" && id != l.id: // of an earlier generation; this one may begin within
+		case id != "" && id != l.id: // an earlier generation; ours may begin in the same file
 			return names[i:], nil
 		}
 	}

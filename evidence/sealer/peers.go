@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// peerInterval is the least time between two stretches of lines about peers.
+	// peerInterval is the least time between two batches of notices about peers.
 	peerInterval = time.Minute
-	// maxPeers bounds the lines of one stretch.
+	// maxPeers bounds the notices of one batch.
 	maxPeers = 100
 )
 
-// RecordPeerCheckpoints writes the checkpoints of other gateways into the log: those that the log
-// has not yet, at most 100 a minute. What is no checkpoint, or one of this gateway, is left out. No
-// checkpoint is signed for these lines alone until they are many: two idle gateways would have news
-// for each other without end.
+// RecordPeerCheckpoints writes new checkpoints of other gateways into the log, at most 100 a
+// minute. It skips invalid ones and those of this gateway. These notices alone cause no checkpoint
+// until there are many: otherwise two idle gateways would exchange new checkpoints for ever.
 func (l *Log) RecordPeerCheckpoints(notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

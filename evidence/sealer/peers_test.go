@@ -23,8 +23,8 @@ func noteOf(tb testing.TB, id string, size int64) string {
 	return string(must(note.Sign(&note.Note{Text: evidence.CheckpointText(id, size, tlog.Hash{byte(size)})}, signer)))
 }
 
-// TestHear: what others have is written once, at most once a minute, and makes no checkpoint.
-func TestHear(t *testing.T) {
+// TestRecordPeerCheckpoints: each checkpoint of others is written once, at most once a minute, and makes no checkpoint.
+func TestRecordPeerCheckpoints(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	synctest.Test(t, func(t *testing.T) {

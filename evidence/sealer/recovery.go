@@ -19,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// load takes up the newest generation, or begins another one. It leaves a log that is open, with a
-// checkpoint of all that is in it.
+// load resumes the newest generation or begins another one. Then the log is open, and a checkpoint
+// covers all of it.
 func (l *Log) load() error {
 	newest, err := newestGeneration(l.dir)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Log) load() error {
 	return l.begin(newest+1, why)
 }
 
-// plain says why a generation ends, without the folders of the machine.
+// plain removes the folders of the machine from the reason for a new generation.
 func (l *Log) plain(reason error) string {
 	text := reason.Error()
 	for _, name := range []string{filepath.Join(l.folder, vkeyFile), l.config.File, l.config.Checkpoints} {
@@ -88,9 +88,9 @@ func (l *Log) readState(name string) ([]byte, error) {
 	return text, err
 }
 
-// checkLate notes which lines are sealed late: those behind the newest checkpoint that is signed,
-// unless the line that tells of it is all. Anyone who set the state back could have forged lines
-// sealed by a restart, but for a bound.
+// checkLate records which lines are sealed late: those after the newest signed checkpoint, unless
+// its own notice is the only one. Their number is bounded: otherwise anyone who set the state back
+// could have any number of forged lines sealed by a restart.
 func (l *Log) checkLate(r *resumed) error {
 	from, to := r.newest.Size, r.tiles.tree.Size()
 	if to == from+1 && (r.claim.Size == from || r.known == to) {
@@ -105,7 +105,7 @@ func (l *Log) checkLate(r *resumed) error {
 	return nil
 }
 
-// resumeGeneration goes on with a generation.
+// resumeGeneration opens the log for a generation that goes on.
 func (l *Log) resumeGeneration(r *resumed) error {
 	l.tiles, l.size, l.saved, l.newest = r.tiles, r.tiles.tree.Size(), r.tiles.saved, r.newest
 	late := r.late
@@ -123,7 +123,7 @@ func (l *Log) resumeGeneration(r *resumed) error {
 	return nil
 }
 
-// begin starts a generation with an empty tree, behind what is in the log.
+// begin starts a generation with an empty tree, after what is already in the log.
 func (l *Log) begin(generation int, why evidence.Notice) error {
 	if err := l.setLogID(generation); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (l *Log) begin(generation int, why evidence.Notice) error {
 	return l.start(why)
 }
 
-// openLog opens the log to append to it, and ends a torn line.
+// openLog ends a torn last line, and opens the log to append to it.
 func (l *Log) openLog() (err error) {
 	end, err := tailOf(l.config.File, 1)
 	if err == nil && len(end) > 0 && end[0] != '\n' {
@@ -154,10 +154,10 @@ func (l *Log) openLog() (err error) {
 	if !l.followRotation() {
 		return errNoFile
 	}
-	return lock(l.file) // also of a process with another state
+	return lock(l.file) // a process with another state may have it
 }
 
-// start opens the log, says in it how it begins, and signs that.
+// start opens the log, adds the notice that it was opened, and signs a checkpoint.
 func (l *Log) start(line evidence.Notice) error {
 	if err := l.openLog(); err != nil {
 		return err
@@ -180,18 +180,18 @@ func (l *Log) start(line evidence.Notice) error {
 type resumed struct {
 	tiles  *tileFiles
 	signed []evidence.Checkpoint
-	newest evidence.Checkpoint // the newest of them, of size 0 for none
-	claim  evidence.Checkpoint // the newest of which a line tells
-	next   int64               // the number of the line that is read next, below the tree's size if unknown
-	file   string              // in which the lines behind the checkpoint begin
-	known  int64               // lines that the position has
-	late   *evidence.LateLines // nil for none
-	torn   int                 // lines without end among them
-	tail   []byte              // of the file that is written: a last line without end, which is no leaf yet
+	newest evidence.Checkpoint // the newest of signed, or of size 0
+	claim  evidence.Checkpoint // the newest that a notice claims
+	next   int64               // the number of the next line, or less than the tree's size if unknown
+	file   string              // that has the first line after the newest checkpoint
+	known  int64               // lines according to the position file
+	late   *evidence.LateLines // nil if no lines are late
+	torn   int                 // torn lines among the late ones
+	tail   []byte              // a last line of the current file without its newline, which is no leaf yet
 }
 
-// resume takes up a generation where its state and the log left it: it seals the lines that are in
-// the log and not in the tree. The error says why the generation cannot go on.
+// resume reads the state of a generation, and adds lines of the log that the tree lacks. The error
+// says why the generation cannot go on.
 func (l *Log) resume() (*resumed, error) {
 	vkey, err := l.readState(vkeyFile)
 	if err != nil {
@@ -233,7 +233,7 @@ func (l *Log) resume() (*resumed, error) {
 	return r, l.verifyCheckpoints(r)
 }
 
-// sealFile seals the lines of a file that the tree does not have.
+// sealFile adds the lines of a file that the tree lacks.
 func (l *Log) sealFile(r *resumed, name string) error {
 	for line, err := range linesOf(name) {
 		if err != nil {
@@ -243,7 +243,7 @@ func (l *Log) sealFile(r *resumed, name string) error {
 		size := r.tiles.tree.Size()
 		id, n, sealed := evidence.ReadSeal(line)
 		if sealed && id == l.id && r.next < size {
-			r.next = n // if lines are missing that the tree has, the audit tells
+			r.next = n // if lines are missing that the tree has, the audit finds that
 		}
 		switch {
 		case r.next < size:
@@ -276,12 +276,12 @@ func (l *Log) sealFile(r *resumed, name string) error {
 	return r.tiles.save()
 }
 
-// msgCheckpoint is in our own lines only: in all others it could stand with escaped quotes at the
-// most, or not behind this logger.
+// msgCheckpoint occurs in notices only: other lines can contain it only with escaped quotes, or
+// with another logger.
 const msgCheckpoint = `"logger":"` + evidence.Logger + `","msg":"checkpoint"`
 
-// verifyCheckpoints holds the tree against what was signed of it: in the state, in the second copy,
-// and in the lines that were sealed late. Where the log has less than that, it was cut.
+// verifyCheckpoints compares the tree with the signed checkpoints in the state, in the second copy,
+// and in late lines. If the log has fewer lines than they say, it was cut.
 func (l *Log) verifyCheckpoints(r *resumed) error {
 	tree := tlog.Tree{N: r.tiles.tree.Size(), Hash: r.tiles.tree.Root()}
 	reader := tlog.TileHashReader(tree, evidence.Tiles(l.folder))
@@ -303,14 +303,15 @@ func (l *Log) verifyCheckpoints(r *resumed) error {
 	return nil
 }
 
-// newestCheckpoint is the largest checkpoint of the latest generation of a log in a file, of size 0
-// for none. Without verifiers its signature counts for nothing: the key may be lost with the state.
+// newestCheckpoint returns the largest checkpoint of the latest generation of a log in a file, or
+// one of size 0. Without verifiers it checks no signature: the key may be lost together with the
+// state.
 func newestCheckpoint(name, log string, verifiers note.Verifiers) (newest evidence.Checkpoint, latest int, err error) {
 	text, err := tailOf(name, 256<<10)
 	if err != nil {
 		return newest, 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
-	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(text), verifiers) { // the first may be cut
+	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(text), verifiers) { // the tail may begin within a checkpoint
 		id, _ := evidence.ParseLogID(checkpoint.LogID) // it was read
 		later := id.Generation > latest || id.Generation == latest && checkpoint.Size >= newest.Size
 		if err == nil && later && evidence.WithoutGeneration(checkpoint.LogID) == log {
@@ -320,8 +321,8 @@ func newestCheckpoint(name, log string, verifiers note.Verifiers) (newest eviden
 	return newest, latest, nil
 }
 
-// truncatePartialCheckpoint takes off a last checkpoint that is not whole: the power failed within
-// it.
+// truncatePartialCheckpoint removes a partial checkpoint from the end of a file: the power failed
+// while it was written.
 func truncatePartialCheckpoint(name string) error {
 	end, err := tailOf(name, 256<<10)
 	if err != nil || bytes.HasSuffix(end, []byte(evidence.CheckpointEnd)) {
@@ -333,20 +334,20 @@ func truncatePartialCheckpoint(name string) error {
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil //nolint:nilerror // there is none to mend
+		return nil //nolint:nilerror // the file does not exist
 	}
 	return os.Truncate(name, info.Size()-int64(cut))
 }
 
-// newestSeal is the identity of the newest sealed line of a log of the same name, for a state that
-// is lost. A log that is sealed has seals in its newest file, or in the one before.
+// newestSeal returns the log ID in the newest sealed line of a log of the same name, for when the
+// state is lost. A sealed log has seals in its newest file, or in the one before.
 func (l *Log) newestSeal() (newest evidence.LogID, err error) {
 	files, err := LogFiles(l.config.File)
 	if err != nil {
 		return newest, err
 	}
 	for _, name := range files[max(0, len(files)-2):] {
-		for line, err := range linesOf(name) { // what cannot be read has no seal
+		for line, err := range linesOf(name) { // an unreadable line has no seal
 			id, _, _ := evidence.ReadSeal(line)
 			identity, idErr := evidence.ParseLogID(id)
 			if err == nil && idErr == nil && identity.Log == l.config.Name && identity.Generation >= newest.Generation {

@@ -44,7 +44,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestNewGenerations: what opens another generation, why, and that it begins behind the lines of the one before.
+// TestNewGenerations: what opens another generation, why, and that it begins behind the lines of
+// the one before.
 func TestNewGenerations(t *testing.T) {
 	t.Parallel()
 	state := func(b *bench, name string) string { return filepath.Join(b.config.State, "access", "1", name) }
@@ -122,8 +123,9 @@ func TestNewGenerations(t *testing.T) {
 	}
 }
 
-// TestGoesOn: a log of which lines that are signed were changed or taken away while the gateway was off goes on behind them:
-// the audit tells of it. One that was renamed is read on under its new name.
+// TestGoesOn: a log whose signed lines were changed or removed while the gateway was
+// off goes on behind them: the audit tells of it. One that was renamed is read on under its new
+// name.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench){
@@ -175,8 +177,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestRolledBack: with yesterday's state, the lines since are sealed late if they are what was signed of them, and open
-// another generation if not.
+// TestRolledBack: with yesterday's state, the lines since are sealed late if they are what was
+// signed of them, and open another generation if not.
 func TestRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {
@@ -231,8 +233,8 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
-// TestLaundered: a start seals no more lines than a crash leaves. More begin a generation that says how many there were, from
-// which file on; they stay without a checkpoint.
+// TestLaundered: a start seals no more lines than a crash leaves. More begin a generation that says
+// how many there were, from which file on; they stay without a checkpoint.
 func TestLaundered(t *testing.T) {
 	t.Parallel()
 	for _, lines := range []int{7999, 8000} {
@@ -247,16 +249,17 @@ func TestLaundered(t *testing.T) {
 		appendFile(b.config.File, made)
 		b.close(b.open())
 		if _, late := b.told(lateMessage); late != (lines == 7999) {
-			t.Errorf("%d lines and that of the last checkpoint: sealed late: %t", lines, late)
+			t.Errorf("%d lines and the notice of the last checkpoint: sealed late: %t", lines, late)
 		}
 		want := "8001 lines from line 3 on, the first in access.log, have no checkpoint: a crash leaves at most 8000"
 		if line := b.lines()[4+lines]; strings.Contains(line, `,"reason":"`+want+`"`) == (lines == 7999) {
-			t.Errorf("%d lines and that of the last checkpoint: %s", lines, line)
+			t.Errorf("%d lines and the notice of the last checkpoint: %s", lines, line)
 		}
 	}
 }
 
-// TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy of the checkpoints.
+// TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy
+// of the checkpoints.
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -273,9 +276,9 @@ func TestCutAgainstCopy(t *testing.T) {
 	}
 }
 
-// TestOnlyCopyLeft: a generation that only the second copy of the checkpoints has is not begun again, whatever else is lost or set
-// back: under its identity and with a key that is kept elsewhere the gateway would sign two logs. A torn end of the copy takes
-// no checkpoint with it.
+// TestOnlyCopyLeft: a generation that only the second copy of the checkpoints has is not begun
+// again, whatever else is lost or set back: under its identity and with a key that is kept
+// elsewhere the gateway would sign two logs. A torn end of the copy takes no checkpoint with it.
 func TestOnlyCopyLeft(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"state and log", "state and log, torn", "state; log set back", "both set back", "both set back, and changed"} {
@@ -320,8 +323,9 @@ func TestOnlyCopyLeft(t *testing.T) {
 	}
 }
 
-// FuzzRecovery: from whatever a kill or a power cut leaves, behind what was brought to the disk, the same generation goes
-// on, and all lines that are there are sealed. No byte of the log is changed.
+// FuzzRecovery: whatever a kill or a power cut leaves after the last sync,
+// the same generation goes on, and all lines that are there are sealed. No byte of the log is
+// changed.
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(0), uint16(0), uint16(0), false)
 	f.Add(uint8(3), uint16(70), uint16(33), uint16(100), true)

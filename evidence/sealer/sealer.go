@@ -1,10 +1,6 @@
-// Package sealer seals one access log while it is written: it numbers the lines, keeps the hash of
-// each, and signs checkpoints of the tree over them. docs/evidence.md says what that proves, and
-// what a crash, a full disk or a lost file does to it.
 package sealer
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -18,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -26,28 +21,27 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// Config is what a log is sealed with.
+// Config says how a log is sealed.
 type Config struct {
-	// Gateway and Name are the first parts of the log's identity.
+	// Gateway and Name are the first parts of the log ID.
 	Gateway string
 	Name    string
-	// File is the log. Open opens the writer that appends to it, and rotates it, perhaps; it may be
-	// called again after the writer was closed. A rotated file has a name of the form that Caddy
-	// gives.
+	// File is the log. Open opens the writer that appends to it and may rotate it. It may be called
+	// again after the writer was closed. Rotated files have names like Caddy's.
 	File string
 	Open func() (io.WriteCloser, error)
-	// State is the folder of the state of logs, and Key the file of the private key. Empty: key in
-	// the log's part of the state folder.
+	// State is the folder for the state of logs. Key is the file of the private key; if empty, it is
+	// the file key in the log's part of the state folder.
 	State string
 	Key   string
-	// Terms say when a checkpoint is signed, if there are new lines, and what Open keeps.
+	// Terms say when new lines get a checkpoint, and which files Open keeps.
 	Terms evidence.Terms
-	// Checkpoints is a file to which all checkpoints are written a second time; empty for none.
+	// Checkpoints is a file for a second copy of all checkpoints, or empty.
 	Checkpoints string
-	// Witnesses cosign the checkpoints. One that none does is reported.
+	// Witnesses cosign the checkpoints. A checkpoint that no witness cosigns is reported.
 	Witnesses []Witness
 	Transport http.RoundTripper // to the witnesses; nil for the default
-	// Report is told what an operator should know, never under a lock of the log.
+	// Report receives events for the operator. It is never called under a lock of the log.
 	Report func(Event)
 }
 
@@ -59,7 +53,7 @@ const (
 	newestFile = "checkpoint"
 )
 
-// Log is an access log that is sealed. It is safe for concurrent use.
+// Log is a sealed access log. It is safe for concurrent use.
 type Log struct {
 	config Config
 	dir    string // of this log in the state folder
@@ -69,36 +63,36 @@ type Log struct {
 	signer signer
 	vkey   string
 	lock   *os.File
-	synced []string // rotated files that are on disk, sorted; the flusher's
+	synced []string // rotated files that were synced, sorted; for the flusher
 
 	wake    chan struct{} // to sign a checkpoint now
-	cosign  chan struct{} // to have the newest one cosigned
+	cosign  chan struct{} // to have the newest checkpoint cosigned
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	patience time.Duration // with a disk, before the log counts as not sealed
+	patience time.Duration // how long a disk may take before the log counts as not sealed
 
-	flushing   sync.Mutex // one at a time who writes the state; taken before mu
-	tiles      *tileFiles // for that one, too
-	newestSize int64      // of the checkpoint that clients of the tiles see; as tiles
+	flushing   sync.Mutex // held to write the state; taken before mu
+	tiles      *tileFiles // under flushing
+	newestSize int64      // of the checkpoint that clients of the tiles see; under flushing
 
 	mu           sync.Mutex
 	dest         io.WriteCloser
-	file         *os.File // which dest writes: its size tells what has got to the disk
-	end          int64    // of the file, by what was written
-	tail         []byte   // the last line of the file, where a failed write left it without its end
+	file         *os.File // that dest writes: its size shows what was written
+	end          int64    // where the file should end, after our writes
+	tail         []byte   // a last line without its newline, after a failed write
 	buf          []byte
 	size         int64 // leaves
 	pending      []tlog.Hash
 	saved        int64 // leaves that are on disk
-	requestLines int64 // lines that are not ours, since the start
-	signed       int64 // of them, in the newest checkpoint
-	fileChanges  int64 // looks at which the file was not what it had to be
-	deleted      bool  // the file was, and no line tells of it yet
-	rotated      bool  // no line of the file tells the terms yet
+	requestLines int64 // lines since the start, without notices
+	signed       int64 // requestLines in the newest checkpoint
+	fileChanges  int64 // how often the file was not as it should be
+	deleted      bool  // the file was deleted, and no notice says so yet
+	rotated      bool  // no notice in the file has the terms yet
 	closed       bool
-	failed       atomic.Bool     // is one of these set
-	lostLines    evidence.Notice // entries of which no line tells yet
+	failed       atomic.Bool     // writeErr or flushErr is set
+	lostLines    evidence.Notice // entries lost since the last notice about them
 	dropped      int64           // lines, since the start
 	lastStatus   atomic.Pointer[Status]
 	writeErr     error
@@ -107,14 +101,14 @@ type Log struct {
 	newestTime   time.Time
 	witnesses    map[string]WitnessStatus
 	unwitnessed  int64
-	peerNotes    map[string]bool // notes of peers that the log has
+	peerNotes    map[string]bool // checkpoints of peers that the log has
 	peersAt      time.Time
 
 	client http.Client // of the witnesses
 }
 
-// Write seals and writes one entry of the log. An error means that the entry is not in the log, or
-// only its beginning.
+// Write seals and writes one entry. After an error, none or only the beginning of the entry is in
+// the log.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +133,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// signal fills a channel that holds one signal.
+// signal sends to a channel of capacity 1, unless it is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -148,7 +142,7 @@ func signal(c chan<- struct{}) {
 }
 
 func (l *Log) append(p []byte) error {
-	if len(p) > maxLine-256 { // bytes of a seal
+	if len(p) > maxLine-256 { // a seal takes less
 		return fmt.Errorf("writing to %s: an entry of %d bytes: want at most %d", l.config.File, len(p), maxLine-256)
 	}
 	if len(l.tail) > 0 {
@@ -160,110 +154,7 @@ func (l *Log) append(p []byte) error {
 	return l.appendBytes(l.buf)
 }
 
-// appendBytes writes b, and seals the lines that are in the log thereafter.
-func (l *Log) appendBytes(b []byte) error {
-	n, err := l.dest.Write(b)
-	l.end += int64(n)
-	if err != nil || len(l.tail) > 0 { // it has to be known in which file a torn line is
-		err = errors.Join(err, l.checkFile())
-	}
-	l.addLeaves(b[:n])
-	if err != nil {
-		return fmt.Errorf("writing to %s: %w", l.config.File, err)
-	}
-	return nil
-}
-
-// checkFile compares the file with what was written to it since the last look: meanwhile it may
-// have been rotated, deleted, or changed by another program. A look at each line would cost as much
-// as its hash.
-func (l *Log) checkFile() error {
-	stat := syscall.Stat_t{Size: -1, Nlink: 1} // if it cannot be told
-	_ = syscall.Fstat(int(l.file.Fd()), &stat)
-	switch old := l.file; {
-	case stat.Size < l.end && l.followRotation():
-		// A file that was rotated, packed and then removed has its last name there.
-		if link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", old.Fd())); link == l.config.File+" (deleted)" {
-			l.fileChanges++
-			l.deleted = true
-		}
-		_ = old.Close() // it was only looked at
-		if len(l.tail) > 0 {
-			l.addLeaf(l.tail) // it stays as it is
-			l.tail = nil
-		}
-	case stat.Nlink == 0:
-		l.fileChanges++
-		if err := l.restore(); err != nil {
-			return fmt.Errorf("%s was deleted: %w", l.config.File, err)
-		}
-		l.deleted = true
-	case stat.Size != l.end:
-		l.fileChanges++
-		l.end = max(stat.Size, 0)
-	}
-	return nil
-}
-
-// followRotation looks whether another file has the name of the log, and goes on at its end.
-func (l *Log) followRotation() bool {
-	f, err := os.Open(l.config.File)
-	if err != nil {
-		return false
-	}
-	info, err := f.Stat()
-	known, _ := l.file.Stat() // none at a start
-	if err != nil || os.SameFile(known, info) {
-		_ = f.Close() // it was only looked at
-		return false
-	}
-	l.file, l.end, l.rotated = f, info.Size(), true
-	_ = lock(f) // a file that was rotated in is ours; openLog tells of others
-	return true
-}
-
-// restore has a new file made in place of one that was deleted.
-func (l *Log) restore() error {
-	old, err := l.file, l.dest.Close()
-	dest, openErr := l.config.Open()
-	if err = errors.Join(err, openErr); openErr != nil {
-		return err
-	}
-	if l.dest = dest; !l.followRotation() {
-		return errors.Join(err, errNoFile)
-	}
-	return errors.Join(err, old.Close())
-}
-
-var errNoFile = errors.New("the writer has made no file of this name")
-
-// addLeaves takes b, which is now at the end of the file, into the tree.
-func (l *Log) addLeaves(b []byte) {
-	if len(l.tail) > 0 {
-		b = append(l.tail, b...)
-		l.tail = nil
-	}
-	for {
-		line, rest, ended := bytes.Cut(b, []byte("\n"))
-		if !ended {
-			break
-		}
-		l.addLeaf(line)
-		b = rest
-	}
-	if len(b) > 0 {
-		l.tail = bytes.Clone(b)
-	}
-}
-
-// addLeaf takes a line into the tree, if there is room in memory: see fillGap.
-func (l *Log) addLeaf(line []byte) {
-	if l.size++; l.size-l.saved <= maxPending {
-		l.pending = append(l.pending, tlog.RecordHash(line))
-	}
-}
-
-// Open begins to seal a log, or goes on with it: see recovery.go. No other process can then do so.
+// Open opens a sealed log, or begins to seal one: see recovery.go. It locks out other processes.
 func Open(c Config) (*Log, error) {
 	if c.Report == nil {
 		c.Report = func(Event) {}
@@ -274,11 +165,11 @@ func Open(c Config) (*Log, error) {
 		witnesses: make(map[string]WitnessStatus),
 		client:    http.Client{Transport: c.Transport},
 	}
-	l.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a witness has one address
+	l.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a witness must not redirect
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("evidence of %s: %w", c.File, err), l.release())
 	}
-	l.Status() // which is told if the disk stops to answer
+	l.Status() // remembered for when the disk stops answering
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.running.Go(func() { l.flushLoop(ctx) })
@@ -301,7 +192,7 @@ func (l *Log) open() (err error) {
 	if err := lock(l.lock); err != nil {
 		return err
 	}
-	if f, err := os.Open(l.config.File); err == nil { // before anything is written
+	if f, err := os.Open(l.config.File); err == nil { // check the lock before anything is written
 		if err := errors.Join(lock(f), f.Close()); err != nil {
 			return err
 		}
@@ -312,7 +203,7 @@ func (l *Log) open() (err error) {
 	return l.load()
 }
 
-// setLogID takes on the identity of a generation.
+// setLogID sets the log ID, the folder and the signer for a generation.
 func (l *Log) setLogID(generation int) (err error) {
 	l.id = evidence.LogID{Gateway: l.config.Gateway, Log: l.config.Name, Generation: generation}.String()
 	l.folder = filepath.Join(l.dir, strconv.Itoa(generation))
@@ -320,8 +211,9 @@ func (l *Log) setLogID(generation int) (err error) {
 	return err
 }
 
-// Close says that the log is closed, seals and signs what is written, and ends. For so long it
-// waits for witnesses of the last checkpoint, which else have it with the first of the next start.
+// Close writes the notice that the log is closed, seals and signs all lines, and releases the log.
+// It waits up to wait for witnesses to cosign the last checkpoint. If none answers, they cosign the
+// first checkpoint after the next start instead.
 func (l *Log) Close(wait time.Duration) error {
 	l.stop()
 	l.running.Wait()
@@ -330,8 +222,8 @@ func (l *Log) Close(wait time.Duration) error {
 	if err == nil {
 		err = l.writeNotice(evidence.Notice{Msg: "closed", At: timeText(time.Now())})
 	}
-	l.closed = true // but for the line of a checkpoint
-	l.signed--      // a checkpoint has to cover that line
+	l.closed = true // only the notice of the last checkpoint may follow
+	l.signed--      // a checkpoint must cover the notice
 	l.mu.Unlock()
 	err = errors.Join(err, l.Flush())
 	if wait > 0 && len(l.config.Witnesses) > 0 {
@@ -342,12 +234,12 @@ func (l *Log) Close(wait time.Duration) error {
 	return errors.Join(err, l.release())
 }
 
-// Flush seals and signs what is written. All of it is on disk when Flush returns.
+// Flush seals and signs all lines, and syncs them to the disk.
 func (l *Log) Flush() error {
 	if err := l.flush(); err != nil {
 		return err
 	}
-	return l.saveNow() // the last checkpoint's own line
+	return l.saveNow() // saves the notice of that checkpoint, too
 }
 
 func (l *Log) release() error {

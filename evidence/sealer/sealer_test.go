@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSealed: the lines of a log, with our own, are those of its checkpoints, over an end and a new start.
+// TestSealed: checkpoints cover the lines of a log, with notices, over an end and a new
+// start.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -107,8 +108,8 @@ func TestRotated(t *testing.T) {
 	}
 }
 
-// TestTerms: each file has a line of ours that says under which terms the log is written, so that they are known when older
-// files have expired.
+// TestTerms: each file has a line of ours that says under which terms the log is written, so that
+// they are known when older files have expired.
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -131,7 +132,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: lines that come while a slow disk holds a checkpoint up get the next one at once, if they are enough.
+// TestCaughtUp: lines that come while a slow disk holds a checkpoint up get the next one at once,
+// if they are enough.
 func TestCaughtUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -214,7 +216,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestLost: when the log can be written again, it says how many entries it has not, and from when to when.
+// TestLost: when the log can be written again, it says how many entries it has not, and from when
+// to when.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -252,7 +255,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestHeldUp: a disk that does not answer holds up nobody who asks how the log is.
+// TestHeldUp: a disk that does not answer does not block Status.
 func TestHeldUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -337,7 +340,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestDeleted: a log that was deleted while it is written begins anew; the tree goes on.
+// TestDeleted: a log that was deleted while it is written begins again; the tree goes on.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -363,8 +366,8 @@ func TestDeleted(t *testing.T) {
 	b.close(l)
 }
 
-// TestDeletedAndMade: a file that was deleted, and in whose place the writer has made another one, is no rotated one. Caddy's
-// writer makes it with the first line after a start.
+// TestDeletedAndMade: a file that was deleted, and in whose place the writer has made another one,
+// is no rotated one. Caddy's writer makes it with the first line after a start.
 func TestDeletedAndMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -410,7 +413,7 @@ func TestForeignLine(t *testing.T) {
 	})
 }
 
-// TestStuckDisk: a disk that does not answer is told of, and no line waits for it.
+// TestStuckDisk: a disk that does not answer is reported, and no line waits for it.
 func TestStuckDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -434,7 +437,7 @@ func TestStuckDisk(t *testing.T) {
 	if err := <-flushed; err != nil || l.Failed() {
 		t.Errorf("then %v, failed %t", err, l.Failed())
 	}
-	if _, told := b.told("a disk has not answered for long; the access log is written on"); !told {
+	if _, told := b.told("fsync has taken over 30 s; the access log is still written, but not sealed"); !told {
 		t.Error("it was not told")
 	}
 	b.close(l)
@@ -505,7 +508,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkWrite compares a log that is sealed with one that is not, by time and by CPU time, which has the checkpoints.
+// BenchmarkWrite compares a log that is sealed with one that is not, by time and by CPU time, which
+// has the checkpoints.
 func BenchmarkWrite(b *testing.B) {
 	line := []byte(strings.TrimSuffix(entry(1), "}") + `,"pad":"` + strings.Repeat("x", 1090) + "\"}\n")
 	for _, tt := range []struct {

@@ -16,15 +16,16 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// State is what the folder of a generation says, also while its log is written.
+// State is what the folder of a generation says. It can be read while the log is written.
 type State struct {
 	VKey       string
-	Checkpoint evidence.Checkpoint // the newest, with as many cosignatures as there are
+	Checkpoint evidence.Checkpoint // the newest, with its cosignatures
 
 	folder string
 }
 
-// ReadState reads the state of a log of a state folder: of a generation, or of the newest for 0.
+// ReadState reads the state of a log from a state folder: of a generation, or of the newest if it
+// is 0.
 func ReadState(folder, log string, generation int) (s State, err error) {
 	dir := filepath.Join(folder, log)
 	if generation == 0 {
@@ -61,7 +62,7 @@ type Proof struct {
 	VKey       string      `json:"vkey"`
 }
 
-// Prove proves a line of the newest checkpoint. The line is looked for in files of the log.
+// Prove proves that a line is in the newest checkpoint. It searches the files of the log for it.
 func (s State) Prove(seq int64, files []string) (Proof, error) {
 	if seq < 0 || seq >= s.Checkpoint.Size {
 		return Proof{}, fmt.Errorf("line %d is not in the newest checkpoint: lines are numbered from 0, the last one in it is %d", seq, s.Checkpoint.Size-1)

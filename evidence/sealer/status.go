@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Event is what an operator should know.
+// Event is something that an operator should know.
 type Event struct {
 	// Message is one of a few constant texts.
 	Message string
-	// Detail has what is particular, and may be empty.
+	// Detail has the particulars. It may be empty.
 	Detail string
-	// Failure tells faults from news.
+	// Failure distinguishes faults from news.
 	Failure bool
 }
 
-// Status is how a log is sealed now, as the admin API shows it.
+// Status is the state of a sealed log, as the admin API shows it.
 type Status struct {
 	Name  string `json:"name"`
 	LogID string `json:"identity"`
@@ -24,29 +24,29 @@ type Status struct {
 	File  string `json:"file"`
 	State string `json:"state"` // folder
 	Size  int64  `json:"size"`  // lines in the tree
-	// Unsealed are the lines, but ours, that no checkpoint covers yet.
+	// Unsealed are the lines besides notices that no checkpoint covers yet.
 	Unsealed int64 `json:"unsealed"`
-	// Lines were sealed since the start, ours not counted.
+	// Lines were sealed since the start, without notices.
 	Lines int64 `json:"-"`
-	// Checkpoint is the newest signed note, empty for none, and Time when it was signed: zero if not
-	// since the start.
+	// Checkpoint is the newest signed note, or empty. Time is when it was signed, or zero if that was
+	// before the start.
 	Checkpoint string                   `json:"checkpoint"`
 	Time       time.Time                `json:"signed_at,omitzero"`
 	Witnesses  map[string]WitnessStatus `json:"witnesses,omitempty"` // by the names of their keys
 	// Unwitnessed counts checkpoints that no witness cosigned.
 	Unwitnessed int64 `json:"unwitnessed"`
-	// Lost are the entries that could not be written since the start.
+	// Lost counts the entries that could not be written since the start.
 	Lost int64 `json:"lost"`
-	// Error says why the log cannot be written or sealed; empty while it can.
+	// Error says why the log cannot be written or sealed. It is empty while it can.
 	Error string `json:"error,omitempty"`
 }
 
-// Status may be asked at any time. While a disk holds the log up, it is that of before.
+// Status returns the state of the log. While a disk blocks the log, it returns the last known one.
 func (l *Log) Status() Status {
 	for deadline := time.Now().Add(3 * time.Second); !l.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			s := *l.lastStatus.Load()
-			s.Error = "the log is held up: its disk does not answer"
+			s.Error = "the log is blocked: its disk does not answer"
 			return s
 		}
 	}
@@ -66,7 +66,7 @@ func (l *Log) Failed() bool { return l.failed.Load() }
 
 func (l *Log) failure() error { return cmp.Or(l.writeErr, l.flushErr) }
 
-// setErrors keeps the errors of the last write and of the last flush, under the lock.
+// setErrors sets the errors of the last write and the last flush. The caller holds the lock.
 func (l *Log) setErrors(writeErr, flushErr error) {
 	l.writeErr, l.flushErr = writeErr, flushErr
 	l.failed.Store(l.failure() != nil)

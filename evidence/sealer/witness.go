@@ -22,7 +22,7 @@ import (
 
 // Witness cosigns checkpoints of trees that only grow (C2SP tlog-witness v1.0.0).
 type Witness struct {
-	// URL is the prefix of the witness's addresses.
+	// URL is the prefix of the witness's endpoints.
 	URL      string
 	Verifier note.Verifier
 }
@@ -37,7 +37,7 @@ func ParseWitness(url, vkey string) (Witness, error) {
 	return Witness{url, verifier}, nil
 }
 
-// WitnessStatus is what is known of a witness.
+// WitnessStatus is the state of a witness.
 type WitnessStatus struct {
 	Size  int64     `json:"size"`            // of the tree that it last cosigned
 	Time  time.Time `json:"time,omitzero"`   // when that was
@@ -49,7 +49,7 @@ const (
 	maxWitness     = 64 << 10 // bytes of an answer
 )
 
-// cosignLoop has each newest checkpoint cosigned until the context ends.
+// cosignLoop has each new checkpoint cosigned until ctx ends.
 func (l *Log) cosignLoop(ctx context.Context) {
 	cosigned := true
 	for {
@@ -62,14 +62,15 @@ func (l *Log) cosignLoop(ctx context.Context) {
 	}
 }
 
-// cosignNewest has the newest checkpoint cosigned, and reports whether it is. A change is told.
+// cosignNewest has the newest checkpoint cosigned, reports changes, and returns whether it was
+// cosigned.
 func (l *Log) cosignNewest(ctx context.Context, before bool) (cosigned bool) {
 	l.mu.Lock()
 	checkpoint := l.newest
 	l.mu.Unlock()
 	signatures, err := l.askWitnesses(ctx, checkpoint)
 	cosigned = len(signatures) > 0
-	if cosigned { // also by those that came before the end of the context
+	if cosigned { // keep the ones that came before ctx ended
 		if err := l.keepCosigned(checkpoint, signatures); err != nil {
 			l.config.Report(Event{"cosigned checkpoint cannot be kept", err.Error(), true})
 		}
@@ -96,7 +97,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// askWitnesses has a checkpoint cosigned by all witnesses at once.
+// askWitnesses has a checkpoint cosigned by all witnesses in parallel.
 func (l *Log) askWitnesses(ctx context.Context, checkpoint evidence.Checkpoint) (signatures [][]byte, err error) {
 	if len(checkpoint.Note) == 0 {
 		return nil, nil
@@ -124,8 +125,8 @@ func (l *Log) askWitnesses(ctx context.Context, checkpoint evidence.Checkpoint) 
 	return signatures, err
 }
 
-// askWitness has a checkpoint cosigned. If the witness knows the tree at another size than we
-// thought it did, as after each start, it is asked again.
+// askWitness has a checkpoint cosigned. It asks again if the witness knows the tree at another size
+// than expected, as after each start.
 func (l *Log) askWitness(ctx context.Context, w Witness, status *WitnessStatus, checkpoint evidence.Checkpoint) (signature []byte, err error) {
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {
@@ -159,8 +160,8 @@ func (l *Log) askWitness(ctx context.Context, w Witness, status *WitnessStatus, 
 	return nil, errors.New("status 409 again, with the size that it gave")
 }
 
-// request is the body of add-checkpoint: the size that the witness knows, the proof that the tree
-// has only grown since, and the checkpoint.
+// request returns the body of add-checkpoint: the size that the witness knows, the proof that the
+// tree has only grown since, and the checkpoint.
 func (l *Log) request(old int64, checkpoint evidence.Checkpoint) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "old %d\n", old)
@@ -193,7 +194,7 @@ func (l *Log) post(ctx context.Context, url string, body []byte) (status int, an
 	return resp.StatusCode, answer, err
 }
 
-// verified takes the signatures of the witness from its answer. There is one at least.
+// verified returns the witness's signature from its answer.
 func verified(w Witness, checkpoint evidence.Checkpoint, answer []byte) ([]byte, error) {
 	text, _, _ := bytes.Cut(checkpoint.Note, []byte("\n\n"))
 	n, err := note.Open(bytes.Join([][]byte{text, answer}, []byte("\n\n")), note.VerifierList(w.Verifier))
@@ -203,7 +204,7 @@ func verified(w Witness, checkpoint evidence.Checkpoint, answer []byte) ([]byte,
 	return fmt.Appendf(nil, "— %s %s\n", n.Sigs[0].Name, n.Sigs[0].Base64), nil
 }
 
-// keepCosigned appends a checkpoint once more, with its cosignatures.
+// keepCosigned appends a checkpoint again, with its cosignatures.
 func (l *Log) keepCosigned(checkpoint evidence.Checkpoint, signatures [][]byte) error {
 	checkpoint.Note = append(bytes.Clone(checkpoint.Note), bytes.Join(signatures, nil)...)
 	l.flushing.Lock()

@@ -124,7 +124,8 @@ func (w *testWitness) sizes() []int64 {
 	return append([]int64(nil), w.seen...)
 }
 
-// cosigned waits until a witness has cosigned the newest checkpoint. That is kept when the log is closed, at the latest.
+// cosigned waits until a witness has cosigned the newest checkpoint. That is kept when the log is
+// closed, at the latest.
 func cosigned(t *testing.T, l *Log, w *testWitness) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -138,7 +139,8 @@ func cosigned(t *testing.T, l *Log, w *testWitness) {
 	}
 }
 
-// TestWitnesses: each checkpoint is cosigned, over an end, after which the witness says its size, and a witness that is away.
+// TestWitnesses: each checkpoint is cosigned, over an end, after which the witness says its size,
+// and a witness that is away.
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -190,7 +192,8 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
-// TestWitnessedEnd: the checkpoint over `closed` is cosigned at the end of the process, and kept so where clients of the tiles look.
+// TestWitnessedEnd: the checkpoint over `closed` is cosigned at the end of the process, and kept so
+// where clients of the tiles look.
 func TestWitnessedEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -215,7 +218,7 @@ func TestWitnessedEnd(t *testing.T) {
 	b.verify(1, 0)
 }
 
-// TestBadWitnesses: what a witness may answer, and what becomes of that.
+// TestBadWitnesses: bad answers of a witness, and the errors that they cause.
 func TestBadWitnesses(t *testing.T) {
 	t.Parallel()
 	other := newWitness(t, "w.example", nil)
@@ -256,11 +259,12 @@ func TestBadWitnesses(t *testing.T) {
 		})
 	}
 	if _, err := ParseWitness("http://w", "w+00000000+AAAA"); err == nil {
-		t.Error("a key that is none")
+		t.Error("an invalid key")
 	}
 }
 
-// TestSlowWitness: nothing waits for a witness, but for the end of the process, and that not for long.
+// TestSlowWitness: nothing waits for a witness, but for the end of the process, and that not for
+// long.
 func TestSlowWitness(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,15 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// keyring finds the key of a log: one that the caller has given, for any log, or one beside the
-// log, which is believed only if none is given. It implements [note.Verifiers].
+// keyring finds the key of a log: one that the caller gave, which is valid for any log, or the one
+// in the log's folder of evidence, which is trusted only if the caller gave none. It implements
+// [note.Verifiers].
 type keyring struct {
 	given [][]byte
 	local map[string][]byte // by identity
 }
 
-// algEd25519 begins the public key in the text of a verifier key.
+// algEd25519 is the first byte of the public key in a verifier key.
 const algEd25519 = 1
 
 func parseKey(text string) (name string, key []byte, err error) {
@@ -37,9 +38,8 @@ func parseKey(text string) (name string, key []byte, err error) {
 	return v.Name(), key[1:], nil
 }
 
-// ofFolder gives the key and the identity of the folder of a generation: by the key in it or, if
-// that is gone, a key that is given and the name in a checkpoint, whose signatures are checked
-// later.
+// ofFolder returns the key and the log ID of a generation's folder. If the folder has no key, it
+// uses a given key and the log ID in a checkpoint, whose signature is checked later.
 func (k *keyring) ofFolder(folder string) (key, identity string, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "vkey"))
 	if err == nil {
@@ -62,8 +62,8 @@ func (k *keyring) ofFolder(folder string) (key, identity string, err error) {
 	return "", "", err
 }
 
-// Verifier implements note.Verifiers. For a generation that has no folder, the keys of the others
-// may have signed.
+// Verifier implements note.Verifiers. A generation without a folder may have been signed by the
+// keys of the others.
 func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	keys := k.given
 	if own := k.local[name]; len(keys) == 0 && own != nil {

@@ -19,17 +19,17 @@ import (
 
 // Config says where the evidence is.
 type Config struct {
-	// Folders are the folders of evidence that the gateways keep.
+	// Folders are the gateways' folders of evidence.
 	Folders []string
 	// Keys are verifier keys that were kept elsewhere, as the command evidence key prints them. A key
-	// holds for all generations of a log. With none, the keys in Folders are believed.
+	// is valid for all generations of a log. Without any, the keys in Folders are trusted.
 	Keys []string
 	// Checkpoints are files of checkpoints that were kept elsewhere.
 	Checkpoints []string
 }
 
-// New reads the evidence and checks the leaves against the signed checkpoints. What they contradict
-// goes to report, as all findings do; an error of report ends the check.
+// New reads the evidence and checks the leaves against the signed checkpoints. It calls report for
+// each finding, as the Checker does later; an error of report ends the check.
 func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
 	keys := &keyring{local: make(map[string][]byte)}
 	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
@@ -46,7 +46,7 @@ func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker,
 		}
 	}
 	if len(c.trees) == 0 {
-		return nil, fmt.Errorf("reading evidence: there is none in %s, or no key with it: --vkey gives one", strings.Join(cfg.Folders, ", "))
+		return nil, fmt.Errorf("reading evidence: %s has none, or no key with it: give one by --vkey", strings.Join(cfg.Folders, ", "))
 	}
 	for _, name := range cfg.Checkpoints {
 		if err := c.checkpoints(ctx, name, keys, true); err != nil {
@@ -88,24 +88,24 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 	return nil
 }
 
-// generation is the number of a folder of a generation, 0 for another one.
+// generation returns the number of a generation's folder, or 0 for other folders.
 func generation(name string) int {
 	n, _ := strconv.Atoi(filepath.Base(name))
 	return n
 }
 
-// checkpoints takes each checkpoint of a file: the gateway's own, or one that was kept elsewhere.
+// checkpoints checks each checkpoint of a file, which is the gateway's own or was kept elsewhere.
 func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, kept bool) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !kept {
-		return nil // the writer was stopped before its first one
+		return nil // the gateway stopped before its first checkpoint
 	} else if err != nil {
 		return fmt.Errorf("reading checkpoints: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	unsigned, n := false, int64(0)
 	in := io.Reader(f)
-	if kept { // a single checkpoint, as it is printed, has no end
+	if kept { // a single checkpoint, as the command prints it, has no end line
 		in = io.MultiReader(f, strings.NewReader(evidence.CheckpointEnd))
 	}
 	for h, err := range evidence.ReadCheckpoints(in, keys) {
@@ -115,8 +115,8 @@ func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, k
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, evidence.ErrCut) && !kept:
-			return nil // in a crash
-		case err != nil && unsigned: // one finding a file says it
+			return nil // a crash cut it off
+		case err != nil && unsigned: // report one per file
 		case err != nil:
 			unsigned = true
 			if err := c.report(Finding{at, Checkpoint, err.Error()}); err != nil {
@@ -131,7 +131,7 @@ func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, k
 	return nil
 }
 
-// checkpoint holds a signed checkpoint against the leaves.
+// checkpoint compares a signed checkpoint with the leaves.
 func (c *Checker) checkpoint(h evidence.Checkpoint, at Place, kept bool) error {
 	t := c.trees[h.LogID]
 	if t == nil {
@@ -151,17 +151,17 @@ func (c *Checker) checkpoint(h evidence.Checkpoint, at Place, kept bool) error {
 	if err != nil {
 		return fmt.Errorf("reading evidence of %s: %w", h.LogID, err)
 	}
-	if confirmed || p.size <= t.gone { // a later one confirms the hashes over leaves that are gone
+	if confirmed || p.size <= t.gone { // a later checkpoint confirms the hashes of deleted leaves
 		return nil
 	}
 	return t.keepAhead(p)
 }
 
-// mostAhead bounds how many checkpoints that the leaves do not bear out are kept.
+// mostAhead bounds how many checkpoints are kept that the leaves do not confirm.
 const mostAhead = 100_000
 
-// keepAhead keeps a checkpoint for the lines to bear out. Another one of the same size and with
-// another root is a fork.
+// keepAhead keeps a checkpoint that the lines must confirm. Two of the same size with different
+// roots are a fork.
 func (t *tree) keepAhead(p checkpoint) error {
 	i, found := slices.BinarySearchFunc(t.ahead, p.size, func(q checkpoint, size int64) int { return int(min(max(q.size-size, -1), 1)) })
 	switch {
@@ -184,10 +184,9 @@ func (t *tree) forked(p checkpoint, other string) Finding {
 	return Finding{p.at, Fork, fmt.Sprintf("the signed checkpoint of %d lines of %s excludes %s: the key was used for two logs; %s", p.size, t.logID, other, from)}
 }
 
-// confirm reports whether the leaves bear out a checkpoint, the largest so far. It reports false if
-// the leaves are too few or gone. Each leaf on disk is hashed: no hash of a higher level is
-// believed in its place. It goes on from the size of the last call, because checkpoints come nearly
-// in the order of their sizes.
+// confirm reports whether the leaves confirm a checkpoint, the largest so far. It returns false if
+// leaves are missing. It hashes each leaf on disk and trusts no hash of a higher level instead. It
+// continues from the last size, because checkpoints are nearly sorted by size.
 func (t *tree) confirm(p checkpoint) (bool, error) {
 	if t.tiles == "" || p.size < t.edge.Size() {
 		return false, nil
@@ -219,8 +218,8 @@ func (t *tree) confirm(p checkpoint) (bool, error) {
 	return true, nil
 }
 
-// within holds a checkpoint against the hashes of a larger one that is confirmed. One that these
-// exclude goes to excluded.
+// within compares a checkpoint with the hashes of a larger, confirmed one. It calls excluded if
+// they contradict it.
 func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
 	if p.size <= t.gone {
 		return nil
@@ -230,7 +229,7 @@ func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
 	case err != nil && ignoreGone(err) == nil:
 		return nil
 	case err != nil:
-		return t.reportOnce(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s are not those of the signed checkpoint of %d lines", t.logID, t.confirmed)})
+		return t.reportOnce(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s contradict the signed checkpoint of %d lines", t.logID, t.confirmed)})
 	case root != p.root:
 		return excluded(p)
 	}
@@ -238,7 +237,7 @@ func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
 	return nil
 }
 
-// ignoreGone: that leaves are not there is no fault of the disk.
+// ignoreGone ignores errors about missing leaves, which are not faults of the disk.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -246,11 +245,11 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// settle judges the checkpoints that the leaves do not bear out, once all are known: within the
-// leaves that a larger one confirms they are forks, and behind them the leaves are wrong.
+// settle judges the checkpoints that the leaves do not confirm, once all are known. Up to the size
+// of a confirmed checkpoint they are forks; beyond it, the leaves are wrong.
 func (t *tree) settle() error {
 	for len(t.ahead) > 0 && t.ahead[0].size <= t.confirmed {
-		if err := t.fork(t.ahead[0], fmt.Sprintf("that of %d lines", t.confirmed)); err != nil {
+		if err := t.fork(t.ahead[0], fmt.Sprintf("the one of %d lines", t.confirmed)); err != nil {
 			return err
 		}
 		t.ahead = t.ahead[1:]
@@ -263,6 +262,6 @@ func (t *tree) settle() error {
 	if _, err := t.tiles.Hashes(0, first.size-1); err != nil {
 		return ignoreGone(err)
 	}
-	message := fmt.Sprintf("the leaves %d to %d of %s are not those of the signed checkpoint", t.confirmed, first.size-1, t.logID)
+	message := fmt.Sprintf("the leaves %d to %d of %s contradict the signed checkpoint", t.confirmed, first.size-1, t.logID)
 	return t.report(Finding{first.at, Leaves, message})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// readNotice reads what a line says if it is the writer's.
+// readNotice parses a line if it is a notice.
 func readNotice(line []byte) (says evidence.Notice) {
 	if !bytes.Contains(line, []byte(`"logger":"`+evidence.Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
 		return evidence.Notice{}
@@ -22,26 +22,26 @@ func readNotice(line []byte) (says evidence.Notice) {
 	return says
 }
 
-// torn stands for what the writer says in a line that is none: a crash or a full disk cut it off.
+// torn is the message of a line that a crash or a full disk cut off.
 const torn = "torn"
 
-// ages is what a tree is judged by at its end. Times are those of lines of others alone: the
-// writer's are in UTC, and theirs need not be.
+// ages are what a tree's end is judged by. Its times are not those of notices, which are in UTC
+// while other lines need not be.
 type ages struct {
 	first             Place
 	newest            time.Time
-	since             time.Time // the first line behind the line of the last checkpoint
-	open              Place     // the first line that is not sealed
+	since             time.Time // the first line after the last checkpoint's notice
+	open              Place     // the first unsealed line
 	openSeq           int64
-	terms             evidence.Terms // the last that a line has
-	closedAt          Place          // the line that closed the log, if none has opened it again
-	after             Place          // the first line behind it
-	afterSeq, afterNo int64          // its number, and how many lines stand there
-	deleted           Place          // the last line that says that the file was deleted
+	terms             evidence.Terms // the last in a notice
+	closedAt          Place          // the notice that closed the log, unless it was opened again
+	after             Place          // the first line after it
+	afterSeq, afterNo int64          // its number, and how many lines follow
+	deleted           Place          // the last notice that the file was deleted
 }
 
-// pass notes the age of a line, and whether it stands where the writer would not write it. Behind
-// the newest checkpoint there is one line that tells of it.
+// pass records the age of a line, and whether the sealer could have written it there. After the
+// newest checkpoint comes one notice of it.
 func (t *tree) pass(at Place, seq int64) {
 	if t.first.File == "" {
 		t.first = at
@@ -61,7 +61,7 @@ func (t *tree) pass(at Place, seq int64) {
 			t.open, t.openSeq = at, seq
 		}
 	}
-	if seq == t.size { // the lines before it have their checkpoint
+	if seq == t.size { // a checkpoint covers the lines before it
 		t.since = time.Time{}
 	}
 	l := t.log
@@ -93,8 +93,8 @@ func (t *tree) patience() time.Duration {
 	return max(time.Minute, time.Duration(4*t.terms.Every*float64(time.Second)))
 }
 
-// excess says why a crash alone does not leave so many lines without a checkpoint: by their number,
-// or by how long they have waited for one. It is empty if a crash may.
+// excess says why a crash cannot explain this many lines without a checkpoint: because of their
+// number, or because they waited too long. It is empty if a crash can.
 func (t *tree) excess(lines int64) (kind Kind, why string) {
 	if most := t.terms.Crash(); lines > most {
 		return Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
@@ -105,9 +105,9 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 	return "", ""
 }
 
-// readSays takes what a line of the writer says. What no checkpoint has, anyone may have written:
-// of that only the size of a checkpoint counts, which is found if it is not there, and that of a
-// peer, which is signed.
+// readSays evaluates a notice. Anyone may have written what no checkpoint covers. Of such notices
+// only two count: the size of a checkpoint, which must exist, and the checkpoint of a peer, which
+// is signed.
 func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) error {
 	if says.Msg == "checkpoint" {
 		if says.Size > t.claimed {
@@ -117,7 +117,7 @@ func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) e
 			t.since = time.Time{}
 		}
 	}
-	if says.Msg == "opened" { // a crash may come before the checkpoint that covers it
+	if says.Msg == "opened" { // a crash may have prevented the checkpoint that covers it
 		t.closedAt = Place{}
 	}
 	if says.Msg == "peer" && says.Note != "" {
@@ -142,8 +142,8 @@ func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) e
 	return nil
 }
 
-// late takes what a start says of lines that it has sealed, which is judged by the terms of before.
-// A crash leaves few of them, and of a short time.
+// late judges the lines that a start has sealed late, by the terms before it. A crash leaves few
+// such lines, from a short time.
 func (t *tree) late(at Place, says evidence.Notice) error {
 	defer func() { t.since = time.Time{} }()
 	if says.Late == nil {
@@ -158,18 +158,18 @@ func (t *tree) late(at Place, says evidence.Notice) error {
 	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.logID, from, why)})
 }
 
-// begun takes the first line of a generation.
+// begun evaluates the first line of a generation.
 func (c *Checker) begun(t *tree, at Place, says evidence.Notice) error {
 	t.totals.Began = says.Reason
 	// Other reasons are about the key, the name and the state.
 	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {
-		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s began behind %.300s: %.300s", t.logID, says.Previous, says.Reason)}); err != nil {
+		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s followed %.300s: %.300s", t.logID, says.Previous, says.Reason)}); err != nil {
 			return err
 		}
 	}
 	before := c.trees[says.Previous]
 	if id, err := evidence.ParseLogID(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && evidence.WithoutGeneration(says.Previous) == evidence.WithoutGeneration(t.logID) && id.Generation < t.generation {
-		c.tree(says.Previous).size = says.Size // its lines are missing, and what was signed of them too
+		c.tree(says.Previous).size = says.Size // its lines and its checkpoints are missing
 	}
 	if says.Size == 0 || before == nil || !t.follows(before) {
 		return nil
@@ -181,17 +181,17 @@ func (c *Checker) begun(t *tree, at Place, says evidence.Notice) error {
 	case p.size < before.size:
 		return c.report(Finding{at, Checkpoint, fmt.Sprintf("the line says that the last checkpoint of %s has %d lines, and one of %d is signed", before.logID, p.size, before.size)})
 	case p.size <= before.confirmed:
-		return before.within(p, func(p checkpoint) error { return before.fork(p, fmt.Sprintf("that of %d lines", before.confirmed)) })
+		return before.within(p, func(p checkpoint) error { return before.fork(p, fmt.Sprintf("the one of %d lines", before.confirmed)) })
 	}
 	return nil
 }
 
-// openEnd judges what stands behind the newest checkpoint or behind the line that closed the log.
+// openEnd judges the lines after the newest checkpoint, or after the notice that closed the log.
 func (t *tree) openEnd(ended bool) error {
 	n := t.totals.Unsealed
 	kind, why := t.excess(n)
 	switch {
-	case t.claimed > t.size: // that a checkpoint is gone is said, unless the log is being written
+	case t.claimed > t.size: // a missing checkpoint is reported elsewhere, unless the log is being written
 		return nil
 	case t.afterNo > 0:
 		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
@@ -201,14 +201,14 @@ func (t *tree) openEnd(ended bool) error {
 		kind = Unsealed
 	case ended:
 		kind, why = Incomplete, "the gateway was killed before it could sign one"
-	case why == "": // it is being written, or ended in a crash
+	case why == "": // the log is being written, or ended in a crash
 		return nil
 	}
 	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.logID, t.openSeq, why)})
 }
 
-// grown reports whether the state has got the checkpoint that a line tells of since it was read:
-// the log is being written.
+// grown reports whether the log is being written: the state now has the checkpoint that a notice
+// claims.
 func (c *Checker) grown(t *tree) bool {
 	if t.tiles == "" {
 		return false
@@ -226,7 +226,7 @@ func (c *Checker) grown(t *tree) bool {
 	return false
 }
 
-// family gives the generations before and behind a tree, in the same log, that have lines.
+// family returns the generations before and after a tree that have lines.
 func (c *Checker) family(t *tree) (earlier, later *tree) {
 	for _, other := range c.sorted() {
 		switch {
@@ -240,26 +240,26 @@ func (c *Checker) family(t *tree) (earlier, later *tree) {
 	return earlier, later
 }
 
-// logAges is what is known of all generations of a log.
+// logAges is the state shared by all generations of a log.
 type logAges struct {
 	oldest, newest time.Time
 	file           string // of the last line
 	files          int
 	terms          []agreed
 	inForce        evidence.Terms
-	known, begun   int // the last generation that is given, and the last of which lines have come
+	known, begun   int // the last generation that is given, and the last one with lines
 }
 
-// agreed are terms, with the first line that has them. They have dropped what was before the oldest
-// line if they explained that when others took their place.
+// agreed are terms, with the first line that has them. dropped means that they explained that older
+// lines are gone when other terms replaced them.
 type agreed struct {
 	evidence.Terms
 	at      Place
 	dropped bool
 }
 
-// mostTerms bounds what is remembered of a log. The first are the ones that later ones may cut
-// short.
+// mostTerms bounds how many terms are remembered. The first ones count, because later ones may cut
+// them short.
 const mostTerms = 100
 
 func (l *logAges) agree(at Place, terms evidence.Terms) {
@@ -274,15 +274,15 @@ func (l *logAges) agree(at Place, terms evidence.Terms) {
 	}
 }
 
-// drop reports whether a log under terms would have dropped what was before its oldest line. That
-// may be younger than the file before it, if the log was idle.
+// drop reports whether terms explain that lines before the oldest one are gone. An idle log may
+// have lost a file that is older than its lines suggest.
 func (l *logAges) drop(terms evidence.Terms) bool {
 	age := l.newest.Sub(l.oldest).Hours() / 24
 	return terms.Files > 0 && l.files > terms.Files || terms.Days > 0 && age >= 0.9*float64(terms.Days)
 }
 
-// begins judges that a log does not begin with its first line: the terms that its lines have must
-// explain that, from the first on until some have dropped it.
+// begins judges a log whose first lines are missing: its terms must explain that, in order, up to
+// the ones that dropped them.
 func (c *Checker) begins(t *tree, lines int64, at Place) error {
 	l, kind, why := t.log, Missing, "no line says for how long lines are kept"
 	var long, short *agreed

@@ -6,16 +6,16 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// peer takes the checkpoint of another log that a line has. It counts like one that was kept
-// elsewhere, if it has a good signature and its log is given.
+// peer checks the checkpoint of another log in a line. With a good signature, and if its log is
+// given, it counts like one that was kept elsewhere.
 //
-// Where the log is given and its key has not signed, one of the two was made up: that is found,
-// once a log. Nothing is found where the log is not given, as lines of others are audited alone,
-// too.
+// If the log is given but its key has not signed the checkpoint, one of the two was forged: that is
+// reported once for each log. If the log is not given, nothing is reported, because the logs of one
+// gateway may be audited alone.
 func (c *Checker) peer(at Place, text string) error {
 	h, err := evidence.ParseCheckpoint([]byte(text), c.keys)
 	if err != nil {
-		claim, _ := evidence.ReadClaim(text) // none: of no log
+		claim, _ := evidence.ReadClaim(text) // invalid: the zero value names no log
 		t := c.trees[claim.LogID]
 		if t == nil || t.totals.Key == "" {
 			c.totals.PeersUnknown++
@@ -38,8 +38,8 @@ func (c *Checker) peer(at Place, text string) error {
 	return t.takePeer(checkpoint{size: h.Size, root: h.Root, at: at})
 }
 
-// takePeer compares a checkpoint in a line of another log against the leaves that are confirmed.
-// What is larger is left to the lines, or to the end.
+// takePeer compares a checkpoint in a line of another log with the confirmed leaves. Larger ones
+// are left to the lines, or to the end.
 func (t *tree) takePeer(p checkpoint) error {
 	if p.size > t.largestPeer.size {
 		t.largestPeer = p
@@ -47,7 +47,7 @@ func (t *tree) takePeer(p checkpoint) error {
 	switch {
 	case p.size <= t.confirmed:
 		return t.within(p, func(p checkpoint) error {
-			return t.reportOnce(t.forked(p, fmt.Sprintf("that of %d lines", t.confirmed)))
+			return t.reportOnce(t.forked(p, fmt.Sprintf("the one of %d lines", t.confirmed)))
 		})
 	case p.size <= t.size && p.size > t.edge.Size():
 		return t.keepAhead(p)
@@ -64,13 +64,13 @@ func (t *tree) checkPeers() error {
 		t.size = t.largestPeer.size // its end is missing
 		return nil
 	}
-	message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, the largest of those that are kept has %d",
+	message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, the largest that is kept has %d",
 		t.largestPeer.size, t.logID, t.size)
 	return t.report(Finding{t.largestPeer.at, Checkpoint, message})
 }
 
-// reportOnce reports the first finding about a checkpoint in a line of another log. A false one
-// would come again with each such line.
+// reportOnce reports the first finding about a checkpoint in a line of another log. Each further
+// such line would repeat it.
 func (t *tree) reportOnce(f Finding) error {
 	if t.reported {
 		return nil

@@ -80,7 +80,7 @@ func (f *fixture) cutTo(g, checkpoints int) {
 }
 
 // TestPeers: by what the log of another gateway has of a log, it is found that this was written
-// anew. A checkpoint that cannot be checked is counted, or found where the log is given.
+// again. A checkpoint that cannot be checked is counted, or found where the log is given.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	other := func(size int) string { // of a log that never was, by the key of generation 1

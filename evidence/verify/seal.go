@@ -1,10 +1,3 @@
-// Package verify holds the lines of access logs against the signed checkpoints of package evidence,
-// and names those that are missing, changed, out of order or added.
-//
-// The leaves that the writer keeps beside a log are checked against the checkpoints first. They
-// then tell the hash of each line, so that a finding has a file and a line. Lines behind the last
-// leaf that a checkpoint confirms are checked together, from checkpoint to checkpoint.
-// docs/audit.md has what each finding means, and what no seal can prove.
 package verify
 
 import (
@@ -18,33 +11,33 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// Kind says what is wrong. The set is closed and its spellings are stable; docs/audit.md has a row
+// Kind classifies findings. The set is closed and its spellings are stable; docs/audit.md has a row
 // for each.
 type Kind string
 
 const (
-	// Missing are lines between two others that are not there.
+	// Missing are lines that are missing between two others.
 	Missing Kind = "seal_missing"
-	// Changed is a line, or one of some, with other bytes than those that were sealed.
+	// Changed is a line, or one line of several, whose bytes differ from those that were sealed.
 	Changed Kind = "seal_changed"
-	// Order is a line that stands behind one that was written after it.
+	// Order is a line that comes after one that was written later.
 	Order Kind = "seal_order"
-	// Extra is a line that was not written there.
+	// Extra is a line that the gateway did not write there.
 	Extra Kind = "seal_extra"
-	// Tail are lines at the end that a signed checkpoint has and the log has not.
+	// Tail are lines missing at the end of the log, which a signed checkpoint covers.
 	Tail Kind = "seal_tail"
-	// Fork are two signed checkpoints of which each excludes the other.
+	// Fork is two signed checkpoints that exclude each other.
 	Fork Kind = "seal_fork"
-	// Leaves are hashes beside the log that no signed checkpoint bears out.
+	// Leaves are leaf hashes that contradict the signed checkpoints, or that are gone.
 	Leaves Kind = "seal_leaves"
-	// Checkpoint is a checkpoint that its key has not signed, or that is not there any more.
+	// Checkpoint is a checkpoint that is missing, or that its key has not signed.
 	Checkpoint Kind = "seal_head"
-	// Unsealed are lines behind the last checkpoint of a log that nobody goes on with.
+	// Unsealed are lines after the last checkpoint, if a crash does not explain them.
 	Unsealed Kind = "seal_unsealed"
-	// Reset is a generation that says that the log was not what was signed of the one before.
+	// Reset is a generation whose first line says that the log contradicted the one before.
 	Reset Kind = "seal_reset"
-	// Incomplete is no contradiction: the log says that lines are missing or not proven. It is none of
-	// Kinds.
+	// Incomplete contradicts nothing: the log itself says that lines are missing or not proven. It is
+	// not one of Kinds.
 	Incomplete Kind = "incomplete"
 )
 
@@ -61,80 +54,78 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// Finding is what contradicts the checkpoints.
+// Finding is a contradiction to the checkpoints.
 type Finding struct {
 	Place
 	Kind Kind
-	// Message is for people.
+	// Message is human-readable.
 	Message string
 }
 
 // Totals sum up the seals of the logs.
 type Totals struct {
-	// WithoutSeal are the lines before the first sealed one: of a time without evidence.
+	// WithoutSeal are the lines before the first sealed one, from a time without evidence.
 	WithoutSeal int64 `json:"without_seal"`
-	// PeersUnknown are checkpoints of other gateways in the lines that were held against nothing: the
-	// log of that gateway, or its key, is not given.
+	// PeersUnknown are checkpoints of other gateways that could not be checked, because the log or the
+	// key of that gateway is not given.
 	PeersUnknown int64 `json:"peers_unknown"`
 	// Logs are in the order of their names.
 	Logs []LogTotals `json:"logs"`
 }
 
-// LogTotals are about one generation of a log.
+// LogTotals are the totals of one generation of a log.
 type LogTotals struct {
 	Log string `json:"log"`
-	// Sealed lines are as a signed checkpoint has them. Unsealed are behind the newest one, but for
-	// the line that tells of it. Unproven are between, but the hashes that would prove them are gone
-	// or wrong.
+	// Sealed lines are confirmed by a signed checkpoint. Unsealed ones come after the newest
+	// checkpoint; its own notice does not count. Unproven ones come before, but the hashes that would
+	// prove them are gone or wrong.
 	Sealed   int64 `json:"sealed"`
 	Unsealed int64 `json:"unsealed"`
 	Unproven int64 `json:"unproven"`
-	// Late are lines that were sealed by the process after the one that wrote them.
+	// Late are lines that a later process sealed than the one that wrote them.
 	Late int64 `json:"sealed_late"`
-	// Expired are the first lines of the log, which it no longer keeps by its own account.
+	// Expired are the first lines of the log, if its own terms explain that they are gone.
 	Expired int64 `json:"expired"`
-	// Checkpoints are those with a good signature, Size is the number of lines of the newest.
+	// Checkpoints counts those with a good signature. Size is the number of lines of the largest.
 	Checkpoints int64 `json:"checkpoints"`
 	Size        int64 `json:"size"`
-	// Peers are the checkpoints of this log, with a good signature, that lines of others have.
+	// Peers counts the checkpoints of this log with a good signature in the logs of other gateways.
 	Peers int64 `json:"peers"`
-	// Began says why the generation began, as its first line has it.
+	// Began says why the generation began, according to its first line.
 	Began string `json:"began,omitempty"`
-	// Key is the key that signs. KeyGiven says that it came from the caller and not from beside the
-	// log.
+	// Key is the verifier key. KeyGiven means that it came from the caller and not from the folder of
+	// evidence.
 	Key      string `json:"key"`
 	KeyGiven bool   `json:"key_given"`
-	// KeptElsewhere says that a checkpoint came from elsewhere too.
+	// KeptElsewhere means that a checkpoint also came from elsewhere.
 	KeptElsewhere bool `json:"kept_elsewhere"`
 }
 
-// Checker checks logs line by line. It is for one goroutine; its memory does not grow with the
-// logs.
+// Checker checks logs line by line. It must not be used by several goroutines at once. Its memory
+// does not grow with the logs.
 type Checker struct {
 	trees  map[string]*tree
-	logs   map[string]*logAges // by the identity without the generation
+	logs   map[string]*logAges // by log ID without the generation
 	series map[int]*series
 	keys   *keyring
 	report func(Finding) error
 	totals Totals
 }
 
-// mostUnknown bounds the logs and generations that are followed though no checkpoint is known of
-// them.
+// mostUnknown bounds the logs and generations without a known checkpoint that are tracked.
 const mostUnknown = 10_000
 
-// series is how far the files have come that follow each other.
+// series is the state of consecutive files.
 type series struct {
 	current *tree // of the last line with a seal; nil before the first
-	// lines came ahead of the first seal; place and hash are of the last of them.
+	// lines is how many lines came before the first seal. place and hash are those of the last one.
 	lines int64
 	place Place
 	hash  tlog.Hash
 }
 
-// Line takes the next line of the files that follow each other, with its end or without, and its
-// time, which may be zero. Their number tells them from other such files, whose lines may come in
-// between.
+// Line checks the next line, with or without its newline, and its time, which may be zero. number
+// identifies the files that it belongs to, because lines of several logs may be interleaved.
 func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error {
 	s := c.series[number]
 	if s == nil {
@@ -158,12 +149,12 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 			return err
 		}
 		if _, err := evidence.ParseLogID(id); err != nil || len(c.trees) >= mostUnknown {
-			return nil //nolint:nilerror // it is said above
+			return nil //nolint:nilerror // reported above
 		}
 		t = c.tree(id)
 	}
-	if t.log.begun > t.generation && seq >= t.size { // nobody writes to it any more
-		return c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands behind its end: a later generation has begun", seq, id)})
+	if t.log.begun > t.generation && seq >= t.size { // the generation has ended
+		return c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s comes after its end: a later generation has begun", seq, id)})
 	}
 	if s.current == nil && s.lines > 0 && seq > 0 {
 		if err := c.first(s, t, seq); err != nil {
@@ -181,13 +172,13 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 	return t.place(at, seq, hash)
 }
 
-// follows reports whether a tree is a later generation of the log of another one.
+// follows reports whether t is a later generation of the same log as other.
 func (t *tree) follows(other *tree) bool {
 	return t.log == other.log && t.generation > other.generation
 }
 
-// withoutSeal takes a line that has no seal, behind one that has: part of a line that was cut off
-// in a crash is in the tree as it stands. Of a whole object the writer makes a line with a seal.
+// withoutSeal checks a line without a seal, after a sealed one: the tree has part of a line that a
+// crash cut off. The sealer gives every whole object a seal.
 func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
 	t.says, t.when = evidence.Notice{Msg: torn}, time.Time{}
 	seq := t.lastSeq + 1
@@ -198,8 +189,8 @@ func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) er
 	return t.place(at, seq, hash)
 }
 
-// first takes the line before the first seal, if that is not the log's first: it may be the part of
-// a line with which a file begins.
+// first checks the line before the first seal, if that seal is not the log's first: a file may
+// begin with part of a line.
 func (c *Checker) first(s *series, t *tree, seq int64) error {
 	if leaf, err := t.leaf(seq - 1); seq <= t.confirmed && err == nil && leaf == s.hash && s.lines == 1 {
 		s.lines = 0
@@ -208,7 +199,7 @@ func (c *Checker) first(s *series, t *tree, seq int64) error {
 	return c.report(Finding{s.place, Extra, "the line has no seal, and the log has sealed lines before it"})
 }
 
-// End reports what only the end of all logs shows, and sums up.
+// End reports the findings that only the end of all logs shows, and returns the totals.
 func (c *Checker) End() (Totals, error) {
 	for _, s := range c.series {
 		c.totals.WithoutSeal += s.lines
@@ -226,7 +217,7 @@ func (c *Checker) End() (Totals, error) {
 func (c *Checker) end(t *tree) error {
 	t.giveUp()
 	if t.size == 0 && t.tiles == "" && t.largestPeer.size == 0 {
-		return nil // that nothing is known of it was found with its first line
+		return nil // its first line was reported already
 	}
 	earlier, later := c.family(t)
 	for _, g := range t.gaps {
@@ -244,7 +235,7 @@ func (c *Checker) end(t *tree) error {
 		return err
 	}
 	if t.claimed > t.size && !c.grown(t) {
-		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest of those that are kept has %d", t.claimed, t.size)
+		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest that is kept has %d", t.claimed, t.size)
 		if err := c.report(Finding{t.claimedAt, Checkpoint, message}); err != nil {
 			return err
 		}

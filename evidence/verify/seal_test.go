@@ -40,8 +40,8 @@ type file struct {
 
 type signer struct{ secret, public string }
 
-// The fixture's lines: generation 1 has lines 0 to 299, of which line 150 is torn; generation 2 has
-// lines 0 to 105, of which the last 6, one of them the writer's, are not sealed yet.
+// The fixture's lines: generation 1 has lines 0 to 299, and line 150 is torn; generation 2 has
+// lines 0 to 105. The last 6, one of them a notice, are not sealed yet.
 const (
 	firstSize, tornAt = 300, 150
 	secondSize, open  = 100, 6
@@ -53,7 +53,7 @@ func newFixture(tb testing.TB) *fixture {
 	return newFixtureOf(tb, `{"roll_keep":1,"every":1,"lines":1000}`, 1)
 }
 
-// newFixtureOf makes a log under terms, with a line each so many seconds.
+// newFixtureOf makes a log under terms, with a line every step.
 func newFixtureOf(tb testing.TB, terms string, pace int64) *fixture {
 	tb.Helper()
 	f := &fixture{tb: tb, folder: tb.TempDir(), keys: make(map[int]signer), terms: terms, pace: pace}
@@ -369,7 +369,7 @@ func madeUp(seq int) string {
 	return string(evidence.Splice([]byte(`{"msg":"handled request","made":"up"}`), id(1), int64(seq)))
 }
 
-// TestTampering: each change is found, as what it is and where it is.
+// TestTampering: each change is found, with its kind and its place.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	inLog := func(n int, change func(l []string) []string) func(*fixture) {
@@ -383,11 +383,11 @@ func TestTampering(t *testing.T) {
 		change func(*fixture)
 		want   string
 	}{
-		{"a changed octet", inLog(0, func(l []string) []string {
+		{"a changed byte", inLog(0, func(l []string) []string {
 			l[9] = strings.Replace(l[9], "handled", "Handled", 1)
 			return l
 		}), "access-0.log:10 seal_changed"},
-		{"a changed octet of a line without a seal", inLog(1, func(l []string) []string {
+		{"a changed byte of a line without a seal", inLog(1, func(l []string) []string {
 			l[10] = "{\n"
 			return l
 		}), "access-1.log:11 seal_extra, access-1.log:12 seal_missing"},
@@ -457,7 +457,7 @@ func TestTampering(t *testing.T) {
 			f.edit(1, func(l []string) []string { return l[:250-perFile] })
 			f.edit(2, func(l []string) []string { return l[firstSize-2*perFile:] })
 		}, "access-2.log:1 seal_head"},
-		{"an ended generation changed, with its leaves and checkpoints, by one who has the key", func(f *fixture) {
+		{"an ended generation changed, with its leaves and checkpoints, by someone with the key", func(f *fixture) {
 			leaves := f.leaves(1)
 			line := madeUp(299)
 			leaf := tlog.RecordHash([]byte(strings.TrimSuffix(line, "\n")))
@@ -499,7 +499,7 @@ func own(seq int, members string) string {
 }
 
 // TestOwnAccount: a log that says itself that lines are not in it is incomplete, one with lines that nobody signed is not, and
-// neither passes. Where the lines are those of a gateway that is writing, nothing is found.
+// neither passes. If a gateway is still writing the lines, nothing is found.
 func TestOwnAccount(t *testing.T) {
 	t.Parallel()
 	const end = secondSize + open
@@ -673,7 +673,7 @@ func TestKeyGone(t *testing.T) {
 	}
 }
 
-// TestKeptElsewhere: a key and a checkpoint from elsewhere find what was written anew as a whole.
+// TestKeptElsewhere: a key and a checkpoint from elsewhere find a log that was rewritten as a whole.
 func TestKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	honest := newFixture(t)
@@ -739,7 +739,7 @@ func TestKeptElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzTampering: no change of one octet goes unseen in the lines that are sealed.
+// FuzzTampering: no change of one byte goes unnoticed in the lines that are sealed.
 func FuzzTampering(f *testing.F) {
 	f.Add(uint16(5000), uint8('x'))
 	f.Add(uint16(0), uint8('\n'))
@@ -756,7 +756,7 @@ func FuzzTampering(f *testing.F) {
 		fixed.tb = t
 		fixed.files[0].text = string(changed)
 		if found, _ := fixed.check(Config{}); len(found) == 0 {
-			t.Errorf("octet %d as %q is not found", i, octet)
+			t.Errorf("byte %d as %q is not found", i, octet)
 		}
 	})
 }
@@ -788,7 +788,7 @@ func FuzzLines(f *testing.F) {
 			lines = slices.Insert(slices.Delete(lines, i, i+1), j, honest[i])
 		case 3:
 			lines = slices.Insert(lines, j, honest[i])
-		case 4: // made up; the numbers are taken, or behind the end, or there are none
+		case 4: // forged: numbers that are taken, after the end, or missing
 			if b%5 > 0 {
 				made = string(evidence.Splice([]byte(made), id(1+int(b)%2), int64(b)))
 			}

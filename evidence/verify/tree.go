@@ -12,25 +12,25 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// tree is one generation of a log: what its checkpoints say, and how far its lines have come.
+// tree is one generation of a log: its checkpoints, and the lines read so far.
 type tree struct {
 	logID      string
 	generation int
 	log        *logAges
-	tiles      evidence.Tiles // empty for none
+	tiles      evidence.Tiles // empty if there are none
 	report     func(Finding) error
 	totals     LogTotals
 
-	confirmed int64         // the leaves before it are those of a signed checkpoint
-	root      tlog.Hash     // which has this root
-	proven    evidence.Tree // and this edge
-	gone      int64         // the leaves before it were deleted; hashes over them are there
-	missed    bool          // lines are there whose leaves are gone
+	confirmed int64         // how many leaves a signed checkpoint confirms
+	root      tlog.Hash     // the root of that checkpoint
+	proven    evidence.Tree // and its edge
+	gone      int64         // how many leaves were deleted; the hashes over them exist
+	missed    bool          // lines exist whose leaves were deleted
 	size      int64         // of the largest signed checkpoint
-	agrees    checkpoint    // of the file that is read, the last that these leaves bear out
+	agrees    checkpoint    // the last checkpoint of the current file that these leaves confirm
 
-	// ahead are the checkpoints that the leaves do not reach or bear out, by size. edge is of the
-	// lines up to the first of them, which begin at from; broken says that they cannot be added up.
+	// ahead are the checkpoints that the leaves do not reach or confirm, by size. edge is the tree of
+	// the lines up to the first of them, starting at from. broken means that a line is missing there.
 	ahead   []checkpoint
 	edge    evidence.Tree
 	from    Place
@@ -40,15 +40,15 @@ type tree struct {
 	next    int64 // the number of the line that should follow
 	lastSeq int64
 	last    Place
-	says    evidence.Notice // what the line that is placed says, if it is the writer's
-	when    time.Time       // of the line that is placed
-	excused bool            // the line that tells of the newest checkpoint has come
+	says    evidence.Notice // the notice in the current line, if it is one
+	when    time.Time       // of the current line
+	excused bool            // the notice of the newest checkpoint was read
 	ages
 	gaps        []gap
-	claimed     int64 // the largest checkpoint that a line tells of
+	claimed     int64 // the largest checkpoint that a notice claims
 	claimedAt   Place
-	largestPeer checkpoint // the largest that a line of another log has
-	reported    bool       // a checkpoint in a line of another log was found to be false, or to make this one so
+	largestPeer checkpoint // the largest in a line of another log
+	reported    bool       // see reportOnce
 
 	block   []tlog.Hash // of leaves, from blockAt on
 	blockAt int64
@@ -58,18 +58,18 @@ type checkpoint struct {
 	size int64
 	root tlog.Hash
 	at   Place
-	// agreed is the size of one from the same file that the leaves bear out.
+	// agreed is the size of a checkpoint in the same file that the leaves confirm.
 	agreed int64
 }
 
-// gap is a stretch of lines that have not come: those from from to before to.
+// gap is a range of missing lines: from is the first, to the one after the last.
 type gap struct {
 	from, to      int64
 	after, before Place
-	atBegin       bool // nothing came before it
+	atBegin       bool // no line came before it
 }
 
-// mostGaps bounds what is remembered: of a log with more, the first are reported at once.
+// mostGaps bounds how many gaps are remembered. Further ones are reported at once.
 const mostGaps = 10_000
 
 func (c *Checker) tree(id string) *tree {
@@ -77,8 +77,8 @@ func (c *Checker) tree(id string) *tree {
 	if c.logs[name] == nil {
 		c.logs[name] = new(logAges)
 	}
-	identity, _ := evidence.ParseLogID(id) // it was checked
-	t := &tree{logID: id, generation: identity.Generation, log: c.logs[name], report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
+	parsed, _ := evidence.ParseLogID(id) // it was checked
+	t := &tree{logID: id, generation: parsed.Generation, log: c.logs[name], report: c.report, lastSeq: -1, totals: LogTotals{Log: id}}
 	t.log.known = max(t.log.known, t.generation)
 	c.trees[id] = t
 	return t
@@ -88,7 +88,7 @@ func (c *Checker) sorted() []*tree {
 	return slices.SortedFunc(maps.Values(c.trees), func(a, b *tree) int { return cmp.Compare(a.logID, b.logID) })
 }
 
-// leaf is the hash of a line as it was sealed.
+// leaf returns the hash of a line as it was sealed.
 func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 	if at := seq - t.blockAt; at >= 0 && at < int64(len(t.block)) {
 		return t.block[at], nil
@@ -104,12 +104,12 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 	return block[0], nil
 }
 
-// place takes the line with the given number.
+// place checks the line with the given number.
 func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 	if seq < t.confirmed && seq != t.next && seq != t.lastSeq+1 {
-		// Only the line that was sealed under it is believed such a number.
+		// An unexpected number must have the hash that was sealed under it.
 		if leaf, err := t.leaf(seq); err == nil && leaf != hash {
-			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, and is not the one that was sealed under it", seq, t.logID)})
+			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, but is not the one that was sealed under it", seq, t.logID)})
 		}
 	}
 	fresh, err := t.order(at, seq)
@@ -125,14 +125,14 @@ func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
 	case err != nil:
 		return t.withoutLeaf(at, seq)
 	case leaf != hash:
-		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than those that were sealed", seq, t.logID)})
+		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than were sealed", seq, t.logID)})
 	default:
 		t.totals.Sealed++
 	}
 	return nil
 }
 
-// withoutLeaf takes a line whose leaf is gone.
+// withoutLeaf counts a line whose leaf was deleted.
 func (t *tree) withoutLeaf(at Place, seq int64) error {
 	t.totals.Unproven++
 	if t.missed {
@@ -142,7 +142,7 @@ func (t *tree) withoutLeaf(at Place, seq int64) error {
 	return t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.logID)})
 }
 
-// order holds the number of a line against those before it. It reports whether the line is the
+// order compares the number of a line with those before it. It reports whether the line is the
 // first with its number.
 func (t *tree) order(at Place, seq int64) (fresh bool, err error) {
 	switch {
@@ -158,14 +158,14 @@ func (t *tree) order(at Place, seq int64) (fresh bool, err error) {
 		}
 		return true, t.missing(g)
 	case !t.fill(seq):
-		return false, t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s stands here a second time, or is made up", seq, t.logID)})
+		return false, t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s appears a second time, or was forged", seq, t.logID)})
 	case seq != t.lastSeq+1:
-		return true, t.report(Finding{at, Order, fmt.Sprintf("line %d of %s stands behind line %d at %s", seq, t.logID, t.lastSeq, t.last)})
+		return true, t.report(Finding{at, Order, fmt.Sprintf("line %d of %s comes after line %d at %s", seq, t.logID, t.lastSeq, t.last)})
 	}
 	return true, nil
 }
 
-// fill takes a line out of the gap that it is in.
+// fill removes a line from the gap that it is in, and reports whether there is one.
 func (t *tree) fill(seq int64) bool {
 	i := slices.IndexFunc(t.gaps, func(g gap) bool { return g.from <= seq && seq < g.to })
 	if i < 0 {
@@ -186,7 +186,7 @@ func (t *tree) missing(g gap) error {
 	return t.report(Finding{g.before, Missing, fmt.Sprintf("lines %d to %d of %s are missing %s", g.from, g.to-1, t.logID, between)})
 }
 
-// behind takes a line behind the leaves that are confirmed.
+// behind checks a line after the confirmed leaves.
 func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	switch {
 	case seq >= t.size:
@@ -216,7 +216,7 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	return nil
 }
 
-// giveUp leaves the lines behind the confirmed leaves without proof from the last checkpoint on.
+// giveUp counts the lines since the last checkpoint as unproven.
 func (t *tree) giveUp() {
 	t.broken = true
 	t.totals.Unproven += t.pending
