@@ -2,6 +2,7 @@ package crawlgate
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -73,6 +74,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	if err := a.resolve(&config); err != nil {
 		return err
+	}
+	if err := config.Store.Load(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	a.engine, err = engine.New(ctx, config)
 	return err

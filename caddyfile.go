@@ -1,9 +1,11 @@
 package crawlgate
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -160,6 +162,9 @@ func (a *App) read(r *block.Reader) error {
 func (a *App) readStore(r *block.Reader, args []string) error {
 	c := &engine.Store{Kind: args[0]}
 	a.Store = c
+	if module, err := caddy.GetModule("robots.stores." + c.Kind); err == nil && !c.OwnKind() {
+		return readModule(r, module, args, c)
+	}
 	switch {
 	case args[0] == "file" && len(args) == 2:
 		c.Path = args[1]
@@ -172,6 +177,25 @@ func (a *App) readStore(r *block.Reader, args []string) error {
 		"retain":     block.Duration(&c.Retain),
 		"retain_max": block.Size(&c.RetainMax),
 	}.Read(r, "store")
+}
+
+// readModule has a module read its own line and block, and keeps what it read as JSON.
+func readModule(r *block.Reader, module caddy.ModuleInfo, args []string, dst json.Unmarshaler) error {
+	value, ok := module.New().(caddyfile.Unmarshaler)
+	if !ok {
+		return r.Errf("module %s cannot be configured in a Caddyfile", module.ID)
+	}
+	segment := r.NextSegment()
+	line := make(caddyfile.Segment, 0, len(args)+len(segment))
+	for _, arg := range args {
+		token := segment[0]
+		token.Text = arg
+		line = append(line, token)
+	}
+	if err := value.UnmarshalCaddyfile(caddyfile.NewDispenser(append(line, segment[1:]...))); err != nil {
+		return err
+	}
+	return dst.UnmarshalJSON(caddyconfig.JSONModuleObject(value, "kind", module.ID.Name(), nil))
 }
 
 func (a *App) readCache(r *block.Reader) error {

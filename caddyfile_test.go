@@ -61,7 +61,7 @@ func TestBadEngine(t *testing.T) {
 		{"help \"https://wiki.example/a b/\"", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 		{"help https://user:secret@wiki.example/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 
-		{"store sqlite", 3, `robots: store: kind "sqlite": want file, redis, none`},
+		{"store sqlite", 3, `robots: store: kind "sqlite": want empty, file, none, redis, shelf`},
 		{"store redis", 3, "robots: store: redis needs a url"},
 		{"store redis http://localhost", 3, `robots: store: redis url has scheme "http": want redis, rediss or unix`},
 		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed`},

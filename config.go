@@ -20,7 +20,7 @@ import (
 // comment names.
 
 func checkStore(c *engine.Store) error {
-	if err := oneOf("kind", c.Kind, "file", "redis", "none"); err != nil {
+	if err := oneOf("kind", c.Kind, engine.StoreKinds()...); err != nil {
 		return err
 	}
 	switch {

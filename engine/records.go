@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +53,7 @@ func (r *records) apply(e *Engine) {
 	if f := r.files.Load(); f != nil {
 		f.Configure(tdmConfig(e.Config.Cache))
 	}
-	if s, ok := r.store.(interface{ SetRetention(r robotscache.Retention) }); ok {
+	if s, ok := r.store.(interface{ SetRetention(r robotscache.Retention) }); ok && e.Config.Store.module == nil {
 		s.SetRetention(e.Config.Store.retention())
 	}
 }
@@ -90,10 +93,36 @@ func openRecords(e *Engine, key string) (*records, error) {
 // answer fetches what another one fetches already.
 const redisTimeout = 1500 * time.Millisecond
 
-// Store says where the records of origins are kept between requests, reloads and restarts.
+// StoreModule is a module in the namespace robots.stores: a kind of store. docs/contributing.md says
+// how to write one.
+type StoreModule interface {
+	caddy.Module
+	// OpenStore opens the store. It outlives the module: configurations in which the kind has the same
+	// JSON share one open store, which is closed after the last of them.
+	OpenStore() (robotscache.Store, error)
+}
+
+const storeNamespace = "robots.stores"
+
+func init() {
+	for _, kind := range []string{"file", "redis", "none"} {
+		caddy.RegisterModule(&Store{Kind: kind})
+	}
+}
+
+// StoreKinds returns the kinds of stores that this binary has.
+func StoreKinds() (kinds []string) {
+	for _, m := range caddy.GetModules(storeNamespace) {
+		kinds = append(kinds, m.ID.Name())
+	}
+	return kinds
+}
+
+// Store says where the records of origins are kept between requests, reloads and restarts. A kind
+// that is not ours has its own fields.
 type Store struct {
-	// Kind is "file" (default), "redis" or "none". With "none" records live in memory and end with the
-	// process.
+	// Kind is "file" (default), "redis", "none" or the name of another module in robots.stores. With
+	// "none" records live in memory and end with the process.
 	Kind string `json:"kind,omitempty"`
 	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
 	Path string `json:"path,omitempty"`
@@ -106,6 +135,75 @@ type Store struct {
 	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
 	// used least recently. For kind "file". Default 4 GiB.
 	RetainMax int64 `json:"retain_max,omitempty"`
+
+	other  json.RawMessage // the fields of a kind that is not ours, with the kind
+	module StoreModule     // nil for our kinds
+}
+
+// CaddyModule returns the Caddy module information of a kind.
+func (s *Store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  caddy.ModuleID(storeNamespace + "." + s.Kind),
+		New: func() caddy.Module { return &Store{Kind: s.Kind} },
+	}
+}
+
+// OwnKind reports whether the kind is one of ours, or the default.
+func (s *Store) OwnKind() bool {
+	return slices.Contains([]string{"", "file", "redis", "none"}, s.Kind)
+}
+
+// storeFields are the fields of our kinds.
+type storeFields Store
+
+// UnmarshalJSON leaves the fields of other kinds to their module.
+func (s *Store) UnmarshalJSON(text []byte) error {
+	var named struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(text, &named); err != nil {
+		return err
+	}
+	if other := (Store{Kind: named.Kind}); !other.OwnKind() {
+		other.other = bytes.Clone(text)
+		*s = other
+		return nil
+	}
+	return caddy.StrictUnmarshalJSON(text, (*storeFields)(s))
+}
+
+// MarshalJSON returns what UnmarshalJSON reads.
+func (s Store) MarshalJSON() ([]byte, error) {
+	if s.other != nil {
+		return s.other, nil
+	}
+	return json.Marshal(storeFields(s))
+}
+
+// Load provisions the module of a kind that is not ours.
+func (s *Store) Load(ctx caddy.Context) error {
+	if s.OwnKind() {
+		return nil
+	}
+	fields := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(s.other, &fields); err != nil {
+		return err
+	}
+	delete(fields, "kind")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	id := storeNamespace + "." + s.Kind
+	module, err := ctx.LoadModuleByID(id, text)
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if s.module, ok = module.(StoreModule); !ok {
+		return fmt.Errorf("module %s: %T has no method OpenStore", id, module)
+	}
+	return nil
 }
 
 // retention says how long texts are kept, in a file or a Redis.
@@ -116,12 +214,14 @@ func (s Store) retention() robotscache.Retention {
 // identity names the store: two configurations with the same one share it.
 func (s Store) identity(prefix string) string {
 	switch s.Kind {
+	case "none":
+		return s.Kind
 	case "file":
 		return "file " + s.Path
 	case "redis":
 		return "redis " + prefix + " " + s.URL
 	}
-	return "none"
+	return s.Kind + " " + string(s.other)
 }
 
 // folder is where the state files of the process lie, empty if there is none.
@@ -129,10 +229,10 @@ func (s Store) folder() string {
 	switch s.Kind {
 	case "none":
 		return ""
-	case "redis":
-		return filepath.Join(caddy.AppDataDir(), "crawlgate")
+	case "file":
+		return filepath.Dir(s.Path)
 	}
-	return filepath.Dir(s.Path)
+	return filepath.Join(caddy.AppDataDir(), "crawlgate")
 }
 
 // isNew reports whether the store is a file that is not there yet: no gateway has run with it.
@@ -143,6 +243,9 @@ func (s Store) isNew() bool {
 
 // open opens the store. dropped is told of texts that the file drops.
 func (s Store) open(prefix string, dropped func(texts int, early bool)) (robotscache.Store, error) {
+	if s.module != nil {
+		return s.module.OpenStore()
+	}
 	switch s.Kind {
 	case "redis":
 		return redisstore.New(redisstore.Config{URL: s.URL, Prefix: prefix, Retention: s.retention(), Timeout: redisTimeout})
