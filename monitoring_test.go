@@ -159,7 +159,11 @@ func TestOwnFaultsAlert(t *testing.T) {
 	}
 	for _, matcher := range matchers {
 		selected := regexp.MustCompile("^(?:" + matcher[1] + ")$")
-		for _, cause := range fetch.Causes() {
+		for _, cause := range []fetch.Cause{
+			fetch.CauseStatus, fetch.CauseRedirects, fetch.CauseSoft404, fetch.CauseDNS, fetch.CauseConnect, fetch.CauseTLS, fetch.CauseTimeout,
+			fetch.CauseReset, fetch.CauseTruncated, fetch.CauseEncoding, fetch.CauseProtocol, fetch.CauseForbiddenAddress,
+			fetch.CauseForbiddenPort, fetch.CauseOwnListener, fetch.CauseFTP, fetch.CauseLocal, fetch.CauseUpstream, fetch.CauseCanceled,
+		} {
 			if out := (fetch.Outcome{Cause: cause}); out.Ours() != selected.MatchString(string(cause)) {
 				t.Errorf("cause %s: ours %v, but %s does not say so", cause, out.Ours(), matcher[0])
 			}
