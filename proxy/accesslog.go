@@ -32,8 +32,8 @@ func (x *exchange) account() {
 	e.CloseIdle()
 	x.readPassed(x.sent.Err == nil)
 	if failure := x.sent.Err; failure != nil && x.decision.Allowed {
-		// The answer had begun when it broke off: the client sees that it is cut, and the log says why.
-		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)
+		// The answer broke off after it had begun. The client sees that it is cut; the log says why.
+		x.deny(reasonOf(failure), failure.Err.Error())
 		x.noteStop()
 	}
 	rec := x.decision.Record()
@@ -66,9 +66,9 @@ func (x *exchange) account() {
 	x.writeLine(&rec)
 }
 
-// writeLine has Caddy write the line of the request with our object, if there is one, unless the
-// log takes no lines. A request that is handled twice (by two gateways in one route) has the last
-// one's.
+// writeLine adds our object to the line that Caddy will write about the request, or suppresses the
+// line while the log takes none. If two gateways in one route handle a request, its line has the
+// object of the last.
 func (x *exchange) writeLine(rec *enforce.Record) {
 	ctx := x.r.Context()
 	extra, ok := ctx.Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
@@ -82,8 +82,8 @@ func (x *exchange) writeLine(rec *enforce.Record) {
 	extra.Set(zap.Inline(logLine{x.line, rec}))
 }
 
-// logLine is what the gateway adds to a line. Caddy writes the line next after it has asked for
-// that.
+// logLine is what the gateway adds to a line. Caddy writes the line right after it has marshaled
+// logLine.
 type logLine struct {
 	*stall.Line
 	rec *enforce.Record // nil for none
@@ -100,7 +100,8 @@ func (l logLine) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return enc.AddObject(logKey, logObject{l.rec})
 }
 
-// withoutQuery is what was asked for, without what may be private.
+// withoutQuery returns the URL or authority of the request, without its user information, query and
+// fragment: they may be private.
 func (x *exchange) withoutQuery() string {
 	if x.r.Method == http.MethodConnect {
 		return x.r.Host
@@ -146,8 +147,8 @@ var placeholderFields = []string{
 	"decision", "reason", "mode", "would_deny", "agent", "origin", "robots_url", "state", "group", "rule", "line", "form", "sha256",
 }
 
-// placeholders lets other handlers, error routes and log_append show what was decided, from now on
-// and as it then stands.
+// placeholders lets other handlers, error routes and log_append read the decision. Each reads it as
+// it is at that moment.
 func (x *exchange) placeholders() {
 	if repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(x.placeholder)

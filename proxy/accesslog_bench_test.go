@@ -28,9 +28,9 @@ func (a atHand) Lookup(context.Context, origin.Origin, robotscache.Asker) (*robo
 	return a.entry, robotscache.SourceHot, nil
 }
 
-// BenchmarkDecisionAndLog is what the gateway adds to a request whose rules are in memory: who
-// asks, may it, the object in the access log, and its line. "line" is the line without the object;
-// the difference is what is added.
+// BenchmarkDecisionAndLog measures what the gateway adds to a request whose rules are in memory:
+// identification, decision, the object in the access log, and its line. "line" measures the line
+// without the object, so the difference is the cost of the object.
 func BenchmarkDecisionAndLog(b *testing.B) {
 	body := []byte("User-agent: *\nDisallow: /private/\nAllow: /private/open/\nCrawl-delay: 1\n")
 	entry := robotscache.NewEntry(fetch.Record{
@@ -75,7 +75,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 	}
 }
 
-// nowhere takes what is logged.
+// nowhere discards log entries.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

@@ -25,20 +25,21 @@ const (
 	httpsPort = 443
 )
 
-// connect is a CONNECT and the tunnel that it opens. Its exchange has what is decided and logged.
+// connect is a CONNECT and the tunnel that it opens. The decision and the log record are its
+// exchange's.
 type connect struct {
-	x      *exchange
+	*exchange
 	origin origin.Origin
-	tunnel *tunnel        // what requests inside inherit
+	opens  *tunnel        // what requests inside inherit
 	client *egress.Tunnel // nil until the CONNECT is accepted
 	dialed net.Conn       // to the origin; nil before the dial
 }
 
-// connect takes a CONNECT. Where it may be looked into, it is accepted and all else is decided
-// inside, where clients see the answers (clients.md 18). Where not, it is opened only for an agent
-// that the site restricts nowhere. Only the first byte tells what comes: plain HTTP, which several
-// clients send this way too (clients.md 5), is enforced like any other request, whatever the policy
-// for CONNECT.
+// connect takes a CONNECT. If the gateway may intercept, it accepts the tunnel and decides about
+// each request inside: many clients do not show the answer to a CONNECT, and all show the answers
+// inside. Otherwise it opens the tunnel only for an agent that the site restricts nowhere. Only the
+// first byte tells what the client speaks. Plain HTTP, which undici and got also send through a
+// tunnel, is enforced like any other request, whatever the policy for CONNECT.
 func (x *exchange) connect() error {
 	s := x.site
 	o, err := connectOrigin(x.r)
@@ -49,9 +50,9 @@ func (x *exchange) connect() error {
 		x.decision.Origin = o
 		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
-	c := &connect{x: x, origin: o, tunnel: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
+	c := &connect{exchange: x, origin: o, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
 	// Inside a blind tunnel the client shows no more of itself than here.
-	id := s.Identifier.Opaque(x.ctx, c.tunnel.from)
+	id := s.Identifier.Opaque(x.ctx, c.opens.from)
 	own := o.Host == enforce.OwnHost && s.minter != nil
 	intercept := own || s.Operator.Connect(o) == enforce.ConnectIntercept
 	if x.ctx, x.entry, err = s.Engine.EnterTunnel(x.ctx, o, id.StopName(), !intercept); err != nil {
@@ -60,7 +61,7 @@ func (x *exchange) connect() error {
 	defer x.entry.Leave()
 	if intercept {
 		_, step := startStep(x.ctx, spanDecide)
-		x.decision = s.Enforcer.DecideIntercept(c.tunnel.sentBy(x.ctx, s.Identifier), o)
+		x.decision = s.Enforcer.DecideIntercept(c.opens.sentBy(x.ctx, s.Identifier), o)
 		step.decided(&x.decision)
 		x.decision.UserAgent = x.r.UserAgent()
 		if !x.decision.Allowed {
@@ -81,22 +82,22 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 	return origin.FromAuthority("https", authority)
 }
 
-// openBlind opens a tunnel that is not looked into where TLS comes.
+// openBlind opens a tunnel that is relayed unseen if the client speaks TLS in it.
 func (c *connect) openBlind() error {
-	x, handleTLS := c.x, c.relay
+	handleTLS := c.relay
 	if c.origin.Port == httpPort {
 		// A server of plain HTTP would leave a fetch by https waiting for the handshake.
-		x.decision = x.site.Enforcer.DecideOpening(x.identity, c.origin)
+		c.decision = c.site.Enforcer.DecideOpening(c.identity, c.origin)
 		handleTLS = c.decideAndRelay
 	} else {
-		c.decide(x.ctx)
+		c.decide(c.ctx)
 	}
-	if !x.decision.Allowed && !x.decision.MayBePlain() {
-		return x.refuse()
+	if !c.decision.Allowed && !c.decision.MayBePlain() {
+		return c.refuse()
 	}
 	// A failure to connect can be told only before the 200.
-	if x.decision.Allowed && c.origin.Port == httpsPort && !c.dial() {
-		return x.refuse()
+	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
+		return c.refuse()
 	}
 	return c.open(handleTLS)
 }
@@ -104,16 +105,15 @@ func (c *connect) openBlind() error {
 // open answers 200, looks at the first byte, and has TLS handled by the given function.
 func (c *connect) open(handleTLS func()) error {
 	defer c.hangUp()
-	x := c.x
-	server := x.site.tunnels
-	defer server.enter(x.r)()
-	liftIdleLimits(x.r)
+	server := c.site.tunnels
+	defer server.enter(c.r)()
+	liftIdleLimits(c.r)
 	var err error
-	if c.client, err = egress.Accept(x.w, x.r); err != nil {
-		return x.fail(enforce.ReasonInternal, err.Error())
+	if c.client, err = egress.Accept(c.w, c.r); err != nil {
+		return c.fail(enforce.ReasonInternal, err.Error())
 	}
 	defer engine.TunnelOpened()()
-	ctx, done := endingWith(x.ctx, server.draining)
+	ctx, done := endingWith(c.ctx, server.draining)
 	defer done()
 	first, err := c.client.First(ctx, firstByte)
 	engine.TunnelSpoke(string(first))
@@ -121,13 +121,13 @@ func (c *connect) open(handleTLS func()) error {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
 	case err != nil || first == egress.FirstSilent || first == egress.FirstClosed:
-		x.decision.Detail = "the client said nothing in the tunnel"
+		c.decision.Detail = "the client said nothing in the tunnel"
 	case first == egress.FirstHTTP:
 		c.servePlain()
 	case first == egress.FirstTLS:
 		handleTLS()
 	default:
-		x.decision = x.decision.Refuse(enforce.ReasonBadTarget, "neither TLS nor HTTP in the tunnel", 0)
+		c.deny(enforce.ReasonBadTarget, "neither TLS nor HTTP in the tunnel")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func endingWith(ctx, other context.Context) (both context.Context, done func()) 
 	}
 }
 
-// noLimit stands for none: the server takes a limit of 0 for one that has passed already.
+// noLimit stands for no limit, because the server treats 0 as a limit that has already passed.
 const noLimit = 365 * 24 * time.Hour
 
 // liftIdleLimits keeps the server's limits for idle bodies from cutting an HTTP/2 tunnel, whose
@@ -166,34 +166,34 @@ func (c *connect) hangUp() {
 	if c.dialed != nil {
 		_ = c.dialed.Close()
 	}
-	c.x.slot.Done()
+	c.slot.Done()
 }
 
 // inside is what the requests inside know of their tunnel.
 func (c *connect) inside() *egress.ConnectContext {
 	return &egress.ConnectContext{
-		Host: c.origin.Host, Port: c.origin.Port, Outer: c.x.r, Minter: c.x.site.minter, Value: c.tunnel,
+		Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.site.minter, Value: c.opens,
 	}
 }
 
 func (c *connect) servePlain() {
-	if d := &c.x.decision; !d.PathVisible {
+	if d := &c.decision; !d.PathVisible {
 		waited := d.Wait
-		*d = c.x.site.Enforcer.DecidePlain(c.x.identity, c.origin)
+		*d = c.site.Enforcer.DecidePlain(c.identity, c.origin)
 		d.Wait = waited
 	}
-	c.x.decision.Detail = enforce.DetailPlain
+	c.decision.Detail = enforce.DetailPlain
 	// Not under the exchange's context: a stop is told to each request inside.
-	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
+	ctx, done := endingWith(c.r.Context(), c.site.tunnels.cut)
 	defer done()
-	c.end(c.x.site.tunnels.ServePlain(ctx, c.client, c.inside()))
+	c.end(c.site.tunnels.ServePlain(ctx, c.client, c.inside()))
 }
 
 // intercept ends TLS and has the requests inside served.
 func (c *connect) intercept() {
-	ctx, done := endingWith(c.x.r.Context(), c.x.site.tunnels.cut)
+	ctx, done := endingWith(c.r.Context(), c.site.tunnels.cut)
 	defer done()
-	err := c.x.site.tunnels.ServeTLS(ctx, c.client, c.inside())
+	err := c.site.tunnels.ServeTLS(ctx, c.client, c.inside())
 	handshake, failed := errors.AsType[*egress.HandshakeError](err)
 	if !failed {
 		c.end(err)
@@ -204,37 +204,38 @@ func (c *connect) intercept() {
 		c.misdirected("the TLS handshake names another host than the tunnel")
 		return
 	}
-	c.x.decision.Detail = "TLS handshake failed: " + string(handshake.Reason)
+	c.decision.Detail = "TLS handshake failed: " + string(handshake.Reason)
 }
 
-// misdirected notes that the client wants another host than it has asked for.
+// misdirected refuses because the client asks inside the tunnel for another host.
 func (c *connect) misdirected(detail string) {
-	c.x.decision = c.x.decision.Refuse(enforce.ReasonMisdirected, detail, 0)
+	c.deny(enforce.ReasonMisdirected, detail)
 }
 
 // decide asks for the rules that hold for the tunnel if TLS comes.
 func (c *connect) decide(ctx context.Context) {
 	ctx, step := startStep(ctx, spanDecide)
-	c.x.decision = c.x.site.Enforcer.DecideTunnel(ctx, c.x.identity, c.origin)
-	step.decided(&c.x.decision)
+	c.decision = c.site.Enforcer.DecideTunnel(ctx, c.identity, c.origin)
+	step.decided(&c.decision)
 }
 
-// decideAndRelay decides about a tunnel that was opened before the rules were known, and relays it.
+// decideAndRelay decides about a tunnel that was opened before its rules were known, and relays it.
 func (c *connect) decideAndRelay() {
-	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
+	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
 	defer done()
 	c.decide(ctx)
-	c.x.noteStop()
+	c.noteStop()
 	c.relay()
 }
 
-// relay passes TLS through unseen. The name that the client asks for inside must be the one that
-// was judged: else a tunnel to one host of a shared server would reach another (domain fronting).
+// relay copies TLS in both directions without decrypting it. The server name in the handshake must
+// be the host that was judged. Otherwise a tunnel to one host of a shared server would reach another
+// (domain fronting).
 func (c *connect) relay() {
-	if !c.x.decision.Allowed {
+	if !c.decision.Allowed {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
-	ctx, done := endingWith(c.x.ctx, c.x.site.tunnels.cut)
+	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
 	defer done()
 	name, err := c.client.ServerName(ctx, firstByte)
 	_, toAddress := c.origin.Addr() // for which a handshake has no server name (RFC 6066 section 3)
@@ -243,7 +244,7 @@ func (c *connect) relay() {
 		c.end(context.Cause(ctx))
 		return
 	case err != nil:
-		c.x.decision = c.x.decision.Refuse(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel", 0)
+		c.deny(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel")
 		return
 	case name == "" && !toAddress:
 		c.misdirected("the TLS handshake names no host")
@@ -252,21 +253,21 @@ func (c *connect) relay() {
 		c.misdirected("the TLS handshake names another host than the tunnel")
 		return
 	}
-	if c.dialed == nil && !c.dial() {
-		c.x.noteStop()
+	if c.dialed == nil && !c.dialOrigin() {
+		c.noteStop()
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	age := time.Duration(c.x.site.Engine.Config.Limits.TunnelAge)
-	ctx, old := context.WithDeadlineCause(ctx, c.tunnel.began.Add(age), errTooOld)
+	age := time.Duration(c.site.Engine.Config.Limits.TunnelAge)
+	ctx, old := context.WithDeadlineCause(ctx, c.opens.began.Add(age), errTooOld)
 	defer old()
 	go c.watch(ctx, cancel)
 	c.end(c.client.Relay(ctx, c.dialed))
 }
 
-// named reports whether the server name of a handshake is the tunnel's host. An address has no
-// server name, but some clients send it as one (clients.md 9).
+// named reports whether the server name of a handshake is the tunnel's host. RFC 6066 section 3
+// permits no address as a server name, but some clients send one.
 func (c *connect) named(serverName string) bool {
 	o, err := origin.FromAuthority("https", serverName)
 	return err == nil && o.Host == c.origin.Host
@@ -274,46 +275,44 @@ func (c *connect) named(serverName string) bool {
 
 // ended reports whether it was the gateway that ended a context of the tunnel.
 func (c *connect) ended(ctx context.Context) bool {
-	return ctx.Err() != nil && c.x.r.Context().Err() == nil
+	return ctx.Err() != nil && c.r.Context().Err() == nil
 }
 
-// end notes why the gateway ended a tunnel; nothing where the client left. Over HTTP/2 the context
-// of the CONNECT also ends when the gateway closes its own end first.
+// end records why the gateway ended a tunnel, and records nothing if the client left. Over HTTP/2
+// the context of the CONNECT also ends when the gateway closes its own end first.
 func (c *connect) end(err error) {
-	x := c.x
-	stop := engine.StoppedBy(x.ctx)
+	stop := engine.StoppedBy(c.ctx)
 	switch {
 	case err == nil:
 	case stop != nil:
-		x.decision = x.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
-	case x.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errTooOld), errors.Is(err, errStopping):
-		x.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
+		c.deny(enforce.ReasonKillSwitch, stop.Error())
+	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errTooOld), errors.Is(err, errStopping):
+		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 	}
 }
 
-// dial waits for the host's turn and connects. If that fails the decision says why.
-func (c *connect) dial() (connected bool) {
-	x := c.x
-	if err := x.pace(c.origin); err != nil {
-		x.decision = x.decision.RefuseSlot(x.ctx, err)
+// dialOrigin waits for the host's turn and connects. If that fails the decision says why.
+func (c *connect) dialOrigin() (connected bool) {
+	if err := c.pace(c.origin); err != nil {
+		c.decision = c.decision.RefuseSlot(c.ctx, err)
 		return false
 	}
-	_, step := startStep(x.ctx, spanDial)
-	conn, err := x.site.Engine.Transport().DialTunnel(x.ctx, c.origin.Host, c.origin.Port)
+	_, step := startStep(c.ctx, spanDial)
+	conn, err := c.site.Engine.Transport().DialTunnel(c.ctx, c.origin.Host, c.origin.Port)
 	if err != nil {
 		failure := egress.ClassifyDial(err)
 		step.endFailed(reasonOf(failure), failure)
 		if failure.NeverReached() {
-			x.slot.Cancel()
+			c.slot.Cancel()
 		}
-		x.slot.Done()
-		x.decision = x.decision.Refuse(reasonOf(failure), failure.Err.Error(), 0)
+		c.slot.Done()
+		c.deny(reasonOf(failure), failure.Err.Error())
 		return false
 	}
-	x.slot.Sent() // what counts for the site is when the connection reached it
-	x.sentAt = time.Now()
+	c.slot.Sent() // what counts for the site is when the connection reached it
+	c.sentAt = time.Now()
 	c.dialed = conn
-	x.sent.Dialed, _ = egress.DialedOf(conn)
+	c.sent.Dialed, _ = egress.DialedOf(conn)
 	step.dialed(conn)
 	return true
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/htmlhead"
 )
 
-// exchange is one request on its way through the gateway: the one record of what was asked, decided
-// and sent, which the access log, metrics, events, placeholders and spans read.
+// exchange is one request on its way through the gateway. The access log, metrics, events,
+// placeholders and spans all read its request, its decision and its result.
 type exchange struct {
 	site      *Site
 	w         http.ResponseWriter
@@ -47,7 +47,7 @@ type exchange struct {
 	missed    error     // why it may not go over the connection
 	sentAt    time.Time // when it began to go over the connection; zero if it did not
 	sent      egress.Result
-	page      *enforce.Page       // the answer's, of which the tags are read; nil for none
+	page      *enforce.Page       // the answer, if its tags are read; else nil
 	pageUntil time.Time           // until when its tags may wait to be read
 	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
 }
@@ -84,8 +84,8 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	return x.forward(target)
 }
 
-// decide asks whether the request may leave. What it needs of the stack is given back before the
-// request is sent.
+// decide decides whether the request may leave. It is a function of its own so that its stack is
+// free again before the request is sent.
 func (x *exchange) decide(target origin.Target) {
 	ctx, step := startStep(x.ctx, spanDecide)
 	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
@@ -104,7 +104,7 @@ func (x *exchange) identify() {
 // the exchange.
 func (x *exchange) noteStop() {
 	if stop := engine.StoppedBy(x.ctx); stop != nil && x.decision.Reason.Failure() {
-		x.decision = x.decision.Refuse(enforce.ReasonKillSwitch, stop.Error(), 0)
+		x.deny(enforce.ReasonKillSwitch, stop.Error())
 	}
 }
 
@@ -198,7 +198,8 @@ func (x *exchange) Answered(status int, header http.Header) bool {
 	return x.decision.Allowed
 }
 
-// show tells the crawler what is known so far: the decision, and what the site says.
+// show sets the header fields that tell the crawler the decision and, once known, the site's
+// signals.
 func (x *exchange) show(dictionary string) {
 	x.w.Header().Set(enforce.HeaderDecision, x.decision.Header())
 	if dictionary != "" {
@@ -218,9 +219,14 @@ func reasonOf(e *egress.Error) enforce.Reason {
 	return enforce.Reason(cmp.Or(e.Kind, egress.KindInternal))
 }
 
-// fail refuses for a reason that a step after the decision found.
-func (x *exchange) fail(reason enforce.Reason, detail string) error {
+// deny makes the decision a refusal for a reason that a later step found. It does not answer.
+func (x *exchange) deny(reason enforce.Reason, detail string) {
 	x.decision = x.decision.Refuse(reason, detail, 0)
+}
+
+// fail refuses for a reason that a later step found, and answers.
+func (x *exchange) fail(reason enforce.Reason, detail string) error {
+	x.deny(reason, detail)
 	return x.refuse()
 }
 
@@ -255,8 +261,8 @@ func (x *exchange) refuse() error {
 	return nil
 }
 
-// refuseExcess refuses what is one too many of an agent, before it costs a fetch or a place in
-// line.
+// refuseExcess refuses a request or tunnel beyond the limit of its agent, before it costs a fetch
+// or a place in the queue.
 func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail string) error {
 	x.decision = x.site.Enforcer.RefuseExcess(id, o, detail)
 	x.decision.PathVisible = x.r.Method != http.MethodConnect

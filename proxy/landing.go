@@ -61,9 +61,9 @@ const plainText = "text/plain; charset=utf-8"
 // isOwn reports whether a request is for the gateway itself.
 func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(), enforce.OwnHost) }
 
-// serveLanding answers a request for the gateway itself: a page that says what it is and how
-// clients are set up, its certificate, a PAC file, its health. Nothing here is secret, so no client
-// is asked for credentials, unless it wants to know its name.
+// serveLanding answers a request for the gateway itself with its page, its certificate, a PAC file
+// or its health. The page says how to set up clients. Nothing here is secret, so clients need
+// credentials only to ask for their own name.
 func (x *exchange) serveLanding() error {
 	r := x.r
 	if path := r.URL.Path; r.URL.IsAbs() && (path == "/agent" || path == "/refused") {
@@ -154,8 +154,8 @@ func (s *Site) health(r *http.Request) landing {
 	return landing{http.StatusOK, plainText, []byte("ok\ncrawlgate " + version.Read() + "\n")}
 }
 
-// ownAddress is the address by which the client reaches the gateway: what it wrote into Host, if
-// that is an address at all, else where the connection came in.
+// ownAddress returns the address by which the client reaches the gateway: the Host field if it is
+// an address, else the local address of the connection.
 func ownAddress(r *http.Request) string {
 	if o, err := origin.FromAuthority("http", r.Host); err == nil {
 		return o.HostPort()
@@ -212,8 +212,8 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 	return landing{http.StatusOK, contentType, b.Bytes()}
 }
 
-// sections takes what the text says of clients apart: the name of each, what is said (a paragraph
-// with "# "), where there is more, and what is typed.
+// sections splits the text about clients. Each section has the name of a client, a description (a
+// paragraph with "# "), a link, and the commands to type.
 func sections(text string) (all [][]string) {
 	for s := range strings.SplitSeq(strings.ReplaceAll(text, "\n#   ", " "), "\n## ") {
 		all = append(all, strings.Split(strings.TrimPrefix(strings.TrimSpace(s), "## "), "\n\n"))

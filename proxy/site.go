@@ -1,8 +1,3 @@
-// Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
-// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP], which checks the
-// client and finds out what the request is for. exchange.go has the way of a proxied request,
-// connect.go the way of a CONNECT, landing.go what the gateway answers by itself. Whatever becomes
-// of a request, its exchange is accounted for once (accesslog.go).
 package proxy
 
 import (
@@ -36,7 +31,7 @@ import (
 type Config struct {
 	// SitePolicy is complete but for Life and Enforcer. Outside of a server CONNECT is refused.
 	engine.SitePolicy
-	Warnings []string // about the configuration, for people
+	Warnings []string // about the configuration, for the operator
 	// MaxWait bounds how long a request is held for politeness, unless its agent has another; nil for
 	// the engine's wait.
 	MaxWait *time.Duration
@@ -158,9 +153,9 @@ func (s *Site) complete(server *http.Server) {
 	server.HTTP2.CountError = unreadHTTP2
 }
 
-// fronted is the handler in front of Caddy's. It does what comes behind the line of the access log:
-// it frees the place of the line, and breaks an answer off. If a handler behind Caddy's did that by
-// a panic, Caddy would log a duration of 0.
+// fronted is the handler in front of Caddy's. After Caddy has written the line of the access log,
+// it frees the place of the line and may abort the answer. If a handler behind Caddy's aborted it
+// by a panic, Caddy would log a duration of 0.
 type fronted struct {
 	http.Handler
 	engine *engine.Engine
@@ -168,7 +163,7 @@ type fronted struct {
 
 type behindKey struct{}
 
-// behind is what fronted has to do behind the line.
+// behind is what fronted has to do after the line is written.
 type behind struct {
 	w      http.ResponseWriter
 	line   stall.Line
@@ -306,7 +301,7 @@ func senderOf(r *http.Request) enforce.Sender {
 	return e
 }
 
-// ambiguity returns why two readers could understand a request in two ways, empty if they could
+// ambiguity returns why two readers could understand a request in two ways, or "" if they could
 // not. Of two fields of one name the gateway would judge one, and the site could see the other.
 // HTTP/2 lets any bytes be a method.
 func ambiguity(r *http.Request) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestStepsAreChildrenOfTheRequest holds what is recorded of the steps of a traced request.
+// TestStepsAreChildrenOfTheRequest checks the spans of the steps of a traced request.
 func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()

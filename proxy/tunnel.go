@@ -53,9 +53,8 @@ func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.
 	return sender
 }
 
-// site gives the site that the next request of the tunnel is for, nil if there is none: what comes
-// inside after a reload is for the current configuration, as it would be over a connection of its
-// own.
+// site returns the site that takes the next request of the tunnel, or nil if there is no such site.
+// After a reload, requests inside go to the current configuration, like those on other connections.
 func (t *tunnel) site() *engine.SitePolicy {
 	if t.home.Live() {
 		return t.home
@@ -68,7 +67,7 @@ func (t *tunnel) site() *engine.SitePolicy {
 
 // watch ends a blind tunnel as soon as a configuration is current that would not have opened it.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
-	for s := c.tunnel.home; ; {
+	for s := c.opens.home; ; {
 		select {
 		case <-s.Life.Done():
 		case <-ctx.Done():
@@ -87,9 +86,9 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 // stillAllowed reports whether a site would open the tunnel for the same agent without looking
 // inside.
 func (c *connect) stillAllowed(ctx context.Context, s *engine.SitePolicy) bool {
-	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !enforce.ClientAllowed(s.Clients, c.tunnel.from.Source) {
+	if s.Operator.Connect(c.origin) == enforce.ConnectIntercept || !enforce.ClientAllowed(s.Clients, c.opens.from.Source) {
 		return false
 	}
-	id := s.Identifier.Opaque(ctx, c.tunnel.from)
-	return id.StopName() == c.x.identity.StopName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Allowed
+	id := s.Identifier.Opaque(ctx, c.opens.from)
+	return id.StopName() == c.identity.StopName() && s.Enforcer.DecideTunnel(ctx, id, c.origin).Allowed
 }

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// stopLimit bounds the wait for what is inside tunnels when the process ends and no grace period
+	// stopLimit bounds the wait for requests inside tunnels when the process ends and no grace period
 	// is configured.
 	stopLimit = 10 * time.Second
-	// lineLimit bounds the wait for the access-log lines of what was cut off then.
+	// lineLimit bounds the wait for the access-log lines of tunnels and requests that were then cut off.
 	lineLimit = time.Second
 )
 
@@ -34,12 +34,12 @@ type tunnelServer struct {
 	retired  atomic.Bool  // the site has ended
 	open     atomic.Int64 // tunnels and requests inside, until their lines are in the access log
 	draining context.Context
-	drain    context.CancelCauseFunc // the process stops: what has not begun does not begin
+	drain    context.CancelCauseFunc // the process stops: no new request begins
 	cut      context.Context
 	cutOff   context.CancelCauseFunc // it cannot wait any longer
 }
 
-// tunnelServers are those of the process that have not ended.
+// tunnelServers holds the tunnel servers of the process that have not ended.
 var tunnelServers sync.Map // of *tunnelServer
 
 // newTunnelServer grants clients inside tunnels what a server grants them outside.
@@ -114,10 +114,10 @@ func (s *tunnelServer) close() {
 	}()
 }
 
-// ServeHTTP makes a request inside a tunnel what it would be outside: absolute, from the client's
-// address. It is handed to a Caddy server as if it had come there, so that its routes, its access
-// log and its metrics apply. One that is for another authority than its tunnel goes the same way,
-// to be refused and logged like any other.
+// ServeHTTP gives a request inside a tunnel the absolute URL and the client address that it would
+// have outside. It hands the request to a Caddy server, whose routes, access log and metrics apply.
+// A request for another authority than the tunnel's goes the same way: it is refused and logged
+// like any other.
 func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.open.Add(1)
 	defer s.left()
@@ -138,9 +138,9 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fronted{site.Server, site.Engine}.ServeHTTP(w, r)
 }
 
-// stop ends what is inside: what is idle at once, running requests and blind tunnels in their own
-// time, and whatever is left when ctx ends. It returns when all of it is in the access log, or
-// could not get there in time.
+// stop ends idle connections at once, lets running requests and blind tunnels end by themselves, and
+// cuts off whatever is left when ctx ends. It returns when all of them are in the access log, or
+// when the time for that is over.
 func (s *tunnelServer) stop(ctx context.Context) {
 	s.drain(errStopping)
 	_ = s.Shutdown(ctx) // an error says that it had to cut something off

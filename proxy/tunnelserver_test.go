@@ -49,7 +49,7 @@ func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// TestTunnelServerStop holds that what is open is given its time, then cut off, and then given a
+// TestTunnelServerStop checks that open tunnels get time, are then cut off, and then get a
 // moment for its log line.
 func TestTunnelServerStop(t *testing.T) {
 	t.Parallel()
@@ -65,14 +65,14 @@ func TestTunnelServerStop(t *testing.T) {
 	defer cancel()
 	s.stop(ctx)
 	if s.open.Load() > 0 {
-		t.Error("it did not wait for what it cut off")
+		t.Error("it did not wait for the tunnels that it cut off")
 	}
 	if ctx.Err() == nil {
 		t.Error("something was cut off that still had time")
 	}
 }
 
-// TestTunnelEnd holds that the log tells why the gateway has ended a tunnel, also where the client
+// TestTunnelEnd checks that the log tells why the gateway has ended a tunnel, even if the client
 // has let go of it by then.
 func TestTunnelEnd(t *testing.T) {
 	t.Parallel()
@@ -93,12 +93,12 @@ func TestTunnelEnd(t *testing.T) {
 		{&egress.Error{Err: errStopping}, true, "the gateway stops"},
 	} {
 		ctx, leave := context.WithCancel(t.Context())
-		c := &connect{x: &exchange{r: httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil), ctx: ctx}}
+		c := &connect{exchange: &exchange{r: httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil), ctx: ctx}}
 		if tt.left {
 			leave()
 		}
 		c.end(tt.err)
-		if got := c.x.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
+		if got := c.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
 			t.Errorf("%v, client has left %v: %q, want %q", tt.err, tt.left, got, tt.detail)
 		}
 		leave()

@@ -110,11 +110,11 @@ func TestFullAnswer(t *testing.T) {
 	}
 }
 
-// octets is a connection of a source at which every read has an octet, and every write goes through.
-type octets struct{ peer }
+// oneByte is a connection whose every read returns one byte and whose every write succeeds.
+type oneByte struct{ peer }
 
-func (octets) Read(p []byte) (int, error)  { return 1, nil }
-func (octets) Write(p []byte) (int, error) { return len(p), nil }
+func (oneByte) Read(p []byte) (int, error)  { return 1, nil }
+func (oneByte) Write(p []byte) (int, error) { return len(p), nil }
 
 // wake has many connections of a source read once, and tells for how long the last one waited.
 func wake(conns []*boundedConn) (longest time.Duration) {
@@ -128,13 +128,13 @@ func wake(conns []*boundedConn) (longest time.Duration) {
 }
 
 // One source, with as many connections as it may have, makes no other wait, and slow requests of
-// its own cost it one turn each, however slowly their octets arrive.
+// its own cost it one turn each, however slowly their bytes arrive.
 func TestTurnsOfSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Listener{limits: engine.Limits{Connections: 1 << 20, ConnectionsPerSource: 1 << 20}, logger: zap.NewNop()}
 		open := func(n int, addr string) (conns []*boundedConn) {
 			for range n {
-				c := &boundedConn{Conn: octets{peer{addr: addr}}, bounds: l}
+				c := &boundedConn{Conn: oneByte{peer{addr: addr}}, bounds: l}
 				c.source = sourceNetwork(netip.MustParseAddrPort(addr).Addr())
 				c.begin.Do(func() {})
 				conns = append(conns, c)

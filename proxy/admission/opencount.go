@@ -2,8 +2,8 @@ package admission
 
 import "sync"
 
-// openCount counts what is open for each key. A key is kept only while something of it is open, so
-// there are never more keys than things that are counted. The zero value is ready for use. It is
+// openCount counts the open connections of each key. It drops a key with its last connection, so
+// there are never more keys than connections. The zero value is ready for use. It is
 // safe for concurrent use.
 type openCount[K comparable] struct {
 	mu   sync.Mutex
@@ -11,7 +11,7 @@ type openCount[K comparable] struct {
 }
 
 // Enter counts one more of the key and reports true, unless there are as many as limit already.
-// Each that was counted has to leave.
+// Whoever entered must call Leave.
 func (c *openCount[K]) Enter(key K, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

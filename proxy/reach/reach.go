@@ -1,6 +1,3 @@
-// Package reach refuses a gateway that some requests would not reach: Caddy would answer these with
-// an empty 200, which a crawler takes for an empty page. A site address with a host or a path makes
-// Caddy match requests by them, and a proxied request has those of its target.
 package reach
 
 import (
@@ -66,7 +63,8 @@ func CheckServer(server *caddyhttp.Server) error {
 	return nil
 }
 
-// handlerJSON is what matters of a handler in a configuration. Routes are those of a subroute.
+// handlerJSON has the members of a handler's configuration that matter here. Routes are a
+// subroute's.
 type handlerJSON struct {
 	Handler string      `json:"handler"`
 	Routes  []routeJSON `json:"routes"`
@@ -140,8 +138,8 @@ func CheckDirective(h httpcaddyfile.Helper) error {
 }
 
 // siteAddresses returns the addresses of the site that a directive stands in, with their places in
-// the Caddyfile. Caddy has no way to ask for them. Where they are not found, [CheckServer] finds
-// what it can, without a line.
+// the Caddyfile. Caddy has no API for them. If they are not found, [CheckServer] still finds
+// what it can, but names no line.
 func siteAddresses(h httpcaddyfile.Helper) (addresses []caddyfile.Token) {
 	block := reflect.ValueOf(h).FieldByName("parentBlock")
 	if h.Dispenser == nil || !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() || h.IsNamedRoute() {
