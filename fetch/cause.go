@@ -35,8 +35,8 @@ func forbiddenBy(err error) *failure {
 	return failf(cause, "%s", guard)
 }
 
-// upstreamBy returns the failure of an upstream proxy that is behind an error, nil if there is
-// none. The errors of the transport name its cause, and say what happened without the proxy's name.
+// upstreamBy returns the failure of an upstream proxy that err wraps, or nil. The errors of the
+// transport name its cause, and describe it without the name of the proxy.
 func upstreamBy(err error) *failure {
 	if up, ok := errors.AsType[interface {
 		error

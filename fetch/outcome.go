@@ -87,9 +87,9 @@ const (
 	CauseCanceled Cause = "canceled"
 )
 
-// Tell is what a client may know of the detail of a failure: all of it where this package has
-// written it, and a sentence where it may quote an error that names hosts or addresses of the
-// inside.
+// Tell returns the part of the detail of a failure that a client may see: all of it if this package
+// has written it, and a sentence if it may quote an error that names hosts or addresses of the
+// network inside.
 func (c Cause) Tell(detail string) string {
 	switch c {
 	case CauseStatus, CauseRedirects, CauseSoft404, CauseConnect, CauseTLS, CauseTimeout, CauseReset, CauseTruncated,
@@ -173,10 +173,10 @@ func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops
 // [Policy.Provisional] returns the record to use until it has passed.
 func (out Outcome) Ours() bool { return out.Cause == CauseLocal || out.Cause == CauseUpstream }
 
-// Shared returns the outcome as the one of the origin at which the redirects ended, for a record of
-// its own, and whether there is such a thing: only a good answer, and only from a path that is
-// exactly /robots.txt, is as true for that origin as if it had been asked first (NUTCH-2581 is what
-// happens otherwise).
+// Shared returns the outcome as one of the origin at which the redirects ended, for a record of its
+// own, and whether it is one. Only a good answer counts, and only from the path /robots.txt without
+// a query: it holds for that origin as if it had been asked directly. Sharing more went wrong
+// elsewhere (NUTCH-2581).
 func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
 	byStatus := out.Kind == KindRules || out.Kind == KindAbsent && out.Cause == CauseStatus
 	if out.Final.IsZero() || !byStatus {

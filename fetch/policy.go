@@ -144,8 +144,8 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	}
 }
 
-// TurnedAway reports whether an answer refuses whoever asked: with 401, 403, 406 or 451, which
-// firewalls send to names that they do not know. To another crawler the site may answer otherwise.
+// TurnedAway reports whether an answer refuses the sender with 401, 403, 406 or 451, which
+// firewalls send to names that they do not know. The site may answer another crawler otherwise.
 func TurnedAway(state State, status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotAcceptable, http.StatusUnavailableForLegalReasons:

@@ -22,7 +22,7 @@ const (
 	StateRules
 	// StateAbsent means that the site says it has none.
 	StateAbsent
-	// StateUnreachable means that the site gave no valid answer of late.
+	// StateUnreachable means that the latest attempts got no valid answer.
 	StateUnreachable
 )
 
@@ -82,8 +82,8 @@ type Key struct {
 	Agent string
 }
 
-// String returns the origin and, behind a blank, the agent if there is one. So the records of an
-// origin stand behind one another in the order of their keys, its own first.
+// String returns the origin, followed by a blank and the agent if there is one. So the records of
+// an origin follow one another in the order of their keys, its own first.
 func (k Key) String() string {
 	if k.Agent == "" {
 		return k.Origin.String()

@@ -66,9 +66,9 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 	return KindUnreachable, nil
 }
 
-// escapeURL escapes what a URL may not hold (RFC 3986 section 2), as browsers do: strict servers
-// answer 400 to a request line with a blank in it. A percent sign that escapes nothing means
-// itself. Control characters stay, for which no parser takes it.
+// escapeURL escapes bytes that a URL must not have (RFC 3986 section 2), as browsers do: strict
+// servers answer 400 to a request line with a blank in it. A percent sign that begins no escape
+// stays. Control characters stay too, and no parser accepts the result.
 func escapeURL(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -227,8 +227,8 @@ func (out *Outcome) readFreshness(h http.Header) {
 }
 
 // headerList returns the elements of a comma-separated header field, trimmed and not empty. It does
-// not know quoted strings: a comma inside one ends an element, which none of the fields read here
-// can be misled by into a longer life.
+// not know quoted strings: a comma inside one ends an element. That cannot make the fields read
+// here last longer.
 func headerList(h http.Header, key string) []string {
 	list := strings.Split(strings.Join(h.Values(key), ","), ",")
 	for i, element := range list {
@@ -238,8 +238,8 @@ func headerList(h http.Header, key string) []string {
 }
 
 // ParseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
-// from now on. It is zero where the field is missing, unreadable, zero or in the past: none of
-// these says how long to stay away. Too many seconds to count are some 68 years.
+// from now on. A field that is missing, unreadable, zero or in the past names no pause, and gives
+// zero. Too many seconds to count give some 68 years.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if pause, ok := parseSeconds(value); ok {

@@ -156,8 +156,8 @@ var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooo
 // serverStatus is a status that blames the server.
 var serverStatus = regexp.MustCompile(`\b5[0-5]\d\b`)
 
-// outage matches what a page talks about, or shows, when the server is in trouble: beside that "not
-// found" means a host, a table, a template, a back end.
+// outage matches words on the page of a server in trouble. Beside them "not found" is about a host,
+// a table, a template or a back end.
 var outage = regexp.MustCompile(`(?i:\b(?:` + strings.Join(strings.Fields(`
 	aborted backend backtrace bucket class cluster config configuration connect connection container controller database
 	debug denied deployment directory dns domain down e(?:access?|conn[a-z]+|exist|mfile|noent|notfound|perm|timedout) exception failed

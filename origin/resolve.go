@@ -182,7 +182,7 @@ func withoutParameters(path string) string {
 	return b.String()
 }
 
-// withoutParameter cuts the parameters of one segment, also behind %3b.
+// withoutParameter cuts the parameters of one segment, also after %3b.
 func withoutParameter(segment string) string {
 	for i := range len(segment) {
 		if c, _ := first(segment[i:]); c == ';' {
@@ -199,7 +199,7 @@ func isPlain(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, `%\;`) && !strings.Contains(path, "//") && !strings.Contains(path, "/.")
 }
 
-// cutSegment cuts a path behind its first segment, and reports whether there was a slash.
+// cutSegment cuts a path after its first segment, and reports whether there was a slash.
 func (r reading) cutSegment(path string) (segment, rest string, found bool) {
 	for i := 0; i < len(path); i++ {
 		c, n := first(path[i:])

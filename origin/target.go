@@ -70,7 +70,7 @@ func ParseTarget(rawURL string) (Target, error) {
 // t. The caller owns it. For a Target that NewTarget did not make it may be the empty URL, which
 // cannot be sent.
 func (t Target) URL() *url.URL {
-	// Of all that makes a URL this alone takes // at the start of a path for a path.
+	// Of the parsers of net/url only this one reads // at the start of a path as a path.
 	u, err := url.ParseRequestURI(t.Path)
 	if err != nil || t.Origin.IsZero() {
 		return &url.URL{}

@@ -226,8 +226,8 @@ func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
 }
 
 // Purge forgets o and its variants: their records, last good copies and histories. The next Lookup
-// fetches. A retrieval that is under way still answers the requests that wait for it, and nobody
-// else.
+// fetches. A retrieval that is under way still answers the requests that wait for it, but no
+// others.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	if err := c.Forget(o); err != nil {
 		return err
@@ -259,9 +259,9 @@ func (c *Cache) purge(ctx context.Context, k fetch.Key) error {
 	return nil
 }
 
-// Forget drops o and its variants from memory. What the store has of them stays: another gateway
-// may have saved it. A retrieval that is under way still answers the requests that wait for it, and
-// nobody else.
+// Forget drops o and its variants from memory, but not from the store: another gateway may have
+// saved them. A retrieval that is under way still answers the requests that wait for it, but no
+// others.
 func (c *Cache) Forget(o origin.Origin) error {
 	for _, k := range c.keys(o) {
 		if err := c.forget(k); err != nil {

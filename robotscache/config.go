@@ -24,11 +24,11 @@ type Observer interface {
 	Looked(s Source, err error)
 	// Fetched is called after each retrieval. queued is how long it had waited for its turn.
 	Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration)
-	// Recorded is called before anybody gets the entry that an outcome has led to, nil for none, be it
-	// by a retrieval of its own or by redirects that led another to its robots.txt. before is what was
-	// known of the origin, zero but for its key if that was nothing. kept says that the entry is known
-	// from now on, and not only to the requests that wait for it. It is not called for an origin to
-	// which our own guard lets nobody connect.
+	// Recorded is called before anybody gets the entry that results from an outcome (or nil), of a
+	// retrieval of its own or of redirects that led another one to this robots.txt. before is the
+	// previous record, with only its key set if there was none. kept says that later requests get
+	// the entry too, and not only those that wait for it. Recorded is not called for an origin that
+	// our own guard forbids.
 	Recorded(before fetch.Record, e *Entry, out fetch.Outcome, kept bool)
 	// Dropped is called for each thing given up because a bound was reached.
 	Dropped(d Drop)
@@ -51,12 +51,12 @@ const (
 	DropWaiter Drop = "waiter"
 	// DropQueue is a request refused with ErrPending by the bound on the queue.
 	DropQueue Drop = "queue"
-	// DropAgent is a request of an agent for which an origin was not asked: see [Cache.LookupAs].
+	// DropAgent is a request of an agent for whom the origin was not asked: see [Cache.LookupAs].
 	DropAgent Drop = "agent"
-	// DropRefresh is an early refresh or a retry that found its queue full. It is asked for again.
+	// DropRefresh is an early refresh or a retry that found its queue full. A later request asks
+	// for it again.
 	DropRefresh Drop = "refresh"
-	// DropUnsaved is a record that the store could not take and for which there was no more room
-	// beside it.
+	// DropUnsaved is a record that neither the store nor the pending writes had room for.
 	DropUnsaved Drop = "unsaved"
 )
 

@@ -136,9 +136,9 @@ func (t *ristrettoTier) close() {
 
 func (t *ristrettoTier) hash(k fetch.Key) uint64 { return maphash.Comparable(t.seed, k) }
 
-// entryOverhead is what an entry takes besides the memory that its slices and strings refer to:
-// itself, the closure and state for its ruleset, what ristretto keeps of each item (131 bytes,
-// measured) and the map beside it.
+// entryOverhead is the memory of an entry besides the memory that its slices and strings refer to:
+// the entry itself, the closure and state for its ruleset, and the bookkeeping of ristretto (131
+// bytes an item, measured) and of the map.
 const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131 + 40
 
 // cost returns the bytes that e keeps in memory. A last good copy that is not compiled yet is

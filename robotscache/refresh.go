@@ -7,8 +7,8 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// refresh queues a retrieval that nobody waits for, unless there is a flight. It reports whether k
-// is taken care of: not if the queue is full.
+// refresh queues a retrieval in the background, unless there is a flight. It returns false if the
+// queue is full.
 func (c *Cache) refresh(k fetch.Key, retry bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

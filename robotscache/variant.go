@@ -18,12 +18,12 @@ import (
 // counts only while the gateway itself is turned away. One that repeats the answer to the gateway
 // stays in memory, so that the agent is not asked for again, and is not saved.
 
-// MaxVariants is for how many agents an origin is asked between two answers to the gateway, and how
+// MaxVariants is how many agents an origin is asked for between two answers to the gateway, and how
 // many of their records are kept.
 const MaxVariants = 64
 
-// Asker is the crawler for which a record is looked up. The zero value has the record of the
-// gateway's own fetch.
+// Asker is the crawler whose record is looked up. The zero value gets the record of the gateway's
+// own fetch.
 type Asker struct {
 	// Token is its product token, which is sent as User-Agent.
 	Token string
@@ -69,7 +69,7 @@ func (s *askers) isConfigured(token string) bool {
 	return s.configured[token]
 }
 
-// turnedAway reports whether the site refused whoever asked, perhaps for its name.
+// turnedAway reports whether the site refused the sender, perhaps for its name.
 func (e *Entry) turnedAway() bool {
 	return fetch.TurnedAway(e.record.State, e.record.Status) && e.View(time.Now()).State == fetch.StateAbsent
 }
@@ -132,7 +132,7 @@ func (c *Cache) PeekAs(o origin.Origin, a Asker) (*Entry, bool) {
 	return e, ok
 }
 
-// crowded is the entry of an agent for which an origin is not asked.
+// crowded returns the entry of an agent for whom an origin is not asked.
 func (c *Cache) crowded(k fetch.Key) *Entry {
 	out := fetch.Outcome{Cause: fetch.CauseLocal, Detail: fmt.Sprintf(
 		"the site refuses strangers its robots.txt, and was asked in the name of %d other agents", MaxVariants)}

@@ -38,8 +38,8 @@ func (p *parser) put(b []byte) span {
 	return s
 }
 
-// spreadDelays gives every name what the lines behind it in its list ask for. A name that is listed
-// behind such a line is not asked.
+// spreadDelays gives every name the delays of the lines that follow it in its list. A name that
+// follows such a line does not get it.
 func (p *parser) spreadDelays() {
 	for i := len(p.names) - 2; i >= 0; i-- {
 		if p.names[i].list == p.names[i+1].list {
@@ -190,7 +190,7 @@ func (rs *Ruleset) indexHeads(least uint32) {
 // headEnd follows the last byte of a head.
 const headEnd = -1
 
-// headByte returns a byte of the head of the n-th rule, headEnd behind its end.
+// headByte returns a byte of the head of the n-th rule, headEnd after its end.
 func (rs *Ruleset) headByte(n uint32, at int) int {
 	r := &rs.rules[n]
 	if key := r.keyIn(rs.text); r.form == 0 && at < len(key) && key[at] != '*' {

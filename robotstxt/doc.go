@@ -9,7 +9,7 @@
 //     bytes that no URI may hold are escaped, in rules and in targets (section 2.2.2);
 //   - %24 and %2A in a rule are a literal $ and *, raw or escaped in the target (section 2.2.3); so
 //     is a raw $ that does not close the rule (section 2.2.2);
-//   - behind the first literal ? of a rule, the bytes : / ? @ [ ] and their escapes are the same
+//   - after the first literal ? of a rule, the bytes : / ? @ [ ] and their escapes are the same
 //     (the figure in section 2.2.2);
 //   - /robots.txt itself is always allowed (section 2.2.2);
 //   - a field has its exact name or one of a few misspellings, and no other name that begins so:

@@ -52,7 +52,7 @@ func TestExt_TokensBeyondTheRFC(t *testing.T) {
 	})
 }
 
-// Google: * alone or with a blank behind it is everybody; anything else with a * in front is
+// Google: * alone or with a blank after it is everybody; anything else with a * in front is
 // nobody.
 func TestExt_WildcardName(t *testing.T) {
 	t.Parallel()

@@ -103,7 +103,7 @@ func IsUTF16(data []byte) bool {
 }
 
 // IsHTML reports whether data is an HTML page, which many sites answer with that have no
-// robots.txt: behind blanks and a byte order mark it begins with a tag, and its first 1,024 bytes
+// robots.txt: after blanks and a byte order mark it begins with a tag, and its first 1,024 bytes
 // name the document type or the root element. The lines of it that read like robots.txt lines are
 // used all the same (RFC 9309 section 2.2.4).
 func IsHTML(data []byte) bool {

@@ -150,7 +150,7 @@ func checkLint(t *testing.T, name string, data []byte, questions []question) {
 		}
 	}
 	if len(data) > robotstxt.MaxSize {
-		lines = nil // bytes removed before the limit make room for bytes behind it
+		lines = nil // bytes removed before the limit make room for bytes after it
 	}
 	rs, rest := robotstxt.Parse(data), robotstxt.Parse(bytes.Join(lines, []byte("\n")))
 	for _, q := range questions {

@@ -110,9 +110,9 @@ func (t *targets) in(f form) string {
 }
 
 // matches reports whether a pattern matches a beginning of t or, with end, all of t. The bytes
-// before the first * and, with end, those behind the last have one place each. Every segment
-// between them is taken where it first occurs, as any later place leaves less of t to the rest: so
-// one pass over t is enough.
+// before the first * and, with end, those after the last can match in one place only. Every segment
+// between them is matched where it first occurs, because any later place leaves less of t for the
+// rest. So one pass over t is enough.
 func matches(pattern, t string, end bool) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !strings.HasPrefix(t, head) {

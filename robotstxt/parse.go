@@ -253,7 +253,7 @@ func indexOrEnd(b []byte, c byte) int {
 	return len(b)
 }
 
-// contentOf strips a line of the bytes beyond its limit, behind a NUL or a comment sign, and of
+// contentOf strips a line of the bytes beyond its limit, after a NUL or a comment sign, and of
 // blanks at both ends.
 func contentOf(line []byte) []byte {
 	line = trimLeft(line[:min(len(line), maxLine)])

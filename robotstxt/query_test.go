@@ -75,7 +75,7 @@ func (a *asker) token() string {
 // fillings stand for what a * may match.
 var fillings = []string{"", "x", "/", "a/b", "?", "?a=b&", "index.html", "%2F", "%", "*", "$", "\u00e9", "aaaa"}
 
-// edges are put in front of, behind and inside targets.
+// edges are put in front of, after and inside targets.
 var edges = []string{
 	"", "/", "a", "?", "?x=y", "&", "%20", "%", "%2", "$", "%24", "*", "%2A", "#f", " ", "\x01", "\xff", "\u00e9",
 	"%c3%A9", "%61", "%7e", "%2f", "%3A", ":", "%3f", ";", "%3B", "{", "|", "..", "//", "%%36%31",

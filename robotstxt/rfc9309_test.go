@@ -274,7 +274,7 @@ func TestRFC9309_2_2_2_PercentEncoding(t *testing.T) {
 	})
 }
 
-// The figure of RFC 9309 section 2.2.2: behind the first literal ? of a rule, : / ? @ [ ] and their
+// The figure of RFC 9309 section 2.2.2: after the first literal ? of a rule, : / ? @ [ ] and their
 // escapes are equal.
 func TestRFC9309_2_2_2_ReservedInQuery(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ type Sitemap struct {
 
 // Bounds on the sitemaps of a file. Search engines read no longer URL (sitemaps.org).
 const (
-	MaxSitemaps   = 1000 // those behind them are not read
+	MaxSitemaps   = 1000 // those after them are not read
 	MaxSitemapURL = 2048 // bytes; a longer one is not read
 )
 
@@ -181,8 +181,8 @@ type span struct {
 
 func (s span) in(text string) string { return text[s.at : s.at+s.n] }
 
-// rule is one Allow or Disallow line that can match. Ruleset.text has its path as written, the key
-// behind it if that is rewritten, then the loose form if there is one.
+// rule is one Allow or Disallow line that can match. Ruleset.text has its path as written, then its
+// key if that differs, then the loose form if there is one.
 type rule struct {
 	rank  rank
 	at    uint32 // in Ruleset.text
@@ -264,7 +264,7 @@ func trimToken[T ~string | ~[]byte](s T) T {
 	return s
 }
 
-// trimLetters cuts s behind the bytes that RFC 9309 section 2.2.1 allows in a product token.
+// trimLetters cuts s after the bytes that RFC 9309 section 2.2.1 allows in a product token.
 func trimLetters[T ~string | ~[]byte](s T) T {
 	for i := range len(s) {
 		if byteClass[s[i]]&classLetter == 0 {
@@ -275,7 +275,7 @@ func trimLetters[T ~string | ~[]byte](s T) T {
 }
 
 // isWildcard reports whether the value of a user-agent line is *, alone or with a blank and
-// anything behind it.
+// anything after it.
 func isWildcard(value []byte) bool {
 	return len(value) > 0 && value[0] == '*' && (len(value) == 1 || isBlank(value[1]))
 }

@@ -13,7 +13,7 @@ const maxProduct = 128
 // 10.1.5), without their versions and in the order of the field:
 //
 //   - each word outside of comments;
-//   - in a comment, whose items end at a semicolon or a comma, each item behind the word
+//   - in a comment, whose items end at a semicolon or a comma, each item after the word
 //     "compatible", and each item that is a name with a version before an address, or a name with a
 //     version that has "bot", "crawl" or "spider" in it. Words with which browsers fill their
 //     comments (Linux, Windows, MSIE, Trident, …) are left out.
@@ -36,9 +36,9 @@ func Products(userAgent string) iter.Seq[string] {
 // ProductToken returns the product token of the value of a User-Agent field, or "" if it has none,
 // as with all browsers of today. It is the one of the field's [Products] that the field begins
 // with. Where that is Mozilla, which all browsers say and many crawlers too, it is the first item
-// behind "compatible;" in a comment or, without one, the first product that
+// after "compatible;" in a comment or, without one, the first product that
 //
-//   - is behind "compatible;" outside of comments;
+//   - is after "compatible;" outside of comments;
 //   - or stands in a comment, with its version, before an address;
 //   - or has "bot", "crawl" or "spider" in its name. In a comment it has to be a whole item, with a
 //     version: there are telephones called Cubot.
@@ -86,7 +86,7 @@ type place uint8
 const (
 	anywhere  place = iota
 	telling         // only crawlers stand there
-	announced       // behind "compatible;" in a comment
+	announced       // after "compatible;" in a comment
 )
 
 // product is a product in a User-Agent field.
@@ -103,7 +103,7 @@ type productScanner struct {
 	expected   bool // the word was the last item
 }
 
-// next returns the next product; ok is false behind the last one.
+// next returns the next product; ok is false after the last one.
 func (s *productScanner) next() (p product, ok bool) {
 	for s.rest != "" && !ok {
 		c := s.rest[0]

@@ -167,7 +167,7 @@ func TestProductTokenLimits(t *testing.T) {
 	for _, c := range []struct{ userAgent, documented, got string }{
 		{"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)", "Slurp", "Yahoo"},
 		{"Mozilla/5.0 (Windows NT 6.1; WOW64) AppleWebKit/534+ (KHTML, like Gecko) BingPreview/1.0b", "BingPreview", ""},
-		// Retired with these telephones. A field could hide its first product if a comment behind it
+		// Retired with these telephones. A field could hide its first product if a comment after it
 		// counted more.
 		{"DoCoMo/2.0 N905i(c100;TB;W24H16) (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "DoCoMo"},
 		{"SAMSUNG-SGH-E250/1.0 Profile/MIDP-2.0 Configuration/CLDC-1.1 UP.Browser/6.2.3.3.c.1.101 (GUI) MMP/2.0 (compatible; Googlebot-Mobile/2.1; +http://www.google.com/bot.html)", "Googlebot-Mobile", "SAMSUNG-SGH-E250"},

@@ -28,8 +28,9 @@ type Config struct {
 	Versions int
 	// Retention says how long texts are kept. [Store.SetRetention] changes it.
 	Retention robotscache.Retention
-	// Dropped is told how many texts a commit has deleted, and whether their time was over or there
-	// was no more room for them (early). It must not block; nil for nobody.
+	// Dropped is called with the number of texts that a commit has deleted. Early says that they
+	// were deleted for lack of room, and not because their time was over. It must not block; it may
+	// be nil.
 	Dropped func(texts int, early bool)
 	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a gateway
 	// that ends commits its last records in less. One that a service manager restarts has ended before

@@ -105,8 +105,7 @@ func (s *Store) setKeptUntil(tx *bolt.Tx, history []robotscache.Version) {
 	}
 }
 
-// dropped counts texts that were deleted: those whose time was over, and those for which there was
-// no more room.
+// dropped counts deleted texts: over because their time had passed, early for lack of room.
 type dropped struct{ over, early int }
 
 // textTime is how long a text is kept after its last use that was written.

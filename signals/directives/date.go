@@ -85,7 +85,7 @@ func parseDate(s string) time.Time {
 	return time.Time{}
 }
 
-// cutZone cuts the zone off: what begins with a letter or a sign behind the first colon.
+// cutZone cuts the zone off: what begins with a letter or a sign after the first colon.
 func cutZone(s string) (rest, zone string) {
 	colon := strings.IndexByte(s, ':')
 	if colon < 0 {

@@ -20,7 +20,7 @@ const (
 	NoTranslate
 	NoODP
 	// IndexIfEmbedded allows what NoIndex forbids, for a page inside a frame of another one. It
-	// is reported as it was said, beside NoIndex; the strictest reading ignores it.
+	// is reported as written, beside NoIndex; the strictest reading ignores it.
 	IndexIfEmbedded
 	// NoAI and NoImageAI are DeviantArt's convention against training.
 	NoAI

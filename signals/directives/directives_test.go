@@ -115,7 +115,7 @@ func TestHeader(t *testing.T) {
 			"otherbot: max-snippet: 5, unavailable_after: Friday, 25-Jun-10 15:00:00 PST, noindex",
 			"otherbot", "noindex " + date + " max-snippet=5",
 		},
-		// Dates with commas, and directives behind them.
+		// Dates with commas, and directives after them.
 		{"unavailable_after: Friday, 25-Jun-10 15:00:00 PST, nofollow", "x", "nofollow " + date},
 		{"unavailable_after: Fri, 25 Jun 2010 23:00:00 GMT, nofollow", "x", "nofollow " + date},
 		{"unavailable_after: 25-Jun-10 15:00:00 PST, nofollow", "x", "nofollow " + date},
@@ -141,7 +141,7 @@ func TestHeader(t *testing.T) {
 		{"max-audio-preview: 5, noindex", "x", "noindex"},
 		{"noydir, NoCache, noindex", "x", "noindex nocache"},
 		{"my bot: noindex, nofollow", "x", "nofollow"},
-		// Mistakes that are seen: a colon behind a directive, space for commas, empty items.
+		// Mistakes that are seen: a colon after a directive, space for commas, empty items.
 		{"noindex: nofollow", "x", "noindex nofollow"},
 		{"all: noindex", "x", "noindex"},
 		{"noindex nofollow", "x", "noindex nofollow"},

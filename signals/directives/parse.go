@@ -25,7 +25,7 @@ type Named = struct{ Name, Content string }
 //
 // A word before a colon that is no directive is a product token. Its scope ends at the next token
 // or at the end of the line. "*" and "robots" are every crawler. Words that begin with "max-" count
-// as directives of a later time. A version behind a token is ignored, as in robots.txt (Google's
+// as directives of a later time. A version after a token is ignored, as in robots.txt (Google's
 // guide of 2012: "Googlebot/1.2 and Googlebot* are equivalent to Googlebot").
 //
 // Directives for any of tokens count, and directives for every crawler. They add up ("the sum of
@@ -143,7 +143,7 @@ func (r *reader) item(s string) string {
 	case !colon:
 		r.words(trim(text))
 	case known && w.value == noValue:
-		r.add(w.flags) // behind such a colon is one more directive, if anything
+		r.add(w.flags) // after such a colon is one more directive, if anything
 		return behind
 	case known && w.value == dateValue:
 		return r.date(behind)

@@ -52,7 +52,7 @@ func (c *Collector) Bytes() []byte {
 // Cut reports whether more has passed than was kept.
 func (c *Collector) Cut() bool { return c.cut }
 
-// Release gives the buffer back; what Bytes has returned is somebody else's from then on. After
+// Release gives the buffer back: the bytes that Bytes returned must not be used any more. After
 // that the Collector keeps nothing, and calling Release again does nothing.
 func (c *Collector) Release() {
 	b := c.buffer

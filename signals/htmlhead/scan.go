@@ -30,7 +30,7 @@ type Options struct {
 	Names []string
 	// XHTML says that <script/> is a whole element, as in application/xhtml+xml.
 	XHTML bool
-	// Whole says that the copy is the whole body, so that nothing can be missing behind it.
+	// Whole says that the copy is the whole body, so that nothing can be missing after it.
 	Whole bool
 }
 
@@ -46,13 +46,13 @@ const (
 	robotsName = "robots"
 	tdmPrefix  = "tdm-"
 	rslType    = "application/rsl+xml"
-	reference  = "&#" // a name can be written so
+	reference  = "&#" // begins a character reference, which can spell a name
 )
 
-// Scan looks at the beginning of a decoded page up to <body, its end or, behind </head>, a tag that
-// cannot be in a head: a browser puts what stands between the two into the head (HTML section
-// 13.2.6.4.6). Cut reports that the page may say more: the copy ended before, there was too much of
-// something, or the page is in UTF-16 or UTF-32.
+// Scan reads the beginning of a decoded page up to <body, its end or, after </head>, a tag that
+// cannot be in a head: a browser moves the tags between the two into the head (HTML section
+// 13.2.6.4.6). Cut reports that the page may say more: the copy ended too early, there was too much
+// of something, or the page is in UTF-16 or UTF-32.
 //
 // A page whose head does not seem to end within 8 KiB is tokenized only if one of the names, or a
 // character reference, occurs in or shortly after a meta or link tag. Without a name in such a

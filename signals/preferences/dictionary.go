@@ -60,7 +60,8 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 	return string(text), cut
 }
 
-// member writes a directive as a member, and returns its key, which is all that most have.
+// member writes a directive as a member, and returns its key. Most directives have no more than the
+// key.
 func (d Directive) member() (key string, member []byte) {
 	key = strings.ReplaceAll(d.Name, "_", "-")
 	if d.Value == nil {

@@ -7,8 +7,7 @@ const Vocabulary = "aipref-08"
 // draftVocab is the text itself.
 const draftVocab = "draft-ietf-aipref-vocab-08"
 
-// The purposes of the normal form. Other names are free: a label that nobody here knows is a
-// purpose of its own.
+// The purposes of the normal form. Other names are free: an unknown label is a purpose of its own.
 const (
 	Search  = "search"
 	AIInput = "ai-input"

@@ -2,13 +2,12 @@ package preferences
 
 import "github.com/dunglas/httpsfv"
 
-// maxText is the longest value that is read, in bytes. Of longer ones nothing is known, as of any
-// that cannot be read.
+// maxText is the longest value that is read, in bytes. Longer ones count as unreadable.
 const maxText = 4096
 
-// usage adds what the lines of a Content-Usage dictionary say (draft-ietf-aipref-vocab-07 section
-// 6.5, RFC 9651 section 4.2.2). Where they cannot be read, nothing is known. Only the tokens y and
-// n are preferences; of a key that comes again the last value counts; parameters mean nothing.
+// usage adds the statements of the lines of a Content-Usage dictionary (draft-ietf-aipref-vocab-07
+// section 6.5, RFC 9651 section 4.2.2). Lines that cannot be read state nothing. Only the tokens y
+// and n are preferences; of a repeated key the last value counts; parameters mean nothing.
 func (s *Set) usage(lines []string, from Source, line int) {
 	size := 0
 	for _, l := range lines {

@@ -104,7 +104,7 @@ func (f *File) addSitemap(value string, line int) {
 	}
 }
 
-// Sitemaps returns the URLs of the Sitemap lines, each behind its line number and a blank.
+// Sitemaps returns the URLs of the Sitemap lines, each after its line number and a blank.
 func (f *File) Sitemaps() []string { return f.sitemaps }
 
 // member says that a group is the crawler's, and in which positions of the name list.
@@ -274,7 +274,7 @@ func directive(line string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
-// endings may stand behind the keys of names, rules and sitemaps.
+// endings may stand after the keys of names, rules and sitemaps.
 var endings = []string{"", "s", "ed"}
 
 func kind(key string) string {
