@@ -251,7 +251,7 @@ func hideData(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// checkResolved holds Resolve against all servers that there are, after any number of proxies.
+// checkResolved holds Resolve against all servers that there are, behind any number of proxies.
 func checkResolved(t *testing.T, path string) {
 	t.Helper()
 	asked := path
