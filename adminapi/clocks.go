@@ -78,7 +78,7 @@ func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) 
 		_, _, ended := report.Counts()
 		if isBlocked || ended > 0 {
 			answer.Ended = append(answer.Ended, EndedBlock{key, b.Until.UTC(), b.Strikes})
-			answer.Report = report
+			answer.Acknowledgements = report
 		}
 	}
 	if len(answer.Ended) == 0 {

@@ -90,13 +90,13 @@ type Purged struct {
 	Origin string `json:"origin"`
 	// Known says that there was something to forget.
 	Known bool `json:"known"`
-	cluster.Report
+	cluster.Acknowledgements
 }
 
 // Refreshed is the answer to a refresh.
 type Refreshed struct {
 	OriginDetail
-	cluster.Report
+	cluster.Acknowledgements
 }
 
 // Explanation is how a request would be answered.
@@ -147,14 +147,14 @@ type OrderGiven struct {
 	Order enforce.Stop `json:"order"`
 	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
 	Ended int `json:"ended"`
-	cluster.Report
+	cluster.Acknowledgements
 }
 
 // OrderLifted is the answer to the end of an order.
 type OrderLifted struct {
 	Order enforce.Stop `json:"order"`
 	By    string       `json:"by"` // who lifted it
-	cluster.Report
+	cluster.Acknowledgements
 }
 
 // String says who lifted whose order.
@@ -218,7 +218,7 @@ type UnblockRequest struct {
 // Unblocked is the answer to it: the blocks that were ended.
 type Unblocked struct {
 	Ended []EndedBlock `json:"ended"`
-	cluster.Report
+	cluster.Acknowledgements
 }
 
 // EndedBlock is one of them. Only the key is told of a block that other gateways alone knew.

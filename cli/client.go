@@ -202,11 +202,13 @@ func ask[T any](ctx context.Context, r remote, q adminRequest, show func(w io.Wr
 	return err
 }
 
-// told is an answer to an order that goes to all gateways of a fleet.
-type told interface{ Told() cluster.Report }
+// acknowledged is an answer to an order that goes to all gateways of a fleet.
+type acknowledged interface {
+	Acks() cluster.Acknowledgements
+}
 
 // order sends one order and shows the answer, with what the other gateways made of it.
-func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
+func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
 	data, err := r.do(ctx, q)
 	answer, err := decode[T](data, err)
 	switch {
@@ -217,7 +219,7 @@ func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io
 	default:
 		show(r.out, answer)
 	}
-	report := answer.Told()
+	report := answer.Acks()
 	if len(report.Gateways) == 0 {
 		return exitOK, nil
 	}
@@ -230,14 +232,14 @@ func order[T told](ctx context.Context, r remote, q adminRequest, show func(w io
 		printLine(r.out, line)
 		complainOf(r, report, all)
 	}
-	if answered < all || report.Pending || report.Untold {
+	if answered < all || report.Pending || report.NotDelivered {
 		return exitNo, nil
 	}
 	return exitOK, nil
 }
 
 // complainOf says which gateways an order has not reached.
-func complainOf(r remote, report cluster.Report, all int) {
+func complainOf(r remote, report cluster.Acknowledgements, all int) {
 	for _, g := range report.Gateways {
 		if g.AppliedAt.IsZero() {
 			r.complain("%s is silent; its last heartbeat was at %s", escape.Unprintable(g.Name), cmp.Or(moment(g.LastHeartbeat), "a time that is not known"))
@@ -249,14 +251,14 @@ func complainOf(r remote, report cluster.Report, all int) {
 	switch {
 	case report.Pending:
 		r.complain("redis does not answer: the other gateways get the order when it is back")
-	case report.Untold:
+	case report.NotDelivered:
 		r.complain("redis does not answer: the other gateways do not know; give the command again when it is back")
 	}
 }
 
 // orderEach sends an order for each argument. A failure of one does not keep the others from being
 // sent.
-func orderEach[T told](
+func orderEach[T acknowledged](
 	ctx context.Context, r remote, args []string,
 	q func(arg string) adminRequest, show func(w io.Writer, answer T),
 ) (status int, err error) {

@@ -29,7 +29,7 @@ type Action struct {
 	From  string `json:"from"` // the process
 	Kind  Kind   `json:"kind"`
 	Value string `json:"value"`
-	// Late says that the action is older than a minute: the gateway was cut off meanwhile.
+	// Late says that the action is older than a minute: the gateway was cut off in the meantime.
 	Late bool `json:"-"`
 }
 
@@ -43,9 +43,9 @@ const (
 	lateAfter   = time.Minute
 )
 
-// upToDate splits what was read of the stream, from the last action that was done on: the actions
-// after it, and whether that one is still there. Where it is not, actions were lost: Redis was set
-// back, or the gateway was away for longer than the stream is.
+// upToDate takes entries of the stream that begin with the last action this gateway has done. It
+// returns the actions after it. If that action is not there, others were lost: Redis was set back,
+// or the gateway was away for longer than the stream reaches.
 func upToDate(last string, entries []rueidis.XRangeEntry) (next []rueidis.XRangeEntry, lost bool) {
 	switch {
 	case last == "":
@@ -63,7 +63,7 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 		return a, fmt.Errorf("action %s in redis has %d bytes", e.ID, len(value))
 	}
 	if err := json.Unmarshal([]byte(value), &a); err != nil {
-		return a, fmt.Errorf("action %s in redis is none: %w", e.ID, err)
+		return a, fmt.Errorf("malformed action %s in redis: %w", e.ID, err)
 	}
 	ms, _, _ := strings.Cut(e.ID, "-")
 	at, err := strconv.ParseInt(ms, 10, 64)
@@ -74,7 +74,7 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 	return a, nil
 }
 
-// act does the actions of other gateways, that have come.
+// act does the new actions of other gateways.
 func (f *Fleet) act(ctx context.Context) {
 	if c := f.link.Client(); c != nil && f.up() {
 		if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
@@ -83,8 +83,8 @@ func (f *Fleet) act(ctx context.Context) {
 	}
 }
 
-// passOver has a gateway that is new begin with the actions after those in the stream.
-func (f *Fleet) passOver(ctx context.Context, c rueidis.Client) error {
+// skipToEnd makes a new gateway begin after the actions that are in the stream already.
+func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 	if f.joined || f.config.Local.LastAction() != "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 			last = entry.ID
 		}
 		f.config.Local.KeepAction(last)
-		if err := f.beat(ctx, c); err != nil {
+		if err := f.heartbeat(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
 		var n int
 		n, err = f.config.Local.Act(ctx, a)
 		if err == nil {
-			f.done(a.ID, n)
+			f.ack(a.ID, n)
 		}
 	}
 	if err != nil {
@@ -145,27 +145,28 @@ func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
 	}
 }
 
-// Tell has all other gateways do what this one has done already, with so many things ended.
-func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Report {
+// Tell makes all other gateways do what this one has done already. ended is how many things it
+// ended here.
+func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Acknowledgements {
 	if f == nil {
-		return Report{}
+		return Acknowledgements{}
 	}
 	a := Action{ID: rand.Text(), From: f.process, Kind: kind, Value: value}
-	f.done(a.ID, ended)
+	f.ack(a.ID, ended)
 	err := f.actions.Wait(ctx)
 	if err == nil {
-		f.turning.Lock()
+		f.syncMu.Lock()
 		c, failed := f.link.Connect()
 		if err = failed; err == nil {
 			_, err = f.send(ctx, c, write{Actions: []string{text(a)}})
 		}
-		f.turning.Unlock()
+		f.syncMu.Unlock()
 	}
 	report := f.answers(ctx, a.ID)
 	report.Pending = false
 	if err != nil {
 		f.config.Failed(fmt.Errorf("telling the other gateways: %w", err))
-		report.Untold = true
+		report.NotDelivered = true
 	}
 	return report
 }

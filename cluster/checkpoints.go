@@ -28,12 +28,12 @@ func (f *Fleet) Publish(notes []string) {
 func (f *Fleet) Checkpoints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.roster.checkpoints(f.note.Name)
+	return f.membership.checkpoints(f.note.Name)
 }
 
 // checkpoints gives the checkpoints of gateways of other names, at most 100. Those gateways come first
 // whose names follow the own one, so that in a large fleet each is heard by as many others.
-func (r roster) checkpoints(own string) (checkpoints []string) {
+func (r membership) checkpoints(own string) (checkpoints []string) {
 	var others []process
 	for _, p := range r {
 		if p.Name != own {

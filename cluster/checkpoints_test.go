@@ -19,20 +19,20 @@ func TestHeadsOfOthers(t *testing.T) {
 		}
 		return process{note: note{Self: Self{Name: name}, Checkpoints: checkpoints}}
 	}
-	large := roster{}
+	large := membership{}
 	for i := range 40 {
 		large[fmt.Sprint(i)] = p(fmt.Sprintf("gw%02d", i), make([]string, 20)...)
 	}
 	for _, tt := range []struct {
 		name, own string
-		in        roster
+		in        membership
 		first     string
 		n         int
 	}{
-		{"none", "b", roster{}, "", 0},
-		{"its own", "b", roster{"1": p("b", "x"), "2": p("b", "y")}, "", 0},
-		{"those that follow are first", "b", roster{"1": p("a", "x"), "2": p("b", "y"), "3": p("c", "z"), "4": p("d", "v", "w")}, "c", 4},
-		{"after the last the first", "d", roster{"1": p("a", "x"), "2": p("b", "y"), "4": p("d", "v", "w")}, "a", 2},
+		{"none", "b", membership{}, "", 0},
+		{"its own", "b", membership{"1": p("b", "x"), "2": p("b", "y")}, "", 0},
+		{"those that follow are first", "b", membership{"1": p("a", "x"), "2": p("b", "y"), "3": p("c", "z"), "4": p("d", "v", "w")}, "c", 4},
+		{"after the last the first", "d", membership{"1": p("a", "x"), "2": p("b", "y"), "4": p("d", "v", "w")}, "a", 2},
 		{"a large fleet", "gw30", large, "gw31", maxPeerCheckpoints},
 	} {
 		got := tt.in.checkpoints(tt.own)

@@ -9,10 +9,10 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// The exchange of orders with Redis, as pure functions. Redis has two hashes, of orders and of
-// lifts, by the ids of the orders. A gateway takes what it does not know, and adds what is missing.
-// Both sides only grow, so it makes no difference in which order gateways come, how often, and what
-// Redis loses in between.
+// The exchange of orders with Redis, as pure functions. Redis has two hashes, one of orders and one
+// of lifts, by the ids of the orders. A gateway merges those it does not know, and adds those that
+// Redis lacks. Both sides only grow. So the result depends neither on the order in which gateways
+// come nor on what Redis loses in between.
 
 // ids are those that Redis has.
 type ids struct{ orders, lifted map[string]bool }
@@ -62,8 +62,8 @@ const (
 	forgetAfter = 24 * time.Hour
 )
 
-// missing returns what a gateway has to write, once it has merged what it read: whatever of its own
-// is not in Redis, and lifts that are too old.
+// missing returns what a gateway has to write after it has merged what it read: its own orders and
+// lifts that are not in Redis, and the lifts that are too old.
 func missing(mine enforce.StopSet, redis ids, read enforce.StopSet, now time.Time) (w write) {
 	w.Orders, w.Lifted = map[string]string{}, map[string]string{}
 	for _, order := range mine.Held {
@@ -105,11 +105,11 @@ func text(v any) string {
 	return string(data)
 }
 
-// maxValue bounds what is read of one value, in bytes.
+// maxValue is the longest value that is read, in bytes.
 const maxValue = 64 << 10
 
-// readOrders reads orders and lifts as Redis has them. What is not one is left out: the error names
-// one of them.
+// readOrders reads orders and lifts as Redis has them. It leaves out malformed ones; the error names
+// one of these.
 func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet, err error) {
 	if len(orders) != len(orderIDs) || len(lifts) != len(liftIDs) {
 		return read, fmt.Errorf("redis has answered for %d orders and %d lifts, not %d and %d",
@@ -128,7 +128,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet
 		}
 		var lift enforce.Lift
 		if bad := json.Unmarshal([]byte(lifts[i]), &lift); bad != nil || !enforce.IsStopID(id) {
-			err = fmt.Errorf("lift %.80q in redis is none: %w", id, bad)
+			err = fmt.Errorf("malformed lift %.80q in redis: %w", id, bad)
 			continue
 		}
 		read.Lifted[id] = lift
@@ -136,7 +136,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet
 	return read, err
 }
 
-// readOrder reads one order. It has no id where it has left Redis meanwhile.
+// readOrder reads one order. The order has no id if Redis does not have it any more.
 func readOrder(id, value string) (order enforce.Stop, err error) {
 	if value == "" {
 		return order, nil
@@ -148,7 +148,7 @@ func readOrder(id, value string) (order enforce.Stop, err error) {
 		err = fmt.Errorf("its id is %.80q", order.ID)
 	}
 	if err != nil {
-		return enforce.Stop{}, fmt.Errorf("order %.80q in redis is none: %w", id, err)
+		return enforce.Stop{}, fmt.Errorf("malformed order %.80q in redis: %w", id, err)
 	}
 	return order, nil
 }

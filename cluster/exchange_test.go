@@ -95,7 +95,7 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 }
 
 // FuzzFleet has gateways give and lift orders, meet in a Redis that is emptied and set back, and
-// restart from their files, in whatever order. In the end all agree: what was given and not lifted
+// restart from their files, in whatever order. In the end all agree: orders that were given and not lifted
 // by somebody who knew it holds at all gateways, and nothing else does.
 func FuzzFleet(f *testing.F) {
 	f.Add([]byte{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110})
@@ -233,7 +233,7 @@ func TestLiftsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestReadOrders: what is no order or lift is left out and said, and the others are taken.
+// TestReadOrders: a malformed order or lift is left out and reported, and the others are read.
 func TestReadOrders(t *testing.T) {
 	t.Parallel()
 	good := text(order("a", noon))
@@ -265,7 +265,7 @@ func TestReadOrders(t *testing.T) {
 	}
 }
 
-// FuzzReadOrders: whatever stands in Redis, what is read can be merged and kept.
+// FuzzReadOrders: orders that are read from Redis, whatever it contains, can be merged and stored.
 func FuzzReadOrders(f *testing.F) {
 	f.Add("a", text(order("a", noon)), `{"at":"2026-11-23T12:00:00Z"}`)
 	f.Add("", "", "")
@@ -286,7 +286,7 @@ func FuzzReadOrders(f *testing.F) {
 	})
 }
 
-// TestActionsAreNotLostUnnoticed holds when the stream is followed, and when it is begun anew.
+// TestActionsAreNotLostUnnoticed holds when a gateway continues in the stream, and when it starts again.
 func TestActionsAreNotLostUnnoticed(t *testing.T) {
 	t.Parallel()
 	stream := func(ids ...string) (list []rueidis.XRangeEntry) {
@@ -327,8 +327,8 @@ func TestActionsAreNotLostUnnoticed(t *testing.T) {
 	}
 }
 
-// TestRoster: a gateway that was killed and started again is one; two at a time are two, and said.
-func TestRoster(t *testing.T) {
+// TestMembership: a gateway that was killed and started again is one; two at a time are two, and said.
+func TestMembership(t *testing.T) {
 	t.Parallel()
 	const hour = 3600_000
 	p := func(name string, since, last int64) process {
@@ -338,19 +338,19 @@ func TestRoster(t *testing.T) {
 	left.Left = true
 	for _, tt := range []struct {
 		name string
-		in   roster
+		in   membership
 		now  int64
 		want string
 	}{
-		{"two", roster{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}, 9000, "a b"},
-		{"one that left", roster{"1": p("a", 1, 9000), "4": left}, 9000, "a"},
-		{"killed and started again", roster{"1": p("a", 1, 5000), "2": p("a", 6000, 9000)}, 9000, "a"},
-		{"one name twice", roster{"1": p("a", 1, 9000), "2": p("a", 6000, 9000)}, 9000, "a! a!"},
-		{"silent for an hour but one", roster{"1": p("a", 1, 2), "2": p("b", 1, hour)}, hour, "a b"},
-		{"silent for an hour", roster{"1": p("a", 1, 1), "2": p("b", 1, hour)}, hour + 1, "b"},
+		{"two", membership{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}, 9000, "a b"},
+		{"one that left", membership{"1": p("a", 1, 9000), "4": left}, 9000, "a"},
+		{"killed and started again", membership{"1": p("a", 1, 5000), "2": p("a", 6000, 9000)}, 9000, "a"},
+		{"one name twice", membership{"1": p("a", 1, 9000), "2": p("a", 6000, 9000)}, 9000, "a! a!"},
+		{"silent for an hour but one", membership{"1": p("a", 1, 2), "2": p("b", 1, hour)}, hour, "a b"},
+		{"silent for an hour", membership{"1": p("a", 1, 1), "2": p("b", 1, hour)}, hour + 1, "b"},
 	} {
 		var got []string
-		for _, g := range (roster{}).with(tt.in, tt.now).list(0) {
+		for _, g := range (membership{}).with(tt.in, tt.now).list(0) {
 			name := g.Name
 			if g.NameTwice {
 				name += "!"
@@ -361,8 +361,8 @@ func TestRoster(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, s, tt.want)
 		}
 	}
-	known := roster{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}
-	if after := known.with(roster{"1": p("a", 1, 9500)}, 9500); len(after) != 2 || after["1"].last != 9500 || known["1"].last != 9000 {
+	known := membership{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}
+	if after := known.with(membership{"1": p("a", 1, 9500)}, 9500); len(after) != 2 || after["1"].last != 9500 || known["1"].last != 9000 {
 		t.Errorf("a redis that has lost b: %v, and before %v", after, known)
 	}
 }
@@ -371,32 +371,32 @@ func TestRoster(t *testing.T) {
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	at := func(last int64, ids ...string) process {
-		p := process{note{Self: Self{Name: fmt.Sprint("at", last)}, Done: map[string]done{}}, last}
+		p := process{note{Self: Self{Name: fmt.Sprint("at", last)}, Done: map[string]ack{}}, last}
 		for _, id := range ids {
-			p.Done[id] = done{7, noon}
+			p.Done[id] = ack{7, noon}
 		}
 		return p
 	}
 	for _, tt := range []struct {
 		name  string
-		in    roster
+		in    membership
 		fresh bool
 		done  int
 		wait  bool
 	}{
-		{"all", roster{"1": at(10_000, "x"), "2": at(9_000, "x")}, false, 2, false},
-		{"one is busy", roster{"1": at(10_000, "x"), "2": at(9_000, "y")}, false, 1, true},
-		{"one is dead", roster{"1": at(10_000, "x"), "2": at(5_000)}, false, 1, false},
-		{"one may come back with redis", roster{"1": at(10_000, "x"), "2": at(5_000)}, true, 1, true},
+		{"all", membership{"1": at(10_000, "x"), "2": at(9_000, "x")}, false, 2, false},
+		{"one is busy", membership{"1": at(10_000, "x"), "2": at(9_000, "y")}, false, 1, true},
+		{"one is dead", membership{"1": at(10_000, "x"), "2": at(5_000)}, false, 1, false},
+		{"one may come back with redis", membership{"1": at(10_000, "x"), "2": at(5_000)}, true, 1, true},
 	} {
 		list, wait := tt.in.applied("x", 10_000, 0, tt.fresh)
-		r := Report{Gateways: list, Expected: 1}
+		r := Acknowledgements{Gateways: list, Expected: 1}
 		answered, all, ended := r.Counts()
 		if wait != tt.wait || answered != tt.done || all != len(tt.in) || ended != 7*tt.done {
 			t.Errorf("%s: %+v, wait %v", tt.name, list, wait)
 		}
 	}
-	if _, all, _ := (Report{Expected: 3}).Counts(); all != 3 {
+	if _, all, _ := (Acknowledgements{Expected: 3}).Counts(); all != 3 {
 		t.Errorf("%d are expected", all)
 	}
 }

@@ -1,26 +1,3 @@
-// Package cluster has the orders of one gateway reach all of a fleet, by Redis or Valkey.
-//
-// Orders that hold (stops) are a set that all gateways keep, each in a file of its own; Redis is
-// where they meet, and never the truth. A gateway adds what Redis lacks and takes what it lacks
-// itself, so a Redis that was away, emptied or set back is filled again, and lifts nothing. Actions
-// (purge, refresh, unblock) go through a stream, and each gateway does them once.
-//
-// # Keys
-//
-// All begin with the prefix as their hash tag, {PREFIX}:fleet:, so that a Redis Cluster keeps them
-// on one node.
-//
-//	orders    hash    id → order
-//	lifted    hash    id → who lifted it, and when
-//	version   string  number and random text, new with each write
-//	gateways  zset    processes by their last heartbeat
-//	acks      hash    process → its name, version, and what it applied last
-//	actions   stream  the last 10,000 actions
-//	look      channel a write was made; the message says no more. In a database other than 0 the
-//	                  name ends with its number, such as look:2
-//
-// A gateway looks when the channel says so, and twice a second in any case: a lost message costs
-// half a second. Who can write to these keys can lift: give them a user of their own.
 package cluster
 
 import (
@@ -86,7 +63,7 @@ const (
 	// aliveFor is how long after a heartbeat a gateway counts as alive.
 	aliveFor = 5 * time.Second
 	// knownFor is how long a gateway that fell silent belongs to the fleet: it may be cut off, and
-	// crawl. One that ends in the orderly way leaves at once.
+	// crawl. One that shuts down cleanly leaves at once.
 	knownFor = time.Hour
 	// waitFor is how long answers are waited for.
 	waitFor  = 3 * time.Second
@@ -94,8 +71,8 @@ const (
 	// maxDone bounds what a gateway tells of its latest orders, and doneFor for how long.
 	maxDone = 256
 	doneFor = time.Minute
-	// rosterBeats is how many heartbeats there are between two looks at the other gateways.
-	rosterBeats = 20
+	// membershipEvery is how many heartbeats there are between two looks at the other gateways.
+	membershipEvery = 20
 )
 
 // Fleet is the place of one gateway in it. It is safe for concurrent use.
@@ -105,23 +82,23 @@ type Fleet struct {
 	process string // random, so that two of one name are not taken for one
 	actions *rate.Limiter
 
-	turning sync.Mutex  // one exchange at a time
-	seen    string      // the version in Redis that all was merged of; guarded by turning
-	beats   int         // guarded by turning
-	joined  bool        // actions are followed; guarded by turning
-	changed atomic.Bool // orders were given or lifted here since
-	beating sync.Mutex  // heartbeats arrive in their order
+	syncMu      sync.Mutex  // one exchange at a time
+	seen        string      // the version in Redis that all was merged of; guarded by syncMu
+	heartbeats  int         // guarded by syncMu
+	joined      bool        // actions are followed; guarded by syncMu
+	changed     atomic.Bool // orders were given or lifted here since
+	heartbeatMu sync.Mutex  // heartbeats arrive in their order
 
-	mu     sync.Mutex // guards all below
-	note   note
-	expect int
-	recent []string // the keys of note.Done, oldest first
-	state  State
-	since  time.Time // when Redis came back
-	told   bool      // that Redis is away
-	redis  ids       // as of the last look
-	clock  clock
-	roster roster
+	mu         sync.Mutex // guards all below
+	note       note
+	expect     int
+	recent     []string // the keys of note.Done, oldest first
+	state      State
+	since      time.Time // when Redis came back
+	downSaid   bool      // that Redis is away
+	redis      ids       // as of the last look
+	clock      clock
+	membership membership
 
 	look, lookActions chan struct{}
 	stop              context.CancelFunc
@@ -146,23 +123,23 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Fleet{
 		config: c, link: redislink.New(option), process: rand.Text(), stop: stop,
-		actions: rate.NewLimiter(actionRate, actionRate), note: note{Self: self, Done: map[string]done{}}, expect: expect,
+		actions: rate.NewLimiter(actionRate, actionRate), note: note{Self: self, Done: map[string]ack{}}, expect: expect,
 		look: make(chan struct{}, 1), lookActions: make(chan struct{}, 1),
 	}
 	f.changed.Store(true)
-	f.tasks.Go(func() { often(ctx, f.look, func(ctx context.Context) { f.meet(ctx) }) })
+	f.tasks.Go(func() { often(ctx, f.look, func(ctx context.Context) { f.sync(ctx) }) })
 	f.tasks.Go(func() { often(ctx, f.lookActions, f.act) })
 	f.tasks.Go(func() { f.link.Listen(ctx, f.channel(), poll, func(string) { f.wake() }) })
 	return f, nil
 }
 
-// Given has all gateways told of an order that was given or lifted here, and ended so many
-// requests. id is that of the order, or [LiftOf] it.
-func (f *Fleet) Given(ctx context.Context, id string, ended int) Report {
+// Given announces an order that was given or lifted here to all gateways. ended is how many requests
+// it ended. id is the order's, or [LiftOf] it.
+func (f *Fleet) Given(ctx context.Context, id string, ended int) Acknowledgements {
 	if f == nil {
-		return Report{}
+		return Acknowledgements{}
 	}
-	f.done(id, ended)
+	f.ack(id, ended)
 	f.changed.Store(true)
 	return f.answers(ctx, id)
 }
@@ -183,7 +160,7 @@ func (f *Fleet) Close() error {
 	f.note.Left = true
 	f.mu.Unlock()
 	if c := f.link.Client(); c != nil && f.up() {
-		if err := f.beat(context.Background(), c); err != nil {
+		if err := f.heartbeat(context.Background(), c); err != nil {
 			return fmt.Errorf("leaving the fleet: %w", err)
 		}
 	}
@@ -217,50 +194,50 @@ func often(ctx context.Context, look <-chan struct{}, f func(context.Context)) {
 	}
 }
 
-// meet is a heartbeat and an exchange of orders. It reports whether Redis answered. A Redis that
+// sync sends a heartbeat and exchanges orders. It reports whether Redis answered. A Redis that
 // did so until now is asked twice: one call may be late.
-func (f *Fleet) meet(ctx context.Context) bool {
-	f.turning.Lock()
-	defer f.turning.Unlock()
+func (f *Fleet) sync(ctx context.Context) bool {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
 	wasUp := f.up()
-	err := f.turn(ctx)
+	err := f.syncOnce(ctx)
 	if err != nil && wasUp && ctx.Err() == nil {
-		err = f.turn(ctx)
+		err = f.syncOnce(ctx)
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	f.noteRedis(err == nil, err)
+	f.setUp(err == nil, err)
 	return err == nil
 }
 
-func (f *Fleet) turn(ctx context.Context) error {
+func (f *Fleet) syncOnce(ctx context.Context) error {
 	c, err := f.link.Connect()
 	if err != nil {
 		return fmt.Errorf("connecting to redis: %w", err)
 	}
-	if err := errors.Join(f.passOver(ctx, c), f.exchange(ctx, c)); err != nil {
+	if err := errors.Join(f.skipToEnd(ctx, c), f.exchange(ctx, c)); err != nil {
 		return err
 	}
-	if err := f.beat(ctx, c); err != nil {
+	if err := f.heartbeat(ctx, c); err != nil {
 		return err
 	}
-	if f.beats++; f.beats%rosterBeats == 1 {
-		return f.readRoster(ctx, c)
+	if f.heartbeats++; f.heartbeats%membershipEvery == 1 {
+		return f.readMembership(ctx, c)
 	}
 	return nil
 }
 
-// answers waits for what each gateway made of an order.
-func (f *Fleet) answers(ctx context.Context, id string) Report {
+// answers waits for the acknowledgements of an order.
+func (f *Fleet) answers(ctx context.Context, id string) Acknowledgements {
 	ctx, cancel := context.WithTimeout(ctx, waitFor)
 	defer cancel()
-	up := f.meet(ctx)
+	up := f.sync(ctx)
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for wait := up; ; {
 		if c := f.link.Client(); wait && c != nil {
-			wait = f.readRoster(ctx, c) == nil
+			wait = f.readMembership(ctx, c) == nil
 		}
 		r, now, offset, fresh := f.others()
 		list, missing := r.applied(id, now, offset, fresh)
@@ -268,7 +245,7 @@ func (f *Fleet) answers(ctx context.Context, id string) Report {
 		if !wait {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return Report{Gateways: list, Expected: f.expect, Pending: !up}
+			return Acknowledgements{Gateways: list, Expected: f.expect, Pending: !up}
 		}
 		select {
 		case <-tick.C:
@@ -280,8 +257,8 @@ func (f *Fleet) answers(ctx context.Context, id string) Report {
 // Gateways lists the fleet.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	if c := f.link.Client(); c != nil && f.up() {
-		if err := f.readRoster(ctx, c); err != nil && ctx.Err() == nil {
-			f.noteRedis(false, err)
+		if err := f.readMembership(ctx, c); err != nil && ctx.Err() == nil {
+			f.setUp(false, err)
 		}
 	}
 	r, _, offset, _ := f.others()
@@ -290,9 +267,9 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	return r.list(offset), f.state
 }
 
-// others is the roster with this gateway as it is now, and Redis's clock: now, and by how much the
+// others is the membership with this gateway as it is now, and Redis's clock: now, and by how much the
 // local one is ahead. fresh says that Redis has been back for a moment only.
-func (f *Fleet) others() (r roster, now int64, offset time.Duration, fresh bool) {
+func (f *Fleet) others() (r membership, now int64, offset time.Duration, fresh bool) {
 	now, held := f.redisNow(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,7 +277,7 @@ func (f *Fleet) others() (r roster, now int64, offset time.Duration, fresh bool)
 	self.Orders = held
 	self.Done = maps.Clone(f.note.Done)
 	offset = f.clock.local.Sub(time.UnixMilli(f.clock.redis))
-	return f.roster.with(roster{f.process: self}, now), now, offset, time.Since(f.since) < aliveFor
+	return f.membership.with(membership{f.process: self}, now), now, offset, time.Since(f.since) < aliveFor
 }
 
 // redisNow is the time by Redis's clock in ms, 0 before the first heartbeat.
@@ -319,26 +296,26 @@ func (f *Fleet) up() bool {
 	return f.state.Up
 }
 
-// done notes what became of an order, for the next heartbeat to tell.
-func (f *Fleet) done(id string, ended int) {
+// ack acknowledges an order with the next heartbeat.
+func (f *Fleet) ack(id string, ended int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.note.Done[id]; !known {
 		f.recent = append(f.recent, id)
 	}
-	f.note.Done[id] = done{ended, time.Now().UTC()}
+	f.note.Done[id] = ack{ended, time.Now().UTC()}
 	for len(f.recent) > 0 && (len(f.recent) > maxDone || time.Since(f.note.Done[f.recent[0]].At) > doneFor) {
 		delete(f.note.Done, f.recent[0])
 		f.recent = f.recent[1:]
 	}
 }
 
-// noteRedis notes whether Redis answers, and why not.
-func (f *Fleet) noteRedis(up bool, why error) {
+// setUp records whether Redis answers, and why not.
+func (f *Fleet) setUp(up bool, why error) {
 	mine := f.config.Local.Orders()
 	f.mu.Lock()
-	news := f.state.Up != up || !up && !f.told
-	f.state.Up, f.told = up, !up
+	news := f.state.Up != up || !up && !f.downSaid
+	f.state.Up, f.downSaid = up, !up
 	if up && news {
 		f.since = time.Now()
 	}

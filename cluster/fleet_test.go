@@ -122,7 +122,7 @@ func meet(t *testing.T, all []*Fleet) {
 }
 
 // give gives an order at a gateway.
-func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
+func give(t *testing.T, f *Fleet, g *gateway, id string) Acknowledgements {
 	t.Helper()
 	if err := g.stops.Set(enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func give(t *testing.T, f *Fleet, g *gateway, id string) Report {
 }
 
 // lift lifts an order at a gateway.
-func lift(t *testing.T, f *Fleet, g *gateway, id string) Report {
+func lift(t *testing.T, f *Fleet, g *gateway, id string) Acknowledgements {
 	t.Helper()
 	err := g.stops.Update(func(o enforce.StopSet) (enforce.StopSet, error) {
 		o, _, found := o.Lift(enforce.Stop{Scope: enforce.StopHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
@@ -209,7 +209,7 @@ func TestRedisIsNeverObeyed(t *testing.T) {
 	if _, state := all[0].Gateways(t.Context()); state.Pending != 1 {
 		t.Errorf("%d pending, want d", state.Pending)
 	}
-	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.Untold || r.Pending {
+	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.NotDelivered || r.Pending {
 		t.Errorf("an action without redis: %+v", r)
 	}
 	if got := held(gateways[2]); got != "a b c" {
@@ -295,7 +295,7 @@ func TestTwoOfOneNameAreSaid(t *testing.T) {
 	})
 }
 
-// TestGarbageInRedis: what is no order is said and left alone, and all else goes on.
+// TestGarbageInRedis: a malformed order is reported and left alone, and everything else goes on.
 func TestGarbageInRedis(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)

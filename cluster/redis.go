@@ -21,20 +21,20 @@ import (
 var (
 	//go:embed write.lua
 	writeSource string
-	//go:embed beat.lua
-	beatSource string
+	//go:embed heartbeat.lua
+	heartbeatSource string
 	//go:embed read.lua
 	readSource string
 
-	writeScript = rueidis.NewLuaScript(writeSource)
-	beatScript  = rueidis.NewLuaScript(beatSource)
-	readScript  = rueidis.NewLuaScript(readSource)
+	writeScript     = rueidis.NewLuaScript(writeSource)
+	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
+	readScript      = rueidis.NewLuaScript(readSource)
 )
 
 const (
 	// maxRounds bounds the reads and writes of one turn; the next one goes on.
 	maxRounds = 64
-	// maxProcesses bounds what is read of the gateways, and maxIDs of the orders.
+	// maxProcesses is how many gateways are read, and maxIDs how many orders.
 	maxProcesses = 1000
 	maxIDs       = 250_000
 )
@@ -68,7 +68,8 @@ func (f *Fleet) exchange(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// round takes what is unknown here, and writes what is missing there. It is done if nothing was.
+// round reads the orders that are unknown here, and writes those that Redis lacks. It reports
+// whether there was nothing to write.
 func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err error) {
 	redis, err := f.readIDs(ctx, c)
 	if err != nil {
@@ -94,7 +95,7 @@ func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err err
 	return false, nil
 }
 
-// merge takes what was read, and notes what is new of it.
+// merge merges the orders that were read, and acknowledges the new ones.
 func (f *Fleet) merge(mine, read enforce.StopSet) {
 	if len(read.Held)+len(read.Lifted) == 0 {
 		return
@@ -104,12 +105,12 @@ func (f *Fleet) merge(mine, read enforce.StopSet) {
 	held := heldIDs(after)
 	for _, order := range read.Held {
 		if _, lifted := after.Lifted[order.ID]; held[order.ID] || lifted {
-			f.done(order.ID, ended[order.ID])
+			f.ack(order.ID, ended[order.ID])
 		}
 	}
 	for id := range read.Lifted {
 		if _, known := mine.Lifted[id]; !known {
-			f.done(LiftOf(id), 0)
+			f.ack(LiftOf(id), 0)
 		}
 	}
 }
@@ -183,7 +184,7 @@ func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.
 	return read, nil
 }
 
-// values reads fields of a hash, each empty where there is none.
+// values reads fields of a hash; a missing one is empty.
 func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, fields []string) (values []string, err error) {
 	values = make([]string, 0, len(fields))
 	for some := range slices.Chunk(fields, maxWrite) {
@@ -202,10 +203,10 @@ func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, field
 	return values, nil
 }
 
-// beat tells that the gateway is alive, and what it did last.
-func (f *Fleet) beat(ctx context.Context, c rueidis.Client) error {
-	f.beating.Lock()
-	defer f.beating.Unlock()
+// heartbeat says that the gateway is alive, and what it applied last.
+func (f *Fleet) heartbeat(ctx context.Context, c rueidis.Client) error {
+	f.heartbeatMu.Lock()
+	defer f.heartbeatMu.Unlock()
 	for {
 		held := len(f.config.Local.Orders().Held)
 		f.mu.Lock()
@@ -213,7 +214,7 @@ func (f *Fleet) beat(ctx context.Context, c rueidis.Client) error {
 		said, first := text(f.note), f.note.Since == 0
 		f.mu.Unlock()
 		bounded, cancel := context.WithTimeout(ctx, timeout)
-		answer, err := beatScript.Exec(bounded, c, []string{f.key("gateways"), f.key("acks")}, []string{
+		answer, err := heartbeatScript.Exec(bounded, c, []string{f.key("gateways"), f.key("acks")}, []string{
 			f.process, said, milliseconds(knownFor), milliseconds(aliveFor),
 		}).AsIntSlice()
 		cancel()
@@ -235,8 +236,8 @@ func (f *Fleet) beat(ctx context.Context, c rueidis.Client) error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// readRoster reads what the gateways say of themselves.
-func (f *Fleet) readRoster(ctx context.Context, c rueidis.Client) error {
+// readMembership reads the gateways and their notes.
+func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	beats, err := c.Do(bounded, c.B().Zrange().Key(f.key("gateways")).Min("0").Max(strconv.Itoa(maxProcesses-1)).Rev().Withscores().Build()).AsZScores()
@@ -251,7 +252,7 @@ func (f *Fleet) readRoster(ctx context.Context, c rueidis.Client) error {
 	if err != nil {
 		return fmt.Errorf("reading the answers of gateways in redis: %w", err)
 	}
-	read := make(roster, len(names))
+	read := make(membership, len(names))
 	for i, b := range beats {
 		p := process{last: int64(b.Score)}
 		if notes[i] == "" {
@@ -266,6 +267,6 @@ func (f *Fleet) readRoster(ctx context.Context, c rueidis.Client) error {
 	now := f.redisNow()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.roster = f.roster.with(read, now)
+	f.membership = f.membership.with(read, now)
 	return nil
 }

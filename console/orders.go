@@ -67,30 +67,30 @@ var actions = map[string]action{
 		given, err := adminapi.Deny(ctx, e, adminapi.OrderRequest{
 			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"),
 		})
-		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Report)), err
+		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Acks())), err
 	},
 	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
 		lifted, err := adminapi.Undeny(ctx, e, url.Values{
 			"scope": {form.Get("scope")}, "value": {form.Get("value")}, "by": {user},
 		})
-		return fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Report)), err
+		return fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Acks())), err
 	},
 	"purge": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
 		purged, err := adminapi.Purge(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
-		return "Forgotten: " + purged.Origin + "." + reach(purged.Report), err
+		return "Forgotten: " + purged.Origin + "." + reach(purged.Acks()), err
 	},
 	"refresh": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
 		fetched, err := adminapi.Refresh(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
-		return "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Report), err
+		return "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Acks()), err
 	},
 	"unblock": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
 		ended, err := adminapi.UnblockHost(ctx, e, adminapi.UnblockRequest{Key: form.Get("value")})
-		return fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Report)), err
+		return fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Acks())), err
 	},
 }
 
 // reach says how much of a fleet an order has reached; empty without a fleet.
-func reach(report cluster.Report) string {
+func reach(report cluster.Acknowledgements) string {
 	if len(report.Gateways) == 0 {
 		return ""
 	}

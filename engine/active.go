@@ -88,7 +88,7 @@ func (a *activeConfigs) follow(e *Engine) {
 	e.records.apply(e)
 	e.pacing.apply(e)
 	if before != nil {
-		e.pacing.take(before.pacing)
+		e.pacing.importBlocks(before.pacing)
 	}
 	e.fleet.apply(e)
 }

@@ -58,7 +58,7 @@ type lastAction struct {
 
 var fleetFile = stateFile{
 	"fleet.json", "the actions of other gateways that were done",
-	"to begin without: purges and refreshes that were given meanwhile are missed",
+	"to begin without: purges and refreshes that were given in the meantime are missed",
 }
 
 // maxRefreshes bounds the refreshes for other gateways that wait or are under way.
@@ -129,7 +129,7 @@ func (s *fleetState) apply(e *Engine) {
 	}
 }
 
-// Fleet is that of the gateway; nil, which is ready for use, where it has none.
+// Fleet returns the fleet of the gateway. Without one it is nil, which is ready for use.
 func (e *Engine) Fleet() *cluster.Fleet {
 	if e.fleet == nil {
 		return nil
@@ -167,8 +167,8 @@ func (s *fleetState) tell(message string, in, notIn enforce.StopSet, ended map[s
 	}
 }
 
-// Act implements cluster.Local. A late unblock is not done: the site may have asked anew to be left
-// alone.
+// Act implements cluster.Local. A late unblock is not done: the site may have sent another 429
+// since then.
 func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err error) {
 	e := s.current.Load()
 	if a.Kind == cluster.Unblock {
@@ -213,7 +213,7 @@ func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 	}
 }
 
-// Lost implements cluster.Local: a purge may be among what was lost. The store has the truth.
+// Lost implements cluster.Local. A purge may be lost: memory is emptied, and the store read again.
 func (s *fleetState) Lost() {
 	s.logger.Warn("actions of other gateways are lost, as redis was set back or this gateway was away for long; " +
 		"rulesets in memory are read from the store again")

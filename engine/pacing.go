@@ -27,7 +27,7 @@ type pacing struct {
 
 	mu    sync.Mutex
 	last  redisclock.LastMembership
-	timer *time.Timer // writes down what has changed; nil where nothing has
+	timer *time.Timer // writes changes to the files; nil without changes
 }
 
 var (
@@ -77,7 +77,7 @@ func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
 	return p, nil
 }
 
-// share connects the clocks with those of the other gateways, where that is wanted.
+// share connects the clocks with the other gateways' if the configuration says so.
 func (p *pacing) share(e *Engine, config *pace.Config) error {
 	url := e.Config.SharedClocks
 	if url == "" {
@@ -116,7 +116,7 @@ func (p *pacing) config(e *Engine) pace.Config {
 	return config
 }
 
-// apply makes the limits of e those of the clocks, and keeps the blocks beside its store.
+// apply gives the clocks the limits of e, and keeps the blocks beside its store.
 func (p *pacing) apply(e *Engine) {
 	p.pacer.Configure(p.config(e))
 	p.writing.Lock()
@@ -128,9 +128,9 @@ func (p *pacing) apply(e *Engine) {
 	}
 }
 
-// take adds what is known of the clocks that were used before, or are still by requests of an
-// earlier configuration.
-func (p *pacing) take(before *pacing) {
+// importBlocks adds the state of the clocks that were used before. Requests of an earlier
+// configuration may still use them.
+func (p *pacing) importBlocks(before *pacing) {
 	if p != before {
 		p.pacer.Merge(before.pacer.States(blocksKept, true))
 		p.note()
@@ -185,7 +185,7 @@ func (p *pacing) Destruct() error {
 	p.mu.Unlock()
 	var err error
 	if e := Current(); e != nil && e.pacing != p {
-		e.pacing.take(p)
+		e.pacing.importBlocks(p)
 	} else {
 		err = p.write(true)
 	}

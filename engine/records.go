@@ -58,7 +58,7 @@ func (r *records) apply(e *Engine) {
 	}
 }
 
-// Destruct closes the cache, which writes what is pending and closes the store.
+// Destruct closes the cache, which writes pending records and closes the store.
 func (r *records) Destruct() error {
 	err := r.cache.Close()
 	if f := r.files.Load(); f != nil {
@@ -224,7 +224,7 @@ func (s Store) identity(prefix string) string {
 	return s.Kind + " " + string(s.other)
 }
 
-// folder is where the state files of the process lie, empty if there is none.
+// folder has the state files of the process; it is empty for none.
 func (s Store) folder() string {
 	switch s.Kind {
 	case "none":
@@ -241,7 +241,7 @@ func (s Store) isNew() bool {
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
-// open opens the store. dropped is told of texts that the file drops.
+// open opens the store. It calls dropped for texts that the file drops.
 func (s Store) open(prefix string, dropped func(texts int, early bool)) (robotscache.Store, error) {
 	if s.module != nil {
 		return s.module.OpenStore()
@@ -317,5 +317,5 @@ func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // stoppedHopError is the operator's refusal of a redirect.
 type stoppedHopError struct{ error }
 
-// Forbidden makes the fetcher take the order for what it is: a refusal of our own.
+// Forbidden makes the fetcher count the order as a refusal of the gateway.
 func (stoppedHopError) Forbidden() string { return string(fetch.CauseForbiddenAddress) }

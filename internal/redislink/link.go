@@ -1,4 +1,3 @@
-// Package redislink connects to Redis or Valkey, for all that gateways share.
 package redislink
 
 import (
@@ -16,7 +15,7 @@ import (
 )
 
 // Options reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
-// timeout bounds dialing. Errors leave the URL out, as it may hold a password.
+// timeout bounds dialing. Errors leave the URL out, because it may hold a password.
 //
 // A call is made once, without a cache of its own, over one connection: of several, each would find
 // out by itself that the server is gone.
@@ -37,8 +36,8 @@ func Options(rawURL string, timeout time.Duration) (rueidis.ClientOption, error)
 	return option, nil
 }
 
-// CheckURL refuses what is certainly no URL for [Options] before anything dials it. Of a text with
-// placeholders of Caddy it is not known yet. Errors leave the URL out.
+// CheckURL refuses a URL that [Options] cannot use, before anything dials it. It accepts every text
+// with placeholders of Caddy, whose values are not known yet. Errors leave the URL out.
 func CheckURL(raw string) error {
 	if strings.Contains(raw, "{") {
 		return nil
@@ -80,7 +79,7 @@ func (l *Link) Connect() (rueidis.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.closed: // meanwhile
+	case l.closed:
 		c.Close()
 		return nil, errClosed
 	case l.Client() != nil:

@@ -51,7 +51,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 				}
 			}
 			if got := <-told; got != "last" {
-				t.Errorf("production is told of the block of %q: staging's", got)
+				t.Errorf("production learned of the block of %q from staging", got)
 			}
 			if r, err := production.Reserve(t.Context(), []pace.Demand{demand("site", time.Hour)}, 0); err != nil || r.Outcome != pace.Reserved {
 				t.Errorf("production: Reserve = %+v, %v; want a slot at once", r, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// leaseBeats is how many heartbeats a gateway may miss before it counts no more.
-const leaseBeats = 5
+// aliveHeartbeats is how many heartbeats a gateway may miss before it counts no more.
+const aliveHeartbeats = 5
 
 // state is what the clock knows of Redis and the gateways. It is replaced, never changed.
 type state struct {
@@ -28,9 +28,9 @@ func (k *Clock) live(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if c, err := k.link.Connect(); err != nil {
-			k.away(err)
+			k.setDown(err)
 		} else {
-			k.beat(ctx, c)
+			k.heartbeat(ctx, c)
 		}
 		select {
 		case <-tick.C:
@@ -39,28 +39,28 @@ func (k *Clock) live(ctx context.Context) {
 	}
 }
 
-func (k *Clock) beat(ctx context.Context, c rueidis.Client) {
+func (k *Clock) heartbeat(ctx context.Context, c rueidis.Client) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	args := []string{k.config.Name, micros(leaseBeats * k.config.Heartbeat)}
+	args := []string{k.config.Name, micros(aliveHeartbeats * k.config.Heartbeat)}
 	asked := time.Now()
 	n, err := heartbeatScript.Exec(bounded, c, []string{k.key("gateways")}, args).AsInt64()
 	if err == nil {
-		k.here(int(n), time.Since(asked))
+		k.setUp(int(n), time.Since(asked))
 	} else if ctx.Err() == nil {
-		k.away(fmt.Errorf("sending a heartbeat to redis: %w", err))
+		k.setDown(fmt.Errorf("sending a heartbeat to redis: %w", err))
 	}
 }
 
-// here notes an answer of Redis.
-func (k *Clock) here(count int, roundTrip time.Duration) {
+// setUp records an answer of Redis.
+func (k *Clock) setUp(count int, roundTrip time.Duration) {
 	k.mu.Lock()
 	old, back := k.state.Load(), k.back
 	next := &state{up: true, since: old.since, gateways: count, roundTrip: roundTrip}
 	if !old.up {
 		next.since = time.Now()
 	}
-	if time.Since(next.since) < leaseBeats*k.config.Heartbeat {
+	if time.Since(next.since) < aliveHeartbeats*k.config.Heartbeat {
 		next.gateways = max(count, old.gateways) // others may not have come back yet
 	}
 	k.state.Store(next)
@@ -75,8 +75,8 @@ func (k *Clock) here(count int, roundTrip time.Duration) {
 	}
 }
 
-// away notes that Redis does not answer. What is known of the gateways stays.
-func (k *Clock) away(why error) {
+// setDown records that Redis does not answer. The last known number of gateways stays.
+func (k *Clock) setDown(why error) {
 	k.mu.Lock()
 	old := k.state.Load()
 	next := *old
@@ -91,8 +91,8 @@ func (k *Clock) away(why error) {
 	}
 }
 
-// heard takes a block of which another gateway tells.
-func (k *Clock) heard(text string) {
+// receive passes on a block that another gateway has announced.
+func (k *Clock) receive(text string) {
 	var block message
 	if json.Unmarshal([]byte(text), &block) != nil || block.From == k.config.Name {
 		return // not one of ours: only gateways write to the channel

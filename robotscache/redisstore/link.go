@@ -57,7 +57,7 @@ func newLink(rawURL string, timeout time.Duration) (*link, error) {
 	return l, nil
 }
 
-// call makes one command, or several of which it returns the decisive result.
+// call sends one command, or several, and returns the result that decides.
 type call func(ctx context.Context, c rueidis.Client) rueidis.RedisResult
 
 // do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx, errSlow, and

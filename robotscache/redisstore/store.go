@@ -1,33 +1,3 @@
-// Package redisstore keeps robots.txt records in Redis or Valkey, for gateways that share their
-// records: each origin is fetched once for all of them.
-//
-// # Keys
-//
-// All keys begin with {PREFIX}:robots: and the number of the format. The braces are a hash tag: in a
-// cluster all keys are in one slot, as the scripts need.
-//
-//	r:<key>     string  the record, after the time of its last attempt
-//	h:<key>     list    its history, newest first
-//	t:<sha256>  string  a text, once for all origins
-//	l:<key>     string  a lease, while a gateway fetches it
-//	index       zset    the keys by name
-//	seen        zset    the keys by the time of their last save
-//
-// Every key expires after the time of Config.Retention unless it is saved again, in use at least
-// once a day; each save removes a few expired origins from the two sets. No command looks at all
-// keys. What there is room for is the server's matter (maxmemory).
-//
-// # Durability
-//
-// The server has a record when Save returns. Records that the server loses, by its own settings for
-// persistence and eviction, are fetched again.
-//
-// # Outages
-//
-// Each call is bounded by Config.Timeout. A server counts as gone if there is no connection to it,
-// or if no call gets an answer for twice that time. Calls then fail at once with
-// robotscache.ErrUnavailable, except for one each second that tries again, so nothing has to be
-// restarted. The server may also be away when the gateway starts.
 package redisstore
 
 import (
@@ -100,7 +70,7 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// SetRetention changes how long what is saved from now on is kept.
+// SetRetention changes how long later saves are kept.
 func (s *Store) SetRetention(r robotscache.Retention) {
 	r = r.Filled()
 	s.times.Store(&lifetimes{milliseconds(r.Records()), milliseconds(r.Texts())})
@@ -115,7 +85,7 @@ func (s *Store) historyKey(k fetch.Key) string { return s.key("h:", k.String()) 
 func (s *Store) leaseKey(k fetch.Key) string   { return s.key("l:", k.String()) }
 func (s *Store) textKey(sha fetch.Sum) string  { return s.key("t:", hex.EncodeToString(sha[:])) }
 
-// fault wraps an error of a call with what it was and the server's address.
+// fault adds to an error the failed operation and the server's address.
 func (s *Store) fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -309,7 +279,7 @@ func (s *Store) setKeptUntil(ctx context.Context, history []robotscache.Version)
 	}
 	now := time.Now().UTC()
 	for i, answer := range answers {
-		if left, err := answer.AsInt64(); err == nil && left >= 0 { // below 0: there is none
+		if left, err := answer.AsInt64(); err == nil && left >= 0 { // it is negative if there is no key
 			history[i].KeptUntil = now.Add(time.Duration(left) * time.Millisecond)
 		}
 	}

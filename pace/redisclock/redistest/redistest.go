@@ -49,7 +49,7 @@ func freePort(tb testing.TB) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// URL is that of the server.
+// URL returns the URL of the server.
 func (s *Server) URL() string { return "redis://127.0.0.1:" + s.port }
 
 // Start starts the server again, with an empty memory, and waits until it

@@ -11,12 +11,12 @@ import (
 type Self struct {
 	// Name is the gateway's, different from all others.
 	Name string `json:"name"`
-	// Version is that of the program, Config the digest of the configuration.
+	// Version is the program's, Config the digest of the configuration.
 	Version string `json:"version,omitempty"`
 	Config  string `json:"config,omitempty"`
 }
 
-// Gateway is one of the fleet. Times are for people: no clocks are compared.
+// Gateway is one of the fleet. Times are for humans to read: gateways do not compare them.
 type Gateway struct {
 	Self
 	// LastHeartbeat is when Redis last heard of it.
@@ -29,7 +29,7 @@ type Gateway struct {
 	NameTwice bool `json:"name_twice,omitempty"`
 }
 
-// Applied is what one gateway made of an order.
+// Applied is the acknowledgement of an order by one gateway.
 type Applied struct {
 	Self
 	// AppliedAt is when, by the clock of that gateway; zero for one that has not answered.
@@ -39,23 +39,24 @@ type Applied struct {
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
 }
 
-// Report is what the fleet made of an order. Without a fleet it is zero.
-type Report struct {
+// Acknowledgements are the answers of the fleet to an order. Without a fleet they are zero.
+type Acknowledgements struct {
 	// Gateways are all that are known, this one included.
 	Gateways []Applied `json:"gateways,omitempty"`
-	// Expected is how many there should be at least, by the configuration; 0 where it does not say.
+	// Expected is how many there should be at least, by the configuration; 0 if it does not say.
 	Expected int `json:"expected,omitempty"`
 	// Pending says that Redis does not answer: the other gateways get the order when it does.
 	Pending bool `json:"pending,omitempty"`
-	// Untold says that Redis does not answer, and that the others are not told later.
-	Untold bool `json:"untold,omitempty"`
+	// NotDelivered says that Redis does not answer, and that the others will not learn of it later.
+	NotDelivered bool `json:"untold,omitempty"`
 }
 
-// Told returns the report, of an answer that has it in itself too.
-func (r Report) Told() Report { return r }
+// Acks returns r itself, for answers that embed it.
+func (r Acknowledgements) Acks() Acknowledgements { return r }
 
-// Counts returns how many gateways have answered, how many there should be, and what they ended.
-func (r Report) Counts() (answered, all, ended int) {
+// Counts returns how many gateways have answered, how many there should be, and the sum of what they
+// ended.
+func (r Acknowledgements) Counts() (answered, all, ended int) {
 	for _, g := range r.Gateways {
 		if !g.AppliedAt.IsZero() {
 			answered++
@@ -65,19 +66,19 @@ func (r Report) Counts() (answered, all, ended int) {
 	return answered, max(len(r.Gateways), r.Expected), ended
 }
 
-// note is what a process writes of itself with each heartbeat.
+// note is what a process publishes with each heartbeat.
 type note struct {
 	Self
-	Since       int64           `json:"since"` // its first heartbeat, by Redis's clock in ms
-	Orders      int             `json:"orders"`
-	Version     int64           `json:"orders_version"`
-	Done        map[string]done `json:"done,omitempty"` // the latest orders, lifts and actions, by their ids
-	Left        bool            `json:"left,omitempty"`
-	Checkpoints []string        `json:"heads,omitempty"` // the newest checkpoints of its evidence logs
+	Since       int64          `json:"since"` // its first heartbeat, by Redis's clock in ms
+	Orders      int            `json:"orders"`
+	Version     int64          `json:"orders_version"`
+	Done        map[string]ack `json:"done,omitempty"` // the latest orders, lifts and actions, by their ids
+	Left        bool           `json:"left,omitempty"`
+	Checkpoints []string       `json:"heads,omitempty"` // the newest checkpoints of its evidence logs
 }
 
-// done is what became of an order.
-type done struct {
+// ack says when an order was applied, and how many things it ended.
+type ack struct {
 	Ended int       `json:"ended"`
 	At    time.Time `json:"at"`
 }
@@ -88,25 +89,25 @@ type process struct {
 	last int64 // heartbeat, by Redis's clock in ms
 }
 
-// roster is the processes of a fleet, by random names. It is a value.
-type roster map[string]process
+// membership is the processes of a fleet, by random ids. It is a value.
+type membership map[string]process
 
-// with is the roster once Redis has been read: what it says counts, and what it has forgotten stays
-// for as long as a silent gateway is known. A Redis that was emptied must not make a fleet look
-// small.
-func (r roster) with(read roster, now int64) roster {
+// with returns the membership after Redis has been read. Entries of Redis replace those known before;
+// a process that Redis has forgotten stays as long as a silent gateway is known. A Redis that was
+// emptied must not make a fleet look small.
+func (r membership) with(read membership, now int64) membership {
 	after := maps.Clone(r)
 	if after == nil {
-		after = make(roster, len(read))
+		after = make(membership, len(read))
 	}
 	maps.Copy(after, read)
 	maps.DeleteFunc(after, func(_ string, p process) bool { return p.last <= now-knownFor.Milliseconds() })
 	return after
 }
 
-// members are the processes that count: those that have not left, and of which none of the same
-// name has begun after they fell silent.
-func (r roster) members() (names []string) {
+// members are the processes that count. A process that has left does not, nor does a silent one if
+// another process of its name has begun since then.
+func (r membership) members() (names []string) {
 	for id, p := range r {
 		if !p.Left && !r.hasSuccessor(p) {
 			names = append(names, id)
@@ -116,7 +117,7 @@ func (r roster) members() (names []string) {
 	return names
 }
 
-func (r roster) hasSuccessor(p process) bool {
+func (r membership) hasSuccessor(p process) bool {
 	for _, other := range r {
 		if other.Name == p.Name && other.Since > p.last {
 			return true
@@ -126,7 +127,7 @@ func (r roster) hasSuccessor(p process) bool {
 }
 
 // list shows the members. offset is what Redis's clock has to be moved by to be the local one.
-func (r roster) list(offset time.Duration) []Gateway {
+func (r membership) list(offset time.Duration) []Gateway {
 	members := r.members()
 	list := make([]Gateway, len(members))
 	for i, id := range members {
@@ -147,9 +148,9 @@ func (p process) heardAt(offset time.Duration) time.Time {
 	return time.UnixMilli(p.last).Add(offset).UTC().Truncate(time.Second)
 }
 
-// applied says what each member made of an order, and whether to wait for more answers: one that
-// was heard a moment ago has not answered, or any where Redis has just come back.
-func (r roster) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, wait bool) {
+// applied returns the acknowledgements of an order, and whether to wait for more: a member that was
+// alive a moment ago has not answered, or any member if Redis has just come back.
+func (r membership) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, wait bool) {
 	for _, member := range r.members() {
 		p := r[member]
 		a := Applied{Self: p.Self, LastHeartbeat: p.heardAt(offset)}

@@ -1,0 +1,2 @@
+// Package redislink connects to Redis or Valkey, for all that gateways share.
+package redislink
