@@ -94,9 +94,9 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 	return false
 }
 
-// FuzzFleet has gateways give and lift orders, meet in a Redis that is emptied and set back, and
-// restart from their files, in whatever order. In the end all agree: orders that were given and not lifted
-// by somebody who knew it holds at all gateways, and nothing else does.
+// FuzzFleet makes gateways give and lift orders, meet in a Redis that is emptied and set back, and
+// restart from their files, in any order. In the end all gateways hold the same orders: those that
+// were given, and not lifted by a gateway that knew them.
 func FuzzFleet(f *testing.F) {
 	f.Add([]byte{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110})
 	f.Add([]byte("stop, lift, meet; stop, lose everything, lift, and meet again"))
