@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // addressSpellings are the lines of testdata/addresses.txt for the port of a canary.
@@ -46,7 +48,7 @@ func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
 				return
 			}
 			reached.Add(1)
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(rig.Patience))
 			_, _ = conn.Read(make([]byte, 4096)) // unread data would reset the connection on close
 			_, _ = conn.Write([]byte("HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 6\r\n\r\ncanary"))
 			_ = conn.Close()
@@ -65,22 +67,22 @@ func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
 func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 	t.Parallel()
 	port, reached := startCanary(t)
-	dns := startDNS(t, "127.0.0.1 localhost.localdomain canary\n::1 localhost ip6-localhost ip6-loopback\n", map[string][]string{"*": {"127.0.0.1", "::1"}})
+	dns := rig.StartDNS(t, "127.0.0.1 localhost.localdomain canary\n::1 localhost ip6-localhost ip6-loopback\n", map[string][]string{"*": {"127.0.0.1", "::1"}})
 	spellings := addressSpellings(t, port)
 	if len(spellings) < 300 {
 		t.Fatalf("%d spellings only", len(spellings))
 	}
 	for _, site := range []string{"", "mode off\nconnect tunnel"} {
-		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: site, Public: true, Wrap: dns.command})
+		g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: site, Public: true, Wrap: dns.Command})
 		counts := make(map[int]int)
 		for _, authority := range spellings {
-			for way, ask := range g.everyWay(authority) {
+			for way, ask := range everyWay(g, authority) {
 				a, err := ask()
-				counts[a.status]++
+				counts[a.Status]++
 				// DNS knows some names by no spelling. Of FTP it matters here that nothing is reached.
-				noName := a.status == http.StatusBadGateway && strings.Contains(a.header.Get("Proxy-Status"), "error=dns_error")
-				if err != nil || a.status != http.StatusBadRequest && a.status != http.StatusForbidden && !noName && way != "ftp" {
-					t.Errorf("%q: %q, %s: status %d, %v: %.100s", site, authority, way, a.status, err, a.body)
+				noName := a.Status == http.StatusBadGateway && strings.Contains(a.Header.Get("Proxy-Status"), "error=dns_error")
+				if err != nil || a.Status != http.StatusBadRequest && a.Status != http.StatusForbidden && !noName && way != "ftp" {
+					t.Errorf("%q: %q, %s: status %d, %v: %.100s", site, authority, way, a.Status, err, a.Body)
 				}
 				if n := reached.Swap(0); n > 0 {
 					t.Errorf("%q: %q, %s: the canary was reached", site, authority, way)
@@ -89,24 +91,24 @@ func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 		}
 		t.Logf("%q: %d spellings, answers by status: %v", site, len(spellings), counts)
 	}
-	open := startGateway(t, gatewayConfig{Engine: unpaced, Site: "mode off", Egress: everywhere, Wrap: dns.command})
+	open := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "mode off", Egress: everywhere, Wrap: dns.Command})
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost", "canary.test", "0.0.0.0", "[::]"} {
-		for way, ask := range open.through(http.MethodGet, host+":"+port, "/") {
-			if a, err := ask(); err != nil || a.body != "canary" || reached.Swap(0) == 0 {
-				t.Errorf("%s, %s: the canary is not where it should be: %d, %v", host, way, a.status, err)
+		for way, ask := range open.Through(http.MethodGet, host+":"+port, "/") {
+			if a, err := ask(); err != nil || a.Body != "canary" || reached.Swap(0) == 0 {
+				t.Errorf("%s, %s: the canary is not where it should be: %d, %v", host, way, a.Status, err)
 			}
 		}
 	}
 }
 
 // everyWay asks for an authority as it is written, by all the ways there are.
-func (g *gateway) everyWay(authority string) map[string]func() (answer, error) {
-	ways := g.through(http.MethodGet, authority, "/")
+func everyWay(g *rig.Gateway, authority string) map[string]func() (rig.Answer, error) {
+	ways := g.Through(http.MethodGet, authority, "/")
 	for _, scheme := range []string{"https", "ftp"} {
-		ways[scheme] = func() (answer, error) {
-			w := g.dial()
+		ways[scheme] = func() (rig.Answer, error) {
+			w := g.Dial()
 			defer w.Close()
-			return w.ask(http.MethodGet, "GET "+scheme+"://"+authority+"/ HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			return w.Ask(http.MethodGet, "GET "+scheme+"://"+authority+"/ HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
 		}
 	}
 	return ways

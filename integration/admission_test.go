@@ -11,26 +11,27 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // turnedAway fails the test unless the client was told that it may not use the gateway.
-func turnedAway(t *testing.T, what string, a answer, err error) {
+func turnedAway(t *testing.T, what string, a rig.Answer, err error) {
 	t.Helper()
-	if err != nil || a.status != http.StatusForbidden || !strings.Contains(a.header.Get("Crawlgate-Decision"), string(enforce.ReasonClientNotAllowed)) {
-		t.Errorf("%s: status %d, %v, %v: %s", what, a.status, a.header, err, a.body)
+	if err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Header.Get("Crawlgate-Decision"), string(enforce.ReasonClientNotAllowed)) {
+		t.Errorf("%s: status %d, %v, %v: %s", what, a.Status, a.Header, err, a.Body)
 	}
 }
 
 // forwarded asks in any form, as a proxy in front of the gateway does for a client.
-func (g *gateway) forwarded(method, target, client string) (answer, error) {
-	w := g.dial()
+func forwarded(g *rig.Gateway, method, target, client string) (rig.Answer, error) {
+	w := g.Dial()
 	defer w.Close()
-	head := method + " " + target + " HTTP/1.1\r\nHost: " + g.addr + "\r\nUser-Agent: Tester/1.0\r\n"
+	head := method + " " + target + " HTTP/1.1\r\nHost: " + g.Addr + "\r\nUser-Agent: Tester/1.0\r\n"
 	if client != "" {
 		head += "X-Forwarded-For: " + client + "\r\n"
 	}
-	return w.ask(method, head+"\r\n")
+	return w.Ask(method, head+"\r\n")
 }
 
 // TestClients asks from addresses that may use the gateway and from others, for all that the gateway answers.
@@ -61,27 +62,27 @@ func TestClients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := startGateway(t, gatewayConfig{Site: tt.site, Global: tt.global})
+			g := rig.New(t, rig.Config{Site: tt.site, Global: tt.global})
 			for i, target := range []string{"GET " + site.URL("/"), "HEAD " + site.URL("/robots.txt"), "GET /", "GET /health", "GET /proxy.pac", "POST /x"} {
 				method, url, _ := strings.Cut(target, " ")
-				a, err := g.forwarded(method, url, tt.client)
+				a, err := forwarded(g, method, url, tt.client)
 				if !tt.allowed {
 					turnedAway(t, target, a, err)
-					l := g.logs(i + 1)[i]
+					l := g.Logs(i + 1)[i]
 					if l.Status != http.StatusForbidden || l.Robots.Reason != enforce.ReasonClientNotAllowed || l.Robots.Decision != "deny" {
-						t.Errorf("%s is logged as %s", target, l.raw)
+						t.Errorf("%s is logged as %s", target, l.Raw)
 					}
-				} else if err != nil || a.status == http.StatusForbidden {
-					t.Errorf("%s: status %d, %v: %s", target, a.status, err, a.body)
+				} else if err != nil || a.Status == http.StatusForbidden {
+					t.Errorf("%s: status %d, %v: %s", target, a.Status, err, a.Body)
 				}
 			}
 			if tt.allowed {
 				return
 			}
-			a, err := g.forwarded(http.MethodConnect, site.Origin().Authority(), tt.client)
+			a, err := forwarded(g, http.MethodConnect, site.Origin().Authority(), tt.client)
 			turnedAway(t, "CONNECT", a, err)
-			if !strings.HasPrefix(a.reason, "Forbidden: clients at this address") {
-				t.Errorf("CONNECT: %q", a.reason)
+			if !strings.HasPrefix(a.Reason, "Forbidden: clients at this address") {
+				t.Errorf("CONNECT: %q", a.Reason)
 			}
 		})
 	}
@@ -91,49 +92,49 @@ func TestClients(t *testing.T) {
 // own: no proxy in front has set them.
 func TestClientsInTunnels(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
 	const front = "servers {\ntrusted_proxies static 127.0.0.1/32\nlistener_wrappers {\nrobots\n}\n}"
-	config := gatewayConfig{Engine: unpaced, Global: front, Site: "mode off\nconnect tunnel localhost\nconnect intercept"}.trusting(authority)
-	g := startGateway(t, config)
-	open := func(target string) *wire {
-		w := g.dial()
-		if resp := w.handshake(t, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\nUser-Agent: Tester/1.0\r\nX-Forwarded-For: 10.1.2.3\r\n\r\n"); resp.StatusCode != http.StatusOK {
+	config := rig.Config{Engine: rig.Unpaced, Global: front, Site: "mode off\nconnect tunnel localhost\nconnect intercept"}.Trusting(authority)
+	g := rig.New(t, config)
+	open := func(target string) *rig.Wire {
+		w := g.Dial()
+		if resp := w.Handshake(t, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\nUser-Agent: Tester/1.0\r\nX-Forwarded-For: 10.1.2.3\r\n\r\n"); resp.StatusCode != http.StatusOK {
 			t.Fatalf("CONNECT: %s", resp.Status)
 		}
 		return w
 	}
-	direct := "127.0.0.1:" + site.port
+	direct := "127.0.0.1:" + site.Port
 	const request = "GET /news/a.html HTTP/1.1\r\nHost: %HOST%\r\nUser-Agent: Tester/1.0\r\nX-Forwarded-For: %FOR%\r\n\r\n"
-	ask := func(w *wire, host, client string) (answer, error) {
-		return w.ask(http.MethodGet, strings.NewReplacer("%HOST%", host, "%FOR%", client).Replace(request))
+	ask := func(w *rig.Wire, host, client string) (rig.Answer, error) {
+		return w.Ask(http.MethodGet, strings.NewReplacer("%HOST%", host, "%FOR%", client).Replace(request))
 	}
-	intercepted, err := open(direct).over(t, &tls.Config{RootCAs: g.authority(), ServerName: "127.0.0.1"})
+	intercepted, err := open(direct).Over(t, &tls.Config{RootCAs: g.Authority(), ServerName: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(authority.cert)
-	blind, err := open(site.authority()).over(t, &tls.Config{RootCAs: roots, ServerName: "localhost"})
+	roots.AddCert(authority.Cert)
+	blind, err := open(site.Authority()).Over(t, &tls.Config{RootCAs: roots, ServerName: "localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, w := range map[string]*wire{direct: intercepted, site.authority(): blind} {
-		if a, err := ask(w, host, "203.0.113.9"); err != nil || a.status != http.StatusOK {
-			t.Errorf("%s, before: %d, %v: %s", host, a.status, err, a.body)
+	for host, w := range map[string]*rig.Wire{direct: intercepted, site.Authority(): blind} {
+		if a, err := ask(w, host, "203.0.113.9"); err != nil || a.Status != http.StatusOK {
+			t.Errorf("%s, before: %d, %v: %s", host, a.Status, err, a.Body)
 		}
 	}
 	config.Site += "\nclients 127.0.0.1 172.16.0.0/12"
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	a, err := ask(intercepted, direct, "127.0.0.1")
 	turnedAway(t, "intercepted, after", a, err)
-	if _, err := blind.r.ReadByte(); err == nil {
+	if _, err := blind.Reader.ReadByte(); err == nil {
 		t.Error("the blind tunnel is still open after the reload")
 	}
-	if l := g.closedTunnel(site.authority()); !strings.Contains(l.Robots.Detail, "would not open it") {
-		t.Errorf("logged as %s", l.raw)
+	if l := g.ClosedTunnel(site.Authority()); !strings.Contains(l.Robots.Detail, "would not open it") {
+		t.Errorf("logged as %s", l.Raw)
 	}
 }
 
@@ -141,13 +142,13 @@ func TestClientsInTunnels(t *testing.T) {
 func TestClientsOverUnixSockets(t *testing.T) {
 	t.Parallel()
 	for clients, want := range map[string]int{"": http.StatusOK, "clients 10.0.0.0/8": http.StatusForbidden, "clients 127.0.0.1": http.StatusOK} {
-		socket := filepath.Join(tempDir(t), "proxy.sock")
-		startGateway(t, gatewayConfig{Sites: "http://:80 {\nbind unix/" + socket + "\nlog\nrobots {\n" + clients + "\n}\n}"})
+		socket := filepath.Join(rig.TempDir(t), "proxy.sock")
+		rig.New(t, rig.Config{Sites: "http://:80 {\nbind unix/" + socket + "\nlog\nrobots {\n" + clients + "\n}\n}"})
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}}}
-		if a := get(t, client, "http://gateway/health"); a.status != want {
-			t.Errorf("%q: status %d, want %d: %s", clients, a.status, want, a.body)
+		if a := rig.Get(t, client, "http://gateway/health"); a.Status != want {
+			t.Errorf("%q: status %d, want %d: %s", clients, a.Status, want, a.Body)
 		}
 	}
 }

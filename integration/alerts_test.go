@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
@@ -32,17 +33,17 @@ var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_deci
 type scrape map[string]float64
 
 // scraped asks a gateway. A time that it gives counts from now, as the clock of promtool begins at 0.
-func (g *gateway) scraped() scrape {
-	g.t.Helper()
-	a, err := g.tryAdmin(g.t.Context(), "/metrics")
+func scraped(g *rig.Gateway) scrape {
+	g.T.Helper()
+	a, err := g.TryAdmin(g.T.Context(), "/metrics")
 	if err != nil {
 		return nil
 	}
 	found := scrape{"up": 1}
-	for _, m := range watched.FindAllStringSubmatch(a.body, -1) {
+	for _, m := range watched.FindAllStringSubmatch(a.Body, -1) {
 		v, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
-			g.t.Fatal(err)
+			g.T.Fatal(err)
 		}
 		if strings.Contains(m[1], "_ends_seconds") || strings.Contains(m[1], "_not_after_seconds") {
 			v -= float64(time.Now().Unix())
@@ -67,10 +68,10 @@ type recording struct {
 }
 
 // record adds a phase that has ended.
-func (r *recording) record(gateways [2]*gateway, comment string, minutes int, alerts []string) {
+func (r *recording) record(gateways [2]*rig.Gateway, comment string, minutes int, alerts []string) {
 	p := phase{comment: comment, minutes: minutes, alerts: alerts}
 	for i, g := range gateways {
-		p.after[i] = g.scraped()
+		p.after[i] = scraped(g)
 	}
 	r.phases = append(r.phases, p)
 }
@@ -154,11 +155,11 @@ func (r *recording) ruleTests() string {
 // TestRecordedAlerts takes two gateways through a good time and through failures, and has promtool try the alert rules on
 // their metrics: in a good time none fires, and in the failures each does. With -update it writes them.
 func TestRecordedAlerts(t *testing.T) {
-	loadsMachine(t)
-	promtool := need(t, "promtool")
+	rig.LoadsMachine(t)
+	promtool := rig.Need(t, "promtool")
 	c := startChaosFleet(t)
 	var r recording
-	r.before = [2]scrape{c.first.scraped(), c.second.scraped()}
+	r.before = [2]scrape{scraped(c.first), scraped(c.second)}
 	c.good()
 	r.record(c.both, "A good day.", 90, nil)
 	c.trouble()
@@ -168,8 +169,8 @@ func TestRecordedAlerts(t *testing.T) {
 			"CrawlgateErrors gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
 			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateTextsDropped gw2",
 		}))
-	c.second.kill()
-	eventually(t, "the second gateway to be missed", func() bool { return c.first.metric("crawlgate_fleet_gateways") == 1 })
+	c.second.Kill()
+	rig.Eventually(t, "the second gateway to be missed", func() bool { return c.first.Metric("crawlgate_fleet_gateways") == 1 })
 	standing = append(standing, "CrawlgateDown gw2")
 	r.record(c.both, "The second gateway is killed.", 30, slices.Concat(standing, []string{"CrawlgateFleetFewer gw1"}))
 	c.outage()
@@ -206,8 +207,8 @@ type chaosFleet struct {
 	redis         *redistest.Server
 	server        *testorigin.Server
 	log           *sealedLog
-	first, second *gateway
-	both          [2]*gateway
+	first, second *rig.Gateway
+	both          [2]*rig.Gateway
 	traffic       *traffic
 }
 
@@ -218,18 +219,18 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	config := c.log.config("")
 	fleet := fmt.Sprintf("fleet redis %s {\nexpect 2\n}", address)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", "store redis "+address, address, fleet)
-	config.Egress = "trust_ca " + caFile(t, c.server)
+	config.Egress = "trust_ca " + rig.CAFile(t, c.server)
 	config.Stdout = pipeCollector(t).stdout
-	c.first = startGateway(t, config)
-	c.second = startGateway(t, gatewayConfig{
+	c.first = rig.New(t, config)
+	c.second = rig.New(t, rig.Config{
 		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file %s {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s",
-			filepath.Join(tempDir(t), "robots.db"), paceOff, fleet),
+			filepath.Join(rig.TempDir(t), "robots.db"), rig.PaceOff, fleet),
 	})
-	c.both = [2]*gateway{c.first, c.second}
+	c.both = [2]*rig.Gateway{c.first, c.second}
 	c.traffic = newTraffic(t, c.first, c.server)
 	c.good()
-	eventually(t, "the fleet", func() bool {
-		return c.first.metric("crawlgate_fleet_gateways") == 2 && c.second.metric("crawlgate_fleet_gateways") == 2 && c.first.metric("crawlgate_shared_clock_up") == 1
+	rig.Eventually(t, "the fleet", func() bool {
+		return c.first.Metric("crawlgate_fleet_gateways") == 2 && c.second.Metric("crawlgate_fleet_gateways") == 2 && c.first.Metric("crawlgate_shared_clock_up") == 1
 	})
 	return c
 }
@@ -239,14 +240,14 @@ func (c *chaosFleet) good() {
 	for _, g := range c.both {
 		c.ordinary(g, 20)
 	}
-	eventually(c.t, "the log to be sealed", func() bool { return c.first.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	rig.Eventually(c.t, "the log to be sealed", func() bool { return c.first.Metric("crawlgate_evidence_unsealed_lines") == 0 })
 }
 
-func (c *chaosFleet) ordinary(g *gateway, times int) {
+func (c *chaosFleet) ordinary(g *rig.Gateway, times int) {
 	for range times {
-		for _, page := range []string{openPage, privatePage} {
-			if a := get(c.t, g.client("Tester/1.0"), c.traffic.good.URL(page)); a.status != http.StatusOK && a.status != http.StatusForbidden {
-				c.t.Fatalf("%s: %d", page, a.status)
+		for _, page := range []string{rig.OpenPage, rig.PrivatePage} {
+			if a := rig.Get(c.t, g.Client("Tester/1.0"), c.traffic.good.URL(page)); a.Status != http.StatusOK && a.Status != http.StatusForbidden {
+				c.t.Fatalf("%s: %d", page, a.Status)
 			}
 		}
 	}
@@ -254,18 +255,18 @@ func (c *chaosFleet) ordinary(g *gateway, times int) {
 
 // trouble is sites and clients that behave badly, and a configuration with what ends soon.
 func (c *chaosFleet) trouble() {
-	config := c.first.config
+	config := c.first.Config
 	config.Site = fmt.Sprintf("except shop.example {\nuntil %s\nreason test\n}", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
 	config.Global += "\npki {\nca robots {\nintermediate_lifetime 12h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}"
 	config.Global = strings.Replace(config.Global, "roll_keep 1000", "roll_keep 1\nroll_interval 24h\nroll_keep_for 8760h", 1)
-	if err := c.first.reload(config); err != nil {
+	if err := c.first.Reload(config); err != nil {
 		c.t.Fatal(err)
 	}
 	slow := c.server.Site(c.t, testorigin.SiteConfig{})
 	slow.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 11\n"))
 	var wg sync.WaitGroup
 	for range 2 {
-		wg.Go(func() { _, _ = tryGet(c.t.Context(), c.first.client("Tester/1.0"), slow.URL("/")) }) // the clock tells
+		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), c.first.Client("Tester/1.0"), slow.URL("/")) }) // the clock tells
 	}
 	wg.Go(c.fillTexts)
 	c.crowd()
@@ -273,18 +274,18 @@ func (c *chaosFleet) trouble() {
 		c.traffic.once()
 	}
 	wg.Wait()
-	eventually(c.t, "the new intermediate", func() bool {
-		return c.first.scraped()["crawlgate_ca_not_after_seconds{certificate=\"intermediate\"}"] < 86400
+	rig.Eventually(c.t, "the new intermediate", func() bool {
+		return scraped(c.first)["crawlgate_ca_not_after_seconds{certificate=\"intermediate\"}"] < 86400
 	})
-	eventually(c.t, "the log to be sealed, and found not to be kept", func() bool {
-		return c.first.metric("crawlgate_evidence_unsealed_lines")+c.first.metric("crawlgate_evidence_kept") == 0
+	rig.Eventually(c.t, "the log to be sealed, and found not to be kept", func() bool {
+		return c.first.Metric("crawlgate_evidence_unsealed_lines")+c.first.Metric("crawlgate_evidence_kept") == 0
 	})
 }
 
 // fillTexts has the second gateway meet more and longer texts than it has room and turns for.
 func (c *chaosFleet) fillTexts() {
 	random := rand.New(rand.NewPCG(1, 2))
-	client := c.second.client("Tester/1.0")
+	client := c.second.Client("Tester/1.0")
 	var wg sync.WaitGroup
 	for range 60 {
 		text := make([]byte, 370<<10)
@@ -293,7 +294,7 @@ func (c *chaosFleet) fillTexts() {
 		}
 		site := c.server.Site(c.t, testorigin.SiteConfig{})
 		site.SetRobots(testorigin.OK(fmt.Sprintf("User-agent: *\n# %s\n", base64.StdEncoding.EncodeToString(text))))
-		wg.Go(func() { _, _ = tryGet(c.t.Context(), client, site.URL("/")) }) // some come too late
+		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), client, site.URL("/")) }) // some come too late
 	}
 	wg.Wait()
 }
@@ -304,44 +305,44 @@ func (c *chaosFleet) crowd() {
 	site.SetRobots(testorigin.HangBeforeHead())
 	request := "GET " + site.URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"
 	for range 4200 {
-		w := c.second.dial()
+		w := c.second.Dial()
 		defer w.Close()
 		if _, err := io.WriteString(w, request); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	eventually(c.t, "the crowd to be too large", func() bool { return c.second.metric("crawlgate_dropped_total") > 0 })
+	rig.Eventually(c.t, "the crowd to be too large", func() bool { return c.second.Metric("crawlgate_dropped_total") > 0 })
 }
 
 // outage takes descriptors, the state of the evidence and Redis from the first gateway.
 func (c *chaosFleet) outage() {
 	c.ordinary(c.first, 50) // of all these, the one that is refused for want of descriptors is no wave of unreachable sites
-	w := c.first.dial()
+	w := c.first.Dial()
 	defer w.Close()
-	ask := func() (answer, error) {
-		page := c.server.Site(c.t, testorigin.SiteConfig{}).URL(openPage)
-		return w.ask(http.MethodGet, "GET "+page+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	ask := func() (rig.Answer, error) {
+		page := c.server.Site(c.t, testorigin.SiteConfig{}).URL(rig.OpenPage)
+		return w.Ask(http.MethodGet, "GET "+page+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
 	}
 	if _, err := ask(); err != nil { // connects
 		c.t.Fatal(err)
 	}
-	c.first.limitDescriptors(3)
+	c.first.LimitDescriptors(3)
 	if _, err := ask(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.first.limitDescriptors(4096)
+	c.first.LimitDescriptors(4096)
 	if err := os.Rename(filepath.Join(c.log.state(), "1"), filepath.Join(c.log.state(), "1.away")); err != nil {
 		c.t.Fatal(err)
 	}
 	c.redis.Kill()
-	eventually(c.t, "Redis and the evidence to be missed", func() bool {
+	rig.Eventually(c.t, "Redis and the evidence to be missed", func() bool {
 		_, _ = ask() // asks the store
 		g := c.first
-		return g.metric("crawlgate_fleet_up")+g.metric("crawlgate_shared_clock_up")+g.metric("crawlgate_store_up")+g.metric("crawlgate_evidence_up") == 0
+		return g.Metric("crawlgate_fleet_up")+g.Metric("crawlgate_shared_clock_up")+g.Metric("crawlgate_store_up")+g.Metric("crawlgate_evidence_up") == 0
 	})
-	config := c.first.config
+	config := c.first.Config
 	config.Global += "\nlog collected {\noutput stdout\ninclude http.log.access\n}"
-	if err := c.first.reload(config); err != nil {
+	if err := c.first.Reload(config); err != nil {
 		c.t.Fatal(err)
 	}
 	stalls(c.t, c.first, c.traffic.good)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -25,7 +26,7 @@ import (
 // through one gateway, whose access log Caddy rotates and packs.
 type day struct {
 	t      *testing.T
-	g      *gateway
+	g      *rig.Gateway
 	logs   string // folder
 	server *testorigin.Server
 	script *rand.Rand
@@ -59,7 +60,7 @@ func auditRequests(t *testing.T) int {
 func newDay(t *testing.T) *day {
 	t.Helper()
 	d := &day{
-		t: t, logs: tempDir(t), server: testorigin.Start(t, testorigin.Config{}),
+		t: t, logs: rig.TempDir(t), server: testorigin.Start(t, testorigin.Config{}),
 		script: rand.New(rand.NewPCG(6, 3)), special: make(map[string]*testorigin.Site),
 	}
 	files, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")
@@ -79,7 +80,7 @@ func newDay(t *testing.T) *day {
 		d.slow = append(d.slow, d.site("http", testorigin.OK(text)))
 	}
 	for _, name := range []string{"report", "off", "except", "deny", "changing", "killed", "hostile"} {
-		d.special[name] = d.site("http", testorigin.OK(rules))
+		d.special[name] = d.site("http", testorigin.OK(rig.Rules))
 	}
 	d.special["choosy"] = d.site("http", testorigin.OK("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n"))
 	d.special["liberal"] = d.site("http", testorigin.OK("User-agent: *\nDisallow:\n"))
@@ -90,11 +91,11 @@ func newDay(t *testing.T) *day {
 	d.special["slowest"] = d.site("http", testorigin.OK("User-agent: *\nCrawl-delay: 60\n"))
 	d.special["closed"] = d.site("http", testorigin.Refuse())
 	for _, name := range []string{"secure", "tunnel", "shut"} {
-		d.special[name] = d.site("https", testorigin.OK(tunnelRules))
+		d.special[name] = d.site("https", testorigin.OK(rig.TunnelRules))
 	}
-	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules))
+	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rig.Rules))
 	for range 80 { // 16 begin in a second, and each has 4 s
-		d.dripping = append(d.dripping, d.site("http", testorigin.Drip(rules+strings.Repeat("# and so on\n", 100), 100*time.Millisecond)))
+		d.dripping = append(d.dripping, d.site("http", testorigin.Drip(rig.Rules+strings.Repeat("# and so on\n", 100), 100*time.Millisecond)))
 	}
 	d.special["alert"] = d.site("https", testorigin.HandshakeAlert())
 	d.special["plain"] = d.site("https", testorigin.HandshakePlain())
@@ -111,8 +112,8 @@ func (d *day) site(scheme string, robots testorigin.Behaviour) *testorigin.Site 
 func (d *day) host(name string) string { return d.special[name].Origin().Host }
 
 // config is the gateway's configuration. The second half of the day has agents.
-func (d *day) config(agents string) gatewayConfig {
-	return gatewayConfig{
+func (d *day) config(agents string) rig.Config {
+	return rig.Config{
 		Global: fmt.Sprintf("log day {\noutput file %s {\nroll_size 1MiB\nroll_keep 1000\n}\nformat json\ninclude http.log.access\n}",
 			filepath.Join(d.logs, "access.log")),
 		Engine: `fetch {
@@ -130,7 +131,7 @@ func (d *day) config(agents string) gatewayConfig {
 			crawl_delay 0s 5s refuse
 		}`,
 		Around: "request_body {\nmax_size 4KiB\n}",
-		Egress: "trust_ca " + caFile(d.t, d.server) + "\nresponse_header_timeout 4s",
+		Egress: "trust_ca " + rig.CAFile(d.t, d.server) + "\nresponse_header_timeout 4s",
 		Site: fmt.Sprintf("mode report %s\nmode off %s\nexcept %s *.invalid 10.0.0.1 127.0.0.1 {\nreason \"ticket 7\"\n}\ndeny %s\nconnect tunnel %s\nconnect deny %s\nconnect intercept\n%s",
 			d.host("report"), d.host("off"),
 			strings.Join([]string{d.host("except"), d.host("closed"), d.host("self-signed"), d.host("alert"), d.host("plain")}, " "),
@@ -140,12 +141,12 @@ func (d *day) config(agents string) gatewayConfig {
 
 // get asks for a page and does not care about the answer: the log does.
 func (d *day) get(c *http.Client, rawURL string) int {
-	a, err := tryGet(d.t.Context(), c, rawURL)
+	a, err := rig.TryGet(d.t.Context(), c, rawURL)
 	d.asked.Add(1)
 	if err != nil {
 		return 0
 	}
-	return a.status
+	return a.Status
 }
 
 // many has several ask at once.
@@ -162,7 +163,7 @@ func (d *day) crawlOrdinary(n int) {
 	const workers = 6 // fewer than a host has places
 	paths := make([][]string, len(d.ordinary))
 	for i, s := range d.ordinary {
-		text := get(d.t, d.g.client("Reader/1.0"), s.URL("/robots.txt")).body
+		text := rig.Get(d.t, d.g.Client("Reader/1.0"), s.URL("/robots.txt")).Body
 		d.asked.Add(1)
 		paths[i] = append(pathsIn(text), "/", "/page", "/a/b?c=d&e=%2F", "/~user/", "/%7Euser/x.html")
 	}
@@ -173,7 +174,7 @@ func (d *day) crawlOrdinary(n int) {
 	}
 	clients := make([]*http.Client, 0, workers)
 	for i := range workers {
-		clients = append(clients, d.g.client([]string{"AcmeBot/1.0", "Googlebot/2.1", "bingbot/2.0"}[i%3]))
+		clients = append(clients, d.g.Client([]string{"AcmeBot/1.0", "Googlebot/2.1", "bingbot/2.0"}[i%3]))
 	}
 	var next atomic.Int64
 	d.many(workers, func(w int) {
@@ -197,7 +198,7 @@ func pathsIn(text string) (paths []string) {
 
 // crawlSlow asks each slow site several times in a row, by two agents in turn: each request but the first is held.
 func (d *day) crawlSlow(each int) {
-	one, other := d.g.client("AcmeBot/1.0"), d.g.client("OtherBot/1.0")
+	one, other := d.g.Client("AcmeBot/1.0"), d.g.Client("OtherBot/1.0")
 	d.many(len(d.slow), func(i int) {
 		for n := range each {
 			d.get([]*http.Client{one, other}[n%2], d.slow[i].URL(fmt.Sprintf("/page/%d", n)))
@@ -208,18 +209,18 @@ func (d *day) crawlSlow(each int) {
 // bySite asks for what the state of a site or the operator decides.
 func (d *day) bySite(c *http.Client) {
 	for _, name := range []string{"report", "off", "except", "deny", "changing", "liberal", "absent", "forbidden", "gone", "slowest", "closed"} {
-		d.get(c, d.special[name].URL(privatePage))
-		d.get(c, d.special[name].URL(openPage))
+		d.get(c, d.special[name].URL(rig.PrivatePage))
+		d.get(c, d.special[name].URL(rig.OpenPage))
 		d.get(c, d.special[name].URL("/robots.txt"))
 	}
 	d.special["absent"].SetPath("/sold", testorigin.Status(http.StatusPaymentRequired))
 	d.get(c, d.special["absent"].URL("/sold"))
 	d.special["changing"].SetRobots(testorigin.OK("User-agent: *\nDisallow: /open\n"))
 	d.robots("refresh", d.special["changing"].Origin().String())
-	d.get(c, d.special["changing"].URL(privatePage))
-	d.get(c, d.special["changing"].URL(openPage))
-	eventually(d.t, "an unreachable site counts as absent", func() bool {
-		return d.get(c, d.special["gone"].URL(openPage)) == http.StatusOK
+	d.get(c, d.special["changing"].URL(rig.PrivatePage))
+	d.get(c, d.special["changing"].URL(rig.OpenPage))
+	rig.Eventually(d.t, "an unreachable site counts as absent", func() bool {
+		return d.get(c, d.special["gone"].URL(rig.OpenPage)) == http.StatusOK
 	})
 }
 
@@ -232,7 +233,7 @@ func (d *day) odd() {
 		"GET http://user:password@127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		"GET http://10.0.0.1/ HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://" + d.host("except") + ":22/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
-		"GET http://" + d.g.addr + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
+		"GET http://" + d.g.Addr + "/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
 		"GET http://" + at("except") + "/upgrade HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 		"GET " + d.special["self-signed"].URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: AcmeBot/1\r\n\r\n",
@@ -243,7 +244,7 @@ func (d *day) odd() {
 			strings.Repeat("x", 0x2000) + "\r\n0\r\n\r\n",
 		"GET http://" + at("absent") + "/ HTTP/1.1\r\nHost: x\r\n\r\n", // no User-Agent
 	} {
-		_, _ = d.g.dial().ask(strings.Fields(raw)[0], raw) // whatever it says
+		_, _ = d.g.Dial().Ask(strings.Fields(raw)[0], raw) // whatever it says
 		d.asked.Add(1)
 	}
 }
@@ -262,7 +263,7 @@ func (d *day) broken(c *http.Client) {
 	}
 	ctx, leave := context.WithTimeout(d.t.Context(), 300*time.Millisecond)
 	defer leave()
-	_, _ = tryGet(ctx, c, site.URL("/broken/5")) // it leaves
+	_, _ = rig.TryGet(ctx, c, site.URL("/broken/5")) // it leaves
 	d.asked.Add(1)
 }
 
@@ -282,26 +283,26 @@ func (d *day) crowded(c *http.Client) {
 func (d *day) inTunnels() {
 	t := d.t
 	// It is accepted, as there may be plain HTTP in it, and refused when TLS comes.
-	shut := d.g.dial()
-	_ = shut.connect(t, d.special["shut"].Origin().Authority(), "AcmeBot/1.0").Body.Close()
+	shut := d.g.Dial()
+	_ = shut.Connect(t, d.special["shut"].Origin().Authority(), "AcmeBot/1.0").Body.Close()
 	_, _ = shut.Write([]byte(clientHello(t)))
 	_ = shut.Close()
 	d.asked.Add(1)
 	for _, tt := range []struct{ site, agent string }{{"secure", "AcmeBot/1.0"}, {"secure", "Free/1.0"}, {"tunnel", "Free/1.0"}, {"tunnel", "AcmeBot/1.0"}} {
-		w := d.g.dial()
+		w := d.g.Dial()
 		authority := d.special[tt.site].Origin().Authority()
-		resp := w.connect(t, authority, tt.agent)
+		resp := w.Connect(t, authority, tt.agent)
 		d.asked.Add(1)
 		if resp.StatusCode != http.StatusOK {
 			continue
 		}
-		inner, err := w.over(t, &tls.Config{RootCAs: d.server.CAPool(), ServerName: d.host(tt.site), InsecureSkipVerify: true})
+		inner, err := w.Over(t, &tls.Config{RootCAs: d.server.CAPool(), ServerName: d.host(tt.site), InsecureSkipVerify: true})
 		if err != nil {
 			t.Errorf("TLS in a tunnel to %s: %v", tt.site, err)
 			continue
 		}
 		for _, host := range []string{authority, "other.example"} {
-			_, _ = inner.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: "+tt.agent+"\r\n\r\n")
+			_, _ = inner.Ask("GET", "GET "+rig.PrivatePage+" HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: "+tt.agent+"\r\n\r\n")
 			if tt.site == "secure" {
 				d.asked.Add(1)
 			}
@@ -321,20 +322,20 @@ func (d *day) byAgent() {
 		"User-Agent: CredBot/1\r\n" + authorization("right"), "User-Agent: CredBot/1\r\n" + authorization("wrong"),
 		"User-Agent: AlphaBot/1\r\n" + authorization("right"), "User-Agent: FarBot/1\r\n", "User-Agent: Trainer/1\r\n",
 	} {
-		for _, url := range []string{free, d.special["report"].URL(privatePage), d.special["choosy"].URL("/"), d.special["gone"].URL("/x")} {
-			_, _ = d.g.dial().ask("GET", "GET "+url+" HTTP/1.1\r\nHost: x\r\n"+fields+"\r\n")
+		for _, url := range []string{free, d.special["report"].URL(rig.PrivatePage), d.special["choosy"].URL("/"), d.special["gone"].URL("/x")} {
+			_, _ = d.g.Dial().Ask("GET", "GET "+url+" HTTP/1.1\r\nHost: x\r\n"+fields+"\r\n")
 			d.asked.Add(1)
 		}
 	}
 	// Of two agents with one account, a tunnel that is not looked into does not tell.
-	resp := d.g.dial().handshake(d.t, "CONNECT "+d.special["tunnel"].Origin().Authority()+" HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic "+
+	resp := d.g.Dial().Handshake(d.t, "CONNECT "+d.special["tunnel"].Origin().Authority()+" HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic "+
 		base64.StdEncoding.EncodeToString([]byte("team:right"))+"\r\n\r\n")
 	_ = resp.Body.Close()
 	d.asked.Add(1)
-	w := d.g.dial()
-	if resp := w.connect(d.t, d.special["secure"].Origin().Authority(), ""); resp.StatusCode == http.StatusOK {
-		if inner, err := w.over(d.t, &tls.Config{InsecureSkipVerify: true}); err == nil {
-			_, _ = inner.ask("GET", "GET / HTTP/1.1\r\nHost: "+d.special["secure"].Origin().Authority()+"\r\nUser-Agent: Nobody/1\r\n\r\n")
+	w := d.g.Dial()
+	if resp := w.Connect(d.t, d.special["secure"].Origin().Authority(), ""); resp.StatusCode == http.StatusOK {
+		if inner, err := w.Over(d.t, &tls.Config{InsecureSkipVerify: true}); err == nil {
+			_, _ = inner.Ask("GET", "GET / HTTP/1.1\r\nHost: "+d.special["secure"].Origin().Authority()+"\r\nUser-Agent: Nobody/1\r\n\r\n")
 			d.asked.Add(1)
 		}
 	}
@@ -344,7 +345,7 @@ func (d *day) byAgent() {
 // robots runs a command for the running gateway.
 func (d *day) robots(args ...string) {
 	d.t.Helper()
-	if out, err := d.g.robots(args[0], args[1:]...); err != nil {
+	if out, err := d.g.Robots(args[0], args[1:]...); err != nil {
 		d.t.Fatalf("robots %q: %v: %s", args, err, out)
 	}
 }
@@ -352,16 +353,16 @@ func (d *day) robots(args ...string) {
 // stopped asks for what a stop covers.
 func (d *day) stopped(c *http.Client) {
 	d.robots("deny", "host", d.host("killed"), "--reason", "a complaint")
-	d.get(c, d.special["killed"].URL(openPage))
+	d.get(c, d.special["killed"].URL(rig.OpenPage))
 	d.robots("undeny", "host", d.host("killed"))
-	d.get(c, d.special["killed"].URL(openPage))
+	d.get(c, d.special["killed"].URL(rig.OpenPage))
 }
 
 // run is the whole day. The gateway is stopped at its end.
 func (d *day) run() {
 	t := d.t
-	d.g = startGateway(t, d.config(""))
-	c := d.g.client("AcmeBot/1.0")
+	d.g = rig.New(t, d.config(""))
+	c := d.g.Client("AcmeBot/1.0")
 	var group sync.WaitGroup
 	group.Go(func() { d.crawlOrdinary(auditRequests(t)) })
 	group.Go(func() { d.crawlSlow(16) })
@@ -372,18 +373,18 @@ func (d *day) run() {
 		d.stopped(c)
 		d.broken(c)
 		// More at once than may begin in time.
-		d.many(len(d.dripping), func(i int) { d.get(c, d.dripping[i].URL(openPage)) })
+		d.many(len(d.dripping), func(i int) { d.get(c, d.dripping[i].URL(rig.OpenPage)) })
 	})
 	group.Wait()
 	d.crowded(c)
-	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
+	hash, err := exec.CommandContext(t.Context(), rig.Binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.agents = fmt.Sprintf("agent AlphaBot {\nowner \"team <alpha>\"\n}\nagent BetaBot\nagent Trainer {\nowner trainers\npurpose train-ai\npreferences deny\n}\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
 		"agent TeamA {\ncredential team %[1]s\nuser_agent TeamA\n}\nagent TeamB {\ncredential team %[1]s\nuser_agent TeamB\n}",
 		strings.TrimSpace(string(hash)))
-	if err := d.g.reload(d.config(d.agents)); err != nil {
+	if err := d.g.Reload(d.config(d.agents)); err != nil {
 		t.Fatal(err)
 	}
 	d.byAgent()

@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -28,7 +29,7 @@ func TestAuditAfterPurge(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	open, closed := testorigin.OK("User-agent: *\nDisallow: /x\n"), testorigin.OK("User-agent: *\nDisallow: /a\n")
 	absent, failing := testorigin.Status(http.StatusNotFound), testorigin.Status(http.StatusServiceUnavailable)
-	g := startGateway(t, gatewayConfig{Engine: paceOff})
+	g := rig.New(t, rig.Config{Engine: rig.PaceOff})
 	lines := 0
 	for _, change := range [][2]testorigin.Behaviour{{open, closed}, {closed, open}, {absent, closed}, {open, absent}, {open, failing}, {absent, failing}, {open, open}} {
 		site := server.Site(t, testorigin.SiteConfig{})
@@ -36,20 +37,20 @@ func TestAuditAfterPurge(t *testing.T) {
 		for _, robots := range change {
 			site.SetRobots(robots)
 			for range 3 {
-				g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+				g.MustFetch("AcmeBot/1.0", site.URL("/a"))
 				lines++
 			}
-			if out, err := g.robots("purge", site.Origin().String()); err != nil {
+			if out, err := g.Robots("purge", site.Origin().String()); err != nil {
 				t.Fatal(out, err)
 			}
 		}
-		g.mustFetch("AcmeBot/1.0", site.URL("/a"))
+		g.MustFetch("AcmeBot/1.0", site.URL("/a"))
 		lines++
 	}
-	g.logs(lines)
-	r := audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog())
-	if r.clean(t, "after purges"); r.totals.Checked != int64(lines) {
-		t.Errorf("%d lines of %d", r.totals.Checked, lines)
+	g.Logs(lines)
+	r := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), g.AccessLog())
+	if r.Clean(t, "after purges"); r.Totals.Checked != int64(lines) {
+		t.Errorf("%d lines of %d", r.Totals.Checked, lines)
 	}
 }
 
@@ -58,7 +59,7 @@ func TestAuditAfterPurge(t *testing.T) {
 func TestAuditHistory(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{Engine: paceOff})
+	g := rig.New(t, rig.Config{Engine: rig.PaceOff})
 	crowd := &bouncer{known: map[string]string{"AcmeBot": "User-agent: *\nDisallow: /x\n", "Failing": "503"}}
 	bouncing := httptest.NewServer(crowd)
 	defer bouncing.Close()
@@ -69,15 +70,15 @@ func TestAuditHistory(t *testing.T) {
 		t.Helper()
 		for _, agent := range []string{"AcmeBot", "Failing", "Stranger"} {
 			for _, url := range []string{site.URL("/a"), other.URL("/a"), bouncing.URL + "/a"} {
-				g.mustFetch(agent+"/1.0", url)
+				g.MustFetch(agent+"/1.0", url)
 				lines++
 			}
 		}
-		g.logs(lines)
+		g.Logs(lines)
 	}
 	command := func(args ...string) {
 		t.Helper()
-		if out, err := g.robots(args[0], args[1:]...); err != nil && args[0] != "refresh" { // which exits with 1 for a 503
+		if out, err := g.Robots(args[0], args[1:]...); err != nil && args[0] != "refresh" { // which exits with 1 for a 503
 			t.Fatal(out, err)
 		}
 	}
@@ -95,47 +96,47 @@ func TestAuditHistory(t *testing.T) {
 	}
 	site.SetRobots(testorigin.OK(closed))
 	command("refresh", site.Origin().String())
-	g.kill() // perhaps before this was saved
-	if err := g.start(g.config); err != nil {
+	g.Kill() // perhaps before this was saved
+	if err := g.Start(g.Config); err != nil {
 		t.Fatal(err)
 	}
 	crawl()
-	reloaded := g.config
+	reloaded := g.Config
 	reloaded.Engine += "\nhelp https://wiki.example.com/robots/"
-	if err := g.reload(reloaded); err != nil {
+	if err := g.Reload(reloaded); err != nil {
 		t.Fatal(err)
 	}
 	crawl()
 	command("purge", bouncing.URL)
 	command("purge", other.Origin().String())
 	crawl()
-	g.stop()
-	if err := g.start(reloaded); err != nil {
+	g.Stop()
+	if err := g.Start(reloaded); err != nil {
 		t.Fatal(err)
 	}
 	crawl()
-	g.stop()
-	first, later := g.accessLog()+".first", lines
-	if err := os.Rename(g.accessLog(), first); err != nil {
+	g.Stop()
+	first, later := g.AccessLog()+".first", lines
+	if err := os.Rename(g.AccessLog(), first); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.start(reloaded); err != nil {
+	if err := g.Start(reloaded); err != nil {
 		t.Fatal(err)
 	}
 	lines = 0
 	crawl()
-	g.stop()
-	audit(t, "--store", g.store(), g.accessLog()).clean(t, "the log of a start alone") // as all it rests on is introduced again
-	if err := os.Rename(first, g.accessLog()); err != nil {
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log of a start alone") // as all it rests on is introduced again
+	if err := os.Rename(first, g.AccessLog()); err != nil {
 		t.Fatal(err)
 	}
 	lines = later
 
-	emptied := storeWithoutHistory(t, g.store())
-	if r := audit(t, "--store", emptied, g.accessLog()); r.totals.Checked != int64(lines) {
-		t.Errorf("%d lines of %d", r.totals.Checked, lines)
+	emptied := storeWithoutHistory(t, g.Store())
+	if r := rig.Audit(t, "--store", emptied, g.AccessLog()); r.Totals.Checked != int64(lines) {
+		t.Errorf("%d lines of %d", r.Totals.Checked, lines)
 	} else {
-		r.clean(t, "with texts alone")
+		r.Clean(t, "with texts alone")
 	}
 	for _, forge := range []struct {
 		what string
@@ -144,10 +145,10 @@ func TestAuditHistory(t *testing.T) {
 		{"an older text", func(r map[string]any) bool { return r["reason"] == "no_rule" && r["fetched_as"] == nil }},
 		{"no robots.txt", func(r map[string]any) bool { return r["reason"] == "absent" && r["fetched_as"] == nil }},
 	} {
-		forged, at := forgedLine(t, g.accessLog(), site.Origin().String(), forge.from)
-		r := audit(t, "--store", emptied, forged)
-		if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "history" || r.findings[0].Line != at || !strings.Contains(r.findings[0].Message, "state rules from ") {
-			t.Errorf("%s: status %d, %+v, want line %d; %s", forge.what, r.status, r.findings, at, r.stderr)
+		forged, at := forgedLine(t, g.AccessLog(), site.Origin().String(), forge.from)
+		r := rig.Audit(t, "--store", emptied, forged)
+		if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "history" || r.Findings[0].Line != at || !strings.Contains(r.Findings[0].Message, "state rules from ") {
+			t.Errorf("%s: status %d, %+v, want line %d; %s", forge.what, r.Status, r.Findings, at, r.Stderr)
 		}
 	}
 }
@@ -157,19 +158,19 @@ func TestAuditHistory(t *testing.T) {
 func TestAuditHistoryOfStaleAnswers(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{Engine: "cache {\nttl 1s\n}\nfetch {\nretry 1s 1s\nunreachable stale\n}\n" + paceOff})
+	g := rig.New(t, rig.Config{Engine: "cache {\nttl 1s\n}\nfetch {\nretry 1s 1s\nunreachable stale\n}\n" + rig.PaceOff})
 	site, leads := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	leads.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, site.URL("/robots.txt")))
 	lines := 0
 	crawl := func(robots testorigin.Behaviour, want string) {
 		t.Helper()
 		site.SetRobots(robots)
-		eventually(t, want, func() bool {
+		rig.Eventually(t, want, func() bool {
 			for _, s := range []*testorigin.Site{site, leads} {
-				g.mustFetch("AcmeBot/1.0", s.URL("/a"))
+				g.MustFetch("AcmeBot/1.0", s.URL("/a"))
 				lines++
 			}
-			last := g.logs(lines)[lines-2:]
+			last := g.Logs(lines)[lines-2:]
 			return last[0].Robots.State == want && last[1].Robots.State == want
 		})
 	}
@@ -181,14 +182,14 @@ func TestAuditHistoryOfStaleAnswers(t *testing.T) {
 	crawl(testorigin.OK("User-agent: *\nDisallow: /y\n"), "rules")
 	crawl(testorigin.Status(http.StatusNotFound), "absent")
 	crawl(testorigin.Status(http.StatusServiceUnavailable), "unreachable")
-	g.stop()
-	r := audit(t, "--store", g.store(), g.accessLog())
-	if r.clean(t, "stale answers"); r.totals.Checked != int64(lines) || r.totals.Replayed == 0 {
-		t.Errorf("%d lines of %d, %d replayed", r.totals.Checked, lines, r.totals.Replayed)
+	g.Stop()
+	r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
+	if r.Clean(t, "stale answers"); r.Totals.Checked != int64(lines) || r.Totals.Replayed == 0 {
+		t.Errorf("%d lines of %d, %d replayed", r.Totals.Checked, lines, r.Totals.Replayed)
 	}
-	forged, at := forgedLine(t, g.accessLog(), site.Origin().String(), func(r map[string]any) bool { return r["state"] == "absent" })
-	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 1 || r.findings[0].Kind != "history" || r.findings[0].Line != at {
-		t.Errorf("an answer beyond its time: %+v", r.findings)
+	forged, at := forgedLine(t, g.AccessLog(), site.Origin().String(), func(r map[string]any) bool { return r["state"] == "absent" })
+	if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) != 1 || r.Findings[0].Kind != "history" || r.Findings[0].Line != at {
+		t.Errorf("an answer beyond its time: %+v", r.Findings)
 	}
 }
 
@@ -199,16 +200,16 @@ func TestAuditHistoryAfterAFullDisk(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.OK("the page"))
 	sealed := newSealedLog(t)
-	for name, c := range map[string]gatewayConfig{"file": {Engine: paceOff}, "sealed": sealed.config("")} {
-		g := startGateway(t, c)
-		log := map[string]string{"file": g.accessLog(), "sealed": filepath.Join(sealed.dir, "access.log")}[name]
+	for name, c := range map[string]rig.Config{"file": {Engine: rig.PaceOff}, "sealed": sealed.config("")} {
+		g := rig.New(t, c)
+		log := map[string]string{"file": g.AccessLog(), "sealed": filepath.Join(sealed.dir, "access.log")}[name]
 		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\n"))
-		ask := func() { g.mustFetch("AcmeBot/1.0", site.URL("/a")) }
+		ask := func() { g.MustFetch("AcmeBot/1.0", site.URL("/a")) }
 		ask()
-		g.logs(1)
+		g.Logs(1)
 		var was unix.Rlimit
 		full, now := unix.Rlimit{}, func(limit *unix.Rlimit) {
-			if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, limit, &was); err != nil {
+			if err := unix.Prlimit(g.Cmd.Process.Pid, unix.RLIMIT_FSIZE, limit, &was); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -217,15 +218,15 @@ func TestAuditHistoryAfterAFullDisk(t *testing.T) {
 		full.Max = was.Max
 		now(&full)
 		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /y\n"))
-		_, _ = g.robots("refresh", site.Origin().String())
+		_, _ = g.Robots("refresh", site.Origin().String())
 		ask()
 		now(&before)
 		ask()
 		ask()
-		g.stop()
-		r := audit(t, "--store", g.store(), log)
-		if len(r.findings) > 0 || len(r.totals.NotProvable) > 0 || r.totals.Checked < 3 {
-			t.Errorf("%s: %d lines, found %+v, %v", name, r.totals.Checked, r.findings, r.totals.NotProvable)
+		g.Stop()
+		r := rig.Audit(t, "--store", g.Store(), log)
+		if len(r.Findings) > 0 || len(r.Totals.NotProvable) > 0 || r.Totals.Checked < 3 {
+			t.Errorf("%s: %d lines, found %+v, %v", name, r.Totals.Checked, r.Findings, r.Totals.NotProvable)
 		}
 	}
 }
@@ -237,48 +238,48 @@ func TestAuditHistoryOfAFleet(t *testing.T) {
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.OK("the page"))
-	var gateways []*gateway
+	var gateways []*rig.Gateway
 	for i := range 2 {
-		gateways = append(gateways, startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\nstore redis %s\n%s", i, redis.URL(), paceOff)}))
+		gateways = append(gateways, rig.New(t, rig.Config{Engine: fmt.Sprintf("gateway gw%d\nstore redis %s\n%s", i, redis.URL(), rig.PaceOff)}))
 	}
 	lines := 0
 	for i, rules := range []string{"/x", "/a", "/y", "/a", "/z"} {
 		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: " + rules + "\n"))
 		command := []string{"refresh", "purge"}[i%2]
-		if out, err := gateways[i%2].robots(command, site.Origin().String()); err != nil {
+		if out, err := gateways[i%2].Robots(command, site.Origin().String()); err != nil {
 			t.Fatal(out, err)
 		}
 		for _, n := range []int{i % 2, 1 - i%2} {
 			for range 2 {
-				gateways[n].mustFetch("AcmeBot/1.0", site.URL("/a"))
+				gateways[n].MustFetch("AcmeBot/1.0", site.URL("/a"))
 			}
 		}
 		lines += 2
 	}
 	known := false
-	args := []string{"--gateway", "unix/" + gateways[0].adminSocket()}
+	args := []string{"--gateway", "unix/" + gateways[0].AdminSocket()}
 	var all []string
 	for _, g := range gateways {
-		g.logs(lines)
-		known = known || slices.Contains(eventsIn(t, g.accessLog(), site.Origin().String()), robotscache.EventKnown)
-		text, err := os.ReadFile(g.accessLog())
+		g.Logs(lines)
+		known = known || slices.Contains(eventsIn(t, g.AccessLog(), site.Origin().String()), robotscache.EventKnown)
+		text, err := os.ReadFile(g.AccessLog())
 		if err != nil {
 			t.Fatal(err)
 		}
-		args, all = append(args, g.accessLog()), slices.AppendSeq(all, strings.Lines(string(text)))
+		args, all = append(args, g.AccessLog()), slices.AppendSeq(all, strings.Lines(string(text)))
 	}
 	if !known {
 		t.Error("no gateway took a record from another one")
 	}
-	audit(t, args...).clean(t, "two logs")
+	rig.Audit(t, args...).Clean(t, "two logs")
 	slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(timeOf(a), timeOf(b)) })
-	path := filepath.Join(tempDir(t), "access.log")
+	path := filepath.Join(rig.TempDir(t), "access.log")
 	if err := os.WriteFile(path, []byte(strings.Join(all, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := audit(t, append(args[:2:2], path)...)
-	if r.clean(t, "one log"); r.totals.Checked != int64(2*lines) {
-		t.Errorf("%d lines of %d", r.totals.Checked, 2*lines)
+	r := rig.Audit(t, append(args[:2:2], path)...)
+	if r.Clean(t, "one log"); r.Totals.Checked != int64(2*lines) {
+		t.Errorf("%d lines of %d", r.Totals.Checked, 2*lines)
 	}
 }
 
@@ -293,7 +294,7 @@ func timeOf(line string) string {
 func storeWithoutHistory(t *testing.T, store string) string {
 	t.Helper()
 	data, err := os.ReadFile(store)
-	path := filepath.Join(tempDir(t), "emptied.db")
+	path := filepath.Join(rig.TempDir(t), "emptied.db")
 	if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +349,7 @@ func forgedLine(t *testing.T, log, origin string, from func(robots map[string]an
 		t.Fatal(err)
 	}
 	lines[at-1] = append(lines[at-1], '\n')
-	path = filepath.Join(tempDir(t), "access.log")
+	path = filepath.Join(rig.TempDir(t), "access.log")
 	if err := os.WriteFile(path, slices.Concat(lines...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -364,27 +365,27 @@ func TestAnswersInEachLog(t *testing.T) {
 	site := server.Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.OK("the page"))
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\n"))
-	dir := tempDir(t)
+	dir := rig.TempDir(t)
 	file := func(name string) string { return filepath.Join(dir, name+".log") }
 	log := func(name, options string) string {
 		return fmt.Sprintf("log %s {\noutput file %s {\nroll_disabled\n}\n%s\n}\n", name, file(name), options)
 	}
-	unlogged, named := freePort(t), freePort(t)
-	g := startGateway(t, gatewayConfig{
-		Engine: paceOff,
+	unlogged, named := rig.FreePort(t), rig.FreePort(t)
+	g := rig.New(t, rig.Config{
+		Engine: rig.PaceOff,
 		Global: log("all", "include http.log.access") + log("own", "include http.log.access.own") + log("process", "exclude http.log.access"),
 		Around: log("hosts", "hostnames other.example"),
 		Sites: fmt.Sprintf("http://%s {\nbind 127.0.0.1\nrobots\n}\nhttp://%s {\nbind 127.0.0.1\nlog {\noutput discard\n}\nlog_name own\nrobots\n}\n",
 			strings.Replace(unlogged, "127.0.0.1", "", 1), strings.Replace(named, "127.0.0.1", "", 1)),
 	})
-	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
-	if out, err := g.robots("purge", site.Origin().String()); err != nil {
+	g.MustFetch("AcmeBot/1.0", site.URL("/a"))
+	if out, err := g.Robots("purge", site.Origin().String()); err != nil {
 		t.Fatal(out, err)
 	}
-	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
-	g.logs(2)
+	g.MustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.Logs(2)
 	want := []string{robotscache.EventFetched, "request", robotscache.EventPurged, robotscache.EventFetched, "request"}
-	for name, want := range map[string][]string{g.accessLog(): want, file("own"): {want[0], want[2], want[3]}, file("hosts"): {want[0], want[2], want[3]}, file("process"): nil} {
+	for name, want := range map[string][]string{g.AccessLog(): want, file("own"): {want[0], want[2], want[3]}, file("hosts"): {want[0], want[2], want[3]}, file("process"): nil} {
 		if got := eventsIn(t, name, site.Origin().String()); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -392,14 +393,14 @@ func TestAnswersInEachLog(t *testing.T) {
 	if got := eventsIn(t, file("all"), site.Origin().String()); !slices.Contains(got, "request") || !slices.Contains(got, robotscache.EventPurged) || got[0] != robotscache.EventFetched {
 		t.Errorf("the log of all: %q", got)
 	}
-	reloaded := g.config
+	reloaded := g.Config
 	reloaded.Global += log("late", "include http.log.access.log0")
-	if err := g.reload(reloaded); err != nil {
+	if err := g.Reload(reloaded); err != nil {
 		t.Fatal(err)
 	}
-	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
-	g.mustFetch("AcmeBot/1.0", site.URL("/a"))
-	g.logs(4)
+	g.MustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.MustFetch("AcmeBot/1.0", site.URL("/a"))
+	g.Logs(4)
 	if got, want := eventsIn(t, file("late"), site.Origin().String()), []string{robotscache.EventKnown, "request", "request"}; !slices.Equal(got, want) {
 		t.Errorf("a log that a reload has begun: %q, want %q", got, want)
 	}

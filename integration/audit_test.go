@@ -1,17 +1,14 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,100 +18,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/internal/lines"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
-
-// auditRun is what `crawlgate robots audit --json` said.
-type auditRun struct {
-	status   int
-	findings []auditFinding
-	errors   []string
-	totals   struct {
-		Checked     int64            `json:"checked"`
-		Torn        int64            `json:"torn"`
-		Foreign     int64            `json:"not_ours"`
-		Replayed    int64            `json:"replayed"`
-		NotProvable map[string]int64 `json:"not_provable"`
-		Gaps        struct{ Pairs, Kept, Short int64 }
-		Agents      []struct {
-			Agent   string `json:"agent"`
-			Owner   string `json:"owner"`
-			Contact string `json:"contact"`
-			auditOutcomes
-			Tunnels struct {
-				auditOutcomes
-				Blind int64 `json:"blind"`
-			} `json:"tunnels"`
-		} `json:"agents"`
-	}
-	stderr string
-}
-
-// auditOutcomes is what an audit, or a report, counts of requests, or of tunnels.
-type auditOutcomes struct {
-	Asked   int64 `json:"asked"`
-	Allowed int64 `json:"allowed"`
-	Refused int64 `json:"refused"`
-	Failed  int64 `json:"failed"`
-}
-
-type auditFinding struct {
-	File, Kind, Message string
-	Line                int
-}
-
-// audit runs the command.
-func audit(t *testing.T, args ...string) (r auditRun) {
-	t.Helper()
-	// A gap is judged with more tolerance than by default: in CI tests of all packages share two processors.
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "audit", "--json", "--tolerance", "300ms", "--crawl-delay-max", "5s"}, args...)...)
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		r.status = exit.ExitCode()
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	r.stderr = stderr.String()
-	s := bufio.NewScanner(&out)
-	s.Buffer(nil, 16<<20)
-	for s.Scan() {
-		var head struct{ Type string }
-		if err := json.Unmarshal(s.Bytes(), &head); err != nil {
-			t.Fatalf("%v: %s", err, s.Text())
-		}
-		switch head.Type {
-		case "finding":
-			var f auditFinding
-			if err := json.Unmarshal(s.Bytes(), &f); err != nil {
-				t.Fatal(err)
-			}
-			r.findings = append(r.findings, f)
-		case "error":
-			r.errors = append(r.errors, s.Text())
-		case "totals":
-			if err := json.Unmarshal(s.Bytes(), &r.totals); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if slices.Contains(args, "--seal") {
-		r.agree(t, args)
-	}
-	return r
-}
-
-// clean fails the test if there is anything to find.
-func (r auditRun) clean(t *testing.T, what string) {
-	t.Helper()
-	if r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 || len(r.totals.NotProvable) > 0 {
-		t.Errorf("%s: status %d, %d findings, %d errors, %v: %s", what, r.status, len(r.findings), len(r.errors), r.totals.NotProvable, r.stderr)
-		for _, f := range r.findings[:min(len(r.findings), 10)] {
-			t.Errorf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
-		}
-	}
-}
 
 // TestAuditOfADay sends a day of traffic through the gateway, audits its log, and then tampers with log and store.
 func TestAuditOfADay(t *testing.T) {
@@ -122,39 +27,39 @@ func TestAuditOfADay(t *testing.T) {
 	d := newDay(t)
 	d.run()
 	began := time.Now()
-	audit(t, "--gateway", "unix/"+d.g.adminSocket(), d.logs).clean(t, "while the gateway runs")
-	d.g.stop()
+	rig.Audit(t, "--gateway", "unix/"+d.g.AdminSocket(), d.logs).Clean(t, "while the gateway runs")
+	d.g.Stop()
 	// A log is removed only after it was packed: a gateway that stops in between leaves both.
-	for _, name := range logFiles(t, d.logs) {
+	for _, name := range rig.LogFiles(t, d.logs) {
 		if _, err := os.Stat(name + ".gz"); err == nil {
 			if err := os.Remove(name + ".gz"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	r := audit(t, "--store", d.g.store(), d.logs)
-	r.clean(t, "a day")
-	t.Logf("%d lines in %d files, %d replayed, gaps %+v; two audits in %v", r.totals.Checked, len(logFiles(t, d.logs)), r.totals.Replayed,
-		r.totals.Gaps, time.Since(began))
-	if r.totals.Checked != d.asked.Load() {
-		t.Errorf("%d lines for %d requests", r.totals.Checked, d.asked.Load())
+	r := rig.Audit(t, "--store", d.g.Store(), d.logs)
+	r.Clean(t, "a day")
+	t.Logf("%d lines in %d files, %d replayed, gaps %+v; two audits in %v", r.Totals.Checked, len(rig.LogFiles(t, d.logs)), r.Totals.Replayed,
+		r.Totals.Gaps, time.Since(began))
+	if r.Totals.Checked != d.asked.Load() {
+		t.Errorf("%d lines for %d requests", r.Totals.Checked, d.asked.Load())
 	}
 	d.checkReasons(r)
 	d.checkSimulation(d.agents)
 	d.checkReport()
-	if r.totals.Gaps.Kept < 30 {
-		t.Errorf("gaps: %+v", r.totals.Gaps)
+	if r.Totals.Gaps.Kept < 30 {
+		t.Errorf("gaps: %+v", r.Totals.Gaps)
 	}
 	d.tamper()
 }
 
 // checkReasons holds that the day had all reasons, that the report tells of them, and that the audit counts by agent what
 // the lines say.
-func (d *day) checkReasons(r auditRun) {
+func (d *day) checkReasons(r rig.AuditRun) {
 	d.t.Helper()
 	type outcomes struct {
-		auditOutcomes
-		Tunnels auditOutcomes `json:"tunnels"`
+		rig.AuditOutcomes
+		Tunnels rig.AuditOutcomes `json:"tunnels"`
 	}
 	seen, byAgent, excepted := map[enforce.Reason]int64{}, map[string]outcomes{}, int64(0)
 	for _, l := range d.readDay() {
@@ -164,7 +69,7 @@ func (d *day) checkReasons(r auditRun) {
 		}
 		agent, _ := l.robots()["agent"].(string)
 		of := byAgent[agent]
-		counted := &of.auditOutcomes
+		counted := &of.AuditOutcomes
 		if l.object["request"].(map[string]any)["method"] == http.MethodConnect {
 			counted = &of.Tunnels
 		}
@@ -172,20 +77,20 @@ func (d *day) checkReasons(r auditRun) {
 		*map[any]*int64{"allow": &counted.Allowed, "deny": &counted.Refused, "error": &counted.Failed}[l.robots()["decision"]]++
 		byAgent[agent] = of
 	}
-	for _, a := range r.totals.Agents {
-		if got := (outcomes{a.auditOutcomes, a.Tunnels.auditOutcomes}); got != byAgent[a.Agent] {
+	for _, a := range r.Totals.Agents {
+		if got := (outcomes{a.AuditOutcomes, a.Tunnels.AuditOutcomes}); got != byAgent[a.Agent] {
 			d.t.Errorf("agent %q: %+v, the lines have %+v", a.Agent, got, byAgent[a.Agent])
 		}
 	}
-	if len(r.totals.Agents) != len(byAgent) {
-		d.t.Errorf("%d agents, the lines have %d", len(r.totals.Agents), len(byAgent))
+	if len(r.Totals.Agents) != len(byAgent) {
+		d.t.Errorf("%d agents, the lines have %d", len(r.Totals.Agents), len(byAgent))
 	}
 	type row struct {
 		Name string `json:"name"`
 		outcomes
 	}
 	var report struct{ Reasons, Exceptions []row }
-	out, err := runBinary(d.t, "robots", "report", "--format", "json", d.logs)
+	out, err := rig.RunBinary(d.t, "robots", "report", "--format", "json", d.logs)
 	if err := errors.Join(err, json.Unmarshal([]byte(out), &report)); err != nil {
 		d.t.Fatal(err)
 	}
@@ -241,47 +146,17 @@ func (l dayLine) rest() float64 {
 
 func (l dayLine) turn() float64 { return l.object["ts"].(float64) - l.rest() }
 
-// logFiles are the files of a log. While a file is packed it has a copy that ends in .tmp, which
-// stays if the gateway ends before that: all of its lines are in the file itself.
-func logFiles(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "access*"))
-	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no logs: %v", err)
-	}
-	return files
-}
-
-// unpacked is the text of a log.
-func unpacked(t *testing.T, file string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := lines.Unpack(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = z.Close() }()
-	if data, err = io.ReadAll(z); err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // readDay reads all lines with a robots object.
 func (d *day) readDay() (lines []dayLine) {
 	d.t.Helper()
 	packed := 0
 	d.answers = map[string]int{}
-	for _, file := range logFiles(d.t, d.logs) {
+	for _, file := range rig.LogFiles(d.t, d.logs) {
 		if strings.HasSuffix(file, ".gz") {
 			packed++
 		}
 		number := 0
-		for line := range bytes.Lines(unpacked(d.t, file)) {
+		for line := range bytes.Lines(rig.Unpacked(d.t, file)) {
 			number++
 			l := dayLine{file: file, number: number}
 			if err := json.Unmarshal(line, &l.object); err != nil {
@@ -346,20 +221,20 @@ func (d *day) tamper() {
 	d.wantFound("an end before the sending", d.changed(held, func(o map[string]any) { o["robots"] = ended }), held, "impossible")
 
 	sha := refused.robots()["sha256"].(string)
-	r := audit(d.t, "--store", d.alteredStore(sha), d.logs)
+	r := rig.Audit(d.t, "--store", d.alteredStore(sha), d.logs)
 	want := d.answers[sha]
 	for _, l := range lines {
 		if l.robots()["sha256"] == sha && l.reason() != enforce.ReasonRobotsTxt {
 			want++
-			if !slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+			if !slices.ContainsFunc(r.Findings, func(f rig.AuditFinding) bool {
 				return f.File == l.file && f.Line == l.number && f.Kind == "text"
 			}) {
 				d.t.Errorf("an altered text: %s:%d was not found", l.file, l.number)
 			}
 		}
 	}
-	if r.status != 1 || len(r.findings) != want || want == 0 {
-		d.t.Errorf("an altered text: status %d, %d findings for %d lines", r.status, len(r.findings), want)
+	if r.Status != 1 || len(r.Findings) != want || want == 0 {
+		d.t.Errorf("an altered text: status %d, %d findings for %d lines", r.Status, len(r.Findings), want)
 	}
 }
 
@@ -388,19 +263,19 @@ func (d *day) neighbours(lines []dayLine) (before, held dayLine) {
 // wantFound audits a folder of logs for one finding.
 func (d *day) wantFound(what, dir string, at dayLine, kind string) {
 	d.t.Helper()
-	r := audit(d.t, "--store", d.g.store(), dir)
-	if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != kind || r.findings[0].Line != at.number ||
-		filepath.Base(r.findings[0].File) != filepath.Base(at.file) {
-		d.t.Errorf("%s at %s:%d: status %d, %+v", what, at.file, at.number, r.status, r.findings)
+	r := rig.Audit(d.t, "--store", d.g.Store(), dir)
+	if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != kind || r.Findings[0].Line != at.number ||
+		filepath.Base(r.Findings[0].File) != filepath.Base(at.file) {
+		d.t.Errorf("%s at %s:%d: status %d, %+v", what, at.file, at.number, r.Status, r.Findings)
 	}
 }
 
 // changed copies the logs into another folder, one line changed.
 func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 	d.t.Helper()
-	dir = tempDir(d.t)
-	for _, file := range logFiles(d.t, d.logs) {
-		text := unpacked(d.t, file)
+	dir = rig.TempDir(d.t)
+	for _, file := range rig.LogFiles(d.t, d.logs) {
+		text := rig.Unpacked(d.t, file)
 		if file == at.file {
 			lines := bytes.SplitAfter(text, []byte{'\n'})
 			var object map[string]any
@@ -426,7 +301,7 @@ func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 // alteredStore is a copy of the store in which another text is kept under a hash.
 func (d *day) alteredStore(sha string) string {
 	d.t.Helper()
-	data, err := os.ReadFile(d.g.store())
+	data, err := os.ReadFile(d.g.Store())
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -7,17 +7,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // TestTLSToThePlainPort speaks TLS where HTTP is expected, as some clients do with an https proxy URL.
 func TestTLSToThePlainPort(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
-	w := g.dial()
+	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
+	w := g.Dial()
 	// net/http answers and closes at once, which may reset the connection while the body is read.
-	if a, err := w.ask(http.MethodGet, clientHello(t)); a.status != http.StatusBadRequest {
-		t.Errorf("the answer is %d, %v", a.status, err)
+	if a, err := w.Ask(http.MethodGet, clientHello(t)); a.Status != http.StatusBadRequest {
+		t.Errorf("the answer is %d, %v", a.Status, err)
 	}
 }
 
@@ -44,10 +45,10 @@ func TestBinaryRobotsTxt(t *testing.T) {
 	}
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(noise.String() + "\nUser-agent: *\nDisallow: /private\n" + noise.String()))
-	g := startGateway(t, gatewayConfig{})
-	for page, want := range map[string]int{openPage: http.StatusOK, privatePage: http.StatusForbidden} {
-		if a := g.mustFetch("Tester/1.0", site.URL(page)); a.status != want {
-			t.Errorf("%s: status %d, want %d: %q", page, a.status, want, a.body)
+	g := rig.New(t, rig.Config{})
+	for page, want := range map[string]int{rig.OpenPage: http.StatusOK, rig.PrivatePage: http.StatusForbidden} {
+		if a := g.MustFetch("Tester/1.0", site.URL(page)); a.Status != want {
+			t.Errorf("%s: status %d, want %d: %q", page, a.Status, want, a.Body)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"bufio"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -27,50 +26,50 @@ var ambiguous = []struct{ name, first, second string }{
 // one by HTTP/1.1 and HTTP/2 (RFC 9110 section 5.3). The gateway would judge one of two names and the site see the other.
 func TestRepeatedFields(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	c, port := gatewayConfig{Engine: unpaced, Site: "mode report"}.trusting(authority).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
-	plain := site.authority()
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	c, port := rig.Config{Engine: rig.Unpaced, Site: "mode report"}.Trusting(authority).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
+	plain := site.Authority()
 	sent := 0
-	check := func(where string, a answer, err error) {
+	check := func(where string, a rig.Answer, err error) {
 		t.Helper()
 		sent++
-		if err != nil || a.status != http.StatusBadRequest || !strings.Contains(a.header.Get("Proxy-Status"), "more than one") &&
-			!strings.Contains(a.body, "more than one") {
-			t.Errorf("%s: %d, %v: %v %s", where, a.status, err, a.header, a.body)
+		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Header.Get("Proxy-Status"), "more than one") &&
+			!strings.Contains(a.Body, "more than one") {
+			t.Errorf("%s: %d, %v: %v %s", where, a.Status, err, a.Header, a.Body)
 		}
 	}
 	for _, f := range ambiguous {
 		twice := f.name + ": " + f.first + "\r\n" + f.name + ": " + f.second + "\r\n"
-		w := g.dial()
-		a, err := w.ask(http.MethodGet, "GET http://"+plain+"/ HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
+		w := g.Dial()
+		a, err := w.Ask(http.MethodGet, "GET http://"+plain+"/ HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
 		check("absolute form, "+f.name, a, err)
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 		if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
 			t.Errorf("%s: the connection goes on: %q, %v", f.name, rest, err)
 		}
-		a, err = g.dial().ask(http.MethodConnect, "CONNECT "+plain+" HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
+		a, err = g.Dial().Ask(http.MethodConnect, "CONNECT "+plain+" HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
 		check("CONNECT, "+f.name, a, err)
-		a, err = inside(t, g.tunnel(plain)).ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
+		a, err = rig.Inside(t, g.Tunnel(plain)).Ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
 		check("inside a tunnel, "+f.name, a, err)
-		a, err = g.tunnel(plain).ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
+		a, err = g.Tunnel(plain).Ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
 		check("plain HTTP inside a tunnel, "+f.name, a, err)
 
 		name := strings.ToLower(f.name)
-		secure, err := g.tunnel(plain).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		secure, err := g.Tunnel(plain).Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		inner := newRawH2(t, secure)
-		a, err = inner.ask(":method", "GET", ":scheme", "https", ":authority", plain, ":path", "/", name, f.first, name, f.second)
+		inner := rig.NewRawH2(t, secure)
+		a, err = inner.Ask(":method", "GET", ":scheme", "https", ":authority", plain, ":path", "/", name, f.first, name, f.second)
 		check("HTTP/2 inside a tunnel, "+f.name, a, err)
-		a, err = port.rawH2(t).ask(":method", "CONNECT", ":authority", plain, name, f.first, name, f.second)
+		a, err = port.RawH2(t).Ask(":method", "CONNECT", ":authority", plain, name, f.first, name, f.second)
 		check("CONNECT by HTTP/2, "+f.name, a, err)
 	}
-	g.stop()
+	g.Stop()
 	refused := 0
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		if l.Status == http.StatusBadRequest && l.Robots.Reason == enforce.ReasonBadRequest && l.Robots.Decision == "deny" {
 			refused++
 		}
@@ -78,7 +77,7 @@ func TestRepeatedFields(t *testing.T) {
 	if refused != sent {
 		t.Errorf("%d of %d are logged as refused", refused, sent)
 	}
-	if n := site.arrived(); len(n) > 0 {
+	if n := site.Arrived(); len(n) > 0 {
 		t.Errorf("the site was asked for %+v", n)
 	}
 }
@@ -87,28 +86,28 @@ func TestRepeatedFields(t *testing.T) {
 // them pass.
 func TestMethodThatIsNoToken(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	methods := []string{"G ET", "GET\t", "GET /private HTTP/1.1", "G\u00c9T", "G,T", "{}", "\"GET\""}
 	for _, method := range methods {
-		secure, err := g.tunnel(site.authority()).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		secure, err := g.Tunnel(site.Authority()).Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := newRawH2(t, secure).ask(":method", method, ":scheme", "https", ":authority", site.authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
-		if err != nil || a.status != http.StatusBadRequest || !strings.Contains(a.body, "no token") {
-			t.Errorf("%q: %d, %v: %s", method, a.status, err, a.body)
+		a, err := rig.NewRawH2(t, secure).Ask(":method", method, ":scheme", "https", ":authority", site.Authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
+		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Body, "no token") {
+			t.Errorf("%q: %d, %v: %s", method, a.Status, err, a.Body)
 		}
 	}
-	eventually(t, "the lines", func() bool {
+	rig.Eventually(t, "the lines", func() bool {
 		var reasons []enforce.Reason
-		for _, l := range g.readLogs() {
+		for _, l := range g.ReadLogs() {
 			reasons = append(reasons, l.Robots.Reason)
 		}
 		return countReason(reasons, enforce.ReasonBadRequest) == len(methods)
 	})
-	if n := site.arrived(); len(n) > 0 {
+	if n := site.Arrived(); len(n) > 0 {
 		t.Errorf("the site was asked for %+v", n)
 	}
 }
@@ -129,39 +128,39 @@ var bothLengths = []struct{ name, raw string }{
 // of what follows nothing is read.
 func TestLengthInTwoWays(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	secure := startSecureSite(t, authority, nil)
+	authority := rig.NewTestCA(t)
+	secure := rig.StartSecureSite(t, authority, nil)
 	plain := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
+	c, port := rig.Config{Engine: rig.Unpaced}.Trusting(authority).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
 	const smuggled = "GET TARGETsmuggled HTTP/1.1\r\nHost: HOST\r\n\r\n"
 	for _, way := range []struct {
 		name, target, host string
-		open               func() *wire
+		open               func() *rig.Wire
 	}{
-		{"absolute form", plain.URL("/"), plain.Origin().Authority(), g.dial},
-		{"absolute form by TLS", plain.URL("/"), plain.Origin().Authority(), func() *wire { return port.dial(t) }},
-		{"https in absolute form", secure.at("/"), secure.authority(), g.dial},
-		{"inside a tunnel", "/", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
-		{"plain HTTP inside a tunnel", "/", plain.Origin().Authority(), func() *wire { return g.tunnel(plain.Origin().Authority()) }},
-		{"for the gateway itself", "/", "gateway", g.dial},
+		{"absolute form", plain.URL("/"), plain.Origin().Authority(), g.Dial},
+		{"absolute form by TLS", plain.URL("/"), plain.Origin().Authority(), func() *rig.Wire { return port.Dial(t) }},
+		{"https in absolute form", secure.At("/"), secure.Authority(), g.Dial},
+		{"inside a tunnel", "/", secure.Authority(), func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) }},
+		{"plain HTTP inside a tunnel", "/", plain.Origin().Authority(), func() *rig.Wire { return g.Tunnel(plain.Origin().Authority()) }},
+		{"for the gateway itself", "/", "gateway", g.Dial},
 	} {
 		for _, tt := range bothLengths {
 			w := way.open()
 			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 			raw := strings.NewReplacer("TARGET", way.target, "HOST", way.host).Replace(tt.raw + smuggled)
 			if strings.HasPrefix(tt.name, "behind") {
-				if a, err := w.ask(http.MethodPost, raw); err != nil || a.status == http.StatusBadRequest {
-					t.Errorf("%s, %s: the request before: %d, %v", way.name, tt.name, a.status, err)
+				if a, err := w.Ask(http.MethodPost, raw); err != nil || a.Status == http.StatusBadRequest {
+					t.Errorf("%s, %s: the request before: %d, %v", way.name, tt.name, a.Status, err)
 				}
 				raw = ""
 			}
-			a, err := w.ask(http.MethodPost, raw)
+			a, err := w.Ask(http.MethodPost, raw)
 			if raw == "" && errors.Is(err, io.ErrUnexpectedEOF) {
 				continue // a site that answers before it has the whole body ends the connection of its client too
 			}
-			if err != nil || a.status != http.StatusBadRequest {
-				t.Errorf("%s, %s: %d, %v: %.80q", way.name, tt.name, a.status, err, a.body)
+			if err != nil || a.Status != http.StatusBadRequest {
+				t.Errorf("%s, %s: %d, %v: %.80q", way.name, tt.name, a.Status, err, a.Body)
 			}
 			if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
 				t.Errorf("%s, %s: the connection goes on: %.80q, %v", way.name, tt.name, rest, err)
@@ -173,23 +172,9 @@ func TestLengthInTwoWays(t *testing.T) {
 			t.Errorf("the site was asked for %s %s", e.Method, e.Target)
 		}
 	}
-	for _, target := range secure.targets() {
+	for _, target := range secure.Targets() {
 		if target != "/" {
 			t.Errorf("the https site was asked for %s", target)
 		}
 	}
-}
-
-// dial connects to the port by TLS, to speak HTTP/1.1.
-func (p *tlsPort) dial(t *testing.T) *wire {
-	t.Helper()
-	roots := x509.NewCertPool()
-	roots.AddCert(p.authority.cert)
-	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}}}
-	conn, err := d.DialContext(t.Context(), "tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return &wire{conn, bufio.NewReader(conn)}
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestSitesThatCannotWork hands the binary configurations under which some requests would get Caddy's empty 200, or that
@@ -78,8 +80,8 @@ func TestSitesThatCannotWork(t *testing.T) {
 // A Caddyfile's has a line besides.
 func refuses(t *testing.T, adapter, text, want string) {
 	t.Helper()
-	dir := tempDir(t)
-	_, port, _ := strings.Cut(freePort(t), ":")
+	dir := rig.TempDir(t)
+	_, port, _ := strings.Cut(rig.FreePort(t), ":")
 	file := filepath.Join(dir, "config."+adapter)
 	text, want = strings.ReplaceAll(text, "PORT", port), strings.ReplaceAll(want, "FILE", file)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -95,7 +97,7 @@ func refuses(t *testing.T, adapter, text, want string) {
 			args = append(args, "--adapter", adapter)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-		cmd := exec.CommandContext(ctx, binary, args...)
+		cmd := exec.CommandContext(ctx, rig.Binary, args...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 		out, err := cmd.CombinedOutput()

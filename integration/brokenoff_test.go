@@ -17,15 +17,16 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // TestConnectRefusalIsOneSegment reads refusals of CONNECT in one go: some clients look only at the first segment.
 func TestConnectRefusalIsOneSegment(t *testing.T) {
 	t.Parallel()
-	g := startTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
+	g := rig.NewTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
 	for range 50 { // two segments may still come as one
-		w := g.dial()
+		w := g.Dial()
 		if _, err := io.WriteString(w, "CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -57,16 +58,16 @@ func breaksOffAfter(while time.Duration) http.HandlerFunc {
 // client must not take the part for the whole.
 func TestTruncationOfHTTP10(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	breakOff := breaksOffAfter(0)
-	secure := startSecureSite(t, authority, breakOff)
+	secure := rig.StartSecureSite(t, authority, breakOff)
 	plain := httptest.NewServer(breakOff)
 	defer plain.Close()
 	host := strings.TrimPrefix(plain.URL, "http://")
-	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
-	overH2 := func(authority string) *wire {
-		conn, err := connectOver(t.Context(), port.h2(t), authority)
+	c, port := rig.Config{Engine: rig.Unpaced}.Trusting(authority).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
+	overH2 := func(authority string) *rig.Wire {
+		conn, err := rig.ConnectOver(t.Context(), port.H2(t), authority)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,15 +75,15 @@ func TestTruncationOfHTTP10(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, target, host string
-		open               func() *wire
+		open               func() *rig.Wire
 	}{
-		{"absolute form", plain.URL + "/page", host, g.dial},
-		{"absolute form by TLS", plain.URL + "/page", host, func() *wire { return port.dial(t) }},
-		{"https in absolute form", secure.at("/page"), secure.authority(), g.dial},
-		{"plain HTTP in a tunnel", "/page", host, func() *wire { return g.tunnel(host) }},
-		{"inside a tunnel", "/page", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
-		{"plain HTTP in a tunnel by HTTP/2", "/page", host, func() *wire { return overH2(host) }},
-		{"inside a tunnel by HTTP/2", "/page", secure.authority(), func() *wire { return inside(t, overH2(secure.authority())) }},
+		{"absolute form", plain.URL + "/page", host, g.Dial},
+		{"absolute form by TLS", plain.URL + "/page", host, func() *rig.Wire { return port.Dial(t) }},
+		{"https in absolute form", secure.At("/page"), secure.Authority(), g.Dial},
+		{"plain HTTP in a tunnel", "/page", host, func() *rig.Wire { return g.Tunnel(host) }},
+		{"inside a tunnel", "/page", secure.Authority(), func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) }},
+		{"plain HTTP in a tunnel by HTTP/2", "/page", host, func() *rig.Wire { return overH2(host) }},
+		{"inside a tunnel by HTTP/2", "/page", secure.Authority(), func() *rig.Wire { return rig.Inside(t, overH2(secure.Authority())) }},
 	} {
 		w := tt.open()
 		if _, err := io.WriteString(w, "GET "+tt.target+" HTTP/1.0\r\nHost: "+tt.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
@@ -96,9 +97,9 @@ func TestTruncationOfHTTP10(t *testing.T) {
 		}
 		_ = w.Close()
 	}
-	for _, l := range g.logs(7) {
+	for _, l := range g.Logs(7) {
 		if l.Request.Method == http.MethodGet && (l.Status != http.StatusOK || l.Robots.Decision != "error") {
-			t.Errorf("logged as %s", l.raw)
+			t.Errorf("logged as %s", l.Raw)
 		}
 	}
 }
@@ -106,29 +107,29 @@ func TestTruncationOfHTTP10(t *testing.T) {
 // TestStalledUpload has clients stop in the middle of a body.
 func TestStalledUpload(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	swallow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/robots.txt" {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
 		w.WriteHeader(http.StatusNotFound)
 	})
-	secure := startSecureSite(t, authority, swallow)
+	secure := rig.StartSecureSite(t, authority, swallow)
 	plain := httptest.NewServer(swallow)
 	defer plain.Close()
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced, Global: "servers {\ntimeouts {\nread_body_idle 500ms\n}\nlistener_wrappers {\nrobots\n}\n}",
-	}.trusting(authority))
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced, Global: "servers {\ntimeouts {\nread_body_idle 500ms\n}\nlistener_wrappers {\nrobots\n}\n}",
+	}.Trusting(authority))
 	host := strings.TrimPrefix(plain.URL, "http://")
 	sent := 0
 	for _, way := range []struct {
 		name, target, host string
-		open               func() *wire
+		open               func() *rig.Wire
 	}{
-		{"absolute form", plain.URL + "/page", host, g.dial},
-		{"https in absolute form", secure.at("/page"), secure.authority(), g.dial},
-		{"plain HTTP in a tunnel", "/page", host, func() *wire { return g.tunnel(host) }},
-		{"inside a tunnel", "/page", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+		{"absolute form", plain.URL + "/page", host, g.Dial},
+		{"https in absolute form", secure.At("/page"), secure.Authority(), g.Dial},
+		{"plain HTTP in a tunnel", "/page", host, func() *rig.Wire { return g.Tunnel(host) }},
+		{"inside a tunnel", "/page", secure.Authority(), func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) }},
 	} {
 		for _, upload := range []string{
 			"Content-Length: 100\r\n\r\nsome", "Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n", "Content-Length: 100\r\n\r\n",
@@ -138,35 +139,35 @@ func TestStalledUpload(t *testing.T) {
 			_ = w.SetDeadline(time.Now().Add(20 * time.Second))
 			began := time.Now()
 			sent++
-			a, err := w.upload("POST " + way.target + " HTTP/1.1\r\nHost: " + way.host + "\r\nUser-Agent: Tester/1.0\r\n" + upload)
-			if err != nil || a.status != http.StatusRequestTimeout || !strings.Contains(a.header.Get("Crawlgate-Decision"), "client_timeout") {
-				t.Errorf("%s, %q: %d, %v after %v: %v %.100s", way.name, upload, a.status, err, time.Since(began), a.header, a.body)
+			a, err := uploadOver(w, "POST "+way.target+" HTTP/1.1\r\nHost: "+way.host+"\r\nUser-Agent: Tester/1.0\r\n"+upload)
+			if err != nil || a.Status != http.StatusRequestTimeout || !strings.Contains(a.Header.Get("Crawlgate-Decision"), "client_timeout") {
+				t.Errorf("%s, %q: %d, %v after %v: %v %.100s", way.name, upload, a.Status, err, time.Since(began), a.Header, a.Body)
 			}
 			_ = w.Close()
 		}
 	}
 	for _, expect := range []bool{false, true} {
-		conn, err := g.tunnel(secure.authority()).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		conn, err := g.Tunnel(secure.Authority()).Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields := []string{":method", "POST", ":scheme", "https", ":authority", secure.authority(), ":path", "/page", "user-agent", "Tester/1.0"}
+		fields := []string{":method", "POST", ":scheme", "https", ":authority", secure.Authority(), ":path", "/page", "user-agent", "Tester/1.0"}
 		if expect {
 			fields = append(fields, "expect", "100-continue")
 		}
 		sent++
-		a, err := newRawH2(t, conn).open(fields...)
-		for err == nil && a.status == http.StatusContinue {
-			a, err = answer{}, errors.New("only 100")
+		a, err := rig.NewRawH2(t, conn).Open(fields...)
+		for err == nil && a.Status == http.StatusContinue {
+			a, err = rig.Answer{}, errors.New("only 100")
 		}
-		if err != nil || a.status != http.StatusRequestTimeout {
-			t.Errorf("HTTP/2, Expect %t: %d, %v: %v", expect, a.status, err, a.header)
+		if err != nil || a.Status != http.StatusRequestTimeout {
+			t.Errorf("HTTP/2, Expect %t: %d, %v: %v", expect, a.Status, err, a.Header)
 		}
 	}
 	lines := make(map[enforce.Reason]int)
-	eventually(t, fmt.Sprint("the lines of the uploads: ", lines), func() bool {
+	rig.Eventually(t, fmt.Sprint("the lines of the uploads: ", lines), func() bool {
 		clear(lines)
-		for _, l := range g.readLogs() {
+		for _, l := range g.ReadLogs() {
 			if l.Request.Method == http.MethodPost {
 				lines[l.Robots.Reason]++
 			}
@@ -175,18 +176,18 @@ func TestStalledUpload(t *testing.T) {
 	})
 }
 
-// upload sends bytes and reads the answer behind 100 Continue.
-func (w *wire) upload(raw string) (answer, error) {
-	a, err := w.ask(http.MethodPost, raw)
-	if err == nil && a.status == http.StatusContinue {
-		a, err = w.ask(http.MethodPost, "")
+// uploadOver sends bytes and reads the answer behind 100 Continue.
+func uploadOver(w *rig.Wire, raw string) (rig.Answer, error) {
+	a, err := w.Ask(http.MethodPost, raw)
+	if err == nil && a.Status == http.StatusContinue {
+		a, err = w.Ask(http.MethodPost, "")
 	}
 	return a, err
 }
 
-func newWire(conn net.Conn) *wire {
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	return &wire{conn, bufio.NewReader(conn)}
+func newWire(conn net.Conn) *rig.Wire {
+	_ = conn.SetDeadline(time.Now().Add(rig.Patience))
+	return &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 }
 
 // TestBrokenOffIsTimed breaks answers off after a while, wherever a request may come from: the line has the time that
@@ -194,22 +195,22 @@ func newWire(conn net.Conn) *wire {
 func TestBrokenOffIsTimed(t *testing.T) {
 	t.Parallel()
 	const while = 400 * time.Millisecond
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	breakOff := breaksOffAfter(while)
-	secure := startSecureSite(t, authority, breakOff)
+	secure := rig.StartSecureSite(t, authority, breakOff)
 	plain := httptest.NewServer(breakOff)
 	defer plain.Close()
 	host := strings.TrimPrefix(plain.URL, "http://")
-	c, port := gatewayConfig{Engine: unpaced}.trusting(authority).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
+	c, port := rig.Config{Engine: rig.Unpaced}.Trusting(authority).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
 	for _, tt := range []struct {
 		target, host string
-		open         func() *wire
+		open         func() *rig.Wire
 	}{
-		{plain.URL + "/absolute", host, g.dial},
-		{plain.URL + "/byTLS", host, func() *wire { return port.dial(t) }},
-		{"/plain", host, func() *wire { return g.tunnel(host) }},
-		{"/inside", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+		{plain.URL + "/absolute", host, g.Dial},
+		{plain.URL + "/byTLS", host, func() *rig.Wire { return port.Dial(t) }},
+		{"/plain", host, func() *rig.Wire { return g.Tunnel(host) }},
+		{"/inside", secure.Authority(), func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) }},
 	} {
 		w := tt.open()
 		if _, err := io.WriteString(w, "GET "+tt.target+" HTTP/1.1\r\nHost: "+tt.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
@@ -221,11 +222,11 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		}
 		_ = w.Close()
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, secure.at("/http2"), http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, secure.At("/http2"), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := tls.Client(g.tunnel(secure.authority()).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+	over := tls.Client(g.Tunnel(secure.Authority()).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 	h2, err := new(http2.Transport).NewClientConn(over) //nolint:staticcheck // http.Transport makes none over a connection that is there
 	if err != nil {
 		t.Fatal(err)
@@ -237,16 +238,16 @@ func TestBrokenOffIsTimed(t *testing.T) {
 	}
 	_ = over.Close()
 	gets := 0
-	for _, l := range g.logs(8) {
+	for _, l := range g.Logs(8) {
 		if l.Request.Method != http.MethodGet {
 			continue
 		}
 		gets++
 		if took := l.Duration; l.Status != http.StatusOK || l.Robots.Decision != "error" || took < while.Seconds() || took > 10 {
-			t.Errorf("logged as %s", l.raw)
+			t.Errorf("logged as %s", l.Raw)
 		}
 		if r := l.Robots; r.DecidedAt <= 0 || r.EndedAt.Time().Sub(r.DecidedAt.Time()) < while || r.SentAt < r.DecidedAt || r.SentAt > r.EndedAt {
-			t.Errorf("its times are %s", l.raw)
+			t.Errorf("its times are %s", l.Raw)
 		}
 	}
 	if gets != 5 {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -71,7 +72,7 @@ func reportPage(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "access.log"), log.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	page, err := runBinary(t, "robots", "report", "--format", "html", dir)
+	page, err := rig.RunBinary(t, "robots", "report", "--format", "html", dir)
 	if err != nil {
 		t.Fatalf("%v: %s", err, page)
 	}
@@ -108,9 +109,9 @@ var browserChecks = []string{
 
 // TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_SCREENSHOTS is a folder for pictures of it.
 func TestConsoleInABrowser(t *testing.T) {
-	loadsMachine(t)
-	plan := browserPlan{Chromium: need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
-	node, dir := need(t, "node"), nodePrograms(t, "browser")
+	rig.LoadsMachine(t)
+	plan := browserPlan{Chromium: rig.Need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
+	node, dir := rig.Need(t, "node"), nodePrograms(t, "browser")
 	startConsole(t, &plan)
 	plan.Report = "file://" + reportPage(t)
 	told, err := json.Marshal(plan)
@@ -160,23 +161,23 @@ func startConsole(t *testing.T, plan *browserPlan) {
 	hostile.SetRobots(testorigin.OK(hostileRules()))
 	resting := origins.Site(t, testorigin.SiteConfig{Host: "news.example"})
 	resting.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3000"}}}))
-	dns := startDNS(t, "", map[string][]string{
+	dns := rig.StartDNS(t, "", map[string][]string{
 		"shop.example": {"127.0.0.1"}, "hostile.example": {"127.0.0.2"}, "news.example": {"127.0.0.3"}, // as they were started
 	})
 
-	addr := freePort(t)
+	addr := rig.FreePort(t)
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced, Wrap: dns.command,
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced, Wrap: dns.Command,
 		Site: "agent AcmeBot\nagent AcmeNews\nagent PriceWatch",
 		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\nada %s\n}\nrobots_console {\norders on\n}\n}\n",
-			port, hashed(t, "bcrypt")),
+			port, rig.Hashed(t, "bcrypt")),
 	})
-	plan.Console, plan.Proxy = "http://"+addr, "http://"+g.addr
-	plan.User = map[string]string{"username": "ada", "password": rightPassword}
+	plan.Console, plan.Proxy = "http://"+addr, "http://"+g.Addr
+	plan.User = map[string]string{"username": "ada", "password": rig.RightPassword}
 	plan.Site, plan.Allowed, plan.Refused = shop.Origin().String(), shop.URL("/news/today"), shop.URL("/private/accounts")
 	plan.Rule = "Disallow: /private/"
 	plan.Hostile, plan.HostilePage = hostile.Origin().String(), hostile.URL((&url.URL{Path: hostileRule}).EscapedPath())

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -28,7 +29,7 @@ node PROGRAM URL
 // defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. The
 // projects of docs/clients make no such call, which TestClientPages holds for all of them on pages without forms.
 func TestBrowsersOwnCalls(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")
 	for _, c := range []struct {
 		project, program string
@@ -49,27 +50,27 @@ func TestBrowsersOwnCalls(t *testing.T) { //nolint:tparallel // loadsMachine: it
 			site.SetPages(testorigin.Respond(testorigin.Response{
 				Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}}, Body: []byte(page),
 			}))
-			r := &clientRig{plan: planCrawl(t), named: startDNS(t, "", map[string][]string{"forms.test": {"127.0.0.1"}})}
-			r.gateway = startGateway(t, gatewayConfig{
-				Engine: "pace {\nrate 2/s\nburst 1\n}", Wrap: r.named.command,
+			r := &clientRig{plan: planCrawl(t), named: rig.StartDNS(t, "", map[string][]string{"forms.test": {"127.0.0.1"}})}
+			r.Gateway = rig.New(t, rig.Config{
+				Engine: "pace {\nrate 2/s\nburst 1\n}", Wrap: r.named.Command,
 				Site: "import " + testdocs.Path("examples", "browsers", "browser-calls.caddy"),
 			})
 			folder := filepath.Join("examples", "clients", c.project)
 			dir := project(t, folder, crawleeWithoutSettings)
-			out := r.run(t, dir, strings.NewReplacer("FOLDER", folder, "GATEWAY", r.addr, "PROGRAM", c.program, "URL", site.URL("/")).Replace(browserCrawl), r.named)
+			out := r.run(t, dir, strings.NewReplacer("FOLDER", folder, "GATEWAY", r.Addr, "PROGRAM", c.program, "URL", site.URL("/")).Replace(browserCrawl), r.named)
 			if n := len(site.PageExchanges()); n < 9 {
 				t.Errorf("%d pages of 9 were asked for:\n%s", n, out)
 			}
-			checkBrowserCalls(t, r.gateway, c.calls)
+			checkBrowserCalls(t, r.Gateway, c.calls)
 		})
 	}
 }
 
 // checkBrowserCalls looks in the log for hosts that no crawl asked for.
-func checkBrowserCalls(t *testing.T, g *gateway, want bool) {
+func checkBrowserCalls(t *testing.T, g *rig.Gateway, want bool) {
 	t.Helper()
 	calls := make(map[string]int)
-	for _, line := range g.readLogs() {
+	for _, line := range g.ReadLogs() {
 		host := line.Request.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
@@ -78,13 +79,13 @@ func checkBrowserCalls(t *testing.T, g *gateway, want bool) {
 			continue
 		}
 		if !want {
-			t.Errorf("the browser called %s, which the switches in examples/browsers stop: %s", host, line.raw)
+			t.Errorf("the browser called %s, which the switches in examples/browsers stop: %s", host, line.Raw)
 		}
 		if line.Request.Method == http.MethodConnect {
 			continue // is taken, so that the refusal can be given inside
 		}
 		if calls[host]++; want && line.Robots.Reason != "operator_deny" {
-			t.Errorf("%s is not on the list: %s", host, line.raw)
+			t.Errorf("%s is not on the list: %s", host, line.Raw)
 		}
 	}
 	t.Logf("the browser's own: %v", calls)

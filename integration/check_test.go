@@ -18,12 +18,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // checked is a machine that check.sh looks at: where only the gateway knows the name of a site, which is one way to
 // close all others.
 type checked struct {
-	*gateway
+	*rig.Gateway
 	dir         string   // its files
 	env         []string // of a machine that is set up right
 	allowed     string   // URLs of the site
@@ -41,7 +43,7 @@ var shells = [][]string{{"dash"}, {"busybox", "sh"}, {"bash"}}
 func TestCheckFromTheCrawlersSide(t *testing.T) {
 	t.Parallel()
 	m := startChecked(t, "", "")
-	plain := m.like(startGateway(t, m.config.with("")), "") // has no agents
+	plain := m.like(rig.New(t, withSite(m.Config, "")), "") // has no agents
 	tests := []struct {
 		name   string
 		on     *checked // m if nil
@@ -76,7 +78,7 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 		},
 		{name: "lower case only for https", change: []string{"HTTPS_PROXY"}, status: 1, want: []string{"WRONG  HTTPS_PROXY: not set"}},
 		{
-			name: "variables of nobody", change: []string{"http_proxy=http://bot:right@" + freePort(t)}, status: 1,
+			name: "variables of nobody", change: []string{"http_proxy=http://bot:right@" + rig.FreePort(t)}, status: 1,
 			want: []string{"WRONG  http_proxy: does not lead", "WRONG  agent over http: not known", "??     allowed: ", "??     refused: "},
 		},
 		{
@@ -86,10 +88,10 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 			},
 		},
 		{
-			name: "another gateway", change: []string{"HTTP_PROXY=http://" + startGateway(t, gatewayConfig{}).addr}, status: 1,
+			name: "another gateway", change: []string{"HTTP_PROXY=http://" + rig.New(t, rig.Config{}).Addr}, status: 1,
 			want: []string{"WRONG  HTTP_PROXY: does not lead"},
 		},
-		{name: "no scheme", change: []string{"HTTP_PROXY=" + m.addr}, status: 1, want: []string{"WRONG  HTTP_PROXY: does not begin"}},
+		{name: "no scheme", change: []string{"HTTP_PROXY=" + m.Addr}, status: 1, want: []string{"WRONG  HTTP_PROXY: does not begin"}},
 		{
 			name: "no_proxy for all", change: []string{"no_proxy=*"}, status: 1,
 			want: []string{
@@ -131,7 +133,7 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 		},
 		{name: "a captive portal", args: []string{"", m.portal}, status: 2, want: []string{"??     direct way: something answers for " + m.portal}},
 		{
-			name: "unnamed", change: m.proxies(m.addr), status: 1,
+			name: "unnamed", change: m.proxies(m.Addr), status: 1,
 			want: []string{
 				"WRONG  agent over http: refused: deny; reason=credentials_missing", "WRONG  agent over https: refused: deny; reason=credentials_missing\n",
 				"??     certificate: not tried", "WRONG  allowed: " + m.http, "WRONG  allowed: " + m.https,
@@ -149,7 +151,7 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 			},
 		},
 		{
-			name: "wrong password", change: m.proxies("bot:wrong@" + m.addr), status: 1,
+			name: "wrong password", change: m.proxies("bot:wrong@" + m.Addr), status: 1,
 			want: []string{
 				"WRONG  agent over http: refused: deny; reason=credentials_wrong", "WRONG  agent over https: refused: deny; reason=credentials_wrong",
 				"??     certificate: not tried", "WRONG  allowed: ", "WRONG  allowed: ",
@@ -180,21 +182,21 @@ func TestCheckOfOtherGateways(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		t.Parallel()
 		m := startChecked(t, "", "")
-		script := m.own("/check.sh").body
-		m.stop()
+		script := m.Own("/check.sh").Body
+		m.Stop()
 		m.checkWith(t, script, nil, nil, 2, []string{"??     gateway: no answer"}, "")
 	})
 	t.Run("another server", func(t *testing.T) {
 		t.Parallel()
 		m := startChecked(t, "", "")
-		script := strings.ReplaceAll(m.own("/check.sh").body, "http://"+m.addr, otherProxy(t))
+		script := strings.ReplaceAll(m.Own("/check.sh").Body, "http://"+m.Addr, otherProxy(t))
 		m.checkWith(t, script, nil, nil, 2, []string{"??     gateway: it is not Crawlgate"}, "")
 	})
 	t.Run("refuses the client", func(t *testing.T) {
 		t.Parallel()
 		m := startChecked(t, "", "")
-		script := m.own("/check.sh").body
-		if err := m.reload(m.config.with("clients 192.0.2.0/24")); err != nil {
+		script := m.Own("/check.sh").Body
+		if err := m.Reload(withSite(m.Config, "clients 192.0.2.0/24")); err != nil {
 			t.Fatal(err)
 		}
 		m.checkWith(t, script, nil, nil, 1, []string{"WRONG  gateway: it does not serve this address"}, "")
@@ -217,13 +219,13 @@ func TestCheckOfOtherGateways(t *testing.T) {
 	t.Run("certificate of tomorrow", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		key, from := newKey(t), time.Now().Add(time.Hour)
-		root := sign(t, &x509.Certificate{
+		key, from := rig.NewKey(t), time.Now().Add(time.Hour)
+		root := rig.Sign(t, &x509.Certificate{
 			Subject: pkix.Name{CommonName: "Acme Root"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 			NotBefore: from, NotAfter: from.Add(1000 * time.Hour),
 		}, nil, key, key)
-		writePEM(t, filepath.Join(dir, "root.pem"), "CERTIFICATE", root.Raw)
-		writeKey(t, filepath.Join(dir, "root.key"), key)
+		rig.WritePEM(t, filepath.Join(dir, "root.pem"), "CERTIFICATE", root.Raw)
+		rig.WriteKey(t, filepath.Join(dir, "root.key"), key)
 		m := startChecked(t, fmt.Sprintf("pki {\nca robots {\nroot {\ncert %[1]s/root.pem\nkey %[1]s/root.key\n}\n}\n}", dir), "")
 		m.check(t, nil, nil, 1, []string{"WRONG  certificate: curl: (60) SSL certificate problem: certificate is not yet valid"}, "")
 	})
@@ -232,28 +234,28 @@ func TestCheckOfOtherGateways(t *testing.T) {
 // TestCheckIsReadFirst holds that a person can read the script, and that nothing but an address is filled in.
 func TestCheckIsReadFirst(t *testing.T) {
 	t.Parallel()
-	shellcheck := need(t, "shellcheck")
-	g := startGateway(t, gatewayConfig{})
-	a := g.own("/check.sh")
-	if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(a.body, "#!/bin/sh\n") {
-		t.Fatalf("%d %s: %s", a.status, a.header, a.body)
+	shellcheck := rig.Need(t, "shellcheck")
+	g := rig.New(t, rig.Config{})
+	a := g.Own("/check.sh")
+	if a.Status != http.StatusOK || a.Header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(a.Body, "#!/bin/sh\n") {
+		t.Fatalf("%d %s: %s", a.Status, a.Header, a.Body)
 	}
 	file := filepath.Join(t.TempDir(), "check.sh")
-	if err := os.WriteFile(file, []byte(a.body), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(a.Body), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), shellcheck, file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	for line := range strings.Lines(a.body) {
+	for line := range strings.Lines(a.Body) {
 		if len(line) > 180 {
 			t.Errorf("too long to be read: %s", line)
 		}
 	}
-	for host, want := range map[string]string{"gate.example:3128": "gate.example:3128", "[::1]:3128": "[::1]:3128", "a';id;'": g.addr, "$(id)": g.addr, "GATEWAY": "gateway:80"} {
-		a, err := g.dial().ask(http.MethodGet, "GET /check.sh HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
-		if err != nil || a.status == http.StatusOK && !strings.Contains(a.body, "\tgateway='http://"+want+"' own=") {
-			t.Errorf("Host: %s: %v: %.500s", host, err, a.body)
+	for host, want := range map[string]string{"gate.example:3128": "gate.example:3128", "[::1]:3128": "[::1]:3128", "a';id;'": g.Addr, "$(id)": g.Addr, "GATEWAY": "gateway:80"} {
+		a, err := g.Dial().Ask(http.MethodGet, "GET /check.sh HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+		if err != nil || a.Status == http.StatusOK && !strings.Contains(a.Body, "\tgateway='http://"+want+"' own=") {
+			t.Errorf("Host: %s: %v: %.500s", host, err, a.Body)
 		}
 	}
 }
@@ -261,7 +263,7 @@ func TestCheckIsReadFirst(t *testing.T) {
 // TestOwnName asks the gateway for itself, through the proxy.
 func TestOwnName(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect deny"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "connect deny"})
 	for url, want := range map[string]struct {
 		status int
 		body   string
@@ -273,26 +275,26 @@ func TestOwnName(t *testing.T) {
 		"http://crawlgate.invalid/check.sh":  {http.StatusNotFound, "There is nothing at this path"},
 		"http://crawlgate.invalid/proxy.pac": {http.StatusNotFound, "There is nothing at this path"},
 	} {
-		if a := g.mustFetch("Tester/1.0", url); a.status != want.status || !strings.Contains(a.body, want.body) {
-			t.Errorf("%s: %d %s", url, a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", url); a.Status != want.status || !strings.Contains(a.Body, want.body) {
+			t.Errorf("%s: %d %s", url, a.Status, a.Body)
 		}
 	}
-	if a := g.own("/agent"); a.status != http.StatusNotFound {
-		t.Errorf("not through the proxy: %d %s", a.status, a.body)
+	if a := g.Own("/agent"); a.Status != http.StatusNotFound {
+		t.Errorf("not through the proxy: %d %s", a.Status, a.Body)
 	}
-	g.stop()
-	for _, l := range g.readLogs() {
+	g.Stop()
+	for _, l := range g.ReadLogs() {
 		if l.Robots.Schema != 0 {
-			t.Errorf("a line with a decision: %s", l.raw)
+			t.Errorf("a line with a decision: %s", l.Raw)
 		}
 	}
-	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a log of the gateway's own pages")
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a log of the gateway's own pages")
 }
 
 // startChecked starts a site that only the gateway can find, a gateway with two agents, and a machine that uses it.
 func startChecked(t *testing.T, global, site string) *checked {
 	t.Helper()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/robots.txt":
@@ -305,54 +307,54 @@ func startChecked(t *testing.T, global, site string) *checked {
 	})
 	plain := httptest.NewServer(answer)
 	t.Cleanup(plain.Close)
-	secure := newSecureSite(t, authority, answer)
+	secure := rig.NewSecureSite(t, authority, answer)
 	secure.Config.Handler = answer
 	secure.StartTLS()
-	secure.show(authority.issue(t, []string{"shop.test", "localhost"}, nil))
+	secure.Show(authority.Issue(t, []string{"shop.test", "localhost"}, nil))
 
-	dns := startDNS(t, "127.0.0.9 far.localhost portal.localhost\n", map[string][]string{"shop.test": {"127.0.0.1"}})
-	c := gatewayConfig{
-		Engine: unpaced, Global: global, Wrap: dns.command,
-		Site: site + "\nagent acmebot {\ncredential bot " + hashed(t, "argon2id") + "\n}\nagent otherbot {\nuser_agent otherbot\nfrom 192.0.2.0/24\n}",
-	}.trusting(authority)
+	dns := rig.StartDNS(t, "127.0.0.9 far.localhost portal.localhost\n", map[string][]string{"shop.test": {"127.0.0.1"}})
+	c := rig.Config{
+		Engine: rig.Unpaced, Global: global, Wrap: dns.Command,
+		Site: site + "\nagent acmebot {\ncredential bot " + rig.Hashed(t, "argon2id") + "\n}\nagent otherbot {\nuser_agent otherbot\nfrom 192.0.2.0/24\n}",
+	}.Trusting(authority)
 	m := (&checked{
 		http:   strings.Replace(plain.URL, "127.0.0.1", "shop.test", 1),
 		https:  strings.Replace(secure.URL, "127.0.0.1", "shop.test", 1),
 		far:    twoSites(t, false),
 		portal: twoSites(t, true),
-	}).like(startGateway(t, c), "bot:"+rightPassword+"@")
+	}).like(rig.New(t, c), "bot:"+rig.RightPassword+"@")
 	m.allowed, m.refused = m.http+"/ "+m.https+"/", m.http+"/closed "+m.https+"/closed"
 	return m
 }
 
 // like is a machine that uses another gateway to the same site, with credentials.
-func (m *checked) like(g *gateway, credentials string) *checked {
+func (m *checked) like(g *rig.Gateway, credentials string) *checked {
 	n := *m
-	n.gateway, n.dir = g, tempDir(g.t)
-	n.env = n.proxies(credentials + g.addr)
-	ca, other := n.own("/ca.crt"), newTestAuthority(g.t)
+	n.Gateway, n.dir = g, rig.TempDir(g.T)
+	n.env = n.proxies(credentials + g.Addr)
+	ca, other := n.Own("/ca.crt"), rig.NewTestCA(g.T)
 	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"} {
-		if ca.status == http.StatusOK {
+		if ca.Status == http.StatusOK {
 			n.env = append(n.env, name+"="+n.file("ca.crt"))
 		}
 	}
-	pem, err := os.ReadFile(other.file)
+	pem, err := os.ReadFile(other.File)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"ca.crt": ca.body, "other.pem": string(pem), "bundle.pem": string(pem) + ca.body + string(pem), "torn.pem": strings.TrimSpace(string(pem)) + ca.body,
-		"crlf.pem": strings.TrimSuffix(strings.ReplaceAll(ca.body, "\n", "\r\n"), "\r\n"),
+		"ca.crt": ca.Body, "other.pem": string(pem), "bundle.pem": string(pem) + ca.Body + string(pem), "torn.pem": strings.TrimSpace(string(pem)) + ca.Body,
+		"crlf.pem": strings.TrimSuffix(strings.ReplaceAll(ca.Body, "\n", "\r\n"), "\r\n"),
 	} {
 		if err := os.WriteFile(n.file(name), []byte(text), 0o644); err != nil {
-			g.t.Fatal(err)
+			g.T.Fatal(err)
 		}
 	}
 	return &n
 }
 
-// with is a configuration with another site.
-func (c gatewayConfig) with(site string) gatewayConfig {
+// withSite is a configuration with another site.
+func withSite(c rig.Config, site string) rig.Config {
 	c.Site = site
 	return c
 }
@@ -420,13 +422,13 @@ func twoSites(t *testing.T, portal bool) string {
 
 func (m *checked) check(t *testing.T, change, args []string, status int, want []string, ok string) {
 	t.Helper()
-	m.checkWith(t, m.own("/check.sh").body, change, args, status, want, ok)
+	m.checkWith(t, m.Own("/check.sh").Body, change, args, status, want, ok)
 }
 
 // checkWith runs a script in each shell, as if it were piped there, and compares its lines and its status.
 func (m *checked) checkWith(t *testing.T, script string, change, args []string, status int, want []string, ok string) {
 	t.Helper()
-	curl := need(t, "curl")
+	curl := rig.Need(t, "curl")
 	env := slices.Clone(m.env)
 	for _, v := range change {
 		name, _, set := strings.Cut(v, "=")
@@ -438,14 +440,14 @@ func (m *checked) checkWith(t *testing.T, script string, change, args []string, 
 	for len(args) < 3 {
 		args = append(args, []string{"", m.allowed, m.refused}[len(args)])
 	}
-	path := tempDir(t) // nothing but curl is there
+	path := rig.TempDir(t) // nothing but curl is there
 	if err := os.Symlink(curl, filepath.Join(path, "curl")); err != nil {
 		t.Fatal(err)
 	}
 	for _, shell := range shells {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, need(t, shell[0]), slices.Concat(shell[1:], []string{"-s", "--"}, args)...)
+		cmd := exec.CommandContext(ctx, rig.Need(t, shell[0]), slices.Concat(shell[1:], []string{"-s", "--"}, args)...)
 		cmd.Dir, cmd.Env, cmd.Stdin = m.dir, append(env, "PATH="+path), strings.NewReader(script)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -466,7 +468,7 @@ func (m *checked) checkWith(t *testing.T, script string, change, args []string, 
 		if code != status || !slices.EqualFunc(got, want, strings.HasPrefix) || !strings.Contains(out, "ok     "+ok) && ok != "" || stderr.Len() > 0 {
 			t.Errorf("%s: status %d, want %d with %q and %q:\n%s%s", shell[0], code, status, want, ok, out, stderr.Bytes())
 		}
-		for _, secret := range []string{rightPassword + "@", "wrong@", "bot:"} {
+		for _, secret := range []string{rig.RightPassword + "@", "wrong@", "bot:"} {
 			if strings.Contains(out, secret) {
 				t.Errorf("%s: a password is shown:\n%s", shell[0], out)
 			}

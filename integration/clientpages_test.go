@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -126,16 +127,16 @@ func (s clientSites) urls() string {
 // one the names of the sites lead to the sites, so that they see a client that leaves the gateway
 // out. In the other no name is known.
 type clientRig struct {
-	*gateway
+	*rig.Gateway
 	plan         crawlPlan
 	sites        map[string]clientSites
-	named, blind *fakeDNS
+	named, blind *rig.FakeDNS
 }
 
 // throughGateway marks what the sites got from the gateway.
 const throughGateway = "X-Through"
 
-func startClientRig(t *testing.T, config gatewayConfig, clients ...string) *clientRig {
+func startClientRig(t *testing.T, config rig.Config, clients ...string) *clientRig {
 	t.Helper()
 	r := &clientRig{plan: planCrawl(t), sites: make(map[string]clientSites)}
 	origins := testorigin.Start(t, testorigin.Config{})
@@ -164,19 +165,19 @@ func startClientRig(t *testing.T, config gatewayConfig, clients ...string) *clie
 		sites.busy.SetPath("/page-5", testorigin.Respond(tooMany).ThenPages())
 		r.sites[name] = sites
 	}
-	r.named, r.blind = startDNS(t, "", names), startDNS(t, "", nil)
-	config.Egress, config.Wrap, config.Around = "trust_ca "+caFile(t, origins), r.named.command, "request_header "+throughGateway+" yes"
-	r.gateway = startGateway(t, config)
+	r.named, r.blind = rig.StartDNS(t, "", names), rig.StartDNS(t, "", nil)
+	config.Egress, config.Wrap, config.Around = "trust_ca "+rig.CAFile(t, origins), r.named.Command, "request_header "+throughGateway+" yes"
+	r.Gateway = rig.New(t, config)
 	return r
 }
 
 // run runs a command of a shell in a folder, as a person without another proxy types it in a new
 // home, and returns its output.
-func (r *clientRig) run(t *testing.T, dir, script string, place *fakeDNS) string {
+func (r *clientRig) run(t *testing.T, dir, script string, place *rig.FakeDNS) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)
 	defer cancel()
-	words := append(slices.Clone(place.command), "sh", "-eu", "-c", script)
+	words := append(slices.Clone(place.Command), "sh", "-eu", "-c", script)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second // children that hold the pipes do not hold the test
 	cmd.Env = clientEnvironment(t)
@@ -212,12 +213,12 @@ func clientEnvironment(t *testing.T) []string {
 func needs(t *testing.T, programs []string, module string) {
 	t.Helper()
 	for _, program := range programs {
-		need(t, program)
+		rig.Need(t, program)
 	}
 	if module == "" {
 		return
 	}
-	if err := exec.CommandContext(t.Context(), need(t, systemPython), "-c", "import "+module).Run(); err != nil {
+	if err := exec.CommandContext(t.Context(), rig.Need(t, systemPython), "-c", "import "+module).Run(); err != nil {
 		missing(t, "Python's "+module)
 	}
 }
@@ -263,8 +264,8 @@ func (r *clientRig) crawl(t *testing.T, c clientPage) {
 	}
 	typed, test := typedOn(t, c.name)
 	typed = strings.ReplaceAll(typed, "https://example.com/", sites.urls())
-	host, port, _ := strings.Cut(r.addr, ":")
-	script := strings.NewReplacer("GATEWAY", host, "3128", port, "https://example.com/", sites.secure.URL("/"), "SECRET", rightPassword).
+	host, port, _ := strings.Cut(r.Addr, ":")
+	script := strings.NewReplacer("GATEWAY", host, "3128", port, "https://example.com/", sites.secure.URL("/"), "SECRET", rig.RightPassword).
 		Replace(typed + test)
 	dir := project(t, filepath.Join("examples", "clients", c.name), c.prepare)
 	script = installed(t, dir, script)
@@ -285,20 +286,20 @@ func (r *clientRig) crawl(t *testing.T, c clientPage) {
 // docAgents are the agents that the pages speak of.
 func docAgents(t *testing.T) string {
 	t.Helper()
-	return "agent examplebot\nagent browserbot {\ncredential browserbot " + hashed(t, "argon2id") + "\n}"
+	return "agent examplebot\nagent browserbot {\ncredential browserbot " + rig.Hashed(t, "argon2id") + "\n}"
 }
 
 // TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with
 // https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
 // and nothing comes to the sites but through the gateway.
 func TestClientPages(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	var names []string
 	for _, c := range clientPages {
 		names = append(names, c.name)
 	}
-	r := startClientRig(t, gatewayConfig{Site: docAgents(t)}, names...)
-	t.Cleanup(func() { checkBrowserCalls(t, r.gateway, false) }) // before the gateway stops, and after all clients
+	r := startClientRig(t, rig.Config{Site: docAgents(t)}, names...)
+	t.Cleanup(func() { checkBrowserCalls(t, r.Gateway, false) }) // before the gateway stops, and after all clients
 	for _, c := range clientPages {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -312,10 +313,10 @@ func TestClientPages(t *testing.T) { //nolint:tparallel // loadsMachine: it take
 // not wait.
 func TestScrapyComesBack(t *testing.T) {
 	t.Parallel()
-	r := startClientRig(t, gatewayConfig{Engine: "pace {\nwait 1s\n}", Site: docAgents(t)}, "scrapy")
+	r := startClientRig(t, rig.Config{Engine: "pace {\nwait 1s\n}", Site: docAgents(t)}, "scrapy")
 	r.crawl(t, clientPages[slices.IndexFunc(clientPages, func(c clientPage) bool { return c.name == "scrapy" })])
 	refused := 0
-	for _, l := range r.readLogs() {
+	for _, l := range r.ReadLogs() {
 		if l.Status == http.StatusTooManyRequests && l.Robots.Reason == enforce.ReasonRateLimited {
 			refused++
 		}
@@ -332,18 +333,18 @@ func TestScrapyComesBack(t *testing.T) {
 // TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
 // pages of 101 is what a company gets that changes one setting.
 func TestPlainClients(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	var names []string
 	for _, c := range plainClients {
 		names = append(names, c.name)
 	}
-	r := startClientRig(t, gatewayConfig{}, names...)
+	r := startClientRig(t, rig.Config{}, names...)
 	for _, c := range plainClients {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, c.needs, c.python)
 			site := r.sites[c.name].slow
-			proxy := fmt.Sprintf("export http_proxy=http://%s https_proxy=http://%[1]s HTTP_PROXY=http://%[1]s HTTPS_PROXY=http://%[1]s\n", r.addr)
+			proxy := fmt.Sprintf("export http_proxy=http://%s https_proxy=http://%[1]s HTTP_PROXY=http://%[1]s HTTPS_PROXY=http://%[1]s\n", r.Addr)
 			script := fmt.Sprintf("cd %s\n", c.folder) + proxy + strings.ReplaceAll(c.command, "URL", site.URL("/"))
 			dir := project(t, c.folder, c.prepare)
 			began := time.Now()
@@ -387,7 +388,7 @@ func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLos
 		}
 	}
 	took := last.Sub(began)
-	least := leastGap(exchanges)
+	least := rig.LeastGap(exchanges)
 	t.Logf("%s: %d of %d pages by %d requests, the smallest gap %v, the last page after %.1f s", site.Origin(), len(got), want, len(exchanges),
 		least.Round(time.Millisecond), took.Seconds())
 	if len(got) < want-mayLose {

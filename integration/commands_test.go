@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestCommandsThatReplaceTheBinary holds that Caddy's commands that would put another binary in the place of this one
@@ -13,11 +15,11 @@ import (
 func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	t.Parallel()
 	// A copy, which a command may replace without harm.
-	text, err := os.ReadFile(binary)
+	text, err := os.ReadFile(rig.Binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := filepath.Join(tempDir(t), "crawlgate")
+	own := filepath.Join(rig.TempDir(t), "crawlgate")
 	if err := os.WriteFile(own, text, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 			}
 		}
 	}
-	pages := tempDir(t)
+	pages := rig.TempDir(t)
 	if out, status := run("manpage", "--directory", pages); status != 0 {
 		t.Fatalf("manpage: %d %s", status, out)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -20,13 +21,13 @@ import (
 func TestComposeScript(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "redis-server", "prometheus"} {
-		need(t, program)
+		rig.Need(t, program)
 	}
 	ports := map[string]string{}
-	cmd, out := exec.Command("bash", testdocs.Path("examples", "compose", "run.sh")), new(tail)
-	cmd.Env = append(os.Environ(), "CRAWLGATE="+binary, "TMPDIR="+tempDir(t))
+	cmd, out := exec.Command("bash", testdocs.Path("examples", "compose", "run.sh")), new(rig.Tail)
+	cmd.Env = append(os.Environ(), "CRAWLGATE="+rig.Binary, "TMPDIR="+rig.TempDir(t))
 	for _, name := range []string{"GATEWAY_PORT", "METRICS_PORT", "DEMO_PORT", "REDIS_PORT", "PROMETHEUS_PORT"} {
-		ports[name] = freePort(t)
+		ports[name] = rig.FreePort(t)
 		_, port, _ := strings.Cut(ports[name], ":")
 		cmd.Env = append(cmd.Env, name+"="+port)
 	}
@@ -48,7 +49,7 @@ func TestComposeScript(t *testing.T) {
 			if err != nil {
 				t.Errorf("run.sh: %v\n%s", err, out)
 			}
-		case <-time.After(patience):
+		case <-time.After(rig.Patience):
 			_ = cmd.Process.Kill()
 			t.Errorf("run.sh does not end\n%s", out)
 		}
@@ -56,7 +57,7 @@ func TestComposeScript(t *testing.T) {
 	t.Cleanup(stop)
 	client := &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: ports["GATEWAY_PORT"]}), DisableKeepAlives: true,
-	}, Timeout: patience}
+	}, Timeout: rig.Patience}
 	for !strings.Contains(out.String(), "demo site http") { // the script bounds its waits
 		select {
 		case err := <-ended:
@@ -66,17 +67,17 @@ func TestComposeScript(t *testing.T) {
 		}
 	}
 	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
-		if a, err := tryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.status != want {
+		if a, err := rig.TryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.Status != want {
 			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, out)
 		}
 	}
-	eventually(t, "Prometheus to see the gateway", func() bool {
-		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")
-		return err == nil && strings.Contains(a.body, `"job":"crawlgate"`)
+	rig.Eventually(t, "Prometheus to see the gateway", func() bool {
+		a, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")
+		return err == nil && strings.Contains(a.Body, `"job":"crawlgate"`)
 	})
 	stop()
 	for name, addr := range ports {
-		if _, err := tryGet(t.Context(), http.DefaultClient, "http://"+addr); err == nil {
+		if _, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+addr); err == nil {
 			t.Errorf("%s is still served", name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -17,11 +18,11 @@ import (
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	page := freePort(t)
+	page := rig.FreePort(t)
 	// The password of ada is "open sesame".
-	g := startGateway(t, gatewayConfig{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\n"+
+	g := rig.New(t, rig.Config{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\n"+
 		"ada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4zpEoiWySN6uRSEkKfXm\n}\nrobots_console {\norders on\n}\n}", page[strings.LastIndex(page, ":")+1:])})
-	a, err := g.fetch("AcmeBot/1.0", "http://"+page+"/")
+	a, err := g.Fetch("AcmeBot/1.0", "http://"+page+"/")
 	refusedAsOwn(t, "the page by way of the gateway", a, err)
 
 	order := func(action string) {
@@ -49,10 +50,10 @@ func TestConsole(t *testing.T) {
 		if step.action != "" {
 			order(step.action)
 		}
-		a := g.mustFetch("AcmeBot/1.0", site.URL(openPage))
-		killed := a.header.Get("Crawlgate-Decision") == "deny; reason=kill_switch"
-		if a.status != step.status || killed != (step.action == "deny") {
-			t.Errorf("after %q: %d %v", step.action, a.status, a.header)
+		a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
+		killed := a.Header.Get("Crawlgate-Decision") == "deny; reason=kill_switch"
+		if a.Status != step.status || killed != (step.action == "deny") {
+			t.Errorf("after %q: %d %v", step.action, a.Status, a.Header)
 		}
 	}
 }
@@ -71,14 +72,14 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	first, second := portOf(t), portOf(t)
 	const page = "basic_auth {\nada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4zpEoiWySN6uRSEkKfXm\n}\nrobots_console"
 	site := func(port, lines string) string { return fmt.Sprintf("http://:%s {\n%s\n}\n", port, lines) }
-	config := gatewayConfig{
-		Engine: unpaced, Egress: strings.Join(allowed, " "), Sites: site(first, page) + site(second, "respond plain"),
+	config := rig.Config{
+		Engine: rig.Unpaced, Egress: strings.Join(allowed, " "), Sites: site(first, page) + site(second, "respond plain"),
 	}
-	g := startGateway(t, config)
+	g := rig.New(t, config)
 	refused := func(when, port string) {
 		t.Helper()
 		for _, host := range spellingsOfThisMachine(t) {
-			for way, ask := range g.through(http.MethodGet, host+":"+port, "/") {
+			for way, ask := range g.Through(http.MethodGet, host+":"+port, "/") {
 				a, err := ask()
 				refusedAsOwn(t, when+", "+way+", "+host, a, err)
 			}
@@ -87,12 +88,12 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	refused("at first", first)
 	redirected := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	redirected.SetRobots(testorigin.Redirect(http.StatusFound, "http://127.0.0.1:"+first+"/"))
-	if a := g.mustFetch("AcmeBot/1.0", redirected.URL(openPage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "own_listener") {
-		t.Errorf("by a redirect: %d %s", a.status, a.body)
+	if a := g.MustFetch("AcmeBot/1.0", redirected.URL(rig.OpenPage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "own_listener") {
+		t.Errorf("by a redirect: %d %s", a.Status, a.Body)
 	}
-	eventually(t, "the plain site to be reached", func() bool { return g.mustFetch("AcmeBot/1.0", "http://127.0.0.1:"+second+"/").body == "plain" })
+	rig.Eventually(t, "the plain site to be reached", func() bool { return g.MustFetch("AcmeBot/1.0", "http://127.0.0.1:"+second+"/").Body == "plain" })
 	config.Sites = site(second, page)
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	refused("after a reload", second)
@@ -102,9 +103,9 @@ func TestConsoleIsNoTarget(t *testing.T) {
 // period ends them.
 func TestConsoleLetsTheProcessStop(t *testing.T) {
 	t.Parallel()
-	page := freePort(t)
-	config := gatewayConfig{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nrobots_console\n}", page[strings.LastIndex(page, ":")+1:])}
-	g := startGateway(t, config)
+	page := rig.FreePort(t)
+	config := rig.Config{Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nrobots_console\n}", page[strings.LastIndex(page, ":")+1:])}
+	g := rig.New(t, config)
 	follow := func() (ended <-chan struct{}) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+page+"/events", http.NoBody)
@@ -136,13 +137,13 @@ func TestConsoleLetsTheProcessStop(t *testing.T) {
 		}
 	}
 	ended := follow()
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	ends("a reload", ended)
 	ended = follow()
 	began := time.Now()
-	g.stop() // fails the test after 20 s
+	g.Stop() // fails the test after 20 s
 	ends("the stop", ended)
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the stop took %s", took)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -35,11 +36,11 @@ func TestCrawl(t *testing.T) {
 	t.Parallel()
 	t.Run("curl", func(t *testing.T) {
 		t.Parallel()
-		checkCrawl(t, need(t, "curl"), crawlByCurl)
+		checkCrawl(t, rig.Need(t, "curl"), crawlByCurl)
 	})
 	t.Run("Scrapy", func(t *testing.T) {
 		t.Parallel()
-		checkCrawl(t, need(t, "scrapy"), crawlByScrapy)
+		checkCrawl(t, rig.Need(t, "scrapy"), crawlByScrapy)
 	})
 }
 
@@ -67,13 +68,13 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 	}
 	checkPlan(t, planned)
 
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 60s\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 60s\n}"})
 	began := time.Now()
 	asked := crawl(t, program, g, sites)
-	used := g.usage()
+	used := g.Usage()
 	t.Logf("%d requests in %.1f s: gateway used %.0f ms of CPU (%.0f µs a request), at most %.1f MiB of memory", len(asked),
-		time.Since(began).Seconds(), used.cpu.Seconds()*1e3, used.cpu.Seconds()*1e6/float64(len(asked)), float64(used.peakRSS)/(1<<20))
-	g.stop()
+		time.Since(began).Seconds(), used.Cpu.Seconds()*1e3, used.Cpu.Seconds()*1e6/float64(len(asked)), float64(used.PeakRSS)/(1<<20))
+	g.Stop()
 
 	for url, allowed := range planned {
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[allowed]
@@ -90,7 +91,7 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 		checkOrigin(t, site, planned)
 		checkGaps(t, site, bodies[site.Origin().String()])
 	}
-	checkReplay(t, g.readLogs(), bodies, planned)
+	checkReplay(t, g.ReadLogs(), bodies, planned)
 }
 
 // checkPlan makes sure that the crawl is worth running.
@@ -139,25 +140,15 @@ func checkGaps(t *testing.T, site *testorigin.Site, body []byte) {
 	if !ok {
 		return
 	}
-	least := leastGap(site.PageExchanges())
+	least := rig.LeastGap(site.PageExchanges())
 	t.Logf("%s: the shortest gap is %v, the Crawl-delay %v", site.Origin(), least, delay)
 	if least < delay {
 		t.Errorf("%s: two requests came %v apart, which is less than the Crawl-delay of %v", site.Origin(), least, delay)
 	}
 }
 
-// leastGap is the shortest time between the arrivals of two requests; see arrivals.
-func leastGap(exchanges []testorigin.Exchange) time.Duration {
-	slices.SortFunc(exchanges, func(a, b testorigin.Exchange) int { return a.Arrived.Compare(b.Arrived) })
-	least := time.Duration(1<<63 - 1)
-	for i := 1; i < len(exchanges); i++ {
-		least = min(least, exchanges[i].Arrived.Sub(exchanges[i-1].Arrived))
-	}
-	return least
-}
-
 // checkReplay judges each logged request again by the origin's file: one line a request, and each agrees with the rules.
-func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planned map[string]bool) {
+func checkReplay(t *testing.T, lines []rig.LogLine, bodies map[string][]byte, planned map[string]bool) {
 	t.Helper()
 	logged := make(map[string]int)
 	for _, l := range lines {
@@ -166,7 +157,7 @@ func checkReplay(t *testing.T, lines []logLine, bodies map[string][]byte, planne
 		body, ok := bodies[r.Origin]
 		path, under := strings.CutPrefix(l.Request.URI, r.Origin)
 		if !ok || !under {
-			t.Errorf("logged for origin %q: %s", r.Origin, l.raw)
+			t.Errorf("logged for origin %q: %s", r.Origin, l.Raw)
 			continue
 		}
 		m, form := judged(robotstxt.Parse(body), r.Tokens, path)

@@ -14,14 +14,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // A crawler follows every link of some sites through the gateway and returns the URLs that it reports, each with the status it got.
-type crawler func(t *testing.T, program string, g *gateway, sites []*testorigin.Site) map[string]int
+type crawler func(t *testing.T, program string, g *rig.Gateway, sites []*testorigin.Site) map[string]int
 
 // crawlByCurl follows links with one curl a site, eight transfers at a time.
-func crawlByCurl(t *testing.T, curl string, g *gateway, sites []*testorigin.Site) map[string]int {
+func crawlByCurl(t *testing.T, curl string, g *rig.Gateway, sites []*testorigin.Site) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
 	asked := make(map[string]int)
@@ -58,7 +59,7 @@ type curlAnswer struct {
 }
 
 // curlAll has curl fetch URLs through the gateway.
-func curlAll(t *testing.T, curl string, g *gateway, urls []string) []curlAnswer {
+func curlAll(t *testing.T, curl string, g *rig.Gateway, urls []string) []curlAnswer {
 	t.Helper()
 	dir := t.TempDir()
 	var config strings.Builder
@@ -66,7 +67,7 @@ func curlAll(t *testing.T, curl string, g *gateway, urls []string) []curlAnswer 
 		fmt.Fprintf(&config, "url = %q\noutput = %q\n", url, filepath.Join(dir, strconv.Itoa(i)))
 	}
 	cmd := exec.CommandContext(t.Context(), curl, "--disable", "--config", "-", "--silent", "--show-error", "--noproxy", "",
-		"--proxy", "http://"+g.addr, "--user-agent", crawlAgent+"/1.0", "--globoff", "--path-as-is", "--max-time", "90",
+		"--proxy", "http://"+g.Addr, "--user-agent", crawlAgent+"/1.0", "--globoff", "--path-as-is", "--max-time", "90",
 		"--parallel", "--parallel-max", "8", "--write-out", "%{http_code} %{filename_effective} %{url}\n")
 	cmd.Stdin = strings.NewReader(config.String())
 	var stderr bytes.Buffer
@@ -106,7 +107,7 @@ func linksIn(page string) (links []string) {
 }
 
 // crawlByScrapy runs a spider.
-func crawlByScrapy(t *testing.T, scrapy string, g *gateway, sites []*testorigin.Site) map[string]int {
+func crawlByScrapy(t *testing.T, scrapy string, g *rig.Gateway, sites []*testorigin.Site) map[string]int {
 	t.Helper()
 	roots := make([]string, len(sites))
 	for i, site := range sites {
@@ -115,7 +116,7 @@ func crawlByScrapy(t *testing.T, scrapy string, g *gateway, sites []*testorigin.
 	out := filepath.Join(t.TempDir(), "answers.jsonl")
 	cmd := exec.CommandContext(t.Context(), scrapy, "runspider", filepath.Join("testdata", "spider.py"),
 		"--output", out+":jsonlines", "-a", "roots="+strings.Join(roots, ","))
-	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.addr, "no_proxy=", "NO_PROXY=", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.Addr, "no_proxy=", "NO_PROXY=", "PYTHONDONTWRITEBYTECODE=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("scrapy: %v: %s", err, text)
 	}

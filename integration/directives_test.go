@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/signals/directives"
 	"github.com/crawlgate/crawlgate/signals/htmlhead"
@@ -294,7 +295,7 @@ func askRobotDirectives(t *testing.T, pages []spokenTo) []map[string]bool {
 		}
 		input.Write(append(line, '\n'))
 	}
-	cmd := exec.CommandContext(t.Context(), need(t, "node"), "judge.mjs")
+	cmd := exec.CommandContext(t.Context(), rig.Need(t, "node"), "judge.mjs")
 	cmd.Dir = nodePrograms(t, "testdata", "directives")
 	var stderr strings.Builder
 	cmd.Stdin, cmd.Stderr = &input, &stderr

@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -23,44 +24,44 @@ func TestDishonestAccounts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
-	g := startGateway(t, s.config("every 50ms 1"))
+	g := rig.New(t, s.config("every 50ms 1"))
 	log := filepath.Join(s.dir, "access.log")
 	askUntil := func(what, text string) {
 		t.Helper()
-		eventually(t, what, func() bool {
-			get(t, g.client("somebot"), site.URL("/"))
-			return bytes.Contains(unpacked(t, log), []byte(text))
+		rig.Eventually(t, what, func() bool {
+			rig.Get(t, g.Client("somebot"), site.URL("/"))
+			return bytes.Contains(rig.Unpacked(t, log), []byte(text))
 		})
 	}
 	askUntil("a checkpoint", `"msg":"checkpoint"`)
 	if err := os.Remove(log); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log is there again", func() bool {
-		get(t, g.client("somebot"), site.URL("/"))
+	rig.Eventually(t, "the log is there again", func() bool {
+		rig.Get(t, g.Client("somebot"), site.URL("/"))
 		text, _ := os.ReadFile(log)
 		return bytes.Contains(text, []byte(`"msg":"deleted"`))
 	})
 	var was unix.Rlimit
-	if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
+	if err := unix.Prlimit(g.Cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range []unix.Rlimit{{Max: was.Max}, was} {
-		if err := unix.Prlimit(g.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		if err := unix.Prlimit(g.Cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
 			t.Fatal(err)
 		}
-		get(t, g.client("somebot"), site.URL("/"))
+		rig.Get(t, g.Client("somebot"), site.URL("/"))
 	}
 	askUntil("lines that are lost", `"msg":"lost"`)
-	g.stop()
-	m := &tampered{t, s, g.store(), s.files()}
+	g.Stop()
+	m := &tampered{t, s, g.Store(), s.files()}
 	r := m.audit(s.dir)
 	for _, want := range []string{"the log could not be written: ", "their file was deleted while it was written, as " + log} {
-		if r.status != 2 || len(r.findings) > 0 || !strings.Contains(strings.Join(r.errors, "\n"), want) {
-			t.Errorf("honest: status %d, %+v, want %s: %q", r.status, r.findings, want, r.errors)
+		if r.Status != 2 || len(r.Findings) > 0 || !strings.Contains(strings.Join(r.Errors, "\n"), want) {
+			t.Errorf("honest: status %d, %+v, want %s: %q", r.Status, r.Findings, want, r.Errors)
 		}
 	}
-	lines := slices.Collect(bytes.Lines(unpacked(t, log)))
+	lines := slices.Collect(bytes.Lines(rig.Unpacked(t, log)))
 	for _, msg := range []string{"deleted", "lost", "closed"} {
 		at := slices.IndexFunc(lines, func(line []byte) bool { return bytes.Contains(line, []byte(`"msg":"`+msg+`"`)) })
 		m.want("the line taken: "+msg, 0, func(string) {}, func(l [][]byte) [][]byte { return slices.Delete(l, at, at+1) }, "seal_missing", at+1)
@@ -68,24 +69,24 @@ func TestDishonestAccounts(t *testing.T) {
 }
 
 // restart has a gateway go on with a log for a while, under other options of its file, and gives its seal's findings.
-func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...string) (r auditRun) {
+func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...string) (r rig.AuditRun) {
 	m.t.Helper()
 	s := &sealedLog{m.t, dir}
 	c := s.config("every 200ms 100")
 	c.Global = strings.Replace(c.Global, "roll_keep 1000", roll, 1)
-	g := startGateway(m.t, c)
+	g := rig.New(m.t, c)
 	for range 150 {
-		get(m.t, g.client("somebot"), site.URL("/"))
+		rig.Get(m.t, g.Client("somebot"), site.URL("/"))
 	}
-	g.stop()
+	g.Stop()
 	r = m.audit(dir, args...)
-	r.findings = slices.DeleteFunc(r.findings, func(f auditFinding) bool { return !strings.HasPrefix(f.Kind, "seal_") })
+	r.Findings = slices.DeleteFunc(r.Findings, func(f rig.AuditFinding) bool { return !strings.HasPrefix(f.Kind, "seal_") })
 	return r
 }
 
 // launder sets the state of a copy back to an earlier time, rewrites n lines after its newest checkpoint, and has a
 // gateway seal them.
-func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (auditRun, string, int) {
+func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (rig.AuditRun, string, int) {
 	t := m.t
 	t.Helper()
 	state, err := sealer.ReadState(filepath.Join(early, "evidence"), "access", 0)
@@ -94,7 +95,7 @@ func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...s
 	}
 	var lines [][]byte
 	for _, name := range m.files {
-		lines = append(lines, slices.Collect(bytes.Lines(unpacked(t, name)))...)
+		lines = append(lines, slices.Collect(bytes.Lines(rig.Unpacked(t, name)))...)
 	}
 	size := int(state.Checkpoint.Size)
 	asked := sealOfLine.ReplaceAll(lines[slices.IndexFunc(lines, func(l []byte) bool { return bytes.Contains(l, []byte(`"robots":{`)) })], []byte("}\n"))
@@ -119,32 +120,32 @@ func TestDishonestRestarts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
-	g := startGateway(t, s.config("every 200ms 100"))
+	g := rig.New(t, s.config("every 200ms 100"))
 	ask := func() {
 		for range 150 {
-			get(t, g.client("somebot"), site.URL("/"))
+			rig.Get(t, g.Client("somebot"), site.URL("/"))
 		}
 	}
 	ask()
-	g.kill()
+	g.Kill()
 	if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.start(s.config("every 200ms 100")); err != nil {
+	if err := g.Start(s.config("every 200ms 100")); err != nil {
 		t.Fatal(err)
 	}
 	ask()
-	g.stop()
-	m, kept := &tampered{t, s, g.store(), s.files()}, filepath.Join(s.state(), "1", "heads")
-	if r := m.audit(s.dir); r.status != 0 {
-		t.Fatalf("honest: status %d, %+v, %v", r.status, r.findings, r.errors)
+	g.Stop()
+	m, kept := &tampered{t, s, g.Store(), s.files()}, filepath.Join(s.state(), "1", "heads")
+	if r := m.audit(s.dir); r.Status != 0 {
+		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
 	}
-	found := func(what string, r auditRun, kind, file string, line int, says string) {
+	found := func(what string, r rig.AuditRun, kind, file string, line int, says string) {
 		t.Helper()
-		if !slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+		if !slices.ContainsFunc(r.Findings, func(f rig.AuditFinding) bool {
 			return f.Kind == kind && strings.HasPrefix(f.File, file) && (line == 0 || f.Line == line) && strings.Contains(f.Message, says)
 		}) {
-			t.Errorf("%s: status %d, want %s in %s: %s: %+v %q", what, r.status, kind, file, says, r.findings, r.errors)
+			t.Errorf("%s: status %d, want %s in %s: %s: %+v %q", what, r.Status, kind, file, says, r.Findings, r.Errors)
 		}
 	}
 	// Two logs under one key are each consistent: only a checkpoint kept elsewhere tells them apart.
@@ -152,15 +153,15 @@ func TestDishonestRestarts(t *testing.T) {
 	if err := os.CopyFS(fork, os.DirFS(early)); err != nil {
 		t.Fatal(err)
 	}
-	if r := m.restart(site, fork, "roll_keep 1000"); len(r.findings) > 0 || len(r.errors) > 0 {
-		t.Errorf("a fork, alone: %+v %q", r.findings, r.errors)
+	if r := m.restart(site, fork, "roll_keep 1000"); len(r.Findings) > 0 || len(r.Errors) > 0 {
+		t.Errorf("a fork, alone: %+v %q", r.Findings, r.Errors)
 	}
 	found("a fork", m.audit(fork, "--head", kept), "seal_fork", kept, 0, "the key was used for two logs; they differ in a line from number")
 
 	// Below the bound of what a crash leaves, lines that a start has sealed are honest in themselves, too.
 	r, _, _ := m.launder(site, early, 100)
-	if len(r.findings) > 0 || len(r.errors) > 0 {
-		t.Errorf("laundered below the bound, alone: %+v %q", r.findings, r.errors)
+	if len(r.Findings) > 0 || len(r.Errors) > 0 {
+		t.Errorf("laundered below the bound, alone: %+v %q", r.Findings, r.Errors)
 	}
 	r, _, _ = m.launder(site, early, 100, "--head", kept)
 	found("laundered below the bound", r, "seal_fork", kept, 0, "the key was used for two logs")
@@ -169,7 +170,7 @@ func TestDishonestRestarts(t *testing.T) {
 	found("laundered", r, "seal_unsealed", strings.Replace(name, ".log", "-", 1), lines-8000, "8001 lines of gw1.acme.example/access/1 from number")
 
 	// The first lines are taken, and then the terms changed so that they would have expired.
-	all := slices.Collect(bytes.Lines(unpacked(t, m.files[0])))
+	all := slices.Collect(bytes.Lines(rig.Unpacked(t, m.files[0])))
 	cut := filepath.Join(t.TempDir(), "cut")
 	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.dir, "evidence"))); err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestDishonestRestarts(t *testing.T) {
 	found("first lines taken", r, "seal_missing", filepath.Join(cut, rotated), 1, "the first 50 lines")
 	r = m.restart(site, cut, "roll_keep 1")
 	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; ", filepath.Join(cut, "access.log"), opened-99)
-	if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), want) {
-		t.Errorf("the terms changed: status %d, want %s: %+v %q", r.status, want, r.findings, r.errors)
+	if r.Status != 2 || !strings.Contains(strings.Join(r.Errors, "\n"), want) {
+		t.Errorf("the terms changed: status %d, want %s: %+v %q", r.Status, want, r.Findings, r.Errors)
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // TestAuditOfASealedLog: of a log that was sealed over a kill and rotations the audit finds nothing
 // to say, and each way to tamper with it by its file and line.
 func TestAuditOfASealedLog(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
 	g := s.crawlOverAKill(site, 3, func() {})
@@ -28,8 +29,8 @@ func TestAuditOfASealedLog(t *testing.T) {
 	if len(names) < 3 {
 		t.Fatalf("files of the log: %v", names)
 	}
-	if r := audit(t, "--seal", "--strict", "--store", g.store(), s.dir); r.status != 0 || len(r.findings) > 0 {
-		t.Fatalf("honest: status %d, %+v", r.status, r.findings)
+	if r := rig.Audit(t, "--seal", "--strict", "--store", g.Store(), s.dir); r.Status != 0 || len(r.Findings) > 0 {
+		t.Fatalf("honest: status %d, %+v", r.Status, r.Findings)
 	}
 	last := len(names) - 1
 	for _, tt := range []struct {
@@ -57,7 +58,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := filepath.Join(dir, names[tt.file])
-		lines := slices.Collect(bytes.Lines(unpacked(t, name)))
+		lines := slices.Collect(bytes.Lines(rig.Unpacked(t, name)))
 		lines = tt.edit(lines)
 		if err := os.WriteFile(name, bytes.Join(lines, nil), 0o600); err != nil {
 			t.Fatal(err)
@@ -65,9 +66,9 @@ func TestAuditOfASealedLog(t *testing.T) {
 		if tt.at == 0 {
 			tt.at = len(lines)
 		}
-		r := audit(t, "--seal", "--store", g.store(), dir)
-		if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != tt.want || r.findings[0].Line != tt.at || r.findings[0].File != name {
-			t.Errorf("%s: status %d, %+v; want %s at %s:%d", tt.name, r.status, r.findings, tt.want, name, tt.at)
+		r := rig.Audit(t, "--seal", "--store", g.Store(), dir)
+		if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != tt.want || r.Findings[0].Line != tt.at || r.Findings[0].File != name {
+			t.Errorf("%s: status %d, %+v; want %s at %s:%d", tt.name, r.Status, r.Findings, tt.want, name, tt.at)
 		}
 	}
 	s.tamperFolder(g, names)
@@ -75,31 +76,31 @@ func TestAuditOfASealedLog(t *testing.T) {
 
 // crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
 // between the kill and the restart.
-func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func()) *gateway {
+func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func()) *rig.Gateway {
 	s.t.Helper()
-	site.SetRobots(testorigin.OK(rules))
-	g := startGateway(s.t, s.config("every 200ms 100"))
+	site.SetRobots(testorigin.OK(rig.Rules))
+	g := rig.New(s.t, s.config("every 200ms 100"))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
-	_, wait := g.crawl(ctx, site, 4)
-	pause(ctx, 1500*time.Millisecond)
-	g.kill()
+	_, wait := crawlAll(g, ctx, site, 4)
+	rig.Pause(ctx, 1500*time.Millisecond)
+	g.Kill()
 	killed()
-	if err := g.start(s.config("every 200ms 100")); err != nil {
+	if err := g.Start(s.config("every 200ms 100")); err != nil {
 		s.t.Fatal(err)
 	}
-	pause(ctx, 1500*time.Millisecond)
+	rig.Pause(ctx, 1500*time.Millisecond)
 	for end := time.Now().Add(time.Minute); len(s.files()) < files && time.Now().Before(end); { // a busy machine writes fewer lines
-		pause(ctx, 100*time.Millisecond)
+		rig.Pause(ctx, 100*time.Millisecond)
 	}
 	cancel()
 	wait()
-	g.stop()
+	g.Stop()
 	return g
 }
 
 // tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.
-func (s *sealedLog) tamperFolder(g *gateway, names []string) {
+func (s *sealedLog) tamperFolder(g *rig.Gateway, names []string) {
 	t := s.t
 	t.Helper()
 	for what, change := range map[string]func(dir string) error{
@@ -121,8 +122,8 @@ func (s *sealedLog) tamperFolder(g *gateway, names []string) {
 		if err := change(dir); err != nil {
 			t.Fatal(err)
 		}
-		if r := audit(t, "--seal", "--store", g.store(), dir); r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != what {
-			t.Errorf("%s: status %d, %+v", what, r.status, r.findings)
+		if r := rig.Audit(t, "--seal", "--store", g.Store(), dir); r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != what {
+			t.Errorf("%s: status %d, %+v", what, r.Status, r.Findings)
 		}
 	}
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // ofFleet is the configuration of a gateway of a fleet with a sealed log.
-func (s *sealedLog) ofFleet(name, url, lines string) gatewayConfig {
+func (s *sealedLog) ofFleet(name, url, lines string) rig.Config {
 	c := s.config("every 50ms 1\n" + lines)
 	c.Engine = fleetEngine(name, url, 2)
 	return c
@@ -33,33 +34,33 @@ func TestEvidencePeers(t *testing.T) {
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	a, b, single := newSealedLog(t), newSealedLog(t), newSealedLog(t)
-	gwA := startGateway(t, a.ofFleet("gwa", redis.URL(), ""))
-	ask := func(g *gateway, n int) {
+	gwA := rig.New(t, a.ofFleet("gwa", redis.URL(), ""))
+	ask := func(g *rig.Gateway, n int) {
 		for range n {
-			if got := get(t, g.client("somebot"), site.URL("/")); got.status != http.StatusOK {
-				t.Errorf("status %d", got.status)
+			if got := rig.Get(t, g.Client("somebot"), site.URL("/")); got.Status != http.StatusOK {
+				t.Errorf("status %d", got.Status)
 			}
 		}
-		eventually(t, "all is sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
+		rig.Eventually(t, "all is sealed", func() bool { return g.Metric("crawlgate_evidence_unsealed_lines") == 0 })
 	}
 	ask(gwA, 5)
 	yesterday := t.TempDir()
 	size := sizeOf(t, a)
-	gwA.stop()
+	gwA.Stop()
 	if err := os.CopyFS(yesterday, os.DirFS(a.dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := gwA.start(a.ofFleet("gwa", redis.URL(), "")); err != nil {
+	if err := gwA.Start(a.ofFleet("gwa", redis.URL(), "")); err != nil {
 		t.Fatal(err)
 	}
 	ask(gwA, 20)
-	eventually(t, "redis has the checkpoint of gwa", func() bool {
+	rig.Eventually(t, "redis has the checkpoint of gwa", func() bool {
 		return strings.Contains(redis.Say("HVALS {test}:fleet:acks"), fmt.Sprintf(`gwa/access/1\n%d\n`, sizeOf(t, a)))
 	})
-	gwB := startGateway(t, b.ofFleet("gwb", redis.URL(), ""))
-	gwSingle := startGateway(t, single.config(""))
+	gwB := rig.New(t, b.ofFleet("gwb", redis.URL(), ""))
+	gwSingle := rig.New(t, single.config(""))
 	var heard evidence.Checkpoint
-	eventually(t, "gwb has the checkpoint of gwa", func() bool {
+	rig.Eventually(t, "gwb has the checkpoint of gwa", func() bool {
 		heard = heardOf(t, b, "gwa")
 		return heard.Size > size+20
 	})
@@ -69,28 +70,28 @@ func TestEvidencePeers(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("5 requests took %v without redis", took)
 	}
-	for _, g := range []*gateway{gwA, gwB, gwSingle} {
-		g.stop()
-		if alone := strings.Contains(g.stderr.String(), aloneMessage); alone != (g == gwSingle) {
+	for _, g := range []*rig.Gateway{gwA, gwB, gwSingle} {
+		g.Stop()
+		if alone := strings.Contains(g.Stderr.String(), aloneMessage); alone != (g == gwSingle) {
 			t.Errorf("warned that checkpoints stay on the machine: %t", alone)
 		}
 	}
 	if found := b.check(); found.Verdict != "PASS" {
 		t.Errorf("%+v", found)
 	}
-	both := func(of string) auditRun {
-		return audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.dir, "evidence"), "--store", gwA.store(), of, b.dir)
+	both := func(of string) rig.AuditRun {
+		return rig.Audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.dir, "evidence"), "--store", gwA.Store(), of, b.dir)
 	}
-	if r := both(a.dir); len(r.findings) > 0 {
-		t.Errorf("honest: %+v", r.findings)
+	if r := both(a.dir); len(r.Findings) > 0 {
+		t.Errorf("honest: %+v", r.Findings)
 	}
-	if r := audit(t, "--seal", "--store", gwA.store(), yesterday); len(r.findings) > 0 {
-		t.Errorf("alone, the log that was set back looks honest: %+v", r.findings)
+	if r := rig.Audit(t, "--seal", "--store", gwA.Store(), yesterday); len(r.Findings) > 0 {
+		t.Errorf("alone, the log that was set back looks honest: %+v", r.Findings)
 	}
 	r := both(yesterday)
-	if r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "seal_tail" || r.findings[0].File != filepath.Join(yesterday, "access.log") ||
-		!strings.Contains(r.findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.dir, "access.log")) {
-		t.Errorf("set back: status %d, %+v", r.status, r.findings)
+	if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "seal_tail" || r.Findings[0].File != filepath.Join(yesterday, "access.log") ||
+		!strings.Contains(r.Findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.dir, "access.log")) {
+		t.Errorf("set back: status %d, %+v", r.Status, r.Findings)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -81,7 +82,7 @@ func renumber(by string) func([][]byte, int) [][]byte {
 // TestMatrixOfDishonestLogs: a log of a gateway over rotation, packing, a kill and a restart passes the audit, and does not after
 // any tampering. What only a checkpoint from elsewhere shows is found with that.
 func TestMatrixOfDishonestLogs(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
 	g := s.crawlOverAKill(site, 4, func() {
@@ -89,18 +90,18 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for bytes.Count(unpacked(t, filepath.Join(s.dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
-		if err := g.start(s.config("every 200ms 100")); err != nil {
+	for bytes.Count(rig.Unpacked(t, filepath.Join(s.dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
+		if err := g.Start(s.config("every 200ms 100")); err != nil {
 			t.Fatal(err)
 		}
 		for range 60 {
-			get(t, g.client("somebot"), site.URL("/"))
+			rig.Get(t, g.Client("somebot"), site.URL("/"))
 		}
-		g.stop()
+		g.Stop()
 	}
-	m := &tampered{t, s, g.store(), s.files()}
-	if r := m.audit(s.dir); r.status != 0 {
-		t.Fatalf("honest: status %d, %+v, %v", r.status, r.findings, r.errors)
+	m := &tampered{t, s, g.Store(), s.files()}
+	if r := m.audit(s.dir); r.Status != 0 {
+		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
 	}
 	last := len(m.files) - 1
 	for _, file := range []int{0, 1, last} {
@@ -121,9 +122,9 @@ type tampered struct {
 	files []string
 }
 
-func (m *tampered) audit(dir string, args ...string) auditRun {
+func (m *tampered) audit(dir string, args ...string) rig.AuditRun {
 	m.t.Helper()
-	return audit(m.t, append([]string{"--seal", "--store", m.store, dir}, args...)...)
+	return rig.Audit(m.t, append([]string{"--seal", "--store", m.store, dir}, args...)...)
 }
 
 // copied gives a copy of the log that is changed.
@@ -135,7 +136,7 @@ func (m *tampered) copied(file int, folder func(dir string), edit func(l [][]byt
 	}
 	name = filepath.Join(dir, filepath.Base(m.files[file]))
 	if edit != nil {
-		lines := slices.Collect(bytes.Lines(unpacked(m.t, name)))
+		lines := slices.Collect(bytes.Lines(rig.Unpacked(m.t, name)))
 		if err := os.WriteFile(name, bytes.Join(edit(lines), nil), 0o600); err != nil {
 			m.t.Fatal(err)
 		}
@@ -150,16 +151,16 @@ func (m *tampered) want(what string, file int, folder func(dir string), edit fun
 	dir, name := m.copied(file, folder, edit)
 	r := m.audit(dir)
 	if kind == "incomplete" {
-		if r.status != 2 || !strings.Contains(strings.Join(r.errors, "\n"), "the log is incomplete") {
-			m.t.Errorf("%s, file %d: status %d, %v, %v", what, file, r.status, r.findings, r.errors)
+		if r.Status != 2 || !strings.Contains(strings.Join(r.Errors, "\n"), "the log is incomplete") {
+			m.t.Errorf("%s, file %d: status %d, %v, %v", what, file, r.Status, r.Findings, r.Errors)
 		}
 		return
 	}
-	found := slices.ContainsFunc(r.findings, func(f auditFinding) bool {
+	found := slices.ContainsFunc(r.Findings, func(f rig.AuditFinding) bool {
 		return f.Kind == kind && f.Message != "" && (line == 0 || f.File == name && f.Line == line)
 	})
-	if r.status != 1 || !found {
-		m.t.Errorf("%s, file %d: status %d, want %s at line %d: %v", what, file, r.status, kind, line, r.findings)
+	if r.Status != 1 || !found {
+		m.t.Errorf("%s, file %d: status %d, want %s at line %d: %v", what, file, r.Status, kind, line, r.Findings)
 	}
 }
 
@@ -190,23 +191,23 @@ func (m *tampered) tamperFiles(last int) {
 		}
 	}
 	const id = "gw1.acme.example/access/1"
-	lines := bytes.Count(unpacked(m.t, m.files[last]), []byte("\n"))
+	lines := bytes.Count(rig.Unpacked(m.t, m.files[last]), []byte("\n"))
 	m.want("the first file taken", 0, remove(0), nil, "seal_missing", 0)
 	m.want("the first line taken", 0, none, func(l [][]byte) [][]byte { return l[1:] }, "seal_missing", 1)
 	m.want("a file in the middle taken", 0, remove(1), nil, "seal_missing", 0)
-	m.want("the last file taken", last-1, remove(last), nil, "seal_tail", len(bytes.SplitAfter(unpacked(m.t, m.files[last-1]), []byte("\n")))-1)
+	m.want("the last file taken", last-1, remove(last), nil, "seal_tail", len(bytes.SplitAfter(rig.Unpacked(m.t, m.files[last-1]), []byte("\n")))-1)
 	m.want("a file emptied", 1, none, func([][]byte) [][]byte { return nil }, "seal_missing", 0)
 	m.want("the first line of a file taken", 1, none, func(l [][]byte) [][]byte { return l[1:] }, "seal_missing", 1)
 	m.want("the end of a file taken", 1, none, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_missing", 0)
 	m.want("the end of the log taken", last, none, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_tail", 0)
 	m.want("half of the log taken", last, none, func(l [][]byte) [][]byte { return l[:len(l)/2] }, "seal_tail", 0)
 	m.want("a file twice, with a change", 0, func(dir string) { // one without is left out, and named
-		text := bytes.Replace(unpacked(m.t, m.files[1]), []byte(`"level"`), []byte(`"Level"`), 1)
+		text := bytes.Replace(rig.Unpacked(m.t, m.files[1]), []byte(`"level"`), []byte(`"Level"`), 1)
 		_ = os.WriteFile(filepath.Join(dir, "access-2099-01-01T00-00-00.000-size.log"), text, 0o600)
 	}, nil, "seal_extra", 0)
 	for _, msg := range []string{"opened", "closed", "checkpoint"} {
 		for file := range m.files {
-			if bytes.Contains(unpacked(m.t, m.files[file]), []byte(`"msg":"`+msg+`"`)) {
+			if bytes.Contains(rig.Unpacked(m.t, m.files[file]), []byte(`"msg":"`+msg+`"`)) {
 				m.want("lines taken: "+msg, file, none, own(msg), "seal_missing", 0)
 				break
 			}
@@ -252,10 +253,10 @@ func (m *tampered) tamperState(early string) {
 	if err := os.WriteFile(kept, heads, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := m.audit(early); r.status != 0 {
-		t.Errorf("set back, alone: status %d, %+v %v", r.status, r.findings, r.errors)
+	if r := m.audit(early); r.Status != 0 {
+		t.Errorf("set back, alone: status %d, %+v %v", r.Status, r.Findings, r.Errors)
 	}
-	if r := m.audit(early, "--head", kept); r.status != 1 || len(r.findings) != 1 || r.findings[0].Kind != "seal_tail" {
-		t.Errorf("set back: status %d, %+v", r.status, r.findings)
+	if r := m.audit(early, "--head", kept); r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "seal_tail" {
+		t.Errorf("set back: status %d, %+v", r.Status, r.Findings)
 	}
 }

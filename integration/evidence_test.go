@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -27,12 +27,12 @@ type sealedLog struct {
 
 func newSealedLog(t *testing.T) *sealedLog {
 	t.Helper()
-	return &sealedLog{t, tempDir(t)}
+	return &sealedLog{t, rig.TempDir(t)}
 }
 
 // config writes a configuration with the sealed log; lines are options of the writer.
-func (s *sealedLog) config(lines string) gatewayConfig {
-	return gatewayConfig{
+func (s *sealedLog) config(lines string) rig.Config {
+	return rig.Config{
 		Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}",
 		Global: fmt.Sprintf(`log sealed {
 			output robots_evidence {
@@ -60,85 +60,23 @@ func (s *sealedLog) files() []string {
 	return append(names, filepath.Join(s.dir, "access.log"))
 }
 
-// verified is what verify_evidence.py prints: a program that was written from docs/evidence.md alone.
-type verified struct {
-	Verdict     string
-	Generations map[string]struct {
-		Lines, Checkpoints, Newest int
-	}
-	Findings, Incomplete []auditFinding
+func (s *sealedLog) check() rig.Verified {
+	return rig.VerifyLog(s.t, append([]string{s.state()}, s.files()...)...)
 }
 
-// verify has files of a log recomputed.
-func verify(t *testing.T, args ...string) (found verified) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), need(t, "python3"), append([]string{"clients/verify_evidence.py", "--json"}, args...)...).Output()
-	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (found.Verdict == "PASS") {
-		t.Fatalf("verify_evidence.py %q: %v, %v\n%s", args, err, jsonErr, out)
-	}
-	return found
-}
-
-func (s *sealedLog) check() verified {
-	return verify(s.t, append([]string{s.state()}, s.files()...)...)
-}
-
-// agree holds that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
-func (r *auditRun) agree(t *testing.T, args []string) {
-	t.Helper()
-	var kept, folders []string
-	for i := 0; i < len(args); i++ {
-		switch args[i] {
-		case "--head", "--vkey":
-			kept = append(kept, args[i], args[i+1])
-			i++
-		case "--store", "--gateway":
-			i++
-		case "--seal", "--strict":
-		default:
-			folders = append(folders, args[i])
-		}
-	}
-	states, err := filepath.Glob(filepath.Join(folders[0], "evidence", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(folders) > 1 || len(states) != 1 {
-		return
-	}
-	files := logFiles(t, folders[0])
-	for i, name := range files {
-		if packed, ok := strings.CutSuffix(name, ".zst"); ok && !slices.Contains(files, packed) { // which Python's library does not read
-			files[i] = filepath.Join(t.TempDir(), filepath.Base(packed))
-			if err := os.WriteFile(files[i], unpacked(t, name), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	verdict := "PASS"
-	if slices.ContainsFunc(r.findings, func(f auditFinding) bool { return strings.HasPrefix(f.Kind, "seal_") }) {
-		verdict = "FAIL"
-	} else if len(r.errors) > 0 {
-		verdict = "INCOMPLETE"
-	}
-	if v := verify(t, slices.Concat(kept, states, files)...); v.Verdict != verdict {
-		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.findings, r.errors)
-	}
-}
-
-// crawl sends requests from several clients until the context ends, and counts those that were answered.
-func (g *gateway) crawl(ctx context.Context, site *testorigin.Site, clients int) (answered *atomic.Int64, wait func()) {
+// crawlAll sends requests from several clients until the context ends, and counts those that were answered.
+func crawlAll(g *rig.Gateway, ctx context.Context, site *testorigin.Site, clients int) (answered *atomic.Int64, wait func()) {
 	answered = new(atomic.Int64)
 	var crawling sync.WaitGroup
 	long := strings.Repeat("x", 1500) // of a line, so that files fill
 	for i := range clients {
 		crawling.Go(func() {
-			client := g.client("somebot")
+			client := g.Client("somebot")
 			for j := 0; ctx.Err() == nil; j++ {
-				if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/%d/%d?%s", i, j, long))); err == nil && a.status == http.StatusOK {
+				if a, err := rig.TryGet(ctx, client, site.URL(fmt.Sprintf("/%d/%d?%s", i, j, long))); err == nil && a.Status == http.StatusOK {
 					answered.Add(1)
 				} else {
-					pause(ctx, 20*time.Millisecond) // the gateway is away
+					rig.Pause(ctx, 20*time.Millisecond) // the gateway is away
 				}
 			}
 		})
@@ -149,30 +87,30 @@ func (g *gateway) crawl(ctx context.Context, site *testorigin.Site, clients int)
 // TestEvidence kills the gateway five times under load, with rotation and packing: an independent program recomputes every
 // checkpoint from the lines that are there. Then it finds one byte that was changed.
 func TestEvidence(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	origin := testorigin.Start(t, testorigin.Config{})
 	site := origin.Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
-	g := startGateway(t, s.config(""))
+	g := rig.New(t, s.config(""))
 	ctx, cancel := context.WithCancel(t.Context())
-	answered, wait := g.crawl(ctx, site, 8)
+	answered, wait := crawlAll(g, ctx, site, 8)
 	moments := rand.New(rand.NewPCG(7, 1))
 	const kills = 5
 	for range kills {
-		pause(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
-		g.kill()
-		if err := g.start(s.config("")); err != nil {
+		rig.Pause(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
+		g.Kill()
+		if err := g.Start(s.config("")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pause(ctx, time.Second)
-	if err := g.reload(s.config("every 200ms 100")); err != nil { // other settings of the same log
+	rig.Pause(ctx, time.Second)
+	if err := g.Reload(s.config("every 200ms 100")); err != nil { // other settings of the same log
 		t.Fatal(err)
 	}
-	pause(ctx, time.Second)
+	rig.Pause(ctx, time.Second)
 	cancel()
 	wait()
-	g.stop()
+	g.Stop()
 
 	found := s.check()
 	one, ok := found.Generations["gw1.acme.example/access/1"]
@@ -184,7 +122,7 @@ func TestEvidence(t *testing.T) {
 		if strings.HasSuffix(name, ".gz") {
 			packed++
 		}
-		text := string(unpacked(t, name))
+		text := string(rig.Unpacked(t, name))
 		resumed += strings.Count(text, `"late":{"from":`)
 		lines += strings.Count(text, `"msg":"handled request"`)
 	}
@@ -213,13 +151,13 @@ func TestEvidenceReloads(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
-	g := startGateway(t, s.config(""))
+	g := rig.New(t, s.config(""))
 	asked := 0
 	ask := func() { // and waits for its line, which belongs before a reload
-		get(t, g.client("somebot"), site.URL("/"))
+		rig.Get(t, g.Client("somebot"), site.URL("/"))
 		asked++
-		eventually(t, "the line of a request", func() bool {
-			return strings.Count(string(unpacked(t, filepath.Join(s.dir, "access.log"))), `"msg":"handled request"`) >= asked
+		rig.Eventually(t, "the line of a request", func() bool {
+			return strings.Count(string(rig.Unpacked(t, filepath.Join(s.dir, "access.log"))), `"msg":"handled request"`) >= asked
 		})
 	}
 	ask()
@@ -233,7 +171,7 @@ func TestEvidenceReloads(t *testing.T) {
 		{"key " + filepath.Join(s.dir, "new.key"), ""},
 	} {
 		before := len(s.check().Generations)
-		err := g.reload(s.config(tt.lines))
+		err := g.Reload(s.config(tt.lines))
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Fatalf("%q: got %v\nwant %s", tt.lines, err, tt.err)
 		}
@@ -242,14 +180,14 @@ func TestEvidenceReloads(t *testing.T) {
 			t.Errorf("%q: %d generations, %d before", tt.lines, n, before)
 		}
 	}
-	second := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
+	second := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
 	for _, lines := range []string{"", "state " + filepath.Join(t.TempDir(), "other")} {
-		if err := second.start(s.config(lines)); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
+		if err := second.Start(s.config(lines)); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
 			t.Errorf("a second process, %q: %v", lines, err)
 		}
 	}
-	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
-	g.stop()
+	rig.Eventually(t, "all lines to be sealed", func() bool { return g.Metric("crawlgate_evidence_unsealed_lines") == 0 })
+	g.Stop()
 	found := s.check()
 	if len(found.Findings) > 0 || len(found.Generations) != 2 {
 		t.Errorf("%+v", found)
@@ -259,7 +197,7 @@ func TestEvidenceReloads(t *testing.T) {
 		t.Errorf("the second generation: %+v", second)
 	}
 	// One for the reload with other settings, one or more for those with other keys, and one for the end.
-	if n := strings.Count(string(unpacked(t, filepath.Join(s.dir, "access.log"))), `"logger":"crawlgate.evidence","msg":"closed"`); n < 3 {
+	if n := strings.Count(string(rig.Unpacked(t, filepath.Join(s.dir, "access.log"))), `"logger":"crawlgate.evidence","msg":"closed"`); n < 3 {
 		t.Errorf("the log says %d times that it was closed", n)
 	}
 }
@@ -269,38 +207,38 @@ func TestEvidenceRefuses(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
-	g := startGateway(t, s.config("every 50ms 1\non_failure refuse"))
-	client := g.client("somebot")
-	if a := get(t, client, site.URL("/")); a.status != http.StatusOK {
-		t.Fatalf("status %d", a.status)
+	g := rig.New(t, s.config("every 50ms 1\non_failure refuse"))
+	client := g.Client("somebot")
+	if a := rig.Get(t, client, site.URL("/")); a.Status != http.StatusOK {
+		t.Fatalf("status %d", a.Status)
 	}
 	generation := filepath.Join(s.state(), "1")
 	if err := os.Rename(generation, generation+".away"); err != nil {
 		t.Fatal(err)
 	}
-	var refused answer
-	eventually(t, "a refusal", func() bool {
-		refused = get(t, client, site.URL("/"))
-		return refused.status != http.StatusOK
+	var refused rig.Answer
+	rig.Eventually(t, "a refusal", func() bool {
+		refused = rig.Get(t, client, site.URL("/"))
+		return refused.Status != http.StatusOK
 	})
-	if refused.status != http.StatusServiceUnavailable || refused.header.Get("Retry-After") == "" ||
-		!strings.Contains(refused.header.Get("Crawlgate-Decision"), "reason=evidence_unavailable") {
-		t.Errorf("%d %v", refused.status, refused.header)
+	if refused.Status != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" ||
+		!strings.Contains(refused.Header.Get("Crawlgate-Decision"), "reason=evidence_unavailable") {
+		t.Errorf("%d %v", refused.Status, refused.Header)
 	}
-	if up := g.metric("crawlgate_evidence_up"); up != 0 {
+	if up := g.Metric("crawlgate_evidence_up"); up != 0 {
 		t.Errorf("crawlgate_evidence_up %g", up)
 	}
-	if a := get(t, http.DefaultClient, "http://"+g.addr+"/"); a.status != http.StatusOK {
-		t.Errorf("the gateway's own page: status %d", a.status)
+	if a := rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/"); a.Status != http.StatusOK {
+		t.Errorf("the gateway's own page: status %d", a.Status)
 	}
 	if err := os.Rename(generation+".away", generation); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "requests to pass", func() bool { return get(t, client, site.URL("/")).status == http.StatusOK })
-	if out := g.stderr.String(); !strings.Contains(out, "access log cannot be written or sealed") || !strings.Contains(out, "access log is written and sealed again") {
+	rig.Eventually(t, "requests to pass", func() bool { return rig.Get(t, client, site.URL("/")).Status == http.StatusOK })
+	if out := g.Stderr.String(); !strings.Contains(out, "access log cannot be written or sealed") || !strings.Contains(out, "access log is written and sealed again") {
 		t.Errorf("the process log: %s", out)
 	}
-	g.stop()
+	g.Stop()
 	if found := s.check(); len(found.Findings) > 0 {
 		t.Errorf("%+v", found)
 	}
@@ -311,14 +249,14 @@ func TestEvidenceCommands(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
-	g := startGateway(t, s.config("every 50ms 1"))
+	g := rig.New(t, s.config("every 50ms 1"))
 	for range 5 {
-		get(t, g.client("somebot"), site.URL("/"))
+		rig.Get(t, g.Client("somebot"), site.URL("/"))
 	}
-	eventually(t, "all lines to be sealed", func() bool { return g.metric("crawlgate_evidence_unsealed_lines") == 0 })
+	rig.Eventually(t, "all lines to be sealed", func() bool { return g.Metric("crawlgate_evidence_unsealed_lines") == 0 })
 	show := func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), binary, append([]string{"robots", "evidence", "--gateway", "unix/" + g.adminSocket()}, args...)...)
+		cmd := exec.CommandContext(t.Context(), rig.Binary, append([]string{"robots", "evidence", "--gateway", "unix/" + g.AdminSocket()}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%q: %v: %s", args, err, out)
@@ -327,14 +265,14 @@ func TestEvidenceCommands(t *testing.T) {
 	}
 	key, head := show("key"), show("head")
 	size := strings.Split(head, "\n")[1]
-	cmd := exec.CommandContext(t.Context(), binary, "robots", "evidence", "--gateway", "unix/"+g.adminSocket(), "prove", size)
+	cmd := exec.CommandContext(t.Context(), rig.Binary, "robots", "evidence", "--gateway", "unix/"+g.AdminSocket(), "prove", size)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "line "+size+" is not in the newest checkpoint: lines are numbered from 0") {
 		t.Errorf("prove %s: %v: %s", size, err, out)
 	}
 	if !strings.HasPrefix(key, "gw1.acme.example/access/1+") || !strings.HasPrefix(head, "gw1.acme.example/access/1\n") {
 		t.Errorf("key %q, head %q", key, head)
 	}
-	if answer := g.admin("/robots/evidence").body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
+	if answer := g.Admin("/robots/evidence").Body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
 		t.Errorf("the admin API: %s", answer)
 	}
 	page, err := os.ReadFile("../docs/evidence.md")
@@ -343,7 +281,7 @@ func TestEvidenceCommands(t *testing.T) {
 	}
 	_, program, _ := strings.Cut(string(page), "```python\n")
 	program, _, _ = strings.Cut(program, "```")
-	python := need(t, "python3")
+	python := rig.Need(t, "python3")
 	for seq := range 6 {
 		proof := show("prove", fmt.Sprint(seq))
 		for _, tt := range []struct{ proof, want string }{{proof, "True\n"}, {strings.Replace(proof, "info", "inf0", 1), "False\n"}} {
@@ -368,10 +306,10 @@ func TestEvidenceName(t *testing.T) {
 		s := newSealedLog(t)
 		config := s.config("")
 		config.Engine = option
-		g := startGateway(t, config)
-		get(t, g.client("somebot"), site.URL("/"))
-		g.stop()
-		text := string(unpacked(t, filepath.Join(s.dir, "access.log")))
+		g := rig.New(t, config)
+		rig.Get(t, g.Client("somebot"), site.URL("/"))
+		g.Stop()
+		text := string(rig.Unpacked(t, filepath.Join(s.dir, "access.log")))
 		if !strings.Contains(text, `"gateway":"`+want+`"`) || !strings.Contains(text, `"log":"`+want+`/access/1"`) {
 			t.Errorf("%q: want %s in %s", option, want, text)
 		}

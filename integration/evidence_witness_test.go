@@ -14,6 +14,7 @@ import (
 	cosign "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -28,8 +29,8 @@ type omniwitness struct {
 
 func newOmniwitness(t *testing.T) *omniwitness {
 	t.Helper()
-	need(t, "omniwitness")
-	w := &omniwitness{t: t, dir: tempDir(t), addr: freePort(t)}
+	rig.Need(t, "omniwitness")
+	w := &omniwitness{t: t, dir: rig.TempDir(t), addr: rig.FreePort(t)}
 	skey, vkey, err := note.GenerateKey(rand.Reader, "witness.example")
 	if err != nil {
 		t.Fatal(err)
@@ -55,13 +56,13 @@ func (w *omniwitness) start(vkey string) {
 	w.write("logs.yaml", fmt.Sprintf("Logs:\n  - Origin: %s\n    URL: http://127.0.0.1/\n    PublicKey: %s\n    Feeder: none\n", identity, strings.TrimSpace(vkey)))
 	w.cmd = exec.Command("omniwitness", "--private_key_path", filepath.Join(w.dir, "key"), "--db_file", filepath.Join(w.dir, "db"),
 		"--additional_logs", filepath.Join(w.dir, "logs.yaml"), "--listen", w.addr, "--metrics_listen", "127.0.0.1:0")
-	out := new(tail)
+	out := new(rig.Tail)
 	w.cmd.Stdout, w.cmd.Stderr = out, out
 	if err := w.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(w.stop)
-	eventually(w.t, "omniwitness to listen", func() bool {
+	rig.Eventually(w.t, "omniwitness to listen", func() bool {
 		conn, err := net.Dial("tcp", w.addr)
 		if err == nil {
 			conn.Close()
@@ -83,22 +84,22 @@ func TestOmniwitness(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s := newSealedLog(t)
 	config := s.config(fmt.Sprintf("every 50ms 5\nwitness http://%s %s", w.addr, w.vkey))
-	g := startGateway(t, config)
+	g := rig.New(t, config)
 	ask := func() {
 		t.Helper()
 		for range 20 {
-			if a := get(t, g.client("somebot"), site.URL("/")); a.status != http.StatusOK {
-				t.Fatalf("status %d", a.status)
+			if a := rig.Get(t, g.Client("somebot"), site.URL("/")); a.Status != http.StatusOK {
+				t.Fatalf("status %d", a.Status)
 			}
 		}
 	}
 	cosigned := func() {
 		t.Helper()
 		ask()
-		eventually(t, "the newest checkpoint to be cosigned", func() bool {
-			cmd := exec.CommandContext(t.Context(), binary, "robots", "evidence", "head", "--state", filepath.Join(s.dir, "evidence"))
+		rig.Eventually(t, "the newest checkpoint to be cosigned", func() bool {
+			cmd := exec.CommandContext(t.Context(), rig.Binary, "robots", "evidence", "head", "--state", filepath.Join(s.dir, "evidence"))
 			head, err := cmd.Output()
-			return err == nil && strings.Contains(string(head), "\n— witness.example ") && g.metric("crawlgate_evidence_unsealed_lines") == 0
+			return err == nil && strings.Contains(string(head), "\n— witness.example ") && g.Metric("crawlgate_evidence_unsealed_lines") == 0
 		})
 	}
 	vkey, err := os.ReadFile(filepath.Join(s.state(), "1", "vkey"))
@@ -107,22 +108,22 @@ func TestOmniwitness(t *testing.T) {
 	}
 	w.start(string(vkey))
 	cosigned()
-	g.kill()
-	before := tempDir(t)
+	g.Kill()
+	before := rig.TempDir(t)
 	if err := os.CopyFS(filepath.Join(before, "log"), os.DirFS(s.dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.start(config); err != nil {
+	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
 	cosigned()
 	w.stop()
 	w.start(string(vkey))
 	cosigned()
-	if n := g.metric("crawlgate_evidence_witness_age_seconds"); n <= 0 || n > 60 {
+	if n := g.Metric("crawlgate_evidence_witness_age_seconds"); n <= 0 || n > 60 {
 		t.Errorf("crawlgate_evidence_witness_age_seconds %g", n)
 	}
-	g.stop()
+	g.Stop()
 	if last, err := os.ReadFile(filepath.Join(s.state(), "1", "checkpoint")); err != nil || !strings.Contains(string(last), "\n— witness.example ") {
 		t.Errorf("the checkpoint at the end has no witness: %v\n%s", err, last)
 	}
@@ -136,11 +137,11 @@ func TestOmniwitness(t *testing.T) {
 	if err := os.CopyFS(s.dir, os.DirFS(filepath.Join(before, "log"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.start(config); err != nil {
+	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
 	ask()
-	eventually(t, "the witness to refuse", func() bool {
-		return strings.Contains(g.admin("/robots/evidence").body, "the log was set back")
+	rig.Eventually(t, "the witness to refuse", func() bool {
+		return strings.Contains(g.Admin("/robots/evidence").Body, "the log was set back")
 	})
 }

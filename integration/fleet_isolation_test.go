@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -36,37 +37,37 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			redis := redistest.Start(t)
 			first, other := engines(redis.URL())
-			var gateways []*gateway // two of staging, and production
+			var gateways []*rig.Gateway // two of staging, and production
 			for i, engine := range []string{first, first, other} {
-				g := startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\n%s", i, engine)})
-				eventually(t, "its clocks to be shared", func() bool { return g.metric("crawlgate_shared_clock_up") == 1 })
+				g := rig.New(t, rig.Config{Engine: fmt.Sprintf("gateway gw%d\n%s", i, engine)})
+				rig.Eventually(t, "its clocks to be shared", func() bool { return g.Metric("crawlgate_shared_clock_up") == 1 })
 				gateways = append(gateways, g)
 			}
 			staging, production := gateways[0], gateways[2]
-			eventually(t, "the gateways of staging to meet", func() bool {
-				return len(decodeAnswer[adminapi.Gateways](t, staging.admin("/robots/gateways").body).Gateways) == 2
+			rig.Eventually(t, "the gateways of staging to meet", func() bool {
+				return len(decodeAnswer[adminapi.Gateways](t, staging.Admin("/robots/gateways").Body).Gateways) == 2
 			})
-			eventually(t, "the gateways to listen", func() bool { return blockListeners(redis) == 3 })
-			if list := decodeAnswer[adminapi.Gateways](t, production.admin("/robots/gateways").body); len(list.Gateways) != 1 {
+			rig.Eventually(t, "the gateways to listen", func() bool { return blockListeners(redis) == 3 })
+			if list := decodeAnswer[adminapi.Gateways](t, production.Admin("/robots/gateways").Body); len(list.Gateways) != 1 {
 				t.Errorf("production lists %+v", list.Gateways)
 			}
 
 			site.SetPages(overloaded(http.StatusTooManyRequests, "120"))
-			if status := staging.mustFetch("AcmeBot/1.0", site.URL("/a")).status; status != http.StatusTooManyRequests {
+			if status := staging.MustFetch("AcmeBot/1.0", site.URL("/a")).Status; status != http.StatusTooManyRequests {
 				t.Fatalf("staging: %d, want the 429 of the site", status)
 			}
 			site.SetPages(testorigin.OK("page"))
-			eventually(t, "staging's other gateway to know of the block", func() bool {
-				return strings.Contains(gateways[1].admin("/robots/clocks").body, "blocked_until")
+			rig.Eventually(t, "staging's other gateway to know of the block", func() bool {
+				return strings.Contains(gateways[1].Admin("/robots/clocks").Body, "blocked_until")
 			})
-			if clocks := production.admin("/robots/clocks").body; strings.Contains(clocks, "blocked_until") {
+			if clocks := production.Admin("/robots/clocks").Body; strings.Contains(clocks, "blocked_until") {
 				t.Errorf("production has staging's block: %s", clocks)
 			}
-			if out, err := staging.robots("deny", "host", "127.0.0.1"); err != nil {
+			if out, err := staging.Robots("deny", "host", "127.0.0.1"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			for i, want := range []int{http.StatusForbidden, http.StatusForbidden, http.StatusOK} {
-				if status := gateways[i].mustFetch("AcmeBot/1.0", site.URL("/b")).status; status != want {
+				if status := gateways[i].MustFetch("AcmeBot/1.0", site.URL("/b")).Status; status != want {
 					t.Errorf("gw%d: %d, want %d", i, status, want)
 				}
 			}

@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // fleetEngine is the configuration of one gateway of a fleet.
 func fleetEngine(name, url string, expect int) string {
-	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nprefix test\nexpect %d\n}", name, paceOff, url, expect)
+	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nprefix test\nexpect %d\n}", name, rig.PaceOff, url, expect)
 }
 
 // orderFleet is three gateways that take orders from each other. The third may reach Redis by a
@@ -33,7 +34,7 @@ type orderFleet struct {
 	t        *testing.T
 	redis    *redistest.Server
 	relay    *relay
-	gateways []*gateway
+	gateways []*rig.Gateway
 }
 
 func startOrderFleet(t *testing.T, relayed bool) *orderFleet {
@@ -45,7 +46,7 @@ func startOrderFleet(t *testing.T, relayed bool) *orderFleet {
 		third = "redis://" + f.relay.addr
 	}
 	for i, url := range []string{f.redis.URL(), f.redis.URL(), third} {
-		f.gateways = append(f.gateways, startGateway(t, gatewayConfig{Engine: fleetEngine(fmt.Sprint("gw", i), url, 3)}))
+		f.gateways = append(f.gateways, rig.New(t, rig.Config{Engine: fleetEngine(fmt.Sprint("gw", i), url, 3)}))
 	}
 	f.meet()
 	return f
@@ -55,9 +56,9 @@ func startOrderFleet(t *testing.T, relayed bool) *orderFleet {
 func (f *orderFleet) meet() {
 	f.t.Helper()
 	for i, g := range f.gateways {
-		eventually(f.t, fmt.Sprintf("gw%d knows all", i), func() bool {
-			list := decodeAnswer[adminapi.Gateways](f.t, g.admin("/robots/gateways").body)
-			return list.Up && len(list.Gateways) == 3 && list.Pending == 0 && g.metric("crawlgate_fleet_gateways") == 3
+		rig.Eventually(f.t, fmt.Sprintf("gw%d knows all", i), func() bool {
+			list := decodeAnswer[adminapi.Gateways](f.t, g.Admin("/robots/gateways").Body)
+			return list.Up && len(list.Gateways) == 3 && list.Pending == 0 && g.Metric("crawlgate_fleet_gateways") == 3
 		})
 	}
 }
@@ -73,7 +74,7 @@ func decodeAnswer[T any](t *testing.T, text string) (v T) {
 // run runs a command at a gateway, and checks its exit status and output.
 func (f *orderFleet) run(i, status int, want string, args ...string) {
 	f.t.Helper()
-	out, err := f.gateways[i].robots(args[0], args[1:]...)
+	out, err := f.gateways[i].Robots(args[0], args[1:]...)
 	got := 0
 	if exited := (*exec.ExitError)(nil); errors.As(err, &exited) {
 		got = exited.ExitCode()
@@ -87,7 +88,7 @@ func (f *orderFleet) run(i, status int, want string, args ...string) {
 func (f *orderFleet) stopped(page string, want ...bool) {
 	f.t.Helper()
 	for i, g := range f.gateways {
-		status := g.mustFetch("AcmeBot/1.0", page).status
+		status := g.MustFetch("AcmeBot/1.0", page).Status
 		if stopped := status == http.StatusForbidden; stopped != want[i] {
 			f.t.Errorf("gw%d: %s: %d, want it stopped: %v", i, page, status, want[i])
 		}
@@ -98,8 +99,8 @@ func (f *orderFleet) stopped(page string, want ...bool) {
 func (f *orderFleet) becomes(page string, stopped bool) {
 	f.t.Helper()
 	for i, g := range f.gateways {
-		eventually(f.t, fmt.Sprintf("gw%d: %s stopped: %v", i, page, stopped), func() bool {
-			return (g.mustFetch("AcmeBot/1.0", page).status == http.StatusForbidden) == stopped
+		rig.Eventually(f.t, fmt.Sprintf("gw%d: %s stopped: %v", i, page, stopped), func() bool {
+			return (g.MustFetch("AcmeBot/1.0", page).Status == http.StatusForbidden) == stopped
 		})
 	}
 }
@@ -217,7 +218,7 @@ func startEndlessPages(t *testing.T) *endlessPages {
 // one of them to the last byte at the origin, by the origin's own record, it takes less than a
 // second at all, every time.
 func TestFleetStopsWithinASecond(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	rounds, clients := 10, 60
 	if long() {
 		rounds, clients = 200, 300
@@ -229,11 +230,11 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range clients {
 		g := i % 3
-		client := f.gateways[g].client(fmt.Sprintf("Agent-%d/1.0", g))
+		client := f.gateways[g].Client(fmt.Sprintf("Agent-%d/1.0", g))
 		group.Go(func() {
 			for ctx.Err() == nil {
-				if a, err := tryGet(ctx, client, s.URL+"/page"); err != nil || a.status != http.StatusOK {
-					pause(ctx, 100*time.Millisecond)
+				if a, err := rig.TryGet(ctx, client, s.URL+"/page"); err != nil || a.Status != http.StatusOK {
+					rig.Pause(ctx, 100*time.Millisecond)
 				}
 			}
 		})
@@ -244,7 +245,7 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		for i := range before {
 			before[i] = s.hits[i].Load()
 		}
-		eventually(t, "all gateways crawl", func() bool {
+		rig.Eventually(t, "all gateways crawl", func() bool {
 			return !slices.ContainsFunc([]int{0, 1, 2}, func(i int) bool { return s.hits[i].Load() < before[i]+int64(clients/6) })
 		})
 	}
@@ -254,14 +255,14 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		flows()
 		began := time.Now()
 		order := fmt.Sprintf(`{"scope":"host","value":%q,"reason":"round %d"}`, host, round)
-		given := decodeAnswer[adminapi.OrderGiven](t, f.gateways[round%3].askAdmin(http.MethodPost, "/robots/deny", order))
+		given := decodeAnswer[adminapi.OrderGiven](t, askAdmin(f.gateways[round%3], http.MethodPost, "/robots/deny", order))
 		answered := time.Since(began)
 		n, all, ended := given.Counts()
 		if n != 3 || all != 3 || ended == 0 {
 			t.Errorf("round %d: %d of %d gateways, %d ended: %+v", round, n, all, ended, given)
 		}
 		sum += ended
-		pause(t.Context(), 1200*time.Millisecond-time.Since(began)) // beyond the bound, for what should not come
+		rig.Pause(t.Context(), 1200*time.Millisecond-time.Since(began)) // beyond the bound, for what should not come
 		var last int64
 		for i := range s.last {
 			last = max(last, s.last[i].Load())
@@ -270,7 +271,7 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		if took[round] >= time.Second {
 			t.Errorf("round %d: the last byte came %v after the order, which was answered after %v", round, took[round], answered)
 		}
-		f.gateways[(round+1)%3].askAdmin(http.MethodDelete, "/robots/deny?scope=host&value="+host, "")
+		askAdmin(f.gateways[(round+1)%3], http.MethodDelete, "/robots/deny?scope=host&value="+host, "")
 	}
 	stop()
 	group.Wait()
@@ -280,26 +281,26 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 }
 
 // askAdmin sends a request to the admin API, which has to succeed.
-func (g *gateway) askAdmin(method, path, body string) string {
-	g.t.Helper()
+func askAdmin(g *rig.Gateway, method, path, body string) string {
+	g.T.Helper()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", g.adminSocket())
+			return (&net.Dialer{}).DialContext(ctx, "unix", g.AdminSocket())
 		},
 	}}
-	r, err := http.NewRequestWithContext(g.t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(g.T.Context(), method, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		g.t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
+		g.T.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
 	}
 	return string(text)
 }
@@ -312,33 +313,33 @@ func TestFleetWithoutRedis(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	one, two := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	a, b := one.Origin(), two.Origin()
-	hostOf := func(page string) string { return strings.TrimSuffix(strings.TrimPrefix(page, "http://"), openPage) }
-	first, second := a.String()+openPage, b.String()+openPage
+	hostOf := func(page string) string { return strings.TrimSuffix(strings.TrimPrefix(page, "http://"), rig.OpenPage) }
+	first, second := a.String()+rig.OpenPage, b.String()+rig.OpenPage
 
 	f.run(0, 0, "3 of 3 gateways", "deny", "host", hostOf(first))
 	f.stopped(first, true, true, true)
 	f.redis.Say("FLUSHALL")
-	eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
 	f.stopped(first, true, true, true)
 	f.redis.Kill()
 	f.redis.Start() // empty
-	eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
 	f.meet()
 	f.stopped(first, true, true, true)
 	f.run(1, 0, "3 of 3 gateways", "undeny", "host", hostOf(first))
 	f.stopped(first, false, false, false)
 	f.redis.Say("FLUSHALL")
-	pause(t.Context(), 2500*time.Millisecond)
+	rig.Pause(t.Context(), 2500*time.Millisecond)
 	f.stopped(first, false, false, false) // a lifted stop does not come back
 
 	f.redis.Kill()
-	eventually(t, "redis is found away", func() bool { return f.gateways[2].metric("crawlgate_fleet_up") == 0 })
+	rig.Eventually(t, "redis is found away", func() bool { return f.gateways[2].Metric("crawlgate_fleet_up") == 0 })
 	f.run(2, 1, "1 of 3 gateways", "deny", "host", hostOf(second))
 	f.run(2, 1, "gw0 is silent; its last heartbeat was at 20", "deny", "host", hostOf(second))
 	f.run(2, 1, "the other gateways do not know", "purge", a.String())
 	f.stopped(second, false, false, true)
-	f.gateways[2].kill()
-	if err := f.gateways[2].start(f.gateways[2].config); err != nil {
+	f.gateways[2].Kill()
+	if err := f.gateways[2].Start(f.gateways[2].Config); err != nil {
 		t.Fatal(err)
 	}
 	f.stopped(second, false, false, true)
@@ -360,14 +361,14 @@ func TestFleetCutInTwo(t *testing.T) {
 	sites := []*testorigin.Site{server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})}
 	pages, hosts := make([]string, 3), make([]string, 3)
 	for i, site := range sites {
-		pages[i], hosts[i] = site.URL(openPage), strings.TrimPrefix(site.Origin().String(), "http://")
+		pages[i], hosts[i] = site.URL(rig.OpenPage), strings.TrimPrefix(site.Origin().String(), "http://")
 	}
 	for _, host := range hosts[:2] {
 		f.run(0, 0, "3 of 3 gateways", "deny", "host", host)
 	}
 	f.relay.cut(true)
-	eventually(t, "the third is cut off", func() bool { return f.gateways[2].metric("crawlgate_fleet_up") == 0 })
-	pause(t.Context(), 6*time.Second) // it is silent then, and not waited for
+	rig.Eventually(t, "the third is cut off", func() bool { return f.gateways[2].Metric("crawlgate_fleet_up") == 0 })
+	rig.Pause(t.Context(), 6*time.Second) // it is silent then, and not waited for
 	f.run(0, 1, "gw2 is silent", "undeny", "host", hosts[0])
 	f.run(2, 1, "1 of 3 gateways", "deny", "host", hosts[0])
 	f.run(1, 1, "2 of 3 gateways", "deny", "host", hosts[1])
@@ -377,7 +378,7 @@ func TestFleetCutInTwo(t *testing.T) {
 	f.stopped(pages[1], true, true, false)
 	f.stopped(pages[2], true, true, false)
 	if long() {
-		pause(t.Context(), time.Minute)
+		rig.Pause(t.Context(), time.Minute)
 	}
 	f.relay.cut(false)
 	for _, page := range pages {
@@ -401,12 +402,12 @@ func TestFleetActions(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	ask := func() {
 		for _, g := range f.gateways {
-			g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+			g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
 		}
 	}
 	fetches := func(want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d fetches", want), func() bool { return len(site.RobotsExchanges()) >= want })
+		rig.Eventually(t, fmt.Sprintf("%d fetches", want), func() bool { return len(site.RobotsExchanges()) >= want })
 		if n := len(site.RobotsExchanges()); n != want {
 			t.Errorf("%d fetches, want %d", n, want)
 		}
@@ -420,19 +421,19 @@ func TestFleetActions(t *testing.T) {
 	f.run(2, 0, "3 of 3 gateways", "refresh", site.Origin().String())
 	fetches(9)
 	f.run(0, 2, "is not blocked", "unblock", site.Origin().Host)
-	out, err := f.gateways[0].robots("gateways")
+	out, err := f.gateways[0].Robots("gateways")
 	if err != nil || strings.Count(out, "gw") != 3 || strings.Contains(out, "expected") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if err := f.gateways[0].reload(gatewayConfig{Engine: fleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
+	if err := f.gateways[0].Reload(rig.Config{Engine: fleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new name is known", func() bool {
-		out, err := f.gateways[2].robots("gateways")
+	rig.Eventually(t, "the new name is known", func() bool {
+		out, err := f.gateways[2].Robots("gateways")
 		return err == nil && strings.Contains(out, "renamed") && !strings.Contains(out, "gw0")
 	})
 	f.run(0, 0, "3 of 3 gateways", "deny", "host", "example.com")
-	f.gateways[1].stop()
+	f.gateways[1].Stop()
 	f.run(0, 1, "1 of the gateways that the configuration expects are not known", "deny", "all")
 	f.run(2, 0, "3 gateways are expected, 2 are known", "gateways")
 }
@@ -441,31 +442,31 @@ func TestFleetActions(t *testing.T) {
 // fleet. Without Redis the command says that the others do not have the order yet, and ends with 1.
 func TestOrdersFollowWhatIsShared(t *testing.T) {
 	t.Parallel()
-	for name, shared := range map[string]string{"store": "store redis %s\n" + paceOff, "clocks": "pace {\nrate off\nshared redis %s\n}"} {
+	for name, shared := range map[string]string{"store": "store redis %s\n" + rig.PaceOff, "clocks": "pace {\nrate off\nshared redis %s\n}"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			f := &orderFleet{t: t, redis: redistest.Start(t)}
 			for i := range 2 {
-				f.gateways = append(f.gateways, startGateway(t, gatewayConfig{Engine: fmt.Sprintf("gateway gw%d\n"+shared, i, f.redis.URL())}))
+				f.gateways = append(f.gateways, rig.New(t, rig.Config{Engine: fmt.Sprintf("gateway gw%d\n"+shared, i, f.redis.URL())}))
 			}
 			for _, g := range f.gateways {
-				eventually(t, "each knows the other", func() bool {
-					list := decodeAnswer[adminapi.Gateways](t, g.admin("/robots/gateways").body)
+				rig.Eventually(t, "each knows the other", func() bool {
+					list := decodeAnswer[adminapi.Gateways](t, g.Admin("/robots/gateways").Body)
 					return list.Up && len(list.Gateways) == 2
 				})
-				if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
-					t.Fatalf("%d: %s", a.status, a.body)
+				if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
+					t.Fatalf("%d: %s", a.Status, a.Body)
 				}
 			}
 			f.run(0, 0, "2 of 2 gateways", "deny", "host", site.Origin().Host)
 			for _, g := range f.gateways {
-				if a := g.mustFetch("Tester/1.0", site.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-					t.Errorf("%d %q", a.status, a.header.Get("Crawlgate-Decision"))
+				if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+					t.Errorf("%d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 				}
 			}
 			f.redis.Kill()
-			eventually(t, "redis is missed", func() bool { return f.gateways[0].metric("crawlgate_fleet_up") == 0 })
+			rig.Eventually(t, "redis is missed", func() bool { return f.gateways[0].Metric("crawlgate_fleet_up") == 0 })
 			f.run(0, 1, "the other gateways get the order when it is back", "deny", "all")
 		})
 	}

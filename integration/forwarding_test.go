@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestConnectionsBoundToTheirClient(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startTunnelGateway(t, server, "")
+	g := rig.NewTunnelGateway(t, server, "")
 	bound := []string{
 		"Authorization: NTLM TlRMTVNTUAABAAAA", "authorization: negotiate YIIJvwYG", "Authorization: NTLM", "AUTHORIZATION: Ntlm x",
 		"Authorization: Basic dTpw\r\nAuthorization: Negotiate x",
@@ -28,10 +29,10 @@ func TestConnectionsBoundToTheirClient(t *testing.T) {
 		site.SetRobots(testorigin.Status(http.StatusNotFound))
 		ask := func(path, field string) {
 			t.Helper()
-			w := g.dial()
-			a, err := w.ask(http.MethodGet, "GET "+site.URL(path)+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\n"+field+"\r\n\r\n")
-			if err != nil || a.status != http.StatusOK {
-				t.Errorf("%s with %q: %d, %v", path, field, a.status, err)
+			w := g.Dial()
+			a, err := w.Ask(http.MethodGet, "GET "+site.URL(path)+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\n"+field+"\r\n\r\n")
+			if err != nil || a.Status != http.StatusOK {
+				t.Errorf("%s with %q: %d, %v", path, field, a.Status, err)
 			}
 			_ = w.Close()
 		}
@@ -63,18 +64,18 @@ func TestConnectionsBoundToTheirClient(t *testing.T) {
 // TestBoundConnectionsAreHTTP1 goes to a site that would speak HTTP/2, whose connections are shared.
 func TestBoundConnectionsAreHTTP1(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, field := range []string{"X-A: b", "Authorization: Negotiate YIIJvwYG"} {
-		w := g.dial()
-		if a, err := w.ask(http.MethodPost, "POST "+site.at("/news/a.html")+" HTTP/1.1\r\nHost: "+site.authority()+"\r\nContent-Length: 0\r\n"+field+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
-			t.Fatalf("%q: %d, %v", field, a.status, err)
+		w := g.Dial()
+		if a, err := w.Ask(http.MethodPost, "POST "+site.At("/news/a.html")+" HTTP/1.1\r\nHost: "+site.Authority()+"\r\nContent-Length: 0\r\n"+field+"\r\n\r\n"); err != nil || a.Status != http.StatusOK {
+			t.Fatalf("%q: %d, %v", field, a.Status, err)
 		}
 	}
 	var protos []string
-	for _, e := range site.arrived() {
-		protos = append(protos, e.proto)
+	for _, e := range site.Arrived() {
+		protos = append(protos, e.Proto)
 	}
 	if want := []string{"HTTP/2.0", "HTTP/1.1"}; !slices.Equal(protos, want) {
 		t.Errorf("the site was asked by %q, want %q", protos, want)
@@ -121,9 +122,9 @@ func TestForbiddenTrailers(t *testing.T) {
 	}))
 	defer site.Close()
 	authority := strings.TrimPrefix(site.URL, "http://")
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for path, field := range map[string]string{"/announced": announced, "/late": ""} {
-		w := g.dial()
+		w := g.Dial()
 		_, err := io.WriteString(w, "POST "+site.URL+path+" HTTP/1.1\r\nHost: "+authority+"\r\nUser-Agent: Tester/1.0\r\nTransfer-Encoding: chunked\r\n"+
 			field+"Connection: close\r\n\r\n4\r\nbody\r\n0\r\n"+section.String())
 		if err != nil {

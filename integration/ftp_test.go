@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -35,7 +36,7 @@ func ftpOrigin() *testorigin.FTPSite {
 // realFTP serves a folder with pyftpdlib, and returns its URL.
 func realFTP(t *testing.T, files map[string]string) string {
 	t.Helper()
-	need(t, systemPython)
+	rig.Need(t, systemPython)
 	if err := exec.Command(systemPython, "-c", "import pyftpdlib").Run(); err != nil {
 		missing(t, "Python's pyftpdlib")
 	}
@@ -75,15 +76,15 @@ func realFTP(t *testing.T, files map[string]string) string {
 // TestFTPByCurl has curl read from a real FTP server.
 func TestFTPByCurl(t *testing.T) {
 	t.Parallel()
-	curl := need(t, "curl")
+	curl := rig.Need(t, "curl")
 	site := realFTP(t, map[string]string{
 		"robots.txt": ftpRules, "pub/a.txt": "some text\n", "pub/a & b (1).html": "<p>", "private/s": "a secret",
 		"pub/big.bin": strings.Repeat("0123456789", 1_000_000),
 	})
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"})
 	ask := func(path string, args ...string) (status, body string) {
 		t.Helper()
-		args = append(args, "--disable", "--silent", "--noproxy", "", "--proxy", "http://"+g.addr, "--globoff", "--path-as-is",
+		args = append(args, "--disable", "--silent", "--noproxy", "", "--proxy", "http://"+g.Addr, "--globoff", "--path-as-is",
 			"--write-out", "\n%{http_code} %header{content-length} %header{content-type}", site+path)
 		out, err := exec.CommandContext(t.Context(), curl, args...).Output()
 		if err != nil {
@@ -121,11 +122,11 @@ func TestFTPByCurl(t *testing.T) {
 			t.Errorf("%s: %s, %.300q", method, status, body)
 		}
 	}
-	g.stop()
-	for _, l := range g.readLogs() {
+	g.Stop()
+	for _, l := range g.ReadLogs() {
 		reached := l.Status == 200 && !strings.HasSuffix(l.Request.URI, "/robots.txt")
 		if l.Robots.Origin != site || reached && (l.Robots.Decision != "allow" || l.Robots.Address != strings.TrimPrefix(site, "ftp://")) {
-			t.Errorf("logged: %s", l.raw)
+			t.Errorf("logged: %s", l.Raw)
 		}
 	}
 }
@@ -136,7 +137,7 @@ func TestFTPSpellings(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
 	site := "ftp://" + testorigin.StartFTP(t, origin)
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}", Site: "paths as_sent"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\n}", Site: "paths as_sent"})
 	for path, want := range map[string]int{
 		"/pub/a.txt": 200, "/pub/%61.txt": 200, "/pub/a+b": 200, "/pub/a%2Bb": 301, "/pub/a%2bb": 301, "/pub/": 200, "/pub": 301,
 		"/": 200, "": 200, "/pub/list": 301, "/pub/list%20x": 404, "/pub/*": 404, "/p*b/": 404, "/[p]rivate/": 404, "/%5Bp%5Drivate/": 301,
@@ -155,14 +156,14 @@ func TestFTPSpellings(t *testing.T) {
 		"/pub/a.txt?x": 400, "/pub/a.txt?": 400, "/pub/a.txt%3Fx": 400, "/private;type=d": 400, "/private?": 400,
 		"/" + strings.Repeat("a/", 3000): 400,
 	} {
-		a, err := g.fetch("Tester/1.0", site+path)
-		if err != nil || a.status != want {
-			t.Errorf("%q: status %d, %v, want %d: %.200s", path, a.status, err, want, a.body)
+		a, err := g.Fetch("Tester/1.0", site+path)
+		if err != nil || a.Status != want {
+			t.Errorf("%q: status %d, %v, want %d: %.200s", path, a.Status, err, want, a.Body)
 		}
-		if a.status == http.StatusMovedPermanently {
-			location := a.header.Get("Location")
-			if next := g.mustFetch("Tester/1.0", site+location); next.status == http.StatusMovedPermanently {
-				t.Errorf("%q leads to %q, and that to %q", path, location, next.header.Get("Location"))
+		if a.Status == http.StatusMovedPermanently {
+			location := a.Header.Get("Location")
+			if next := g.MustFetch("Tester/1.0", site+location); next.Status == http.StatusMovedPermanently {
+				t.Errorf("%q leads to %q, and that to %q", path, location, next.Header.Get("Location"))
 			}
 		}
 	}
@@ -170,8 +171,8 @@ func TestFTPSpellings(t *testing.T) {
 		if !s.deny {
 			continue
 		}
-		if a, err := g.fetch("Tester/1.0", site+s.sent()); err != nil || a.status != http.StatusBadRequest {
-			t.Errorf("%q: status %d, %v", s.path, a.status, err)
+		if a, err := g.Fetch("Tester/1.0", site+s.sent()); err != nil || a.Status != http.StatusBadRequest {
+			t.Errorf("%q: status %d, %v", s.path, a.Status, err)
 		}
 	}
 	for _, command := range origin.Commands() {
@@ -188,10 +189,10 @@ func TestFTPUserinfo(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
 	addr := testorigin.StartFTP(t, origin)
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	for _, user := range []string{"u:p@", "anonymous@", "anonymous:x@", "@"} {
-		if a := g.mustFetch("Tester/1.0", "ftp://"+user+addr+"/pub/a.txt"); a.status != http.StatusBadRequest && user != "@" {
-			t.Errorf("%s: status %d", user, a.status)
+		if a := g.MustFetch("Tester/1.0", "ftp://"+user+addr+"/pub/a.txt"); a.Status != http.StatusBadRequest && user != "@" {
+			t.Errorf("%s: status %d", user, a.Status)
 		}
 	}
 	for _, c := range origin.Commands() {
@@ -218,8 +219,8 @@ func TestFTPPorts(t *testing.T) {
 	lies := ftpOrigin()
 	lies.Replies = map[string]string{"EPSV": "502 no"} // its PASV names 10.0.0.1
 
-	g := startGateway(t, gatewayConfig{Site: "mode off"})
-	_, own, _ := net.SplitHostPort(g.addr)
+	g := rig.New(t, rig.Config{Site: "mode off"})
+	_, own, _ := net.SplitHostPort(g.Addr)
 	back := ftpOrigin()
 	back.Replies = map[string]string{"EPSV": "229 (|||" + own + "|)"}
 	for _, tt := range []struct {
@@ -239,17 +240,17 @@ func TestFTPPorts(t *testing.T) {
 		{"ftp://" + testorigin.StartFTP(t, back) + "/pub/a.txt", 403, enforce.ReasonOwnListener},
 		{"ftp://" + testorigin.StartFTP(t, lies) + "/pub/a.txt", 200, enforce.ReasonRobotsOff},
 	} {
-		a := g.mustFetch("Tester/1.0", tt.url)
-		if a.status != tt.status {
-			t.Errorf("%s: status %d: %s", tt.url, a.status, a.body)
+		a := g.MustFetch("Tester/1.0", tt.url)
+		if a.Status != tt.status {
+			t.Errorf("%s: status %d: %s", tt.url, a.Status, a.Body)
 		}
-		logs := g.logs(1)
-		eventually(t, tt.url+" in the log", func() bool {
-			logs = g.readLogs()
-			return slices.ContainsFunc(logs, func(l logLine) bool { return l.Request.URI == tt.url })
+		logs := g.Logs(1)
+		rig.Eventually(t, tt.url+" in the log", func() bool {
+			logs = g.ReadLogs()
+			return slices.ContainsFunc(logs, func(l rig.LogLine) bool { return l.Request.URI == tt.url })
 		})
 		if last := logs[len(logs)-1]; last.Robots.Reason != tt.reason {
-			t.Errorf("%s: logged %s", tt.url, last.raw)
+			t.Errorf("%s: logged %s", tt.url, last.Raw)
 		}
 	}
 	_ = other.(*net.TCPListener).SetDeadline(time.Now())
@@ -270,7 +271,7 @@ func TestFTPHostile(t *testing.T) {
 		}
 	}
 	mute := func(control, _ net.Conn, _ string) { _, _ = io.Copy(io.Discard, control) }
-	g := startGateway(t, gatewayConfig{Site: "mode off", Egress: "response_header_timeout 1s", Engine: "pace {\nrate off\nconcurrency 64\nbackoff off\n}"})
+	g := rig.New(t, rig.Config{Site: "mode off", Egress: "response_header_timeout 1s", Engine: "pace {\nrate off\nconcurrency 64\nbackoff off\n}"})
 	for _, tt := range []struct {
 		name     string
 		path     string
@@ -296,21 +297,21 @@ func TestFTPHostile(t *testing.T) {
 		origin := ftpOrigin()
 		origin.Replies, origin.Transfer = tt.replies, tt.transfer
 		url := "ftp://" + testorigin.StartFTP(t, origin) + tt.path
-		a, err := g.fetch("Tester/1.0", url)
-		if tt.status == 0 && !errors.Is(err, io.ErrUnexpectedEOF) || tt.status != 0 && (err != nil || a.status != tt.status) {
-			t.Errorf("%s: status %d, %v: %.200s", tt.name, a.status, err, a.body)
+		a, err := g.Fetch("Tester/1.0", url)
+		if tt.status == 0 && !errors.Is(err, io.ErrUnexpectedEOF) || tt.status != 0 && (err != nil || a.Status != tt.status) {
+			t.Errorf("%s: status %d, %v: %.200s", tt.name, a.Status, err, a.Body)
 		}
-		var line logLine
-		eventually(t, tt.name+" in the log", func() bool {
-			logs := g.readLogs()
-			i := slices.IndexFunc(logs, func(l logLine) bool { return l.Request.URI == url })
+		var line rig.LogLine
+		rig.Eventually(t, tt.name+" in the log", func() bool {
+			logs := g.ReadLogs()
+			i := slices.IndexFunc(logs, func(l rig.LogLine) bool { return l.Request.URI == url })
 			if i >= 0 {
 				line = logs[i]
 			}
 			return i >= 0
 		})
 		if line.Robots.Reason != tt.reason || line.Robots.Address == "" {
-			t.Errorf("%s: logged %s", tt.name, line.raw)
+			t.Errorf("%s: logged %s", tt.name, line.Raw)
 		}
 	}
 }
@@ -321,16 +322,16 @@ func TestFTPBackoff(t *testing.T) {
 	origin := ftpOrigin()
 	origin.Replies = map[string]string{"": "421 too many users"}
 	url := "ftp://" + testorigin.StartFTP(t, origin) + "/pub/a.txt"
-	g := startGateway(t, gatewayConfig{Site: "mode off", Engine: "pace {\nwait 0s\nbackoff 60s 24h\n}"})
-	if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "421 too many users") {
-		t.Errorf("first: %d %s", a.status, a.body)
+	g := rig.New(t, rig.Config{Site: "mode off", Engine: "pace {\nwait 0s\nbackoff 60s 24h\n}"})
+	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "421 too many users") {
+		t.Errorf("first: %d %s", a.Status, a.Body)
 	}
-	g.logs(1) // which may come after the line of the next request
-	if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
-		t.Errorf("second: %d %s", a.status, a.body)
+	g.Logs(1) // which may come after the line of the next request
+	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		t.Errorf("second: %d %s", a.Status, a.Body)
 	}
-	if logs := g.logs(2); logs[0].Robots.Reason != enforce.ReasonRobotsOff || logs[1].Robots.Reason != enforce.ReasonBackoff {
-		t.Errorf("logged %s, then %s", logs[0].raw, logs[1].raw)
+	if logs := g.Logs(2); logs[0].Robots.Reason != enforce.ReasonRobotsOff || logs[1].Robots.Reason != enforce.ReasonBackoff {
+		t.Errorf("logged %s, then %s", logs[0].Raw, logs[1].Raw)
 	}
 }
 
@@ -338,15 +339,15 @@ func TestFTPBackoff(t *testing.T) {
 func TestFTPPaced(t *testing.T) {
 	t.Parallel()
 	url := "ftp://" + testorigin.StartFTP(t, ftpOrigin()) + "/pub/a.txt"
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 2/s\nburst 1\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate 2/s\nburst 1\n}"})
 	began := time.Now()
 	for range 3 {
-		if a := g.mustFetch("Tester/1.0", url); a.status != http.StatusOK {
-			t.Errorf("status %d: %s", a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusOK {
+			t.Errorf("status %d: %s", a.Status, a.Body)
 		}
 	}
 	if took := time.Since(began); took < time.Second { // two intervals, however late each request comes
-		t.Errorf("three requests took %v: %s", took, g.logs(3)[2].raw)
+		t.Errorf("three requests took %v: %s", took, g.Logs(3)[2].Raw)
 	}
 }
 
@@ -366,12 +367,12 @@ func TestFTPStop(t *testing.T) {
 		close(ended)
 	}
 	url := "ftp://" + testorigin.StartFTP(t, origin) + "/pub/big"
-	g := startGateway(t, gatewayConfig{})
-	w := g.dial()
+	g := rig.New(t, rig.Config{})
+	w := g.Dial()
 	if _, err := fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n", url); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.ReadResponse(w.r, nil)
+	resp, err := http.ReadResponse(w.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,8 +380,8 @@ func TestFTPStop(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 999)); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), binary, "robots", "deny", "host", "127.0.0.1", "--reason", "a complaint",
-		"--address", "unix/"+g.adminSocket()).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", "127.0.0.1", "--reason", "a complaint",
+		"--address", "unix/"+g.AdminSocket()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -388,7 +389,7 @@ func TestFTPStop(t *testing.T) {
 		t.Errorf("the client sees %v", err)
 	}
 	<-ended
-	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonKillSwitch || l.Robots.Address == "" {
-		t.Errorf("logged %s", l.raw)
+	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonKillSwitch || l.Robots.Address == "" {
+		t.Errorf("logged %s", l.Raw)
 	}
 }

@@ -11,18 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // haproxyRecipe is the configuration in docs/fleet.md, for other addresses.
-func haproxyRecipe(t *testing.T, bind string, gateways []*gateway) string {
+func haproxyRecipe(t *testing.T, bind string, gateways []*rig.Gateway) string {
 	t.Helper()
 	_, recipe, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "```haproxy\n")
 	recipe, _, found := strings.Cut(recipe, "```")
 	replace := []string{"bind :3128", "bind " + bind}
 	for i, g := range gateways {
-		replace = append(replace, fmt.Sprintf("gw%d.acme.example:3128", i+1), g.addr)
+		replace = append(replace, fmt.Sprintf("gw%d.acme.example:3128", i+1), g.Addr)
 	}
 	for i := 0; i < len(replace); i += 2 {
 		if found = found && strings.Contains(recipe, replace[i]); !found {
@@ -36,14 +37,14 @@ func haproxyRecipe(t *testing.T, bind string, gateways []*gateway) string {
 // spread over all, and when a gateway fails only its hosts move.
 func TestHAProxyRecipe(t *testing.T) {
 	t.Parallel()
-	haproxy := need(t, "haproxy")
-	var gateways []*gateway
+	haproxy := rig.Need(t, "haproxy")
+	var gateways []*rig.Gateway
 	for range 3 {
-		gateways = append(gateways, startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"}))
+		gateways = append(gateways, rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"}))
 	}
-	balancer := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
-	file := filepath.Join(balancer.dir, "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(haproxyRecipe(t, balancer.addr, gateways)), 0o600); err != nil {
+	balancer := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
+	file := filepath.Join(balancer.Dir, "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(haproxyRecipe(t, balancer.Addr, gateways)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), haproxy, "-db", "-f", file)
@@ -65,16 +66,16 @@ func TestHAProxyRecipe(t *testing.T) {
 	for i := range sites {
 		sites[i] = server.Site(t, testorigin.SiteConfig{})
 	}
-	eventually(t, "haproxy listens", func() bool {
-		conn, err := net.DialTimeout("tcp", balancer.addr, time.Second)
+	rig.Eventually(t, "haproxy listens", func() bool {
+		conn, err := net.DialTimeout("tcp", balancer.Addr, time.Second)
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err == nil
 	})
-	eventually(t, "haproxy has all gateways", func() bool {
-		a, err := balancer.fetch("AcmeBot/1.0", sites[0].URL("/"))
-		return err == nil && a.status == http.StatusOK
+	rig.Eventually(t, "haproxy has all gateways", func() bool {
+		a, err := balancer.Fetch("AcmeBot/1.0", sites[0].URL("/"))
+		return err == nil && a.Status == http.StatusOK
 	})
 	// ask asks for each site several times, and returns at which gateway each of them was.
 	seen := make([]int, len(gateways))
@@ -82,16 +83,16 @@ func TestHAProxyRecipe(t *testing.T) {
 		t.Helper()
 		for _, site := range sites {
 			for _, page := range []string{"/", "/a", "/b?c"} {
-				for form, do := range balancer.through(http.MethodGet, hostOf(site.URL("")), page) {
-					if a, err := do(); err != nil || a.status != http.StatusOK {
-						t.Errorf("%s by %s: %d, %v", site.URL(page), form, a.status, err)
+				for form, do := range balancer.Through(http.MethodGet, rig.HostOf(site.URL("")), page) {
+					if a, err := do(); err != nil || a.Status != http.StatusOK {
+						t.Errorf("%s by %s: %d, %v", site.URL(page), form, a.Status, err)
 					}
 				}
 			}
 		}
 		at := make(map[string]int)
 		for i, g := range gateways {
-			lines := g.readLogs()
+			lines := g.ReadLogs()
 			for _, line := range lines[min(seen[i], len(lines)):] {
 				_, o, _ := strings.Cut(line.Robots.Origin, "://") // a CONNECT counts as https until its protocol is known
 				if other, known := at[o]; known && other != i {
@@ -111,10 +112,10 @@ func TestHAProxyRecipe(t *testing.T) {
 	if len(before) != len(sites) || min(count[0], count[1], count[2]) < len(sites)/10 {
 		t.Errorf("%d sites at %v", len(before), count)
 	}
-	gateways[2].stop()
-	eventually(t, "haproxy has noticed", func() bool {
+	gateways[2].Stop()
+	rig.Eventually(t, "haproxy has noticed", func() bool {
 		for _, site := range sites {
-			if a, err := balancer.fetch("AcmeBot/1.0", site.URL("/")); err != nil || a.status != http.StatusOK {
+			if a, err := balancer.Fetch("AcmeBot/1.0", site.URL("/")); err != nil || a.Status != http.StatusOK {
 				return false
 			}
 		}

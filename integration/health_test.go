@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -14,29 +15,29 @@ import (
 func TestHealthBeforeTheStop(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	config := gatewayConfig{Engine: unpaced, Global: "shutdown_delay 4s"}
-	g := startGateway(t, config)
-	health := func() answer { return get(t, http.DefaultClient, "http://"+g.addr+"/health") }
-	if err := g.reload(config); err != nil {
+	site.SetRobots(testorigin.OK(rig.Rules))
+	config := rig.Config{Engine: rig.Unpaced, Global: "shutdown_delay 4s"}
+	g := rig.New(t, config)
+	health := func() rig.Answer { return rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/health") }
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if a := health(); a.status != http.StatusOK || !strings.HasPrefix(a.body, "ok\n") {
-		t.Errorf("before the stop: %d %q", a.status, a.body)
+	if a := health(); a.Status != http.StatusOK || !strings.HasPrefix(a.Body, "ok\n") {
+		t.Errorf("before the stop: %d %q", a.Status, a.Body)
 	}
-	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := g.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	var a answer
-	eventually(t, "/health to turn", func() bool { a = health(); return a.status != http.StatusOK })
-	if a.status != http.StatusServiceUnavailable || a.body != "the gateway is about to stop\n" {
-		t.Errorf("during shutdown_delay: %d %q", a.status, a.body)
+	var a rig.Answer
+	rig.Eventually(t, "/health to turn", func() bool { a = health(); return a.Status != http.StatusOK })
+	if a.Status != http.StatusServiceUnavailable || a.Body != "the gateway is about to stop\n" {
+		t.Errorf("during shutdown_delay: %d %q", a.Status, a.Body)
 	}
-	if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != http.StatusOK {
-		t.Errorf("a page during shutdown_delay: %d %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
+		t.Errorf("a page during shutdown_delay: %d %s", a.Status, a.Body)
 	}
-	if a := g.mustFetch("Tester/1.0", site.URL(privatePage)); a.status != http.StatusForbidden {
-		t.Errorf("a private page during shutdown_delay: %d %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", site.URL(rig.PrivatePage)); a.Status != http.StatusForbidden {
+		t.Errorf("a private page during shutdown_delay: %d %s", a.Status, a.Body)
 	}
-	g.stop()
+	g.Stop()
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -27,22 +28,22 @@ type busyClients struct {
 	longest time.Duration
 }
 
-func (g *gateway) busy(clients int, site *testorigin.Site) *busyClients {
+func busy(g *rig.Gateway, clients int, site *testorigin.Site) *busyClients {
 	b := &busyClients{answers: make(map[int]int)}
-	ctx, stop := context.WithCancel(g.t.Context())
+	ctx, stop := context.WithCancel(g.T.Context())
 	b.stop = stop
-	g.t.Cleanup(stop)
+	g.T.Cleanup(stop)
 	for range clients {
 		b.all.Go(func() {
-			client := g.client("Tester/1.0")
+			client := g.Client("Tester/1.0")
 			for tick := time.NewTicker(5 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 				began := time.Now()
-				a, err := tryGet(ctx, client, site.URL("/page"))
+				a, err := rig.TryGet(ctx, client, site.URL("/page"))
 				client.CloseIdleConnections()
 				if ctx.Err() != nil && err != nil {
 					return
 				}
-				b.note(a.status, time.Since(began))
+				b.note(a.Status, time.Since(began))
 			}
 		})
 	}
@@ -73,8 +74,8 @@ func (b *busyClients) undisturbed(t *testing.T) {
 }
 
 // holderNamed reports whether an error names the file and the process that holds it.
-func holderNamed(text string, holder *gateway) bool {
-	return strings.Contains(text, holder.store()) && strings.Contains(text, fmt.Sprintf("another process has it open: process %d ", holder.cmd.Process.Pid))
+func holderNamed(text string, holder *rig.Gateway) bool {
+	return strings.Contains(text, holder.Store()) && strings.Contains(text, fmt.Sprintf("another process has it open: process %d ", holder.Cmd.Process.Pid))
 }
 
 // TestSecondGatewayAtAStore starts gateways with the store of one that serves. Caddy starts apps in no particular order, so
@@ -82,28 +83,28 @@ func holderNamed(text string, holder *gateway) bool {
 func TestSecondGatewayAtAStore(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	first := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"})
-	clients := first.busy(2, site)
+	first := rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"})
+	clients := busy(first, 2, site)
 	for _, admin := range []string{"", "admin off", "", "admin off"} {
-		second := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
-		asking := second.busy(16, site)
+		second := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
+		asking := busy(second, 16, site)
 		began := time.Now()
-		config := gatewayConfig{Engine: "store file " + first.store() + "\npace {\nrate off\n}", Global: admin}
-		if err := second.launch(config); err != nil {
+		config := rig.Config{Engine: "store file " + first.Store() + "\npace {\nrate off\n}", Global: admin}
+		if err := second.Launch(config); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-second.exited:
+		case <-second.Exited:
 		case <-time.After(time.Minute):
 			t.Fatal("the second gateway runs on")
 		}
 		answers, longest := asking.end()
-		t.Logf("%q: ended after %v with %v; clients saw %v within %v", admin, time.Since(began), second.cmd.ProcessState, answers, longest)
+		t.Logf("%q: ended after %v with %v; clients saw %v within %v", admin, time.Since(began), second.Cmd.ProcessState, answers, longest)
 		if took := time.Since(began); took > heldTime || longest > heldTime {
 			t.Errorf("%q: the second gateway ended after %v, its clients waited up to %v", admin, took, longest)
 		}
-		if second.cmd.ProcessState.ExitCode() <= 0 || !holderNamed(second.stderr.String(), first) {
-			t.Errorf("%q: %v: %s", admin, second.cmd.ProcessState, second.stderr)
+		if second.Cmd.ProcessState.ExitCode() <= 0 || !holderNamed(second.Stderr.String(), first) {
+			t.Errorf("%q: %v: %s", admin, second.Cmd.ProcessState, second.Stderr)
 		}
 		for status, n := range answers {
 			if status != 0 && (admin == "" || status != http.StatusServiceUnavailable) {
@@ -121,25 +122,25 @@ func TestReloadToAHeldStore(t *testing.T) {
 	origins := testorigin.Start(t, testorigin.Config{})
 	site, blocked, killed := origins.Site(t, testorigin.SiteConfig{}), origins.Site(t, testorigin.SiteConfig{}), origins.Site(t, testorigin.SiteConfig{})
 	blocked.SetPages(overloaded(http.StatusTooManyRequests, ""))
-	holder := startGateway(t, gatewayConfig{})
-	g := startGateway(t, gatewayConfig{
+	holder := rig.New(t, rig.Config{})
+	g := rig.New(t, rig.Config{
 		Engine: "user_agent Before/1\nfetch {\nforbidden disallow\n}\npace {\nrate off\nbackoff 1h 2h\n}",
 	})
-	if a := g.mustFetch("Tester/1.0", blocked.URL("/")); a.status != http.StatusTooManyRequests {
-		t.Fatalf("status %d", a.status)
+	if a := g.MustFetch("Tester/1.0", blocked.URL("/")); a.Status != http.StatusTooManyRequests {
+		t.Fatalf("status %d", a.Status)
 	}
-	deny := exec.CommandContext(t.Context(), binary, "robots", "deny", "host", killed.Origin().Host, "--address", "unix/"+g.adminSocket())
+	deny := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", killed.Origin().Host, "--address", "unix/"+g.AdminSocket())
 	if out, err := deny.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	counted := g.metric("crawlgate_decisions_total")
+	counted := g.Metric("crawlgate_decisions_total")
 
-	clients := g.busy(4, site)
-	eventually(t, "the clients to be busy", func() bool { return len(site.PageExchanges()) > 20 })
+	clients := busy(g, 4, site)
+	rig.Eventually(t, "the clients to be busy", func() bool { return len(site.PageExchanges()) > 20 })
 	for range 3 {
 		began := time.Now()
-		err := g.reload(gatewayConfig{
-			Engine: "user_agent After/2\nstore file " + holder.store() + "\nindex_html on\nfetch {\nforbidden allow\n}\npace {\nrate 1/s\nqueue 1\nbackoff off\n}",
+		err := g.Reload(rig.Config{
+			Engine: "user_agent After/2\nstore file " + holder.Store() + "\nindex_html on\nfetch {\nforbidden allow\n}\npace {\nrate 1/s\nqueue 1\nbackoff off\n}",
 			Site:   "deny *",
 		})
 		if err == nil || !holderNamed(err.Error(), holder) || time.Since(began) > heldTime {
@@ -147,57 +148,57 @@ func TestReloadToAHeldStore(t *testing.T) {
 		}
 	}
 	clients.undisturbed(t)
-	g.keptSettings(origins, blocked, killed, counted)
+	keptSettings(g, origins, blocked, killed, counted)
 	// Nor may one that is refused for another fault, and its own store has to be found again under another spelling.
-	if err := g.reload(gatewayConfig{Egress: "trust_ca /nonexistent.pem"}); err == nil {
+	if err := g.Reload(rig.Config{Egress: "trust_ca /nonexistent.pem"}); err == nil {
 		t.Error("a configuration with a missing file was loaded")
 	}
-	g.keptSettings(origins, blocked, killed, counted)
-	if err := g.reload(gatewayConfig{Engine: "store file " + filepath.Dir(g.store()) + "/./robots.db"}); err != nil {
+	keptSettings(g, origins, blocked, killed, counted)
+	if err := g.Reload(rig.Config{Engine: "store file " + filepath.Dir(g.Store()) + "/./robots.db"}); err != nil {
 		t.Errorf("a reload to the gateway's own store: %v", err)
 	}
 }
 
 // keptSettings checks that store, clocks, fetcher, stops and metrics are those of before the refused reload.
-func (g *gateway) keptSettings(origins *testorigin.Server, blocked, killed *testorigin.Site, counted float64) {
-	t := g.t
+func keptSettings(g *rig.Gateway, origins *testorigin.Server, blocked, killed *testorigin.Site, counted float64) {
+	t := g.T
 	t.Helper()
 	shut := origins.Site(t, testorigin.SiteConfig{})
 	shut.SetRobots(testorigin.Status(http.StatusForbidden))
-	if a := g.mustFetch("Tester/1.0", shut.URL("/")); withoutUntil(t, a.header.Get("Crawlgate-Decision")) != "deny; reason=robots_forbidden" {
-		t.Errorf("cache: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
+	if a := g.MustFetch("Tester/1.0", shut.URL("/")); withoutUntil(t, a.Header.Get("Crawlgate-Decision")) != "deny; reason=robots_forbidden" {
+		t.Errorf("cache: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	if got := shut.RobotsExchanges()[0].Header.Get("User-Agent"); got != "Before/1" {
 		t.Errorf("fetcher: User-Agent %q", got)
 	}
 	asked := len(blocked.PageExchanges())
-	if a := g.mustFetch("Tester/1.0", blocked.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=backoff" || len(blocked.PageExchanges()) != asked {
-		t.Errorf("clocks: the block of a host is gone: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
+	if a := g.MustFetch("Tester/1.0", blocked.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" || len(blocked.PageExchanges()) != asked {
+		t.Errorf("clocks: the block of a host is gone: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	again := origins.Site(t, testorigin.SiteConfig{})
 	again.SetPages(overloaded(http.StatusServiceUnavailable, ""))
-	g.mustFetch("Tester/1.0", again.URL("/"))
-	if a := g.mustFetch("Tester/1.0", again.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
-		t.Errorf("clocks: no pause after a 503: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
+	g.MustFetch("Tester/1.0", again.URL("/"))
+	if a := g.MustFetch("Tester/1.0", again.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
+		t.Errorf("clocks: no pause after a 503: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
-	if a := g.mustFetch("Tester/1.0", killed.URL("/")); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("stops: %d %q", a.status, a.header.Get("Crawlgate-Decision"))
+	if a := g.MustFetch("Tester/1.0", killed.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+		t.Errorf("stops: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
-	if n := g.metric("crawlgate_decisions_total"); n < counted+20 {
+	if n := g.Metric("crawlgate_decisions_total"); n < counted+20 {
 		t.Errorf("metrics: %v decisions, %v before", n, counted)
 	}
-	eventually(t, "the record to be stored", func() bool { return stored(t, g.store()) >= 3 })
+	rig.Eventually(t, "the record to be stored", func() bool { return stored(t, g.Store()) >= 3 })
 }
 
 // TestStartWithoutRedis: a gateway starts without its store, works, and reports that the store is away.
 func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Engine: "store redis redis://" + freePort(t)})
-	if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
-		t.Errorf("status %d", a.status)
+	g := rig.New(t, rig.Config{Engine: "store redis redis://" + rig.FreePort(t)})
+	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
+		t.Errorf("status %d", a.Status)
 	}
-	if up := g.metric("crawlgate_store_up"); up != 0 || !strings.Contains(g.stderr.String(), "connection refused") {
-		t.Errorf("store up: %v: %s", up, g.stderr)
+	if up := g.Metric("crawlgate_store_up"); up != 0 || !strings.Contains(g.Stderr.String(), "connection refused") {
+		t.Errorf("store up: %v: %s", up, g.Stderr)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -49,7 +50,7 @@ func TestHostileOrigins(t *testing.T) {
 func says(name, raw string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
 	b := testorigin.Raw(name, []byte(raw))
 	b.Meaning = meaning
-	return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rules), cause: cause}
+	return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rig.Rules), cause: cause}
 }
 
 // file is a 200 with header fields and a body.
@@ -65,35 +66,35 @@ const chunked = "Transfer-Encoding: chunked\r\n"
 
 func hostileFraming() []robotsCase {
 	const unreachable, known = testorigin.MeansUnreachable, testorigin.MeansRules
-	half := len(rules) / 2
+	half := len(rig.Rules) / 2
 	return []robotsCase{
-		says("length below zero", file("Content-Length: -1\r\n", rules), unreachable, fetch.CauseProtocol),
-		says("length that is no number", file("Content-Length: 1x\r\n", rules), unreachable, fetch.CauseProtocol),
-		says("length beyond all numbers", file("Content-Length: 99999999999999999999\r\n", rules), unreachable, fetch.CauseProtocol),
-		says("two lengths", file(sized(rules)+"Content-Length: 5\r\n", rules), unreachable, fetch.CauseProtocol),
-		says("the same length twice", file(sized(rules)+sized(rules), rules), known, ""),
-		says("length and chunks", file(chunked+"Content-Length: 5\r\n", chunk(rules)+"0\r\n\r\n"), known, ""),
-		says("length too long", file("Content-Length: 100000\r\n", rules), unreachable, fetch.CauseTruncated),
-		says("length too short", file("Content-Length: "+strconv.Itoa(len(rules))+"\r\n", rules+"Allow: /\n"), known, ""),
-		says("unknown transfer coding", file("Transfer-Encoding: gzip, chunked\r\n", chunk(rules)+"0\r\n\r\n"), unreachable, fetch.CauseProtocol),
-		says("chunked twice", file(chunked+chunked, chunk(rules)+"0\r\n\r\n"), unreachable, fetch.CauseProtocol),
-		says("no last chunk", file(chunked, chunk(rules)), unreachable, fetch.CauseTruncated),
-		says("chunk size that is no number", file(chunked, chunk(rules)+"zz\r\n"), unreachable, fetch.CauseTruncated),
-		says("chunk size below zero", file(chunked, "-5\r\n"+rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
-		says("chunk size beyond all numbers", file(chunked, "fffffffffffffffff\r\n"+rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
-		says("chunk without its end", file(chunked, strconv.FormatInt(int64(half), 16)+"\r\n"+rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
+		says("length below zero", file("Content-Length: -1\r\n", rig.Rules), unreachable, fetch.CauseProtocol),
+		says("length that is no number", file("Content-Length: 1x\r\n", rig.Rules), unreachable, fetch.CauseProtocol),
+		says("length beyond all numbers", file("Content-Length: 99999999999999999999\r\n", rig.Rules), unreachable, fetch.CauseProtocol),
+		says("two lengths", file(sized(rig.Rules)+"Content-Length: 5\r\n", rig.Rules), unreachable, fetch.CauseProtocol),
+		says("the same length twice", file(sized(rig.Rules)+sized(rig.Rules), rig.Rules), known, ""),
+		says("length and chunks", file(chunked+"Content-Length: 5\r\n", chunk(rig.Rules)+"0\r\n\r\n"), known, ""),
+		says("length too long", file("Content-Length: 100000\r\n", rig.Rules), unreachable, fetch.CauseTruncated),
+		says("length too short", file("Content-Length: "+strconv.Itoa(len(rig.Rules))+"\r\n", rig.Rules+"Allow: /\n"), known, ""),
+		says("unknown transfer coding", file("Transfer-Encoding: gzip, chunked\r\n", chunk(rig.Rules)+"0\r\n\r\n"), unreachable, fetch.CauseProtocol),
+		says("chunked twice", file(chunked+chunked, chunk(rig.Rules)+"0\r\n\r\n"), unreachable, fetch.CauseProtocol),
+		says("no last chunk", file(chunked, chunk(rig.Rules)), unreachable, fetch.CauseTruncated),
+		says("chunk size that is no number", file(chunked, chunk(rig.Rules)+"zz\r\n"), unreachable, fetch.CauseTruncated),
+		says("chunk size below zero", file(chunked, "-5\r\n"+rig.Rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
+		says("chunk size beyond all numbers", file(chunked, "fffffffffffffffff\r\n"+rig.Rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
+		says("chunk without its end", file(chunked, strconv.FormatInt(int64(half), 16)+"\r\n"+rig.Rules+"\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
 		says("chunk extension of a mebibyte", file(chunked, "5;"+strings.Repeat("x", 1<<20)+"\r\nUser-\r\n0\r\n\r\n"), unreachable, fetch.CauseTruncated),
-		says("100,000 trailers", file(chunked, chunk(rules)+"0\r\n"+strings.Repeat("X: y\r\n", 100_000)+"\r\n"), unreachable, fetch.CauseTruncated),
-		says("broken trailer", file(chunked, chunk(rules)+"0\r\nno colon\r\n\r\n"), unreachable, fetch.CauseTruncated),
-		says("body up to the end", file("Connection: close\r\n", rules), known, ""),
+		says("100,000 trailers", file(chunked, chunk(rig.Rules)+"0\r\n"+strings.Repeat("X: y\r\n", 100_000)+"\r\n"), unreachable, fetch.CauseTruncated),
+		says("broken trailer", file(chunked, chunk(rig.Rules)+"0\r\nno colon\r\n\r\n"), unreachable, fetch.CauseTruncated),
+		says("body up to the end", file("Connection: close\r\n", rig.Rules), known, ""),
 	}
 }
 
 func hostileStatusLines() []robotsCase {
 	const unreachable, known = testorigin.MeansUnreachable, testorigin.MeansRules
-	status := func(line string) string { return line + "\r\n" + sized(rules) + "\r\n" + rules }
+	status := func(line string) string { return line + "\r\n" + sized(rig.Rules) + "\r\n" + rig.Rules }
 	return []robotsCase{
-		says("no status line", rules, unreachable, fetch.CauseProtocol),
+		says("no status line", rig.Rules, unreachable, fetch.CauseProtocol),
 		says("another protocol", "220 mail.example ESMTP\r\n", unreachable, fetch.CauseProtocol),
 		says("parts of the status line swapped", status("HTTP/1.1 OK 200"), unreachable, fetch.CauseProtocol),
 		says("status of two digits", status("HTTP/1.1 20 OK"), unreachable, fetch.CauseProtocol),
@@ -110,15 +111,15 @@ func hostileStatusLines() []robotsCase {
 		says("carriage returns alone", strings.ReplaceAll(status("HTTP/1.1 200 OK"), "\r\n", "\r"), unreachable, fetch.CauseReset),
 		says("interim answers alone", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 3), unreachable, fetch.CauseReset),
 		says("100,000 interim answers", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n", 100_000)+status("HTTP/1.1 200 OK"), unreachable, ""),
-		says("another protocol unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"+rules, unreachable, fetch.CauseProtocol),
-		says("a part of the file", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\n"+sized(rules)+"\r\n"+rules, unreachable, fetch.CauseProtocol),
+		says("another protocol unasked", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"+rig.Rules, unreachable, fetch.CauseProtocol),
+		says("a part of the file", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\n"+sized(rig.Rules)+"\r\n"+rig.Rules, unreachable, fetch.CauseProtocol),
 		says("not modified", "HTTP/1.1 304 Not Modified\r\n\r\n", unreachable, fetch.CauseProtocol),
 	}
 }
 
 func hostileHeaders() []robotsCase {
 	const unreachable, known = testorigin.MeansUnreachable, testorigin.MeansRules
-	with := func(fields string) string { return file(sized(rules)+fields, rules) }
+	with := func(fields string) string { return file(sized(rig.Rules)+fields, rig.Rules) }
 	endless := testorigin.EndlessHead()
 	return []robotsCase{
 		{name: "endless header", behaviour: endless, meaning: unreachable},
@@ -139,10 +140,10 @@ func hostileHeaders() []robotsCase {
 func hostileRedirects(t *testing.T, server *testorigin.Server) []robotsCase {
 	t.Helper()
 	canary := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
-	canary.SetRobots(testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules))
+	canary.SetRobots(testorigin.BadCertificate(testorigin.CertificateSelfSigned, rig.Rules))
 	to := func(location string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
 		b := testorigin.Redirect(http.StatusFound, location)
-		return robotsCase{name: "redirect to " + location[:min(len(location), 60)], behaviour: b, meaning: meaning, rules: []byte(rules), cause: cause}
+		return robotsCase{name: "redirect to " + location[:min(len(location), 60)], behaviour: b, meaning: meaning, rules: []byte(rig.Rules), cause: cause}
 	}
 	unreachable := func(location string, cause fetch.Cause) robotsCase {
 		return to(location, testorigin.MeansUnreachable, cause)
@@ -187,7 +188,7 @@ func hostileRedirects(t *testing.T, server *testorigin.Server) []robotsCase {
 func packed(size int) string {
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is one
-	_, _ = w.Write([]byte(rules + "#"))                   // a buffer takes everything
+	_, _ = w.Write([]byte(rig.Rules + "#"))               // a buffer takes everything
 	zeros := make([]byte, 1<<20)
 	for range size >> 20 {
 		_, _ = w.Write(zeros)
@@ -201,15 +202,15 @@ func hostileCodings() []robotsCase {
 	coded := func(coding, body string) string { return file("Content-Encoding: "+coding+"\r\n"+sized(body), body) }
 	var window bytes.Buffer
 	if w, err := zstd.NewWriter(&window, zstd.WithWindowSize(64<<20)); err == nil {
-		_, _ = w.Write(bytes.Repeat([]byte(rules), 1<<20/len(rules)))
+		_, _ = w.Write(bytes.Repeat([]byte(rig.Rules), 1<<20/len(rig.Rules)))
 		_ = w.Flush() // so that the frame has no size, and needs its window
 		_ = w.Close()
 	}
 	return []robotsCase{
-		says("unknown coding", coded("x-unheard-of", rules), known, ""),
-		says("coding that is not decoded", coded("compress", rules), unreachable, fetch.CauseEncoding),
-		says("invalid gzip", coded("gzip", rules), unreachable, fetch.CauseEncoding),
-		says("invalid br", coded("br", rules+rules), unreachable, fetch.CauseEncoding),
+		says("unknown coding", coded("x-unheard-of", rig.Rules), known, ""),
+		says("coding that is not decoded", coded("compress", rig.Rules), unreachable, fetch.CauseEncoding),
+		says("invalid gzip", coded("gzip", rig.Rules), unreachable, fetch.CauseEncoding),
+		says("invalid br", coded("br", rig.Rules+rig.Rules), unreachable, fetch.CauseEncoding),
 		says("gzip cut short", coded("gzip", packed(0)[:20]), unreachable, fetch.CauseEncoding),
 		says("gzip with more behind it", coded("gzip", packed(0)+"more"), known, ""),
 		says("gzip bomb of 256 MiB", coded("gzip", packed(256<<20)), unreachable, fetch.CauseEncoding),
@@ -229,16 +230,16 @@ func hostileTexts() []robotsCase {
 		ok("empty file", ""),
 		ok("HTML page", "<!DOCTYPE html><html><body>not found</body></html>"),
 		ok("UTF-16", "\xff\xfeU\x00s\x00e\x00r\x00"),
-		ok("control bytes", "\x00\x1b[2J\x07"+rules),
-		ok("byte order mark", "\xef\xbb\xbf"+rules),
-		ok("carriage returns alone as line ends", strings.ReplaceAll(rules, "\n", "\r")),
-		ok("one line of 600 KiB", rules+"Disallow: /"+strings.Repeat("x", 600<<10)),
-		ok("100,000 rules", rules+strings.Repeat("Disallow: /x\n", 40_000)),
-		ok("rules that make others count for minutes", rules+strings.Repeat("Disallow: /*o*p*e*n*o*p*e*n*b$\n", 10_000)),
-		ok("10,000 names", strings.Repeat("User-agent: x\n", 10_000)+rules),
-		ok("Crawl-delay that is no number", rules+"Crawl-delay: NaN\nCrawl-delay: -1\nCrawl-delay: 1e308\n"),
-		ok("invalid sitemaps", rules+"Sitemap: javascript:alert(1)\nSitemap: http://[::1\n"),
-		ok("rules behind 500 KiB", "#"+strings.Repeat("x", 512<<10)+"\n"+rules),
+		ok("control bytes", "\x00\x1b[2J\x07"+rig.Rules),
+		ok("byte order mark", "\xef\xbb\xbf"+rig.Rules),
+		ok("carriage returns alone as line ends", strings.ReplaceAll(rig.Rules, "\n", "\r")),
+		ok("one line of 600 KiB", rig.Rules+"Disallow: /"+strings.Repeat("x", 600<<10)),
+		ok("100,000 rules", rig.Rules+strings.Repeat("Disallow: /x\n", 40_000)),
+		ok("rules that make others count for minutes", rig.Rules+strings.Repeat("Disallow: /*o*p*e*n*o*p*e*n*b$\n", 10_000)),
+		ok("10,000 names", strings.Repeat("User-agent: x\n", 10_000)+rig.Rules),
+		ok("Crawl-delay that is no number", rig.Rules+"Crawl-delay: NaN\nCrawl-delay: -1\nCrawl-delay: 1e308\n"),
+		ok("invalid sitemaps", rig.Rules+"Sitemap: javascript:alert(1)\nSitemap: http://[::1\n"),
+		ok("rules behind 500 KiB", "#"+strings.Repeat("x", 512<<10)+"\n"+rig.Rules),
 	}
 }
 
@@ -247,28 +248,28 @@ func hostileTimes() []robotsCase {
 	of := func(name string, b testorigin.Behaviour, cause fetch.Cause) robotsCase {
 		return robotsCase{name: name, behaviour: b, meaning: unreachable, cause: cause}
 	}
-	half := len(rules) / 2
+	half := len(rig.Rules) / 2
 	return []robotsCase{
 		of("refused connections", testorigin.Refuse(), fetch.CauseConnect),
 		of("close before the header", testorigin.CloseAtOnce(), fetch.CauseReset),
 		of("reset before the header", testorigin.ResetAtOnce(), fetch.CauseReset),
 		of("reset in the header", testorigin.ResetInHead(), ""), // whether the bytes before it are read is the kernel's choice
-		of("reset in the body", testorigin.ResetInBody(rules, half), fetch.CauseTruncated),
+		of("reset in the body", testorigin.ResetInBody(rig.Rules, half), fetch.CauseTruncated),
 		of("silence", testorigin.HangBeforeHead(), fetch.CauseTimeout),
 		of("silence in the header", testorigin.HangInHead(), fetch.CauseTimeout),
-		of("silence in the body", testorigin.HangInBody(rules, half), fetch.CauseTimeout),
-		of("a byte a minute", testorigin.Drip(rules, time.Minute), fetch.CauseTimeout),
-		of("a byte a second", testorigin.Drip(rules, time.Second), fetch.CauseTimeout),
+		of("silence in the body", testorigin.HangInBody(rig.Rules, half), fetch.CauseTimeout),
+		of("a byte a minute", testorigin.Drip(rig.Rules, time.Minute), fetch.CauseTimeout),
+		of("a byte a second", testorigin.Drip(rig.Rules, time.Second), fetch.CauseTimeout),
 	}
 }
 
 func hostileTLS() []robotsCase {
 	var cases []robotsCase
 	for name, b := range map[string]testorigin.Behaviour{
-		"certificate that has expired":            testorigin.BadCertificate(testorigin.CertificateExpired, rules),
-		"certificate that is not valid yet":       testorigin.BadCertificate(testorigin.CertificateNotYetValid, rules),
-		"certificate that nobody vouches for":     testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules),
-		"certificate of another host":             testorigin.BadCertificate(testorigin.CertificateWrongHost, rules),
+		"certificate that has expired":            testorigin.BadCertificate(testorigin.CertificateExpired, rig.Rules),
+		"certificate that is not valid yet":       testorigin.BadCertificate(testorigin.CertificateNotYetValid, rig.Rules),
+		"certificate that nobody vouches for":     testorigin.BadCertificate(testorigin.CertificateSelfSigned, rig.Rules),
+		"certificate of another host":             testorigin.BadCertificate(testorigin.CertificateWrongHost, rig.Rules),
 		"alert in the handshake":                  testorigin.HandshakeAlert(),
 		"plain text in the handshake":             testorigin.HandshakePlain(),
 		"silence in the handshake":                testorigin.HandshakeHang(),
@@ -284,17 +285,17 @@ func hostileTLS() []robotsCase {
 func TestHostileRetryAfter(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	for _, value := range []string{
 		"0", "-1", "1", "soon", "", "1e9", "99999999999999999999", "86401", "Thu, 01 Jan 1970 00:00:00 GMT",
 		"Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 32 Dec 2026 00:00:00 GMT",
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
 		site.SetRobots(testorigin.Respond(testorigin.Response{Status: 503, Header: http.Header{"Retry-After": {value}}}))
-		a := g.mustFetch("Tester/1.0", site.URL(openPage))
-		after, err := strconv.Atoi(a.header.Get("Retry-After"))
-		if a.status != http.StatusForbidden || err != nil || after < 50 || after > 24*60*60 {
-			t.Errorf("Retry-After %q: %d, %q", value, a.status, a.header.Get("Retry-After"))
+		a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage))
+		after, err := strconv.Atoi(a.Header.Get("Retry-After"))
+		if a.Status != http.StatusForbidden || err != nil || after < 50 || after > 24*60*60 {
+			t.Errorf("Retry-After %q: %d, %q", value, a.Status, a.Header.Get("Retry-After"))
 		}
 	}
 }
@@ -304,7 +305,7 @@ func TestHostileRetryAfter(t *testing.T) {
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nbackoff off\n}", Egress: "response_header_timeout 3s"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nbackoff off\n}", Egress: "response_header_timeout 3s"})
 	for _, tt := range []struct {
 		name string
 		raw  string
@@ -324,15 +325,15 @@ func TestHostilePages(t *testing.T) {
 	} {
 		site := server.Site(t, testorigin.SiteConfig{})
 		site.SetPath("/bad", testorigin.Raw(tt.name, []byte(tt.raw)))
-		a := g.mustFetch("Tester/1.0", site.URL("/bad"))
-		if a.status != tt.want || a.status == http.StatusOK && !slices.Equal(a.header["Crawlgate-Decision"], []string{"allow; reason=absent"}) {
-			t.Errorf("%s: %d %v %s", tt.name, a.status, a.header, a.body)
+		a := g.MustFetch("Tester/1.0", site.URL("/bad"))
+		if a.Status != tt.want || a.Status == http.StatusOK && !slices.Equal(a.Header["Crawlgate-Decision"], []string{"allow; reason=absent"}) {
+			t.Errorf("%s: %d %v %s", tt.name, a.Status, a.Header, a.Body)
 		}
-		if a.status != http.StatusOK && !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") {
-			t.Errorf("%s: Proxy-Status %q", tt.name, a.header.Get("Proxy-Status"))
+		if a.Status != http.StatusOK && !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
+			t.Errorf("%s: Proxy-Status %q", tt.name, a.Header.Get("Proxy-Status"))
 		}
-		if a := g.mustFetch("Tester/1.0", site.URL("/good")); a.status != http.StatusOK {
-			t.Errorf("%s: the next page: %d %s", tt.name, a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL("/good")); a.Status != http.StatusOK {
+			t.Errorf("%s: the next page: %d %s", tt.name, a.Status, a.Body)
 		}
 	}
 }

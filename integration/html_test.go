@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -42,7 +43,7 @@ func TestHTML(t *testing.T) {
 	for _, mode := range []string{"off", "log", "hold"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			g := startGateway(t, gatewayConfig{Engine: unpaced + "\nsignals {\nhtml " + mode + "\n}", Site: `
+			g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nsignals {\nhtml " + mode + "\n}", Site: `
 				agent trainer {
 					purpose train-ai
 					preferences deny
@@ -67,14 +68,14 @@ func TestHTML(t *testing.T) {
 				{"seeker", "/small", false, ""},
 				{"trainer", "/tdm", held, ""},
 			} {
-				a := g.mustFetch(tt.agent+"/1.0", site.URL(tt.path))
-				got := strings.ReplaceAll(a.header.Get("Crawlgate-Signals"), "train-ai=n;from=meta, ", "")
-				if refused := a.status == http.StatusForbidden; refused != tt.refused || !refused && (a.status != http.StatusOK || got != tt.shown) {
-					t.Errorf("%s%s: %d, signals %q, want %q", tt.agent, tt.path, a.status, got, tt.shown)
+				a := g.MustFetch(tt.agent+"/1.0", site.URL(tt.path))
+				got := strings.ReplaceAll(a.Header.Get("Crawlgate-Signals"), "train-ai=n;from=meta, ", "")
+				if refused := a.Status == http.StatusForbidden; refused != tt.refused || !refused && (a.Status != http.StatusOK || got != tt.shown) {
+					t.Errorf("%s%s: %d, signals %q, want %q", tt.agent, tt.path, a.Status, got, tt.shown)
 				}
 			}
-			g.stop()
-			text, err := os.ReadFile(g.accessLog())
+			g.Stop()
+			text, err := os.ReadFile(g.AccessLog())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,14 +84,14 @@ func TestHTML(t *testing.T) {
 			if logged != (mode != "off") || strings.Contains(string(text), `"signals_cut":true`) {
 				t.Errorf("the log: %s", text)
 			}
-			if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 {
+			if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 {
 				t.Errorf("audit: %+v", r)
 			}
-			forged := filepath.Join(tempDir(t), "access.log")
+			forged := filepath.Join(rig.TempDir(t), "access.log")
 			if err := os.WriteFile(forged, bytes.ReplaceAll(text, []byte("meta seeker: noarchive"), []byte("meta seeker: nothing")), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if r := audit(t, "--store", g.store(), forged); len(r.findings) > 0 != logged {
+			if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) > 0 != logged {
 				t.Errorf("audit of a forged log: %+v", r)
 			}
 		})
@@ -139,19 +140,19 @@ func startServer(t *testing.T, dir, config, ready string, args ...string) {
 			t.Log(said.String())
 		}
 	})
-	eventually(t, args[0]+" answers", func() bool {
-		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+ready+"/robots.txt")
-		return err == nil && a.status == http.StatusOK
+	rig.Eventually(t, args[0]+" answers", func() bool {
+		a, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+ready+"/robots.txt")
+		return err == nil && a.Status == http.StatusOK
 	})
 }
 
 // startCaddy serves the pages by Caddy's file server: as they are, coded before, and coded for the
 // request.
-func startCaddy(t *testing.T, a *testAuthority) webServer {
+func startCaddy(t *testing.T, a *rig.TestCA) webServer {
 	t.Helper()
-	dir, s := tempDir(t), webServer{freePort(t), freePort(t)}
+	dir, s := rig.TempDir(t), webServer{rig.FreePort(t), rig.FreePort(t)}
 	writePages(t, dir)
-	certificate, key := a.files(t, dir)
+	certificate, key := authorityFiles(t, a, dir)
 	startServer(t, dir, fmt.Sprintf(`{
 	admin off
 	auto_https off
@@ -175,17 +176,17 @@ https://%[2]s {
 	import pages
 	tls %[4]s %[5]s
 }
-`, s.plain, s.secure, dir, certificate, key), s.plain, binary, "run", "--config", "config", "--adapter", "caddyfile")
+`, s.plain, s.secure, dir, certificate, key), s.plain, rig.Binary, "run", "--config", "config", "--adapter", "caddyfile")
 	return s
 }
 
 // startNginx serves the pages by nginx, coded before or, for gzip, for the request.
-func startNginx(t *testing.T, a *testAuthority) webServer {
+func startNginx(t *testing.T, a *rig.TestCA) webServer {
 	t.Helper()
-	nginx := need(t, "nginx")
-	dir, s := tempDir(t), webServer{freePort(t), freePort(t)}
+	nginx := rig.Need(t, "nginx")
+	dir, s := rig.TempDir(t), webServer{rig.FreePort(t), rig.FreePort(t)}
 	writePages(t, dir)
-	certificate, key := a.files(t, dir)
+	certificate, key := authorityFiles(t, a, dir)
 	startServer(t, dir, fmt.Sprintf(`daemon off;
 user root; # the folder is its own; where others start nginx, it says that it ignores this
 pid %[1]s/pid;
@@ -212,17 +213,17 @@ http {
 	return s
 }
 
-// files writes a certificate for loopback and its key.
-func (a *testAuthority) files(t *testing.T, dir string) (certificate, key string) {
+// authorityFiles writes a certificate for loopback and its key.
+func authorityFiles(t *testing.T, a *rig.TestCA, dir string) (certificate, key string) {
 	t.Helper()
-	c := a.issue(t, []string{"127.0.0.1"}, nil)
+	c := a.Issue(t, []string{"127.0.0.1"}, nil)
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	certificate, key = filepath.Join(dir, "origin.crt"), filepath.Join(dir, "origin.key")
-	writePEM(t, certificate, "CERTIFICATE", c.Certificate[0])
-	writePEM(t, key, "PRIVATE KEY", der)
+	rig.WritePEM(t, certificate, "CERTIFICATE", c.Certificate[0])
+	rig.WritePEM(t, key, "PRIVATE KEY", der)
 	return certificate, key
 }
 
@@ -230,10 +231,10 @@ func (a *testAuthority) files(t *testing.T, dir string) (certificate, key string
 // coding and version of HTTP, while its tags are read.
 func TestHTMLPassesUnchanged(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	servers := map[string]webServer{"caddy": startCaddy(t, authority), "nginx": startNginx(t, authority)}
 	trust := x509.NewCertPool()
-	trust.AddCert(authority.cert)
+	trust.AddCert(authority.Cert)
 	direct := &http.Client{Transport: &http.Transport{
 		DisableCompression: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: trust},
 	}}
@@ -241,9 +242,9 @@ func TestHTMLPassesUnchanged(t *testing.T) {
 	for _, mode := range []string{"log", "hold"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			g := startGateway(t, gatewayConfig{Engine: unpaced + "\nsignals {\nhtml " + mode + "\n}"}.trusting(authority))
+			g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nsignals {\nhtml " + mode + "\n}"}.Trusting(authority))
 			clients := map[string]*http.Client{
-				"http": g.client("Seeker/1.0"), "https 1": g.secureClient("Seeker/1.0", 1), "https 2": g.secureClient("Seeker/1.0", 2),
+				"http": g.Client("Seeker/1.0"), "https 1": g.SecureClient("Seeker/1.0", 1), "https 2": g.SecureClient("Seeker/1.0", 2),
 			}
 			asked := 0
 			for name, server := range servers {
@@ -264,8 +265,8 @@ func TestHTMLPassesUnchanged(t *testing.T) {
 					}
 				}
 			}
-			g.stop()
-			text, err := os.ReadFile(g.accessLog())
+			g.Stop()
+			text, err := os.ReadFile(g.AccessLog())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,7 +280,7 @@ func TestHTMLPassesUnchanged(t *testing.T) {
 // passesUnchanged asks for a page through the gateway and without it.
 func passesUnchanged(t *testing.T, name string, through, direct *http.Client, rawURL, coding string) {
 	t.Helper()
-	var answers [2]answer
+	var answers [2]rig.Answer
 	for i, c := range []*http.Client{direct, through} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, rawURL, http.NoBody)
 		if err != nil {
@@ -290,14 +291,14 @@ func passesUnchanged(t *testing.T, name string, through, direct *http.Client, ra
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if answers[i], err = readAnswer(resp); err != nil {
+		if answers[i], err = rig.ReadAnswer(resp); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
 	want, got := answers[0], answers[1]
-	if want.status != http.StatusOK || got.status != want.status || got.body != want.body ||
-		got.header.Get("Content-Encoding") != want.header.Get("Content-Encoding") {
-		t.Errorf("%s of %s: %d and %d bytes, want %d and %d", name, rawURL, got.status, len(got.body), want.status, len(want.body))
+	if want.Status != http.StatusOK || got.Status != want.Status || got.Body != want.Body ||
+		got.Header.Get("Content-Encoding") != want.Header.Get("Content-Encoding") {
+		t.Errorf("%s of %s: %d and %d bytes, want %d and %d", name, rawURL, got.Status, len(got.Body), want.Status, len(want.Body))
 	}
 }
 
@@ -318,10 +319,10 @@ func TestHTMLEndless(t *testing.T) {
 		<-all
 	}))
 	t.Cleanup(site.Close)
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nsignals {\nhtml log\n}\nlimits {\nrequests_per_agent 2000\nconnections 4000\n}"})
-	before := g.usage().peakRSS
-	client := g.client("Seeker/1.0")
-	client.Transport.(*agentTransport).base.MaxIdleConnsPerHost = pages
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nsignals {\nhtml log\n}\nlimits {\nrequests_per_agent 2000\nconnections 4000\n}"})
+	before := g.Usage().PeakRSS
+	client := g.Client("Seeker/1.0")
+	client.Transport.(*rig.AgentTransport).Base.MaxIdleConnsPerHost = pages
 	var group sync.WaitGroup
 	began := make(chan error, pages)
 	for range pages {
@@ -345,7 +346,7 @@ func TestHTMLEndless(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	grown := g.usage().peakRSS - before
+	grown := g.Usage().PeakRSS - before
 	close(all)
 	group.Wait()
 	// A copy of 64 KiB and some 100 KiB of connections and buffers each; the collector may let it double.

@@ -20,20 +20,22 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestHTTPSAuthorityRenewal has the intermediate certificate renewed over and over while clients open tunnels. None of
 // them may meet a chain that does not verify.
 func TestHTTPSAuthorityRenewal(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced,
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced,
 		// Renewed as soon as somebody looks, which is twice a second.
 		Global: "pki {\nca robots {\nintermediate_lifetime 1h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}",
-	}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
-	roots := g.authority()
+	}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
+	roots := g.Authority()
 
 	var mu sync.Mutex
 	issuers, tunnels := make(map[string]bool), 0
@@ -71,14 +73,14 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			authority := newTestAuthority(t)
-			c := gatewayConfig{Engine: unpaced, Global: global}.trusting(authority)
-			g := startGateway(t, c)
-			site := startSecureSite(t, authority, nil)
-			root := g.own("/ca.crt").body
+			authority := rig.NewTestCA(t)
+			c := rig.Config{Engine: rig.Unpaced, Global: global}.Trusting(authority)
+			g := rig.New(t, c)
+			site := rig.StartSecureSite(t, authority, nil)
+			root := g.Own("/ca.crt").Body
 			look := func() *x509.Certificate {
 				t.Helper()
-				chain, err := oneTunnel(g, site, g.authority())
+				chain, err := oneTunnel(g, site, g.Authority())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,14 +94,14 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 			}
 			first := look()
 			if global != "" {
-				eventually(t, "a renewal", func() bool { return !look().Equal(first) })
+				rig.Eventually(t, "a renewal", func() bool { return !look().Equal(first) })
 			}
-			g.stop()
-			if err := g.start(c); err != nil {
+			g.Stop()
+			if err := g.Start(c); err != nil {
 				t.Fatal(err)
 			}
 			look()
-			if again := g.own("/ca.crt").body; again != root {
+			if again := g.Own("/ca.crt").Body; again != root {
 				t.Errorf("another start made another root:\n%s\n%s", root, again)
 			}
 		})
@@ -109,18 +111,18 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 // errUnread is a connection that the gateway closed without a word.
 var errUnread = errors.New("closed before CONNECT was read")
 
-// open opens a tunnel outside of the test's own goroutine. The caller closes it.
-func (g *gateway) open(ctx context.Context, authority string) (*wire, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.addr)
+// openTunnel opens a tunnel outside of the test's own goroutine. The caller closes it.
+func openTunnel(g *rig.Gateway, ctx context.Context, authority string) (*rig.Wire, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.Addr)
 	if err != nil {
 		return nil, unread(err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	w := &wire{conn, bufio.NewReader(conn)}
+	_ = conn.SetDeadline(time.Now().Add(rig.Patience))
+	w := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 	_, err = io.WriteString(conn, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
 	var resp *http.Response
 	if err == nil {
-		resp, err = http.ReadResponse(w.r, &http.Request{Method: http.MethodConnect})
+		resp, err = http.ReadResponse(w.Reader, &http.Request{Method: http.MethodConnect})
 	}
 	switch {
 	case err != nil:
@@ -145,20 +147,20 @@ func unread(err error) error {
 }
 
 // oneTunnel opens a tunnel, asks for a page inside and gives the chain that verified.
-func oneTunnel(g *gateway, site *secureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
-	w, err := g.open(g.t.Context(), site.authority())
+func oneTunnel(g *rig.Gateway, site *rig.SecureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
+	w, err := openTunnel(g, g.T.Context(), site.Authority())
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
 	config := &tls.Config{RootCAs: roots, ServerName: "localhost", CurvePreferences: []tls.CurveID{tls.X25519}}
-	inner, err := w.over(g.t, config)
+	inner, err := w.Over(g.T, config)
 	if err != nil {
 		return nil, err
 	}
-	a, err := inner.ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
-	if err != nil || a.status != http.StatusOK {
-		return nil, fmt.Errorf("GET: %d, %w", a.status, err)
+	a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	if err != nil || a.Status != http.StatusOK {
+		return nil, fmt.Errorf("GET: %d, %w", a.Status, err)
 	}
 	return inner.Conn.(*tls.Conn).ConnectionState().VerifiedChains[0], nil
 }
@@ -167,25 +169,25 @@ func oneTunnel(g *gateway, site *secureSite, roots *x509.CertPool) ([]*x509.Cert
 // key may stay where it is.
 func TestHTTPSOperatorsAuthority(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	dir := t.TempDir()
-	rootKey, interKey := newKey(t), newKey(t)
-	root := sign(t, &x509.Certificate{
+	rootKey, interKey := rig.NewKey(t), rig.NewKey(t)
+	root := rig.Sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "Acme Root"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotAfter: time.Now().Add(1000 * time.Hour),
 	}, nil, rootKey, rootKey)
-	inter := sign(t, &x509.Certificate{
+	inter := rig.Sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "Acme Crawling"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(30 * time.Hour), // sooner than a leaf would end
 	}, root, interKey, rootKey)
-	writePEM(t, filepath.Join(dir, "root.pem"), "CERTIFICATE", root.Raw)
-	writePEM(t, filepath.Join(dir, "inter.pem"), "CERTIFICATE", inter.Raw)
-	writeKey(t, filepath.Join(dir, "inter.key"), interKey)
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced,
+	rig.WritePEM(t, filepath.Join(dir, "root.pem"), "CERTIFICATE", root.Raw)
+	rig.WritePEM(t, filepath.Join(dir, "inter.pem"), "CERTIFICATE", inter.Raw)
+	rig.WriteKey(t, filepath.Join(dir, "inter.key"), interKey)
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced,
 		Global: fmt.Sprintf("pki {\nca robots {\nroot {\ncert %[1]s/root.pem\n}\nintermediate {\ncert %[1]s/inter.pem\nkey %[1]s/inter.key\n}\n}\n}", dir),
-	}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
+	}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
 	roots := x509.NewCertPool()
 	roots.AddCert(root)
 	chain, err := oneTunnel(g, site, roots)
@@ -195,10 +197,10 @@ func TestHTTPSOperatorsAuthority(t *testing.T) {
 	if leaf := chain[0]; chain[1].Subject.CommonName != "Acme Crawling" || leaf.NotAfter.After(inter.NotAfter) || leaf.NotBefore.Before(inter.NotBefore) {
 		t.Errorf("the leaf is of %v, valid from %v to %v", leaf.Issuer, leaf.NotBefore, leaf.NotAfter)
 	}
-	if page := g.own("/"); !strings.Contains(page.body, "Acme Root") {
-		t.Errorf("the gateway's page does not name the company's root:\n%s", page.body)
+	if page := g.Own("/"); !strings.Contains(page.Body, "Acme Root") {
+		t.Errorf("the gateway's page does not name the company's root:\n%s", page.Body)
 	}
-	if !g.authority().Equal(roots) {
+	if !g.Authority().Equal(roots) {
 		t.Error("/ca.crt is another certificate than the company's root")
 	}
 }
@@ -206,7 +208,7 @@ func TestHTTPSOperatorsAuthority(t *testing.T) {
 // TestHTTPSAuthorityIsTrustedNowhere starts a gateway in a home with the databases that Caddy would install its own CA in,
 // and looks whether anything of this machine came to trust a certificate.
 func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
-	certutil := need(t, "certutil")
+	certutil := rig.Need(t, "certutil")
 	home := t.TempDir()
 	db := filepath.Join(home, ".pki", "nssdb")
 	if err := os.MkdirAll(db, 0o700); err != nil {
@@ -219,9 +221,9 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 		"with a CA named": "pki {\nca robots {\nname Acme\nroot_cn AcmeRoot\n}\n}",
 	} {
 		before := trustedBySystem(t)
-		g := startGateway(t, gatewayConfig{Global: global})
-		certificate := strings.TrimSpace(g.own("/ca.crt").body)
-		g.stop()
+		g := rig.New(t, rig.Config{Global: global})
+		certificate := strings.TrimSpace(g.Own("/ca.crt").Body)
+		g.Stop()
 		if after := trustedBySystem(t); after != before {
 			t.Errorf("%s: the system's trust store has changed", name)
 		}
@@ -262,13 +264,13 @@ func TestHTTPSManyHosts(t *testing.T) {
 	switch {
 	case long():
 		hosts = 100_000
-	case raceEnabled:
+	case rig.RaceEnabled:
 		hosts = 500
 	}
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "mode off"}.trusting(authority))
-	roots := g.authority()
-	before := g.usage()
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "mode off"}.Trusting(authority))
+	roots := g.Authority()
+	before := g.Usage()
 
 	var mu sync.Mutex
 	seen := make(map[string]string, hosts) // fingerprint to host
@@ -301,22 +303,22 @@ func TestHTTPSManyHosts(t *testing.T) {
 	}
 	close(next)
 	load.Wait()
-	after := g.usage()
+	after := g.Usage()
 	t.Logf("%d hosts: %.0f µs of CPU each, memory at most %.1f MiB before and %.1f MiB after", hosts,
-		(after.cpu-before.cpu).Seconds()*1e6/float64(hosts), float64(before.peakRSS)/(1<<20), float64(after.peakRSS)/(1<<20))
-	if grown := after.peakRSS - before.peakRSS; grown > 128<<20 && !raceEnabled {
+		(after.Cpu-before.Cpu).Seconds()*1e6/float64(hosts), float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
+	if grown := after.PeakRSS - before.PeakRSS; grown > 128<<20 && !rig.RaceEnabled {
 		t.Errorf("the gateway has grown by %d MiB for %d hosts", grown>>20, hosts)
 	}
 }
 
 // leafOf is the certificate that the gateway shows for a host, verified.
-func leafOf(g *gateway, host string, roots *x509.CertPool) (*x509.Certificate, error) {
-	w, err := g.open(g.t.Context(), net.JoinHostPort(host, "443"))
+func leafOf(g *rig.Gateway, host string, roots *x509.CertPool) (*x509.Certificate, error) {
+	w, err := openTunnel(g, g.T.Context(), net.JoinHostPort(host, "443"))
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	inner, err := w.over(g.t, &tls.Config{RootCAs: roots, ServerName: host, CurvePreferences: []tls.CurveID{tls.X25519}})
+	inner, err := w.Over(g.T, &tls.Config{RootCAs: roots, ServerName: host, CurvePreferences: []tls.CurveID{tls.X25519}})
 	if err != nil {
 		return nil, err
 	}

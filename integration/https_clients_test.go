@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // visited is what a client says of one page.
@@ -26,7 +28,7 @@ type visited struct {
 // secureCrawl is one client's crawl of one site.
 type secureCrawl struct {
 	t    *testing.T
-	g    *gateway
+	g    *rig.Gateway
 	root string // the page to begin at
 	ca   string // file with the gateway's certificate
 	http string // "1.1" or "2"
@@ -36,8 +38,8 @@ type secureCrawl struct {
 // refused with the reason, and never reaches the site.
 func TestHTTPSClients(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, tt := range []struct {
 		name     string
 		versions []string // of HTTP inside; the version to the site is the gateway's choice
@@ -55,8 +57,8 @@ func TestHTTPSClients(t *testing.T) {
 		for _, version := range tt.versions {
 			t.Run(tt.name+" HTTP "+version, func(t *testing.T) {
 				t.Parallel()
-				site := startSecureSite(t, authority, nil)
-				c := &secureCrawl{t: t, g: g, root: site.at("/"), ca: g.rootFile(), http: version}
+				site := rig.StartSecureSite(t, authority, nil)
+				c := &secureCrawl{t: t, g: g, root: site.At("/"), ca: g.RootFile(), http: version}
 				checkSecureCrawl(t, site, tt.crawl(c))
 				checkSecureLog(t, g, site, version)
 			})
@@ -65,15 +67,15 @@ func TestHTTPSClients(t *testing.T) {
 }
 
 // checkSecureCrawl compares what a client saw and what the site saw with what the rules say.
-func checkSecureCrawl(t *testing.T, site *secureSite, pages []visited) {
+func checkSecureCrawl(t *testing.T, site *rig.SecureSite, pages []visited) {
 	t.Helper()
 	got := make(map[string]visited)
 	for _, p := range pages {
 		got[p.URL] = p
 	}
-	reached := site.targets()
-	for path, allowed := range securePages {
-		p, ok := got[site.at(path)]
+	reached := site.Targets()
+	for path, allowed := range rig.SecurePages {
+		p, ok := got[site.At(path)]
 		switch {
 		case !ok:
 			t.Errorf("%s: the client says nothing of it: %+v", path, pages)
@@ -98,23 +100,23 @@ func countOf(list []string, s string) (n int) {
 }
 
 // checkSecureLog looks for the client's lines: each page with its decision and the version of HTTP spoken inside.
-func checkSecureLog(t *testing.T, g *gateway, site *secureSite, version string) {
+func checkSecureLog(t *testing.T, g *rig.Gateway, site *rig.SecureSite, version string) {
 	t.Helper()
 	proto := map[string]string{"1.1": "HTTP/1.1", "2": "HTTP/2.0"}[version]
-	for path, allowed := range securePages {
-		var line *logLine
-		eventually(t, "a log line for "+path, func() bool {
-			lines := g.readLogs()
-			i := slices.IndexFunc(lines, func(l logLine) bool { return l.Request.URI == site.at(path) })
+	for path, allowed := range rig.SecurePages {
+		var line *rig.LogLine
+		rig.Eventually(t, "a log line for "+path, func() bool {
+			lines := g.ReadLogs()
+			i := slices.IndexFunc(lines, func(l rig.LogLine) bool { return l.Request.URI == site.At(path) })
 			if i >= 0 {
 				line = &lines[i]
 			}
 			return i >= 0
 		})
 		want := map[bool]string{true: "allow", false: "deny"}[allowed]
-		if s := line.secure(t); line.Robots.Decision != want || !line.Robots.PathVisible || s.Request.Proto != proto ||
+		if s := line.Secure(t); line.Robots.Decision != want || !line.Robots.PathVisible || s.Request.Proto != proto ||
 			s.Request.RemoteIP != "127.0.0.1" {
-			t.Errorf("%s: want %s over %s: %s", path, want, proto, line.raw)
+			t.Errorf("%s: want %s over %s: %s", path, want, proto, line.Raw)
 		}
 	}
 }
@@ -149,18 +151,18 @@ func (c *secureCrawl) byGo() []visited {
 	if c.http == "2" {
 		version = 2
 	}
-	client := c.g.secureClient("Reckless/1.0", version)
+	client := c.g.SecureClient("Reckless/1.0", version)
 	return c.follow(func(url string) visited {
-		a := get(c.t, client, url)
-		return visited{URL: url, Status: a.status, Body: a.body}
+		a := rig.Get(c.t, client, url)
+		return visited{URL: url, Status: a.Status, Body: a.Body}
 	})
 }
 
 func (c *secureCrawl) byCurl() []visited {
-	curl := need(c.t, "curl")
+	curl := rig.Need(c.t, "curl")
 	return c.follow(func(url string) visited {
 		out := c.run(exec.Command(curl, "--disable", "--silent", "--show-error", "--http"+c.http, "--max-time", "30",
-			"--proxy", "http://"+c.g.addr, "--noproxy", "", "--cacert", c.ca, "--write-out", "\n%{http_code} %{http_version}", url))
+			"--proxy", "http://"+c.g.Addr, "--noproxy", "", "--cacert", c.ca, "--write-out", "\n%{http_code} %{http_version}", url))
 		body, trailer := out[:strings.LastIndexByte(out, '\n')], out[strings.LastIndexByte(out, '\n')+1:]
 		code, version, _ := strings.Cut(trailer, " ")
 		if version != c.http {
@@ -177,7 +179,7 @@ func (c *secureCrawl) byCurl() []visited {
 // program runs one of the clients in the folder of that name. All are called alike and answer alike.
 func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 	c.t.Helper()
-	cmd.Args = append(cmd.Args, "http://"+c.g.addr, c.ca, c.http, c.root)
+	cmd.Args = append(cmd.Args, "http://"+c.g.Addr, c.ca, c.http, c.root)
 	var pages []visited
 	for line := range strings.Lines(c.run(cmd)) {
 		var p visited
@@ -222,7 +224,7 @@ func (c *secureCrawl) byColly() []visited {
 const systemPython = "/usr/bin/python3"
 
 func (c *secureCrawl) byPython(module, script string) []visited {
-	need(c.t, systemPython)
+	rig.Need(c.t, systemPython)
 	if err := exec.Command(systemPython, "-c", "import "+module).Run(); err != nil {
 		missing(c.t, "Python's "+module)
 	}
@@ -244,7 +246,7 @@ func (c *secureCrawl) byRequests() []visited { return c.byPython("requests", "cr
 func (c *secureCrawl) byScrapy() []visited   { return c.byPython("scrapy", "crawl_scrapy.py") }
 
 func (c *secureCrawl) byNode() []visited {
-	cmd := exec.Command(need(c.t, "node"), "crawl.mjs")
+	cmd := exec.Command(rig.Need(c.t, "node"), "crawl.mjs")
 	cmd.Dir = nodePrograms(c.t, "clients", "node")
 	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+c.ca)
 	return c.program(cmd)
@@ -264,7 +266,7 @@ func nodePrograms(t *testing.T, folder ...string) string {
 // installNode installs what the Node programs in a folder need.
 func installNode(t *testing.T, dir string) {
 	t.Helper()
-	install := exec.Command(need(t, "npm"), "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	install := exec.Command(rig.Need(t, "npm"), "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
 		missing(t, dir+" (npm ci: "+err.Error()+": "+string(out)+")")
@@ -272,7 +274,7 @@ func installNode(t *testing.T, dir string) {
 }
 
 func (c *secureCrawl) byJava() []visited {
-	java, keytool := need(c.t, "java"), need(c.t, "keytool")
+	java, keytool := rig.Need(c.t, "java"), rig.Need(c.t, "keytool")
 	store := filepath.Join(c.t.TempDir(), "trust.p12")
 	c.run(exec.Command(keytool, "-importcert", "-noprompt", "-alias", "crawlgate", "-file", c.ca,
 		"-keystore", store, "-storetype", "PKCS12", "-storepass", "changeit"))
@@ -281,7 +283,7 @@ func (c *secureCrawl) byJava() []visited {
 }
 
 func (c *secureCrawl) byChromium() []visited {
-	return c.follow(startChromium(c.t, "http://"+c.g.addr, c.http, c.ca).visit)
+	return c.follow(startChromium(c.t, "http://"+c.g.Addr, c.http, c.ca).visit)
 }
 
 // chromium is a browser with a profile of its own.
@@ -295,12 +297,12 @@ type chromium struct {
 // startChromium makes a profile that goes through a proxy and trusts certificates.
 func startChromium(t *testing.T, proxy, version string, trusted ...string) *chromium {
 	t.Helper()
-	b := &chromium{t: t, path: need(t, "chromium"), home: t.TempDir()}
+	b := &chromium{t: t, path: rig.Need(t, "chromium"), home: t.TempDir()}
 	db := filepath.Join(b.home, ".pki", "nssdb")
 	if err := os.MkdirAll(db, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	certutil := need(t, "certutil")
+	certutil := rig.Need(t, "certutil")
 	runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
 	for _, file := range trusted {
 		runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-A", "-t", "C,,", "-n", file, "-i", file))

@@ -14,32 +14,33 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestHTTPSHandshakes opens tunnels and then does what clients do when they are broken, hostile or not set up. Each tunnel
 // ends in bounded time, with one line that says why, and nothing of it reaches the site.
 func TestHTTPSHandshakes(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced,
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced,
 		Global: "servers {\ntimeouts {\nread_header 2s\nidle 2s\n}\n}",
-	}.trusting(authority))
-	trusted := g.authority()
-	handshake := func(c *tls.Config, want string) func(*testing.T, *wire) {
+	}.Trusting(authority))
+	trusted := g.Authority()
+	handshake := func(c *tls.Config, want string) func(*testing.T, *rig.Wire) {
 		c.RootCAs = trusted
-		return func(t *testing.T, w *wire) {
+		return func(t *testing.T, w *rig.Wire) {
 			t.Helper()
 			if c.ServerName == "" {
 				c.ServerName = "localhost"
 			}
-			if _, err := w.over(t, c); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := w.Over(t, c); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the handshake ended with %v, want %q", err, want)
 			}
 		}
 	}
-	say := func(raw string) func(*testing.T, *wire) {
-		return func(t *testing.T, w *wire) {
+	say := func(raw string) func(*testing.T, *rig.Wire) {
+		return func(t *testing.T, w *rig.Wire) {
 			t.Helper()
 			if _, err := io.WriteString(w, raw); err != nil {
 				t.Error(err)
@@ -49,7 +50,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		client   func(*testing.T, *wire)
+		client   func(*testing.T, *rig.Wire)
 		decision string
 		reason   enforce.Reason
 		detail   string
@@ -65,7 +66,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 		{"garbage", say("\x00\x01\x02\xff"), "deny", enforce.ReasonBadTarget, "neither TLS nor HTTP"},
 		{"SSH", say("SSH-2.0-OpenSSH_9.2\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
 		{"HTTP/2 without TLS", say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "allow", enforce.ReasonIntercepted, "plain HTTP"},
-		{"closed at once", func(_ *testing.T, w *wire) { _ = w.Close() }, "allow", enforce.ReasonIntercepted, "nothing"},
+		{"closed at once", func(_ *testing.T, w *rig.Wire) { _ = w.Close() }, "allow", enforce.ReasonIntercepted, "nothing"},
 		{"half-closed at once", halfClosed, "allow", enforce.ReasonIntercepted, "nothing"},
 		{"silence", wantEnd, "allow", enforce.ReasonIntercepted, "nothing"},
 		{"silence after the handshake", silentInside, "allow", enforce.ReasonIntercepted, ""},
@@ -73,23 +74,23 @@ func TestHTTPSHandshakes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			site := startSecureSite(t, authority, nil)
+			site := rig.StartSecureSite(t, authority, nil)
 			began := time.Now()
-			g := g.of(t)
-			w := g.tunnel(site.authority())
+			g := g.Of(t)
+			w := g.Tunnel(site.Authority())
 			tt.client(t, w)
 			_ = w.Close()
 			if took := time.Since(began); took > 40*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			l := g.closedTunnel(site.authority())
+			l := g.ClosedTunnel(site.Authority())
 			if l.Status != http.StatusOK || l.Robots.Decision != tt.decision || l.Robots.Reason != tt.reason || !strings.Contains(l.Robots.Detail, tt.detail) {
-				t.Errorf("logged as %s", l.raw)
+				t.Errorf("logged as %s", l.Raw)
 			}
 			if l.Size < int64(len("HTTP/1.1 200 Connection established\r\n\r\n")) || l.BytesRead > 8<<10 || l.Size > 8<<10 {
 				t.Errorf("logged with %d bytes read and %d written", l.BytesRead, l.Size)
 			}
-			if reached := site.arrived(); len(reached) > 0 {
+			if reached := site.Arrived(); len(reached) > 0 {
 				t.Errorf("the site was asked for %+v", reached)
 			}
 		})
@@ -97,7 +98,7 @@ func TestHTTPSHandshakes(t *testing.T) {
 }
 
 // wantEnd reads to the end of the tunnel, which has to be the gateway's doing.
-func wantEnd(t *testing.T, w *wire) {
+func wantEnd(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, w)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
@@ -105,25 +106,25 @@ func wantEnd(t *testing.T, w *wire) {
 	}
 }
 
-func distrust(t *testing.T, w *wire) {
+func distrust(t *testing.T, w *rig.Wire) {
 	t.Helper()
-	if _, err := w.over(t, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}); err == nil {
+	if _, err := w.Over(t, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}); err == nil {
 		t.Error("the handshake went through")
 	}
 }
 
-func halfHello(t *testing.T, w *wire) {
+func halfHello(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	_, _ = io.WriteString(w, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the rest of 512 bytes never comes")
 }
 
-func silentHello(t *testing.T, w *wire) {
+func silentHello(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	halfHello(t, w)
 	wantEnd(t, w)
 }
 
-func halfClosed(t *testing.T, w *wire) {
+func halfClosed(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Error(err)
@@ -131,24 +132,14 @@ func halfClosed(t *testing.T, w *wire) {
 	wantEnd(t, w)
 }
 
-// inside makes a TLS connection inside a tunnel, whose certificate is looked at elsewhere.
-func inside(t *testing.T, w *wire) *wire {
+func silentInside(t *testing.T, w *rig.Wire) {
 	t.Helper()
-	inner, err := w.over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return inner
+	wantEnd(t, rig.Inside(t, w))
 }
 
-func silentInside(t *testing.T, w *wire) {
+func halfRequest(t *testing.T, w *rig.Wire) {
 	t.Helper()
-	wantEnd(t, inside(t, w))
-}
-
-func halfRequest(t *testing.T, w *wire) {
-	t.Helper()
-	inner := inside(t, w)
+	inner := rig.Inside(t, w)
 	_, _ = io.WriteString(inner, "GET /news/a.html HTTP/1.1\r\nHost: loc")
 	wantEnd(t, inner)
 }
@@ -156,9 +147,9 @@ func halfRequest(t *testing.T, w *wire) {
 // TestHTTPSInnerAuthority sends requests for other places than the tunnel leads to.
 func TestHTTPSInnerAuthority(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
 	for _, tt := range []struct {
 		name    string
 		request string // PORT is the site's
@@ -178,34 +169,34 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 		{"absolute form of another host", "GET https://other.example/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 421, enforce.ReasonMisdirected},
 		{"userinfo", "GET https://user:secret@localhost:PORT/news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 400, enforce.ReasonBadTarget},
 	} {
-		w := g.tunnel(site.authority())
-		inner := inside(t, w)
-		before := len(site.arrived())
-		request := strings.ReplaceAll(tt.request, "PORT", site.port)
-		a, err := inner.ask(strings.Fields(request)[0], request)
-		if err != nil || a.status != tt.status {
-			t.Errorf("%s: status %d, %v, want %d: %s", tt.name, a.status, err, tt.status, a.body)
+		w := g.Tunnel(site.Authority())
+		inner := rig.Inside(t, w)
+		before := len(site.Arrived())
+		request := strings.ReplaceAll(tt.request, "PORT", site.Port)
+		a, err := inner.Ask(strings.Fields(request)[0], request)
+		if err != nil || a.Status != tt.status {
+			t.Errorf("%s: status %d, %v, want %d: %s", tt.name, a.Status, err, tt.status, a.Body)
 		}
-		if n := len(site.arrived()) - before; n > 0 != (tt.status == http.StatusOK) {
+		if n := len(site.Arrived()) - before; n > 0 != (tt.status == http.StatusOK) {
 			t.Errorf("%s: %d requests reached the site", tt.name, n)
 		}
-		if tt.status != http.StatusOK && !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") {
-			t.Errorf("%s: Proxy-Status: %q", tt.name, a.header["Proxy-Status"])
+		if tt.status != http.StatusOK && !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
+			t.Errorf("%s: Proxy-Status: %q", tt.name, a.Header["Proxy-Status"])
 		}
 		// A refused request does not end the tunnel: the next one goes through it.
-		if next, err := inner.ask(http.MethodGet, "GET /news/b.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n"); err != nil || next.status != http.StatusOK {
-			t.Errorf("%s: the request after it: %d, %v", tt.name, next.status, err)
+		if next, err := inner.Ask(http.MethodGet, "GET /news/b.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n"); err != nil || next.Status != http.StatusOK {
+			t.Errorf("%s: the request after it: %d, %v", tt.name, next.Status, err)
 		}
 		_ = w.Close()
 	}
-	g.stop()
+	g.Stop()
 	var reasons []enforce.Reason
-	for _, l := range g.readLogs() {
-		if strings.Contains(l.raw, "secret") {
-			t.Errorf("a password in the log: %s", l.raw)
+	for _, l := range g.ReadLogs() {
+		if strings.Contains(l.Raw, "secret") {
+			t.Errorf("a password in the log: %s", l.Raw)
 		}
 		if l.Status == http.StatusMisdirectedRequest && !strings.HasPrefix(l.Request.URI, "https://") {
-			t.Errorf("not logged by its URL: %s", l.raw)
+			t.Errorf("not logged by its URL: %s", l.Raw)
 		}
 		reasons = append(reasons, l.Robots.Reason)
 	}
@@ -218,19 +209,19 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 // TestHTTPSNestedConnect asks for a tunnel inside a tunnel. It is refused like a CONNECT, which ends the connection.
 func TestHTTPSNestedConnect(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
-	w := g.tunnel(site.authority())
-	a, err := inside(t, w).ask(http.MethodConnect, "CONNECT "+site.authority()+" HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
-	if err != nil || a.status != http.StatusBadRequest || !strings.Contains(a.body, "CONNECT inside a tunnel") {
-		t.Errorf("status %d, %v: %s", a.status, err, a.body)
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
+	w := g.Tunnel(site.Authority())
+	a, err := rig.Inside(t, w).Ask(http.MethodConnect, "CONNECT "+site.Authority()+" HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
+	if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Body, "CONNECT inside a tunnel") {
+		t.Errorf("status %d, %v: %s", a.Status, err, a.Body)
 	}
 	wantEnd(t, w)
-	g.stop()
-	for _, l := range g.readLogs() {
+	g.Stop()
+	for _, l := range g.ReadLogs() {
 		if want := map[int]enforce.Reason{400: enforce.ReasonBadTarget, 200: enforce.ReasonIntercepted}[l.Status]; l.Robots.Reason != want {
-			t.Errorf("logged as %s", l.raw)
+			t.Errorf("logged as %s", l.Raw)
 		}
 	}
 }
@@ -247,14 +238,14 @@ func countReason(reasons []enforce.Reason, r enforce.Reason) (n int) {
 // TestHTTPSInnerAuthorityOverHTTP2 is domain fronting within one HTTP/2 connection.
 func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
-	client := g.secureClient("Tester/1.0", 2)
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
+	client := g.SecureClient("Tester/1.0", 2)
 	for host, status := range map[string]int{
-		"": 200, "other.example": 421, "localhost:1": 421, "LOCALHOST:" + site.port: 200,
+		"": 200, "other.example": 421, "localhost:1": 421, "LOCALHOST:" + site.Port: 200,
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.at("/news/a.html"), http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.At("/news/a.html"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,15 +254,15 @@ func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := readAnswer(resp)
-		if err != nil || a.status != status || resp.ProtoMajor != 2 {
-			t.Errorf("Host %q: %d by %s, %v, want %d: %s", host, a.status, resp.Proto, err, status, a.body)
+		a, err := rig.ReadAnswer(resp)
+		if err != nil || a.Status != status || resp.ProtoMajor != 2 {
+			t.Errorf("Host %q: %d by %s, %v, want %d: %s", host, a.Status, resp.Proto, err, status, a.Body)
 		}
-		if status == http.StatusMisdirectedRequest && !strings.Contains(a.body, "another authority than its tunnel") {
-			t.Errorf("Host %q: the refusal does not say why: %s", host, a.body)
+		if status == http.StatusMisdirectedRequest && !strings.Contains(a.Body, "another authority than its tunnel") {
+			t.Errorf("Host %q: the refusal does not say why: %s", host, a.Body)
 		}
 	}
-	if n := len(site.arrived()); n != 2 {
+	if n := len(site.Arrived()); n != 2 {
 		t.Errorf("%d requests reached the site, want 2", n)
 	}
 }
@@ -280,12 +271,12 @@ func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 // (RFC 6066 section 3). The certificate has to hold the address.
 func TestHTTPSLiteralAddresses(t *testing.T) {
 	t.Parallel()
-	openssl := need(t, "openssl")
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	site := startSecureSite(t, authority, nil)
-	target := "127.0.0.1:" + site.port
-	base := []string{"s_client", "-quiet", "-proxy", g.addr, "-connect", target, "-CAfile", g.rootFile(), "-verify_return_error"}
+	openssl := rig.Need(t, "openssl")
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	site := rig.StartSecureSite(t, authority, nil)
+	target := "127.0.0.1:" + site.Port
+	base := []string{"s_client", "-quiet", "-proxy", g.Addr, "-connect", target, "-CAfile", g.RootFile(), "-verify_return_error"}
 	for name, args := range map[string][]string{
 		"no SNI":                      {"-noservername", "-verify_ip", "127.0.0.1"},
 		"the address as SNI":          {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
@@ -309,7 +300,7 @@ func TestHTTPSLiteralAddresses(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range site.targets() {
+	for _, target := range site.Targets() {
 		if target != "/news/a.html" {
 			t.Errorf("%s reached the site", target)
 		}
@@ -320,50 +311,50 @@ func TestHTTPSLiteralAddresses(t *testing.T) {
 // certificate, so the gateway has to refuse in its place, and say why.
 func TestHTTPSOriginCertificates(t *testing.T) {
 	t.Parallel()
-	authority, stranger := newTestAuthority(t), newTestAuthority(t)
+	authority, stranger := rig.NewTestCA(t), rig.NewTestCA(t)
 	names := []string{"localhost"}
 	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	early := func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }
 	client := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, tt := range []struct {
 		name   string
-		spoil  func(*secureSite)
+		spoil  func(*rig.SecureSite)
 		status string // of Proxy-Status
 		says   string // the body
 	}{
-		{"expired", func(s *secureSite) { s.show(authority.issue(t, names, expired)) }, "tls_certificate_error", "expired"},
-		{"not yet valid", func(s *secureSite) { s.show(authority.issue(t, names, early)) }, "tls_certificate_error", "not yet valid"},
-		{"of an unknown authority", func(s *secureSite) { s.show(stranger.issue(t, names, nil)) }, "tls_certificate_error", "unknown authority"},
-		{"self-signed", func(s *secureSite) { s.show(selfSigned(t)) }, "tls_certificate_error", "unknown authority"},
-		{"for another host", func(s *secureSite) { s.show(authority.issue(t, []string{"other.example"}, nil)) }, "tls_certificate_error", "other.example"},
-		{"for clients", func(s *secureSite) { s.show(authority.issue(t, names, client)) }, "tls_certificate_error", "usage"},
-		{"TLS 1.1", func(s *secureSite) {
-			old := s.tls.Load().Clone()
+		{"expired", func(s *rig.SecureSite) { s.Show(authority.Issue(t, names, expired)) }, "tls_certificate_error", "expired"},
+		{"not yet valid", func(s *rig.SecureSite) { s.Show(authority.Issue(t, names, early)) }, "tls_certificate_error", "not yet valid"},
+		{"of an unknown authority", func(s *rig.SecureSite) { s.Show(stranger.Issue(t, names, nil)) }, "tls_certificate_error", "unknown authority"},
+		{"self-signed", func(s *rig.SecureSite) { s.Show(selfSigned(t)) }, "tls_certificate_error", "unknown authority"},
+		{"for another host", func(s *rig.SecureSite) { s.Show(authority.Issue(t, []string{"other.example"}, nil)) }, "tls_certificate_error", "other.example"},
+		{"for clients", func(s *rig.SecureSite) { s.Show(authority.Issue(t, names, client)) }, "tls_certificate_error", "usage"},
+		{"TLS 1.1", func(s *rig.SecureSite) {
+			old := s.Tls.Load().Clone()
 			old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-			s.tls.Store(old)
+			s.Tls.Store(old)
 		}, "tls_", "version"},
 	} {
 		for version := 1; version <= 2; version++ {
-			site := startSecureSite(t, authority, nil)
+			site := rig.StartSecureSite(t, authority, nil)
 			site.Config.SetKeepAlivesEnabled(false) // so that each request has a handshake of its own
-			site.tls.Load().SessionTicketsDisabled = true
-			c := g.secureClient("Tester/1.0", version)
-			if a := get(t, c, site.at("/news/a.html")); a.status != http.StatusOK {
-				t.Fatalf("before: %d %s", a.status, a.body)
+			site.Tls.Load().SessionTicketsDisabled = true
+			c := g.SecureClient("Tester/1.0", version)
+			if a := rig.Get(t, c, site.At("/news/a.html")); a.Status != http.StatusOK {
+				t.Fatalf("before: %d %s", a.Status, a.Body)
 			}
 			tt.spoil(site)
-			a := get(t, c, site.at("/news/b.html"))
-			if s := a.header.Get("Proxy-Status"); a.status != http.StatusBadGateway || !strings.HasPrefix(s, "crawlgate; error="+tt.status) ||
-				!strings.Contains(a.body, tt.says) {
-				t.Errorf("%s, HTTP %d inside: %d, Proxy-Status %q: %s", tt.name, version, a.status, s, a.body)
+			a := rig.Get(t, c, site.At("/news/b.html"))
+			if s := a.Header.Get("Proxy-Status"); a.Status != http.StatusBadGateway || !strings.HasPrefix(s, "crawlgate; error="+tt.status) ||
+				!strings.Contains(a.Body, tt.says) {
+				t.Errorf("%s, HTTP %d inside: %d, Proxy-Status %q: %s", tt.name, version, a.Status, s, a.Body)
 			}
-			if n := len(site.arrived()); n != 1 {
+			if n := len(site.Arrived()); n != 1 {
 				t.Errorf("%s: %d requests reached the site, want the one before", tt.name, n)
 			}
-			eventually(t, "a line that says why", func() bool {
-				return slices.ContainsFunc(g.readLogs(), func(l logLine) bool {
-					return l.Request.URI == site.at("/news/b.html") && l.Status == http.StatusBadGateway && l.Robots.Decision == "error" &&
+			rig.Eventually(t, "a line that says why", func() bool {
+				return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool {
+					return l.Request.URI == site.At("/news/b.html") && l.Status == http.StatusBadGateway && l.Robots.Decision == "error" &&
 						strings.HasPrefix(string(l.Robots.Reason), "tls") && strings.Contains(l.Robots.Detail, tt.says)
 				})
 			})
@@ -375,19 +366,19 @@ func TestHTTPSOriginCertificates(t *testing.T) {
 // inside an intercepted one it is as in all of net/http: who ends its half has left.
 func TestHTTPSHalfClosed(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	left := make(chan struct{})
-	site := startSecureSite(t, authority, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		close(left)
 	}))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}"}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}"}.Trusting(authority))
 	t.Run("blind", func(t *testing.T) {
 		t.Parallel()
-		g := g.of(t)
+		g := g.Of(t)
 		// Not all of TLS: what passes is for the two ends to understand.
 		target := startEcho(t)
-		w := g.tunnel(target)
+		w := g.Tunnel(target)
 		hello := firstFlight(t)
 		_, _ = io.WriteString(w, hello+"and what follows")
 		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
@@ -396,29 +387,29 @@ func TestHTTPSHalfClosed(t *testing.T) {
 		if got, err := io.ReadAll(w); err != nil || string(got) != "after the end: "+hello+"and what follows" {
 			t.Errorf("%q, %v", got, err)
 		}
-		if l := g.closedTunnel(target); l.Status != http.StatusOK || l.Robots.Detail != "" {
-			t.Errorf("logged as %s", l.raw)
+		if l := g.ClosedTunnel(target); l.Status != http.StatusOK || l.Robots.Detail != "" {
+			t.Errorf("logged as %s", l.Raw)
 		}
 	})
 	t.Run("intercepted", func(t *testing.T) {
 		t.Parallel()
-		g := g.of(t)
-		w := g.tunnel(site.authority())
-		inner := inside(t, w)
-		_, _ = io.WriteString(inner, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
-		eventually(t, "the request to arrive", func() bool { return len(site.arrived()) == 1 })
+		g := g.Of(t)
+		w := g.Tunnel(site.Authority())
+		inner := rig.Inside(t, w)
+		_, _ = io.WriteString(inner, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
+		rig.Eventually(t, "the request to arrive", func() bool { return len(site.Arrived()) == 1 })
 		if err := inner.Conn.(*tls.Conn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		<-left
 		wantEnd(t, inner)
-		eventually(t, "the line of the request", func() bool {
-			return slices.ContainsFunc(g.readLogs(), func(l logLine) bool {
-				return l.Request.URI == site.at("/news/a.html") && l.Robots.Reason == enforce.ReasonCanceled
+		rig.Eventually(t, "the line of the request", func() bool {
+			return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool {
+				return l.Request.URI == site.At("/news/a.html") && l.Robots.Reason == enforce.ReasonCanceled
 			})
 		})
-		if l := g.closedTunnel(site.authority()); l.Status != http.StatusOK {
-			t.Errorf("logged as %s", l.raw)
+		if l := g.ClosedTunnel(site.Authority()); l.Status != http.StatusOK {
+			t.Errorf("logged as %s", l.Raw)
 		}
 	})
 }
@@ -437,7 +428,7 @@ func startEcho(t *testing.T) (authority string) {
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(rig.Patience))
 		said, _ := io.ReadAll(conn)
 		_, _ = io.WriteString(conn, "after the end: "+string(said))
 	}()
@@ -461,7 +452,7 @@ func firstFlight(t *testing.T) string {
 
 func selfSigned(t *testing.T) *tls.Certificate {
 	t.Helper()
-	key := newKey(t)
-	cert := sign(t, &x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, nil, key, key)
+	key := rig.NewKey(t)
+	cert := rig.Sign(t, &x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, nil, key, key)
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestHTTPSOldOrigins meets origins with TLS as it was: crypto/tls refuses them, and takes some of them again with a GODEBUG.
@@ -51,16 +53,16 @@ func TestHTTPSOldOrigins(t *testing.T) {
 				url, cert = startOpenSSL(t, tt.cert, tt.serve)
 			}
 			reached := func(debug string) bool {
-				g := startGateway(t, gatewayConfig{
-					Engine: "store none\n" + unpaced, Egress: "trust_ca " + cert,
+				g := rig.New(t, rig.Config{
+					Engine: "store none\n" + rig.Unpaced, Egress: "trust_ca " + cert,
 					Env: []string{"GODEBUG=" + debug},
 				})
-				defer g.stop()
-				a := g.mustFetch("Tester/1.0", url)
-				if line := g.logs(1)[0]; a.status != http.StatusOK && line.Robots.Cause != "tls" {
-					t.Errorf("GODEBUG=%s: %d: %s", debug, a.status, line.raw)
+				defer g.Stop()
+				a := g.MustFetch("Tester/1.0", url)
+				if line := g.Logs(1)[0]; a.Status != http.StatusOK && line.Robots.Cause != "tls" {
+					t.Errorf("GODEBUG=%s: %d: %s", debug, a.Status, line.Raw)
 				}
-				return a.status == http.StatusOK
+				return a.Status == http.StatusOK
 			}
 			switch {
 			case tt.brings == "default":
@@ -81,20 +83,20 @@ func TestHTTPSOldOrigins(t *testing.T) {
 // startSuite serves pages at the URL by one cipher suite, with the certificate in file.
 func startSuite(t *testing.T, suite uint16) (url, file string) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(servePages))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(rig.ServePages))
 	s.TLS = &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	file = filepath.Join(tempDir(t), "cert.pem")
-	writePEM(t, file, "CERTIFICATE", s.Certificate().Raw)
+	file = filepath.Join(rig.TempDir(t), "cert.pem")
+	rig.WritePEM(t, file, "CERTIFICATE", s.Certificate().Raw)
 	return s.URL + "/", file
 }
 
 // startOpenSSL serves a page for each path at the URL, by openssl, with a certificate that signs itself.
 func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 	t.Helper()
-	openssl := need(t, "openssl")
-	dir := tempDir(t)
+	openssl := rig.Need(t, "openssl")
+	dir := rig.TempDir(t)
 	key, file := filepath.Join(dir, "key.pem"), filepath.Join(dir, "cert.pem")
 	if !slices.Contains(cert, "-newkey") {
 		cert = append([]string{"-newkey", "rsa:2048"}, cert...)
@@ -105,9 +107,9 @@ func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 	if out, err := exec.CommandContext(t.Context(), openssl, request...).CombinedOutput(); err != nil {
 		t.Fatalf("openssl req: %v: %s", err, out)
 	}
-	_, port, _ := strings.Cut(freePort(t), ":")
+	_, port, _ := strings.Cut(rig.FreePort(t), ":")
 	cmd := exec.Command(openssl, append([]string{"s_server", "-accept", "127.0.0.1:" + port, "-cert", file, "-key", key, "-www"}, serve...)...)
-	out := new(tail)
+	out := new(rig.Tail)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -116,13 +118,13 @@ func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
-	eventually(t, "openssl to listen", func() bool { return strings.Contains(out.String(), "ACCEPT") })
+	rig.Eventually(t, "openssl to listen", func() bool { return strings.Contains(out.String(), "ACCEPT") })
 	// Beside another authority, as a private one stands beside the system's: a certificate that cannot be read is left out.
 	trusted, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := os.ReadFile(newTestAuthority(t).file)
+	other, err := os.ReadFile(rig.NewTestCA(t).File)
 	if err != nil {
 		t.Fatal(err)
 	}

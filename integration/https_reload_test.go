@@ -18,15 +18,16 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestHTTPSReload reloads the configuration while clients crawl over tunnels that they keep and new ones. No request
 // fails, and requests under way end in their own time.
 func TestHTTPSReload(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	release := make(chan struct{})
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
 			_, _ = io.WriteString(w, "begun, ")
 			_ = http.NewResponseController(w).Flush()
@@ -34,30 +35,30 @@ func TestHTTPSReload(t *testing.T) {
 			_, _ = io.WriteString(w, "ended")
 			return
 		}
-		servePages(w, r)
+		rig.ServePages(w, r)
 	}))
-	config := func(version int) gatewayConfig {
-		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\n%s", version, unpaced)}.trusting(authority)
+	config := func(version int) rig.Config {
+		return rig.Config{Engine: fmt.Sprintf("user_agent Version/%d\n%s", version, rig.Unpaced)}.Trusting(authority)
 	}
-	g := startGateway(t, config(0))
-	roots := g.authority()
+	g := rig.New(t, config(0))
+	roots := g.Authority()
 
 	long := make(chan string, 2)
 	for version := 1; version <= 2; version++ {
-		client := g.secureClient("Tester/1.0", version)
-		go func() { long <- get(t, client, site.at("/long")).body }()
+		client := g.SecureClient("Tester/1.0", version)
+		go func() { long <- rig.Get(t, client, site.At("/long")).Body }()
 	}
-	eventually(t, "the long requests to begin", func() bool { return countOf(site.targets(), "/long") == 2 })
+	rig.Eventually(t, "the long requests to begin", func() bool { return countOf(site.Targets(), "/long") == 2 })
 
 	ctx, stop := context.WithCancel(t.Context())
 	var asked atomic.Int64
 	var crawl sync.WaitGroup
 	for version := 1; version <= 2; version++ {
-		client := g.secureClient("Tester/1.0", version)
+		client := g.SecureClient("Tester/1.0", version)
 		crawl.Go(func() {
 			for ; ctx.Err() == nil; asked.Add(1) {
-				if a, err := tryGet(t.Context(), client, site.at("/news/a.html")); err != nil || a.status != http.StatusOK {
-					t.Errorf("HTTP %d over a tunnel that is kept: %d, %v", version, a.status, err)
+				if a, err := rig.TryGet(t.Context(), client, site.At("/news/a.html")); err != nil || a.Status != http.StatusOK {
+					t.Errorf("HTTP %d over a tunnel that is kept: %d, %v", version, a.Status, err)
 				}
 			}
 		})
@@ -79,11 +80,11 @@ func TestHTTPSReload(t *testing.T) {
 	}
 	more := func() {
 		enough := asked.Load() + 40
-		eventually(t, "more requests", func() bool { return asked.Load() >= enough })
+		rig.Eventually(t, "more requests", func() bool { return asked.Load() >= enough })
 	}
 	for version := 1; version <= 4; version++ {
 		more()
-		if err := g.reload(config(version)); err != nil {
+		if err := g.Reload(config(version)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -105,31 +106,31 @@ func TestHTTPSReload(t *testing.T) {
 // TestHTTPSReloadInTheMiddleOfATunnel reloads between the steps of a tunnel: CONNECT, handshake, first and second request.
 func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	config := gatewayConfig{Engine: unpaced}.trusting(authority)
-	g := startGateway(t, config)
-	tls12 := &tls.Config{RootCAs: g.authority(), ServerName: "localhost"}
-	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	config := rig.Config{Engine: rig.Unpaced}.Trusting(authority)
+	g := rig.New(t, config)
+	tls12 := &tls.Config{RootCAs: g.Authority(), ServerName: "localhost"}
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.Authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
 	reload := func() {
-		if err := g.reload(config); err != nil {
+		if err := g.Reload(config); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for step := range 2 {
-		w := g.tunnel(site.authority())
+		w := g.Tunnel(site.Authority())
 		if step == 0 {
 			reload()
 		}
-		inner, err := w.over(t, tls12)
+		inner, err := w.Over(t, tls12)
 		if err != nil {
 			t.Fatalf("step %d: %v", step, err)
 		}
 		if step == 1 {
 			reload()
 		}
-		if a, err := inner.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
-			t.Errorf("step %d: the request gets %d, %v", step, a.status, err)
+		if a, err := inner.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
+			t.Errorf("step %d: the request gets %d, %v", step, a.Status, err)
 		}
 	}
 }
@@ -138,21 +139,21 @@ func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
 // new policy, whatever the tunnel's age.
 func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for version := 1; version <= 2; version++ {
-		client := g.secureClient("Tester/1.0", version)
-		if a := get(t, client, site.at("/news/a.html")); a.status != http.StatusOK {
-			t.Fatalf("before: %d", a.status)
+		client := g.SecureClient("Tester/1.0", version)
+		if a := rig.Get(t, client, site.At("/news/a.html")); a.Status != http.StatusOK {
+			t.Fatalf("before: %d", a.Status)
 		}
-		if err := g.reload(gatewayConfig{Engine: unpaced, Site: "deny localhost"}.trusting(authority)); err != nil {
+		if err := g.Reload(rig.Config{Engine: rig.Unpaced, Site: "deny localhost"}.Trusting(authority)); err != nil {
 			t.Fatal(err)
 		}
-		if a := get(t, client, site.at("/news/a.html")); a.status != http.StatusForbidden || !strings.Contains(a.body, string(enforce.ReasonOperatorDeny)) {
-			t.Errorf("HTTP %d: after: %d %s", version, a.status, a.body)
+		if a := rig.Get(t, client, site.At("/news/a.html")); a.Status != http.StatusForbidden || !strings.Contains(a.Body, string(enforce.ReasonOperatorDeny)) {
+			t.Errorf("HTTP %d: after: %d %s", version, a.Status, a.Body)
 		}
-		if err := g.reload(gatewayConfig{Engine: unpaced}.trusting(authority)); err != nil {
+		if err := g.Reload(rig.Config{Engine: rig.Unpaced}.Trusting(authority)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,41 +180,41 @@ func TestHTTPSReloadBlindTunnels(t *testing.T) {
 // reloadBlindTunnels ends with a configuration of the site under which no tunnel may live.
 func reloadBlindTunnels(t *testing.T, last string) {
 	t.Helper()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	base := gatewayConfig{Engine: unpaced}.trusting(authority)
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	base := rig.Config{Engine: rig.Unpaced}.Trusting(authority)
 	first := base
 	first.Site = "connect tunnel\nexcept localhost {\nreason test\n}"
-	config, port := first.withTLSPort(t, authority, "")
-	g := startGateway(t, config)
+	config, port := first.WithTLSPort(t, authority, "")
+	g := rig.New(t, config)
 	roots := x509.NewCertPool()
-	roots.AddCert(authority.cert)
-	h2, err := connectOver(t.Context(), port.h2(t), site.authority())
+	roots.AddCert(authority.Cert)
+	h2, err := rig.ConnectOver(t.Context(), port.H2(t), site.Authority())
 	if err != nil {
 		t.Fatal(err)
 	}
 	tunnels := map[string]*tls.Conn{
-		"HTTP/1.1": tls.Client(g.tunnel(site.authority()), &tls.Config{RootCAs: roots, ServerName: "localhost"}),
+		"HTTP/1.1": tls.Client(g.Tunnel(site.Authority()), &tls.Config{RootCAs: roots, ServerName: "localhost"}),
 		"HTTP/2":   tls.Client(h2, &tls.Config{RootCAs: roots, ServerName: "localhost"}),
 	}
 	ask := func(when string) {
 		for name, conn := range tunnels {
-			inner := &wire{conn, bufio.NewReader(conn)}
-			a, err := inner.ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
-			if err != nil || a.status != http.StatusOK {
-				t.Errorf("%s, %s: %d, %v", name, when, a.status, err)
+			inner := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
+			a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
+			if err != nil || a.Status != http.StatusOK {
+				t.Errorf("%s, %s: %d, %v", name, when, a.Status, err)
 			}
 		}
 	}
 	ask("before")
 	for _, when := range []string{"after a reload", "after another"} {
-		if err := g.reload(config); err != nil {
+		if err := g.Reload(config); err != nil {
 			t.Fatal(err)
 		}
 		ask(when)
 	}
 	config.Site = strings.ReplaceAll(config.Site, first.Site, last)
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	for name, conn := range tunnels {
@@ -221,9 +222,9 @@ func reloadBlindTunnels(t *testing.T, last string) {
 			t.Errorf("%s: the tunnel lives on: %v", name, err)
 		}
 	}
-	eventually(t, "the lines of the tunnels", func() bool {
+	rig.Eventually(t, "the lines of the tunnels", func() bool {
 		n := 0
-		for _, l := range g.readLogs() {
+		for _, l := range g.ReadLogs() {
 			if strings.Contains(l.Robots.Detail, "would not open it") && l.Robots.Reason == enforce.ReasonException {
 				n++
 			}
@@ -235,21 +236,21 @@ func reloadBlindTunnels(t *testing.T, last string) {
 // TestHTTPSReloadWithoutSuccessor takes the gateway away from its port. Clients with an open tunnel get an answer that says so.
 func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	config := gatewayConfig{Engine: unpaced}.trusting(authority)
-	g := startGateway(t, config)
-	inner := inside(t, g.tunnel(site.authority()))
-	g.addr = freePort(t)
-	if err := g.reload(config); err != nil {
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	config := rig.Config{Engine: rig.Unpaced}.Trusting(authority)
+	g := rig.New(t, config)
+	inner := rig.Inside(t, g.Tunnel(site.Authority()))
+	g.Addr = rig.FreePort(t)
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	a, err := inner.ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n")
-	if err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "no gateway") {
-		t.Errorf("%d %s, %v", a.status, a.body, err)
+	a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
+	if err != nil || a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "no gateway") {
+		t.Errorf("%d %s, %v", a.Status, a.Body, err)
 	}
 	wantEnd(t, inner)
-	if n := len(site.arrived()); n != 0 {
+	if n := len(site.Arrived()); n != 0 {
 		t.Errorf("%d requests reached the site", n)
 	}
 }
@@ -258,25 +259,25 @@ func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
 // live.
 func TestHTTPSReloadOfLimits(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	config := gatewayConfig{Engine: unpaced}.trusting(authority)
-	g := startGateway(t, config)
-	before := inside(t, g.tunnel(site.authority()))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	config := rig.Config{Engine: rig.Unpaced}.Trusting(authority)
+	g := rig.New(t, config)
+	before := rig.Inside(t, g.Tunnel(site.Authority()))
 	config.Global = "servers {\ntimeouts {\nidle 1s\n}\n}"
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	after := inside(t, g.tunnel(site.authority()))
-	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\n\r\n"
-	for _, w := range []*wire{before, after} {
-		if a, err := w.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
-			t.Errorf("%d, %v", a.status, err)
+	after := rig.Inside(t, g.Tunnel(site.Authority()))
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.Authority() + "\r\n\r\n"
+	for _, w := range []*rig.Wire{before, after} {
+		if a, err := w.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
+			t.Errorf("%d, %v", a.Status, err)
 		}
 	}
 	wantEnd(t, after)
-	if a, err := before.ask(http.MethodGet, request); err != nil || a.status != http.StatusOK {
-		t.Errorf("the old tunnel: %d, %v", a.status, err)
+	if a, err := before.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
+		t.Errorf("the old tunnel: %d, %v", a.Status, err)
 	}
 }
 
@@ -298,8 +299,8 @@ func TestHTTPSStop(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			authority := newTestAuthority(t)
-			site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			authority := rig.NewTestCA(t)
+			site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.WriteString(w, "begun, ")
 				_ = http.NewResponseController(w).Flush()
 				select {
@@ -308,28 +309,28 @@ func TestHTTPSStop(t *testing.T) {
 				case <-r.Context().Done():
 				}
 			}))
-			config, port := gatewayConfig{
-				Engine: unpaced, Global: tt.global, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}",
-			}.trusting(authority).withTLSPort(t, authority, "")
-			g := startGateway(t, config)
+			config, port := rig.Config{
+				Engine: rig.Unpaced, Global: tt.global, Site: "connect tunnel 127.0.0.1\nexcept 127.0.0.1 {\nreason test\n}",
+			}.Trusting(authority).WithTLSPort(t, authority, "")
+			g := rig.New(t, config)
 			answers := make(chan string, 2)
 			for version := 1; version <= 2; version++ {
-				client := g.secureClient("Tester/1.0", version)
+				client := g.SecureClient("Tester/1.0", version)
 				go func() {
-					a, _ := tryGet(t.Context(), client, site.at("/"))
-					answers <- a.body
+					a, _ := rig.TryGet(t.Context(), client, site.At("/"))
+					answers <- a.Body
 				}()
 			}
 			// A tunnel that nothing passes through any more.
-			if a, err := inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET /private/page.html HTTP/1.1\r\nHost: "+site.authority()+"\r\n\r\n"); err != nil || a.status != http.StatusForbidden {
-				t.Fatal(a.status, err)
+			if a, err := rig.Inside(t, g.Tunnel(site.Authority())).Ask(http.MethodGet, "GET /private/page.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n"); err != nil || a.Status != http.StatusForbidden {
+				t.Fatal(a.Status, err)
 			}
 			if tt.blind {
-				openBlind(t, g, port, "127.0.0.1:"+site.port)
+				openBlind(t, g, port, "127.0.0.1:"+site.Port)
 			}
-			eventually(t, "the requests to begin", func() bool { return len(site.arrived()) == 2 })
+			rig.Eventually(t, "the requests to begin", func() bool { return len(site.Arrived()) == 2 })
 			began := time.Now()
-			g.stop()
+			g.Stop()
 			if took := time.Since(began); took > tt.within {
 				t.Errorf("it took %v to end", took)
 			}
@@ -339,7 +340,7 @@ func TestHTTPSStop(t *testing.T) {
 				}
 			}
 			lines := map[string]int{}
-			for _, l := range g.readLogs() {
+			for _, l := range g.ReadLogs() {
 				lines[l.Request.Method]++
 			}
 			if want := map[bool]int{false: 3, true: 5}[tt.blind]; lines[http.MethodConnect] != want || lines[http.MethodGet] != 3 {
@@ -352,24 +353,24 @@ func TestHTTPSStop(t *testing.T) {
 // TestHTTPSRefusalIsLoggedAtOnce ends the process while a client sits before the refusal of its CONNECT.
 func TestHTTPSRefusalIsLoggedAtOnce(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "connect deny"})
-	if resp := g.dial().connect(t, "localhost:443", "Tester/1.0"); resp.StatusCode != http.StatusForbidden {
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "connect deny"})
+	if resp := g.Dial().Connect(t, "localhost:443", "Tester/1.0"); resp.StatusCode != http.StatusForbidden {
 		t.Fatal(resp.Status)
 	}
-	g.stop()
-	if lines := g.readLogs(); len(lines) != 1 || lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != enforce.ReasonConnectDenied {
+	g.Stop()
+	if lines := g.ReadLogs(); len(lines) != 1 || lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != enforce.ReasonConnectDenied {
 		t.Errorf("logged are %+v", lines)
 	}
 }
 
 // openBlind opens a tunnel that is not looked into over each version of HTTP.
-func openBlind(t *testing.T, g *gateway, port *tlsPort, authority string) {
+func openBlind(t *testing.T, g *rig.Gateway, port *rig.TLSPort, authority string) {
 	t.Helper()
-	h2, err := connectOver(t.Context(), port.h2(t), authority)
+	h2, err := rig.ConnectOver(t.Context(), port.H2(t), authority)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, conn := range []net.Conn{g.tunnel(authority), h2} {
+	for _, conn := range []net.Conn{g.Tunnel(authority), h2} {
 		if err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/egress/mint"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // long reports whether the tests of scale run in their full size, some minutes: CRAWLGATE_LONG=1. The results are in
@@ -42,8 +43,8 @@ func (i *ownIssuer) Signer() crypto.Signer      { return i.key }
 
 func newOwnIssuer(t *testing.T) *ownIssuer {
 	t.Helper()
-	key := newKey(t)
-	return &ownIssuer{key: key, chain: []*x509.Certificate{sign(t, &x509.Certificate{
+	key := rig.NewKey(t)
+	return &ownIssuer{key: key, chain: []*x509.Certificate{rig.Sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "issuer"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}, nil, key, key)}}
 }
@@ -102,7 +103,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	interceptor := egress.NewInterceptor(&http.Server{
-		Handler: http.NotFoundHandler(), ReadHeaderTimeout: patience,
+		Handler: http.NotFoundHandler(), ReadHeaderTimeout: rig.Patience,
 	})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tunnel, err := egress.Accept(w, r)
@@ -117,7 +118,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.Start()
-	g := &gateway{t: t, addr: server.Listener.Addr().String()}
+	g := &rig.Gateway{T: t, Addr: server.Listener.Addr().String()}
 	roots := x509.NewCertPool()
 	roots.AddCert(issuer.chain[0])
 	base := liveHeap()
@@ -178,38 +179,38 @@ func bulk(w http.ResponseWriter, r *http.Request) {
 // TestHTTPSVolume moves a body that is larger than the gateway's memory (in full, a GiB) each way through interception.
 // The gateway's memory does not grow.
 func TestHTTPSVolume(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	size := int64(128 << 20)
 	if long() {
 		size = 1 << 30
 	}
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, http.HandlerFunc(bulk))
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(bulk))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for version := 1; version <= 2; version++ {
-		client := g.secureClient("Tester/1.0", version)
-		get(t, client, site.at("/down/1"))
-		before, began := g.usage(), time.Now()
-		if n := download(t, client, site.at(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
+		client := g.SecureClient("Tester/1.0", version)
+		rig.Get(t, client, site.At("/down/1"))
+		before, began := g.Usage(), time.Now()
+		if n := download(t, client, site.At(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
 			t.Errorf("HTTP %d: %d bytes came down", version, n)
 		}
 		down := time.Since(began)
 		began = time.Now()
-		if got := upload(t, client, site.at("/up"), io.LimitReader(endless{}, size), size); got != strconv.FormatInt(size, 10) {
+		if got := upload(t, client, site.At("/up"), io.LimitReader(endless{}, size), size); got != strconv.FormatInt(size, 10) {
 			t.Errorf("HTTP %d: %s bytes went up", version, got)
 		}
-		up, after, mebibytes := time.Since(began), g.usage(), float64(size>>20)
+		up, after, mebibytes := time.Since(began), g.Usage(), float64(size>>20)
 		t.Logf("HTTP %d inside: down %.0f MiB/s, up %.0f MiB/s; CPU %.2f s a GiB; memory at most %.1f MiB before, %.1f MiB after", version,
-			mebibytes/down.Seconds(), mebibytes/up.Seconds(), (after.cpu-before.cpu).Seconds()*512/mebibytes, float64(before.peakRSS)/(1<<20), float64(after.peakRSS)/(1<<20))
-		if grown := after.peakRSS - before.peakRSS; grown > 48<<20 && !raceEnabled {
+			mebibytes/down.Seconds(), mebibytes/up.Seconds(), (after.Cpu-before.Cpu).Seconds()*512/mebibytes, float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
+		if grown := after.PeakRSS - before.PeakRSS; grown > 48<<20 && !rig.RaceEnabled {
 			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
 		}
-		hangUp(client)
+		rig.HangUp(client)
 	}
-	g.stop()
-	for _, l := range g.readLogs() {
+	g.Stop()
+	for _, l := range g.ReadLogs() {
 		if l.Request.Method == http.MethodConnect && (l.BytesRead < size || l.Size < size) {
-			t.Errorf("a tunnel logged with %d and %d bytes: %s", l.BytesRead, l.Size, l.raw)
+			t.Errorf("a tunnel logged with %d and %d bytes: %s", l.BytesRead, l.Size, l.Raw)
 		}
 	}
 }
@@ -243,11 +244,11 @@ func upload(t *testing.T, c *http.Client, url string, body io.Reader, size int64
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := readAnswer(resp)
+	a, err := rig.ReadAnswer(resp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.body
+	return a.Body
 }
 
 // TestHTTPSIdleTunnels holds a thousand tunnels that say nothing for a while. All of them go on working.
@@ -258,13 +259,13 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 	if long() {
 		idle = time.Minute
 	}
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
-	config := &tls.Config{RootCAs: g.authority(), ServerName: "localhost"}
-	before := g.usage()
-	open := make([]*wire, tunnels)
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.Authority() + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	config := &tls.Config{RootCAs: g.Authority(), ServerName: "localhost"}
+	before := g.Usage()
+	open := make([]*rig.Wire, tunnels)
 	each := func(do func(i int) error) {
 		var turn atomic.Int64
 		var load sync.WaitGroup
@@ -280,34 +281,34 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 		load.Wait()
 	}
 	each(func(i int) error {
-		inner, err := g.tunnel(site.authority()).over(t, config)
+		inner, err := g.Tunnel(site.Authority()).Over(t, config)
 		if err != nil {
 			return err
 		}
 		_ = inner.SetDeadline(time.Now().Add(3 * time.Minute))
 		open[i] = inner
-		_, err = inner.ask(http.MethodGet, request)
+		_, err = inner.Ask(http.MethodGet, request)
 		return err
 	})
-	if n := g.metric("crawlgate_tunnels_open"); n != tunnels {
+	if n := g.Metric("crawlgate_tunnels_open"); n != tunnels {
 		t.Errorf("%v tunnels are open by the metrics, want %d", n, tunnels)
 	}
-	busy := g.usage()
+	busy := g.Usage()
 	time.Sleep(idle) // it is the waiting itself that is tested
-	rested := g.usage()
+	rested := g.Usage()
 	each(func(i int) error {
 		if open[i] == nil {
 			return nil
 		}
-		a, err := open[i].ask(http.MethodGet, request)
-		if err == nil && a.status != http.StatusOK {
-			err = fmt.Errorf("status %d", a.status)
+		a, err := open[i].Ask(http.MethodGet, request)
+		if err == nil && a.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", a.Status)
 		}
 		return err
 	})
 	t.Logf("%d tunnels: %.1f KiB each at the peak, %.0f ms of CPU in %v of silence", tunnels,
-		float64(busy.peakRSS-before.peakRSS)/tunnels/1024, (rested.cpu-busy.cpu).Seconds()*1e3, idle)
-	if grown := busy.peakRSS - before.peakRSS; grown > tunnels*160<<10 && !raceEnabled {
+		float64(busy.PeakRSS-before.PeakRSS)/tunnels/1024, (rested.Cpu-busy.Cpu).Seconds()*1e3, idle)
+	if grown := busy.PeakRSS - before.PeakRSS; grown > tunnels*160<<10 && !rig.RaceEnabled {
 		t.Errorf("the gateway has grown by %d KiB a tunnel", grown/tunnels>>10)
 	}
 	for _, w := range open {
@@ -315,7 +316,7 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 			_ = w.Close()
 		}
 	}
-	eventually(t, "the tunnels to be closed", func() bool { return g.metric("crawlgate_tunnels_open") == 0 })
+	rig.Eventually(t, "the tunnels to be closed", func() bool { return g.Metric("crawlgate_tunnels_open") == 0 })
 }
 
 // TestHTTPSSlowPeers has clients that read and write a little at a time. The gateway neither buffers the rest for them nor
@@ -323,23 +324,23 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 func TestHTTPSSlowPeers(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 20
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	var sent atomic.Int64
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			_, _ = io.CopyN(io.MultiWriter(w, counter{&sent}), endless{}, size)
 			return
 		}
 		bulk(w, r)
 	}))
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for version := 1; version <= 2; version++ {
 		sent.Store(0)
-		client := g.secureClient("Tester/1.0", version)
-		get(t, client, site.at("/down/1"))
-		before := g.usage()
+		client := g.SecureClient("Tester/1.0", version)
+		rig.Get(t, client, site.At("/down/1"))
+		before := g.Usage()
 		ctx, leave := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, site.at("/slow"), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, site.At("/slow"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +351,7 @@ func TestHTTPSSlowPeers(t *testing.T) {
 		var trickle sync.WaitGroup
 		const text = "text in small pieces arrives as well"
 		trickle.Go(func() {
-			if got := upload(t, client, site.at("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
+			if got := upload(t, client, site.At("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
 				t.Errorf("HTTP %d: %s bytes arrived of the text that was written slowly", version, got)
 			}
 		})
@@ -359,19 +360,19 @@ func TestHTTPSSlowPeers(t *testing.T) {
 			if _, err := io.ReadFull(resp.Body, sip[:]); err != nil {
 				t.Fatal(err)
 			}
-			if a := get(t, client, site.at("/down/10")); len(a.body) != 10 {
+			if a := rig.Get(t, client, site.At("/down/10")); len(a.Body) != 10 {
 				t.Errorf("HTTP %d: another request beside the slow one: %+v", version, a)
 			}
 			time.Sleep(50 * time.Millisecond) // the slowness that is tested
 		}
 		trickle.Wait()
-		after := g.usage()
+		after := g.Usage()
 		if n := sent.Load(); n > 48<<20 {
 			t.Errorf("HTTP %d: the site could send %d MiB to a client that took 20 KiB", version, n>>20)
 		}
 		t.Logf("HTTP %d: the site could send %d KiB; memory at most %.1f MiB before, %.1f MiB after", version, sent.Load()>>10,
-			float64(before.peakRSS)/(1<<20), float64(after.peakRSS)/(1<<20))
-		if grown := after.peakRSS - before.peakRSS; grown > 32<<20 && !raceEnabled {
+			float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
+		if grown := after.PeakRSS - before.PeakRSS; grown > 32<<20 && !rig.RaceEnabled {
 			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
 		}
 		leave()

@@ -11,29 +11,31 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // combination is a version of HTTP inside the tunnel and one towards the site.
 type combination struct {
 	name   string
 	client *http.Client
-	site   *secureSite
+	site   *rig.SecureSite
 	method string // GET goes to sites by HTTP/1.1
 }
 
 // combinations pairs both versions with both, each with a site of its own that answers by a handler.
 func combinations(t *testing.T, h http.Handler) []combination {
 	t.Helper()
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	var all []combination
 	for inner := 1; inner <= 2; inner++ {
 		for outer := 1; outer <= 2; outer++ {
-			site := startSecureSite(t, authority, h)
+			site := rig.StartSecureSite(t, authority, h)
 			if outer == 1 {
-				site.tls.Load().NextProtos = []string{"http/1.1"}
+				site.Tls.Load().NextProtos = []string{"http/1.1"}
 			}
-			all = append(all, combination{fmt.Sprintf("HTTP/%d inside, HTTP/%d to the site", inner, outer), g.secureClient("Tester/1.0", inner), site, []string{http.MethodGet, http.MethodPost}[outer-1]})
+			all = append(all, combination{fmt.Sprintf("HTTP/%d inside, HTTP/%d to the site", inner, outer), g.SecureClient("Tester/1.0", inner), site, []string{http.MethodGet, http.MethodPost}[outer-1]})
 		}
 	}
 	return all
@@ -42,8 +44,8 @@ func combinations(t *testing.T, h http.Handler) []combination {
 // checkVersions makes sure that a combination uses the versions of its name.
 func (c combination) checkVersions(t *testing.T, resp *http.Response) {
 	t.Helper()
-	seen := c.site.arrived()
-	if want := fmt.Sprintf("HTTP/%d inside, %.6s to the site", resp.ProtoMajor, seen[len(seen)-1].proto); want != c.name {
+	seen := c.site.Arrived()
+	if want := fmt.Sprintf("HTTP/%d inside, %.6s to the site", resp.ProtoMajor, seen[len(seen)-1].Proto); want != c.name {
 		t.Errorf("%s: it was %s", c.name, want)
 	}
 }
@@ -58,7 +60,7 @@ func TestHTTPSTrailers(t *testing.T) {
 		w.Header().Set("Announced", "with "+r.Trailer.Get("Sent"))
 		w.Header().Set(http.TrailerPrefix+"Late", "late")
 	})) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.site.at("/"), io.MultiReader(strings.NewReader("body")))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.site.At("/"), io.MultiReader(strings.NewReader("body")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +69,9 @@ func TestHTTPSTrailers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		a, err := readAnswer(resp)
-		if err != nil || a.body != "body" {
-			t.Errorf("%s: %v: %q", c.name, err, a.body)
+		a, err := rig.ReadAnswer(resp)
+		if err != nil || a.Body != "body" {
+			t.Errorf("%s: %v: %q", c.name, err, a.Body)
 		}
 		c.checkVersions(t, resp)
 		if got := resp.Trailer.Get("Announced"); got != "with what the client sent" {
@@ -102,7 +104,7 @@ func TestHTTPSAltSvc(t *testing.T) {
 				return nil
 			},
 		})
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at("/"), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.At("/"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,12 +112,12 @@ func TestHTTPSAltSvc(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		a, err := readAnswer(resp)
-		if err != nil || a.body != "page" || hints != 1 || a.header.Get("Strict-Transport-Security") != "max-age=86400" {
-			t.Errorf("%s: %v %q %v, %d hints", c.name, err, a.body, a.header, hints)
+		a, err := rig.ReadAnswer(resp)
+		if err != nil || a.Body != "page" || hints != 1 || a.Header.Get("Strict-Transport-Security") != "max-age=86400" {
+			t.Errorf("%s: %v %q %v, %d hints", c.name, err, a.Body, a.Header, hints)
 		}
-		if a.header.Get("Alt-Svc") != "" || resp.Trailer.Get("Alt-Svc") != "" {
-			t.Errorf("%s: header %v, trailers %v", c.name, a.header, resp.Trailer)
+		if a.Header.Get("Alt-Svc") != "" || resp.Trailer.Get("Alt-Svc") != "" {
+			t.Errorf("%s: header %v, trailers %v", c.name, a.Header, resp.Trailer)
 		}
 	}
 }
@@ -143,7 +145,7 @@ func TestHTTPSEarlyHints(t *testing.T) {
 				return nil
 			},
 		})
-		req, err := http.NewRequestWithContext(ctx, c.method, c.site.at("/"), http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, c.method, c.site.At("/"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +154,8 @@ func TestHTTPSEarlyHints(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		c.checkVersions(t, resp)
-		if a, err := readAnswer(resp); err != nil || a.body != "page" || len(links) != 1 || links[0] != "</style.css>; rel=preload" {
-			t.Errorf("%s: %v %q, hints %q", c.name, err, a.body, links)
+		if a, err := rig.ReadAnswer(resp); err != nil || a.Body != "page" || len(links) != 1 || links[0] != "</style.css>; rel=preload" {
+			t.Errorf("%s: %v %q, hints %q", c.name, err, a.Body, links)
 		}
 	}
 }
@@ -173,7 +175,7 @@ func TestHTTPSStreams(t *testing.T) {
 			}
 		}
 	})) {
-		req, err := http.NewRequestWithContext(t.Context(), c.method, c.site.at("/"), http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), c.method, c.site.At("/"), http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +210,7 @@ func TestHTTPSCancel(t *testing.T) {
 	})) {
 		for _, path := range []string{"/", "/half"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.at(path), http.NoBody)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.site.At(path), http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +218,7 @@ func TestHTTPSCancel(t *testing.T) {
 			go func() {
 				resp, err := c.client.Do(req)
 				if err == nil {
-					_, err = readAnswer(resp)
+					_, err = rig.ReadAnswer(resp)
 				}
 				done <- err
 			}()
@@ -238,8 +240,8 @@ func TestHTTPSCancel(t *testing.T) {
 // without the body; an accepted body is asked for and arrives.
 func TestHTTPSExpect(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refuses" {
 			w.Header().Set("Connection", "close")
 			w.WriteHeader(http.StatusExpectationFailed)
@@ -248,17 +250,17 @@ func TestHTTPSExpect(t *testing.T) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	}))
-	site.tls.Load().NextProtos = []string{"http/1.1"}
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	site.Tls.Load().NextProtos = []string{"http/1.1"}
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for path, status := range map[string]int{"/private/page": 403, "/refuses": 417, "/takes": 200} {
-		inner := inside(t, g.tunnel(site.authority()))
+		inner := rig.Inside(t, g.Tunnel(site.Authority()))
 		began := time.Now()
 		const body = "0123456789"
-		_, err := fmt.Fprintf(inner, "PUT %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, site.authority(), len(body))
+		_, err := fmt.Fprintf(inner, "PUT %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, site.Authority(), len(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.ReadResponse(inner.r, nil)
+		resp, err := http.ReadResponse(inner.Reader, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -267,16 +269,16 @@ func TestHTTPSExpect(t *testing.T) {
 				t.Fatalf("%s: %s before the body", path, resp.Status)
 			}
 			_, _ = io.WriteString(inner, body)
-			if resp, err = http.ReadResponse(inner.r, nil); err != nil {
+			if resp, err = http.ReadResponse(inner.Reader, nil); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
 		}
-		a, err := readAnswer(resp)
-		if err != nil || a.status != status || status == http.StatusOK && a.body != "10" {
-			t.Errorf("%s: %d %q, %v", path, a.status, a.body, err)
+		a, err := rig.ReadAnswer(resp)
+		if err != nil || a.Status != status || status == http.StatusOK && a.Body != "10" {
+			t.Errorf("%s: %d %q, %v", path, a.Status, a.Body, err)
 		}
 		// Bounds such as net/http's are seconds: whoever waits for one has stalled.
-		if took := time.Since(began); took > 900*time.Millisecond && !raceEnabled {
+		if took := time.Since(began); took > 900*time.Millisecond && !rig.RaceEnabled {
 			t.Errorf("%s: answered after %v", path, took)
 		}
 	}
@@ -286,8 +288,8 @@ func TestHTTPSExpect(t *testing.T) {
 // refused as any request.
 func TestHTTPSWebSocket(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -299,12 +301,12 @@ func TestHTTPSWebSocket(t *testing.T) {
 			_, _ = io.WriteString(conn, strings.ToUpper(line))
 		}
 	}))
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for path, status := range map[string]int{"/socket": 101, "/private/socket": 403} {
-		w := g.tunnel(site.authority())
-		inner := inside(t, w)
-		_, _ = fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Key: x\r\nSec-Websocket-Version: 13\r\n\r\n", path, site.authority())
-		resp, err := http.ReadResponse(inner.r, nil)
+		w := g.Tunnel(site.Authority())
+		inner := rig.Inside(t, w)
+		_, _ = fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Key: x\r\nSec-Websocket-Version: 13\r\n\r\n", path, site.Authority())
+		resp, err := http.ReadResponse(inner.Reader, nil)
 		if err != nil || resp.StatusCode != status {
 			t.Fatalf("%s: %v %v", path, resp, err)
 		}
@@ -312,31 +314,31 @@ func TestHTTPSWebSocket(t *testing.T) {
 			for i := range 3 {
 				want := "HELLO " + fmt.Sprint(i) + "\n"
 				if i == 0 {
-					if line, err := inner.r.ReadString('\n'); line != "hello\n" {
+					if line, err := inner.Reader.ReadString('\n'); line != "hello\n" {
 						t.Fatalf("%q, %v", line, err)
 					}
 				}
 				_, _ = io.WriteString(inner, strings.ToLower(want))
-				if line, err := inner.r.ReadString('\n'); line != want {
+				if line, err := inner.Reader.ReadString('\n'); line != want {
 					t.Fatalf("%q, %v, want %q", line, err, want)
 				}
 			}
 		}
 		_ = w.Close()
 	}
-	var line logLine
-	eventually(t, "a line of the socket", func() bool {
-		for _, l := range g.readLogs() {
-			if l.Request.URI == site.at("/socket") {
+	var line rig.LogLine
+	rig.Eventually(t, "a line of the socket", func() bool {
+		for _, l := range g.ReadLogs() {
+			if l.Request.URI == site.At("/socket") {
 				line = l
 			}
 		}
-		return line.raw != ""
+		return line.Raw != ""
 	})
 	if line.Status != http.StatusSwitchingProtocols || line.Size == 0 || line.Robots.Decision == "deny" {
-		t.Errorf("logged as %s", line.raw)
+		t.Errorf("logged as %s", line.Raw)
 	}
-	if targets := site.targets(); len(targets) != 1 {
+	if targets := site.Targets(); len(targets) != 1 {
 		t.Errorf("the site was asked for %q", targets)
 	}
 }

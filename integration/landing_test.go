@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -81,10 +82,10 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 		site string
 		ca   bool // clients need the certificate
 	}{{"", true}, {"connect tunnel", false}} {
-		g := startGateway(t, gatewayConfig{Site: tt.site})
-		text := landingText(g.own("/").body)
-		page := g.browse("/")
-		if shown := landingHTML(page.body); !slices.Equal(shown, text) || len(text) < 22 {
+		g := rig.New(t, rig.Config{Site: tt.site})
+		text := landingText(g.Own("/").Body)
+		page := browse(g, "/")
+		if shown := landingHTML(page.Body); !slices.Equal(shown, text) || len(text) < 22 {
 			for i := range min(len(shown), len(text)) {
 				if shown[i] != text[i] {
 					t.Errorf("%q\nas text:\n%q", shown[i], text[i])
@@ -110,20 +111,20 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 }
 
 // browse gets one of the gateway's own pages as a browser does.
-func (g *gateway) browse(path string) answer {
-	g.t.Helper()
-	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://"+g.addr+path, http.NoBody)
+func browse(g *rig.Gateway, path string) rig.Answer {
+	g.T.Helper()
+	req, err := http.NewRequestWithContext(g.T.Context(), http.MethodGet, "http://"+g.Addr+path, http.NoBody)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	req.Header.Set("Accept", "text/html,application/xhtml+xml")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
-	a, err := readAnswer(resp)
+	a, err := rig.ReadAnswer(resp)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	return a
 }
@@ -163,12 +164,12 @@ var typedClients = map[string]struct {
 // TestPageAsTyped types what the gateway's page says, in a new home, and again for http. The site is at the name and the
 // ports that the page has; only the gateway can find it.
 func TestPageAsTyped(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
-	loadsMachine(t)
-	dns, blind := startDNS(t, "", map[string][]string{"example.com": {typedAddress}}), startDNS(t, "", nil)
-	authority := newTestAuthority(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Wrap: dns.command, Around: "request_header " + throughGateway + " yes"}.trusting(authority))
+	rig.LoadsMachine(t)
+	dns, blind := rig.StartDNS(t, "", map[string][]string{"example.com": {typedAddress}}), rig.StartDNS(t, "", nil)
+	authority := rig.NewTestCA(t)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Wrap: dns.Command, Around: "request_header " + throughGateway + " yes"}.Trusting(authority))
 	site := startTyped(t, authority)
-	page := landingText(g.own("/").body)
+	page := landingText(g.Own("/").Body)
 	all, clients := page[0], page[1:]
 
 	t.Run("All clients", func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestPageAsTyped(t *testing.T) { //nolint:tparallel // loadsMachine: it take
 }
 
 // typeClient types the lines of a client, once for https and once for http.
-func typeClient(t *testing.T, site *secureSite, place *fakeDNS, c landingClient, environment, browser string) {
+func typeClient(t *testing.T, site *rig.SecureSite, place *rig.FakeDNS, c landingClient, environment, browser string) {
 	t.Helper()
 	client := typedClients[c.name]
 	needs(t, client.programs, client.module)
@@ -219,12 +220,12 @@ func typeClient(t *testing.T, site *secureSite, place *fakeDNS, c landingClient,
 	script = strings.ReplaceAll(script, "AcmeBot/1.0", name)
 	for _, scheme := range []string{"https", "http"} {
 		script := environment + strings.ReplaceAll(script, "https://example.com/", scheme+"://example.com/")
-		upgraded := site.by(name, "https")
+		upgraded := requestsBy(site, name, "https")
 		out := typeLines(t, place, dir, script)
 		if scheme == "https" || !slices.Contains(client.programs, "chromium") {
-			upgraded = site.by(name, "https") // no request of http counts that was sent by https; Chromium's are
+			upgraded = requestsBy(site, name, "https") // no request of http counts that was sent by https; Chromium's are
 		}
-		if scheme == "https" && upgraded == 0 || scheme == "http" && site.by(name, "http")+site.by(name, "https") == upgraded {
+		if scheme == "https" && upgraded == 0 || scheme == "http" && requestsBy(site, name, "http")+requestsBy(site, name, "https") == upgraded {
 			t.Errorf("%s: the site was not asked by way of the gateway. This was typed:\n%s\nand printed:\n%s", scheme, script, out)
 		}
 		if want := map[bool]string{false: "allow; reason=", true: "this is /"}[client.silent]; !strings.Contains(out, want) {
@@ -237,7 +238,7 @@ func typeClient(t *testing.T, site *secureSite, place *fakeDNS, c landingClient,
 }
 
 // typeLines runs lines in a shell and returns its output.
-func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
+func typeLines(t *testing.T, place *rig.FakeDNS, dir, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -248,7 +249,7 @@ func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
 		t.Fatal(err)
 	}
 	as := `! test -e /etc/chromium.d/default-flags || mount --bind "$0" /etc/chromium.d/default-flags; exec sh -eu -c "$1"`
-	words := append(slices.Clone(place.command), "sh", "-c", as, flags, script)
+	words := append(slices.Clone(place.Command), "sh", "-c", as, flags, script)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir, cmd.WaitDelay, cmd.Env = dir, time.Second, clientEnvironment(t)
 	var out bytes.Buffer
@@ -263,9 +264,9 @@ func typeLines(t *testing.T, place *fakeDNS, dir, script string) string {
 const typedAddress = "127.80.4.43"
 
 // startTyped starts a site at the ports of http and https. Those who reach it without the gateway are not counted.
-func startTyped(t *testing.T, authority *testAuthority) *secureSite {
+func startTyped(t *testing.T, authority *rig.TestCA) *rig.SecureSite {
 	t.Helper()
-	site := newSecureSite(t, authority, nil)
+	site := rig.NewSecureSite(t, authority, nil)
 	for port, l := range map[string]*net.Listener{"443": &site.Listener, "80": nil} {
 		at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", typedAddress+":"+port)
 		if errors.Is(err, os.ErrPermission) {
@@ -284,18 +285,18 @@ func startTyped(t *testing.T, authority *testAuthority) *secureSite {
 		t.Cleanup(func() { _ = plain.Close() })
 	}
 	site.StartTLS()
-	site.show(authority.issue(t, []string{"example.com"}, nil))
+	site.Show(authority.Issue(t, []string{"example.com"}, nil))
 	site.Config.ErrorLog.SetOutput(io.Discard)
 	return site
 }
 
-// by counts the requests of an agent for the page, by way of the gateway. Over https they come by HTTP/1.1 or 2, and the
+// requestsBy counts the requests of an agent for the page, by way of the gateway. Over https they come by HTTP/1.1 or 2, and the
 // host has a port in neither.
-func (s *secureSite) by(agent, scheme string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.seen {
-		if r.target == "/" && r.header.Get(throughGateway) == "yes" && r.header.Get("User-Agent") == agent && (r.secure == (scheme == "https")) {
+func requestsBy(s *rig.SecureSite, agent, scheme string) (n int) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	for _, r := range s.Seen {
+		if r.Target == "/" && r.Header.Get(throughGateway) == "yes" && r.Header.Get("User-Agent") == agent && (r.Secure == (scheme == "https")) {
 			n++
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -23,45 +24,45 @@ import (
 const sourceThree = "127.0.0.3"
 
 // dialFrom connects to an address from one of the machine's own.
-func dialFrom(t *testing.T, source, addr string) *wire {
+func dialFrom(t *testing.T, source, addr string) *rig.Wire {
 	t.Helper()
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	return &wire{conn, bufio.NewReader(conn)}
+	_ = conn.SetDeadline(time.Now().Add(rig.Patience))
+	return &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 }
 
-// fetch asks for a page, after the bytes of a line in front.
-func (w *wire) fetch(before, rawURL string) (answer, error) {
-	return w.ask(http.MethodGet, before+"GET "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+// fetchOver asks for a page, after the bytes of a line in front.
+func fetchOver(w *rig.Wire, before, rawURL string) (rig.Answer, error) {
+	return w.Ask(http.MethodGet, before+"GET "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 }
 
 // refusedConnections is the metric for one reason.
-func (g *gateway) refusedConnections(reason string) (n int) {
-	g.t.Helper()
-	for line := range strings.Lines(g.admin("/metrics").body) {
+func refusedConnections(g *rig.Gateway, reason string) (n int) {
+	g.T.Helper()
+	for line := range strings.Lines(g.Admin("/metrics").Body) {
 		_, _ = fmt.Sscanf(line, `crawlgate_connections_refused_total{reason="`+reason+`"} %d`, &n)
 	}
 	return n
 }
 
 // wantRefused reads what a connection that is too many is told. The system may report the end as a reset.
-func wantRefused(t *testing.T, w *wire) {
+func wantRefused(t *testing.T, w *rig.Wire) {
 	t.Helper()
-	resp, err := http.ReadResponse(w.r, nil)
+	resp, err := http.ReadResponse(w.Reader, nil)
 	if err != nil {
 		t.Errorf("no answer: %v", err)
 		return
 	}
-	a, err := readAnswer(resp)
-	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !resp.Close ||
-		!strings.HasPrefix(a.header.Get("Proxy-Status"), "crawlgate; error=") {
-		t.Errorf("%d, %v, %v: %s", a.status, err, a.header, a.body)
+	a, err := rig.ReadAnswer(resp)
+	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || !resp.Close ||
+		!strings.HasPrefix(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
+		t.Errorf("%d, %v, %v: %s", a.Status, err, a.Header, a.Body)
 	}
-	if n, err := w.r.Peek(1); err == nil {
+	if n, err := w.Reader.Peek(1); err == nil {
 		t.Errorf("the connection goes on: %q", n)
 	}
 }
@@ -71,67 +72,67 @@ func wantRefused(t *testing.T, w *wire) {
 func TestIdleConnectionsOfOneSource(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	descriptors := []string{need(t, "sh"), "-c", `ulimit -n 600; exec "$0" "$@"`}
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Wrap: descriptors})
-	idle := make([]*wire, 900)
+	descriptors := []string{rig.Need(t, "sh"), "-c", `ulimit -n 600; exec "$0" "$@"`}
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Wrap: descriptors})
+	idle := make([]*rig.Wire, 900)
 	for i := range idle {
-		idle[i] = dialFrom(t, sourceTwo, g.addr)
+		idle[i] = dialFrom(t, sourceTwo, g.Addr)
 	}
 	began := time.Now()
-	a, err := dialFrom(t, sourceOne, g.addr).fetch("", site.URL(openPage))
-	if took := time.Since(began); err != nil || a.status != http.StatusOK || took > 3*time.Second {
-		t.Errorf("another source: %d, %v, after %v", a.status, err, took)
+	a, err := fetchOver(dialFrom(t, sourceOne, g.Addr), "", site.URL(rig.OpenPage))
+	if took := time.Since(began); err != nil || a.Status != http.StatusOK || took > 3*time.Second {
+		t.Errorf("another source: %d, %v, after %v", a.Status, err, took)
 	}
 	const most = 600 * 3 / 4 * 3 / 4
-	eventually(t, "all are counted", func() bool { return g.refusedConnections("source") == len(idle)-most })
+	rig.Eventually(t, "all are counted", func() bool { return refusedConnections(g, "source") == len(idle)-most })
 	wantRefused(t, idle[len(idle)-1])
 	for _, w := range idle {
 		_ = w.Close()
 	}
-	eventually(t, "the first source is answered", func() bool {
-		a, err := dialFrom(t, sourceTwo, g.addr).fetch("", site.URL(openPage))
-		return err == nil && a.status == http.StatusOK
+	rig.Eventually(t, "the first source is answered", func() bool {
+		a, err := fetchOver(dialFrom(t, sourceTwo, g.Addr), "", site.URL(rig.OpenPage))
+		return err == nil && a.Status == http.StatusOK
 	})
-	if n := strings.Count(g.stderr.String(), "connections of clients are refused"); n != 1 {
-		t.Errorf("the log says so %d times: %s", n, g.stderr)
+	if n := strings.Count(g.Stderr.String(), "connections of clients are refused"); n != 1 {
+		t.Errorf("the log says so %d times: %s", n, g.Stderr)
 	}
 }
 
 // TestConnectionLimits reaches each limit, in plain HTTP and by TLS, and holds that a reload keeps the counts.
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	limits := func(n, each int) gatewayConfig {
-		return gatewayConfig{Engine: fmt.Sprintf("%s\nlimits {\nconnections %d\nconnections_per_source %d\n}", unpaced, n, each)}
+	limits := func(n, each int) rig.Config {
+		return rig.Config{Engine: fmt.Sprintf("%s\nlimits {\nconnections %d\nconnections_per_source %d\n}", rig.Unpaced, n, each)}
 	}
-	c, port := limits(100, 2).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
+	c, port := limits(100, 2).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
 	// One at each port; both are counted once they were read from.
-	if a, err := dialFrom(t, sourceTwo, g.addr).fetch("", site.URL(openPage)); err != nil || a.status != http.StatusOK {
-		t.Errorf("the first: %d, %v", a.status, err)
+	if a, err := fetchOver(dialFrom(t, sourceTwo, g.Addr), "", site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
+		t.Errorf("the first: %d, %v", a.Status, err)
 	}
-	if _, err := dialFrom(t, sourceTwo, port.addr).over(t, &tls.Config{InsecureSkipVerify: true}); err != nil {
+	if _, err := dialFrom(t, sourceTwo, port.Addr).Over(t, &tls.Config{InsecureSkipVerify: true}); err != nil {
 		t.Errorf("the second: %v", err)
 	}
-	wantRefused(t, dialFrom(t, sourceTwo, g.addr))
-	if _, err := dialFrom(t, sourceTwo, port.addr).r.Peek(1); !errors.Is(err, io.EOF) {
+	wantRefused(t, dialFrom(t, sourceTwo, g.Addr))
+	if _, err := dialFrom(t, sourceTwo, port.Addr).Reader.Peek(1); !errors.Is(err, io.EOF) {
 		t.Errorf("by TLS: %v, want the end", err)
 	}
-	if a, err := dialFrom(t, sourceThree, g.addr).fetch("", site.URL(openPage)); err != nil || a.status != http.StatusOK {
-		t.Errorf("another source: %d, %v", a.status, err)
+	if a, err := fetchOver(dialFrom(t, sourceThree, g.Addr), "", site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
+		t.Errorf("another source: %d, %v", a.Status, err)
 	}
-	if n := g.refusedConnections("total"); n > 0 {
+	if n := refusedConnections(g, "total"); n > 0 {
 		t.Errorf("%d are refused for all", n)
 	}
 
 	c.Engine = limits(3, 2).Engine // the connections of the two sources are still open
-	if err := g.reload(c); err != nil {
+	if err := g.Reload(c); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the limit for all is reached", func() bool {
-		_ = dialFrom(t, sourceOne, g.addr)
-		return g.refusedConnections("total") > 0
+	rig.Eventually(t, "the limit for all is reached", func() bool {
+		_ = dialFrom(t, sourceOne, g.Addr)
+		return refusedConnections(g, "total") > 0
 	})
 }
 
@@ -139,28 +140,28 @@ func TestConnectionLimits(t *testing.T) {
 func TestConnectionsBehindProxyProtocol(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{
-		Engine: unpaced + "\nlimits {\nconnections_per_source 1\n}", Site: "clients any",
+	g := rig.New(t, rig.Config{
+		Engine: rig.Unpaced + "\nlimits {\nconnections_per_source 1\n}", Site: "clients any",
 		Global: "servers {\nlistener_wrappers {\nproxy_protocol {\ntimeout 60s\nallow 127.0.0.2/32\n}\nrobots\n}\n}",
 	})
-	_ = dialFrom(t, sourceTwo, g.addr) // silent
+	_ = dialFrom(t, sourceTwo, g.Addr) // silent
 	const of = "PROXY TCP4 198.51.100.%d 198.51.100.200 4000 3128\r\n"
-	one := dialFrom(t, sourceTwo, g.addr)
-	if a, err := one.fetch(fmt.Sprintf(of, 1), site.URL(openPage)); err != nil || a.status != http.StatusOK {
-		t.Errorf("the first: %d, %v", a.status, err)
+	one := dialFrom(t, sourceTwo, g.Addr)
+	if a, err := fetchOver(one, fmt.Sprintf(of, 1), site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
+		t.Errorf("the first: %d, %v", a.Status, err)
 	}
-	same := dialFrom(t, sourceTwo, g.addr)
+	same := dialFrom(t, sourceTwo, g.Addr)
 	if _, err := fmt.Fprintf(same, of, 1); err != nil {
 		t.Fatal(err)
 	}
 	wantRefused(t, same)
-	if a, err := dialFrom(t, sourceTwo, g.addr).fetch(fmt.Sprintf(of, 2), site.URL(openPage)); err != nil || a.status != http.StatusOK {
-		t.Errorf("another source: %d, %v", a.status, err)
+	if a, err := fetchOver(dialFrom(t, sourceTwo, g.Addr), fmt.Sprintf(of, 2), site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
+		t.Errorf("another source: %d, %v", a.Status, err)
 	}
-	if n := g.refusedConnections("source"); n != 1 {
+	if n := refusedConnections(g, "source"); n != 1 {
 		t.Errorf("%d are refused", n)
 	}
-	if out := g.stderr.String(); strings.Contains(out, "lacks the listener wrapper") {
+	if out := g.Stderr.String(); strings.Contains(out, "lacks the listener wrapper") {
 		t.Errorf("the wrapper is missed: %s", out)
 	}
 }
@@ -168,9 +169,9 @@ func TestConnectionsBehindProxyProtocol(t *testing.T) {
 // TestMissingListenerWrapper warns where the limits of connections do not hold.
 func TestMissingListenerWrapper(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Global: "servers {\ntimeouts {\nread_header 30s\n}\n}"})
-	if n := strings.Count(g.stderr.String(), "lacks the listener wrapper robots"); n != 1 {
-		t.Errorf("%d warnings: %s", n, g.stderr)
+	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 30s\n}\n}"})
+	if n := strings.Count(g.Stderr.String(), "lacks the listener wrapper robots"); n != 1 {
+		t.Errorf("%d warnings: %s", n, g.Stderr)
 	}
 }
 
@@ -189,11 +190,11 @@ func heldSite(t *testing.T) (site *httptest.Server, held chan struct{}) {
 }
 
 // wantAgentLimit holds what a refusal for an agent's limit says.
-func wantAgentLimit(t *testing.T, where string, a answer, err error) {
+func wantAgentLimit(t *testing.T, where string, a rig.Answer, err error) {
 	t.Helper()
-	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" ||
-		!strings.Contains(a.header.Get("Proxy-Status"), "http_request_denied") {
-		t.Errorf("%s: %d, %v: %v %s", where, a.status, err, a.header, a.body)
+	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" ||
+		!strings.Contains(a.Header.Get("Proxy-Status"), "http_request_denied") {
+		t.Errorf("%s: %d, %v: %v %s", where, a.Status, err, a.Header, a.Body)
 	}
 }
 
@@ -201,36 +202,36 @@ func wantAgentLimit(t *testing.T, where string, a answer, err error) {
 func TestRequestsPerAgent(t *testing.T) {
 	t.Parallel()
 	site, held := heldSite(t)
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nlimits {\nrequests_per_agent 1\n}"})
-	first := g.dial()
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nlimits {\nrequests_per_agent 1\n}"})
+	first := g.Dial()
 	if _, err := fmt.Fprintf(first, "GET %s/held HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n", site.URL); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-held:
-	case <-time.After(patience / 2):
-		raw, err := first.r.Peek(1)
-		rest, _ := first.r.Peek(first.r.Buffered())
-		t.Fatalf("the site was not asked; the client was told %q%s, %v; the gateway says %s", raw, rest, err, g.stderr)
+	case <-time.After(rig.Patience / 2):
+		raw, err := first.Reader.Peek(1)
+		rest, _ := first.Reader.Peek(first.Reader.Buffered())
+		t.Fatalf("the site was not asked; the client was told %q%s, %v; the gateway says %s", raw, rest, err, g.Stderr)
 	}
-	a, err := g.fetch("Tester/1.0", site.URL+"/")
+	a, err := g.Fetch("Tester/1.0", site.URL+"/")
 	wantAgentLimit(t, "a second request", a, err)
 	host := strings.TrimPrefix(site.URL, "http://")
-	tunnel := g.tunnel(host)
-	a, err = tunnel.ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	tunnel := g.Tunnel(host)
+	a, err = tunnel.Ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 	wantAgentLimit(t, "inside a tunnel", a, err)
-	if a, err := g.fetch("Other/1.0", site.URL+"/"); err != nil || a.status != http.StatusOK {
-		t.Errorf("another agent: %d, %v", a.status, err)
+	if a, err := g.Fetch("Other/1.0", site.URL+"/"); err != nil || a.Status != http.StatusOK {
+		t.Errorf("another agent: %d, %v", a.Status, err)
 	}
 	_ = first.Close()
-	eventually(t, "the agent is let in again", func() bool {
-		a, err := g.fetch("Tester/1.0", site.URL+"/")
-		return err == nil && a.status == http.StatusOK
+	rig.Eventually(t, "the agent is let in again", func() bool {
+		a, err := g.Fetch("Tester/1.0", site.URL+"/")
+		return err == nil && a.Status == http.StatusOK
 	})
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		if l.Status == http.StatusServiceUnavailable && (l.Robots.Reason != enforce.ReasonAgentLimit || l.Robots.Agent != "Tester" ||
 			l.Robots.Decision != "error" || l.Robots.Detail != "1 requests are under way") {
-			t.Errorf("logged as %s", l.raw)
+			t.Errorf("logged as %s", l.Raw)
 		}
 	}
 }
@@ -238,46 +239,46 @@ func TestRequestsPerAgent(t *testing.T) {
 // TestTunnelAge lets tunnels become too old: those that are looked into end with their next answer, blind ones at once.
 func TestTunnelAge(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nlimits {\ntunnel_age 1s\n}", Site: "mode off 127.0.0.1\nconnect intercept localhost\nconnect tunnel"}.trusting(authority))
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nlimits {\ntunnel_age 1s\n}", Site: "mode off 127.0.0.1\nconnect intercept localhost\nconnect tunnel"}.Trusting(authority))
 	config := &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"}
 
-	w := inside(t, g.tunnel(site.authority()))
+	w := rig.Inside(t, g.Tunnel(site.Authority()))
 	answers := 0
-	eventually(t, "an answer that ends the tunnel over HTTP/1.1", func() bool {
-		if _, err := fmt.Fprintf(w, "GET /news/a.html HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.authority()); err != nil {
+	rig.Eventually(t, "an answer that ends the tunnel over HTTP/1.1", func() bool {
+		if _, err := fmt.Fprintf(w, "GET /news/a.html HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.Authority()); err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.ReadResponse(w.r, nil)
+		resp, err := http.ReadResponse(w.Reader, nil)
 		if err != nil {
 			t.Fatalf("after %d: %v", answers, err)
 		}
-		if a, err := readAnswer(resp); err != nil || a.status != http.StatusOK {
-			t.Fatalf("after %d: %d, %v", answers, a.status, err)
+		if a, err := rig.ReadAnswer(resp); err != nil || a.Status != http.StatusOK {
+			t.Fatalf("after %d: %d, %v", answers, a.Status, err)
 		}
 		answers++
 		return resp.Close
 	})
-	if _, err := w.r.Peek(1); err == nil || answers < 2 {
+	if _, err := w.Reader.Peek(1); err == nil || answers < 2 {
 		t.Errorf("after %d answers: %v", answers, err)
 	}
 
 	config.NextProtos = []string{"h2"}
-	secure, err := g.tunnel(site.authority()).over(t, config)
+	secure, err := g.Tunnel(site.Authority()).Over(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h2 := newRawH2(t, secure)
+	h2 := rig.NewRawH2(t, secure)
 	answers = 0
-	eventually(t, "the end of the tunnel over HTTP/2", func() bool {
-		a, err := h2.ask(":method", "GET", ":scheme", "https", ":authority", site.authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
-		if err == nil && a.status == http.StatusOK {
+	rig.Eventually(t, "the end of the tunnel over HTTP/2", func() bool {
+		a, err := h2.Ask(":method", "GET", ":scheme", "https", ":authority", site.Authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
+		if err == nil && a.Status == http.StatusOK {
 			answers++
 			return false
 		}
 		if err == nil || !strings.Contains(err.Error(), http2.ErrCodeNo.String()) {
-			t.Fatalf("after %d answers: %d, %v", answers, a.status, err)
+			t.Fatalf("after %d answers: %d, %v", answers, a.Status, err)
 		}
 		return true
 	})
@@ -286,14 +287,14 @@ func TestTunnelAge(t *testing.T) {
 	}
 	_ = secure.Close()
 
-	blind := g.tunnel("127.0.0.1:" + site.port)
-	secure, err = blind.over(t, &tls.Config{InsecureSkipVerify: true})
+	blind := g.Tunnel("127.0.0.1:" + site.Port)
+	secure, err = blind.Over(t, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, secure)
-	if l := g.closedTunnel("127.0.0.1:" + site.port); !strings.Contains(l.Robots.Detail, "older than tunnel_age") {
-		t.Errorf("logged as %s", l.raw)
+	if l := g.ClosedTunnel("127.0.0.1:" + site.Port); !strings.Contains(l.Robots.Detail, "older than tunnel_age") {
+		t.Errorf("logged as %s", l.Raw)
 	}
 }
 
@@ -303,7 +304,7 @@ func TestRequestSizes(t *testing.T) {
 	site, _ := heldSite(t)
 	host := strings.TrimPrefix(site.URL, "http://")
 	servers := "servers {\nmax_header_size 32KiB\nlistener_wrappers {\nrobots\n}\n}"
-	g := startGateway(t, gatewayConfig{Global: servers, Engine: unpaced})
+	g := rig.New(t, rig.Config{Global: servers, Engine: rig.Unpaced})
 	long := func(n int) string { return "/" + strings.Repeat("a", n-1-len(site.URL)) }
 	for _, tt := range []struct {
 		name   string
@@ -317,20 +318,20 @@ func TestRequestSizes(t *testing.T) {
 		{"a header above the limit", "/", "X-Long: " + strings.Repeat("b", 40<<10) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
 	} {
 		rest := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Tester/1.0\r\n" + tt.fields + "\r\n"
-		a, err := g.dial().ask(http.MethodGet, "GET "+site.URL+tt.path+rest)
-		if a.status != tt.status {
-			t.Errorf("%s: %d, %v: %s", tt.name, a.status, err, a.body)
+		a, err := g.Dial().Ask(http.MethodGet, "GET "+site.URL+tt.path+rest)
+		if a.Status != tt.status {
+			t.Errorf("%s: %d, %v: %s", tt.name, a.Status, err, a.Body)
 		}
-		inner, err := g.tunnel(host).ask(http.MethodGet, "GET "+tt.path+rest)
-		if inner.status != tt.status {
-			t.Errorf("%s, inside a tunnel: %d, %v: %s", tt.name, inner.status, err, inner.body)
+		inner, err := g.Tunnel(host).Ask(http.MethodGet, "GET "+tt.path+rest)
+		if inner.Status != tt.status {
+			t.Errorf("%s, inside a tunnel: %d, %v: %s", tt.name, inner.Status, err, inner.Body)
 		}
-		if tt.status == http.StatusRequestURITooLong && (!strings.Contains(a.header.Get("Proxy-Status"), "http_request_error") || !strings.Contains(a.body, "url_size")) {
-			t.Errorf("%s: %v %s", tt.name, a.header, a.body)
+		if tt.status == http.StatusRequestURITooLong && (!strings.Contains(a.Header.Get("Proxy-Status"), "http_request_error") || !strings.Contains(a.Body, "url_size")) {
+			t.Errorf("%s: %v %s", tt.name, a.Header, a.Body)
 		}
 	}
 	reasons := 0
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		if l.Status == http.StatusRequestURITooLong && l.Robots.Reason == enforce.ReasonURLSize {
 			reasons++
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -17,7 +18,7 @@ import (
 // (docs/operate.md, "Rotate the log").
 func TestLogrotate(t *testing.T) {
 	t.Parallel()
-	rename := func(t *testing.T, g *gateway, log string) {
+	rename := func(t *testing.T, g *rig.Gateway, log string) {
 		t.Helper()
 		if err := os.Rename(log, log+".1"); err != nil {
 			t.Fatal(err)
@@ -26,7 +27,7 @@ func TestLogrotate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	copytruncate := func(t *testing.T, _ *gateway, log string) {
+	copytruncate := func(t *testing.T, _ *rig.Gateway, log string) {
 		t.Helper()
 		text, err := os.ReadFile(log)
 		if err == nil {
@@ -41,50 +42,50 @@ func TestLogrotate(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, options string
-		rotate        func(*testing.T, *gateway, string)
+		rotate        func(*testing.T, *rig.Gateway, string)
 		into          string // the end of the name of the file that gets the next line
 		zeros, warns  bool
 	}{
-		{"rename and reload", "roll_disabled", func(t *testing.T, g *gateway, log string) {
+		{"rename and reload", "roll_disabled", func(t *testing.T, g *rig.Gateway, log string) {
 			t.Helper()
 			rename(t, g, log)
-			if err := g.reload(g.config); err != nil {
+			if err := g.Reload(g.Config); err != nil {
 				t.Fatal(err)
 			}
 		}, ".1", false, true},
-		{"rename and reload, Caddy rotates too", "roll_size 1MiB", func(t *testing.T, g *gateway, log string) {
+		{"rename and reload, Caddy rotates too", "roll_size 1MiB", func(t *testing.T, g *rig.Gateway, log string) {
 			t.Helper()
 			rename(t, g, log)
-			if err := g.reload(g.config); err != nil {
+			if err := g.Reload(g.Config); err != nil {
 				t.Fatal(err)
 			}
 		}, ".1", false, true},
-		{"rename and SIGUSR1", "roll_disabled", func(t *testing.T, g *gateway, log string) {
+		{"rename and SIGUSR1", "roll_disabled", func(t *testing.T, g *rig.Gateway, log string) {
 			t.Helper()
 			rename(t, g, log)
-			if err := g.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			if err := g.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the reload", func() bool { return strings.Contains(g.stderr.String(), "successfully reloaded config") })
+			rig.Eventually(t, "the reload", func() bool { return strings.Contains(g.Stderr.String(), "successfully reloaded config") })
 		}, ".1", false, true},
 		{"copytruncate", "roll_disabled", copytruncate, "", false, false},
 		{"copytruncate, Caddy has rotated too", "roll_size 1MiB", copytruncate, "", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log := filepath.Join(tempDir(t), "plain.log")
-			g := startGateway(t, gatewayConfig{
-				Engine: paceOff,
+			log := filepath.Join(rig.TempDir(t), "plain.log")
+			g := rig.New(t, rig.Config{
+				Engine: rig.PaceOff,
 				Global: fmt.Sprintf("log plain {\noutput file %s {\n%s\n}\nformat json\ninclude http.log.access\n}", log, tt.options),
 			})
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			for i := range 80 { // more than 1 MiB
-				g.mustFetch("Tester/1.0", site.URL(fmt.Sprintf("%s?%d-%s", openPage, i, strings.Repeat("x", 14000))))
+				g.MustFetch("Tester/1.0", site.URL(fmt.Sprintf("%s?%d-%s", rig.OpenPage, i, strings.Repeat("x", 14000))))
 			}
 			tt.rotate(t, g, log)
-			g.mustFetch("Tester/1.0", site.URL(openPage+"?after"))
+			g.MustFetch("Tester/1.0", site.URL(rig.OpenPage+"?after"))
 			var got string
-			eventually(t, "the next line", func() bool {
+			rig.Eventually(t, "the next line", func() bool {
 				for _, name := range []string{log, log + ".1"} {
 					text, err := os.ReadFile(name)
 					if err == nil && bytes.Contains(text, []byte("?after")) {
@@ -101,9 +102,9 @@ func TestLogrotate(t *testing.T) {
 				t.Errorf("the line is in plain.log%s, not in plain.log%s", got, tt.into)
 			}
 			if tt.warns && runtime.GOOS == "linux" {
-				eventually(t, "the warning", func() bool { return strings.Contains(g.stderr.String(), "a log was renamed") })
-			} else if strings.Contains(g.stderr.String(), "a log was renamed") {
-				t.Errorf("it warns in vain: %s", g.stderr.String())
+				rig.Eventually(t, "the warning", func() bool { return strings.Contains(g.Stderr.String(), "a log was renamed") })
+			} else if strings.Contains(g.Stderr.String(), "a log was renamed") {
+				t.Errorf("it warns in vain: %s", g.Stderr.String())
 			}
 		})
 	}

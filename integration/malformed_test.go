@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -193,24 +194,24 @@ func longRequests() []malformed {
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	refused := 0
 	for _, tt := range append(malformedRequests, longRequests()...) {
 		raw := strings.ReplaceAll(tt.raw, "SITE", site.Origin().Authority())
 		method, rest, _ := strings.Cut(raw, " ")
 		target, _, _ := strings.Cut(rest, " ")
-		w := g.dial()
+		w := g.Dial()
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
-		a, err := w.ask(method, raw)
+		a, err := w.Ask(method, raw)
 		// Unread data makes the system reset the connection after the answer.
-		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.status != tt.status {
-			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.status, err, tt.status, a.body)
+		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.Status != tt.status {
+			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.Status, err, tt.status, a.Body)
 		}
-		if strings.Contains(a.body, "password") {
-			t.Errorf("%s: the answer repeats the credentials: %s", tt.name, a.body)
+		if strings.Contains(a.Body, "password") {
+			t.Errorf("%s: the answer repeats the credentials: %s", tt.name, a.Body)
 		}
 		if tt.reason != enforce.ReasonBadTarget {
-			if n, err := w.r.Peek(1); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+			if n, err := w.Reader.Peek(1); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s: the connection goes on: %q, %v", tt.name, n, err)
 			}
 		}
@@ -218,10 +219,10 @@ func TestMalformedRequests(t *testing.T) {
 			continue // net/http has answered
 		}
 		refused++
-		l := g.logs(refused)[refused-1]
+		l := g.Logs(refused)[refused-1]
 		if l.Status != tt.status || l.Robots.Reason != tt.reason || l.Robots.Decision != "deny" || l.Request.Method != method ||
-			!strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=http_request_error") {
-			t.Errorf("%s: answered with %v, logged as %s", tt.name, a.header, l.raw)
+			!strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=http_request_error") {
+			t.Errorf("%s: answered with %v, logged as %s", tt.name, a.Header, l.Raw)
 		}
 		if !strings.Contains(target, "password") && l.Request.URI != target {
 			t.Errorf("%s: logged for %q", tt.name, l.Request.URI)
@@ -230,31 +231,31 @@ func TestMalformedRequests(t *testing.T) {
 	if n := site.Exchanges(); len(n) > 0 {
 		t.Errorf("the site was asked: %+v", n)
 	}
-	g.tellsUnread()
+	tellsUnread(g)
 }
 
 // tellsUnread holds that the process log told of requests that cannot be read.
-func (g *gateway) tellsUnread() {
-	g.t.Helper()
-	eventually(g.t, "a line of a request that cannot be read", func() bool {
-		return strings.Contains(g.stderr.String(), "a request cannot be read; said once a second")
+func tellsUnread(g *rig.Gateway) {
+	g.T.Helper()
+	rig.Eventually(g.T, "a line of a request that cannot be read", func() bool {
+		return strings.Contains(g.Stderr.String(), "a request cannot be read; said once a second")
 	})
 }
 
 // TestMalformedRequestsInTunnels sends those that cannot be read inside tunnels, by TLS and in clear text.
 func TestMalformedRequestsInTunnels(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	secure := startSecureSite(t, authority, nil)
+	authority := rig.NewTestCA(t)
+	secure := rig.StartSecureSite(t, authority, nil)
 	plain := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, tt := range append(malformedRequests, longRequests()...) {
 		if tt.reason != "" {
 			continue // inside it is for another authority, or has a path
 		}
-		for authority, open := range map[string]func() *wire{
-			plain.Origin().Authority(): func() *wire { return g.tunnel(plain.Origin().Authority()) },
-			secure.authority():         func() *wire { return inside(t, g.tunnel(secure.authority())) },
+		for authority, open := range map[string]func() *rig.Wire{
+			plain.Origin().Authority(): func() *rig.Wire { return g.Tunnel(plain.Origin().Authority()) },
+			secure.Authority():         func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) },
 		} {
 			raw := strings.NewReplacer("http://SITE/", "/", "SITE", authority).Replace(tt.raw)
 			if first := raw[0] | 0x20; first < 'a' || first > 'z' {
@@ -263,11 +264,11 @@ func TestMalformedRequestsInTunnels(t *testing.T) {
 			method, _, _ := strings.Cut(raw, " ")
 			w := open()
 			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
-			a, err := w.ask(method, raw)
-			if err != nil || a.status != tt.status {
-				t.Errorf("%s, to %s: %d, %v, want %d: %.300q", tt.name, authority, a.status, err, tt.status, a.body)
+			a, err := w.Ask(method, raw)
+			if err != nil || a.Status != tt.status {
+				t.Errorf("%s, to %s: %d, %v, want %d: %.300q", tt.name, authority, a.Status, err, tt.status, a.Body)
 			}
-			if n, err := w.r.Peek(1); err == nil {
+			if n, err := w.Reader.Peek(1); err == nil {
 				t.Errorf("%s, to %s: the connection goes on: %q", tt.name, authority, n)
 			}
 			_ = w.Close()
@@ -276,10 +277,10 @@ func TestMalformedRequestsInTunnels(t *testing.T) {
 	if n := plain.Exchanges(); len(n) > 0 {
 		t.Errorf("the site was asked: %+v", n)
 	}
-	if n := secure.arrived(); len(n) > 0 {
+	if n := secure.Arrived(); len(n) > 0 {
 		t.Errorf("the https site was asked: %+v", n)
 	}
-	g.tellsUnread()
+	tellsUnread(g)
 }
 
 // TestLonePercent asks for URLs as browsers spell them: a percent sign that begins no escape is %25 to the rules, the site, the
@@ -288,7 +289,7 @@ func TestLonePercent(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /sale-50%25-off\nDisallow: /cut-5%\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for _, tt := range []struct {
 		path, uri string
 		status    int
@@ -301,16 +302,16 @@ func TestLonePercent(t *testing.T) {
 		host := site.Origin().Authority()
 		rest := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Tester/1.0\r\n\r\n"
 		for _, raw := range []string{"GET http://" + host + tt.path + rest, "GET " + tt.path + rest} {
-			w := g.dial()
+			w := g.Dial()
 			if strings.HasPrefix(raw, "GET /") {
-				w = g.tunnel(host)
+				w = g.Tunnel(host)
 			}
-			if a, err := w.ask(http.MethodGet, raw); err != nil || a.status != tt.status {
-				t.Errorf("%.60q: %d, %v: %s", raw, a.status, err, a.body)
+			if a, err := w.Ask(http.MethodGet, raw); err != nil || a.Status != tt.status {
+				t.Errorf("%.60q: %d, %v: %s", raw, a.Status, err, a.Body)
 			}
 		}
 		logged := 0
-		for _, l := range g.readLogs() {
+		for _, l := range g.ReadLogs() {
 			if strings.HasSuffix(l.Request.URI, tt.uri) {
 				logged++
 			}
@@ -324,9 +325,9 @@ func TestLonePercent(t *testing.T) {
 			}
 		}
 	}
-	g.stop()
-	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || r.totals.Checked < 8 {
-		t.Errorf("audit: status %d, %d checked, %+v: %s", r.status, r.totals.Checked, r.findings, r.stderr)
+	g.Stop()
+	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || r.Totals.Checked < 8 {
+		t.Errorf("audit: status %d, %d checked, %+v: %s", r.Status, r.Totals.Checked, r.Findings, r.Stderr)
 	}
 }
 
@@ -336,10 +337,10 @@ func TestLonePercentInHTTP2(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	site := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Egress: "trust_ca " + caFile(t, server)})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Egress: "trust_ca " + rig.CAFile(t, server)})
 	curl := func(version string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), need(t, "curl"), "--disable", "--silent", "--show-error", version, "--max-time", "20",
-			"--proxy", "http://"+g.addr, "--noproxy", "", "--cacert", g.rootFile(), site.URL("/sale-50%-off")).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), rig.Need(t, "curl"), "--disable", "--silent", "--show-error", version, "--max-time", "20",
+			"--proxy", "http://"+g.Addr, "--noproxy", "", "--cacert", g.RootFile(), site.URL("/sale-50%-off")).CombinedOutput()
 		return string(out), err
 	}
 	if out, err := curl("--http1.1"); err != nil {
@@ -348,8 +349,8 @@ func TestLonePercentInHTTP2(t *testing.T) {
 	if out, err := curl("--http2"); err == nil || !strings.Contains(out, "HTTP/2") {
 		t.Errorf("HTTP/2: %v: %s", err, out)
 	}
-	g.tellsUnread()
-	if n := g.metric("crawlgate_connections_refused_total"); n < 1 {
+	tellsUnread(g)
+	if n := g.Metric("crawlgate_connections_refused_total"); n < 1 {
 		t.Errorf("%v requests are counted", n)
 	}
 	if pages := site.PageExchanges(); len(pages) != 1 || pages[0].Target != "/sale-50%25-off" {
@@ -360,18 +361,18 @@ func TestLonePercentInHTTP2(t *testing.T) {
 // TestLonePercentInHTTP2ToTheGateway is the same for requests that come in no tunnel.
 func TestLonePercentInHTTP2ToTheGateway(t *testing.T) {
 	t.Parallel()
-	config, port := gatewayConfig{Engine: unpaced}.withTLSPort(t, newTestAuthority(t), "")
-	g := startGateway(t, config)
-	h := port.rawH2(t)
-	a, err := h.ask(":method", "GET", ":scheme", "https", ":authority", port.addr, ":path", "/sale-50%-off", "user-agent", "Tester/1.0")
+	config, port := rig.Config{Engine: rig.Unpaced}.WithTLSPort(t, rig.NewTestCA(t), "")
+	g := rig.New(t, config)
+	h := port.RawH2(t)
+	a, err := h.Ask(":method", "GET", ":scheme", "https", ":authority", port.Addr, ":path", "/sale-50%-off", "user-agent", "Tester/1.0")
 	if err == nil {
-		t.Errorf("answered: %d %s", a.status, a.body)
+		t.Errorf("answered: %d %s", a.Status, a.Body)
 	}
-	g.tellsUnread()
-	if n := g.metric("crawlgate_connections_refused_total"); n != 1 {
+	tellsUnread(g)
+	if n := g.Metric("crawlgate_connections_refused_total"); n != 1 {
 		t.Errorf("%v requests are counted", n)
 	}
-	if a, err := h.ask(":method", "GET", ":scheme", "https", ":authority", port.addr, ":path", "/", "user-agent", "Tester/1.0"); err != nil {
-		t.Errorf("the next request of the connection: %d, %v", a.status, err)
+	if a, err := h.Ask(":method", "GET", ":scheme", "https", ":authority", port.Addr, ":path", "/", "user-agent", "Tester/1.0"); err != nil {
+		t.Errorf("the next request of the connection: %d, %v", a.Status, err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // matrixLog is one log of the matrix: how and where it is written, and who puts its files aside.
@@ -205,7 +207,7 @@ func TestMatrixMeets(t *testing.T) {
 func newMatrixLog(t *testing.T, row matrixRow) *matrixLog {
 	t.Helper()
 	value := func(option int) string { return matrixOptions[option][row[option]] }
-	l := &matrixLog{dir: tempDir(t), format: fmt.Sprintf(value(0), value(1), value(2)), writer: value(optionWriter), rotation: value(optionRotation)}
+	l := &matrixLog{dir: rig.TempDir(t), format: fmt.Sprintf(value(0), value(1), value(2)), writer: value(optionWriter), rotation: value(optionRotation)}
 	if l.writer == "net" {
 		l.collector = startMatrixCollector(t, l.live())
 	}

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -36,7 +37,7 @@ type matrixTotals struct{ answers, lines, torn, lost int64 }
 type matrixRun struct {
 	t        *testing.T
 	logs     []*matrixLog
-	g        *gateway
+	g        *rig.Gateway
 	site     *testorigin.Site // its rules change
 	absent   *testorigin.Site
 	broken   string            // a site whose answers break off
@@ -49,12 +50,12 @@ type matrixRun struct {
 	pace     time.Duration // between the requests of a client
 }
 
-func (m *matrixRun) config(site string) gatewayConfig {
+func (m *matrixRun) config(site string) rig.Config {
 	var global strings.Builder
 	for n, l := range m.logs {
 		global.WriteString(l.config(n))
 	}
-	c := gatewayConfig{
+	c := rig.Config{
 		Env: []string{"TZ=Asia/Kolkata"}, Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}", Global: global.String(),
 		Site: fmt.Sprintf("except %s {\npath /deep\nuntil %s\nreason \"ticket 7\"\n}\n%s", m.site.Origin().Host, m.until.Format(time.RFC3339), site),
 	}
@@ -74,7 +75,7 @@ func (m *matrixRun) config(site string) gatewayConfig {
 
 // crawl has one client ask until the context ends.
 func (m *matrixRun) crawl(ctx context.Context, n int) {
-	client := m.g.client("somebot")
+	client := m.g.Client("somebot")
 	script := rand.New(rand.NewPCG(uint64(n), 1))
 	long := "?token=s3cret&q=" + strings.Repeat("x", 900) // so that files fill
 	for i := 0; ctx.Err() == nil; i++ {
@@ -82,19 +83,19 @@ func (m *matrixRun) crawl(ctx context.Context, n int) {
 			m.site.URL("/page" + long), m.site.URL("/private/x?q=2&page=1"), m.site.URL("/deep/a.pdf"), m.absent.URL("/a%20b?z=1&a=2" + long),
 			m.site.URL("/find?b&a"), m.broken + "/half", "http://denied.invalid/x", m.site.URL("/robots.txt"), m.site.URL("/käse?ö=1"),
 		}[script.IntN(9)]
-		if a, err := tryGet(ctx, client, url); a.status > 0 {
+		if a, err := rig.TryGet(ctx, client, url); a.Status > 0 {
 			m.answered.Add(1)
 		} else if err != nil {
 			m.failed.Add(1)
-			pause(ctx, 20*time.Millisecond) // the gateway may be away
+			rig.Pause(ctx, 20*time.Millisecond) // the gateway may be away
 		}
-		pause(ctx, m.pace)
+		rig.Pause(ctx, m.pace)
 	}
 }
 
 func (m *matrixRun) robots(args ...string) {
 	m.t.Helper()
-	if out, err := m.g.robots(args[0], args[1:]...); err != nil {
+	if out, err := m.g.Robots(args[0], args[1:]...); err != nil {
 		m.t.Errorf("robots %q: %v: %s", args, err, out)
 	}
 }
@@ -102,11 +103,11 @@ func (m *matrixRun) robots(args ...string) {
 // fullDisk lets no file grow for a while, until a line was cut.
 func (m *matrixRun) fullDisk(ctx context.Context) {
 	m.t.Helper()
-	pid, was := m.g.cmd.Process.Pid, unix.Rlimit{}
+	pid, was := m.g.Cmd.Process.Pid, unix.Rlimit{}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was); err != nil {
 		m.t.Fatal(err)
 	}
-	files := []string{m.g.accessLog()}
+	files := []string{m.g.AccessLog()}
 	for _, l := range m.logs {
 		if l.writer == "file" && l.rotation != "rename" { // which is not written after that
 			files = append(files, l.live())
@@ -124,7 +125,7 @@ func (m *matrixRun) fullDisk(ctx context.Context) {
 		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &full, nil); err != nil {
 			m.t.Fatal(err)
 		}
-		pause(ctx, 300*time.Millisecond)
+		rig.Pause(ctx, 300*time.Millisecond)
 		text, err := os.ReadFile(smallest)
 		if err := errors.Join(err, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &was, nil)); err != nil {
 			m.t.Fatal(err)
@@ -159,19 +160,19 @@ func (m *matrixRun) events(ctx context.Context, while time.Duration) {
 			m.robots("refresh", m.site.Origin().String())
 		},
 		func() { rotate("rename", "copytruncate") },
-		func() { must(m.g.reload(m.config("deny denied.invalid"))) },
+		func() { must(m.g.Reload(m.config("deny denied.invalid"))) },
 		func() {
 			m.site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\nDisallow: /deep/*.pdf$\n"))
 			m.robots("purge", m.site.Origin().String(), m.absent.Origin().String())
 		},
 		func() {
-			m.g.kill()
+			m.g.Kill()
 			rotate("restart")
-			must(m.g.start(m.config("deny denied.invalid")))
+			must(m.g.Start(m.config("deny denied.invalid")))
 		},
 		func() { rotate("rename", "copytruncate") },
 		m.redisAway,
-		func() { must(m.g.reload(m.config("mode report\ndeny denied.invalid"))) },
+		func() { must(m.g.Reload(m.config("mode report\ndeny denied.invalid"))) },
 		m.redisBack,
 		func() { m.fullDisk(ctx) },
 		func() {
@@ -182,13 +183,13 @@ func (m *matrixRun) events(ctx context.Context, while time.Duration) {
 			}
 		},
 		func() {
-			m.g.stop()
+			m.g.Stop()
 			rotate("restart")
-			must(m.g.start(m.config("deny denied.invalid")))
+			must(m.g.Start(m.config("deny denied.invalid")))
 		},
 		func() {},
 	} {
-		pause(ctx, while)
+		rig.Pause(ctx, while)
 		event()
 	}
 }
@@ -210,7 +211,7 @@ func (m *matrixRun) redisBack() {
 // CRAWLGATE_AUDIT_REQUESTS asks for the whole matrix, with about that many lines a log. Otherwise two gateways of
 // sixteen run.
 func TestMatrixOfHonestLogs(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	all := os.Getenv("CRAWLGATE_AUDIT_REQUESTS") != ""
 	while, runs := 400*time.Millisecond, matrixRuns()
 	if all {
@@ -237,7 +238,7 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	if _, err := exec.LookPath("redis-server"); i%2 == 1 && (err == nil || os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1") {
 		m.redis = redistest.Start(t)
 	}
-	m.site.SetRobots(testorigin.OK(rules + "Disallow: /find?b\n"))
+	m.site.SetRobots(testorigin.OK(rig.Rules + "Disallow: /find?b\n"))
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			w.WriteHeader(http.StatusNotFound)
@@ -249,7 +250,7 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	}))
 	defer broken.Close()
 	m.broken, m.until = broken.URL, time.Now().Add(3*while)
-	m.g = startGateway(t, m.config(""))
+	m.g = rig.New(t, m.config(""))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var clients sync.WaitGroup
@@ -259,13 +260,13 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	m.events(ctx, while)
 	cancel()
 	clients.Wait()
-	m.g.stop()
-	texts := []string{"--store", m.g.store()}
+	m.g.Stop()
+	texts := []string{"--store", m.g.Store()}
 	if m.redis != nil { // a gateway reports that
-		if err := m.g.start(gatewayConfig{Engine: "store redis " + m.redis.URL()}); err != nil {
+		if err := m.g.Start(rig.Config{Engine: "store redis " + m.redis.URL()}); err != nil {
 			t.Fatal(err)
 		}
-		texts = []string{"--gateway", "unix/" + m.g.adminSocket()}
+		texts = []string{"--gateway", "unix/" + m.g.AdminSocket()}
 	}
 	for _, l := range m.logs {
 		m.check(l, texts)
@@ -319,15 +320,15 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 	if l.writer == "sealed" {
 		args = append(args, "--seal")
 	}
-	r := audit(m.t, append(args, l.dir)...)
-	errs, lost := m.incomplete(l, r.errors)
+	r := rig.Audit(m.t, append(args, l.dir)...)
+	errs, lost := m.incomplete(l, r.Errors)
 	want := 0
-	if len(errs) < len(r.errors) {
+	if len(errs) < len(r.Errors) {
 		want = 2
 	}
-	if r.status != want || len(r.findings) > 0 || len(errs) > 0 {
-		m.t.Errorf("%s: status %d, %d findings, errors %.500q, %.1000s", what, r.status, len(r.findings), errs, r.stderr)
-		for _, f := range r.findings[:min(len(r.findings), 3)] {
+	if r.Status != want || len(r.Findings) > 0 || len(errs) > 0 {
+		m.t.Errorf("%s: status %d, %d findings, errors %.500q, %.1000s", what, r.Status, len(r.Findings), errs, r.Stderr)
+		for _, f := range r.Findings[:min(len(r.Findings), 3)] {
 			m.t.Errorf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
 		}
 	}
@@ -341,13 +342,13 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 		most += few
 	}
 	// A line about a robots.txt that is lost is written, and may be lost, again with each request that rests on it.
-	if r.totals.Checked < answered-most || r.totals.Checked > answered+m.failed.Load()+few || lost > 2*m.full+few {
-		m.t.Errorf("%s: %d lines and %d lost of %d answers, %d of them while the disk was full", what, r.totals.Checked, lost, answered, m.full)
+	if r.Totals.Checked < answered-most || r.Totals.Checked > answered+m.failed.Load()+few || lost > 2*m.full+few {
+		m.t.Errorf("%s: %d lines and %d lost of %d answers, %d of them while the disk was full", what, r.Totals.Checked, lost, answered, m.full)
 	}
-	m.totals.lines += r.totals.Checked
-	m.totals.torn += r.totals.Torn
+	m.totals.lines += r.Totals.Checked
+	m.totals.torn += r.Totals.Torn
 	m.totals.lost += lost
-	if out, err := exec.CommandContext(m.t.Context(), binary, "robots", "report", "--format", "json", l.dir).CombinedOutput(); err != nil && (l.writer != "stderr" || want == 0) {
+	if out, err := exec.CommandContext(m.t.Context(), rig.Binary, "robots", "report", "--format", "json", l.dir).CombinedOutput(); err != nil && (l.writer != "stderr" || want == 0) {
 		m.t.Errorf("%s: report: %v: %.500s", what, err, out)
 	}
 }

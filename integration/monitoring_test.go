@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
@@ -23,14 +24,14 @@ import (
 // startPrometheus runs Debian's Prometheus over the configuration and waits until it answers.
 func startPrometheus(t *testing.T, config string) (addr string) {
 	t.Helper()
-	program, dir := need(t, "prometheus"), tempDir(t)
-	addr = freePort(t)
+	program, dir := rig.Need(t, "prometheus"), rig.TempDir(t)
+	addr = rig.FreePort(t)
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd, out := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+addr, "--log.level=warn"), new(tail)
+		"--web.listen-address="+addr, "--log.level=warn"), new(rig.Tail)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -39,9 +40,9 @@ func startPrometheus(t *testing.T, config string) (addr string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
-	eventually(t, "Prometheus to be ready", func() bool {
-		a, err := tryGet(t.Context(), http.DefaultClient, "http://"+addr+"/-/ready")
-		return err == nil && a.status == http.StatusOK
+	rig.Eventually(t, "Prometheus to be ready", func() bool {
+		a, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+addr+"/-/ready")
+		return err == nil && a.Status == http.StatusOK
 	})
 	return addr
 }
@@ -49,12 +50,12 @@ func startPrometheus(t *testing.T, config string) (addr string) {
 // sampled reports how many series an expression gives, and fails where Prometheus refuses it.
 func sampled(t *testing.T, addr, expr string) int {
 	t.Helper()
-	a := get(t, http.DefaultClient, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr))
+	a := rig.Get(t, http.DefaultClient, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr))
 	var found struct {
 		Data struct{ Result []json.RawMessage }
 	}
-	if err := json.Unmarshal([]byte(a.body), &found); err != nil || a.status != http.StatusOK {
-		t.Fatalf("%s: %d %s", expr, a.status, a.body)
+	if err := json.Unmarshal([]byte(a.Body), &found); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", expr, a.Status, a.Body)
 	}
 	return len(found.Data.Result)
 }
@@ -88,16 +89,16 @@ func dashboardExprs(t *testing.T) (list []string) {
 // all kinds.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	need(t, "prometheus")
+	rig.Need(t, "prometheus")
 	redis, server := redistest.Start(t), testorigin.Start(t, testorigin.Config{})
 	config := newSealedLog(t).config("")
 	address := redis.URL()
-	config.Admin = freePort(t)
+	config.Admin = rig.FreePort(t)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate 1/s\nqueue 4\nwait 300ms\nshared redis %s\n}\nfleet redis %s {\nexpect 1\n}",
 		"store redis "+address, address, address)
-	config.Egress = "trust_ca " + caFile(t, server)
+	config.Egress = "trust_ca " + rig.CAFile(t, server)
 	config.Site = "except shop.example {\nuntil 2099-01-01\nreason test\n}"
-	g := startGateway(t, config)
+	g := rig.New(t, config)
 	prometheus := startPrometheus(t, fmt.Sprintf(
 		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: crawlgate, static_configs: [{targets: [%q]}]}]", config.Admin))
 
@@ -123,11 +124,11 @@ func TestDashboard(t *testing.T) {
 // traffic is requests of all kinds through a gateway.
 type traffic struct {
 	t                                        *testing.T
-	g                                        *gateway
+	g                                        *rig.Gateway
 	good, secure, down, blocked, unreachable *testorigin.Site
 }
 
-func newTraffic(t *testing.T, g *gateway, server *testorigin.Server) *traffic {
+func newTraffic(t *testing.T, g *rig.Gateway, server *testorigin.Server) *traffic {
 	t.Helper()
 	site := func(scheme string, robots testorigin.Behaviour) *testorigin.Site {
 		s := server.Site(t, testorigin.SiteConfig{Scheme: scheme})
@@ -135,8 +136,8 @@ func newTraffic(t *testing.T, g *gateway, server *testorigin.Server) *traffic {
 		return s
 	}
 	f := &traffic{
-		t: t, g: g, good: site("http", testorigin.OK(rules)), secure: site("https", testorigin.OK(rules)),
-		down: site("http", testorigin.OK(rules)), blocked: site("http", testorigin.OK(rules)),
+		t: t, g: g, good: site("http", testorigin.OK(rig.Rules)), secure: site("https", testorigin.OK(rig.Rules)),
+		down: site("http", testorigin.OK(rig.Rules)), blocked: site("http", testorigin.OK(rig.Rules)),
 		unreachable: site("http", testorigin.Status(http.StatusServiceUnavailable)),
 	}
 	f.blocked.SetPages(testorigin.Status(http.StatusTooManyRequests))
@@ -146,18 +147,18 @@ func newTraffic(t *testing.T, g *gateway, server *testorigin.Server) *traffic {
 
 // once asks for a page of each site, and opens a tunnel with a client that does not trust the gateway.
 func (f *traffic) once() {
-	client := f.g.client("Tester/1.0")
+	client := f.g.Client("Tester/1.0")
 	client.Timeout = 5 * time.Second
 	for _, page := range []string{
-		f.good.URL(openPage), f.good.URL(openPage), f.good.URL(privatePage), f.down.URL(openPage), f.blocked.URL(openPage), f.unreachable.URL(openPage),
+		f.good.URL(rig.OpenPage), f.good.URL(rig.OpenPage), f.good.URL(rig.PrivatePage), f.down.URL(rig.OpenPage), f.blocked.URL(rig.OpenPage), f.unreachable.URL(rig.OpenPage),
 	} {
-		_, _ = tryGet(f.t.Context(), client, page) // some of them fail
+		_, _ = rig.TryGet(f.t.Context(), client, page) // some of them fail
 	}
-	_, _ = tryGet(f.t.Context(), client, f.secure.URL(openPage)) // does not trust the gateway's authority
-	w := f.g.dial()
+	_, _ = rig.TryGet(f.t.Context(), client, f.secure.URL(rig.OpenPage)) // does not trust the gateway's authority
+	w := f.g.Dial()
 	defer w.Close()
-	if resp := w.connect(f.t, hostOf(f.secure.URL("/")), "Tester/1.0"); resp.StatusCode == http.StatusOK {
-		_ = tls.Client(w, &tls.Config{RootCAs: f.g.authority(), ServerName: "localhost"}).Handshake() // a tunnel that is looked into
+	if resp := w.Connect(f.t, rig.HostOf(f.secure.URL("/")), "Tester/1.0"); resp.StatusCode == http.StatusOK {
+		_ = tls.Client(w, &tls.Config{RootCAs: f.g.Authority(), ServerName: "localhost"}).Handshake() // a tunnel that is looked into
 	}
 }
 
@@ -165,17 +166,17 @@ func (f *traffic) once() {
 // get.
 func TestStandingMetrics(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Site: "connect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
+	g := rig.New(t, rig.Config{Site: "connect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
 	ends := time.Date(2099, 1, 2, 0, 0, 0, 0, time.UTC)
 	for name, want := range map[string]float64{
 		"crawlgate_build_info": 1, "crawlgate_exceptions": 1, "crawlgate_exception_ends_seconds": float64(ends.Unix()),
 	} {
-		if got := g.metric(name); got != want {
+		if got := g.Metric(name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	body := g.admin("/metrics").body
-	block, _ := pem.Decode([]byte(get(t, http.DefaultClient, "http://"+g.addr+"/ca.crt").body))
+	body := g.Admin("/metrics").Body
+	block, _ := pem.Decode([]byte(rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/ca.crt").Body))
 	root, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
@@ -184,15 +185,15 @@ func TestStandingMetrics(t *testing.T) {
 	if !strings.Contains(body, line) || !strings.Contains(body, `certificate="intermediate"`) {
 		t.Errorf("no %s in %s", line, body)
 	}
-	if err := g.reload(gatewayConfig{Site: "connect deny"}); err != nil {
+	if err := g.Reload(rig.Config{Site: "connect deny"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, absent := range []string{"crawlgate_ca_not_after_seconds{", "crawlgate_exception_ends_seconds "} {
-		if strings.Contains(g.admin("/metrics").body, absent) {
+		if strings.Contains(g.Admin("/metrics").Body, absent) {
 			t.Errorf("%s is there after the reload", absent)
 		}
 	}
-	if n := g.metric("crawlgate_exceptions"); n != 0 {
+	if n := g.Metric("crawlgate_exceptions"); n != 0 {
 		t.Errorf("%v exceptions after the reload", n)
 	}
 }

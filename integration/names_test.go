@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
@@ -18,32 +19,32 @@ import (
 func TestOwnerAndContact(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	g := startGateway(t, gatewayConfig{Site: "agent newsbot {\nowner \"team news\"\ncontact news@acme.example\n}\nagent otherbot"})
-	refused := site.URL(privatePage)
-	text := g.mustFetch("newsbot/1.0", refused)
-	if !strings.Contains(text.body, "\nowner:       team news\ncontact:     news@acme.example\n") {
-		t.Errorf("text: %s", text.body)
+	site.SetRobots(testorigin.OK(rig.Rules))
+	g := rig.New(t, rig.Config{Site: "agent newsbot {\nowner \"team news\"\ncontact news@acme.example\n}\nagent otherbot"})
+	refused := site.URL(rig.PrivatePage)
+	text := g.MustFetch("newsbot/1.0", refused)
+	if !strings.Contains(text.Body, "\nowner:       team news\ncontact:     news@acme.example\n") {
+		t.Errorf("text: %s", text.Body)
 	}
-	w := g.dial()
-	problem, err := w.ask(http.MethodGet, "GET "+refused+" HTTP/1.1\r\nHost: "+hostOf(refused)+
+	w := g.Dial()
+	problem, err := w.Ask(http.MethodGet, "GET "+refused+" HTTP/1.1\r\nHost: "+rig.HostOf(refused)+
 		"\r\nUser-Agent: newsbot/1.0\r\nAccept: application/json\r\n\r\n")
-	if err != nil || !strings.Contains(problem.body, `"owner": "team news"`) || !strings.Contains(problem.body, `"contact": "news@acme.example"`) {
-		t.Errorf("JSON: %v %s", err, problem.body)
+	if err != nil || !strings.Contains(problem.Body, `"owner": "team news"`) || !strings.Contains(problem.Body, `"contact": "news@acme.example"`) {
+		t.Errorf("JSON: %v %s", err, problem.Body)
 	}
-	g.logs(2) // which may come after the line of the next request
-	if other := g.mustFetch("otherbot/1.0", refused); strings.Contains(other.body, "owner") || strings.Contains(other.body, "contact:") {
-		t.Errorf("an agent without: %s", other.body)
+	g.Logs(2) // which may come after the line of the next request
+	if other := g.MustFetch("otherbot/1.0", refused); strings.Contains(other.Body, "owner") || strings.Contains(other.Body, "contact:") {
+		t.Errorf("an agent without: %s", other.Body)
 	}
-	g.stop()
-	lines := g.readLogs()
+	g.Stop()
+	lines := g.ReadLogs()
 	if len(lines) != 3 || lines[0].Robots.Owner != "team news" || lines[0].Robots.Contact != "news@acme.example" {
 		t.Errorf("log: %+v", lines)
 	}
-	if strings.Contains(lines[2].raw, `"owner"`) || strings.Contains(lines[2].raw, `"contact"`) {
-		t.Errorf("log of an agent without: %s", lines[2].raw)
+	if strings.Contains(lines[2].Raw, `"owner"`) || strings.Contains(lines[2].Raw, `"contact"`) {
+		t.Errorf("log of an agent without: %s", lines[2].Raw)
 	}
-	agents := audit(t, "--store", g.store(), g.accessLog()).totals.Agents
+	agents := rig.Audit(t, "--store", g.Store(), g.AccessLog()).Totals.Agents
 	if len(agents) != 2 || agents[0].Owner != "team news" || agents[0].Contact != "news@acme.example" || agents[1].Owner+agents[1].Contact != "" {
 		t.Errorf("audit: %+v", agents)
 	}
@@ -52,7 +53,7 @@ func TestOwnerAndContact(t *testing.T) {
 // built is the version of the binary under test, as its build information has it.
 func built(t *testing.T) string {
 	t.Helper()
-	info, err := buildinfo.ReadFile(binary)
+	info, err := buildinfo.ReadFile(rig.Binary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +70,9 @@ func TestHelp(t *testing.T) {
 	site.SetRobots(testorigin.Status(http.StatusNotFound))
 	ref := version.Ref(built(t))
 	link := func(engine string) string {
-		g := startGateway(t, gatewayConfig{Engine: engine, Site: "deny " + site.Origin().Host})
-		a := g.mustFetch("Tester/1.0", site.URL("/"))
-		_, link, _ := strings.Cut(a.body, "more:        ")
+		g := rig.New(t, rig.Config{Engine: engine, Site: "deny " + site.Origin().Host})
+		a := g.MustFetch("Tester/1.0", site.URL("/"))
+		_, link, _ := strings.Cut(a.Body, "more:        ")
 		link, _, _ = strings.Cut(link, "\n")
 		return link
 	}
@@ -89,7 +90,7 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := built(t)
 	for _, args := range [][]string{{"version"}, {"--version"}} {
-		out, err := exec.CommandContext(t.Context(), binary, args...).Output()
+		out, err := exec.CommandContext(t.Context(), rig.Binary, args...).Output()
 		if err != nil || !strings.HasPrefix(string(out), "Crawlgate "+want+", Caddy v2.") || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%v: %v %q", args, err, out)
 		}
@@ -100,24 +101,24 @@ func TestVersion(t *testing.T) {
 	}
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	for engine, name := range map[string]string{"": host, "gateway east-1": "east-1"} {
-		g := startGateway(t, gatewayConfig{Engine: engine})
-		if a := get(t, http.DefaultClient, "http://"+g.addr+"/health"); a.body != "ok\ncrawlgate "+want+"\n" {
-			t.Errorf("health %q", a.body)
+		g := rig.New(t, rig.Config{Engine: engine})
+		if a := rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/health"); a.Body != "ok\ncrawlgate "+want+"\n" {
+			t.Errorf("health %q", a.Body)
 		}
-		g.mustFetch("Tester/1.0", site.URL("/"))
+		g.MustFetch("Tester/1.0", site.URL("/"))
 		agent := "crawlgate/" + strings.TrimPrefix(want, "v") + " (+https://github.com/crawlgate/crawlgate)"
 		if got := site.RobotsExchanges()[0].Header.Get("User-Agent"); got != agent {
 			t.Errorf("User-Agent %q, want %q", got, agent)
 		}
 		// The line of a request with a password is written elsewhere.
-		g.mustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
-		g.stop()
-		for _, line := range g.readLogs() {
+		g.MustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
+		g.Stop()
+		for _, line := range g.ReadLogs() {
 			if line.Robots.Gateway != name || line.Robots.Version != want || line.Robots.Schema != 2 {
-				t.Errorf("%q: %s", engine, line.raw)
+				t.Errorf("%q: %s", engine, line.Raw)
 			}
 		}
-		if n := len(g.readLogs()); n != 2 {
+		if n := len(g.ReadLogs()); n != 2 {
 			t.Errorf("%d lines", n)
 		}
 	}
@@ -128,36 +129,36 @@ func TestVersion(t *testing.T) {
 func TestSchema2(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	first := gatewayConfig{Engine: "gateway east-1", Egress: "dial_timeout 5s"}
-	g := startGateway(t, first)
+	site.SetRobots(testorigin.OK(rig.Rules))
+	first := rig.Config{Engine: "gateway east-1", Egress: "dial_timeout 5s"}
+	g := rig.New(t, first)
 	digests := make(map[string][]string)
 	for i, step := range []struct {
 		name   string
-		config gatewayConfig
+		config rig.Config
 	}{
 		{"first", first},
-		{"first", gatewayConfig{Engine: "gateway east-2", Egress: first.Egress}},
-		{"site", gatewayConfig{Engine: first.Engine, Egress: first.Egress, Site: "deny never.example"}},
-		{"engine", gatewayConfig{Engine: first.Engine, Egress: "dial_timeout 6s"}},
+		{"first", rig.Config{Engine: "gateway east-2", Egress: first.Egress}},
+		{"site", rig.Config{Engine: first.Engine, Egress: first.Egress, Site: "deny never.example"}},
+		{"engine", rig.Config{Engine: first.Engine, Egress: "dial_timeout 6s"}},
 		{"first", first},
 	} {
 		if i > 0 {
-			if err := g.reload(step.config); err != nil {
+			if err := g.Reload(step.config); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := float64(time.Now().UnixMicro()) / 1e6
-		g.mustFetch("Tester/1.0", site.URL("/"))
+		g.MustFetch("Tester/1.0", site.URL("/"))
 		after := float64(time.Now().UnixMicro()) / 1e6
-		g.logs(2*i + 1) // which may come after the line of the next request
-		g.mustFetch("Tester/1.0", site.URL("/private"))
-		lines := g.logs(2 * (i + 1))[2*i:]
+		g.Logs(2*i + 1) // which may come after the line of the next request
+		g.MustFetch("Tester/1.0", site.URL("/private"))
+		lines := g.Logs(2 * (i + 1))[2*i:]
 		if sent := float64(lines[0].Robots.SentAt); sent < before || sent > after {
 			t.Errorf("%s: sent at %f, not from %f to %f", step.name, sent, before, after)
 		}
 		if r := lines[1].Robots; r.Decision != "deny" || r.SentAt != 0 || r.Config != lines[0].Robots.Config {
-			t.Errorf("%s: %s", step.name, lines[1].raw)
+			t.Errorf("%s: %s", step.name, lines[1].Raw)
 		}
 		digests[lines[0].Robots.Config] = append(digests[lines[0].Robots.Config], step.name)
 	}

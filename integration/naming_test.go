@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -29,7 +30,7 @@ func TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(namedRules))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"})
 	cases := []struct{ field, token string }{
 		{gptBot, "GPTBot"},
 		{applebot, "Applebot"},
@@ -40,12 +41,12 @@ func TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers(t *testing.T) {
 		{chrome, ""},
 	}
 	for i, tt := range cases {
-		got := get(t, g.client(tt.field), site.URL(privatePage)).status
+		got := rig.Get(t, g.Client(tt.field), site.URL(rig.PrivatePage)).Status
 		want := 403
 		if tt.token == "" {
 			want = 200
 		}
-		line := g.logs(i + 1)[i].Robots
+		line := g.Logs(i + 1)[i].Robots
 		if got != want || line.Agent != tt.token || len(line.Tokens) > 0 && line.Tokens[0] != tt.token || (tt.token == "") != (len(line.Tokens) == 0) {
 			t.Errorf("%q: status %d, agent %q, tokens %q, want %d and %q", tt.field, got, line.Agent, line.Tokens, want, tt.token)
 		}
@@ -58,7 +59,7 @@ func TestAgentsThatPoseAsBrowsers(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(namedRules))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\n}", Site: `
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\n}", Site: `
 		agent gpt {
 			token GPTBot
 		}
@@ -82,8 +83,8 @@ func TestAgentsThatPoseAsBrowsers(t *testing.T) {
 		{chrome, "", nil, enforce.ReasonNoRule},
 	}
 	for i, tt := range cases {
-		_ = get(t, g.client(tt.field), site.URL(privatePage))
-		line := g.logs(i + 1)[i].Robots
+		_ = rig.Get(t, g.Client(tt.field), site.URL(rig.PrivatePage))
+		line := g.Logs(i + 1)[i].Robots
 		if line.Agent != tt.agent || !slices.Equal(line.Tokens, tt.tokens) || line.Reason != tt.reason {
 			t.Errorf("%q: agent %q, tokens %q, reason %q, want %q, %q, %q", tt.field, line.Agent, line.Tokens, line.Reason, tt.agent, tt.tokens, tt.reason)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -16,31 +17,31 @@ import (
 // rulesets, orders and certificate authority.
 func TestBackUpAndRestore(t *testing.T) {
 	t.Parallel()
-	need(t, "tar")
+	rig.Need(t, "tar")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
-	g.mustFetch("somebot", site.URL("/page"))
-	if out, err := g.robots("deny", "agent", "badbot", "--reason", "complaint 7"); err != nil {
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
+	g.MustFetch("somebot", site.URL("/page"))
+	if out, err := g.Robots("deny", "agent", "badbot", "--reason", "complaint 7"); err != nil {
 		t.Fatalf("deny: %v: %s", err, out)
 	}
-	authority := g.authority()
-	g.stop()
-	archive := filepath.Join(tempDir(t), "state.tgz")
-	tar(t, "-czf", archive, "-C", g.dir, "caddy")
+	authority := g.Authority()
+	g.Stop()
+	archive := filepath.Join(rig.TempDir(t), "state.tgz")
+	tar(t, "-czf", archive, "-C", g.Dir, "caddy")
 
 	fetched := len(site.RobotsExchanges())
-	fresh := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
-	tar(t, "-xzpf", archive, "-C", fresh.dir)
-	if err := fresh.start(gatewayConfig{Engine: unpaced}); err != nil {
+	fresh := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
+	tar(t, "-xzpf", archive, "-C", fresh.Dir)
+	if err := fresh.Start(rig.Config{Engine: rig.Unpaced}); err != nil {
 		t.Fatal(err)
 	}
-	if a := fresh.mustFetch("somebot", site.URL("/page")); a.status != http.StatusOK || len(site.RobotsExchanges()) != fetched {
-		t.Errorf("status %d, robots.txt fetched %d times before and %d after", a.status, fetched, len(site.RobotsExchanges()))
+	if a := fresh.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK || len(site.RobotsExchanges()) != fetched {
+		t.Errorf("status %d, robots.txt fetched %d times before and %d after", a.Status, fetched, len(site.RobotsExchanges()))
 	}
-	if a := fresh.mustFetch("badbot", site.URL("/page")); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("an order did not survive: %d %v", a.status, a.header)
+	if a := fresh.MustFetch("badbot", site.URL("/page")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+		t.Errorf("an order did not survive: %d %v", a.Status, a.Header)
 	}
-	if !fresh.authority().Equal(authority) {
+	if !fresh.Authority().Equal(authority) {
 		t.Error("another authority")
 	}
 }
@@ -56,15 +57,15 @@ func tar(t *testing.T, args ...string) {
 // swapped. Clients that trust both notice nothing, and those with the old root alone fail.
 func TestRotateAuthority(t *testing.T) {
 	t.Parallel()
-	origins := newTestAuthority(t)
-	site := startSecureSite(t, origins, nil)
-	config := gatewayConfig{Engine: unpaced}.trusting(origins)
-	g := startGateway(t, config)
-	beside := startGateway(t, config)
-	before, after := g.authority(), beside.authority()
-	beside.stop()
+	origins := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, origins, nil)
+	config := rig.Config{Engine: rig.Unpaced}.Trusting(origins)
+	g := rig.New(t, config)
+	beside := rig.New(t, config)
+	before, after := g.Authority(), beside.Authority()
+	beside.Stop()
 	both := x509.NewCertPool()
-	for _, dir := range []string{g.dir, beside.dir} {
+	for _, dir := range []string{g.Dir, beside.Dir} {
 		pem, err := os.ReadFile(filepath.Join(dir, authorityFolder, "root.crt"))
 		if err != nil || !both.AppendCertsFromPEM(pem) {
 			t.Fatal(err)
@@ -80,19 +81,19 @@ func TestRotateAuthority(t *testing.T) {
 		}
 	}
 	trusted("old")
-	g.stop()
-	inUse := filepath.Join(g.dir, authorityFolder)
+	g.Stop()
+	inUse := filepath.Join(g.Dir, authorityFolder)
 	if err := os.Rename(inUse, inUse+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(beside.dir, authorityFolder), inUse); err != nil {
+	if err := os.Rename(filepath.Join(beside.Dir, authorityFolder), inUse); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.start(config); err != nil {
+	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
 	trusted("new")
-	if !g.authority().Equal(after) {
+	if !g.Authority().Equal(after) {
 		t.Error("/ca.crt is not the new root")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -15,33 +16,33 @@ import (
 // in a hurry would not notice. It is an error that names the near ones.
 func TestDenyAgentOfAnotherName(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Site: "agent AcmeBot\nagent AcmeNews\nagent Zeta"})
-	out, err := g.robots("deny", "agent", "AcmeBto")
+	g := rig.New(t, rig.Config{Site: "agent AcmeBot\nagent AcmeNews\nagent Zeta"})
+	out, err := g.Robots("deny", "agent", "AcmeBto")
 	if err == nil || !strings.Contains(out, `no agent "AcmeBto" is configured`) || !strings.Contains(out, "AcmeBot") || strings.Contains(out, "Zeta") {
 		t.Errorf("a slip of the finger: %v: %s", err, out)
 	}
-	if out, err := g.robots("deny", "agent", "Quux"); err == nil || !strings.Contains(out, "AcmeBot, AcmeNews, Zeta") {
+	if out, err := g.Robots("deny", "agent", "Quux"); err == nil || !strings.Contains(out, "AcmeBot, AcmeNews, Zeta") {
 		t.Errorf("another name: %v: %s", err, out)
 	}
-	if out, err := g.robots("deny"); err != nil || !strings.Contains(out, "nothing is stopped") {
+	if out, err := g.Robots("deny"); err != nil || !strings.Contains(out, "nothing is stopped") {
 		t.Errorf("a refused order: %v: %s", err, out)
 	}
 	for _, order := range [][]string{{"agent", "acmebot"}, {"agent", "Quux", "--force"}} {
-		if out, err := g.robots("deny", order...); err != nil {
+		if out, err := g.Robots("deny", order...); err != nil {
 			t.Errorf("deny %q: %v: %s", order, err, out)
 		}
 	}
-	if a := g.mustFetch("AcmeBot/1.0", "http://127.0.0.1:1024/"); a.header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("%d %v", a.status, a.header)
+	if a := g.MustFetch("AcmeBot/1.0", "http://127.0.0.1:1024/"); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+		t.Errorf("%d %v", a.Status, a.Header)
 	}
 
 	// Where every product token is a name there is no such error.
-	g = startGateway(t, gatewayConfig{})
-	if out, err := g.robots("deny", "agent", "Quux"); err != nil {
+	g = rig.New(t, rig.Config{})
+	if out, err := g.Robots("deny", "agent", "Quux"); err != nil {
 		t.Errorf("without agents: %v: %s", err, out)
 	}
-	g = startGateway(t, gatewayConfig{Site: "agent AcmeBot\nunidentified allow"})
-	if out, err := g.robots("deny", "agent", "Quux"); err != nil {
+	g = rig.New(t, rig.Config{Site: "agent AcmeBot\nunidentified allow"})
+	if out, err := g.Robots("deny", "agent", "Quux"); err != nil {
 		t.Errorf("unidentified allow: %v: %s", err, out)
 	}
 }
@@ -52,8 +53,8 @@ func TestDenyAgentOfAnotherName(t *testing.T) {
 func TestUndenyOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{})
-	page := filepath.Join(filepath.Dir(g.store()), "stops.json")
+	g := rig.New(t, rig.Config{})
+	page := filepath.Join(filepath.Dir(g.Store()), "stops.json")
 	full := func() {
 		t.Helper()
 		if err := os.RemoveAll(page); err != nil {
@@ -65,17 +66,17 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	}
 	stopped := func(want bool) {
 		t.Helper()
-		if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); (a.status == http.StatusForbidden) != want {
-			t.Errorf("%d %s, want it stopped: %v", a.status, a.body, want)
+		if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); (a.Status == http.StatusForbidden) != want {
+			t.Errorf("%d %s, want it stopped: %v", a.Status, a.Body, want)
 		}
 	}
 	full()
-	out, err := g.robots("deny", "host", site.Origin().Host)
+	out, err := g.Robots("deny", "host", site.Origin().Host)
 	if err == nil || !strings.Contains(out, "the order holds, but a restart will forget it") || !strings.Contains(out, "give it again") {
 		t.Errorf("deny: %v: %s", err, out)
 	}
 	stopped(true)
-	out, err = g.robots("undeny", "host", site.Origin().Host)
+	out, err = g.Robots("undeny", "host", site.Origin().Host)
 	if err == nil || !strings.Contains(out, "the order still holds") || !strings.Contains(out, "stops.json") || strings.Contains(out, "in force, but not kept") {
 		t.Errorf("undeny: %v: %s", err, out)
 	}
@@ -83,7 +84,7 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	if err := os.RemoveAll(page); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := g.robots("undeny", "host", site.Origin().Host); err != nil {
+	if out, err := g.Robots("undeny", "host", site.Origin().Host); err != nil {
 		t.Errorf("undeny with room: %v: %s", err, out)
 	}
 	stopped(false)
@@ -107,21 +108,21 @@ func TestDamagedStateFiles(t *testing.T) {
 		{"gateways.json", "x", shared, []string{"the number of gateways", "is damaged", "remove it"}},
 		{"gateways.json", "", shared, []string{"the number of gateways", "is empty (0 bytes)", "remove it"}},
 	} {
-		g := &gateway{t: t, dir: tempDir(t), addr: freePort(t)}
-		path := filepath.Join(filepath.Dir(g.store()), tt.file)
+		g := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
+		path := filepath.Join(filepath.Dir(g.Store()), tt.file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = g.start(gatewayConfig{Engine: tt.engine}) // Caddy may have begun to listen before it ends
+		_ = g.Start(rig.Config{Engine: tt.engine}) // Caddy may have begun to listen before it ends
 		select {
-		case <-g.exited:
-		case <-time.After(patience):
+		case <-g.Exited:
+		case <-time.After(rig.Patience):
 			t.Fatalf("%s %q: it runs", tt.file, tt.text)
 		}
-		log := g.stderr.String()
+		log := g.Stderr.String()
 		for _, want := range append(tt.want, path) {
 			if !strings.Contains(log, want) {
 				t.Errorf("%s %q: %s; want %q", tt.file, tt.text, log, want)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -22,7 +23,7 @@ const everywhere = "allow_private 0.0.0.0/0 ::/0"
 // portOf takes a free port.
 func portOf(t *testing.T) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(freePort(t))
+	_, port, err := net.SplitHostPort(rig.FreePort(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +52,11 @@ func spellingsOfThisMachine(t *testing.T) []string {
 }
 
 // refusedAsOwn fails the test unless the gateway itself refused to go there.
-func refusedAsOwn(t *testing.T, what string, a answer, err error) {
+func refusedAsOwn(t *testing.T, what string, a rig.Answer, err error) {
 	t.Helper()
-	if err != nil || a.status != http.StatusForbidden || !strings.Contains(a.header.Get("Proxy-Status"), "crawlgate; error=") ||
-		strings.Contains(a.body, `"apps"`) {
-		t.Errorf("%s: status %d, Proxy-Status %q, %v: %.200s", what, a.status, a.header.Get("Proxy-Status"), err, a.body)
+	if err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") ||
+		strings.Contains(a.Body, `"apps"`) {
+		t.Errorf("%s: status %d, Proxy-Status %q, %v: %.200s", what, a.Status, a.Header.Get("Proxy-Status"), err, a.Body)
 	}
 }
 
@@ -71,13 +72,13 @@ func TestAdminIsNoTarget(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			admin := portOf(t)
-			g := startGateway(t, gatewayConfig{Admin: ":" + admin, Engine: unpaced, Egress: everywhere, Site: tt.site})
-			_, own, _ := net.SplitHostPort(g.addr)
+			g := rig.New(t, rig.Config{Admin: ":" + admin, Engine: rig.Unpaced, Egress: everywhere, Site: tt.site})
+			_, own, _ := net.SplitHostPort(g.Addr)
 			asked := 0
 			for _, host := range spellingsOfThisMachine(t) {
 				for target, request := range map[string]string{"GET /config/": admin, "POST /load": admin, "POST /stop": admin, "GET /health": own} {
 					method, path, _ := strings.Cut(target, " ")
-					for way, ask := range g.through(method, host+":"+request, path) {
+					for way, ask := range g.Through(method, host+":"+request, path) {
 						a, err := ask()
 						refusedAsOwn(t, fmt.Sprintf("%s %s:%s%s, %s", method, host, request, path, way), a, err)
 						asked++
@@ -85,15 +86,15 @@ func TestAdminIsNoTarget(t *testing.T) {
 				}
 				for _, port := range []string{admin, own} {
 					target := "ftp://" + host + ":" + port + "/config/"
-					a, err := g.fetch("Tester/1.0", target)
+					a, err := g.Fetch("Tester/1.0", target)
 					refusedAsOwn(t, target, a, err)
 					asked++
 				}
 			}
-			lines := slices.DeleteFunc(g.logs(asked), func(l logLine) bool { return l.Request.Method == http.MethodConnect })
+			lines := slices.DeleteFunc(g.Logs(asked), func(l rig.LogLine) bool { return l.Request.Method == http.MethodConnect })
 			for _, l := range lines {
 				if l.Robots.Reason != enforce.ReasonOwnListener || !strings.Contains(l.Robots.Detail, "gateway") {
-					t.Errorf("logged as %s", l.raw)
+					t.Errorf("logged as %s", l.Raw)
 				}
 			}
 			if len(lines) < asked {
@@ -108,51 +109,51 @@ func TestAdminIsNoTarget(t *testing.T) {
 func TestAdminIsNoTargetOfTLS(t *testing.T) {
 	t.Parallel()
 	admin, remote := "127.0.0.1:"+portOf(t), "127.0.0.1:"+portOf(t)
-	config := gatewayConfig{Admin: admin, Egress: everywhere, Site: "mode off\nconnect tunnel 127.0.0.1\nconnect intercept"}
-	g := startGateway(t, config)
-	g.addRemoteAdmin(remote)
+	config := rig.Config{Admin: admin, Egress: everywhere, Site: "mode off\nconnect tunnel 127.0.0.1\nconnect intercept"}
+	g := rig.New(t, config)
+	addRemoteAdmin(g, remote)
 	for _, target := range []string{admin, remote} {
-		w := g.dial()
-		if resp := w.connect(t, target, "Tester/1.0"); resp.StatusCode != http.StatusOK {
+		w := g.Dial()
+		if resp := w.Connect(t, target, "Tester/1.0"); resp.StatusCode != http.StatusOK {
 			t.Fatalf("CONNECT: %s", resp.Status)
 		}
 		_, _ = io.WriteString(w, firstFlight(t))
 		if got, _ := io.ReadAll(w); len(got) > 0 {
 			t.Errorf("%s answered %q", target, got)
 		}
-		if l := g.closedTunnel(target); l.Robots.Reason != enforce.ReasonOwnListener {
-			t.Errorf("logged as %s", l.raw)
+		if l := g.ClosedTunnel(target); l.Robots.Reason != enforce.ReasonOwnListener {
+			t.Errorf("logged as %s", l.Raw)
 		}
 		inside := strings.Replace(target, "127.0.0.1", "localhost", 1)
-		a, err := tryGet(t.Context(), g.secureClient("Tester/1.0", 1), "https://"+inside+"/config/")
+		a, err := rig.TryGet(t.Context(), g.SecureClient("Tester/1.0", 1), "https://"+inside+"/config/")
 		refusedAsOwn(t, "intercepted", a, err)
 	}
 }
 
 // addRemoteAdmin loads the running configuration once more, with a remote admin endpoint.
-func (g *gateway) addRemoteAdmin(listen string) {
-	g.t.Helper()
+func addRemoteAdmin(g *rig.Gateway, listen string) {
+	g.T.Helper()
 	var config map[string]map[string]any
-	if err := json.Unmarshal([]byte(g.admin("/config/").body), &config); err != nil {
-		g.t.Fatal(err)
+	if err := json.Unmarshal([]byte(g.Admin("/config/").Body), &config); err != nil {
+		g.T.Fatal(err)
 	}
 	config["admin"]["identity"] = map[string]any{"identifiers": []string{"localhost"}, "issuers": []any{map[string]string{"module": "internal"}}}
 	config["admin"]["remote"] = map[string]any{"listen": listen}
 	config["apps"]["pki"] = map[string]any{"certificate_authorities": map[string]any{"local": map[string]any{"install_trust": false}}}
 	body, err := json.Marshal(config)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
-	resp, err := http.Post("http://"+g.config.Admin+"/load", "application/json", bytes.NewReader(body))
+	resp, err := http.Post("http://"+g.Config.Admin+"/load", "application/json", bytes.NewReader(body))
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
-	if a, err := readAnswer(resp); err != nil || a.status != http.StatusOK {
-		g.t.Fatalf("loading a remote admin endpoint: %d %s %v", a.status, a.body, err)
+	if a, err := rig.ReadAnswer(resp); err != nil || a.Status != http.StatusOK {
+		g.T.Fatalf("loading a remote admin endpoint: %d %s %v", a.Status, a.Body, err)
 	}
-	conn, err := (&net.Dialer{}).DialContext(g.t.Context(), "tcp", listen)
+	conn, err := (&net.Dialer{}).DialContext(g.T.Context(), "tcp", listen)
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	_ = conn.Close()
 }
@@ -162,12 +163,12 @@ func (g *gateway) addRemoteAdmin(listen string) {
 func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	t.Parallel()
 	first, second, plain := portOf(t), portOf(t), portOf(t)
-	config := gatewayConfig{Admin: "127.0.0.1:" + first, Engine: "pace {\nrate 1/2s\nburst 1\nwait 20s\n}", Egress: everywhere, Site: "mode off"}
-	g := startGateway(t, config)
+	config := rig.Config{Admin: "127.0.0.1:" + first, Engine: "pace {\nrate 1/2s\nburst 1\nwait 20s\n}", Egress: everywhere, Site: "mode off"}
+	g := rig.New(t, config)
 	check := func(when, port string) {
 		t.Helper()
 		for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost"} {
-			for way, ask := range g.through(http.MethodGet, host+":"+port, "/config/") {
+			for way, ask := range g.Through(http.MethodGet, host+":"+port, "/config/") {
 				a, err := ask()
 				refusedAsOwn(t, when+", "+way+", "+host, a, err)
 			}
@@ -176,24 +177,24 @@ func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	check("at first", first)
 
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{Host: "127.0.0.1"})
-	if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	held := make(chan answer)
+	held := make(chan rig.Answer)
 	go func() {
-		a, _ := g.fetch("Tester/1.0", "http://127.0.0.1:"+second+"/config/") // two seconds after the one before
+		a, _ := g.Fetch("Tester/1.0", "http://127.0.0.1:"+second+"/config/") // two seconds after the one before
 		held <- a
 	}()
-	eventually(t, "the request to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":1`) })
+	rig.Eventually(t, "the request to be held", func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":1`) })
 	config.Admin = "127.0.0.1:" + second
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	refusedAsOwn(t, "held since before the reload", <-held, nil)
 	check("moved", second)
 
 	config.Sites = "http://:" + plain + " {\nrespond \"a second site\"\n}"
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	check("a second site", second)
@@ -204,29 +205,29 @@ func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 func TestOtherSitesOfTheProcess(t *testing.T) {
 	t.Parallel()
 	plain, admin := portOf(t), portOf(t)
-	config := gatewayConfig{
-		Admin: "127.0.0.1:" + admin, Engine: unpaced, Egress: everywhere + " 127.0.0.1/32", Site: "mode off",
+	config := rig.Config{
+		Admin: "127.0.0.1:" + admin, Engine: rig.Unpaced, Egress: everywhere + " 127.0.0.1/32", Site: "mode off",
 		Sites: "http://:" + plain + " {\nrespond \"a second site\"\n}",
 	}
-	g := startGateway(t, config)
-	ask := func(host, port string) answer {
-		return g.mustFetch("Tester/1.0", "http://"+host+":"+port+"/config/")
+	g := rig.New(t, config)
+	ask := func(host, port string) rig.Answer {
+		return g.MustFetch("Tester/1.0", "http://"+host+":"+port+"/config/")
 	}
 	// Caddy may serve a moment before it is known which of its servers are gateways.
-	eventually(t, "the second site to be reached", func() bool { return ask("127.0.0.1", plain).body == "a second site" })
+	rig.Eventually(t, "the second site to be reached", func() bool { return ask("127.0.0.1", plain).Body == "a second site" })
 	for _, host := range []string{"127.0.0.2", "[::1]", "0.0.0.0"} {
 		refusedAsOwn(t, "the second site at "+host, ask(host, plain), nil)
 	}
-	_, own, _ := net.SplitHostPort(g.addr)
+	_, own, _ := net.SplitHostPort(g.Addr)
 	for what, port := range map[string]string{"the admin endpoint": admin, "the gateway": own} {
 		refusedAsOwn(t, what, ask("127.0.0.1", port), nil)
 	}
 	const why = "another site of the gateway's process; only allow_private 127.0.0.2 opens it"
-	if a := ask("127.0.0.2", plain); strings.Contains(a.body, why) || !strings.Contains(a.body, "allow_private") {
-		t.Errorf("the refusal: %s", a.body)
+	if a := ask("127.0.0.2", plain); strings.Contains(a.Body, why) || !strings.Contains(a.Body, "allow_private") {
+		t.Errorf("the refusal: %s", a.Body)
 	}
-	eventually(t, "a line that says why", func() bool {
-		return slices.ContainsFunc(g.readLogs(), func(l logLine) bool { return strings.Contains(l.Robots.Detail, why) })
+	rig.Eventually(t, "a line that says why", func() bool {
+		return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool { return strings.Contains(l.Robots.Detail, why) })
 	})
 }
 
@@ -234,10 +235,10 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 func TestAdminAfterManyDescriptors(t *testing.T) {
 	t.Parallel()
 	admin := portOf(t)
-	g := startGateway(t, gatewayConfig{Admin: "127.0.0.1:" + admin, Egress: everywhere, Site: "mode off"})
+	g := rig.New(t, rig.Config{Admin: "127.0.0.1:" + admin, Egress: everywhere, Site: "mode off"})
 	for range 1000 {
-		g.dial()
+		g.Dial()
 	}
-	a, err := g.fetch("Tester/1.0", "http://127.0.0.1:"+admin+"/config/")
+	a, err := g.Fetch("Tester/1.0", "http://127.0.0.1:"+admin+"/config/")
 	refusedAsOwn(t, "the admin endpoint", a, err)
 }

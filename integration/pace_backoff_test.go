@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -50,17 +51,17 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 			t.Parallel()
 			const rate = 10
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-			g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 10/s\nburst 1\nwait 1s\nbackoff 2s 6s\n}"})
+			g := rig.New(t, rig.Config{Engine: "pace {\nrate 10/s\nburst 1\nwait 1s\nbackoff 2s 6s\n}"})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var workers sync.WaitGroup
 			for _, agent := range []string{"Alpha", "Beta"} {
-				g.crawlUntil(ctx, &workers, agent, 5, site)
+				g.CrawlUntil(ctx, &workers, agent, 5, site)
 			}
-			eventually(t, "the crawl to begin", func() bool { return len(site.PageExchanges()) >= 5 })
+			rig.Eventually(t, "the crawl to begin", func() bool { return len(site.PageExchanges()) >= 5 })
 			site.SetPages(tt.answer())
 			refused := 0 // where in the record the refusal is
-			eventually(t, "the origin to refuse", func() bool {
+			rig.Eventually(t, "the origin to refuse", func() bool {
 				for i, e := range site.PageExchanges() {
 					if e.Status == http.StatusTooManyRequests || e.Status == 430 || e.Status == http.StatusServiceUnavailable {
 						refused = i
@@ -70,23 +71,23 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 				return false
 			})
 			site.SetPages(testorigin.OK("page"))
-			eventually(t, "the crawl to go on", func() bool { return len(site.PageExchanges()) > refused+2*rate })
+			rig.Eventually(t, "the crawl to go on", func() bool { return len(site.PageExchanges()) > refused+2*rate })
 			stop()
 			workers.Wait()
 
 			// Requests that came before the origin, which may be slow, had answered were on their way.
 			refusal := site.PageExchanges()[refused]
-			after := slices.DeleteFunc(arrivals(site), func(at time.Time) bool { return !at.After(refusal.End) })
+			after := slices.DeleteFunc(rig.Arrivals(site), func(at time.Time) bool { return !at.After(refusal.End) })
 			pause := after[0].Sub(refusal.Arrived)
-			if pause < tt.least || pause > tt.most+scheduling {
+			if pause < tt.least || pause > tt.most+rig.Scheduling {
 				t.Errorf("the origin was left alone for %v, want %v to %v", pause, tt.least, tt.most)
 			}
-			if least := shortest(after, rate); least < time.Second {
+			if least := rig.Shortest(after, rate); least < time.Second {
 				t.Errorf("%d requests came within %v after the pause, at a rate of %d a second", rate+1, least, rate)
 			}
-			g.stop()
+			g.Stop()
 			said := make(map[enforce.Reason]int)
-			for _, l := range g.readLogs() {
+			for _, l := range g.ReadLogs() {
 				said[l.Robots.Reason]++
 			}
 			if said[enforce.ReasonBackoff] == 0 {
@@ -102,18 +103,18 @@ func TestPaceBackoffDoubles(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(overloaded(http.StatusServiceUnavailable, ""))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 10s\nbackoff 1s 4s\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 10s\nbackoff 1s 4s\n}"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var workers sync.WaitGroup
-	g.crawlUntil(ctx, &workers, "Tester", 8, site)
+	g.CrawlUntil(ctx, &workers, "Tester", 8, site)
 	// With a rate of none, several may be on their way when the first refusal comes; the pauses follow their bunch.
-	eventually(t, "five bunches", func() bool { return len(bunches(arrivals(site))) >= 5 })
+	rig.Eventually(t, "five bunches", func() bool { return len(bunches(rig.Arrivals(site))) >= 5 })
 	stop()
 	workers.Wait()
-	begins := bunches(arrivals(site))
+	begins := bunches(rig.Arrivals(site))
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
-		if got := begins[i+1].Sub(begins[i]); got < want || got > want*11/10+scheduling {
+		if got := begins[i+1].Sub(begins[i]); got < want || got > want*11/10+rig.Scheduling {
 			t.Errorf("pause %d lasted %v, want %v and up to a tenth more", i+1, got, want)
 		}
 	}
@@ -132,45 +133,45 @@ func bunches(times []time.Time) (begins []time.Time) {
 // TestPaceBlockOutlivesTheProcess ends the gateway in three ways while a host wants to be left alone.
 func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	config := gatewayConfig{Engine: "pace {\nwait 0s\n}"}
+	config := rig.Config{Engine: "pace {\nwait 0s\n}"}
 	for _, tt := range []struct {
 		name  string
-		again func(g *gateway) error
+		again func(g *rig.Gateway) error
 	}{
-		{"reload", func(g *gateway) error {
-			return g.reload(gatewayConfig{Engine: "user_agent Other/1.0\n" + config.Engine})
+		{"reload", func(g *rig.Gateway) error {
+			return g.Reload(rig.Config{Engine: "user_agent Other/1.0\n" + config.Engine})
 		}},
-		{"stop", func(g *gateway) error { g.stop(); return g.start(config) }},
-		{"kill -9", func(g *gateway) error {
-			blocks := filepath.Join(filepath.Dir(g.store()), "blocks.json")
-			eventually(g.t, "the block to be on the disk", func() bool {
+		{"stop", func(g *rig.Gateway) error { g.Stop(); return g.Start(config) }},
+		{"kill -9", func(g *rig.Gateway) error {
+			blocks := filepath.Join(filepath.Dir(g.Store()), "blocks.json")
+			rig.Eventually(g.T, "the block to be on the disk", func() bool {
 				content, err := os.ReadFile(blocks)
 				return err == nil && strings.Contains(string(content), "until")
 			})
-			g.kill()
-			return g.start(config)
+			g.Kill()
+			return g.Start(config)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			site.SetPages(overloaded(http.StatusServiceUnavailable, "100"))
-			g := startGateway(t, config)
+			g := rig.New(t, config)
 			began := time.Now()
-			if a := g.mustFetch("Alpha/1.0", site.URL("/")); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "100" {
-				t.Fatalf("the origin's own answer came as %d: %s", a.status, a.body)
+			if a := g.MustFetch("Alpha/1.0", site.URL("/")); a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") != "100" {
+				t.Fatalf("the origin's own answer came as %d: %s", a.Status, a.Body)
 			}
-			checkRefusal(t, g.mustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
+			rig.CheckRefusal(t, g.MustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
 			if err := tt.again(g); err != nil {
 				t.Fatal(err)
 			}
-			a := g.mustFetch("Gamma/1.0", site.URL("/"))
+			a := g.MustFetch("Gamma/1.0", site.URL("/"))
 			gone := time.Since(began).Truncate(time.Second)
-			checkRefusal(t, a, 99*time.Second-gone, 101*time.Second-gone)
+			rig.CheckRefusal(t, a, 99*time.Second-gone, 101*time.Second-gone)
 			if n := len(site.PageExchanges()); n != 1 {
 				t.Errorf("%d requests reached the origin", n)
 			}
-			g.checkReason(enforce.ReasonBackoff, 2)
+			g.CheckReason(enforce.ReasonBackoff, 2)
 		})
 	}
 }
@@ -180,10 +181,10 @@ func TestPaceBackoffOff(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(overloaded(http.StatusTooManyRequests, "100"))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nwait 0s\nbackoff off\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nwait 0s\nbackoff off\n}"})
 	for i := range 3 {
-		if a := g.mustFetch("Tester/1.0", site.URL("/"+strconv.Itoa(i))); a.header.Get("Proxy-Status") != "" {
-			t.Errorf("refused by the gateway: %d: %s", a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL("/"+strconv.Itoa(i))); a.Header.Get("Proxy-Status") != "" {
+			t.Errorf("refused by the gateway: %d: %s", a.Status, a.Body)
 		}
 	}
 }
@@ -194,18 +195,18 @@ func TestPaceBlockIsShared(t *testing.T) {
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(overloaded(http.StatusServiceUnavailable, "100"))
-	config := gatewayConfig{Engine: fmt.Sprintf("pace {\nwait 1s\nshared redis %s\n}", redis.URL())}
-	one, other := startGateway(t, config), startGateway(t, config)
-	for _, g := range []*gateway{one, other} {
-		eventually(t, "the clocks to be shared", func() bool { return g.metric("crawlgate_shared_clock_up") == 1 })
+	config := rig.Config{Engine: fmt.Sprintf("pace {\nwait 1s\nshared redis %s\n}", redis.URL())}
+	one, other := rig.New(t, config), rig.New(t, config)
+	for _, g := range []*rig.Gateway{one, other} {
+		rig.Eventually(t, "the clocks to be shared", func() bool { return g.Metric("crawlgate_shared_clock_up") == 1 })
 	}
-	if a := one.mustFetch("Alpha/1.0", site.URL("/")); a.header.Get("Proxy-Status") != "" {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := one.MustFetch("Alpha/1.0", site.URL("/")); a.Header.Get("Proxy-Status") != "" {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	checkRefusal(t, other.mustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
+	rig.CheckRefusal(t, other.MustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
 	redis.Kill() // it is no less blocked without
-	eventually(t, "redis to be missed", func() bool { return other.metric("crawlgate_shared_clock_up") == 0 })
-	checkRefusal(t, other.mustFetch("Beta/1.0", site.URL("/")), 80*time.Second, 100*time.Second)
+	rig.Eventually(t, "redis to be missed", func() bool { return other.Metric("crawlgate_shared_clock_up") == 0 })
+	rig.CheckRefusal(t, other.MustFetch("Beta/1.0", site.URL("/")), 80*time.Second, 100*time.Second)
 	if n := len(site.PageExchanges()); n != 1 {
 		t.Errorf("%d requests reached the origin", n)
 	}

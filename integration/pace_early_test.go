@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -16,30 +17,30 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Engine: "pace {\nwait 0s\n}", Site: "agent patient {\nuser_agent patient\n}\nagent hasty {\nuser_agent hasty\n}\nunidentified allow",
 	})
-	if a := g.mustFetch("stranger/1.0", site.URL("/first")); a.status != http.StatusOK {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := g.MustFetch("stranger/1.0", site.URL("/first")); a.Status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	a := g.mustFetch("patient/1.0", site.URL("/again"))
-	after, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if a.status != http.StatusTooManyRequests || err != nil {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	a := g.MustFetch("patient/1.0", site.URL("/again"))
+	after, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if a.Status != http.StatusTooManyRequests || err != nil {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	time.Sleep(time.Duration(after) * time.Second) // as it was told
-	if a := g.mustFetch("patient/1.0", site.URL("/again")); a.status != http.StatusOK {
-		t.Errorf("status %d: %s", a.status, a.body)
+	if a := g.MustFetch("patient/1.0", site.URL("/again")); a.Status != http.StatusOK {
+		t.Errorf("status %d: %s", a.Status, a.Body)
 	}
 	for _, agent := range []string{"hasty/1.0", "hasty/1.0", "hasty/1.0", "stranger/1.0", "stranger/1.0"} {
-		if a := g.mustFetch(agent, site.URL("/again")); a.status != http.StatusTooManyRequests {
-			t.Fatalf("status %d: %s", a.status, a.body)
+		if a := g.MustFetch(agent, site.URL("/again")); a.Status != http.StatusTooManyRequests {
+			t.Fatalf("status %d: %s", a.Status, a.Body)
 		}
 	}
-	if a := g.mustFetch("hasty/1.0", site.URL("/other")); a.status != http.StatusTooManyRequests { // another page is no second try
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := g.MustFetch("hasty/1.0", site.URL("/other")); a.Status != http.StatusTooManyRequests { // another page is no second try
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	metrics := g.admin("/metrics").body
+	metrics := g.Admin("/metrics").Body
 	for _, want := range []string{
 		`agent_requests_total{agent="hasty"} 4`, `early_requests_total{agent="hasty"} 2`,
 		`agent_requests_total{agent="patient"} 2`, `early_requests_total{agent="patient"} 0`,

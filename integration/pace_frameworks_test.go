@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -19,11 +20,11 @@ import (
 func TestPaceSharesBetweenFrameworks(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"scrapy", "curl"} {
-		need(t, tool)
+		rig.Need(t, tool)
 	}
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 1\n"))
-	g := startGateway(t, gatewayConfig{Site: "agent greedy {\nuser_agent Scrapy\n}\nagent modest {\nuser_agent curl\n}"})
+	g := rig.New(t, rig.Config{Site: "agent greedy {\nuser_agent Scrapy\n}\nagent modest {\nuser_agent curl\n}"})
 	urls := func(name string, n int) (list []string) {
 		for i := range n {
 			list = append(list, site.URL(fmt.Sprintf("/%s/%d", name, i)))
@@ -36,7 +37,7 @@ func TestPaceSharesBetweenFrameworks(t *testing.T) {
 		both.Go(func() {
 			cmd := exec.CommandContext(t.Context(), name, args...)
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), "http_proxy=http://"+g.addr, "no_proxy=", "NO_PROXY=", "HOME="+cmd.Dir)
+			cmd.Env = append(os.Environ(), "http_proxy=http://"+g.Addr, "no_proxy=", "NO_PROXY=", "HOME="+cmd.Dir)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Run(); err != nil {
@@ -49,10 +50,10 @@ func TestPaceSharesBetweenFrameworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("scrapy", "runspider", spider, "-a", "urls="+strings.Join(urls("greedy", greedy), " "))
-	eventually(t, "the greedy one to begin", func() bool { return len(site.PageExchanges()) > 0 })
+	rig.Eventually(t, "the greedy one to begin", func() bool { return len(site.PageExchanges()) > 0 })
 	run("curl", append([]string{"--disable", "--silent", "--show-error", "--fail", "--parallel", "--parallel-max", "2", "--remote-name-all"}, urls("modest", modest)...)...)
 	both.Wait()
-	if least := shortest(arrivals(site), 1); least < time.Second {
+	if least := rig.Shortest(rig.Arrivals(site), 1); least < time.Second {
 		t.Errorf("two requests came %v apart", least)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -33,7 +34,7 @@ type redisGateways struct {
 	t        *testing.T
 	redis    *redistest.Server
 	sites    []*testorigin.Site
-	gateways []*gateway
+	gateways []*rig.Gateway
 	workers  sync.WaitGroup
 	stop     context.CancelFunc
 }
@@ -51,7 +52,7 @@ func startRedisGateways(t *testing.T, gateways, hosts int, engine, delay string)
 		f.sites = append(f.sites, site)
 	}
 	for range gateways {
-		f.gateways = append(f.gateways, startGateway(t, gatewayConfig{
+		f.gateways = append(f.gateways, rig.New(t, rig.Config{
 			Engine: fmt.Sprintf("store none\npace {\n%s\nshared redis %s\n}", engine, f.redis.URL()),
 		}))
 	}
@@ -66,15 +67,15 @@ func startRedisGateways(t *testing.T, gateways, hosts int, engine, delay string)
 		// One host after the other, as crawls begin: else all would be due in the same moments.
 		time.Sleep(time.Second / time.Duration(hosts))
 		for i, g := range f.gateways {
-			g.crawlUntil(ctx, &f.workers, fmt.Sprintf("Agent-%c", 'a'+i), 2, site)
+			g.CrawlUntil(ctx, &f.workers, fmt.Sprintf("Agent-%c", 'a'+i), 2, site)
 		}
 	}
 	return f
 }
 
-func (f *redisGateways) awaitShared(g *gateway, want float64) {
+func (f *redisGateways) awaitShared(g *rig.Gateway, want float64) {
 	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("shared clocks: %v", want), func() bool { return g.metric("crawlgate_shared_clock_up") == want })
+	rig.Eventually(f.t, fmt.Sprintf("shared clocks: %v", want), func() bool { return g.Metric("crawlgate_shared_clock_up") == want })
 }
 
 // end stops the workers and returns the times at which each host had its requests.
@@ -86,7 +87,7 @@ func (f *redisGateways) end() [][]time.Time {
 		if n := site.Dropped(); n > 0 {
 			f.t.Errorf("%d requests are missing in the record", n)
 		}
-		all[i] = arrivals(site)
+		all[i] = rig.Arrivals(site)
 	}
 	return all
 }
@@ -105,7 +106,7 @@ func between(times []time.Time, from, to time.Time) (in []time.Time) {
 // the gateways. With Redis no host sees more than its rate in any second, or than its Crawl-delay allows; without it none
 // sees more than that and a request of each gateway; and none is left alone for long.
 func TestPaceThreeGateways(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	const (
 		rate     = 2 // a second
 		interval = time.Second / rate
@@ -131,7 +132,7 @@ func TestPaceThreeGateways(t *testing.T) {
 	rejoined := time.Now()
 	time.Sleep(settled + phase)
 	died := time.Now()
-	f.gateways[0].kill()
+	f.gateways[0].Kill()
 	time.Sleep(phase)
 	ended := time.Now()
 	all := f.end()
@@ -141,24 +142,24 @@ func TestPaceThreeGateways(t *testing.T) {
 	for i, times := range all {
 		want := [2]time.Duration{interval, delay}[i%2]
 		for _, shared := range [][]time.Time{between(times, began, killed), between(times, rejoined.Add(settled), ended)} {
-			worst[i%2] = min(worst[i%2], shortest(shared, 1))
+			worst[i%2] = min(worst[i%2], rig.Shortest(shared, 1))
 			// One may have been late on its way: the shared clock does not hear of it. So one interval is left out; that
 			// no two slots are closer is held by the tests of redisclock, whose clock is injected.
 			for n := rate; n < len(shared); n++ {
-				if took, least := shortest(shared, n), time.Duration(n-1)*want; took < least {
+				if took, least := rig.Shortest(shared, n), time.Duration(n-1)*want; took < least {
 					t.Errorf("host %d saw %d requests within %v, want %v: %v", i, n+1, took, least, around(shared, n, killed))
 				}
 			}
 		}
-		alone[i%2] = min(alone[i%2], shortest(between(times, killed, back), 1))
+		alone[i%2] = min(alone[i%2], rig.Shortest(between(times, killed, back), 1))
 		for n := len(f.gateways) + 1; n < len(times); n++ { // one may have been late on its way
-			if took, least := shortest(times, n), time.Duration(n-len(f.gateways))*want; took < least {
+			if took, least := rig.Shortest(times, n), time.Duration(n-len(f.gateways))*want; took < least {
 				t.Errorf("host %d saw %d requests within %v, want %v", i, n+1, took, least)
 			}
 		}
 		// Of the gateway that died at most the next slot was booked.
 		for after := between(times, died.Add(-2*want), ended); len(after) > 1; after = after[1:] {
-			if gap := after[1].Sub(after[0]); gap > 2*want+scheduling {
+			if gap := after[1].Sub(after[0]); gap > 2*want+rig.Scheduling {
 				t.Logf("host %d was left alone for %v when a gateway died", i, gap)
 				lonely++
 			}
@@ -193,7 +194,7 @@ func TestPaceThreeGateways(t *testing.T) {
 	t.Logf("shortest gaps: %v at an interval of %v, %v at a Crawl-delay of %v; without redis %v and %v",
 		worst[0], interval, worst[1], delay, alone[0], alone[1])
 	for i, g := range f.gateways {
-		said := g.stderr.String()
+		said := g.Stderr.String()
 		if n := strings.Count(said, "clocks cannot be shared"); n != 1 {
 			t.Errorf("gateway %d said %d times that redis was away, want once: %s", i, n, said)
 		}
@@ -202,7 +203,7 @@ func TestPaceThreeGateways(t *testing.T) {
 
 // around are the times, in seconds after the given one, of the requests that came closest together, with their neighbours.
 func around(times []time.Time, n int, zero time.Time) []string {
-	least := shortest(times, n)
+	least := rig.Shortest(times, n)
 	for i := n; i < len(times); i++ {
 		if times[i].Sub(times[i-n]) != least {
 			continue

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestPaceManyHosts asks one page of each of many hosts and looks what their clocks cost: memory, and processor time
 // once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; docs/politeness.md has the figures for 100,000.
 func TestPaceManyHosts(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	hosts := 5_000
 	if text := os.Getenv("CRAWLGATE_PACE_HOSTS"); text != "" {
 		var err error
@@ -25,22 +27,22 @@ func TestPaceManyHosts(t *testing.T) {
 		}
 	}
 	port, pages := startEverywhere(t)
-	g := startGateway(t, gatewayConfig{Engine: "store none\npace {\nrate 1/10s\nburst 1\nwait 0s\n}"})
+	g := rig.New(t, rig.Config{Engine: "store none\npace {\nrate 1/10s\nburst 1\nwait 0s\n}"})
 	visit := func(i int) string {
 		return fmt.Sprintf("http://127.%d.%d.%d:%s/", 1+i>>16, i>>8&0xff, i&0xff, port)
 	}
-	if a := g.mustFetch("Tester/1.0", visit(0)); a.status != http.StatusOK {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", visit(0)); a.Status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	before, began := g.metric("go_memstats_heap_inuse_bytes"), time.Now()
-	client := g.client("Tester/1.0")
+	before, began := g.Metric("go_memstats_heap_inuse_bytes"), time.Now()
+	client := g.Client("Tester/1.0")
 	var next atomic.Int64
 	var crawl sync.WaitGroup
 	for range 32 {
 		crawl.Go(func() {
 			for i := next.Add(1); i < int64(hosts); i = next.Add(1) {
-				if a, err := tryGet(t.Context(), client, visit(int(i))); err != nil || a.status != http.StatusOK {
-					t.Errorf("%s: status %d, %v", visit(int(i)), a.status, err)
+				if a, err := rig.TryGet(t.Context(), client, visit(int(i))); err != nil || a.Status != http.StatusOK {
+					t.Errorf("%s: status %d, %v", visit(int(i)), a.Status, err)
 				}
 			}
 		})
@@ -50,11 +52,11 @@ func TestPaceManyHosts(t *testing.T) {
 	if n := pages.Load(); n != int64(hosts) {
 		t.Errorf("%d pages were asked for, want %d", n, hosts)
 	}
-	after, peak := g.metric("go_memstats_heap_inuse_bytes"), g.usage().peakRSS
+	after, peak := g.Metric("go_memstats_heap_inuse_bytes"), g.Usage().PeakRSS
 	const quiet = 5 * time.Second
-	used := g.usage().cpu
+	used := g.Usage().Cpu
 	time.Sleep(quiet)
-	used = g.usage().cpu - used
+	used = g.Usage().Cpu - used
 	t.Logf("%d hosts in %v, %.0f bytes of heap each with their records, %d MiB RSS at most, %v of processor time in %v of quiet",
 		hosts, took, (after-before)/float64(hosts), peak>>20, used, quiet)
 	if peak > 2<<30 {
@@ -70,7 +72,7 @@ func startEverywhere(t *testing.T) (port string, pages *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: rig.Patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || !net.ParseIP(host).IsLoopback() || r.URL.Path == "/robots.txt" {
 			w.WriteHeader(http.StatusNotFound)
 			return

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestPacePerSite paces by registrable domain: hosts of one company share a clock, others do not. Nothing leaves, so
@@ -24,7 +25,7 @@ func TestPacePerSite(t *testing.T) {
 	t.Parallel()
 	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer next.Close()
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\nper site\n}",
 		Site:   "mode off\negress off",
 		Around: "reverse_proxy " + next.URL,
@@ -43,15 +44,15 @@ func TestPacePerSite(t *testing.T) {
 		{"a.github.io", http.StatusOK}, // and so is github.io
 		{"b.github.io", http.StatusOK},
 	} {
-		a := g.mustFetch("Tester/1.0", "http://"+step.host+"/")
-		if a.status != step.want {
-			t.Errorf("%s: status %d, want %d: %s", step.host, a.status, step.want, a.body)
+		a := g.MustFetch("Tester/1.0", "http://"+step.host+"/")
+		if a.Status != step.want {
+			t.Errorf("%s: status %d, want %d: %s", step.host, a.Status, step.want, a.Body)
 		}
 		if step.want == http.StatusTooManyRequests {
-			checkRefusal(t, a, 10*time.Second, 30*time.Second)
+			rig.CheckRefusal(t, a, 10*time.Second, 30*time.Second)
 		}
 	}
-	for _, l := range g.logs(9) { // docs/access-log.md, sent_at
+	for _, l := range g.Logs(9) { // docs/access-log.md, sent_at
 		if sent := l.Robots.SentAt > 0; sent != (l.Robots.Decision == enforce.OutcomeAllow) {
 			t.Errorf("%+v", l.Robots)
 		}
@@ -68,12 +69,12 @@ func TestPacePerAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	for per, second := range map[string]int{"per host": http.StatusNotFound, "per address": http.StatusTooManyRequests, "per host address": http.StatusTooManyRequests} {
-		g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n" + per + "\n}", Egress: "allow_private ::1/128"})
-		if a := g.mustFetch("Tester/1.0", "http://127.0.0.1:"+port+"/"); a.status != http.StatusNotFound {
-			t.Fatalf("%s: status %d: %s", per, a.status, a.body)
+		g := rig.New(t, rig.Config{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n" + per + "\n}", Egress: "allow_private ::1/128"})
+		if a := g.MustFetch("Tester/1.0", "http://127.0.0.1:"+port+"/"); a.Status != http.StatusNotFound {
+			t.Fatalf("%s: status %d: %s", per, a.Status, a.Body)
 		}
-		if a := g.mustFetch("Tester/1.0", "http://localhost:"+port+"/"); a.status != second {
-			t.Errorf("%s: the other name: status %d, want %d: %s", per, a.status, second, a.body)
+		if a := g.MustFetch("Tester/1.0", "http://localhost:"+port+"/"); a.Status != second {
+			t.Errorf("%s: the other name: status %d, want %d: %s", per, a.Status, second, a.Body)
 		}
 	}
 }
@@ -93,11 +94,11 @@ func TestPaceTunnels(t *testing.T) {
 	go accepted.watch(t.Context())
 	origin.StartTLS()
 	defer origin.Close()
-	ca := filepath.Join(tempDir(t), "ca.pem")
+	ca := filepath.Join(rig.TempDir(t), "ca.pem")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: origin.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Engine: "pace {\nrate off\nwait 30s\n}", Egress: "trust_ca " + ca, Site: "connect tunnel",
 	})
 	client := origin.Client()
@@ -105,17 +106,17 @@ func TestPaceTunnels(t *testing.T) {
 	authority := strings.TrimPrefix(origin.URL, "https://")
 	var open sync.WaitGroup
 	for range tunnels {
-		w := g.tunnel(authority)
+		w := g.Tunnel(authority)
 		open.Go(func() {
 			conn := tls.Client(w, &tls.Config{RootCAs: config.RootCAs, ServerName: "127.0.0.1"})
 			if err := conn.HandshakeContext(t.Context()); err != nil {
 				t.Errorf("TLS through the tunnel: %v", err)
 				return
 			}
-			inner := &wire{conn, bufio.NewReader(conn)}
+			inner := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 			for range 2 { // requests inside are not paced: nobody sees them
-				if a, err := inner.ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil || a.status != http.StatusOK {
-					t.Errorf("inside the tunnel: status %d, %v", a.status, err)
+				if a, err := inner.Ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil || a.Status != http.StatusOK {
+					t.Errorf("inside the tunnel: status %d, %v", a.Status, err)
 				}
 			}
 		})
@@ -126,7 +127,7 @@ func TestPaceTunnels(t *testing.T) {
 		t.Fatalf("%d connections, want one for robots.txt and %d for tunnels", len(times), tunnels)
 	}
 	late := accepted.late()
-	least := shortest(times[1:], 1)
+	least := rig.Shortest(times[1:], 1)
 	t.Logf("the shortest gap is %v; the origin was up to %v late", least, late)
 	if least < delay-late {
 		t.Errorf("two tunnels were opened %v apart, want %v; the origin was up to %v late", least, delay, late)

@@ -13,24 +13,25 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // A leaver has a request held, and returns how its client leaves.
-type leaver func(g *gateway, site *testorigin.Site) (leave func())
+type leaver func(g *rig.Gateway, site *testorigin.Site) (leave func())
 
 // heldAsIs has a GET held that is sent as it stands over a connection, in a tunnel or not.
-func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *wire)) leaver {
+func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *rig.Wire)) leaver {
 	return heldWithBody(scheme, tunnel, http.MethodGet, "\r\n", leave)
 }
 
 // heldWithBody has a request held that ends with end: the fields that give its body's length, and the body or a part of it.
-func heldWithBody(scheme string, tunnel bool, method, end string, leave func(conn, inner *wire)) leaver {
-	return func(g *gateway, site *testorigin.Site) func() {
-		w := g.dial()
+func heldWithBody(scheme string, tunnel bool, method, end string, leave func(conn, inner *rig.Wire)) leaver {
+	return func(g *rig.Gateway, site *testorigin.Site) func() {
+		w := g.Dial()
 		inner, target := w, site.URL("/left")
 		if tunnel {
-			_ = w.connect(g.t, site.Origin().Authority(), "Tester/1.0").Body.Close()
+			_ = w.Connect(g.T, site.Origin().Authority(), "Tester/1.0").Body.Close()
 			target = "/left"
 		}
 		if scheme == "https" {
@@ -38,29 +39,29 @@ func heldWithBody(scheme string, tunnel bool, method, end string, leave func(con
 		}
 		_, err := fmt.Fprintf(inner, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n%s", method, target, site.Origin().Authority(), end)
 		if err != nil {
-			g.t.Fatal(err)
+			g.T.Fatal(err)
 		}
 		return func() { leave(w, inner) }
 	}
 }
 
-func insideOf(g *gateway, w *wire, site *testorigin.Site, protocol string) *wire {
-	g.t.Helper()
-	inner, err := w.over(g.t, &tls.Config{RootCAs: g.authority(), ServerName: site.Origin().Host, NextProtos: []string{protocol}})
+func insideOf(g *rig.Gateway, w *rig.Wire, site *testorigin.Site, protocol string) *rig.Wire {
+	g.T.Helper()
+	inner, err := w.Over(g.T, &tls.Config{RootCAs: g.Authority(), ServerName: site.Origin().Host, NextProtos: []string{protocol}})
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	return inner
 }
 
 // heldOverH2 has a request held that came over HTTP/2 in a tunnel.
-func heldOverH2(leave func(w *wire, h *rawH2)) leaver {
-	return func(g *gateway, site *testorigin.Site) func() {
-		w := g.dial()
-		_ = w.connect(g.t, site.Origin().Authority(), "Tester/1.0").Body.Close()
-		h := newRawH2(g.t, insideOf(g, w, site, "h2"))
+func heldOverH2(leave func(w *rig.Wire, h *rig.RawH2)) leaver {
+	return func(g *rig.Gateway, site *testorigin.Site) func() {
+		w := g.Dial()
+		_ = w.Connect(g.T, site.Origin().Authority(), "Tester/1.0").Body.Close()
+		h := rig.NewRawH2(g.T, insideOf(g, w, site, "h2"))
 		go func() { // its answer never comes
-			_, _ = h.ask(":method", "GET", ":scheme", "https", ":authority", site.Origin().Authority(), ":path", "/left", "user-agent", "Tester/1.0")
+			_, _ = h.Ask(":method", "GET", ":scheme", "https", ":authority", site.Origin().Authority(), ":path", "/left", "user-agent", "Tester/1.0")
 		}()
 		return func() { leave(w, h) }
 	}
@@ -70,10 +71,10 @@ func heldOverH2(leave func(w *wire, h *rawH2)) leaver {
 // goes: the one behind it goes at that time, and the number of those who wait goes down.
 func TestPaceLeaving(t *testing.T) {
 	t.Parallel()
-	shut := func(w *wire) { _ = w.Close() }
-	half := func(w *wire) { _ = w.Conn.(*net.TCPConn).CloseWrite() }
-	closes, halfCloses := func(w, _ *wire) { shut(w) }, func(w, _ *wire) { half(w) }
-	reset := func(w, _ *wire) { _ = w.Conn.(*net.TCPConn).SetLinger(0); shut(w) }
+	shut := func(w *rig.Wire) { _ = w.Close() }
+	half := func(w *rig.Wire) { _ = w.Conn.(*net.TCPConn).CloseWrite() }
+	closes, halfCloses := func(w, _ *rig.Wire) { shut(w) }, func(w, _ *rig.Wire) { half(w) }
+	reset := func(w, _ *rig.Wire) { _ = w.Conn.(*net.TCPConn).SetLinger(0); shut(w) }
 	const (
 		whole   = "Content-Length: 4\r\n\r\nbody"
 		part    = "Content-Length: 4\r\n\r\nbo"
@@ -91,7 +92,7 @@ func TestPaceLeaving(t *testing.T) {
 		{"plain HTTP/1.1 in a tunnel, by half", "http", heldAsIs("http", true, halfCloses)},
 		{"HTTP/1.1 in a tunnel", "https", heldAsIs("https", true, closes)},
 		{"HTTP/1.1 in a tunnel, by half", "https", heldAsIs("https", true, halfCloses)},
-		{"HTTP/1.1 in a tunnel, by half of TLS", "https", heldAsIs("https", true, func(_, inner *wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
+		{"HTTP/1.1 in a tunnel, by half of TLS", "https", heldAsIs("https", true, func(_, inner *rig.Wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
 		{"a body over HTTP/1.1", "http", heldWithBody("http", false, http.MethodPost, whole, closes)},
 		{"a body over HTTP/1.1, by half", "http", heldWithBody("http", false, http.MethodPost, whole, halfCloses)},
 		{"a body over HTTP/1.1, by reset", "http", heldWithBody("http", false, http.MethodPost, whole, reset)},
@@ -102,43 +103,43 @@ func TestPaceLeaving(t *testing.T) {
 		{"a body in a plain tunnel", "http", heldWithBody("http", true, http.MethodPost, whole, closes)},
 		{"a body in a tunnel", "https", heldWithBody("https", true, http.MethodPost, whole, closes)},
 		{"a body in a tunnel, sent in part", "https", heldWithBody("https", true, http.MethodPost, part, halfCloses)},
-		{"HTTP/2 in a tunnel", "https", heldOverH2(func(w *wire, _ *rawH2) { shut(w) })},
-		{"HTTP/2 in a tunnel, by half", "https", heldOverH2(func(w *wire, _ *rawH2) { half(w) })},
-		{"HTTP/2 in a tunnel, its stream", "https", heldOverH2(func(_ *wire, h *rawH2) { _ = h.framer.WriteRSTStream(1, http2.ErrCodeCancel) })},
+		{"HTTP/2 in a tunnel", "https", heldOverH2(func(w *rig.Wire, _ *rig.RawH2) { shut(w) })},
+		{"HTTP/2 in a tunnel, by half", "https", heldOverH2(func(w *rig.Wire, _ *rig.RawH2) { half(w) })},
+		{"HTTP/2 in a tunnel, its stream", "https", heldOverH2(func(_ *rig.Wire, h *rig.RawH2) { _ = h.Framer.WriteRSTStream(1, http2.ErrCodeCancel) })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := testorigin.Start(t, testorigin.Config{})
 			site := server.Site(t, testorigin.SiteConfig{Scheme: tt.scheme})
 			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 6\n"))
-			g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
+			g := rig.New(t, rig.Config{Egress: "trust_ca " + rig.CAFile(t, server)})
 			waiting := func(n int) func() bool {
-				return func() bool { return strings.Contains(g.admin("/robots/clocks").body, fmt.Sprintf(`"waiting":%d`, n)) }
+				return func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, fmt.Sprintf(`"waiting":%d`, n)) }
 			}
-			if a := g.mustFetch("Tester/1.0", site.URL("/first")); a.status != http.StatusOK {
-				t.Fatalf("status %d: %s", a.status, a.body)
+			if a := g.MustFetch("Tester/1.0", site.URL("/first")); a.Status != http.StatusOK {
+				t.Fatalf("status %d: %s", a.Status, a.Body)
 			}
 			leave := tt.held(g, site)
-			eventually(t, "the first to be held", waiting(1))
-			next := g.dial()
+			rig.Eventually(t, "the first to be held", waiting(1))
+			next := g.Dial()
 			if _, err := io.WriteString(next, "GET "+site.URL("/next")+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the second to be held", waiting(2))
+			rig.Eventually(t, "the second to be held", waiting(2))
 			leave()
 			left := time.Now()
-			eventually(t, "the place to be free", waiting(1))
-			if took := time.Since(left); took > scheduling {
+			rig.Eventually(t, "the place to be free", waiting(1))
+			if took := time.Since(left); took > rig.Scheduling {
 				t.Errorf("its place was taken for another %s", took)
 			}
-			if a, err := next.ask(http.MethodGet, ""); err != nil || a.status != http.StatusOK {
-				t.Errorf("the one behind: %d %v: %s", a.status, err, a.body)
+			if a, err := next.Ask(http.MethodGet, ""); err != nil || a.Status != http.StatusOK {
+				t.Errorf("the one behind: %d %v: %s", a.Status, err, a.Body)
 			}
-			times := arrivals(site)
-			if len(times) != 2 || times[1].Sub(times[0]) < 6*time.Second || times[1].Sub(times[0]) > 7*time.Second+scheduling {
+			times := rig.Arrivals(site)
+			if len(times) != 2 || times[1].Sub(times[0]) < 6*time.Second || times[1].Sub(times[0]) > 7*time.Second+rig.Scheduling {
 				t.Errorf("the site saw requests at %v, want two in 6 s", times)
 			}
-			g.checkReason(enforce.ReasonCanceled, 1)
+			g.CheckReason(enforce.ReasonCanceled, 1)
 		})
 	}
 }
@@ -151,35 +152,35 @@ func TestPaceHeldForLong(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			server := testorigin.Start(t, testorigin.Config{})
-			g := startGateway(t, gatewayConfig{
-				Egress: "trust_ca " + caFile(t, server),
+			g := rig.New(t, rig.Config{
+				Egress: "trust_ca " + rig.CAFile(t, server),
 				Global: "servers {\nlistener_wrappers {\nrobots\n}\ntimeouts {\nread_header 1s\nread_body_idle 1s\nwrite_idle 1s\nidle 1s\n}\n}",
 			})
 			site := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
 			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 5\n"))
 			authority := site.Origin().Authority()
-			if a := g.mustFetch("Tester/1.0", site.URL("/first")); a.status != http.StatusOK {
-				t.Fatalf("status %d: %s", a.status, a.body)
+			if a := g.MustFetch("Tester/1.0", site.URL("/first")); a.Status != http.StatusOK {
+				t.Fatalf("status %d: %s", a.Status, a.Body)
 			}
-			w := g.dial()
-			var a answer
+			w := g.Dial()
+			var a rig.Answer
 			var err error
 			if i > 0 {
-				_ = w.connect(t, authority, "Tester/1.0").Body.Close()
+				_ = w.Connect(t, authority, "Tester/1.0").Body.Close()
 			}
 			switch i {
 			case 0:
-				a, err = w.ask(http.MethodGet, fmt.Sprintf(ask, site.URL("/held"), authority))
+				a, err = w.Ask(http.MethodGet, fmt.Sprintf(ask, site.URL("/held"), authority))
 			case 1:
-				a, err = insideOf(g, w, site, "http/1.1").ask(http.MethodGet, fmt.Sprintf(ask, "/held", authority))
+				a, err = insideOf(g, w, site, "http/1.1").Ask(http.MethodGet, fmt.Sprintf(ask, "/held", authority))
 			default:
-				h := newRawH2(t, insideOf(g, w, site, "h2"))
-				a, err = h.ask(":method", "GET", ":scheme", "https", ":authority", authority, ":path", "/held", "user-agent", "Tester/1.0")
+				h := rig.NewRawH2(t, insideOf(g, w, site, "h2"))
+				a, err = h.Ask(":method", "GET", ":scheme", "https", ":authority", authority, ":path", "/held", "user-agent", "Tester/1.0")
 			}
-			if err != nil || a.status != http.StatusOK {
-				t.Errorf("status %d, %v: %s", a.status, err, a.body)
+			if err != nil || a.Status != http.StatusOK {
+				t.Errorf("status %d, %v: %s", a.Status, err, a.Body)
 			}
-			if times := arrivals(site); len(times) != 2 || times[1].Sub(times[0]) < 5*time.Second {
+			if times := rig.Arrivals(site); len(times) != 2 || times[1].Sub(times[0]) < 5*time.Second {
 				t.Errorf("the site saw requests at %v", times)
 			}
 		})

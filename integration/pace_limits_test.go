@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -29,32 +30,32 @@ func TestPaceRefusesAtOnce(t *testing.T) {
 			t.Parallel()
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			site.SetRobots(testorigin.OK(tt.robots))
-			g := startGateway(t, gatewayConfig{Engine: tt.engine, Site: tt.site})
-			client := g.client("Tester/1.0")
-			if a := get(t, client, site.URL("/1")); a.status != http.StatusOK {
-				t.Fatalf("status %d: %s", a.status, a.body)
+			g := rig.New(t, rig.Config{Engine: tt.engine, Site: tt.site})
+			client := g.Client("Tester/1.0")
+			if a := rig.Get(t, client, site.URL("/1")); a.Status != http.StatusOK {
+				t.Fatalf("status %d: %s", a.Status, a.Body)
 			}
 			began := time.Now()
 			for range 3 {
-				a := get(t, client, site.URL("/2"))
-				checkRefusal(t, a, time.Second, 3*time.Second)
+				a := rig.Get(t, client, site.URL("/2"))
+				rig.CheckRefusal(t, a, time.Second, 3*time.Second)
 			}
-			if took := time.Since(began); took > scheduling {
+			if took := time.Since(began); took > rig.Scheduling {
 				t.Errorf("three refusals took %v", took)
 			}
-			last := get(t, client, site.URL("/3"))
-			checkRefusal(t, last, time.Second, 3*time.Second)
-			after, _ := time.ParseDuration(last.header.Get("Retry-After") + "s")
+			last := rig.Get(t, client, site.URL("/3"))
+			rig.CheckRefusal(t, last, time.Second, 3*time.Second)
+			after, _ := time.ParseDuration(last.Header.Get("Retry-After") + "s")
 			time.Sleep(after) // as a client does that heeds it
-			if a := get(t, client, site.URL("/4")); a.status != http.StatusOK {
-				t.Errorf("after its Retry-After: status %d: %s", a.status, a.body)
+			if a := rig.Get(t, client, site.URL("/4")); a.Status != http.StatusOK {
+				t.Errorf("after its Retry-After: status %d: %s", a.Status, a.Body)
 			}
 			// The fourth came when it was due: refusals had used no slot. And not before.
-			times := arrivals(site)
-			if len(times) != 2 || times[1].Sub(times[0]) < 3*time.Second || times[1].Sub(times[0]) > 4*time.Second+scheduling {
+			times := rig.Arrivals(site)
+			if len(times) != 2 || times[1].Sub(times[0]) < 3*time.Second || times[1].Sub(times[0]) > 4*time.Second+rig.Scheduling {
 				t.Errorf("the origin saw requests at %v", times)
 			}
-			g.checkReason(enforce.ReasonRateLimited, 4)
+			g.CheckReason(enforce.ReasonRateLimited, 4)
 		})
 	}
 }
@@ -63,16 +64,16 @@ func TestPaceRefusesAtOnce(t *testing.T) {
 func TestPaceQueueFull(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 1/2s\nburst 1\nwait 30s\nqueue 3\n}"})
-	client := g.client("Tester/1.0")
-	get(t, client, site.URL("/first"))
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate 1/2s\nburst 1\nwait 30s\nqueue 3\n}"})
+	client := g.Client("Tester/1.0")
+	rig.Get(t, client, site.URL("/first"))
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	answers := make(chan answer, 5)
+	answers := make(chan rig.Answer, 5)
 	var held sync.WaitGroup
 	for i := range 5 {
 		held.Go(func() {
-			if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/held/%d", i))); err == nil {
+			if a, err := rig.TryGet(ctx, client, site.URL(fmt.Sprintf("/held/%d", i))); err == nil {
 				answers <- a
 			}
 		})
@@ -80,8 +81,8 @@ func TestPaceQueueFull(t *testing.T) {
 	for range 2 {
 		select {
 		case a := <-answers:
-			checkRefusal(t, a, time.Second, 8*time.Second)
-		case <-time.After(patience):
+			rig.CheckRefusal(t, a, time.Second, 8*time.Second)
+		case <-time.After(rig.Patience):
 			t.Fatal("nobody was refused")
 		}
 	}
@@ -90,7 +91,7 @@ func TestPaceQueueFull(t *testing.T) {
 	}
 	leave()
 	held.Wait()
-	g.checkReason(enforce.ReasonQueueFull, 2)
+	g.CheckReason(enforce.ReasonQueueFull, 2)
 }
 
 // TestPaceClientLeaves lets a client hang up while it is held: it is never sent out, and the next one has its slot.
@@ -99,32 +100,32 @@ func TestPaceClientLeaves(t *testing.T) {
 	const delay = 2 * time.Second
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 2\n"))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 30s\n}"})
-	client := g.client("Tester/1.0")
-	get(t, client, site.URL("/first"))
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 30s\n}"})
+	client := g.Client("Tester/1.0")
+	rig.Get(t, client, site.URL("/first"))
 
 	var held sync.WaitGroup
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for i := range 5 {
 		held.Go(func() {
-			if a, err := tryGet(ctx, client, site.URL(fmt.Sprintf("/left/%d", i))); err == nil {
-				t.Errorf("one that left was answered: %d", a.status)
+			if a, err := rig.TryGet(ctx, client, site.URL(fmt.Sprintf("/left/%d", i))); err == nil {
+				t.Errorf("one that left was answered: %d", a.Status)
 			}
 		})
 	}
-	eventually(t, "the others to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":5`) })
+	rig.Eventually(t, "the others to be held", func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":5`) })
 	for state, listed := range map[string]bool{"waiting": true, "busy": false, "blocked": false} {
-		if got := strings.Contains(g.admin("/robots/clocks?state="+state).body, `"queue":5`); got != listed {
+		if got := strings.Contains(g.Admin("/robots/clocks?state="+state).Body, `"queue":5`); got != listed {
 			t.Errorf("clocks in state %s: listed %t, want %t", state, got, listed)
 		}
 	}
 	held.Go(func() {
-		if a, err := tryGet(t.Context(), client, site.URL("/last")); err != nil || a.status != http.StatusOK {
-			t.Errorf("the last one: status %d, error %v", a.status, err)
+		if a, err := rig.TryGet(t.Context(), client, site.URL("/last")); err != nil || a.Status != http.StatusOK {
+			t.Errorf("the last one: status %d, error %v", a.Status, err)
 		}
 	})
-	eventually(t, "the last one to be held", func() bool { return strings.Contains(g.admin("/robots/clocks").body, `"waiting":6`) })
+	rig.Eventually(t, "the last one to be held", func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":6`) })
 	leave()
 	held.Wait()
 
@@ -132,10 +133,10 @@ func TestPaceClientLeaves(t *testing.T) {
 	if len(exchanges) != 2 || exchanges[1].Path != "/last" {
 		t.Fatalf("the origin saw %+v", exchanges)
 	}
-	if gap := exchanges[1].Start.Sub(exchanges[0].Start); gap < delay || gap > delay+scheduling {
+	if gap := exchanges[1].Start.Sub(exchanges[0].Start); gap < delay || gap > delay+rig.Scheduling {
 		t.Errorf("the one behind them came %v after the first, want %v", gap, delay)
 	}
-	g.checkReason(enforce.ReasonCanceled, 5)
+	g.CheckReason(enforce.ReasonCanceled, 5)
 }
 
 // TestPaceConcurrency bounds the open responses of a host, whatever the rate: a place is taken until the answer's last
@@ -144,18 +145,18 @@ func TestPaceConcurrency(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.Drip("eight oc", 100*time.Millisecond))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 3\nwait 60s\n}"})
-	client, other := g.client("Tester/1.0"), g.client("Other/1.0")
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nconcurrency 3\nwait 60s\n}"})
+	client, other := g.Client("Tester/1.0"), g.Client("Other/1.0")
 	var crawl sync.WaitGroup
 	for i := range 12 {
 		crawl.Go(func() {
-			if a := get(t, []*http.Client{client, other}[i%2], site.URL(fmt.Sprintf("/%d", i))); a.status != http.StatusOK {
-				t.Errorf("status %d: %s", a.status, a.body)
+			if a := rig.Get(t, []*http.Client{client, other}[i%2], site.URL(fmt.Sprintf("/%d", i))); a.Status != http.StatusOK {
+				t.Errorf("status %d: %s", a.Status, a.Body)
 			}
 		})
 	}
 	crawl.Wait()
-	eventually(t, "the last exchange to end", func() bool {
+	rig.Eventually(t, "the last exchange to end", func() bool {
 		return !slices.ContainsFunc(site.PageExchanges(), func(e testorigin.Exchange) bool { return e.End.IsZero() })
 	})
 	if n := mostAtOnce(site.PageExchanges()); n != 3 {
@@ -164,26 +165,26 @@ func TestPaceConcurrency(t *testing.T) {
 
 	site.SetPages(testorigin.HangInBody("half an answer", 4))
 	before := len(site.PageExchanges())
-	var clients []*wire
+	var clients []*rig.Wire
 	for _, agent := range []string{"Tester", "Other", "Tester"} {
-		w := g.dial()
+		w := g.Dial()
 		if _, err := fmt.Fprintf(w, "GET %s HTTP/1.1\r\nHost: h\r\nUser-Agent: %s/1.0\r\n\r\n", site.URL("/hang"), agent); err != nil {
 			t.Fatal(err)
 		}
-		if resp, err := http.ReadResponse(w.r, nil); err != nil || resp.StatusCode != http.StatusOK {
+		if resp, err := http.ReadResponse(w.Reader, nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%v, %v", resp, err)
 		}
 		clients = append(clients, w)
 	}
 	site.SetPages(testorigin.OK("page"))
-	answered := make(chan answer, 1)
+	answered := make(chan rig.Answer, 1)
 	go func() {
-		a, _ := tryGet(t.Context(), client, site.URL("/waiting"))
+		a, _ := rig.TryGet(t.Context(), client, site.URL("/waiting"))
 		answered <- a
 	}()
 	select {
 	case a := <-answered:
-		t.Fatalf("a fourth was answered with %d while three were open", a.status)
+		t.Fatalf("a fourth was answered with %d while three were open", a.Status)
 	case <-time.After(time.Second):
 	}
 	if n := len(site.PageExchanges()) - before; n != 3 {
@@ -192,8 +193,8 @@ func TestPaceConcurrency(t *testing.T) {
 	_ = clients[0].Close()
 	select {
 	case a := <-answered:
-		if a.status != http.StatusOK {
-			t.Errorf("status %d: %s", a.status, a.body)
+		if a.Status != http.StatusOK {
+			t.Errorf("status %d: %s", a.Status, a.Body)
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the place of an aborted request was not given to the next")
@@ -236,15 +237,15 @@ func TestPaceCrawlDelay(t *testing.T) {
 			if engine[:4] != "rate" {
 				engine += "\nrate off"
 			}
-			g := startGateway(t, gatewayConfig{Engine: "pace {\n" + engine + "\nwait 30s\n}"})
-			client := g.client("Tester/1.0")
+			g := rig.New(t, rig.Config{Engine: "pace {\n" + engine + "\nwait 30s\n}"})
+			client := g.Client("Tester/1.0")
 			var crawl sync.WaitGroup
 			for i := range 3 {
-				crawl.Go(func() { get(t, client, site.URL(fmt.Sprintf("/%d", i))) })
+				crawl.Go(func() { rig.Get(t, client, site.URL(fmt.Sprintf("/%d", i))) })
 			}
 			crawl.Wait()
-			times := arrivals(site)
-			if least := shortest(times, 1); len(times) != 3 || least < tt.want || least > tt.want+scheduling {
+			times := rig.Arrivals(site)
+			if least := rig.Shortest(times, 1); len(times) != 3 || least < tt.want || least > tt.want+rig.Scheduling {
 				t.Errorf("%d requests, %v apart, want %v", len(times), least, tt.want)
 			}
 		})
@@ -255,34 +256,34 @@ func TestPaceCrawlDelayRefused(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: Quick\nDisallow:\n\nUser-agent: *\nCrawl-delay: 60\n"))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\ncrawl_delay 0s 1s refuse\n}"})
-	if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusForbidden || a.header.Get("Proxy-Status") == "" {
-		t.Errorf("status %d, Proxy-Status %q: %s", a.status, a.header.Get("Proxy-Status"), a.body)
+	g := rig.New(t, rig.Config{Engine: "pace {\ncrawl_delay 0s 1s refuse\n}"})
+	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusForbidden || a.Header.Get("Proxy-Status") == "" {
+		t.Errorf("status %d, Proxy-Status %q: %s", a.Status, a.Header.Get("Proxy-Status"), a.Body)
 	}
-	if a := g.mustFetch("Quick/1.0", site.URL("/")); a.status != http.StatusOK {
-		t.Errorf("an agent whose group asks for no delay: status %d: %s", a.status, a.body)
+	if a := g.MustFetch("Quick/1.0", site.URL("/")); a.Status != http.StatusOK {
+		t.Errorf("an agent whose group asks for no delay: status %d: %s", a.Status, a.Body)
 	}
 	if n := len(site.PageExchanges()); n != 1 {
 		t.Errorf("%d requests reached the origin", n)
 	}
-	g.checkReason(enforce.ReasonCrawlDelay, 1)
+	g.CheckReason(enforce.ReasonCrawlDelay, 1)
 }
 
 // TestPaceAgentRate slows one agent down and leaves the other alone.
 func TestPaceAgentRate(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Engine: "pace {\nrate off\nwait 30s\n}",
 		Site:   "agent slow {\ntoken Slow\nrate 1/s\n}\nagent quick {\ntoken Quick\n}",
 	})
 	var crawl sync.WaitGroup
 	for _, agent := range []string{"Slow", "Quick"} {
-		client := g.client(agent + "/1.0")
+		client := g.Client(agent + "/1.0")
 		for i := range 4 {
 			crawl.Go(func() {
-				if a := get(t, client, site.URL(fmt.Sprintf("/%s/%d", agent, i))); a.status != http.StatusOK {
-					t.Errorf("%s: status %d: %s", agent, a.status, a.body)
+				if a := rig.Get(t, client, site.URL(fmt.Sprintf("/%s/%d", agent, i))); a.Status != http.StatusOK {
+					t.Errorf("%s: status %d: %s", agent, a.Status, a.Body)
 				}
 			})
 		}
@@ -296,10 +297,10 @@ func TestPaceAgentRate(t *testing.T) {
 			quick = append(quick, e)
 		}
 	}
-	if least := leastGap(slow); len(slow) != 4 || least < time.Second {
+	if least := rig.LeastGap(slow); len(slow) != 4 || least < time.Second {
 		t.Errorf("%d requests of the slow one, %v apart", len(slow), least)
 	}
-	if len(quick) != 4 || quick[3].Start.Sub(quick[0].Start) > scheduling {
+	if len(quick) != 4 || quick[3].Start.Sub(quick[0].Start) > rig.Scheduling {
 		t.Errorf("%d requests of the quick one: %+v", len(quick), quick)
 	}
 }
@@ -308,16 +309,16 @@ func TestPaceAgentRate(t *testing.T) {
 func TestPaceReloadKeepsTheClock(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	config := gatewayConfig{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}"}
-	g := startGateway(t, config)
-	if a := g.mustFetch("Tester/1.0", site.URL("/")); a.status != http.StatusOK {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	config := rig.Config{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}"}
+	g := rig.New(t, config)
+	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	config.Engine = "user_agent Other/1.0\n" + config.Engine
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	checkRefusal(t, g.mustFetch("Tester/1.0", site.URL("/")), 10*time.Second, 30*time.Second)
+	rig.CheckRefusal(t, g.MustFetch("Tester/1.0", site.URL("/")), 10*time.Second, 30*time.Second)
 	if n := len(site.PageExchanges()); n != 1 {
 		t.Errorf("%d requests reached the origin", n)
 	}

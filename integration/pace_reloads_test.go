@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -32,25 +33,25 @@ func TestManyReloads(t *testing.T) {
 	}
 	server := testorigin.Start(t, testorigin.Config{RecordSize: 1 << 18})
 	sites := []*testorigin.Site{server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})}
-	config := func(version int) gatewayConfig {
-		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate 100/s\nburst 1\nwait 30s\n}", version)}
+	config := func(version int) rig.Config {
+		return rig.Config{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate 100/s\nburst 1\nwait 30s\n}", version)}
 	}
-	g := startGateway(t, config(0))
+	g := rig.New(t, config(0))
 	var asked, answered, lost atomic.Int64
 	crawl := func(ctx context.Context, workers int) {
 		var all sync.WaitGroup
 		for w := range workers {
-			client := g.client(fmt.Sprintf("Crawler-%d/1.0", w))
+			client := g.Client(fmt.Sprintf("Crawler-%d/1.0", w))
 			all.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
 					asked.Add(1)
-					a, err := tryGet(t.Context(), client, sites[i%len(sites)].URL(fmt.Sprintf("/%d/%d", w, i)))
+					a, err := rig.TryGet(t.Context(), client, sites[i%len(sites)].URL(fmt.Sprintf("/%d/%d", w, i)))
 					if errors.Is(unread(err), errUnread) {
 						lost.Add(1) // with its connection, while the old listener's backlog held that
 						continue
 					}
-					if err != nil || a.status != http.StatusOK {
-						t.Errorf("status %d, %v: %s", a.status, err, a.body)
+					if err != nil || a.Status != http.StatusOK {
+						t.Errorf("status %d, %v: %s", a.Status, err, a.Body)
 						return
 					}
 					answered.Add(1)
@@ -67,10 +68,10 @@ func TestManyReloads(t *testing.T) {
 		var load sync.WaitGroup
 		load.Go(func() { crawl(ctx, 8) })
 		for version := first; version <= last; version++ {
-			if err := g.reload(config(version)); err != nil {
+			if err := g.Reload(config(version)); err != nil {
 				t.Error(err)
 			}
-			if n := int64(g.metric("crawlgate_decisions_total")); n > asked.Load() {
+			if n := int64(g.Metric("crawlgate_decisions_total")); n > asked.Load() {
 				t.Errorf("%d requests were counted, of %d", n, asked.Load())
 			}
 		}
@@ -79,9 +80,9 @@ func TestManyReloads(t *testing.T) {
 	}
 
 	round(1, 3) // everything that is made once is made now
-	before := g.rests()
+	before := rests(g)
 	round(4, 3+reloads)
-	after := g.rests()
+	after := rests(g)
 	t.Logf("%d requests, %d reloads, %d connections reset", answered.Load(), reloads, lost.Load())
 	if n := lost.Load(); n > 0 && migrates() {
 		t.Errorf("%d connections were reset, although the kernel gives them to the next listener", n)
@@ -91,7 +92,7 @@ func TestManyReloads(t *testing.T) {
 	t.Logf("before: %+v", before)
 	t.Logf("after:  %+v", after)
 
-	if n := int64(g.metric("crawlgate_decisions_total")); n != answered.Load() {
+	if n := int64(g.Metric("crawlgate_decisions_total")); n != answered.Load() {
 		t.Errorf("%d requests were counted, %d were answered", n, answered.Load())
 	}
 	reached := 0
@@ -103,7 +104,7 @@ func TestManyReloads(t *testing.T) {
 	}
 	// A configuration that stayed would hold some goroutines and a megabyte for each reload.
 	if after.goroutines > before.goroutines+reloads/2+5 {
-		t.Errorf("%d goroutines after %d reloads, %d before: %s", after.goroutines, reloads, before.goroutines, g.pprof("goroutine?debug=1"))
+		t.Errorf("%d goroutines after %d reloads, %d before: %s", after.goroutines, reloads, before.goroutines, pprof(g, "goroutine?debug=1"))
 	}
 	if grown := after.heap - before.heap; grown > int64(reloads)<<17+8<<20 {
 		t.Errorf("%d KiB more heap after %d reloads", grown>>10, reloads)
@@ -123,30 +124,30 @@ type rest struct {
 }
 
 // rests waits until the gateway is quiet: old servers close their last connections within a second or so.
-func (g *gateway) rests() rest {
-	g.t.Helper()
+func rests(g *rig.Gateway) rest {
+	g.T.Helper()
 	var r rest
 	least := 1 << 30
 	for quiet := 0; quiet < 10; quiet++ { // a second without a new low
 		time.Sleep(100 * time.Millisecond)
-		head, _, _ := strings.Cut(g.pprof("goroutine?debug=1"), "\n")
+		head, _, _ := strings.Cut(pprof(g, "goroutine?debug=1"), "\n")
 		if _, err := fmt.Sscanf(head, "goroutine profile: total %d", &r.goroutines); err != nil {
-			g.t.Fatalf("%q: %v", head, err)
+			g.T.Fatalf("%q: %v", head, err)
 		}
 		if r.goroutines < least {
 			least, quiet = r.goroutines, 0
 		}
 	}
 	r.goroutines = least
-	g.pprof("heap?gc=1")
-	g.pprof("heap?gc=1") // what finalizers and pools held until then
-	r.heap = int64(g.metric("go_memstats_heap_alloc_bytes"))
-	r.rss = int64(g.metric("process_resident_memory_bytes"))
+	pprof(g, "heap?gc=1")
+	pprof(g, "heap?gc=1") // what finalizers and pools held until then
+	r.heap = int64(g.Metric("go_memstats_heap_alloc_bytes"))
+	r.rss = int64(g.Metric("process_resident_memory_bytes"))
 	return r
 }
 
 // pprof asks the admin endpoint for a profile.
-func (g *gateway) pprof(what string) string {
-	g.t.Helper()
-	return g.admin("/debug/pprof/" + what).body
+func pprof(g *rig.Gateway, what string) string {
+	g.T.Helper()
+	return g.Admin("/debug/pprof/" + what).Body
 }

@@ -8,39 +8,40 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // restarts are the ways in which a gateway ends and another one goes on.
-var restarts = map[string]func(g *gateway, c gatewayConfig) error{
-	"stop":    func(g *gateway, c gatewayConfig) error { g.stop(); return g.start(c) },
-	"kill -9": func(g *gateway, c gatewayConfig) error { g.kill(); return g.start(c) },
-	"a kill, and a start and a stop after it": func(g *gateway, c gatewayConfig) error {
-		g.kill()
-		if err := g.start(c); err != nil {
+var restarts = map[string]func(g *rig.Gateway, c rig.Config) error{
+	"stop":    func(g *rig.Gateway, c rig.Config) error { g.Stop(); return g.Start(c) },
+	"kill -9": func(g *rig.Gateway, c rig.Config) error { g.Kill(); return g.Start(c) },
+	"a kill, and a start and a stop after it": func(g *rig.Gateway, c rig.Config) error {
+		g.Kill()
+		if err := g.Start(c); err != nil {
 			return err
 		}
-		g.stop()
-		return g.start(c)
+		g.Stop()
+		return g.Start(c)
 	},
-	"a lost file": func(g *gateway, c gatewayConfig) error {
-		g.stop()
-		if err := os.Remove(filepath.Join(filepath.Dir(g.store()), "blocks.json")); err != nil {
+	"a lost file": func(g *rig.Gateway, c rig.Config) error {
+		g.Stop()
+		if err := os.Remove(filepath.Join(filepath.Dir(g.Store()), "blocks.json")); err != nil {
 			return err
 		}
-		return g.start(c)
+		return g.Start(c)
 	},
-	"reload": func(g *gateway, c gatewayConfig) error {
-		return g.reload(gatewayConfig{Engine: "user_agent Other/1.0\n" + c.Engine})
+	"reload": func(g *rig.Gateway, c rig.Config) error {
+		return g.Reload(rig.Config{Engine: "user_agent Other/1.0\n" + c.Engine})
 	},
-	"a reload that moves the store, and a kill": func(g *gateway, c gatewayConfig) error {
-		moved := gatewayConfig{Engine: "store file " + filepath.Join(g.dir, "moved", "robots.db") + "\n" + c.Engine}
-		if err := g.reload(moved); err != nil {
+	"a reload that moves the store, and a kill": func(g *rig.Gateway, c rig.Config) error {
+		moved := rig.Config{Engine: "store file " + filepath.Join(g.Dir, "moved", "robots.db") + "\n" + c.Engine}
+		if err := g.Reload(moved); err != nil {
 			return err
 		}
-		g.kill()
-		return g.start(moved)
+		g.Kill()
+		return g.Start(moved)
 	},
 }
 
@@ -49,24 +50,24 @@ var restarts = map[string]func(g *gateway, c gatewayConfig) error{
 func TestPaceDelayOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	const delay = 4 * time.Second
-	config := gatewayConfig{Engine: "pace {\nrate off\nwait 20s\n}"}
+	config := rig.Config{Engine: "pace {\nrate off\nwait 20s\n}"}
 	for name, again := range restarts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 4\n"))
-			g := startGateway(t, config)
+			g := rig.New(t, config)
 			for i, path := range []string{"/a", "/b"} {
 				if i > 0 {
 					if err := again(g, config); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != http.StatusNotFound && a.status != http.StatusOK {
-					t.Fatalf("%s: %d: %s", path, a.status, a.body)
+				if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != http.StatusNotFound && a.Status != http.StatusOK {
+					t.Fatalf("%s: %d: %s", path, a.Status, a.Body)
 				}
 			}
-			at := arrivals(site)
+			at := rig.Arrivals(site)
 			if len(at) != 2 {
 				t.Fatalf("%d requests reached the origin", len(at))
 			}
@@ -75,10 +76,10 @@ func TestPaceDelayOutlivesTheProcess(t *testing.T) {
 				t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", gap, delay)
 			}
 			t.Logf("%v apart", gap)
-			g.stop()
-			store, _ := filepath.Glob(filepath.Join(g.dir, "moved", "robots.db"))
-			store = append(store, g.store())
-			if gaps := audit(t, "--store", store[0], filepath.Join(g.dir, "access.log")).totals.Gaps; gaps.Pairs != 1 || gaps.Kept != 1 {
+			g.Stop()
+			store, _ := filepath.Glob(filepath.Join(g.Dir, "moved", "robots.db"))
+			store = append(store, g.Store())
+			if gaps := rig.Audit(t, "--store", store[0], filepath.Join(g.Dir, "access.log")).Totals.Gaps; gaps.Pairs != 1 || gaps.Kept != 1 {
 				t.Errorf("the audit says %+v of the gaps", gaps)
 			}
 		})
@@ -91,19 +92,19 @@ func TestPaceRestartHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 2\n"))
-	config := gatewayConfig{Engine: "pace {\nrate off\nwait 0s\n}"}
-	g := startGateway(t, config)
-	if a := g.mustFetch("Tester/1.0", site.URL("/a")); a.status >= 400 {
-		t.Errorf("the first request of a new gateway: %d: %s", a.status, a.body)
+	config := rig.Config{Engine: "pace {\nrate off\nwait 0s\n}"}
+	g := rig.New(t, config)
+	if a := g.MustFetch("Tester/1.0", site.URL("/a")); a.Status >= 400 {
+		t.Errorf("the first request of a new gateway: %d: %s", a.Status, a.Body)
 	}
-	g.stop()
+	g.Stop()
 	began := time.Now()
-	eventually(t, "the delay to be over", func() bool { return time.Since(began) > 2*time.Second })
-	if err := g.start(config); err != nil {
+	rig.Eventually(t, "the delay to be over", func() bool { return time.Since(began) > 2*time.Second })
+	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
-	if a := g.mustFetch("Tester/1.0", site.URL("/b")); a.status >= 400 {
-		t.Errorf("%d: %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", site.URL("/b")); a.Status >= 400 {
+		t.Errorf("%d: %s", a.Status, a.Body)
 	}
 }
 
@@ -114,19 +115,19 @@ func TestPaceKillKeepsTheGapOfAnother(t *testing.T) {
 	const delay = 5 * time.Second
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: Slow\nCrawl-delay: 5\n\nUser-agent: Quick\nDisallow: /private\n"))
-	config := gatewayConfig{Engine: "pace {\nrate off\nwait 20s\n}"}
-	g := startGateway(t, config)
-	g.mustFetch("Slow/1.0", site.URL("/a"))
-	eventually(t, "the gap to be on the disk", func() bool {
-		file, _ := os.ReadFile(filepath.Join(filepath.Dir(g.store()), "blocks.json"))
+	config := rig.Config{Engine: "pace {\nrate off\nwait 20s\n}"}
+	g := rig.New(t, config)
+	g.MustFetch("Slow/1.0", site.URL("/a"))
+	rig.Eventually(t, "the gap to be on the disk", func() bool {
+		file, _ := os.ReadFile(filepath.Join(filepath.Dir(g.Store()), "blocks.json"))
 		return strings.Contains(string(file), `"gap"`)
 	})
-	g.kill()
-	if err := g.start(config); err != nil {
+	g.Kill()
+	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
-	g.mustFetch("Quick/1.0", site.URL("/b"))
-	if at := arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
+	g.MustFetch("Quick/1.0", site.URL("/b"))
+	if at := rig.Arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
 		t.Errorf("requests came at %v, want a gap of %v", at, delay)
 	}
 }
@@ -138,15 +139,15 @@ func TestPaceKillForgetsTheOrderlyEnd(t *testing.T) {
 	const delay = 3 * time.Second
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
-	config := gatewayConfig{Engine: "pace {\nrate off\nwait 20s\n}"}
-	g := startGateway(t, config)
+	config := rig.Config{Engine: "pace {\nrate off\nwait 20s\n}"}
+	g := rig.New(t, config)
 	for _, again := range []string{"stop", "kill -9"} {
 		if err := restarts[again](g, config); err != nil {
 			t.Fatal(err)
 		}
-		g.mustFetch("Tester/1.0", site.URL("/"))
+		g.MustFetch("Tester/1.0", site.URL("/"))
 	}
-	if at := arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
+	if at := rig.Arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
 		t.Errorf("requests came at %v, want a gap of %v", at, delay)
 	}
 }
@@ -158,17 +159,17 @@ func TestPaceSharedDelayOutlivesTheGateway(t *testing.T) {
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
-	config := gatewayConfig{Engine: "pace {\nrate off\nwait 20s\nshared redis " + redis.URL() + "\n}"}
-	g := startGateway(t, config)
-	for i, again := range []func(*gateway, gatewayConfig) error{nil, restarts["stop"], restarts["kill -9"]} {
+	config := rig.Config{Engine: "pace {\nrate off\nwait 20s\nshared redis " + redis.URL() + "\n}"}
+	g := rig.New(t, config)
+	for i, again := range []func(*rig.Gateway, rig.Config) error{nil, restarts["stop"], restarts["kill -9"]} {
 		if again != nil {
 			if err := again(g, config); err != nil {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the clocks to be shared", func() bool { return g.metric("crawlgate_shared_clock_up") == 1 })
-		g.mustFetch("Tester/1.0", site.URL("/"))
-		at := arrivals(site)
+		rig.Eventually(t, "the clocks to be shared", func() bool { return g.Metric("crawlgate_shared_clock_up") == 1 })
+		g.MustFetch("Tester/1.0", site.URL("/"))
+		at := rig.Arrivals(site)
 		if len(at) != i+1 || i > 0 && at[i].Sub(at[i-1]) < delay {
 			t.Fatalf("requests came at %v, want gaps of %v", at, delay)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -23,22 +24,22 @@ func TestPaceSharesOneHost(t *testing.T) {
 	agents := []string{"Alpha", "Beta", "Gamma", "Delta", "Epsilon"}
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 0.15\n"))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 60s\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 60s\n}"})
 
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	began := time.Now()
 	var workers sync.WaitGroup
 	for _, agent := range agents {
-		g.crawlUntil(ctx, &workers, agent, 20, site)
+		g.CrawlUntil(ctx, &workers, agent, 20, site)
 	}
-	pause(ctx, long)
+	rig.Pause(ctx, long)
 	workers.Wait()
 	left := time.Now()
-	g.stop()
+	g.Stop()
 
 	exchanges := site.PageExchanges()
-	least := leastGap(exchanges)
+	least := rig.LeastGap(exchanges)
 	if least < delay {
 		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
 	}
@@ -47,7 +48,7 @@ func TestPaceSharesOneHost(t *testing.T) {
 		agent, _, _ := strings.Cut(e.Header.Get("User-Agent"), "/")
 		got[agent]++
 		// The gateway has to notice that they left. If it did not, theirs would go on arriving for 15 s.
-		if late := e.Start.Sub(left); late > scheduling {
+		if late := e.Start.Sub(left); late > rig.Scheduling {
 			t.Errorf("%s arrived %v after all clients had left", e.Target, late)
 		}
 	}
@@ -60,25 +61,25 @@ func TestPaceSharesOneHost(t *testing.T) {
 	if used := time.Duration(len(exchanges)) * delay; used < left.Sub(began)*3/4 {
 		t.Errorf("%d requests went in %v: slots were left unused", len(exchanges), left.Sub(began))
 	}
-	g.checkGone(len(agents)*20, len(exchanges))
+	checkGone(g, len(agents)*20, len(exchanges))
 	t.Logf("%d requests in %v, the shortest gap %v, shares %v", len(exchanges), left.Sub(began), least, got)
 }
 
 // checkGone looks whether the log has those who were held when they left as such, and no other refusal.
-func (g *gateway) checkGone(most, allowed int) {
-	g.t.Helper()
+func checkGone(g *rig.Gateway, most, allowed int) {
+	g.T.Helper()
 	var gone, went int
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		switch {
 		case l.Robots.Reason == enforce.ReasonCanceled:
 			gone++
 		case l.Status == http.StatusOK:
 			went++
 		default:
-			g.t.Errorf("logged as %s", l.raw)
+			g.T.Errorf("logged as %s", l.Raw)
 		}
 	}
 	if gone == 0 || gone > most || went > allowed || gone+went < allowed {
-		g.t.Errorf("the log has %d answered and %d that left; %d reached the origin", went, gone, allowed)
+		g.T.Errorf("the log has %d answered and %d that left; %d reached the origin", went, gone, allowed)
 	}
 }

@@ -12,23 +12,25 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestPaceUnnoticedRequests asks twice for what cannot be reached: a name that does not resolve uses no slot, as no site has
 // noticed anything; an attempt to connect does.
 func TestPaceUnnoticedRequests(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}", Site: "mode off"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}", Site: "mode off"})
 	for range 2 {
-		if a := g.mustFetch("Tester/1.0", "http://nobody.invalid/"); a.status != http.StatusBadGateway {
-			t.Errorf("a name that does not resolve: status %d: %s", a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", "http://nobody.invalid/"); a.Status != http.StatusBadGateway {
+			t.Errorf("a name that does not resolve: status %d: %s", a.Status, a.Body)
 		}
 	}
-	closed := "http://" + freePort(t) + "/"
-	if a := g.mustFetch("Tester/1.0", closed); a.status != http.StatusBadGateway {
-		t.Errorf("a port where nobody listens: status %d: %s", a.status, a.body)
+	closed := "http://" + rig.FreePort(t) + "/"
+	if a := g.MustFetch("Tester/1.0", closed); a.Status != http.StatusBadGateway {
+		t.Errorf("a port where nobody listens: status %d: %s", a.Status, a.Body)
 	}
-	checkRefusal(t, g.mustFetch("Tester/1.0", closed), 10*time.Second, 30*time.Second)
+	rig.CheckRefusal(t, g.MustFetch("Tester/1.0", closed), 10*time.Second, 30*time.Second)
 }
 
 // TestPaceSlowToConnect has a connection take longer than the interval, while another request goes: the first one then
@@ -55,28 +57,28 @@ func TestPaceSlowToConnect(t *testing.T) {
 				origin.Listener = slow
 				origin.StartTLS()
 				defer origin.Close()
-				ca := filepath.Join(tempDir(t), "ca.pem")
+				ca := filepath.Join(rig.TempDir(t), "ca.pem")
 				if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: origin.Certificate().Raw}), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				g := startGateway(t, gatewayConfig{
+				g := rig.New(t, rig.Config{
 					Engine: "pace {\nrate 1/2s\nburst 1\nwait " + tt.wait + "\n}", Egress: "trust_ca " + ca, Site: "mode off",
 				})
 				status := make(chan int, 1)
 				go func() {
-					w := g.dial()
-					a, _ := w.ask(http.MethodGet, "GET "+origin.URL+"/slow HTTP/1.1\r\nHost: h\r\nUser-Agent: T/1\r\n\r\n")
-					status <- a.status
+					w := g.Dial()
+					a, _ := w.Ask(http.MethodGet, "GET "+origin.URL+"/slow HTTP/1.1\r\nHost: h\r\nUser-Agent: T/1\r\n\r\n")
+					status <- a.Status
 				}()
-				eventually(t, "the slow connection", func() bool { return slow.accepted.Load() == 1 })
+				rig.Eventually(t, "the slow connection", func() bool { return slow.accepted.Load() == 1 })
 				time.Sleep(2200 * time.Millisecond) // one slot further
-				w := g.dial()
-				quick, err := w.ask(http.MethodGet, "GET "+origin.URL+"/quick HTTP/1.1\r\nHost: h\r\nUser-Agent: T/1\r\n\r\n")
+				w := g.Dial()
+				quick, err := w.Ask(http.MethodGet, "GET "+origin.URL+"/quick HTTP/1.1\r\nHost: h\r\nUser-Agent: T/1\r\n\r\n")
 				if err != nil {
 					t.Fatal(err)
 				}
 				// Over HTTP/2 both may go by the slow connection; then it is the other one that is too late.
-				if a, b := quick.status, <-status; max(a, b) != tt.want || min(a, b) != http.StatusOK {
+				if a, b := quick.Status, <-status; max(a, b) != tt.want || min(a, b) != http.StatusOK {
 					t.Errorf("status %d and %d, want %d and %d", a, b, http.StatusOK, tt.want)
 				}
 				mu.Lock()
@@ -85,7 +87,7 @@ func TestPaceSlowToConnect(t *testing.T) {
 					t.Errorf("%d requests were sent, want %d", len(times), tt.requests)
 				}
 				// The server reads when it wakes: it may be late, and is never early.
-				if least := shortest(times, 1); least < 2*time.Second-scheduling {
+				if least := rig.Shortest(times, 1); least < 2*time.Second-rig.Scheduling {
 					t.Errorf("the two were %v apart", least)
 				}
 			})

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,11 +14,9 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
-
-// rightPassword is that of every agent of these tests.
-const rightPassword = "right"
 
 // Two sources that both reach a gateway on loopback.
 const (
@@ -27,62 +24,41 @@ const (
 	sourceTwo = "127.0.0.2"
 )
 
-// hashes has the hash of the right password by algorithm. A hash takes a second, so tests share them.
-var hashes sync.Map // of string
-
-// hashed gives a hash as an operator makes it, with the parameters that Caddy takes by default.
-func hashed(t *testing.T, algorithm string) string {
-	t.Helper()
-	if hash, ok := hashes.Load(algorithm); ok {
-		return hash.(string)
-	}
-	hash := makeHash(t, algorithm)
-	hashes.Store(algorithm, hash)
-	return hash
-}
-
-func makeHash(t *testing.T, algorithm string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", rightPassword, "--algorithm", algorithm).Output()
-	if err != nil {
-		t.Fatalf("hash-password: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
+// of string
 
 // passwordConfig has an agent told by credentials for each user, by the algorithm that the user's name begins with.
-func passwordConfig(t *testing.T, users ...string) gatewayConfig {
+func passwordConfig(t *testing.T, users ...string) rig.Config {
 	t.Helper()
 	var site strings.Builder
 	for _, user := range users {
 		algorithm, _, _ := strings.Cut(user, "-")
-		fmt.Fprintf(&site, "agent %s {\nuser_agent *\ncredential %[1]s %s\n}\n", user, hashed(t, algorithm))
+		fmt.Fprintf(&site, "agent %s {\nuser_agent *\ncredential %[1]s %s\n}\n", user, rig.Hashed(t, algorithm))
 	}
-	return gatewayConfig{Engine: "pace {\nrate off\nconcurrency 1000\n}", Site: site.String()}
+	return rig.Config{Engine: "pace {\nrate off\nconcurrency 1000\n}", Site: site.String()}
 }
 
 // guest is a client of one source that shows credentials with each request.
-func (g *gateway) guest(source, user, password string) *http.Client {
+func guest(g *rig.Gateway, source, user, password string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
 	base := &http.Transport{
-		Proxy:       http.ProxyURL(&url.URL{Scheme: "http", Host: g.addr, User: url.UserPassword(user, password)}),
+		Proxy:       http.ProxyURL(&url.URL{Scheme: "http", Host: g.Addr, User: url.UserPassword(user, password)}),
 		DialContext: dialer.DialContext,
 	}
-	g.t.Cleanup(base.CloseIdleConnections)
-	return &http.Client{Transport: base, Timeout: patience}
+	g.T.Cleanup(base.CloseIdleConnections)
+	return &http.Client{Transport: base, Timeout: rig.Patience}
 }
 
 // guess sends wrong passwords, each a new one, from workers connections at once until the returned function is called.
-func (g *gateway) guess(source string, users []string, workers int, rawURL string) (stop func()) {
-	ctx, cancel := context.WithCancel(g.t.Context())
+func guess(g *rig.Gateway, source string, users []string, workers int, rawURL string) (stop func()) {
+	ctx, cancel := context.WithCancel(g.T.Context())
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				client := g.guest(source, users[(w+i)%len(users)], fmt.Sprintf("wrong %d %d", w, i))
-				a, err := tryGet(ctx, client, rawURL)
-				if err == nil && a.status == http.StatusOK {
-					g.t.Errorf("a wrong password was answered %d", a.status)
+				client := guest(g, source, users[(w+i)%len(users)], fmt.Sprintf("wrong %d %d", w, i))
+				a, err := rig.TryGet(ctx, client, rawURL)
+				if err == nil && a.Status == http.StatusOK {
+					g.T.Errorf("a wrong password was answered %d", a.Status)
 				}
 				client.CloseIdleConnections()
 			}
@@ -98,21 +74,21 @@ func (g *gateway) guess(source string, users []string, workers int, rawURL strin
 func hashTime(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
-	makeHash(t, "bcrypt")
+	rig.MakeHash(t, "bcrypt")
 	return max(time.Since(began), time.Second)
 }
 
 // inTime fails unless the credentials are answered with 200 within limit.
-func (g *gateway) inTime(what string, limit time.Duration, source, user, rawURL string) {
-	g.t.Helper()
-	client := g.guest(source, user, rightPassword)
+func inTime(g *rig.Gateway, what string, limit time.Duration, source, user, rawURL string) {
+	g.T.Helper()
+	client := guest(g, source, user, rig.RightPassword)
 	client.Timeout = 3 * limit
 	began := time.Now()
-	a, err := tryGet(g.t.Context(), client, rawURL)
+	a, err := rig.TryGet(g.T.Context(), client, rawURL)
 	took := time.Since(began)
-	g.t.Logf("%s: %s from %s after %v, limit %v", what, user, source, took.Round(time.Millisecond), limit)
-	if err != nil || a.status != http.StatusOK || took > limit {
-		g.t.Errorf("%s: %s from %s: status %d, error %v, after %v; want 200 within %v", what, user, source, a.status, err, took, limit)
+	g.T.Logf("%s: %s from %s after %v, limit %v", what, user, source, took.Round(time.Millisecond), limit)
+	if err != nil || a.Status != http.StatusOK || took > limit {
+		g.T.Errorf("%s: %s from %s: status %d, error %v, after %v; want 200 within %v", what, user, source, a.Status, err, took, limit)
 	}
 }
 
@@ -135,20 +111,20 @@ func TestPasswordsWrongOnesInParallel(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			config := passwordConfig(t, users...)
-			g := startGateway(t, config)
+			g := rig.New(t, config)
 			limit := 5 * hashTime(t)
-			stop := g.guess(sourceOne, tt.guessed, 60, site.URL("/guess"))
+			stop := guess(g, sourceOne, tt.guessed, 60, site.URL("/guess"))
 			defer stop()
-			eventually(t, "a wrong password to be answered", func() bool { return len(g.readLogs()) > 0 })
-			g.inTime("never seen, other source", limit, sourceTwo, "bcrypt-two", site.URL("/1"))
-			g.inTime("never seen, same source", limit, sourceOne, "argon2id-one", site.URL("/2"))
-			g.inTime("never seen, other source", limit, sourceTwo, "argon2id-two", site.URL("/3"))
-			g.inTime("never seen, same source", limit, sourceOne, "bcrypt-one", site.URL("/4"))
-			if err := g.reload(config); err != nil {
+			rig.Eventually(t, "a wrong password to be answered", func() bool { return len(g.ReadLogs()) > 0 })
+			inTime(g, "never seen, other source", limit, sourceTwo, "bcrypt-two", site.URL("/1"))
+			inTime(g, "never seen, same source", limit, sourceOne, "argon2id-one", site.URL("/2"))
+			inTime(g, "never seen, other source", limit, sourceTwo, "argon2id-two", site.URL("/3"))
+			inTime(g, "never seen, same source", limit, sourceOne, "bcrypt-one", site.URL("/4"))
+			if err := g.Reload(config); err != nil {
 				t.Fatal(err)
 			}
 			for i, user := range users {
-				g.inTime("after a reload", limit, []string{sourceOne, sourceTwo}[i%2], user, site.URL("/5"))
+				inTime(g, "after a reload", limit, []string{sourceOne, sourceTwo}[i%2], user, site.URL("/5"))
 			}
 		})
 	}
@@ -158,7 +134,7 @@ func TestPasswordsWrongOnesInParallel(t *testing.T) {
 // cost one hash in all, and none when they come again.
 func TestPasswordsSameWrongOne(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, passwordConfig(t, "bcrypt-one"))
+	g := rig.New(t, passwordConfig(t, "bcrypt-one"))
 	for _, tt := range []struct {
 		what string
 		most time.Duration // of the processor time of the gateway
@@ -166,18 +142,18 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 		{"at first", 5 * time.Second}, // one hash takes 1 s on the machine of the first measurement
 		{"again", time.Second},
 	} {
-		before := g.usage().cpu
+		before := g.Usage().Cpu
 		var group sync.WaitGroup
 		for range 60 {
 			group.Go(func() {
-				a, err := tryGet(t.Context(), g.guest(sourceOne, "bcrypt-one", "wrong"), site.URL("/"))
-				if err != nil || a.status != http.StatusProxyAuthRequired {
-					t.Errorf("%s: status %d, error %v", tt.what, a.status, err)
+				a, err := rig.TryGet(t.Context(), guest(g, sourceOne, "bcrypt-one", "wrong"), site.URL("/"))
+				if err != nil || a.Status != http.StatusProxyAuthRequired {
+					t.Errorf("%s: status %d, error %v", tt.what, a.Status, err)
 				}
 			})
 		}
 		group.Wait()
-		used := g.usage().cpu - before
+		used := g.Usage().Cpu - before
 		t.Logf("%s: %v of processor time", tt.what, used)
 		if used > tt.most {
 			t.Errorf("%s: sixty times the same wrong password took %v of processor time, want at most %v", tt.what, used, tt.most)
@@ -188,36 +164,36 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 // TestPasswordsBusy asks for more hashes at once than may wait: the rest is refused at once, with that reason.
 func TestPasswordsBusy(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, passwordConfig(t, "bcrypt-one"))
-	stop := g.guess(sourceOne, []string{"bcrypt-one"}, 200, site.URL("/guess"))
+	g := rig.New(t, passwordConfig(t, "bcrypt-one"))
+	stop := guess(g, sourceOne, []string{"bcrypt-one"}, 200, site.URL("/guess"))
 	defer stop()
-	var busy answer
+	var busy rig.Answer
 	var took time.Duration
 	asked := 0 // a password that has had its turn is known, and answered 407
-	eventually(t, "a refusal", func() bool {
+	rig.Eventually(t, "a refusal", func() bool {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		asked++
-		a, err := tryGet(ctx, g.guest(sourceOne, "bcrypt-one", fmt.Sprintf("one more %d", asked)), site.URL("/"))
+		a, err := rig.TryGet(ctx, guest(g, sourceOne, "bcrypt-one", fmt.Sprintf("one more %d", asked)), site.URL("/"))
 		took, busy = time.Since(began), a
-		return err == nil && a.status == http.StatusServiceUnavailable
+		return err == nil && a.Status == http.StatusServiceUnavailable
 	})
-	if took > scheduling {
+	if took > rig.Scheduling {
 		t.Errorf("it took %v", took)
 	}
-	if busy.header.Get("Retry-After") == "" || !strings.HasPrefix(busy.header.Get("Proxy-Status"), "crawlgate; error=http_request_denied;") {
-		t.Errorf("Retry-After %q, Proxy-Status %q", busy.header.Get("Retry-After"), busy.header.Get("Proxy-Status"))
+	if busy.Header.Get("Retry-After") == "" || !strings.HasPrefix(busy.Header.Get("Proxy-Status"), "crawlgate; error=http_request_denied;") {
+		t.Errorf("Retry-After %q, Proxy-Status %q", busy.Header.Get("Retry-After"), busy.Header.Get("Proxy-Status"))
 	}
-	eventually(t, "a refusal of CONNECT", func() bool {
+	rig.Eventually(t, "a refusal of CONNECT", func() bool {
 		asked++
 		credentials := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "bcrypt-one:one more %d", asked))
-		refused, err := g.dial().ask(http.MethodConnect,
+		refused, err := g.Dial().Ask(http.MethodConnect,
 			"CONNECT site.test:443 HTTP/1.1\r\nHost: site.test:443\r\nProxy-Authorization: Basic "+credentials+"\r\n\r\n")
-		return err == nil && refused.status == http.StatusServiceUnavailable && refused.header.Get("Retry-After") != ""
+		return err == nil && refused.Status == http.StatusServiceUnavailable && refused.Header.Get("Retry-After") != ""
 	})
 	stop()
-	if !slices.ContainsFunc(g.readLogs(), func(l logLine) bool { return l.Robots.Reason == enforce.ReasonCredentialsBusy }) {
+	if !slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool { return l.Robots.Reason == enforce.ReasonCredentialsBusy }) {
 		t.Error("no line of the access log says so")
 	}
 }

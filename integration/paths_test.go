@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -113,7 +114,7 @@ func TestPathSpellings(t *testing.T) {
 	for _, paths := range []string{"strict", "as_sent"} {
 		site := server.Site(t, testorigin.SiteConfig{})
 		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
-		g := startGateway(t, gatewayConfig{Engine: unpaced, Site: map[string]string{"as_sent": "paths as_sent"}[paths]})
+		g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: map[string]string{"as_sent": "paths as_sent"}[paths]})
 		var want []string
 		forms := make(map[string]enforce.PathForm) // by the URI as the client wrote it
 		for _, s := range all {
@@ -127,13 +128,13 @@ func TestPathSpellings(t *testing.T) {
 			case len(resolved) > 0:
 				form = enforce.PathBoth
 			}
-			a := g.mustFetch("Tester/1.0", site.URL(s.path))
-			if a.status != status {
-				t.Errorf("%s: %s: status %d, want %d", paths, s.path, a.status, status)
+			a := g.MustFetch("Tester/1.0", site.URL(s.path))
+			if a.Status != status {
+				t.Errorf("%s: %s: status %d, want %d", paths, s.path, a.Status, status)
 			}
-			said := func(form string) bool { return strings.Contains(a.body, "\njudged as:   "+form+"\n") }
+			said := func(form string) bool { return strings.Contains(a.Body, "\njudged as:   "+form+"\n") }
 			if status == http.StatusForbidden && !slices.ContainsFunc(resolved, said) {
-				t.Errorf("%s: %s: the refusal names none of %q: %s", paths, s.path, resolved, a.body)
+				t.Errorf("%s: %s: the refusal names none of %q: %s", paths, s.path, resolved, a.Body)
 			}
 			forms[site.URL(s.path)] = form
 			if status == http.StatusOK {
@@ -149,16 +150,16 @@ func TestPathSpellings(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: the origin got\n%q\nwant\n%q", paths, got, want)
 		}
-		g.stop()
+		g.Stop()
 		checkForms(t, g, forms)
-		audit(t, "--store", g.store(), g.accessLog()).clean(t, paths)
+		rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, paths)
 	}
 }
 
 // checkForms compares the log with the forms that are to decide, by URI.
-func checkForms(t *testing.T, g *gateway, forms map[string]enforce.PathForm) {
+func checkForms(t *testing.T, g *rig.Gateway, forms map[string]enforce.PathForm) {
 	t.Helper()
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		want, ok := forms[l.Request.URI]
 		if !ok || l.Robots.Form != want {
 			t.Errorf("%s: logged with form %q, want %q; asked for: %t", l.Request.URI, l.Robots.Form, want, ok)
@@ -173,11 +174,11 @@ func checkForms(t *testing.T, g *gateway, forms map[string]enforce.PathForm) {
 // TestPathSpellingsInATunnel asks inside TLS.
 func TestPathSpellingsInATunnel(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	site := startSecureSite(t, authority, nil)
-	g := startGateway(t, gatewayConfig{Engine: unpaced}.trusting(authority))
-	tunnel := g.tunnel(site.authority())
-	inner, err := tunnel.over(t, &tls.Config{RootCAs: g.authority(), ServerName: "localhost"})
+	authority := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, authority, nil)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
+	tunnel := g.Tunnel(site.Authority())
+	inner, err := tunnel.Over(t, &tls.Config{RootCAs: g.Authority(), ServerName: "localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,12 +187,12 @@ func TestPathSpellingsInATunnel(t *testing.T) {
 		"/x/..%2fprivate/page.html": http.StatusForbidden, "/x/..;/private/page.html": http.StatusForbidden,
 		"/x/../private/open.html": http.StatusOK, "/x/../news/a.html": http.StatusOK,
 	} {
-		a, err := inner.ask(http.MethodGet, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.authority()))
-		if err != nil || a.status != want {
-			t.Errorf("%s: status %d, %v, want %d", target, a.status, err, want)
+		a, err := inner.Ask(http.MethodGet, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.Authority()))
+		if err != nil || a.Status != want {
+			t.Errorf("%s: status %d, %v, want %d", target, a.Status, err, want)
 		}
 	}
-	got := site.targets()
+	got := site.Targets()
 	slices.Sort(got)
 	if want := []string{"/x/../news/a.html", "/x/../private/open.html"}; !slices.Equal(got, want) {
 		t.Errorf("the site got %q, want %q", got, want)
@@ -204,7 +205,7 @@ func TestURLInAPath(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: */search/*\nDisallow: /private\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for path, want := range map[string]int{
 		"/share/https%3A%2F%2Fother.example%2Fsearch%2F": http.StatusOK, "/share?u=https%3A%2F%2Fother.example%2Fsearch%2F": http.StatusOK,
 		"/share/https:%2f%2Fother.example%2fsearch%2F": http.StatusOK, "/https%3A%2F%2Fprivate%2F": http.StatusOK,
@@ -213,12 +214,12 @@ func TestURLInAPath(t *testing.T) {
 		"/share/xhttps%3A%2F%2Fo%2Fsearch%2F": http.StatusForbidden, "/share/c%3A%2F%2Fo%2Fsearch%2F": http.StatusForbidden,
 		"/share/https%3A//o%2Fsearch%2F": http.StatusForbidden, "/share/https%3A%2F%2Fo%5Csearch%5C": http.StatusForbidden,
 	} {
-		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != want {
-			t.Errorf("%s: status %d, want %d: %s", path, a.status, want, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != want {
+			t.Errorf("%s: status %d, want %d: %s", path, a.Status, want, a.Body)
 		}
 	}
-	g.stop()
-	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a URL in a path")
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a URL in a path")
 }
 
 // TestDollarInsideARule holds RFC 9309 section 2.2.2 for the byte $: raw and as %24 it is the same in a rule and in a
@@ -227,14 +228,14 @@ func TestDollarInsideARule(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /raw$inside\nDisallow: /escaped%24inside\nDisallow: /closing$\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for path, want := range map[string]int{
 		"/raw$inside": http.StatusForbidden, "/raw%24inside/x": http.StatusForbidden,
 		"/escaped$inside": http.StatusForbidden, "/escaped%24inside/x": http.StatusForbidden,
 		"/closing": http.StatusForbidden, "/closing$": http.StatusOK, "/closing%24": http.StatusOK, "/raw": http.StatusOK,
 	} {
-		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != want {
-			t.Errorf("%s: status %d, want %d: %s", path, a.status, want, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != want {
+			t.Errorf("%s: status %d, want %d: %s", path, a.Status, want, a.Body)
 		}
 	}
 }

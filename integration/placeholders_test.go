@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -17,7 +18,7 @@ func TestPlaceholders(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(someDisallowed))
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Around: `header >X-Why "{http.robots.decision} {http.robots.reason} {http.robots.agent} {http.robots.line}"
 	log_append state {http.robots.state}
 	log_append rule {http.robots.rule}`,
@@ -26,19 +27,19 @@ func TestPlaceholders(t *testing.T) {
 		"/page":      {"allow no_rule Tester 0", "allow; reason=no_rule"},
 		"/private/x": {"deny disallowed Tester 2", "deny; reason=disallowed; line=2"},
 	} {
-		a := g.mustFetch("Tester/1.0", site.URL(path))
-		if why := a.header.Get("X-Why"); why != want.why {
+		a := g.MustFetch("Tester/1.0", site.URL(path))
+		if why := a.Header.Get("X-Why"); why != want.why {
 			t.Errorf("%s: the placeholders are %q, want %q", path, why, want.why)
 		}
-		if d := a.header.Values("Crawlgate-Decision"); len(d) != 1 || withoutUntil(t, d[0]) != want.decision {
+		if d := a.Header.Values("Crawlgate-Decision"); len(d) != 1 || withoutUntil(t, d[0]) != want.decision {
 			t.Errorf("%s: Crawlgate-Decision is %q, want %q", path, d, want.decision)
 		}
 	}
-	for _, line := range g.logs(2) {
+	for _, line := range g.Logs(2) {
 		path := strings.TrimPrefix(line.Request.URI, site.URL(""))
 		want := map[string]string{"/page": `,"rule":"","state":"rules"}`, "/private/x": `,"rule":"/private/","state":"rules"}`}[path]
-		if !strings.HasSuffix(line.raw, want) {
-			t.Errorf("%s: log_append has not added %s: %s", path, want, line.raw)
+		if !strings.HasSuffix(line.Raw, want) {
+			t.Errorf("%s: log_append has not added %s: %s", path, want, line.Raw)
 		}
 	}
 }
@@ -63,22 +64,22 @@ func TestErrorRoutes(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(someDisallowed))
-	g := startGateway(t, gatewayConfig{
+	g := rig.New(t, rig.Config{
 		Around: "handle_errors {\nheader X-House yes\nrespond \"house rules: {http.robots.message}, {err.status_code}\"\n}",
 	})
-	a := g.mustFetch("Tester/1.0", site.URL("/private/x"))
+	a := g.MustFetch("Tester/1.0", site.URL("/private/x"))
 	want := "house rules: Forbidden by robots.txt: Tester may not fetch " + site.URL("/private/x") + " (line 2), 403"
-	if a.status != http.StatusForbidden || a.body != want {
-		t.Errorf("got %d %q, want %q", a.status, a.body, want)
+	if a.Status != http.StatusForbidden || a.Body != want {
+		t.Errorf("got %d %q, want %q", a.Status, a.Body, want)
 	}
-	if d := a.header.Get("Crawlgate-Decision"); withoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.header.Get("X-House") != "yes" || a.header.Get("Proxy-Status") == "" {
-		t.Errorf("header: %v", a.header)
+	if d := a.Header.Get("Crawlgate-Decision"); withoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.Header.Get("X-House") != "yes" || a.Header.Get("Proxy-Status") == "" {
+		t.Errorf("header: %v", a.Header)
 	}
-	g.logs(1) // which may come after the line of the next request
-	if a := g.mustFetch("Tester/1.0", site.URL("/page")); a.header.Get("X-House") != "" || a.header.Get("Crawlgate-Decision") != "allow; reason=no_rule" {
-		t.Errorf("an allowed answer has %v", a.header)
+	g.Logs(1) // which may come after the line of the next request
+	if a := g.MustFetch("Tester/1.0", site.URL("/page")); a.Header.Get("X-House") != "" || a.Header.Get("Crawlgate-Decision") != "allow; reason=no_rule" {
+		t.Errorf("an allowed answer has %v", a.Header)
 	}
-	if lines := g.logs(2); lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != "disallowed" {
-		t.Errorf("logged: %s", lines[0].raw)
+	if lines := g.Logs(2); lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != "disallowed" {
+		t.Errorf("logged: %s", lines[0].Raw)
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // TestCrawlPlanByAnotherEngine has Scrapy's own engine judge the pages of TestCrawl, which judges them by ours.
 func TestCrawlPlanByAnotherEngine(t *testing.T) {
 	t.Parallel()
-	need(t, "scrapy") // which depends on protego
+	rig.Need(t, "scrapy") // which depends on protego
 	type question struct{ file, path string }
 	var questions []question
 	var input bytes.Buffer

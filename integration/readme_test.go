@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // typed is a command of the README and the output shown below it.
@@ -107,15 +109,15 @@ func TestReadmePattern(t *testing.T) {
 // TestReadme types every command of the README into a terminal, in a copy of the source, and compares
 // its output with the README. Only ports and the public site are replaced.
 func TestReadme(t *testing.T) {
-	loadsMachine(t)
+	rig.LoadsMachine(t)
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
-		need(t, tool)
+		rig.Need(t, tool)
 	}
 	page, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := func() string { return freePort(t)[len("127.0.0.1"):] }
+	port := func() string { return rig.FreePort(t)[len("127.0.0.1"):] }
 	admin := "localhost" + port()
 	ports := strings.NewReplacer(":3128", port(), ":8080", port(), "localhost:2019", admin, "https://example.com/", "https://127.0.0.1/")
 	r := reader{t: t, dir: copySource(t)}
@@ -158,7 +160,7 @@ func TestReadme(t *testing.T) {
 // copySource copies what git knows or would add, so that the commands write into no working tree.
 func copySource(t *testing.T) string {
 	t.Helper()
-	dir := tempDir(t)
+	dir := rig.TempDir(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", `git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$0"`, dir)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -191,7 +193,7 @@ func (r *reader) serve(c typed) {
 	if r.stop != nil {
 		r.stop()
 	}
-	cmd, out := r.terminal(c.command), new(tail)
+	cmd, out := r.terminal(c.command), new(rig.Tail)
 	cmd.Stdout, cmd.Stderr = out, out
 	keys, err := cmd.StdinPipe()
 	if err != nil {
@@ -238,7 +240,7 @@ func (r *reader) serve(c typed) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	eventually(r.t, "what the README shows of "+c.command, shown)
+	rig.Eventually(r.t, "what the README shows of "+c.command, shown)
 }
 
 // enter runs a command to its end. A command without output in the README has to succeed.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -19,8 +20,8 @@ type readyLine struct {
 }
 
 // readyLines reads them from the process's own log.
-func (g *gateway) readyLines() (lines []readyLine) {
-	for line := range strings.Lines(g.stderr.String()) {
+func readyLines(g *rig.Gateway) (lines []readyLine) {
+	for line := range strings.Lines(g.Stderr.String()) {
 		var l readyLine
 		if json.Unmarshal([]byte(line), &l) == nil && l.Logger == "robots" && l.Msg == "ready" {
 			lines = append(lines, l)
@@ -33,24 +34,24 @@ func (g *gateway) readyLines() (lines []readyLine) {
 // it does, and one that is refused does not.
 func TestReadyLine(t *testing.T) {
 	origin := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{})
-	want := readyLine{"robots", "ready", []string{"http://" + g.addr}, []string{g.addr}}
-	eventually(t, "the line", func() bool { return len(g.readyLines()) > 0 })
-	if got := g.readyLines(); !reflect.DeepEqual(got, []readyLine{want}) {
+	g := rig.New(t, rig.Config{})
+	want := readyLine{"robots", "ready", []string{"http://" + g.Addr}, []string{g.Addr}}
+	rig.Eventually(t, "the line", func() bool { return len(readyLines(g)) > 0 })
+	if got := readyLines(g); !reflect.DeepEqual(got, []readyLine{want}) {
 		t.Fatalf("got %+v, want %+v once", got, want)
 	}
-	if a := get(t, g.client("AcmeBot"), origin.URL("/")); a.status != http.StatusOK {
-		t.Errorf("through that address: %d %s", a.status, a.body)
+	if a := rig.Get(t, g.Client("AcmeBot"), origin.URL("/")); a.Status != http.StatusOK {
+		t.Errorf("through that address: %d %s", a.Status, a.Body)
 	}
 	// Caddy cannot bind an address of no interface, and so refuses the configuration as it starts.
-	if err := g.reload(gatewayConfig{Around: "bind 192.0.2.1"}); err == nil || !strings.Contains(err.Error(), "listening on 192.0.2.1") {
+	if err := g.Reload(rig.Config{Around: "bind 192.0.2.1"}); err == nil || !strings.Contains(err.Error(), "listening on 192.0.2.1") {
 		t.Errorf("a configuration that cannot listen: %v", err)
 	}
-	if err := g.reload(gatewayConfig{}); err != nil {
+	if err := g.Reload(rig.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the line of the reload", func() bool { return len(g.readyLines()) > 1 })
-	if got := g.readyLines(); !reflect.DeepEqual(got, []readyLine{want, want}) {
+	rig.Eventually(t, "the line of the reload", func() bool { return len(readyLines(g)) > 1 })
+	if got := readyLines(g); !reflect.DeepEqual(got, []readyLine{want, want}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // secret is what must be in no log.
@@ -30,39 +31,39 @@ var passwords = []string{
 // writes, at level debug.
 func TestNoPasswordInAnyLog(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
-	secure := startSecureSite(t, authority, nil)
-	plain := httptest.NewServer(http.HandlerFunc(servePages))
+	authority := rig.NewTestCA(t)
+	secure := rig.StartSecureSite(t, authority, nil)
+	plain := httptest.NewServer(http.HandlerFunc(rig.ServePages))
 	defer plain.Close()
 	host := strings.TrimPrefix(plain.URL, "http://")
-	c, port := gatewayConfig{Engine: unpaced, Global: "debug"}.trusting(authority).withTLSPort(t, authority, "")
-	g := startGateway(t, c)
+	c, port := rig.Config{Engine: rig.Unpaced, Global: "debug"}.Trusting(authority).WithTLSPort(t, authority, "")
+	g := rig.New(t, c)
 	read := 0 // requests that net/http could read: these have lines
-	check := func(where, target string, a answer, err error) {
+	check := func(where, target string, a rig.Answer, err error) {
 		t.Helper()
-		if err != nil || a.status != http.StatusBadRequest || strings.Contains(a.body+fmt.Sprint(a.header), secret) {
-			t.Errorf("%s, %s: %d, %v: %v %.100s", where, target, a.status, err, a.header, a.body)
+		if err != nil || a.Status != http.StatusBadRequest || strings.Contains(a.Body+fmt.Sprint(a.Header), secret) {
+			t.Errorf("%s, %s: %d, %v: %v %.100s", where, target, a.Status, err, a.Header, a.Body)
 		}
-		if strings.Contains(a.header.Get("Crawlgate-Decision"), "bad_target") {
+		if strings.Contains(a.Header.Get("Crawlgate-Decision"), "bad_target") {
 			read++
 		}
 	}
 	for _, way := range []struct {
 		name, host string
-		open       func() *wire
+		open       func() *rig.Wire
 	}{
-		{"absolute form", host, g.dial},
-		{"by TLS", host, func() *wire { return port.dial(t) }},
-		{"plain HTTP in a tunnel", host, func() *wire { return g.tunnel(host) }},
-		{"inside a tunnel", secure.authority(), func() *wire { return inside(t, g.tunnel(secure.authority())) }},
+		{"absolute form", host, g.Dial},
+		{"by TLS", host, func() *rig.Wire { return port.Dial(t) }},
+		{"plain HTTP in a tunnel", host, func() *rig.Wire { return g.Tunnel(host) }},
+		{"inside a tunnel", secure.Authority(), func() *rig.Wire { return rig.Inside(t, g.Tunnel(secure.Authority())) }},
 	} {
 		for _, password := range passwords {
 			target := strings.ReplaceAll(password, "HOST", way.host)
-			a, err := way.open().ask(http.MethodGet, "GET "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			a, err := way.open().Ask(http.MethodGet, "GET "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 			check(way.name, target, a, err)
 		}
 		for _, target := range []string{"u:s3cr3t@" + way.host, "s3cr3t@" + way.host, "U:S3CR3T@" + way.host, "http://u:s3cr3t@" + way.host + "/"} {
-			a, err := way.open().ask(http.MethodConnect, "CONNECT "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\n\r\n")
+			a, err := way.open().Ask(http.MethodConnect, "CONNECT "+target+" HTTP/1.1\r\nHost: "+way.host+"\r\n\r\n")
 			check("CONNECT, "+way.name, target, a, err)
 		}
 	}
@@ -72,49 +73,49 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 		{":method", "GET", ":scheme", "https", ":authority", host, ":path", "http://u:s3cr3t@" + host + "/page"},
 		{":method", "GET", ":scheme", "https", ":authority", host, ":path", "//u:s3cr3t@" + host + "/page"},
 	} {
-		a, err := port.rawH2(t).ask(fields...)
+		a, err := port.RawH2(t).Ask(fields...)
 		if err == nil || !strings.Contains(err.Error(), "PROTOCOL_ERROR") { // net/http refuses some of them
 			check("HTTP/2", fmt.Sprint(fields), a, err)
 		}
 		if fields[1] == http.MethodConnect {
 			continue
 		}
-		conn, err := g.tunnel(secure.authority()).over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
+		conn, err := g.Tunnel(secure.Authority()).Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err = newRawH2(t, conn).ask(fields...)
+		a, err = rig.NewRawH2(t, conn).Ask(fields...)
 		if err == nil || !strings.Contains(err.Error(), "PROTOCOL_ERROR") {
 			check("HTTP/2 inside a tunnel", fmt.Sprint(fields), a, err)
 		}
 	}
-	g.leaveWith(t, "GET "+plain.URL+"/page HTTP/1.1\r\nHost: "+host+"\r\nReferer: http://u:s3cr3t@h/\r\nX-Api-Key: s3cr3t\r\n\r\n")
-	scrape := g.admin("/metrics").body
-	g.stop()
+	leaveWith(t, g, "GET "+plain.URL+"/page HTTP/1.1\r\nHost: "+host+"\r\nReferer: http://u:s3cr3t@h/\r\nX-Api-Key: s3cr3t\r\n\r\n")
+	scrape := g.Admin("/metrics").Body
+	g.Stop()
 	lines := 0
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		if l.Robots.Reason == enforce.ReasonBadTarget {
 			lines++
 		}
 		if strings.Contains(l.Request.URI, "REDACTED") && (l.Robots.Decision != "deny" || l.Status != http.StatusBadRequest || l.Size == 0) {
-			t.Errorf("logged as %s", l.raw)
+			t.Errorf("logged as %s", l.Raw)
 		}
 	}
 	if lines != read || read < 50 {
 		t.Errorf("%d lines for %d requests", lines, read)
 	}
-	log, err := os.ReadFile(g.accessLog())
+	log, err := os.ReadFile(g.AccessLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"access log": string(log), "own log": g.stderr.String(), "metrics": scrape} {
+	for name, text := range map[string]string{"access log": string(log), "own log": g.Stderr.String(), "metrics": scrape} {
 		for line := range strings.Lines(text) {
 			if strings.Contains(strings.ToLower(line), secret) || strings.Contains(line, "cr3t@") {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
 	}
-	if n := secure.arrived(); len(n) > 0 {
+	if n := secure.Arrived(); len(n) > 0 {
 		t.Errorf("the site was asked for %+v", n)
 	}
 }
@@ -122,41 +123,41 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 // TestPasswordsInOtherURLs sends URLs with passwords in paths, queries and fields: sites get them as they are, logs do not.
 func TestPasswordsInOtherURLs(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	type arrival struct{ target, origin, link string }
 	arrived := make(chan arrival, 1)
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- arrival{r.RequestURI, r.Header.Get("Origin"), r.Header.Get("Link")}
 		w.Header().Set("Link", "<http://u:s3cr3t@h/>; rel=next")
 	}))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Global: "debug"}.trusting(authority))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Global: "debug"}.Trusting(authority))
 	for _, target := range []string{
 		"/http://u:s3cr3t@h/page", "/page?u=http://s3cr3t@h/", "/page?u=http%3A%2F%2Fu%3As3cr3t%40h%2F&v=https://u:s3cr3t@i",
 		"/x/../http://u:s3cr3t@h/", // resolved, it is judged as another path
 	} {
 		want := arrival{target, "http://u:s3cr3t@h", "<http://h/>, <ftp://u:s3cr3t@h/>"}
-		request := " HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\nOrigin: " + want.origin + "\r\nLink: " + want.link + "\r\n\r\n"
-		for _, way := range []func() (answer, error){
-			func() (answer, error) { return g.dial().ask(http.MethodGet, "GET "+site.at(target)+request) },
-			func() (answer, error) {
-				return inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET "+target+request)
+		request := " HTTP/1.1\r\nHost: " + site.Authority() + "\r\nUser-Agent: Tester/1.0\r\nOrigin: " + want.origin + "\r\nLink: " + want.link + "\r\n\r\n"
+		for _, way := range []func() (rig.Answer, error){
+			func() (rig.Answer, error) { return g.Dial().Ask(http.MethodGet, "GET "+site.At(target)+request) },
+			func() (rig.Answer, error) {
+				return rig.Inside(t, g.Tunnel(site.Authority())).Ask(http.MethodGet, "GET "+target+request)
 			},
 		} {
 			a, err := way()
-			if err != nil || a.status != http.StatusOK || a.header.Get("Link") != "<http://u:s3cr3t@h/>; rel=next" {
-				t.Fatalf("%s: %d, %v: %v", target, a.status, err, a.header)
+			if err != nil || a.Status != http.StatusOK || a.Header.Get("Link") != "<http://u:s3cr3t@h/>; rel=next" {
+				t.Fatalf("%s: %d, %v: %v", target, a.Status, err, a.Header)
 			}
 			if got := <-arrived; got != want {
 				t.Errorf("arrived as %q, want %q", got, want)
 			}
 		}
 	}
-	g.stop()
-	log, err := os.ReadFile(g.accessLog())
+	g.Stop()
+	log, err := os.ReadFile(g.AccessLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(log) + g.stderr.String()) {
+	for line := range strings.Lines(string(log) + g.Stderr.String()) {
 		if strings.Contains(line, secret) {
 			t.Errorf("logged: %s", line)
 		}
@@ -167,14 +168,14 @@ func TestPasswordsInOtherURLs(t *testing.T) {
 }
 
 // leaveWith sends a request for a page that waits, and hangs up. Caddy writes of it in its error log.
-func (g *gateway) leaveWith(t *testing.T, request string) {
+func leaveWith(t *testing.T, g *rig.Gateway, request string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	w := g.dial()
+	w := g.Dial()
 	first := strings.Index(request, "http://")
 	rest := request[first+len("http://"):]
 	request = request[:first] + "http://" + l.Addr().String() + rest[strings.IndexByte(rest, '/'):]
@@ -187,16 +188,16 @@ func (g *gateway) leaveWith(t *testing.T, request string) {
 	}
 	defer conn.Close()
 	_ = w.Close()
-	eventually(t, "the line of the request that was left", func() bool { return strings.Contains(g.stderr.String(), "the client left") })
+	rig.Eventually(t, "the line of the request that was left", func() bool { return strings.Contains(g.Stderr.String(), "the client left") })
 }
 
 // TestRedactedFields holds that fields with keys are logged without their values and reach the site with them, and that
 // the site's own reach the client.
 func TestRedactedFields(t *testing.T) {
 	t.Parallel()
-	authority := newTestAuthority(t)
+	authority := rig.NewTestCA(t)
 	arrived := make(chan http.Header, 1)
-	site := startSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := rig.StartSecureSite(t, authority, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.Header
 		w.Header().Set("X-Auth-Token", secret)
 		w.Header().Set("X-Own", secret)
@@ -213,7 +214,7 @@ func TestRedactedFields(t *testing.T) {
 		{"own list", "redact x-own X-Other", []string{"Referer", "X-Own"}, []string{"X-Own"}},
 		{"off", "redact off", []string{"Referer"}, nil},
 	} {
-		g := startGateway(t, gatewayConfig{Engine: unpaced + "\n" + tt.engine}.trusting(authority))
+		g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\n" + tt.engine}.Trusting(authority))
 		fields := map[string]string{
 			"Referer": "http://u:s3cr3t@h/page", "X-Api-Key": secret, "X_api_key": secret, "Ocp-Apim-Subscription-Key": secret, "X-Own": secret,
 			"X-Plain": "plain", "Authorization": "Bearer " + secret,
@@ -222,16 +223,16 @@ func TestRedactedFields(t *testing.T) {
 		for name, value := range fields {
 			head.WriteString(name + ": " + value + "\r\n")
 		}
-		request := " HTTP/1.1\r\nHost: " + site.authority() + "\r\nUser-Agent: Tester/1.0\r\n" + head.String() + "\r\n"
-		for _, way := range []func() (answer, error){
-			func() (answer, error) { return g.dial().ask(http.MethodGet, "GET "+site.at("/page")+request) },
-			func() (answer, error) {
-				return inside(t, g.tunnel(site.authority())).ask(http.MethodGet, "GET /page"+request)
+		request := " HTTP/1.1\r\nHost: " + site.Authority() + "\r\nUser-Agent: Tester/1.0\r\n" + head.String() + "\r\n"
+		for _, way := range []func() (rig.Answer, error){
+			func() (rig.Answer, error) { return g.Dial().Ask(http.MethodGet, "GET "+site.At("/page")+request) },
+			func() (rig.Answer, error) {
+				return rig.Inside(t, g.Tunnel(site.Authority())).Ask(http.MethodGet, "GET /page"+request)
 			},
 		} {
 			a, err := way()
-			if err != nil || a.status != http.StatusOK || a.header.Get("X-Auth-Token") != secret || a.header.Get("X-Own") != secret {
-				t.Errorf("%s: %d, %v: %v", tt.name, a.status, err, a.header)
+			if err != nil || a.Status != http.StatusOK || a.Header.Get("X-Auth-Token") != secret || a.Header.Get("X-Own") != secret {
+				t.Errorf("%s: %d, %v: %v", tt.name, a.Status, err, a.Header)
 			}
 			got := <-arrived
 			for name, value := range fields {
@@ -240,8 +241,8 @@ func TestRedactedFields(t *testing.T) {
 				}
 			}
 		}
-		g.stop()
-		for _, l := range g.readLogs() {
+		g.Stop()
+		for _, l := range g.ReadLogs() {
 			if l.Request.Method == http.MethodGet {
 				checkRedacted(t, tt.name, l, tt.hidden, tt.hiddenBack)
 			}
@@ -249,7 +250,7 @@ func TestRedactedFields(t *testing.T) {
 	}
 }
 
-func checkRedacted(t *testing.T, name string, l logLine, hidden, hiddenBack []string) {
+func checkRedacted(t *testing.T, name string, l rig.LogLine, hidden, hiddenBack []string) {
 	t.Helper()
 	var line struct {
 		Request struct {
@@ -257,7 +258,7 @@ func checkRedacted(t *testing.T, name string, l logLine, hidden, hiddenBack []st
 		} `json:"request"`
 		Answer http.Header `json:"resp_headers"`
 	}
-	if err := json.Unmarshal([]byte(l.raw), &line); err != nil {
+	if err := json.Unmarshal([]byte(l.Raw), &line); err != nil {
 		t.Fatal(err)
 	}
 	for list, logged := range map[*[]string]http.Header{&hidden: line.Request.Headers, &hiddenBack: line.Answer} {
@@ -294,14 +295,14 @@ func TestLogCredentials(t *testing.T) {
 		{"with it", "", logs, keys, four},
 		{"with it and redact", "redact " + strings.Join(four, " "), logs, four, keys},
 	} {
-		g := startGateway(t, gatewayConfig{Engine: unpaced + "\n" + tt.engine, Global: tt.global})
-		a, err := g.dial().ask(http.MethodGet, "GET "+site.URL+"/page HTTP/1.1\r\nHost: "+strings.TrimPrefix(site.URL, "http://")+
+		g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\n" + tt.engine, Global: tt.global})
+		a, err := g.Dial().Ask(http.MethodGet, "GET "+site.URL+"/page HTTP/1.1\r\nHost: "+strings.TrimPrefix(site.URL, "http://")+
 			"\r\nUser-Agent: Tester/1.0\r\nAuthorization: s3cr3t\r\nProxy-Authorization: s3cr3t\r\nCookie: s3cr3t\r\nX-Api-Key: s3cr3t\r\n\r\n")
-		if err != nil || a.status != http.StatusOK || a.header.Get("Set-Cookie") != secret || a.header.Get("X-Auth-Token") != secret {
-			t.Errorf("%s: %d, %v: %v", tt.name, a.status, err, a.header)
+		if err != nil || a.Status != http.StatusOK || a.Header.Get("Set-Cookie") != secret || a.Header.Get("X-Auth-Token") != secret {
+			t.Errorf("%s: %d, %v: %v", tt.name, a.Status, err, a.Header)
 		}
-		line := g.logs(1)[0].raw
-		g.stop()
+		line := g.Logs(1)[0].Raw
+		g.Stop()
 		for value, names := range map[string][]string{"REDACTED": tt.hidden, secret: tt.shown} {
 			for _, name := range names {
 				if want := fmt.Sprintf("%q:[%q]", name, value); !strings.Contains(line, want) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
@@ -30,17 +31,17 @@ func TestReloadMidCrawl(t *testing.T) {
 	const text = "an answer that comes one byte after the other"
 	long.SetPath("/long", testorigin.Drip(text, pages*delay/time.Duration(len(text))))
 
-	config := func(version int) gatewayConfig {
-		return gatewayConfig{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate off\nwait 30s\n}", version)}
+	config := func(version int) rig.Config {
+		return rig.Config{Engine: fmt.Sprintf("user_agent Version/%d\npace {\nrate off\nwait 30s\n}", version)}
 	}
-	g := startGateway(t, config(0))
-	client := g.client("Tester/1.0")
+	g := rig.New(t, config(0))
+	client := g.Client("Tester/1.0")
 	var asked atomic.Int64
 	ask := func(site *testorigin.Site, path, want string) {
 		asked.Add(1)
-		a, err := tryGet(t.Context(), client, site.URL(path))
-		if err != nil || a.status != http.StatusOK || want != "" && a.body != want {
-			t.Errorf("%s: status %d, %v: %q", site.URL(path), a.status, err, a.body)
+		a, err := rig.TryGet(t.Context(), client, site.URL(path))
+		if err != nil || a.Status != http.StatusOK || want != "" && a.Body != want {
+			t.Errorf("%s: status %d, %v: %q", site.URL(path), a.Status, err, a.Body)
 		}
 	}
 
@@ -59,8 +60,8 @@ func TestReloadMidCrawl(t *testing.T) {
 		for i := range pages / 3 { // the last of them wait while the next configuration is loaded
 			leg.Go(func() { ask(slow, fmt.Sprintf("/leg/%d/%d", version, i), "") })
 		}
-		eventually(t, "a third of the crawl to begin", func() bool { return len(slow.PageExchanges()) >= (version-1)*pages/3+2 })
-		if err := g.reload(config(version)); err != nil {
+		rig.Eventually(t, "a third of the crawl to begin", func() bool { return len(slow.PageExchanges()) >= (version-1)*pages/3+2 })
+		if err := g.Reload(config(version)); err != nil {
 			t.Error(err)
 		}
 		leg.Wait()
@@ -68,7 +69,7 @@ func TestReloadMidCrawl(t *testing.T) {
 	stop()
 	crawl.Wait()
 
-	if least := leastGap(slow.PageExchanges()); least < delay {
+	if least := rig.LeastGap(slow.PageExchanges()); least < delay {
 		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
 	}
 	for _, site := range []*testorigin.Site{slow, fast, long} {
@@ -79,8 +80,8 @@ func TestReloadMidCrawl(t *testing.T) {
 	if n := len(slow.PageExchanges()); n != pages {
 		t.Errorf("%d pages with a Crawl-delay reached the origin, want %d", n, pages)
 	}
-	g.stop()
-	if n := len(g.readLogs()); n != int(asked.Load()) {
+	g.Stop()
+	if n := len(g.ReadLogs()); n != int(asked.Load()) {
 		t.Errorf("%d lines in the access log for %d requests", n, asked.Load())
 	}
 	t.Logf("%d requests over 3 reloads", asked.Load())
@@ -91,12 +92,12 @@ func TestRestartRefetchesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		end  func(g *gateway, sites int)
+		end  func(g *rig.Gateway, sites int)
 	}{
-		{"stop", func(g *gateway, _ int) { g.stop() }},
-		{"kill -9", func(g *gateway, sites int) {
-			eventually(g.t, "the store to hold all records", func() bool { return stored(g.t, g.store()) == sites })
-			g.kill()
+		{"stop", func(g *rig.Gateway, _ int) { g.Stop() }},
+		{"kill -9", func(g *rig.Gateway, sites int) {
+			rig.Eventually(g.T, "the store to hold all records", func() bool { return stored(g.T, g.Store()) == sites })
+			g.Kill()
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,21 +105,21 @@ func TestRestartRefetchesNothing(t *testing.T) {
 			const sites = 10
 			server := testorigin.Start(t, testorigin.Config{})
 			for range sites {
-				server.Site(t, testorigin.SiteConfig{}).SetRobots(testorigin.OK(rules))
+				server.Site(t, testorigin.SiteConfig{}).SetRobots(testorigin.OK(rig.Rules))
 			}
-			g := startGateway(t, gatewayConfig{})
+			g := rig.New(t, rig.Config{})
 			visit := func() {
 				for _, site := range server.Sites() {
-					for page, want := range map[string]int{openPage: http.StatusOK, privatePage: http.StatusForbidden} {
-						if a := g.mustFetch("Tester/1.0", site.URL(page)); a.status != want {
-							t.Errorf("%s: status %d, want %d", site.URL(page), a.status, want)
+					for page, want := range map[string]int{rig.OpenPage: http.StatusOK, rig.PrivatePage: http.StatusForbidden} {
+						if a := g.MustFetch("Tester/1.0", site.URL(page)); a.Status != want {
+							t.Errorf("%s: status %d, want %d", site.URL(page), a.Status, want)
 						}
 					}
 				}
 			}
 			visit()
 			tt.end(g, sites)
-			if err := g.start(gatewayConfig{}); err != nil {
+			if err := g.Start(rig.Config{}); err != nil {
 				t.Fatal(err)
 			}
 			visit()
@@ -127,8 +128,8 @@ func TestRestartRefetchesNothing(t *testing.T) {
 					t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
 				}
 			}
-			g.stop()
-			lines := g.readLogs()
+			g.Stop()
+			lines := g.ReadLogs()
 			if len(lines) != 4*sites {
 				t.Errorf("%d lines in the access log, want %d", len(lines), 4*sites)
 			}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/evidence"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // The numbers of a row of a report: of requests, asked, allowed, refused, failed, held, and how long; of tunnels, asked
@@ -211,8 +212,8 @@ func (d *day) checkReport() {
 	if err := os.WriteFile(extra, texts[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range logFiles(t, d.logs) {
-		texts = append(texts, unpacked(t, file))
+	for _, file := range rig.LogFiles(t, d.logs) {
+		texts = append(texts, rig.Unpacked(t, file))
 	}
 	want := countLines(t, texts...)
 	for name, n := range map[string]float64{
@@ -229,7 +230,7 @@ func (d *day) checkReport() {
 	}
 	made := map[string]string{}
 	for _, format := range []string{"json", "csv", "text", "html"} {
-		cmd := exec.CommandContext(t.Context(), binary, "robots", "report", "--format", format, d.logs, extra)
+		cmd := exec.CommandContext(t.Context(), rig.Binary, "robots", "report", "--format", format, d.logs, extra)
 		var out, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &stderr
 		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 || strings.Count(stderr.String(), "\n") != 1 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -15,16 +16,16 @@ import (
 func TestReport(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	g := startGateway(t, gatewayConfig{Site: "agent newsbot {\nowner \"team <news>\"\n}\nagent other {\nuser_agent other*\n}"})
+	site.SetRobots(testorigin.OK(rig.Rules))
+	g := rig.New(t, rig.Config{Site: "agent newsbot {\nowner \"team <news>\"\n}\nagent other {\nuser_agent other*\n}"})
 	for _, path := range []string{"/", "/page", "/private"} {
-		g.mustFetch("newsbot/1.0", site.URL(path))
+		g.MustFetch("newsbot/1.0", site.URL(path))
 	}
-	g.mustFetch("other/2.0", site.URL("/private"))
-	g.logs(4)
+	g.MustFetch("other/2.0", site.URL("/private"))
+	g.Logs(4)
 	made := func(format string) string {
 		t.Helper()
-		out, err := runBinary(t, "robots", "report", "--format", format, g.accessLog())
+		out, err := rig.RunBinary(t, "robots", "report", "--format", format, g.AccessLog())
 		if err != nil {
 			t.Fatalf("%s: %v: %s", format, err, out)
 		}

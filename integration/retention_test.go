@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
@@ -34,18 +35,18 @@ func TestRetention(t *testing.T) {
 	for name, block := range files {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := filepath.Join(tempDir(t), "access.log")
-			g := startGateway(t, gatewayConfig{Global: fmt.Sprintf(
+			log := filepath.Join(rig.TempDir(t), "access.log")
+			g := rig.New(t, rig.Config{Global: fmt.Sprintf(
 				"log sealed {\noutput robots_evidence {\nfile %s {\n%s\n}\n}\ninclude http.log.access\n}", log, block)})
-			if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != 200 {
-				t.Fatalf("%d: %s", a.status, a.body)
+			if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != 200 {
+				t.Fatalf("%d: %s", a.Status, a.Body)
 			}
-			eventually(t, "the log to be looked at", func() bool { return strings.Contains(g.admin("/metrics").body, "crawlgate_evidence_kept{") })
-			warned := strings.Contains(g.stderr.String(), `"level":"warn"`) && strings.Contains(g.stderr.String(), "roll_keep drops files")
+			rig.Eventually(t, "the log to be looked at", func() bool { return strings.Contains(g.Admin("/metrics").Body, "crawlgate_evidence_kept{") })
+			warned := strings.Contains(g.Stderr.String(), `"level":"warn"`) && strings.Contains(g.Stderr.String(), "roll_keep drops files")
 			if want := strings.Contains(block, "roll_keep 100\n"); warned != want {
-				t.Errorf("warned %t, want %t:\n%s", warned, want, g.stderr.String())
+				t.Errorf("warned %t, want %t:\n%s", warned, want, g.Stderr.String())
 			}
-			if kept, want := g.metric("crawlgate_evidence_kept"), map[bool]float64{true: 0, false: 1}[name == "by day"]; kept != want {
+			if kept, want := g.Metric("crawlgate_evidence_kept"), map[bool]float64{true: 0, false: 1}[name == "by day"]; kept != want {
 				t.Errorf("kept is %v, want %v", kept, want)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -25,36 +26,36 @@ func TestRefusalsNameTheCause(t *testing.T) {
 	site := func(scheme string, b testorigin.Behaviour) string {
 		s := server.Site(t, testorigin.SiteConfig{Scheme: scheme})
 		s.SetRobots(b)
-		return s.URL(openPage)
+		return s.URL(rig.OpenPage)
 	}
 	expired := time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)
 	cases := []struct{ url, cause, want, told string }{ // told is what the client gets, where it is not what the log has
 		{site("http", testorigin.Status(503)), "status", "status 503", ""},
 		{site("http", testorigin.Status(429)), "status", "status 429", ""},
-		{site("https", testorigin.BadCertificate(testorigin.CertificateExpired, rules)), "tls", "certificate has expired on " + expired, ""},
-		{site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rules)), "tls", "certificate signed by unknown authority", ""},
-		{site("https", testorigin.BadCertificate(testorigin.CertificateWrongHost, rules)), "tls", "certificate is not valid for 127.0.", ""},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateExpired, rig.Rules)), "tls", "certificate has expired on " + expired, ""},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rig.Rules)), "tls", "certificate signed by unknown authority", ""},
+		{site("https", testorigin.BadCertificate(testorigin.CertificateWrongHost, rig.Rules)), "tls", "certificate is not valid for 127.0.", ""},
 		{site("http", testorigin.Refuse()), "connect", "connection refused", ""},
 		{site("http", testorigin.CloseAtOnce()), "reset", "connection closed before the header ended", ""},
 		{site("http", testorigin.Redirect(302, "http://2130706433/")), "redirects", "Location not usable", ""},
 		{site("http", testorigin.Redirect(302, "http://10.0.0.1/")), "forbidden_address", "is not public", "it leads to where nobody may connect"},
 		{"http://crawlgate.onion/", "dns", "no such host", "the name does not resolve"},
 	}
-	g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
+	g := rig.New(t, rig.Config{Egress: "trust_ca " + rig.CAFile(t, server)})
 	for _, c := range cases {
-		a := g.mustFetch("AcmeBot/1.0", c.url)
-		first, _, _ := strings.Cut(a.body, "\n")
+		a := g.MustFetch("AcmeBot/1.0", c.url)
+		first, _, _ := strings.Cut(a.Body, "\n")
 		told := cmp.Or(c.told, c.want)
-		if a.status != http.StatusForbidden || !strings.Contains(first, told) || !strings.Contains(a.header.Get("Proxy-Status"), told) {
-			t.Errorf("%s: %d %q, Proxy-Status %q, want %q", c.want, a.status, first, a.header.Get("Proxy-Status"), told)
+		if a.Status != http.StatusForbidden || !strings.Contains(first, told) || !strings.Contains(a.Header.Get("Proxy-Status"), told) {
+			t.Errorf("%s: %d %q, Proxy-Status %q, want %q", c.want, a.Status, first, a.Header.Get("Proxy-Status"), told)
 		}
-		if len(first) > 120 || a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d bytes, Retry-After %q", first, len(first), a.header.Get("Retry-After"))
+		if len(first) > 120 || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d bytes, Retry-After %q", first, len(first), a.Header.Get("Retry-After"))
 		}
 	}
-	g.stop()
+	g.Stop()
 	logged := map[string]enforce.Record{}
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		logged[l.Request.URI] = l.Robots
 	}
 	for _, c := range cases {
@@ -65,7 +66,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 	if out, err := robotsAudit(t, g); err != nil {
 		t.Errorf("the audit: %v: %s", err, out)
 	}
-	out, err := runBinary(t, "robots", "report", "--format", "json", g.accessLog())
+	out, err := rig.RunBinary(t, "robots", "report", "--format", "json", g.AccessLog())
 	var report struct {
 		Unreachable []struct {
 			Cause   string
@@ -86,9 +87,9 @@ func TestRefusalsNameTheCause(t *testing.T) {
 }
 
 // robotsAudit audits the log of a gateway that was stopped.
-func robotsAudit(t *testing.T, g *gateway) (string, error) {
+func robotsAudit(t *testing.T, g *rig.Gateway) (string, error) {
 	t.Helper()
-	return runBinary(t, "robots", "audit", "--json", "--store", g.store(), g.accessLog())
+	return rig.RunBinary(t, "robots", "audit", "--json", "--store", g.Store(), g.AccessLog())
 }
 
 // TestCrawlDelayRefusalNamesTheLimit: a refusal for a long Crawl-delay tells both numbers.
@@ -96,14 +97,14 @@ func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3600\n"))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\ncrawl_delay 0s 30s refuse\n}"})
-	a := g.mustFetch("AcmeBot/1.0", site.URL(openPage))
+	g := rig.New(t, rig.Config{Engine: "pace {\ncrawl_delay 0s 30s refuse\n}"})
+	a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
 	const want = "Crawl-delay 1h is above the limit of 30s"
-	first, _, _ := strings.Cut(a.body, "\n")
-	if a.status != http.StatusForbidden || !strings.Contains(first, want) || a.header.Get("Retry-After") != "" {
-		t.Errorf("%d %q", a.status, first)
+	first, _, _ := strings.Cut(a.Body, "\n")
+	if a.Status != http.StatusForbidden || !strings.Contains(first, want) || a.Header.Get("Retry-After") != "" {
+		t.Errorf("%d %q", a.Status, first)
 	}
-	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonCrawlDelay || l.Robots.Detail != want {
+	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonCrawlDelay || l.Robots.Detail != want {
 		t.Errorf("logged as %+v", l.Robots)
 	}
 }
@@ -114,10 +115,10 @@ func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 func TestForbiddenOriginIsNoOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rules))
-	config := gatewayConfig{Egress: "ports 80 443"}
-	g := startGateway(t, config)
-	_, own, _ := strings.Cut(g.addr, ":")
+	site.SetRobots(testorigin.OK(rig.Rules))
+	config := rig.Config{Egress: "ports 80 443"}
+	g := rig.New(t, config)
+	_, own, _ := strings.Cut(g.Addr, ":")
 	cases := []struct {
 		origin string
 		reason enforce.Reason
@@ -129,28 +130,28 @@ func TestForbiddenOriginIsNoOutage(t *testing.T) {
 		{"http://127.0.0.1:" + own, enforce.ReasonOwnListener},
 	}
 	for _, c := range cases {
-		for _, page := range []string{c.origin + openPage, c.origin + "/robots.txt"} {
-			a := g.mustFetch("AcmeBot/1.0", page)
+		for _, page := range []string{c.origin + rig.OpenPage, c.origin + "/robots.txt"} {
+			a := g.MustFetch("AcmeBot/1.0", page)
 			decision := fmt.Sprintf("deny; reason=%s", c.reason)
-			if a.status != http.StatusForbidden || a.header.Get("Crawlgate-Decision") != decision || a.header.Get("Retry-After") != "" {
-				t.Errorf("%s: %d %q, Retry-After %q, want %s: %s", page, a.status, a.header.Get("Crawlgate-Decision"), a.header.Get("Retry-After"), decision, a.body)
+			if a.Status != http.StatusForbidden || a.Header.Get("Crawlgate-Decision") != decision || a.Header.Get("Retry-After") != "" {
+				t.Errorf("%s: %d %q, Retry-After %q, want %s: %s", page, a.Status, a.Header.Get("Crawlgate-Decision"), a.Header.Get("Retry-After"), decision, a.Body)
 			}
 		}
 	}
-	if out, err := g.robots("origins"); err != nil || out != "" {
+	if out, err := g.Robots("origins"); err != nil || out != "" {
 		t.Errorf("kept of forbidden origins: %v %s", err, out)
 	}
-	if out, err := g.robots("refresh", site.Origin().String()); err == nil || !strings.Contains(out, "is not open for egress") {
+	if out, err := g.Robots("refresh", site.Origin().String()); err == nil || !strings.Contains(out, "is not open for egress") {
 		t.Errorf("a refresh: %v %s", err, out)
 	}
 	config.Egress = fmt.Sprintf("ports 80 443 %d", site.Origin().Port)
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if a := g.mustFetch("AcmeBot/1.0", site.URL(openPage)); a.status != http.StatusOK {
-		t.Errorf("after the reload: %d %s", a.status, a.body)
+	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
+		t.Errorf("after the reload: %d %s", a.Status, a.Body)
 	}
-	for _, l := range g.logs(2*len(cases) + 1)[:2*len(cases)] {
+	for _, l := range g.Logs(2*len(cases) + 1)[:2*len(cases)] {
 		if l.Robots.State != "unknown" || l.Robots.Detail == "" {
 			t.Errorf("logged as %+v", l.Robots)
 		}
@@ -161,16 +162,16 @@ func TestForbiddenOriginIsNoOutage(t *testing.T) {
 // have, and no longer.
 func TestFetchTimeoutIsOneBudget(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nfetch {\ntimeout 3s\n}", Egress: everywhere + "\nresponse_header_timeout 500ms"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nfetch {\ntimeout 3s\n}", Egress: everywhere + "\nresponse_header_timeout 500ms"})
 	server := testorigin.Start(t, testorigin.Config{})
 	slow, slower := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
-	slow.SetRobots(testorigin.OK(rules).After(time.Second))
-	slower.SetRobots(testorigin.OK(rules).After(6 * time.Second))
-	if a := g.mustFetch("Tester/1.0", slow.URL(openPage)); a.status != http.StatusOK {
-		t.Errorf("after a second: %d %s", a.status, a.body)
+	slow.SetRobots(testorigin.OK(rig.Rules).After(time.Second))
+	slower.SetRobots(testorigin.OK(rig.Rules).After(6 * time.Second))
+	if a := g.MustFetch("Tester/1.0", slow.URL(rig.OpenPage)); a.Status != http.StatusOK {
+		t.Errorf("after a second: %d %s", a.Status, a.Body)
 	}
-	if a := g.mustFetch("Tester/1.0", slower.URL(openPage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "(timeout)") {
-		t.Errorf("after six seconds: %d %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", slower.URL(rig.OpenPage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(timeout)") {
+		t.Errorf("after six seconds: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -182,7 +183,7 @@ func TestUpstreamAnswersForItself(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !own.Load():
-			_, _ = io.WriteString(w, map[string]string{"/robots.txt": rules}[r.URL.Path])
+			_, _ = io.WriteString(w, map[string]string{"/robots.txt": rig.Rules}[r.URL.Path])
 		case r.URL.Hostname() == "127.0.0.2":
 			w.WriteHeader(http.StatusProxyAuthRequired)
 		default:
@@ -191,21 +192,21 @@ func TestUpstreamAnswersForItself(t *testing.T) {
 		}
 	}))
 	defer proxy.Close()
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Egress: "upstream " + proxy.URL})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Egress: "upstream " + proxy.URL})
 	own.Store(true)
 	for _, site := range []string{"http://127.0.0.2:8080", "http://127.0.0.3:8080"} {
-		if a := g.mustFetch("Tester/1.0", site+openPage); a.status != http.StatusForbidden || !strings.Contains(a.body, "unreachable (upstream)") {
-			t.Errorf("%s: %d %s", site, a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", site+rig.OpenPage); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "unreachable (upstream)") {
+			t.Errorf("%s: %d %s", site, a.Status, a.Body)
 		}
-		if out, err := g.robots("show", site); err == nil || !strings.Contains(out, "nothing is known") {
+		if out, err := g.Robots("show", site); err == nil || !strings.Contains(out, "nothing is known") {
 			t.Errorf("show %s: %v: %s", site, err, out)
 		}
 	}
 	own.Store(false)
-	eventually(t, "the site to be asked again", func() bool {
-		return g.mustFetch("Tester/1.0", "http://127.0.0.2:8080"+openPage).status == http.StatusOK
+	rig.Eventually(t, "the site to be asked again", func() bool {
+		return g.MustFetch("Tester/1.0", "http://127.0.0.2:8080"+rig.OpenPage).Status == http.StatusOK
 	})
-	if a := g.mustFetch("Tester/1.0", "http://127.0.0.2:8080"+privatePage); a.status != http.StatusForbidden {
-		t.Errorf("by the site's own rules: %d %s", a.status, a.body)
+	if a := g.MustFetch("Tester/1.0", "http://127.0.0.2:8080"+rig.PrivatePage); a.Status != http.StatusForbidden {
+		t.Errorf("by the site's own rules: %d %s", a.Status, a.Body)
 	}
 }

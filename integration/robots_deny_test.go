@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -16,22 +17,22 @@ func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
 	site := func() *testorigin.Site {
 		s := server.Site(t, testorigin.SiteConfig{})
-		s.SetRobots(testorigin.OK(rules))
+		s.SetRobots(testorigin.OK(rig.Rules))
 		return s
 	}
 	denied, leading, known, control := site(), site(), site(), site()
 	leading.SetRobots(testorigin.Redirect(http.StatusFound, denied.URL("/robots.txt")))
 	leading.SetPath("/open", testorigin.OK("page"))
-	config := gatewayConfig{Engine: "cache {\nttl 6s\n}", Site: "deny " + denied.Origin().Host}
-	g := startGateway(t, config)
+	config := rig.Config{Engine: "cache {\nttl 6s\n}", Site: "deny " + denied.Origin().Host}
+	g := rig.New(t, config)
 
-	if a := g.mustFetch("AcmeBot/1.0", denied.URL("/robots.txt")); a.status != http.StatusForbidden || !strings.Contains(a.body, "operator_deny") {
-		t.Errorf("robots.txt of a denied host: %d %s", a.status, a.body)
+	if a := g.MustFetch("AcmeBot/1.0", denied.URL("/robots.txt")); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "operator_deny") {
+		t.Errorf("robots.txt of a denied host: %d %s", a.Status, a.Body)
 	}
-	if a := g.mustFetch("AcmeBot/1.0", leading.URL(openPage)); a.status != http.StatusForbidden {
-		t.Errorf("a site whose robots.txt is at a denied host: %d %s", a.status, a.body)
+	if a := g.MustFetch("AcmeBot/1.0", leading.URL(rig.OpenPage)); a.Status != http.StatusForbidden {
+		t.Errorf("a site whose robots.txt is at a denied host: %d %s", a.Status, a.Body)
 	}
-	out, err := g.robots("refresh", denied.Origin().String())
+	out, err := g.Robots("refresh", denied.Origin().String())
 	if err == nil || !strings.Contains(out, "deny "+denied.Origin().Host) {
 		t.Errorf("a refresh of a denied host: %v: %s", err, out)
 	}
@@ -39,14 +40,14 @@ func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	// Both are asked about after their fetch, and so have a refresh to come.
 	for range 2 {
 		for _, s := range []*testorigin.Site{known, control} {
-			g.mustFetch("AcmeBot/1.0", s.URL(openPage))
+			g.MustFetch("AcmeBot/1.0", s.URL(rig.OpenPage))
 		}
 	}
 	config.Site += " " + known.Origin().Host
-	if err := g.reload(config); err != nil {
+	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the refresh of another site", func() bool { return len(control.RobotsExchanges()) > 1 })
+	rig.Eventually(t, "the refresh of another site", func() bool { return len(control.RobotsExchanges()) > 1 })
 	if n := len(known.RobotsExchanges()); n != 1 {
 		t.Errorf("robots.txt of a host that a reload denied was fetched %d times, want once, before", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // moodySite answers its robots.txt by the name of the client: 403 for attack tools, rules for all
@@ -29,7 +31,7 @@ func (s *moodySite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	_, _ = io.WriteString(w, rules)
+	_, _ = io.WriteString(w, rig.Rules)
 }
 
 func (s *moodySite) agents() []string {
@@ -46,17 +48,17 @@ func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
 	site := new(moodySite)
 	server := httptest.NewServer(site)
 	defer server.Close()
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	for _, agent := range []string{"sqlmap/1.9", "AcmeBot/1.0"} {
-		if a := g.mustFetch(agent, server.URL+privatePage); a.status != http.StatusForbidden || !strings.Contains(a.body, "(line 2)") {
-			t.Errorf("%s: %d %s", agent, a.status, a.body)
+		if a := g.MustFetch(agent, server.URL+rig.PrivatePage); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(line 2)") {
+			t.Errorf("%s: %d %s", agent, a.Status, a.Body)
 		}
 	}
 	agents := site.agents()
 	if len(agents) != 1 || !strings.HasPrefix(agents[0], "crawlgate/") || !strings.HasSuffix(agents[0], " (+https://github.com/crawlgate/crawlgate)") {
 		t.Errorf("robots.txt was asked for by %q", agents)
 	}
-	if log := g.stderr.String(); !strings.Contains(log, "set user_agent") {
+	if log := g.Stderr.String(); !strings.Contains(log, "set user_agent") {
 		t.Errorf("nothing warns that a contact is missing: %s", log)
 	}
 }
@@ -69,16 +71,16 @@ func TestRobotsTxtIsFetchedAsConfigured(t *testing.T) {
 	site := new(moodySite)
 	server := httptest.NewServer(site)
 	defer server.Close()
-	g := startGateway(t, gatewayConfig{Engine: `user_agent "` + engine + `"`})
-	g.mustFetch("AcmeBot/1.0", server.URL+openPage)
-	if out, err := g.robots("refresh", server.URL); err != nil {
+	g := rig.New(t, rig.Config{Engine: `user_agent "` + engine + `"`})
+	g.MustFetch("AcmeBot/1.0", server.URL+rig.OpenPage)
+	if out, err := g.Robots("refresh", server.URL); err != nil {
 		t.Errorf("refresh: %v: %s", err, out)
 	}
 	agents := site.agents()
 	if len(agents) != 2 || agents[0] != engine || agents[1] != engine {
 		t.Errorf("robots.txt was asked for by %q, want %q twice", agents, engine)
 	}
-	if log := g.stderr.String(); strings.Contains(log, "set user_agent") {
+	if log := g.Stderr.String(); strings.Contains(log, "set user_agent") {
 		t.Errorf("a warning that a contact is missing: %s", log)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -25,10 +26,10 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 		return s
 	}
 	const page = "<!DOCTYPE html>\n<html><body>\nUser-agent: *\nDisallow: /private\n</body></html>\n"
-	good := site(testorigin.OK("Sitemap: https://example.com/one.xml\n" + rules + "Sitemap: https://example.com/two.xml\n"))
+	good := site(testorigin.OK("Sitemap: https://example.com/one.xml\n" + rig.Rules + "Sitemap: https://example.com/two.xml\n"))
 	html := site(testorigin.OK(page))
-	accepted := site(testorigin.Respond(testorigin.Response{Status: http.StatusAccepted, Body: []byte(rules)}))
-	g := startGateway(t, gatewayConfig{})
+	accepted := site(testorigin.Respond(testorigin.Response{Status: http.StatusAccepted, Body: []byte(rig.Rules)}))
+	g := rig.New(t, rig.Config{})
 	for _, tt := range []struct {
 		site     *testorigin.Site
 		sitemaps []string
@@ -39,8 +40,8 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 		{html, nil, []string{"html"}, []string{"the text is an HTML page"}},
 		{accepted, nil, []string{"status_202"}, []string{"the answer was 202 (Accepted)"}},
 	} {
-		if a := g.mustFetch("AcmeBot/1.0", tt.site.URL(privatePage)); a.status != http.StatusForbidden || !strings.Contains(a.body, "(line ") {
-			t.Errorf("%s: %d %s", tt.site.Origin(), a.status, a.body)
+		if a := g.MustFetch("AcmeBot/1.0", tt.site.URL(rig.PrivatePage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(line ") {
+			t.Errorf("%s: %d %s", tt.site.Origin(), a.Status, a.Body)
 		}
 		var d struct {
 			Record struct {
@@ -50,8 +51,8 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 				Flags []string `json:"flags"`
 			} `json:"record"`
 		}
-		a := g.admin("/robots/origin?origin=" + tt.site.Origin().String())
-		err := json.Unmarshal([]byte(a.body), &d)
+		a := g.Admin("/robots/origin?origin=" + tt.site.Origin().String())
+		err := json.Unmarshal([]byte(a.Body), &d)
 		var sitemaps []string
 		for _, s := range d.Record.Sitemaps {
 			sitemaps = append(sitemaps, s.URL)
@@ -59,21 +60,21 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 		if err != nil || !slices.Equal(sitemaps, tt.sitemaps) || !slices.Equal(d.Record.Flags, tt.flags) {
 			t.Errorf("the API: %v %+v, want %q and %q", err, d, tt.sitemaps, tt.flags)
 		}
-		out, err := g.robots("show", tt.site.Origin().String())
+		out, err := g.Robots("show", tt.site.Origin().String())
 		for _, want := range tt.shown {
 			if err != nil || !strings.Contains(out, want) {
 				t.Errorf("show: %v: %s; want %q", err, out, want)
 			}
 		}
 	}
-	file := filepath.Join(tempDir(t), "robots.txt")
+	file := filepath.Join(rig.TempDir(t), "robots.txt")
 	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := runBinary(t, "robots", "lint", file); !strings.Contains(out, ":1: html: ") {
+	if out, _ := rig.RunBinary(t, "robots", "lint", file); !strings.Contains(out, ":1: html: ") {
 		t.Errorf("lint of an HTML page: %s", out)
 	}
-	if out, _ := runBinary(t, "robots", "lint", "--allow-private", "127.0.0.0/8", accepted.URL("/robots.txt")); !strings.Contains(out, ":1: status-202: ") {
+	if out, _ := rig.RunBinary(t, "robots", "lint", "--allow-private", "127.0.0.0/8", accepted.URL("/robots.txt")); !strings.Contains(out, ":1: status-202: ") {
 		t.Errorf("lint of an answer with 202: %s", out)
 	}
 }
@@ -84,9 +85,9 @@ func TestOriginsShowTheOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.Status(503))
-	g := startGateway(t, gatewayConfig{})
-	g.mustFetch("AcmeBot/1.0", site.URL(openPage))
-	out, err := g.robots("origins")
+	g := rig.New(t, rig.Config{})
+	g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
+	out, err := g.Robots("origins")
 	lines := strings.Split(out, "\n")
 	if err != nil || len(lines) < 2 || !strings.Contains(lines[0], "UNREACHABLE SINCE") || !strings.Contains(lines[0], "NEXT ATTEMPT") {
 		t.Fatalf("%v: %s", err, out)
@@ -101,27 +102,27 @@ func TestShowHost(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	one := server.Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Egress: "trust_ca " + caFile(t, server)})
-	g.mustFetch("AcmeBot/1.0", one.URL(openPage))
+	g := rig.New(t, rig.Config{Egress: "trust_ca " + rig.CAFile(t, server)})
+	g.MustFetch("AcmeBot/1.0", one.URL(rig.OpenPage))
 
-	out, err := g.robots("show", one.Origin().Host)
+	out, err := g.Robots("show", one.Origin().Host)
 	if err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
 		t.Errorf("the only origin of a host: %v: %s", err, out)
 	}
-	if out, err := g.robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known of 127.9.9.9") {
+	if out, err := g.Robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known of 127.9.9.9") {
 		t.Errorf("an unknown host: %v: %s", err, out)
 	}
 	// Sites of testorigin have a host each, so the second one is a redirect's target at another
 	// port of the same host.
 	other := strings.Replace(one.Origin().String(), strconv.Itoa(int(one.Origin().Port)), "1024", 1)
-	g.mustFetch("AcmeBot/1.0", other+openPage)
-	g.mustFetch("AcmeBot/1.0", "http://"+one.Origin().Host+".example.onion"+openPage)
-	out, err = g.robots("show", one.Origin().Host)
+	g.MustFetch("AcmeBot/1.0", other+rig.OpenPage)
+	g.MustFetch("AcmeBot/1.0", "http://"+one.Origin().Host+".example.onion"+rig.OpenPage)
+	out, err = g.Robots("show", one.Origin().Host)
 	if err == nil || !strings.Contains(out, one.Origin().String()) || !strings.Contains(out, other) || strings.Contains(out, "onion") ||
 		!strings.Contains(out, "say which one is meant") {
 		t.Errorf("two origins of a host: %v: %s", err, out)
 	}
-	if out, err := g.robots("show", one.Origin().HostPort()); err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
+	if out, err := g.Robots("show", one.Origin().HostPort()); err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
 		t.Errorf("a host with a port: %v: %s", err, out)
 	}
 	var page struct {
@@ -129,9 +130,9 @@ func TestShowHost(t *testing.T) {
 			Origin string `json:"origin"`
 		} `json:"origins"`
 	}
-	a := g.admin("/robots/origins?host=" + one.Origin().Host)
-	if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(page.Origins) != 2 || page.Origins[0].Origin != other {
-		t.Errorf("the API: %d %s", a.status, a.body)
+	a := g.Admin("/robots/origins?host=" + one.Origin().Host)
+	if err := json.Unmarshal([]byte(a.Body), &page); err != nil || len(page.Origins) != 2 || page.Origins[0].Origin != other {
+		t.Errorf("the API: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -146,19 +147,19 @@ func TestClocksBlockedAreBlocked(t *testing.T) {
 		return s
 	}
 	long, over, free := site(429, "1000"), site(503, "never"), server.Site(t, testorigin.SiteConfig{})
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nbackoff 1s 1h\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nbackoff 1s 1h\n}"})
 	for _, s := range []*testorigin.Site{long, over, free} {
-		g.mustFetch("AcmeBot/1.0", s.URL(openPage))
+		g.MustFetch("AcmeBot/1.0", s.URL(rig.OpenPage))
 	}
 	var out string
-	eventually(t, "the end of a block", func() bool {
-		out, _ = g.robots("clocks", "--state", "blocked")
+	rig.Eventually(t, "the end of a block", func() bool {
+		out, _ = g.Robots("clocks", "--state", "blocked")
 		return strings.Contains(out, "1 clocks blocked")
 	})
 	if !strings.Contains(out, long.Origin().Host+" ") || strings.Contains(out, over.Origin().Host+" ") || strings.Contains(out, free.Origin().Host+" ") {
 		t.Errorf("blocked: %s", out)
 	}
-	if out, _ := g.robots("clocks"); !strings.Contains(out, "over") {
+	if out, _ := g.Robots("clocks"); !strings.Contains(out, "over") {
 		t.Errorf("all: %s", out)
 	}
 }

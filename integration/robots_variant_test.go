@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // bouncer answers 403 for its robots.txt to strangers. Crawlers that it knows get their own text or
@@ -61,7 +62,7 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 	site := &bouncer{known: map[string]string{"AcmeBot": "User-agent: AcmeBot\nDisallow: /private\n", "DownBot": "503"}}
 	server := httptest.NewServer(site)
 	defer server.Close()
-	for name, c := range map[string]gatewayConfig{
+	for name, c := range map[string]rig.Config{
 		"tokens": {},
 		"agents": {Site: "agent acmebot {\nuser_agent AcmeBot\n}\nagent bob {\nuser_agent BobBot\n}\nagent down {\nuser_agent DownBot\n}\nunidentified allow"},
 	} {
@@ -69,62 +70,62 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 			site.mu.Lock()
 			site.asked = nil
 			site.mu.Unlock()
-			g := startGateway(t, c)
+			g := rig.New(t, c)
 			crawl := func() {
 				for _, step := range []struct {
 					agent, page string
 					status      int
 				}{
-					{"AcmeBot/1.0", privatePage, 403},
-					{"AcmeBot/2.0 (+https://acme.example)", openPage, 200},
-					{"BobBot/1.0", privatePage, 200},
-					{"DownBot/1.0", openPage, 403},
-					{"", privatePage, 200},
+					{"AcmeBot/1.0", rig.PrivatePage, 403},
+					{"AcmeBot/2.0 (+https://acme.example)", rig.OpenPage, 200},
+					{"BobBot/1.0", rig.PrivatePage, 200},
+					{"DownBot/1.0", rig.OpenPage, 403},
+					{"", rig.PrivatePage, 200},
 				} {
-					if a := g.mustFetch(step.agent, server.URL+step.page); a.status != step.status {
-						t.Errorf("%s, %s: %d %s, want %d", step.agent, step.page, a.status, a.body, step.status)
+					if a := g.MustFetch(step.agent, server.URL+step.page); a.Status != step.status {
+						t.Errorf("%s, %s: %d %s, want %d", step.agent, step.page, a.Status, a.Body, step.status)
 					}
 				}
 			}
 			crawl()
-			if a := g.mustFetch("AcmeBot/1.0", server.URL+"/robots.txt"); a.body != site.known["AcmeBot"] {
-				t.Errorf("robots.txt for AcmeBot: %d %q", a.status, a.body)
+			if a := g.MustFetch("AcmeBot/1.0", server.URL+"/robots.txt"); a.Body != site.known["AcmeBot"] {
+				t.Errorf("robots.txt for AcmeBot: %d %q", a.Status, a.Body)
 			}
-			if a := g.mustFetch("BobBot/1.0", server.URL+"/robots.txt"); a.status != http.StatusNotFound {
-				t.Errorf("robots.txt for BobBot: %d %q", a.status, a.body)
+			if a := g.MustFetch("BobBot/1.0", server.URL+"/robots.txt"); a.Status != http.StatusNotFound {
+				t.Errorf("robots.txt for BobBot: %d %q", a.Status, a.Body)
 			}
 			site.wantAsked(t, 1, 1, 1)
-			g.stop()
-			if err := g.start(c); err != nil {
+			g.Stop()
+			if err := g.Start(c); err != nil {
 				t.Fatal(err)
 			}
 			crawl()
 			site.wantAsked(t, 1, 1, 2) // what repeats the gateway's answer is not kept
 			agent := map[string]string{"tokens": "AcmeBot", "agents": "acmebot"}[name]
-			if out, err := g.robots("show", server.URL); err != nil || !strings.Contains(out, "AcmeBot, DownBot") {
+			if out, err := g.Robots("show", server.URL); err != nil || !strings.Contains(out, "AcmeBot, DownBot") {
 				t.Errorf("show: %v: %s", err, out)
 			}
-			if out, err := g.robots("show", "--as", "AcmeBot", server.URL); err != nil || !regexp.MustCompile(`(?m)^fetched as +AcmeBot$`).MatchString(out) {
+			if out, err := g.Robots("show", "--as", "AcmeBot", server.URL); err != nil || !regexp.MustCompile(`(?m)^fetched as +AcmeBot$`).MatchString(out) {
 				t.Errorf("show --as: %v: %s", err, out)
 			}
-			out, err := runBinary(t, "robots", "check", "--json", "--gateway", "unix/"+g.adminSocket(), "--agent", agent, server.URL+privatePage)
+			out, err := rig.RunBinary(t, "robots", "check", "--json", "--gateway", "unix/"+g.AdminSocket(), "--agent", agent, server.URL+rig.PrivatePage)
 			if err == nil || !strings.Contains(out, `"fetched_as":"AcmeBot"`) || !strings.Contains(out, `"decision":"deny"`) {
 				t.Errorf("check: %v: %s", err, out)
 			}
-			g.stop()
-			for _, l := range g.readLogs() {
+			g.Stop()
+			for _, l := range g.ReadLogs() {
 				want := map[string]string{"AcmeBot": "AcmeBot", "DownBot": "DownBot"}[strings.Split(l.Robots.UserAgent, "/")[0]]
 				if l.Robots.FetchedAs != want {
-					t.Errorf("%s is decided by what %q was answered: %s", l.Robots.UserAgent, l.Robots.FetchedAs, l.raw)
+					t.Errorf("%s is decided by what %q was answered: %s", l.Robots.UserAgent, l.Robots.FetchedAs, l.Raw)
 				}
 			}
-			why, err := runBinary(t, "robots", "why", "--store", g.store(), "--url", server.URL+privatePage, "--limit", "9", g.accessLog())
+			why, err := rig.RunBinary(t, "robots", "why", "--store", g.Store(), "--url", server.URL+rig.PrivatePage, "--limit", "9", g.AccessLog())
 			if err != nil || !strings.Contains(why, `line 2, "/private" of group "AcmeBot"`) || !strings.Contains(why, "The text of today is the same") {
 				t.Errorf("why: %v: %s", err, why)
 			}
-			r := audit(t, "--store", g.store(), g.accessLog())
-			if r.status != 0 || len(r.findings) > 0 {
-				t.Errorf("the audit: %d %+v %s", r.status, r.findings, r.stderr)
+			r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
+			if r.Status != 0 || len(r.Findings) > 0 {
+				t.Errorf("the audit: %d %+v %s", r.Status, r.Findings, r.Stderr)
 			}
 		})
 	}
@@ -145,18 +146,18 @@ func TestWhose4xxIsBounded(t *testing.T) {
 	site := &bouncer{}
 	server := httptest.NewServer(site)
 	defer server.Close()
-	g := startGateway(t, gatewayConfig{Site: "mode enforce"})
+	g := rig.New(t, rig.Config{Site: "mode enforce"})
 	for i := range 70 {
-		a := g.mustFetch(fmt.Sprintf("Bot%d/1.0", i), server.URL+openPage)
-		if want := i < 64; (a.status == http.StatusOK) != want {
-			t.Fatalf("name %d: %d %s", i, a.status, a.body)
+		a := g.MustFetch(fmt.Sprintf("Bot%d/1.0", i), server.URL+rig.OpenPage)
+		if want := i < 64; (a.Status == http.StatusOK) != want {
+			t.Fatalf("name %d: %d %s", i, a.Status, a.Body)
 		}
 	}
 	if n := site.times("Bot"); n != 64 {
 		t.Errorf("asked in %d names", n)
 	}
-	g.stop()
-	lines := g.readLogs()
+	g.Stop()
+	lines := g.ReadLogs()
 	if last := lines[len(lines)-1].Robots; last.Reason != enforce.ReasonUnreachable || !strings.Contains(last.Detail, "64 other agents") {
 		t.Errorf("the last line: %+v", last)
 	}

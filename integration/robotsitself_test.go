@@ -13,19 +13,20 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// send makes a request with a method and a User-Agent on a connection of its own; fields are further lines of its head.
-func (g *gateway) send(method, rawURL, userAgent string, fields ...string) answer {
-	g.t.Helper()
-	w := g.dial()
+// sendTo makes a request with a method and a User-Agent on a connection of its own; fields are further lines of its head.
+func sendTo(g *rig.Gateway, method, rawURL, userAgent string, fields ...string) rig.Answer {
+	g.T.Helper()
+	w := g.Dial()
 	defer w.Close()
-	a, err := w.ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: "+userAgent+"\r\nContent-Length: 0\r\n"+
+	a, err := w.Ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: "+userAgent+"\r\nContent-Length: 0\r\n"+
 		strings.Join(append(fields, "\r\n"), "\r\n"))
 	if err != nil {
-		g.t.Fatalf("%s %s: %v", method, rawURL, err)
+		g.T.Fatalf("%s %s: %v", method, rawURL, err)
 	}
 	return a
 }
@@ -38,7 +39,7 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	closed, open := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	closed.SetRobots(testorigin.OK("User-agent: *\nDisallow: /\n"))
 	open.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for _, tt := range []struct {
 		method, path string
 		status       int
@@ -54,12 +55,12 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 		{http.MethodPost, "/robots%2Etxt", http.StatusForbidden, enforce.ReasonDisallowed},
 		{http.MethodGet, "/robots.txt?", http.StatusForbidden, enforce.ReasonDisallowed},
 	} {
-		if a := g.send(tt.method, closed.URL(tt.path), "Tester/1.0"); a.status != tt.status {
-			t.Errorf("%s %s: status %d, want %d: %s", tt.method, tt.path, a.status, tt.status, a.body)
+		if a := sendTo(g, tt.method, closed.URL(tt.path), "Tester/1.0"); a.Status != tt.status {
+			t.Errorf("%s %s: status %d, want %d: %s", tt.method, tt.path, a.Status, tt.status, a.Body)
 		}
-		lines := g.readLogs()
-		eventually(t, "the line", func() bool {
-			lines = g.readLogs()
+		lines := g.ReadLogs()
+		rig.Eventually(t, "the line", func() bool {
+			lines = g.ReadLogs()
 			return len(lines) > 0 && lines[len(lines)-1].Request.URI == closed.URL(tt.path) && lines[len(lines)-1].Request.Method == tt.method
 		})
 		if r := lines[len(lines)-1].Robots.Reason; r != tt.reason {
@@ -72,8 +73,8 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 		}
 	}
 	// Where no rule speaks of it, a POST passes and reaches the site.
-	if a := g.send(http.MethodPost, open.URL("/robots.txt"), "Tester/1.0"); a.status != http.StatusOK {
-		t.Errorf("POST where nothing forbids it: status %d: %s", a.status, a.body)
+	if a := sendTo(g, http.MethodPost, open.URL("/robots.txt"), "Tester/1.0"); a.Status != http.StatusOK {
+		t.Errorf("POST where nothing forbids it: status %d: %s", a.Status, a.Body)
 	}
 	posted := false
 	for _, e := range open.Exchanges() {
@@ -82,8 +83,8 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	if !posted {
 		t.Errorf("the POST did not reach the site: %+v", open.Exchanges())
 	}
-	g.stop()
-	audit(t, "--store", g.store(), g.accessLog()).clean(t, "methods at /robots.txt")
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "methods at /robots.txt")
 }
 
 // whoAgents are agents that a request on loopback matches only by its source. All other requests are refused as
@@ -95,15 +96,15 @@ const whoAgents = "unidentified deny\nagent AlphaBot {\nuser_agent AlphaBot\n}\n
 func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	const rules = "User-agent: *\nDisallow: /private\n"
-	authority := newTestAuthority(t)
-	secure := startSecureSite(t, authority, nil)
+	authority := rig.NewTestCA(t)
+	secure := rig.StartSecureSite(t, authority, nil)
 	server := testorigin.Start(t, testorigin.Config{})
 	site, denied := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{Host: "127.0.0.9"})
 	site.SetRobots(testorigin.OK(rules))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: whoAgents + "\ndeny 127.0.0.9"}.trusting(authority))
-	house := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent AlphaBot {\nuser_agent AlphaBot\n}\nagent House {\nfrom 127.0.0.0/8\n}"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: whoAgents + "\ndeny 127.0.0.9"}.Trusting(authority))
+	house := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "agent AlphaBot {\nuser_agent AlphaBot\n}\nagent House {\nfrom 127.0.0.0/8\n}"})
 	for _, tt := range []struct {
-		gateway   *gateway
+		gateway   *rig.Gateway
 		userAgent string
 		reason    enforce.Reason // for a page
 	}{
@@ -114,34 +115,34 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 		{house, "AlphaBot/1.0", enforce.ReasonUserAgentConflict},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			a := tt.gateway.send(method, site.URL("/robots.txt"), tt.userAgent)
-			if want := map[string]string{http.MethodGet: rules}[method]; a.status != http.StatusOK || a.body != want {
-				t.Errorf("%s robots.txt as %.20q: status %d: %s", method, tt.userAgent, a.status, a.body)
+			a := sendTo(tt.gateway, method, site.URL("/robots.txt"), tt.userAgent)
+			if want := map[string]string{http.MethodGet: rules}[method]; a.Status != http.StatusOK || a.Body != want {
+				t.Errorf("%s robots.txt as %.20q: status %d: %s", method, tt.userAgent, a.Status, a.Body)
 			}
 		}
-		for _, refused := range []struct{ method, path string }{{"GET", openPage}, {"POST", "/robots.txt"}, {"GET", "/robots.txt?x"}} {
-			a := tt.gateway.send(refused.method, site.URL(refused.path), tt.userAgent)
-			if want := "deny; reason=" + string(tt.reason); a.status != http.StatusForbidden || a.header.Get(enforce.HeaderDecision) != want {
-				t.Errorf("%s %s as %.20q: status %d, %s, want %s", refused.method, refused.path, tt.userAgent, a.status, a.header.Get(enforce.HeaderDecision), want)
+		for _, refused := range []struct{ method, path string }{{"GET", rig.OpenPage}, {"POST", "/robots.txt"}, {"GET", "/robots.txt?x"}} {
+			a := sendTo(tt.gateway, refused.method, site.URL(refused.path), tt.userAgent)
+			if want := "deny; reason=" + string(tt.reason); a.Status != http.StatusForbidden || a.Header.Get(enforce.HeaderDecision) != want {
+				t.Errorf("%s %s as %.20q: status %d, %s, want %s", refused.method, refused.path, tt.userAgent, a.Status, a.Header.Get(enforce.HeaderDecision), want)
 			}
 		}
 	}
-	if a := get(t, g.secureClient("Python-urllib/3.11", 1), secure.at("/robots.txt")); a.status != http.StatusOK || a.body != secureRules {
-		t.Errorf("inside a tunnel: status %d: %s", a.status, a.body)
+	if a := rig.Get(t, g.SecureClient("Python-urllib/3.11", 1), secure.At("/robots.txt")); a.Status != http.StatusOK || a.Body != rig.SecureRules {
+		t.Errorf("inside a tunnel: status %d: %s", a.Status, a.Body)
 	}
-	if a := get(t, g.secureClient("Python-urllib/3.11", 1), secure.at("/")); a.status != http.StatusForbidden {
-		t.Errorf("a page inside a tunnel: status %d", a.status)
+	if a := rig.Get(t, g.SecureClient("Python-urllib/3.11", 1), secure.At("/")); a.Status != http.StatusForbidden {
+		t.Errorf("a page inside a tunnel: status %d", a.Status)
 	}
 	// What the operator denies stays denied.
-	if a := g.send(http.MethodGet, denied.URL("/robots.txt"), "Python-urllib/3.11"); a.header.Get(enforce.HeaderDecision) != "deny; reason=operator_deny" {
-		t.Errorf("a denied host: %d %v", a.status, a.header)
+	if a := sendTo(g, http.MethodGet, denied.URL("/robots.txt"), "Python-urllib/3.11"); a.Header.Get(enforce.HeaderDecision) != "deny; reason=operator_deny" {
+		t.Errorf("a denied host: %d %v", a.Status, a.Header)
 	}
-	out, err := exec.CommandContext(t.Context(), binary, "robots", "deny", "all", "--address", "unix/"+g.adminSocket()).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "all", "--address", "unix/"+g.AdminSocket()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("deny all: %v: %s", err, out)
 	}
-	if a := g.send(http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11"); a.header.Get(enforce.HeaderDecision) != "deny; reason=kill_switch" {
-		t.Errorf("after deny all: %d %v", a.status, a.header)
+	if a := sendTo(g, http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11"); a.Header.Get(enforce.HeaderDecision) != "deny; reason=kill_switch" {
+		t.Errorf("after deny all: %d %v", a.Status, a.Header)
 	}
 }
 
@@ -150,18 +151,18 @@ func TestRobotsTxtNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(someDisallowed))
-	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
+	hash, err := exec.CommandContext(t.Context(), rig.Binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent CredBot {\ncredential cred " + strings.TrimSpace(string(hash)) + "\n}"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "agent CredBot {\ncredential cred " + strings.TrimSpace(string(hash)) + "\n}"})
 	for password, want := range map[string]int{"": http.StatusProxyAuthRequired, "wrong": http.StatusProxyAuthRequired, "right": http.StatusOK} {
 		var fields []string
 		if password != "" {
 			fields = append(fields, "Proxy-Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte("cred:"+password)))
 		}
-		if a := g.send(http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11", fields...); a.status != want {
-			t.Errorf("password %q: status %d, want %d", password, a.status, want)
+		if a := sendTo(g, http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11", fields...); a.Status != want {
+			t.Errorf("password %q: status %d, want %d", password, a.Status, want)
 		}
 	}
 }
@@ -170,17 +171,17 @@ func TestRobotsTxtNeedsCredentials(t *testing.T) {
 // of everything, what an agent may fetch.
 func TestRobotsTxtForPython(t *testing.T) {
 	t.Parallel()
-	python := need(t, "python3")
+	python := rig.Need(t, "python3")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: AlphaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: whoAgents})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: whoAgents})
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, filepath.Join("testdata", "robotparser.py"), site.URL("/robots.txt"), "AlphaBot",
-		site.URL(openPage), site.URL(privatePage))
-	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.addr, "no_proxy=", "PYTHONDONTWRITEBYTECODE=1")
+		site.URL(rig.OpenPage), site.URL(rig.PrivatePage))
+	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.Addr, "no_proxy=", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
-	if want := fmt.Sprintf("%s True\n%s False\n", site.URL(openPage), site.URL(privatePage)); err != nil || string(out) != want {
+	if want := fmt.Sprintf("%s True\n%s False\n", site.URL(rig.OpenPage), site.URL(rig.PrivatePage)); err != nil || string(out) != want {
 		t.Errorf("robotparser says %q, %v, want %q", out, err, want)
 	}
 }
@@ -193,28 +194,28 @@ func TestRobotsTxtIsServedAsJudged(t *testing.T) {
 	whole := head + strings.Repeat("#", robotstxt.MaxSize-len(head)-len(tail))
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(whole + tail + "never-mind\nDisallow: /x\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	want := whole + "\n"
-	if a := g.mustFetch("Tester/1.0", site.URL("/robots.txt")); a.status != http.StatusOK || a.body != want {
-		t.Errorf("status %d, %d bytes that end in %q, want %d", a.status, len(a.body), a.body[max(len(a.body)-20, 0):], len(want))
+	if a := g.MustFetch("Tester/1.0", site.URL("/robots.txt")); a.Status != http.StatusOK || a.Body != want {
+		t.Errorf("status %d, %d bytes that end in %q, want %d", a.Status, len(a.Body), a.Body[max(len(a.Body)-20, 0):], len(want))
 	}
-	for path, status := range map[string]int{"/x": http.StatusOK, privatePage: http.StatusForbidden} {
-		if a := g.mustFetch("Tester/1.0", site.URL(path)); a.status != status {
-			t.Errorf("%s: status %d, want %d", path, a.status, status)
+	for path, status := range map[string]int{"/x": http.StatusOK, rig.PrivatePage: http.StatusForbidden} {
+		if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != status {
+			t.Errorf("%s: status %d, want %d", path, a.Status, status)
 		}
 	}
 	sha := fmt.Sprintf("%x", sha256.Sum256([]byte(want)))
-	if a := g.admin("/robots/body?sha256=" + sha); a.status != http.StatusOK || a.body != want {
-		t.Errorf("the text by its hash: status %d, %d bytes", a.status, len(a.body))
+	if a := g.Admin("/robots/body?sha256=" + sha); a.Status != http.StatusOK || a.Body != want {
+		t.Errorf("the text by its hash: status %d, %d bytes", a.Status, len(a.Body))
 	}
-	if out, err := g.robots("show", site.Origin().String()); err != nil || !strings.Contains(out, sha) {
+	if out, err := g.Robots("show", site.Origin().String()); err != nil || !strings.Contains(out, sha) {
 		t.Errorf("show: %v: %s; want %s", err, out, sha)
 	}
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		if fmt.Sprintf("%x", l.Robots.SHA256) != sha && fmt.Sprint(l.Robots.SHA256) != sha {
 			t.Errorf("%s rests on %v, want %s", l.Request.URI, l.Robots.SHA256, sha)
 		}
 	}
-	g.stop()
-	audit(t, "--store", g.store(), g.accessLog()).clean(t, "a file above 500 KiB")
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a file above 500 KiB")
 }

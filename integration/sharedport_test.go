@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // needSocketTable skips where no system table tells who listens.
@@ -25,17 +27,17 @@ func needSocketTable(t *testing.T) {
 }
 
 // second runs another gateway with data of its own, to its end, and returns its exit status and output.
-func second(t *testing.T, addr string, c gatewayConfig, command ...string) (status int, output string) {
+func second(t *testing.T, addr string, c rig.Config, command ...string) (status int, output string) {
 	t.Helper()
-	g := &gateway{t: t, dir: tempDir(t), addr: addr}
-	config := filepath.Join(g.dir, "Caddyfile")
-	if err := os.WriteFile(config, []byte(g.caddyfile(c)), 0o600); err != nil {
+	g := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: addr}
+	config := filepath.Join(g.Dir, "Caddyfile")
+	if err := os.WriteFile(config, []byte(g.Caddyfile(c)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append(command, "--config", config, "--adapter", "caddyfile")...)
-	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.dir, "XDG_CONFIG_HOME="+g.dir)
+	cmd := exec.CommandContext(ctx, rig.Binary, append(command, "--config", config, "--adapter", "caddyfile")...)
+	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+g.Dir, "XDG_CONFIG_HOME="+g.Dir)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
@@ -49,7 +51,7 @@ func second(t *testing.T, addr string, c gatewayConfig, command ...string) (stat
 func TestSecondProcessAtTheSamePort(t *testing.T) {
 	t.Parallel()
 	needSocketTable(t)
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	asked := make([]int, 4)
@@ -57,16 +59,16 @@ func TestSecondProcessAtTheSamePort(t *testing.T) {
 		clients.Go(func() {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // each time a new connection
 			for ; ctx.Err() == nil; asked[i]++ {
-				if a, err := tryGet(t.Context(), client, "http://"+g.addr+"/health"); err != nil || a.status != http.StatusOK {
-					t.Errorf("a client of the first gateway got %d %q, %v", a.status, a.body, err)
+				if a, err := rig.TryGet(t.Context(), client, "http://"+g.Addr+"/health"); err != nil || a.Status != http.StatusOK {
+					t.Errorf("a client of the first gateway got %d %q, %v", a.Status, a.Body, err)
 				}
 			}
 		})
 	}
 	for range 8 {
 		began := time.Now()
-		status, out := second(t, g.addr, gatewayConfig{}, "run")
-		if status != 1 || !strings.Contains(out, "address "+g.addr+": another process listens at "+g.addr+" already") {
+		status, out := second(t, g.Addr, rig.Config{}, "run")
+		if status != 1 || !strings.Contains(out, "address "+g.Addr+": another process listens at "+g.Addr+" already") {
 			t.Errorf("the second process ended with %d: %s", status, out)
 		}
 		if took := time.Since(began); took > 5*time.Second {
@@ -81,11 +83,11 @@ func TestSecondProcessAtTheSamePort(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"validate", "adapt"} {
-		if status, out := second(t, g.addr, gatewayConfig{}, command); status != 0 {
+		if status, out := second(t, g.Addr, rig.Config{}, command); status != 0 {
 			t.Errorf("%s ended with %d beside a gateway: %s", command, status, out)
 		}
 	}
-	if status, out := second(t, g.addr, gatewayConfig{}, "adapt", "--validate"); status != 0 {
+	if status, out := second(t, g.Addr, rig.Config{}, "adapt", "--validate"); status != 0 {
 		t.Errorf("adapt --validate ended with %d beside a gateway: %s", status, out)
 	}
 }
@@ -96,22 +98,22 @@ func TestSecondProcessAtOverlappingAddresses(t *testing.T) {
 	t.Parallel()
 	needSocketTable(t)
 	admin, site := portOf(t), portOf(t)
-	g := startGateway(t, gatewayConfig{Admin: "127.0.0.1:" + admin, Sites: "http://127.0.0.1:" + site + " {\nrespond first\n}"})
-	_, port, _ := net.SplitHostPort(g.addr)
+	g := rig.New(t, rig.Config{Admin: "127.0.0.1:" + admin, Sites: "http://127.0.0.1:" + site + " {\nrespond first\n}"})
+	_, port, _ := net.SplitHostPort(g.Addr)
 	for _, tt := range []struct {
 		name string
-		c    gatewayConfig
+		c    rig.Config
 		says string
 	}{
-		{"admin", gatewayConfig{Admin: "127.0.0.1:" + admin}, ":" + admin},
-		{"admin on all addresses", gatewayConfig{Admin: ":" + admin}, ":" + admin},
-		{"a site", gatewayConfig{Sites: "http://127.0.0.1:" + site + " {\nrespond second\n}"}, ":" + site},
-		{"a site on all addresses", gatewayConfig{Sites: "http://:" + site + " {\nrespond second\n}"}, ":" + site},
-		{"a gateway on all addresses", gatewayConfig{Sites: "http://:" + port + " {\nrobots\n}"}, ":" + port},
+		{"admin", rig.Config{Admin: "127.0.0.1:" + admin}, ":" + admin},
+		{"admin on all addresses", rig.Config{Admin: ":" + admin}, ":" + admin},
+		{"a site", rig.Config{Sites: "http://127.0.0.1:" + site + " {\nrespond second\n}"}, ":" + site},
+		{"a site on all addresses", rig.Config{Sites: "http://:" + site + " {\nrespond second\n}"}, ":" + site},
+		{"a gateway on all addresses", rig.Config{Sites: "http://:" + port + " {\nrobots\n}"}, ":" + port},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			status, out := second(t, freePort(t), tt.c, "run")
+			status, out := second(t, rig.FreePort(t), tt.c, "run")
 			if status != 1 || !strings.Contains(out, tt.says) || !strings.Contains(out, "another process") {
 				t.Errorf("the second process ended with %d: %s", status, out)
 			}
@@ -132,16 +134,16 @@ func TestReloadToASharedPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	g := startGateway(t, gatewayConfig{})
-	err = g.reload(gatewayConfig{Sites: "http://" + strings.Replace(l.Addr().String(), "127.0.0.1", "", 1) + " {\nbind 127.0.0.1\nrespond shared\n}"})
+	g := rig.New(t, rig.Config{})
+	err = g.Reload(rig.Config{Sites: "http://" + strings.Replace(l.Addr().String(), "127.0.0.1", "", 1) + " {\nbind 127.0.0.1\nrespond shared\n}"})
 	if err == nil || !strings.Contains(err.Error(), "another process listens at "+l.Addr().String()+" already") {
 		t.Errorf("the reload: %v", err)
 	}
-	if a := get(t, http.DefaultClient, "http://"+g.addr+"/health"); a.status != http.StatusOK {
-		t.Errorf("after the refused reload: %d %s", a.status, a.body)
+	if a := rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/health"); a.Status != http.StatusOK {
+		t.Errorf("after the refused reload: %d %s", a.Status, a.Body)
 	}
 	_ = l.Close()
-	if err := g.reload(gatewayConfig{Engine: unpaced}); err != nil {
+	if err := g.Reload(rig.Config{Engine: rig.Unpaced}); err != nil {
 		t.Errorf("the next reload: %v", err)
 	}
 }

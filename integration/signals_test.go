@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -30,7 +31,7 @@ func TestPreferences(t *testing.T) {
 	})
 	silent := site("User-agent: *\nDisallow: /x\n", nil)
 	control := site("User-agent: *\nDisallow: /x\n\nUser-agent: Google-Extended\nDisallow: /\n", nil)
-	g := startGateway(t, gatewayConfig{Site: `
+	g := rig.New(t, rig.Config{Site: `
 		agent trainer {
 			purpose train-ai
 			preferences deny
@@ -67,32 +68,32 @@ func TestPreferences(t *testing.T) {
 		{"watcher", byField, 200, "noarchive", "the page", true},
 	} {
 		before := len(tt.site.PageExchanges())
-		a := g.mustFetch(tt.agent+"/1.0", tt.site.URL("/page"))
+		a := g.MustFetch(tt.agent+"/1.0", tt.site.URL("/page"))
 		asked := len(tt.site.PageExchanges()) > before
-		got := a.header.Get("Crawlgate-Signals")
+		got := a.Header.Get("Crawlgate-Signals")
 		exact := tt.signals != "noarchive"
-		if a.status != tt.status || !strings.Contains(a.body, tt.says) || asked != tt.asked ||
+		if a.Status != tt.status || !strings.Contains(a.Body, tt.says) || asked != tt.asked ||
 			tt.status == 200 && (exact && got != tt.signals || !strings.Contains(got, tt.signals)) || strings.Contains(got, "forged") {
-			t.Errorf("%s at %s: %d %q, asked %t, signals %q", tt.agent, tt.site.Origin(), a.status, a.body, asked, got)
+			t.Errorf("%s at %s: %d %q, asked %t, signals %q", tt.agent, tt.site.Origin(), a.Status, a.Body, asked, got)
 		}
 	}
-	g.stop()
-	r := audit(t, "--store", g.store(), g.accessLog())
-	if r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+	g.Stop()
+	r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
+	if r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
 		t.Errorf("audit: %+v", r)
 	}
-	text, err := os.ReadFile(g.accessLog())
+	text, err := os.ReadFile(g.AccessLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := filepath.Join(tempDir(t), "access.log")
+	forged := filepath.Join(rig.TempDir(t), "access.log")
 	content := strings.ReplaceAll(string(text), `"train-ai=n;from=robots;line=3"`, `"train-ai=y;from=robots;line=3"`)
 	if err := os.WriteFile(forged, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r = audit(t, "--store", g.store(), forged)
+	r = rig.Audit(t, "--store", g.Store(), forged)
 	found := 0
-	for _, f := range r.findings {
+	for _, f := range r.Findings {
 		if f.Kind == "preference" {
 			found++
 		}
@@ -108,7 +109,7 @@ func TestPreferences(t *testing.T) {
 func TestPreferencesOfErrors(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: `
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nsignals {\nhtml hold\n}", Site: `
 		agent finder {
 			purpose search
 			preferences deny
@@ -119,22 +120,22 @@ func TestPreferencesOfErrors(t *testing.T) {
 			"X-Robots-Tag": {"noindex"}, "Content-Type": {"text/html"}, "Retry-After": {"7"}, "Location": {"/moved"}, "Www-Authenticate": {"Basic"},
 		}
 		s.SetPages(testorigin.Respond(testorigin.Response{Status: status, Header: header, Body: []byte("<head><meta name=robots content=noindex></head><body>")}))
-		a := g.mustFetch("finder/1.0", s.URL("/page"))
+		a := g.MustFetch("finder/1.0", s.URL("/page"))
 		want := status
 		if status < 300 || status == 304 {
 			want = http.StatusForbidden
 		}
-		if a.status != want || want == status && (a.header.Get("Retry-After") != "7" || a.header.Get("Location") != "/moved" || a.header.Get("X-Robots-Tag") != "noindex") {
-			t.Errorf("%d: the crawler gets %d, %v", status, a.status, a.header)
+		if a.Status != want || want == status && (a.Header.Get("Retry-After") != "7" || a.Header.Get("Location") != "/moved" || a.Header.Get("X-Robots-Tag") != "noindex") {
+			t.Errorf("%d: the crawler gets %d, %v", status, a.Status, a.Header)
 		}
 	}
-	for _, l := range g.logs(11) {
+	for _, l := range g.Logs(11) {
 		if denied := l.Robots.Reason == enforce.ReasonPreferenceDenied; denied != (l.Status == http.StatusForbidden) || denied == (len(l.Robots.SignalFields) == 0) {
-			t.Errorf("the log: %s", l.raw)
+			t.Errorf("the log: %s", l.Raw)
 		}
 	}
-	g.stop()
-	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+	g.Stop()
+	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
 		t.Errorf("audit: %+v", r)
 	}
 }
@@ -154,14 +155,14 @@ func TestPreferencesInModeReport(t *testing.T) {
 	page("/blog", "the page", nil)
 	page("/field", "the page", http.Header{"Content-Usage": {"train-ai=n"}})
 	page("/tag", "<html><head><meta name=robots content=noai></head><body>the page", http.Header{"Content-Type": {"text/html"}})
-	config := func(mode string) gatewayConfig {
-		return gatewayConfig{Engine: unpaced + "\nsignals {\nhtml hold\n}", Site: "mode " + mode + `
+	config := func(mode string) rig.Config {
+		return rig.Config{Engine: rig.Unpaced + "\nsignals {\nhtml hold\n}", Site: "mode " + mode + `
 			agent trainer {
 				purpose train-ai
 				preferences deny
 			}`}
 	}
-	report, enforces := startGateway(t, config("report")), startGateway(t, config("enforce"))
+	report, enforces := rig.New(t, config("report")), rig.New(t, config("enforce"))
 	for i, tt := range []struct{ path, conflict string }{
 		{"/", ""},
 		{"/blog", "train-ai=n;from=robots;line=3"},
@@ -174,32 +175,32 @@ func TestPreferencesInModeReport(t *testing.T) {
 		if conflict == "" {
 			decision, status = "allow; reason=no_rule", http.StatusOK
 		}
-		a := report.mustFetch("trainer/1.0", s.URL(path))
-		r := report.logs(i + 1)[i].Robots
-		if a.status != http.StatusOK || !strings.HasSuffix(a.body, "the page") || a.header.Get("Crawlgate-Decision") != decision ||
+		a := report.MustFetch("trainer/1.0", s.URL(path))
+		r := report.Logs(i + 1)[i].Robots
+		if a.Status != http.StatusOK || !strings.HasSuffix(a.Body, "the page") || a.Header.Get("Crawlgate-Decision") != decision ||
 			r.Decision != "allow" || r.WouldDeny != (conflict != "") || r.Conflict != conflict || r.SentAt == 0 {
-			t.Errorf("%s: %d %q, %v, logged %+v", path, a.status, a.body, a.header, r)
+			t.Errorf("%s: %d %q, %v, logged %+v", path, a.Status, a.Body, a.Header, r)
 		}
-		if a := enforces.mustFetch("trainer/1.0", s.URL(path)); a.status != status {
-			t.Errorf("%s in mode enforce: %d", path, a.status)
+		if a := enforces.MustFetch("trainer/1.0", s.URL(path)); a.Status != status {
+			t.Errorf("%s in mode enforce: %d", path, a.Status)
 		}
 	}
-	report.stop()
-	enforces.stop()
+	report.Stop()
+	enforces.Stop()
 	for _, tt := range []struct {
-		log, by   *gateway
+		log, by   *rig.Gateway
 		different int64
 	}{{report, report, 0}, {report, enforces, 3}, {enforces, enforces, 0}, {enforces, report, 3}} {
-		r := simulate(t, "--store", tt.log.store(), "--config", filepath.Join(tt.by.dir, "Caddyfile"), tt.log.accessLog())
-		if r.totals.Different != tt.different || r.totals.Same != 4-tt.different || r.totals.AsRecorded != 0 {
+		r := rig.Simulate(t, "--store", tt.log.Store(), "--config", filepath.Join(tt.by.Dir, "Caddyfile"), tt.log.AccessLog())
+		if r.Totals.Different != tt.different || r.Totals.Same != 4-tt.different || r.Totals.AsRecorded != 0 {
 			t.Errorf("simulated: %+v", r)
 		}
-		for _, l := range r.lines {
+		for _, l := range r.Lines {
 			if l.Type == "difference" && l.New.Reason != "preference_denied" {
 				t.Errorf("simulated: %+v", l)
 			}
 		}
-		if r := audit(t, "--store", tt.log.store(), tt.log.accessLog()); r.status != 0 || len(r.findings) > 0 {
+		if r := rig.Audit(t, "--store", tt.log.Store(), tt.log.AccessLog()); r.Status != 0 || len(r.Findings) > 0 {
 			t.Errorf("audit: %+v", r)
 		}
 	}
@@ -210,9 +211,9 @@ func TestPreferencesWithoutTags(t *testing.T) {
 	t.Parallel()
 	const agents = "agent finder {\npurpose search\npreferences deny\n}\nagent trainer {\npurpose train-ai\npreferences deny\n}"
 	for signals, want := range map[string]int{"": 1, "\nsignals {\nhtml hold\n}": 0} {
-		g := startGateway(t, gatewayConfig{Engine: unpaced + signals, Site: agents})
-		g.stop()
-		if n := strings.Count(g.stderr.String(), "preferences deny sees no tags of pages"); n != want {
+		g := rig.New(t, rig.Config{Engine: rig.Unpaced + signals, Site: agents})
+		g.Stop()
+		if n := strings.Count(g.Stderr.String(), "preferences deny sees no tags of pages"); n != want {
 			t.Errorf("with %q: said %d times, want %d", signals, n, want)
 		}
 	}

@@ -37,19 +37,19 @@ var policySites = []struct {
 	robots       testorigin.Behaviour
 }{
 	{"plain", "http", testorigin.OK("User-agent: *\nDisallow: /private\nAllow: /private/page\n\nUser-agent: AlphaBot\nDisallow: /open\n\nUser-agent: Googlebot\nDisallow: /\n")},
-	{"report", "http", testorigin.OK(rules)},
-	{"off", "http", testorigin.OK(rules)},
-	{"except", "http", testorigin.OK(rules)},
-	{"deny", "http", testorigin.OK(rules)},
-	{"denied_by_both", "http", testorigin.OK(rules)},
+	{"report", "http", testorigin.OK(rig.Rules)},
+	{"off", "http", testorigin.OK(rig.Rules)},
+	{"except", "http", testorigin.OK(rig.Rules)},
+	{"deny", "http", testorigin.OK(rig.Rules)},
+	{"denied_by_both", "http", testorigin.OK(rig.Rules)},
 	{"slowest", "http", testorigin.OK("User-agent: *\nCrawl-delay: 0.4\nDisallow: /private\n")},
 	{"absent", "http", testorigin.Status(http.StatusNotFound)},
 	{"forbidden", "http", testorigin.Status(http.StatusForbidden)},
 	{"gone", "http", testorigin.Status(http.StatusServiceUnavailable)},
 	{"closed", "http", testorigin.Refuse()},
-	{"secure", "https", testorigin.OK(tunnelRules)},
-	{"tunnel", "https", testorigin.OK(tunnelRules)},
-	{"shut", "https", testorigin.OK(tunnelRules)},
+	{"secure", "https", testorigin.OK(rig.TunnelRules)},
+	{"tunnel", "https", testorigin.OK(rig.TunnelRules)},
+	{"shut", "https", testorigin.OK(rig.TunnelRules)},
 }
 
 // onePolicy and otherPolicy are the lines of a site's robots block. Each %[1]s… is a host, in the order of policySites.
@@ -146,7 +146,7 @@ func newPolicies(t *testing.T) *policies {
 		site.SetPages(testorigin.OK("a page\n"))
 		p.sites[s.name] = site
 	}
-	hash, err := exec.CommandContext(t.Context(), binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
+	hash, err := exec.CommandContext(t.Context(), rig.Binary, "hash-password", "--plaintext", "right", "--algorithm", "bcrypt", "--bcrypt-cost", "10").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,16 +155,16 @@ func newPolicies(t *testing.T) *policies {
 }
 
 // start runs a gateway under a policy.
-func (p *policies) start(policy, engine string) *gateway {
+func (p *policies) start(policy, engine string) *rig.Gateway {
 	p.t.Helper()
 	var args []any
 	for _, s := range policySites {
 		args = append(args, p.sites[s.name].Origin().Host)
 	}
 	site := fmt.Sprintf(policy+"%[16]s", append(args, p.hash, "")...)
-	return startGateway(p.t, gatewayConfig{
+	return rig.New(p.t, rig.Config{
 		Engine: "fetch {\nforbidden disallow\n}\npace {\nrate off\nbackoff off\n" + engine + "\n}",
-		Egress: "trust_ca " + caFile(p.t, p.server), Site: site,
+		Egress: "trust_ca " + rig.CAFile(p.t, p.server), Site: site,
 	})
 }
 
@@ -175,7 +175,7 @@ func (p *policies) header(fields string) string {
 }
 
 // send sends all requests through a gateway, one after the other.
-func (p *policies) send(g *gateway) {
+func (p *policies) send(g *rig.Gateway) {
 	p.t.Helper()
 	p.asked = 0
 	account := func(user, password string) string {
@@ -195,7 +195,7 @@ func (p *policies) send(g *gateway) {
 			continue
 		}
 		for i, sender := range senders {
-			for k, path := range []string{privatePage, openPage, "/a/../private/x", "/robots.txt"} {
+			for k, path := range []string{rig.PrivatePage, rig.OpenPage, "/a/../private/x", "/robots.txt"} {
 				if s.name == "slowest" && k > 0 && i > 3 {
 					continue // it is asked for with a delay
 				}
@@ -210,36 +210,36 @@ func (p *policies) send(g *gateway) {
 	p.ask(g, "PUT", "ftp://"+p.sites["plain"].Origin().Host+"/x", senders[0])
 }
 
-func (p *policies) ask(g *gateway, method, rawURL, sender string) {
+func (p *policies) ask(g *rig.Gateway, method, rawURL, sender string) {
 	body := ""
 	if method != http.MethodGet {
 		body = "Content-Length: 0\r\n"
 	}
-	w := g.dial()
-	_, _ = w.ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: x\r\n"+p.header(sender)+body+"\r\n") // the log has what became of it
+	w := g.Dial()
+	_, _ = w.Ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: x\r\n"+p.header(sender)+body+"\r\n") // the log has what became of it
 	_ = w.Close()
 }
 
 // inTunnels opens tunnels, and asks inside those that are looked into.
-func (p *policies) inTunnels(g *gateway, site *testorigin.Site, account func(user, password string) string) {
+func (p *policies) inTunnels(g *rig.Gateway, site *testorigin.Site, account func(user, password string) string) {
 	p.t.Helper()
 	authority := site.Origin().Authority()
 	for _, sender := range []string{
 		"User-Agent: AlphaBot/1\r\n", "User-Agent: Free/1\r\n", "User-Agent: CredBot/1\r\n" + account("cred", "right"), account("cred", "wrong"), "",
 		"User-Agent: NearBot/1\r\n",
 	} {
-		w := g.dial()
-		resp := w.handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
+		w := g.Dial()
+		resp := w.Handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
 		userAgent, _, _ := strings.Cut(sender, "\r\n")
 		inside := []string{p.header(userAgent + "\r\n"), p.header("User-Agent: AlphaBot/1\r\n"), p.header("User-Agent: CredBot/1\r\n")}
 		if !strings.HasPrefix(sender, "User-Agent") {
 			inside[0] = strings.TrimPrefix(inside[0], userAgent+"\r\n")
 		}
 		if resp.StatusCode == http.StatusOK {
-			inner, err := w.over(p.t, &tls.Config{InsecureSkipVerify: true})
+			inner, err := w.Over(p.t, &tls.Config{InsecureSkipVerify: true})
 			for _, fields := range inside {
 				if err == nil {
-					_, _ = inner.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
+					_, _ = inner.Ask("GET", "GET "+rig.PrivatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
 				}
 			}
 		}
@@ -248,17 +248,17 @@ func (p *policies) inTunnels(g *gateway, site *testorigin.Site, account func(use
 }
 
 // plainInTunnels asks by plain HTTP in tunnels.
-func (p *policies) plainInTunnels(g *gateway, site *testorigin.Site, account func(user, password string) string) {
+func (p *policies) plainInTunnels(g *rig.Gateway, site *testorigin.Site, account func(user, password string) string) {
 	p.t.Helper()
 	authority := site.Origin().Authority()
 	for _, sender := range []string{"", account("cred", "right"), account("team", "right")} {
-		w := g.dial()
-		resp := w.handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
+		w := g.Dial()
+		resp := w.Handshake(p.t, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n"+p.header(sender)+"\r\n")
 		for _, userAgent := range []string{"AlphaBot", "CredBot", "TeamB", "Nobody", "NearBot"} {
 			fields := p.header("User-Agent: " + userAgent + "/1\r\n")
 			p.plain[p.asked] = true
 			if resp.StatusCode == http.StatusOK {
-				_, _ = w.ask("GET", "GET "+privatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
+				_, _ = w.Ask("GET", "GET "+rig.PrivatePage+" HTTP/1.1\r\nHost: "+authority+"\r\n"+strings.Replace(fields, "Connection: close\r\n", "", 1)+"\r\n")
 			}
 		}
 		_ = w.Close()
@@ -298,23 +298,6 @@ func numbered(t *testing.T, file string) (lines map[int]enforce.Record, numbers 
 	return lines, numbers
 }
 
-// simulated is what `crawlgate robots simulate --json` printed.
-type simulated struct {
-	status int
-	lines  map[int]simulatedLine // by their lines in the log
-	totals rig.SimulatedTotals
-}
-
-type simulatedLine = rig.SimulatedLine
-
-func simulate(t *testing.T, args ...string) simulated {
-	t.Helper()
-	r := rig.Simulate(t, args...)
-	return simulated{r.Status, r.Lines, r.Totals}
-}
-
-var decided = rig.Decided
-
 // TestSimulate sends the same requests through two gateways with different policies, and holds that each log, simulated
 // under the other gateway's policy, yields that one's decisions, and under its own policy the logged ones.
 func TestSimulate(t *testing.T) {
@@ -322,13 +305,13 @@ func TestSimulate(t *testing.T) {
 	p := newPolicies(t)
 	one := p.start(onePolicy, "crawl_delay 0s 100ms refuse")
 	other := p.start(otherPolicy, "crawl_delay 0s 100ms clamp")
-	for _, g := range []*gateway{one, other} {
+	for _, g := range []*rig.Gateway{one, other} {
 		p.send(g)
-		t.Cleanup(g.stop)
+		t.Cleanup(g.Stop)
 	}
 	for _, tt := range []struct {
 		name     string
-		log, by  *gateway
+		log, by  *rig.Gateway
 		computed float64 // least share of the lines
 	}{
 		{"the first log", one, one, 0.8},
@@ -336,26 +319,26 @@ func TestSimulate(t *testing.T) {
 		{"the first log by the second policy", one, other, 0.6},
 		{"the second log by the first policy", other, one, 0.6},
 	} {
-		p.compare(tt.name, tt.log, tt.by, tt.computed, "--gateway", "unix/"+tt.log.adminSocket())
+		p.compare(tt.name, tt.log, tt.by, tt.computed, "--gateway", "unix/"+tt.log.AdminSocket())
 	}
-	one.stop()
-	other.stop()
-	p.compare("with the store", one, other, 0.6, "--store", one.store())
+	one.Stop()
+	other.Stop()
+	p.compare("with the store", one, other, 0.6, "--store", one.Store())
 }
 
 // compare simulates the log of a gateway under the policy of another one.
-func (p *policies) compare(name string, log, by *gateway, least float64, args ...string) {
+func (p *policies) compare(name string, log, by *rig.Gateway, least float64, args ...string) {
 	t := p.t
 	t.Helper()
-	r := simulate(t, append(args, "--config", filepath.Join(by.dir, "Caddyfile"), log.accessLog())...)
-	lines, numbers := numbered(t, log.accessLog())
-	want, _ := numbered(t, by.accessLog())
+	r := rig.Simulate(t, append(args, "--config", filepath.Join(by.Dir, "Caddyfile"), log.AccessLog())...)
+	lines, numbers := numbered(t, log.AccessLog())
+	want, _ := numbered(t, by.AccessLog())
 	computed, differ, sendings := 0, 0, 0
 	for i, n := range numbers {
 		if n == 0 {
 			continue // the gateway's own pages
 		}
-		l := r.lines[i+1]
+		l := r.Lines[i+1]
 		if l.Type == "not_computed" {
 			continue
 		}
@@ -376,16 +359,16 @@ func (p *policies) compare(name string, log, by *gateway, least float64, args ..
 			p.plain[n] && l.Type == "difference" && got.Reason == enforce.ReasonCredentialsMissing {
 			there.Reason = got.Reason // docs/simulate.md, "What is taken as it was"
 		}
-		if !ok || decided(got) != decided(there) {
-			t.Errorf("%s, line %d, %s %s: %s, want %s (it was %s)", name, i+1, l.Method, l.URL, decided(got), decided(there), decided(lines[n]))
+		if !ok || rig.Decided(got) != rig.Decided(there) {
+			t.Errorf("%s, line %d, %s %s: %s, want %s (it was %s)", name, i+1, l.Method, l.URL, rig.Decided(got), rig.Decided(there), rig.Decided(lines[n]))
 		}
 	}
-	t.Logf("%s: %d of %d lines computed, %d differ, %d not answered; %v", name, computed, len(lines), differ, sendings, r.totals.NotComputed)
-	if float64(computed) < least*float64(len(lines)) || len(lines) < 500 || r.totals.Errors != 0 {
-		t.Errorf("%s: %d of %d lines computed, %d errors: %v", name, computed, len(lines), r.totals.Errors, r.totals.NotComputed)
+	t.Logf("%s: %d of %d lines computed, %d differ, %d not answered; %v", name, computed, len(lines), differ, sendings, r.Totals.NotComputed)
+	if float64(computed) < least*float64(len(lines)) || len(lines) < 500 || r.Totals.Errors != 0 {
+		t.Errorf("%s: %d of %d lines computed, %d errors: %v", name, computed, len(lines), r.Totals.Errors, r.Totals.NotComputed)
 	}
-	if same := log == by; same != (differ == 0) || same != (r.status == 0) {
-		t.Errorf("%s: %d differ, status %d", name, differ, r.status)
+	if same := log == by; same != (differ == 0) || same != (r.Status == 0) {
+		t.Errorf("%s: %d differ, status %d", name, differ, r.Status)
 	}
 }
 
@@ -396,8 +379,8 @@ func (d *day) checkSimulation(agents string) {
 	dir := t.TempDir()
 	digests, lines := []string{}, map[string]*bytes.Buffer{}
 	var answers bytes.Buffer // the lines about a robots.txt so far, which stand before those of each configuration
-	for _, file := range logFiles(t, d.logs) {
-		for line := range bytes.Lines(unpacked(t, file)) {
+	for _, file := range rig.LogFiles(t, d.logs) {
+		for line := range bytes.Lines(rig.Unpacked(t, file)) {
 			var l struct {
 				Robots  struct{ Config string } `json:"robots"`
 				Answers json.RawMessage         `json:"robots_txt"`
@@ -423,20 +406,20 @@ func (d *day) checkSimulation(agents string) {
 	if len(digests) != 2 {
 		t.Fatalf("the day had the configurations %q, want 2", digests)
 	}
-	for i, config := range []gatewayConfig{d.config(""), d.config(agents)} {
+	for i, config := range []rig.Config{d.config(""), d.config(agents)} {
 		log, caddyfile := filepath.Join(dir, "access.log"), filepath.Join(dir, "Caddyfile")
-		if err := errors.Join(os.WriteFile(log, lines[digests[i]].Bytes(), 0o600), os.WriteFile(caddyfile, []byte(d.g.caddyfile(config)), 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(log, lines[digests[i]].Bytes(), 0o600), os.WriteFile(caddyfile, []byte(d.g.Caddyfile(config)), 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		r := simulate(t, "--store", d.g.store(), "--config", caddyfile, log)
-		t.Logf("simulated: %+v", r.totals)
-		for n, l := range r.lines {
+		r := rig.Simulate(t, "--store", d.g.Store(), "--config", caddyfile, log)
+		t.Logf("simulated: %+v", r.Totals)
+		for n, l := range r.Lines {
 			if l.Type == "difference" {
-				t.Errorf("configuration %d, line %d, %s %s: %s -> %s", i+1, n, l.Method, l.URL, decided(l.Old), decided(l.New))
+				t.Errorf("configuration %d, line %d, %s %s: %s -> %s", i+1, n, l.Method, l.URL, rig.Decided(l.Old), rig.Decided(l.New))
 			}
 		}
-		if r.totals.Errors > 0 || r.totals.Lines == 0 || float64(r.totals.Same) < 0.6*float64(r.totals.Lines) {
-			t.Errorf("configuration %d: %+v", i+1, r.totals)
+		if r.Totals.Errors > 0 || r.Totals.Lines == 0 || float64(r.Totals.Same) < 0.6*float64(r.Totals.Lines) {
+			t.Errorf("configuration %d: %+v", i+1, r.Totals)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // byteSite answers by hand what a path asks for, and keeps the request lines and Hosts that came.
@@ -67,7 +69,7 @@ const rulesAnswer = "\r\n\r\nUser-agent: *\nDisallow: /private\n"
 // a site's refusal, or matter to the crawler.
 func TestHeadsOfSites(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for name, tt := range map[string]struct {
 		robots string
 		broken bool
@@ -83,17 +85,17 @@ func TestHeadsOfSites(t *testing.T) {
 			"/robots.txt": tt.robots, "/r.txt": "HTTP/1.1 200 OK" + rulesAnswer,
 			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nX Y: z\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
 		})
-		if a := g.mustFetch("Tester/1.0", "http://"+site.authority+"/private"); a.status != 403 || strings.Contains(a.body, "state:       unreachable") != tt.broken {
-			t.Errorf("%s: %d for a disallowed page: %s", name, a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", "http://"+site.authority+"/private"); a.Status != 403 || strings.Contains(a.Body, "state:       unreachable") != tt.broken {
+			t.Errorf("%s: %d for a disallowed page: %s", name, a.Status, a.Body)
 		}
 		if tt.broken {
 			continue
 		}
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			for way, ask := range g.through(method, site.authority, "/page") {
+			for way, ask := range g.Through(method, site.authority, "/page") {
 				a, err := ask()
-				if err != nil || a.body != "body" || a.header.Get("Set-Cookie") != "a=1" || a.header.Get("X-Robots-Tag") != "noindex" {
-					t.Errorf("%s, %s, %s: %d %v %q, %v", name, way, method, a.status, a.header, a.body, err)
+				if err != nil || a.Body != "body" || a.Header.Get("Set-Cookie") != "a=1" || a.Header.Get("X-Robots-Tag") != "noindex" {
+					t.Errorf("%s, %s, %s: %d %v %q, %v", name, way, method, a.Status, a.Header, a.Body, err)
 				}
 			}
 		}
@@ -108,7 +110,7 @@ func TestDotOfTheRoot(t *testing.T) {
 		"/robots.txt": "HTTP/1.1 200 OK" + rulesAnswer, "/page": "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
 	})
 	_, port, _ := net.SplitHostPort(site.authority)
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "deny denied.localhost"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "deny denied.localhost"})
 	for target, want := range map[string]int{
 		"http://localhost.:" + port + "/page":       200,
 		"http://localhost:" + port + "/page":        200,
@@ -119,8 +121,8 @@ func TestDotOfTheRoot(t *testing.T) {
 		"http://.:" + port + "/page":                400,
 		"http://localhost.%2e:" + port + "/private": 400,
 	} {
-		if a := g.mustFetch("Tester/1.0", target); a.status != want {
-			t.Errorf("%s: %d, want %d: %s", target, a.status, want, a.body)
+		if a := g.MustFetch("Tester/1.0", target); a.Status != want {
+			t.Errorf("%s: %d, want %d: %s", target, a.Status, want, a.Body)
 		}
 	}
 	fetches := 0
@@ -141,11 +143,11 @@ func TestDotOfTheRoot(t *testing.T) {
 func TestOptionsWithoutPath(t *testing.T) {
 	t.Parallel()
 	site := startRawSite(t, map[string]string{"*": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "/": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"})
-	g := startGateway(t, gatewayConfig{Engine: unpaced})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	for _, path := range []string{"", "/"} {
 		raw := fmt.Sprintf("OPTIONS http://%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.authority, path, site.authority)
-		if a, err := g.dial().ask(http.MethodOptions, raw); err != nil || a.status != 204 {
-			t.Errorf("%q: %d, %v: %s", path, a.status, err, a.body)
+		if a, err := g.Dial().Ask(http.MethodOptions, raw); err != nil || a.Status != 204 {
+			t.Errorf("%q: %d, %v: %s", path, a.Status, err, a.Body)
 		}
 	}
 	want := []string{"GET /robots.txt", "OPTIONS *", "OPTIONS /"}

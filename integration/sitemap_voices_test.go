@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -87,7 +88,7 @@ func joined(all ...map[string]disagreement) map[string]disagreement {
 var voices = []voice{
 	{"robots-parser", func(t *testing.T) *exec.Cmd {
 		t.Helper()
-		return exec.CommandContext(t.Context(), need(t, "node"), filepath.Join(nodePrograms(t, "clients", "node"), "sitemaps.mjs"))
+		return exec.CommandContext(t.Context(), rig.Need(t, "node"), filepath.Join(nodePrograms(t, "clients", "node"), "sitemaps.mjs"))
 	}, joined(alike, same(noBreakSpace, "www.cfainstitute.org"), same(noColon, "www.au.dk"))},
 	{"temoto/robotstxt", func(t *testing.T) *exec.Cmd {
 		t.Helper()

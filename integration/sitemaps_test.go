@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -27,9 +28,9 @@ func TestSitemapsForOperators(t *testing.T) {
 	site, closed, never := sitemapSites(t)
 	other := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	other.SetRobots(testorigin.OK("Sitemap: http://h.example/\x1b[2J\n"))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent AlphaBot\nagent BetaBot"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "agent AlphaBot\nagent BetaBot"})
 	for _, s := range []*testorigin.Site{site, closed, other} {
-		g.mustFetch("AlphaBot/1.0", s.URL(openPage))
+		g.MustFetch("AlphaBot/1.0", s.URL(rig.OpenPage))
 	}
 	o := site.Origin().String()
 	all := []string{site.URL("/a b.xml"), site.URL("/private.xml"), closed.URL("/c.xml"), never.URL("/d.xml")}
@@ -44,12 +45,12 @@ func TestSitemapsForOperators(t *testing.T) {
 		{[]string{other.Origin().String()}, []string{`http://h.example/\x1b[2J`}},
 		{[]string{closed.Origin().String()}, nil},
 	} {
-		out, err := g.robots("sitemaps", tt.args...)
+		out, err := g.Robots("sitemaps", tt.args...)
 		if want := strings.Join(append(tt.want, ""), "\n"); err != nil || out != want {
 			t.Errorf("%q: %v: %s, want %s", tt.args, err, out, want)
 		}
 	}
-	out, err := g.robots("sitemaps", "--known", "--agent", "BetaBot")
+	out, err := g.Robots("sitemaps", "--known", "--agent", "BetaBot")
 	for _, want := range []string{
 		`{"origin":"` + o + `","url":"` + all[0] + `","line":3,"in_scope":true,"access":"allow"}` + "\n",
 		`{"origin":"` + o + `","url":"` + all[3] + `","line":6,"in_scope":false,"access":"unknown"}` + "\n",
@@ -59,7 +60,7 @@ func TestSitemapsForOperators(t *testing.T) {
 			t.Errorf("--known: %v: %s, want %s", err, out, want)
 		}
 	}
-	out, err = g.robots("show", "--agent", "BetaBot", o)
+	out, err = g.Robots("show", "--agent", "BetaBot", o)
 	for _, want := range []string{
 		all[0] + " (line 3, allow)", all[1] + " (line 4, deny)",
 		all[2] + " (line 5, another origin, deny)", all[3] + " (line 6, another origin, unknown)",
@@ -79,16 +80,16 @@ func TestPricesAndSignaturesStay(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.Respond(testorigin.Response{Status: http.StatusPaymentRequired, Header: http.Header{"Crawler-Price": {"USD 1"}}}))
-	g := startGateway(t, gatewayConfig{Engine: unpaced, Site: "agent PayBot {\npass price\n}\nagent SignBot {\npass signature\n}\nagent BothBot {\npass price signature\n}\nagent PlainBot"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "agent PayBot {\npass price\n}\nagent SignBot {\npass signature\n}\nagent BothBot {\npass price signature\n}\nagent PlainBot"})
 	fields := []string{
 		"Crawler-Max-Price: USD 2", "Crawler-Exact-Price: USD 1", "Authorization: License abc", "PAYMENT-SIGNATURE: eyJ4", "X-PAYMENT: eyJ4",
 		"Signature: sig1=:YQ==:", `Signature-Input: sig1=("@authority")`, `Signature-Agent: sig1="https://bot.example"`,
 	}
 	want := map[string]int{"PayBot": 3, "SignBot": 5, "BothBot": 0, "PlainBot": 8}
 	for agent, removed := range want {
-		a := g.send(http.MethodGet, site.URL(openPage), agent+"/1.0", fields...)
-		if a.status != http.StatusPaymentRequired || a.header.Get("Crawler-Price") != "USD 1" {
-			t.Errorf("%s: %d %v", agent, a.status, a.header)
+		a := sendTo(g, http.MethodGet, site.URL(rig.OpenPage), agent+"/1.0", fields...)
+		if a.Status != http.StatusPaymentRequired || a.Header.Get("Crawler-Price") != "USD 1" {
+			t.Errorf("%s: %d %v", agent, a.Status, a.Header)
 		}
 		exchanges := site.Exchanges()
 		header := exchanges[len(exchanges)-1].Header
@@ -103,12 +104,12 @@ func TestPricesAndSignaturesStay(t *testing.T) {
 			t.Errorf("%s: %d fields arrived: %v", agent, left, header)
 		}
 	}
-	for _, l := range g.logs(len(want)) {
+	for _, l := range g.Logs(len(want)) {
 		if l.Robots.Removed != want[l.Robots.Agent] || !l.Robots.PaymentRequired || l.Robots.Decision != "allow" {
-			t.Errorf("the log: %s", l.raw)
+			t.Errorf("the log: %s", l.Raw)
 		}
 	}
-	if n := g.metric("crawlgate_payment_required_total"); n != float64(len(want)) {
+	if n := g.Metric("crawlgate_payment_required_total"); n != float64(len(want)) {
 		t.Errorf("the metric is %v", n)
 	}
 }

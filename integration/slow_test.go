@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 const (
@@ -36,7 +37,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	if p.count--; p.count < 0 {
 		return 0, io.EOF
 	}
-	pause(p.ctx, p.pause)
+	rig.Pause(p.ctx, p.pause)
 	return copy(b, strings.Repeat("x", p.size)), p.ctx.Err()
 }
 
@@ -44,16 +45,16 @@ func (p *pieces) Read(b []byte) (int, error) {
 func drip(ctx context.Context) io.Reader { return &pieces{ctx, 1, 1000, dripPause} }
 
 // send sends a body.
-func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (answer, error) {
+func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (rig.Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
 	if err != nil {
-		return answer{}, err
+		return rig.Answer{}, err
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return answer{}, err
+		return rig.Answer{}, err
 	}
-	return readAnswer(resp)
+	return rig.ReadAnswer(resp)
 }
 
 // slowHandler answers at the pace that the path asks for.
@@ -101,8 +102,8 @@ func startSlowSite(t *testing.T) *httptest.Server {
 }
 
 // patientClient is a client that waits for longer than a slow transfer may take.
-func (g *gateway) patientClient(userAgent string) *http.Client {
-	c := g.client(userAgent)
+func patientClient(g *rig.Gateway, userAgent string) *http.Client {
+	c := g.Client(userAgent)
 	c.Timeout = 3 * rateTime
 	return c
 }
@@ -123,7 +124,7 @@ func TestSlowTransfers(t *testing.T) {
 func slowTransfers(t *testing.T) (end func()) {
 	t.Helper()
 	site := startSlowSite(t)
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 100\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nconcurrency 100\n}"})
 	var group sync.WaitGroup
 	begin := func(name string, most time.Duration, do func() error) {
 		group.Go(func() {
@@ -136,7 +137,7 @@ func slowTransfers(t *testing.T) (end func()) {
 			}
 		})
 	}
-	client, last := g.patientClient("Tester/1.0"), g.dial()
+	client, last := patientClient(g, "Tester/1.0"), g.Dial()
 	begin("a drip of an upload", rateTime, func() error {
 		a, err := send(t.Context(), client, site.URL+"/upload/drip", drip(t.Context()))
 		return wantAnswer(a, err, http.StatusRequestTimeout, "")
@@ -145,37 +146,37 @@ func slowTransfers(t *testing.T) (end func()) {
 		return dripAndReadOn(last, site.URL+"/upload/last")
 	})
 	begin("a drip of an answer", rateTime, func() error {
-		if a, err := tryGet(t.Context(), client, site.URL+"/drip"); err == nil || a.status != http.StatusOK {
-			return fmt.Errorf("status %d, %q, want an answer that breaks off", a.status, a.body)
+		if a, err := rig.TryGet(t.Context(), client, site.URL+"/drip"); err == nil || a.Status != http.StatusOK {
+			return fmt.Errorf("status %d, %q, want an answer that breaks off", a.Status, a.Body)
 		}
 		return nil
 	})
 	begin("a drip of reading", 2*rateTime, func() error {
-		g.readSlowly(site.URL + "/large")
+		readSlowly(g, site.URL+"/large")
 		return nil
 	})
-	begin("an upload in spurts", patience+rateTime, func() error {
+	begin("an upload in spurts", rig.Patience+rateTime, func() error {
 		a, err := send(t.Context(), client, site.URL+"/upload/spurts", &pieces{t.Context(), 3000, 4, dripPause})
 		return wantAnswer(a, err, http.StatusOK, "12000 bytes")
 	})
-	begin("events", patience+rateTime, func() error {
-		a, err := tryGet(t.Context(), client, site.URL+"/events")
+	begin("events", rig.Patience+rateTime, func() error {
+		a, err := rig.TryGet(t.Context(), client, site.URL+"/events")
 		return wantAnswer(a, err, http.StatusOK, strings.Repeat("data: something\n\n", 9))
 	})
 	return func() {
 		group.Wait()
-		g.stop()
+		g.Stop()
 		checkSlowReasons(t, g, site.URL)
 	}
 }
 
-func checkSlowReasons(t *testing.T, g *gateway, siteURL string) {
+func checkSlowReasons(t *testing.T, g *rig.Gateway, siteURL string) {
 	t.Helper()
 	want := map[string]enforce.Reason{
 		"/upload/drip": "client_timeout", "/upload/last": "client_timeout", "/drip": enforce.ReasonStalled, "/large": "client_timeout",
 		"/upload/spurts": enforce.ReasonAbsent, "/events": enforce.ReasonAbsent,
 	}
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		path := strings.TrimPrefix(l.Request.URI, siteURL)
 		if l.Robots.Reason != want[path] {
 			t.Errorf("%s: reason %s (%s), want %s", path, l.Robots.Reason, l.Robots.Detail, want[path])
@@ -187,26 +188,26 @@ func checkSlowReasons(t *testing.T, g *gateway, siteURL string) {
 	}
 }
 
-func wantAnswer(a answer, err error, status int, body string) error {
-	if err != nil || a.status != status || body != "" && a.body != body {
-		return fmt.Errorf("status %d, %q, error %w, want %d, %q", a.status, a.body, err, status, body)
+func wantAnswer(a rig.Answer, err error, status int, body string) error {
+	if err != nil || a.Status != status || body != "" && a.Body != body {
+		return fmt.Errorf("status %d, %q, error %w, want %d, %q", a.Status, a.Body, err, status, body)
 	}
 	return nil
 }
 
 // readSlowly asks for a large body and takes a byte of it from time to time until the gateway breaks it off.
-func (g *gateway) readSlowly(rawURL string) {
+func readSlowly(g *rig.Gateway, rawURL string) {
 	dialer := &net.Dialer{}
-	conn, err := dialer.DialContext(g.t.Context(), "tcp", g.addr)
+	conn, err := dialer.DialContext(g.T.Context(), "tcp", g.Addr)
 	if err != nil {
-		g.t.Error(err)
+		g.T.Error(err)
 		return
 	}
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-	_, _ = io.WriteString(conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	_, _ = io.WriteString(conn, "GET "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 	broken := func() bool {
-		for _, l := range g.readLogs() {
+		for _, l := range g.ReadLogs() {
 			if l.Request.URI == rawURL {
 				return true
 			}
@@ -219,21 +220,21 @@ func (g *gateway) readSlowly(rawURL string) {
 		if _, err := conn.Read(one[:]); err != nil || broken() {
 			return
 		}
-		pause(g.t.Context(), often)
+		rig.Pause(g.T.Context(), often)
 	}
-	g.t.Error("the gateway still sends")
+	g.T.Error("the gateway still sends")
 }
 
 // dripAndReadOn sends a byte of a body, and reads what follows the refusal: the end of the connection.
-func dripAndReadOn(conn *wire, rawURL string) error {
+func dripAndReadOn(conn *rig.Wire, rawURL string) error {
 	_ = conn.SetDeadline(time.Now().Add(3 * rateTime))
-	_, _ = io.WriteString(conn, "POST "+rawURL+" HTTP/1.1\r\nHost: "+hostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
+	_, _ = io.WriteString(conn, "POST "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
 	resp, err := http.ReadResponse(bufio.NewReader(conn.Conn), &http.Request{Method: http.MethodPost})
 	if err != nil {
 		return err
 	}
-	if a, err := readAnswer(resp); err != nil || a.status != http.StatusRequestTimeout || !resp.Close {
-		return fmt.Errorf("status %d, error %w, close %v", a.status, err, resp.Close)
+	if a, err := rig.ReadAnswer(resp); err != nil || a.Status != http.StatusRequestTimeout || !resp.Close {
+		return fmt.Errorf("status %d, error %w, close %v", a.Status, err, resp.Close)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -250,7 +251,7 @@ func slowUploadsInTunnels(t *testing.T) (end func()) {
 		c.client.Timeout = 3 * rateTime
 		group.Go(func() {
 			began := time.Now()
-			a, err := send(t.Context(), c.client, c.site.at("/upload"), drip(t.Context()))
+			a, err := send(t.Context(), c.client, c.site.At("/upload"), drip(t.Context()))
 			if err := wantAnswer(a, err, http.StatusRequestTimeout, ""); err != nil || time.Since(began) > rateTime {
 				t.Errorf("%s: after %v: %v", c.name, time.Since(began), err)
 			}
@@ -266,9 +267,9 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 	return func(t *testing.T) (end func()) {
 		t.Helper()
 		site := startSlowSite(t)
-		g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nwait 10s\n}", Site: agents})
-		slow := g.patientClient("Slow/1.0")
-		get(t, slow, site.URL+"/first")
+		g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 10s\n}", Site: agents})
+		slow := patientClient(g, "Slow/1.0")
+		rig.Get(t, slow, site.URL+"/first")
 		var group sync.WaitGroup
 		began := time.Now()
 		for range 9 {
@@ -279,20 +280,20 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 				}
 			})
 		}
-		eventually(t, "uploads to wait for a place", func() bool { return !strings.Contains(g.admin("/robots/clocks").body, `"waiting":0`) })
+		rig.Eventually(t, "uploads to wait for a place", func() bool { return !strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":0`) })
 		asked := time.Now()
-		a, err := g.fetch("Other/1.0", site.URL+"/other")
-		if took := time.Since(asked); err != nil || a.status != http.StatusOK || took > 10*time.Second {
-			t.Errorf("the other agent: status %d, error %v, after %v", a.status, err, took)
+		a, err := g.Fetch("Other/1.0", site.URL+"/other")
+		if took := time.Since(asked); err != nil || a.Status != http.StatusOK || took > 10*time.Second {
+			t.Errorf("the other agent: status %d, error %v, after %v", a.Status, err, took)
 		}
 		return func() {
 			group.Wait()
-			if a, err := tryGet(t.Context(), slow, site.URL+"/last"); err != nil || a.status != http.StatusOK {
-				t.Errorf("afterwards: status %d, error %v", a.status, err)
+			if a, err := rig.TryGet(t.Context(), slow, site.URL+"/last"); err != nil || a.Status != http.StatusOK {
+				t.Errorf("afterwards: status %d, error %v", a.Status, err)
 			}
-			g.stop()
+			g.Stop()
 			reasons := make(map[enforce.Reason]int)
-			for _, l := range g.readLogs() {
+			for _, l := range g.ReadLogs() {
 				reasons[l.Robots.Reason]++
 			}
 			if reasons["client_timeout"] != 7 || reasons[enforce.ReasonConcurrency] != 2 {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -53,7 +54,7 @@ func netCollector(t *testing.T) collector {
 // pipeCollector is a pipe for the standard output, which is full after three lines.
 func pipeCollector(t *testing.T) collector {
 	t.Helper()
-	name := filepath.Join(tempDir(t), "stdout")
+	name := filepath.Join(rig.TempDir(t), "stdout")
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -70,34 +71,34 @@ func pipeCollector(t *testing.T) collector {
 }
 
 // config has a second access log that goes to the collector.
-func (c collector) config(engine string) gatewayConfig {
-	return gatewayConfig{
-		Engine: paceOff + "\n" + engine, Stdout: c.stdout,
+func (c collector) config(engine string) rig.Config {
+	return rig.Config{
+		Engine: rig.PaceOff + "\n" + engine, Stdout: c.stdout,
 		Global: "log collected {\noutput " + c.output + "\ninclude http.log.access\n}",
 	}
 }
 
 // stalls asks for pages, with little patience, until one is refused for the log.
-func stalls(t *testing.T, g *gateway, site *testorigin.Site) {
+func stalls(t *testing.T, g *rig.Gateway, site *testorigin.Site) {
 	t.Helper()
-	ask := func() (answer, error) {
+	ask := func() (rig.Answer, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		return tryGet(ctx, g.client("Tester/1.0"), site.URL(openPage+"?"+strings.Repeat("x", 15000)))
+		return rig.TryGet(ctx, g.Client("Tester/1.0"), site.URL(rig.OpenPage+"?"+strings.Repeat("x", 15000)))
 	}
 	for range 1000 { // fills the buffers between the gateway and the collector
 		if _, err := ask(); err != nil {
 			break
 		}
 	}
-	eventually(t, "the log to stall", func() bool {
+	rig.Eventually(t, "the log to stall", func() bool {
 		a, err := ask()
 		return err == nil && refusedForLog(a)
 	})
 }
 
-func refusedForLog(a answer) bool {
-	return a.status == http.StatusServiceUnavailable && strings.Contains(a.header.Get("Crawlgate-Decision"), "reason=log_unavailable")
+func refusedForLog(a rig.Answer) bool {
+	return a.Status == http.StatusServiceUnavailable && strings.Contains(a.Header.Get("Crawlgate-Decision"), "reason=log_unavailable")
 }
 
 // TestStalledLog: while an access log takes no lines, requests are refused by name, the gateway says so, and all else goes
@@ -108,20 +109,20 @@ func TestStalledLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t)
-			g := startGateway(t, c.config(""))
+			g := rig.New(t, c.config(""))
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			stalls(t, g, site)
-			if a := g.own("/health"); a.status != http.StatusOK {
-				t.Errorf("/health: %d", a.status)
+			if a := g.Own("/health"); a.Status != http.StatusOK {
+				t.Errorf("/health: %d", a.Status)
 			}
-			a, err := g.dial().ask(http.MethodConnect, "CONNECT "+hostOf(site.URL("/"))+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
+			a, err := g.Dial().Ask(http.MethodConnect, "CONNECT "+rig.HostOf(site.URL("/"))+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
 			if err != nil || !refusedForLog(a) {
-				t.Errorf("CONNECT: %d, %v", a.status, err)
+				t.Errorf("CONNECT: %d, %v", a.Status, err)
 			}
-			if up := g.metric("crawlgate_log_up"); up != 0 {
+			if up := g.Metric("crawlgate_log_up"); up != 0 {
 				t.Errorf("log_up is %v", up)
 			}
-			eventually(t, "the process log to say so", func() bool { return strings.Contains(g.stderr.String(), "an access log takes no lines") })
+			rig.Eventually(t, "the process log to say so", func() bool { return strings.Contains(g.Stderr.String(), "an access log takes no lines") })
 
 			lines := bufio.NewScanner(c.lines())
 			lines.Buffer(nil, 1<<20)
@@ -142,24 +143,24 @@ func TestStalledLog(t *testing.T) {
 					}
 				}
 			}()
-			eventually(t, "the log to go on", func() bool { return g.metric("crawlgate_log_up") == 1 })
-			if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != http.StatusOK {
-				t.Errorf("afterwards: %d", a.status)
+			rig.Eventually(t, "the log to go on", func() bool { return g.Metric("crawlgate_log_up") == 1 })
+			if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
+				t.Errorf("afterwards: %d", a.Status)
 			}
 			var lost float64
 			select {
 			case n := <-told:
-				if lost = g.metric("crawlgate_log_lost_total"); float64(n) != lost || n == 0 {
+				if lost = g.Metric("crawlgate_log_lost_total"); float64(n) != lost || n == 0 {
 					t.Errorf("the line tells of %d, the metric of %v", n, lost)
 				}
-			case <-time.After(patience):
+			case <-time.After(rig.Patience):
 				t.Error("no line tells of those that were lost")
 			}
-			eventually(t, "the process log to say so", func() bool { return strings.Contains(g.stderr.String(), "the access log takes lines again") })
-			g.stop()
-			r := audit(t, "--store", g.store(), g.accessLog())
-			if r.status != 2 || len(r.errors) != 1 || !strings.Contains(r.errors[0], fmt.Sprintf("until this line it took none, and %v are missing", lost)) {
-				t.Errorf("audit: status %d, %q", r.status, r.errors)
+			rig.Eventually(t, "the process log to say so", func() bool { return strings.Contains(g.Stderr.String(), "the access log takes lines again") })
+			g.Stop()
+			r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
+			if r.Status != 2 || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], fmt.Sprintf("until this line it took none, and %v are missing", lost)) {
+				t.Errorf("audit: status %d, %q", r.Status, r.Errors)
 			}
 		})
 	}
@@ -171,51 +172,51 @@ func TestStalledLogReleases(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	config := pipeCollector(t).config("")
-	config.Egress = "trust_ca " + caFile(t, server)
-	g := startGateway(t, config)
+	config.Egress = "trust_ca " + rig.CAFile(t, server)
+	g := rig.New(t, config)
 	plain, secure := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{Scheme: "https"})
-	authority, proxy := g.authority(), &url.URL{Scheme: "http", Host: g.addr} // before the log stalls
+	authority, proxy := g.Authority(), &url.URL{Scheme: "http", Host: g.Addr} // before the log stalls
 	var asking sync.WaitGroup
 	for range 3 {
 		for version, site := range []*testorigin.Site{plain, secure, secure} {
-			client := g.clientOf("Tester/1.0", version, proxy, &tls.Config{RootCAs: authority})
+			client := g.ClientOf("Tester/1.0", version, proxy, &tls.Config{RootCAs: authority})
 			asking.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				began := time.Now()
-				a, err := tryGet(ctx, client, site.URL(openPage+"?"+strings.Repeat("x", 15000)))
-				if took := time.Since(began); took > 15*time.Second || site == plain && (err != nil || a.status != http.StatusOK && !refusedForLog(a)) {
-					t.Errorf("HTTP/%d of %s: %d, %.100v after %v", version, site.Origin(), a.status, err, took)
+				a, err := rig.TryGet(ctx, client, site.URL(rig.OpenPage+"?"+strings.Repeat("x", 15000)))
+				if took := time.Since(began); took > 15*time.Second || site == plain && (err != nil || a.Status != http.StatusOK && !refusedForLog(a)) {
+					t.Errorf("HTTP/%d of %s: %d, %.100v after %v", version, site.Origin(), a.Status, err, took)
 				}
 			})
 		}
 	}
 	asking.Wait()
-	if a := g.mustFetch("Tester/1.0", plain.URL(openPage)); !refusedForLog(a) {
-		t.Errorf("afterwards: %d", a.status)
+	if a := g.MustFetch("Tester/1.0", plain.URL(rig.OpenPage)); !refusedForLog(a) {
+		t.Errorf("afterwards: %d", a.Status)
 	}
 }
 
 // TestStalledLogServes: with `unlogged serve` requests pass, late at first, and count as lost.
 func TestStalledLogServes(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, pipeCollector(t).config("unlogged serve"))
+	g := rig.New(t, pipeCollector(t).config("unlogged serve"))
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, _ = tryGet(ctx, g.client("Tester/1.0"), site.URL(openPage+"?"+strings.Repeat("x", 8000)))
+		_, _ = rig.TryGet(ctx, g.Client("Tester/1.0"), site.URL(rig.OpenPage+"?"+strings.Repeat("x", 8000)))
 		cancel()
 	}
 	for i := range 3 {
 		began := time.Now()
-		if a := g.mustFetch("Tester/1.0", site.URL(openPage)); a.status != http.StatusOK {
-			t.Fatalf("%d: %s", a.status, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
+			t.Fatalf("%d: %s", a.Status, a.Body)
 		}
 		if took := time.Since(began); took > 10*time.Second || i > 0 && took > 3*time.Second {
 			t.Errorf("request %d took %v", i, took)
 		}
 	}
-	if lost := g.metric("crawlgate_log_lost_total"); lost < 3 {
+	if lost := g.Metric("crawlgate_log_lost_total"); lost < 3 {
 		t.Errorf("lost: %v", lost)
 	}
 }
@@ -242,23 +243,23 @@ func TestStopWithStalledLog(t *testing.T) {
 				config.Global = "log default {\noutput stdout\n}"
 			}
 			config.Global += "\n" + tt.global
-			g := startGateway(t, config)
+			g := rig.New(t, config)
 			if tt.process {
-				eventually(t, "the log of the process to stall", func() bool {
+				rig.Eventually(t, "the log of the process to stall", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					_, err := g.tryAdmin(ctx, "/config/")
+					_, err := g.TryAdmin(ctx, "/config/")
 					return err != nil
 				})
 			} else {
 				stalls(t, g, testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}))
 			}
 			began := time.Now()
-			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			if err := g.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			select {
-			case <-g.exited:
+			case <-g.Exited:
 			case <-time.After(tt.limit + 5*time.Second):
 				t.Errorf("the process has not ended after %v", time.Since(began))
 			}
@@ -271,7 +272,7 @@ func TestStopWithStalledLogInGrace(t *testing.T) {
 	t.Parallel()
 	began, finish := make(chan struct{}), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != openPage {
+		if r.URL.Path != rig.OpenPage {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -284,18 +285,18 @@ func TestStopWithStalledLogInGrace(t *testing.T) {
 	defer slow.Close()
 	config := pipeCollector(t).config("")
 	config.Global += "\ngrace_period 9s"
-	g := startGateway(t, config)
+	g := rig.New(t, config)
 	answers := make(chan string, 1)
 	go func() {
-		a, err := tryGet(t.Context(), g.client("Tester/1.0"), slow.URL+openPage)
-		answers <- fmt.Sprint(a.body, err)
+		a, err := rig.TryGet(t.Context(), g.Client("Tester/1.0"), slow.URL+rig.OpenPage)
+		answers <- fmt.Sprint(a.Body, err)
 	}()
 	<-began
 	stalls(t, g, testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}))
-	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := g.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	pause(t.Context(), time.Second)
+	rig.Pause(t.Context(), time.Second)
 	close(finish)
 	if got := <-answers; got != "begun, finished<nil>" {
 		t.Errorf("it got %q", got)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -17,13 +18,13 @@ func TestStampedeFetchesOnce(t *testing.T) {
 	const crawlers = 2000
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n").After(time.Second))
-	g := startGateway(t, gatewayConfig{Engine: "pace {\nrate off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"})
+	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"})
 
-	answers := make([]answer, crawlers)
+	answers := make([]rig.Answer, crawlers)
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range crawlers {
-		client := g.client(fmt.Sprintf("Crawler-%c/1.0 (%d)", 'a'+i%26, i))
+		client := g.Client(fmt.Sprintf("Crawler-%c/1.0 (%d)", 'a'+i%26, i))
 		path := fmt.Sprintf("/page/%d", i)
 		if i%2 == 1 {
 			path = fmt.Sprintf("/private/%d", i)
@@ -31,7 +32,7 @@ func TestStampedeFetchesOnce(t *testing.T) {
 		wg.Go(func() {
 			<-start
 			var err error
-			if answers[i], err = tryGet(t.Context(), client, site.URL(path)); err != nil {
+			if answers[i], err = rig.TryGet(t.Context(), client, site.URL(path)); err != nil {
 				t.Errorf("crawler %d: %v", i, err)
 			}
 		})
@@ -40,8 +41,8 @@ func TestStampedeFetchesOnce(t *testing.T) {
 	wg.Wait()
 
 	for i, a := range answers {
-		if want := []int{http.StatusOK, http.StatusForbidden}[i%2]; a.status != want {
-			t.Errorf("crawler %d: status %d, want %d: %s", i, a.status, want, a.body)
+		if want := []int{http.StatusOK, http.StatusForbidden}[i%2]; a.Status != want {
+			t.Errorf("crawler %d: status %d, want %d: %s", i, a.Status, want, a.Body)
 		}
 	}
 	if n := len(site.RobotsExchanges()); n != 1 {
@@ -50,9 +51,9 @@ func TestStampedeFetchesOnce(t *testing.T) {
 	if n := len(site.PageExchanges()); n != crawlers/2 {
 		t.Errorf("%d pages were asked for, want the %d allowed ones", n, crawlers/2)
 	}
-	g.stop()
+	g.Stop()
 	sources := make(map[string]int)
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		sources[l.Robots.Source]++
 	}
 	// Who came too late to wait was served from memory or, as the hot tier takes its time, from the store.

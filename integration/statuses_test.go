@@ -9,17 +9,9 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
-)
-
-// rules is what the sites of these tests say, as far as they get to say it.
-const rules = "User-agent: *\nDisallow: /private\nDisallow: /deep/*.pdf$\n"
-
-// The pages that tell an origin's state: one that the rules disallow, and one that no rule concerns.
-const (
-	privatePage = "/private/page"
-	openPage    = "/open"
 )
 
 // robotsCase is a robots.txt answer and what a crawler may conclude from it.
@@ -37,7 +29,7 @@ func TestRFC9309_2_3_1_Statuses(t *testing.T) {
 	t.Parallel()
 	var cases []robotsCase
 	for status := 100; status <= 599; status++ {
-		b := testorigin.Respond(testorigin.Response{Status: status, Body: []byte(rules)})
+		b := testorigin.Respond(testorigin.Response{Status: status, Body: []byte(rig.Rules)})
 		c := robotsCase{name: fmt.Sprint(status), behaviour: b, rules: b.Rules}
 		c.meaning, c.cause = meaningOf(status)
 		cases = append(cases, c)
@@ -68,12 +60,12 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	other := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
-	other.SetRobots(testorigin.OK(rules))
+	other.SetRobots(testorigin.OK(rig.Rules))
 	other.SetPath("/broken", testorigin.Status(http.StatusBadGateway))
 	other.SetPath("/missing", testorigin.Status(http.StatusNotFound))
 	to := func(name, location string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
 		b := testorigin.Redirect(http.StatusMovedPermanently, location)
-		return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rules), cause: cause}
+		return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rig.Rules), cause: cause}
 	}
 	cases := []robotsCase{
 		to("another host and scheme", other.URL("/robots.txt"), testorigin.MeansRules, ""),
@@ -98,7 +90,7 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 	}
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		b := testorigin.Redirect(status, other.URL("/robots.txt"))
-		cases = append(cases, robotsCase{name: fmt.Sprint(status), behaviour: b, meaning: testorigin.MeansRules, rules: []byte(rules)})
+		cases = append(cases, robotsCase{name: fmt.Sprint(status), behaviour: b, meaning: testorigin.MeansRules, rules: []byte(rig.Rules)})
 	}
 	checkRobotsCases(t, server, cases, "")
 }
@@ -107,16 +99,16 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	for hops := 1; hops <= 7; hops++ {
 		site := server.Site(t, testorigin.SiteConfig{})
-		site.SetRobotsChain(hops, testorigin.OK(rules))
+		site.SetRobotsChain(hops, testorigin.OK(rig.Rules))
 		want := http.StatusForbidden
 		if hops > 5 {
 			want = http.StatusOK
 		}
-		if a := g.mustFetch("Tester/1.0", site.URL(privatePage)); a.status != want {
-			t.Errorf("%d redirects: status %d, want %d: %s", hops, a.status, want, a.body)
+		if a := g.MustFetch("Tester/1.0", site.URL(rig.PrivatePage)); a.Status != want {
+			t.Errorf("%d redirects: status %d, want %d: %s", hops, a.Status, want, a.Body)
 		}
 	}
 }
@@ -126,7 +118,7 @@ func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 	t.Parallel()
 	var cases []robotsCase
 	for _, scheme := range []string{"http", "https"} {
-		for _, b := range testorigin.Catalogue(scheme, rules) {
+		for _, b := range testorigin.Catalogue(scheme, rig.Rules) {
 			c := robotsCase{name: scheme + " " + b.Name, scheme: scheme, behaviour: b, meaning: b.Meaning, rules: b.Rules}
 			c.cause = causes[b.Name]
 			switch {
@@ -161,12 +153,12 @@ var causes = map[string]fetch.Cause{
 // TestRFC9309_2_3_1_4_UnresolvableName asks for a host under .onion, which resolvers refuse by themselves (RFC 7686).
 func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, gatewayConfig{})
-	a := g.mustFetch("Tester/1.0", "http://crawlgate.onion/")
-	if a.status != http.StatusForbidden || a.header.Get("Retry-After") == "" {
-		t.Errorf("status %d, Retry-After %q: %s", a.status, a.header.Get("Retry-After"), a.body)
+	g := rig.New(t, rig.Config{})
+	a := g.MustFetch("Tester/1.0", "http://crawlgate.onion/")
+	if a.Status != http.StatusForbidden || a.Header.Get("Retry-After") == "" {
+		t.Errorf("status %d, Retry-After %q: %s", a.Status, a.Header.Get("Retry-After"), a.Body)
 	}
-	if l := g.logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.State != "unreachable" {
+	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.State != "unreachable" {
 		t.Errorf("logged as %+v", l.Robots)
 	}
 }
@@ -174,7 +166,7 @@ func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 // checkRobotsCases puts one origin behind each case and crawls all of them through one gateway.
 func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCase, engine string) {
 	t.Helper()
-	g := startGateway(t, gatewayConfig{Engine: engine, Egress: "trust_ca " + caFile(t, server)})
+	g := rig.New(t, rig.Config{Engine: engine, Egress: "trust_ca " + rig.CAFile(t, server)})
 	sites := make([]*testorigin.Site, len(cases))
 	turns := make(chan struct{}, 64)
 	var wg sync.WaitGroup
@@ -184,19 +176,19 @@ func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCas
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			for _, page := range []string{openPage, privatePage} {
+			for _, page := range []string{rig.OpenPage, rig.PrivatePage} {
 				c.checkAnswer(t, g, sites[i], page)
 			}
 		})
 	}
 	wg.Wait()
-	g.stop()
+	g.Stop()
 	logged := make(map[string][]enforce.Record)
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		logged[l.Request.URI] = append(logged[l.Request.URI], l.Robots)
 	}
 	for i, c := range cases {
-		for _, page := range []string{openPage, privatePage} {
+		for _, page := range []string{rig.OpenPage, rig.PrivatePage} {
 			records := logged[sites[i].URL(page)]
 			if len(records) != 1 {
 				t.Errorf("%s: %d log lines for %s, want 1", c.name, len(records), page)
@@ -224,16 +216,16 @@ func (c *robotsCase) allows(page string) bool {
 	}
 }
 
-func (c *robotsCase) checkAnswer(t *testing.T, g *gateway, site *testorigin.Site, page string) {
+func (c *robotsCase) checkAnswer(t *testing.T, g *rig.Gateway, site *testorigin.Site, page string) {
 	t.Helper()
-	a, err := g.fetch("Tester/1.0", site.URL(page))
+	a, err := g.Fetch("Tester/1.0", site.URL(page))
 	switch {
 	case err != nil:
 		t.Errorf("%s: GET %s: %v", c.name, page, err)
-	case c.allows(page) && a.status != http.StatusOK, !c.allows(page) && a.status != http.StatusForbidden:
-		t.Errorf("%s: %s: status %d, want it allowed: %t: %.300s", c.name, page, a.status, c.allows(page), a.body)
-	case c.meaning == testorigin.MeansUnreachable && a.header.Get("Retry-After") == "":
-		t.Errorf("%s: %s: a refusal for want of robots.txt has no Retry-After: %v", c.name, page, a.header)
+	case c.allows(page) && a.Status != http.StatusOK, !c.allows(page) && a.Status != http.StatusForbidden:
+		t.Errorf("%s: %s: status %d, want it allowed: %t: %.300s", c.name, page, a.Status, c.allows(page), a.Body)
+	case c.meaning == testorigin.MeansUnreachable && a.Header.Get("Retry-After") == "":
+		t.Errorf("%s: %s: a refusal for want of robots.txt has no Retry-After: %v", c.name, page, a.Header)
 	}
 }
 

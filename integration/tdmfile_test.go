@@ -8,14 +8,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 const tdmPath = "/.well-known/tdmrep.json"
 
 // tdmConfig reads TDM files, for an agent that needs them and one that does not.
-var tdmConfig = gatewayConfig{
-	Engine: "user_agent \"acmegate/1.0\"\nsignals {\ntdm_file on\n}\nfetch {\ntimeout 2s\n}\n" + paceOff,
+var tdmConfig = rig.Config{
+	Engine: "user_agent \"acmegate/1.0\"\nsignals {\ntdm_file on\n}\nfetch {\ntimeout 2s\n}\n" + rig.PaceOff,
 	Site: `
 		agent trainer {
 			purpose train-ai
@@ -63,7 +64,7 @@ func TestTDMFile(t *testing.T) {
 	reserved := tdmSite(t, server, open, testorigin.OK(closed))
 	without := tdmSite(t, server, open, testorigin.OK(closed))
 	without.SetRobots(testorigin.Status(404))
-	g := startGateway(t, tdmConfig)
+	g := rig.New(t, tdmConfig)
 	for _, tt := range []struct {
 		name    string
 		agent   string
@@ -90,27 +91,27 @@ func TestTDMFile(t *testing.T) {
 		{"disallowed to the agent alone", "trainer", tdmSite(t, server, "User-agent: trainer\nDisallow: /.well-known/\n", testorigin.OK(closed)), "/a", 403, 1},
 	} {
 		sent := asked(tt.site, tt.path)
-		a := g.mustFetch(tt.agent+"/1.0", tt.site.URL(tt.path))
+		a := g.MustFetch(tt.agent+"/1.0", tt.site.URL(tt.path))
 		passed := asked(tt.site, tt.path) > sent
-		if a.status != tt.status || passed != (tt.status == 200) || asked(tt.site, tdmPath) != tt.fetches {
-			t.Errorf("%s: %d %s, sent %t, the file was asked for %d times", tt.name, a.status, a.body, passed, asked(tt.site, tdmPath))
+		if a.Status != tt.status || passed != (tt.status == 200) || asked(tt.site, tdmPath) != tt.fetches {
+			t.Errorf("%s: %d %s, sent %t, the file was asked for %d times", tt.name, a.Status, a.Body, passed, asked(tt.site, tdmPath))
 		}
 	}
 	if n := asked(other, tdmPath); n > 0 {
 		t.Errorf("the file behind the redirect was asked for %d times", n)
 	}
-	if out, err := g.robots("show", "--json", reserved.Origin().String()); err != nil || !strings.Contains(out, `"tdm_file":"read"`) {
+	if out, err := g.Robots("show", "--json", reserved.Origin().String()); err != nil || !strings.Contains(out, `"tdm_file":"read"`) {
 		t.Errorf("show: %s, %v", out, err)
 	}
-	g.stop()
+	g.Stop()
 	checkTDMLog(t, g)
 }
 
 // checkTDMLog holds what the log has of TDM files, and the audit of the log as it is and of a forged one.
-func checkTDMLog(t *testing.T, g *gateway) {
+func checkTDMLog(t *testing.T, g *rig.Gateway) {
 	t.Helper()
 	read, unread := 0, map[string]int{}
-	for _, l := range g.readLogs() {
+	for _, l := range g.ReadLogs() {
 		for _, field := range l.Robots.SignalFields {
 			if why, found := strings.CutPrefix(field, "tdm file unread: "); found && l.Robots.SignalsCut {
 				unread[why]++
@@ -134,19 +135,19 @@ func checkTDMLog(t *testing.T, g *gateway) {
 	if n := unread["tdm file: more than 64 KiB"]; n != 2 {
 		t.Errorf("%d files are too large: %v", n, unread)
 	}
-	if r := audit(t, "--store", g.store(), g.accessLog()); r.status != 0 || len(r.findings) > 0 || len(r.errors) > 0 {
+	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
 		t.Errorf("audit: %+v", r)
 	}
-	text, err := os.ReadFile(g.accessLog())
+	text, err := os.ReadFile(g.AccessLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := filepath.Join(tempDir(t), "access.log")
+	forged := filepath.Join(rig.TempDir(t), "access.log")
 	content := strings.ReplaceAll(string(text), `\"tdm-reservation\":1`, `\"tdm-reservation\":0`)
 	if err := os.WriteFile(forged, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := audit(t, "--store", g.store(), forged); len(r.findings) != 4 || r.findings[0].Kind != "preference" {
+	if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) != 4 || r.Findings[0].Kind != "preference" {
 		t.Errorf("audit of a forged log: %+v", r)
 	}
 }
@@ -157,28 +158,28 @@ func TestTDMFileIsFetchedOnce(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	site := tdmSite(t, server, "User-agent: *\nAllow: /\n", testorigin.OK(`[{"location":"/a","tdm-reservation":1}]`))
-	g := startGateway(t, tdmConfig)
+	g := rig.New(t, tdmConfig)
 	var requests sync.WaitGroup
 	for range 50 {
 		requests.Go(func() {
-			if a, err := g.fetch("trainer/1.0", site.URL("/a")); err != nil || a.status != http.StatusForbidden {
-				t.Errorf("%d, %v", a.status, err)
+			if a, err := g.Fetch("trainer/1.0", site.URL("/a")); err != nil || a.Status != http.StatusForbidden {
+				t.Errorf("%d, %v", a.Status, err)
 			}
 		})
 	}
 	requests.Wait()
 	reloaded := tdmConfig
 	reloaded.Engine += "\nhelp https://wiki.example.com/robots/"
-	if err := g.reload(reloaded); err != nil {
+	if err := g.Reload(reloaded); err != nil {
 		t.Fatal(err)
 	}
-	if a := g.mustFetch("trainer/1.0", site.URL("/a")); a.status != http.StatusForbidden || asked(site, tdmPath) != 1 || asked(site, "/a") != 0 {
-		t.Errorf("%d; the file was asked for %d times, the page %d times", a.status, asked(site, tdmPath), asked(site, "/a"))
+	if a := g.MustFetch("trainer/1.0", site.URL("/a")); a.Status != http.StatusForbidden || asked(site, tdmPath) != 1 || asked(site, "/a") != 0 {
+		t.Errorf("%d; the file was asked for %d times, the page %d times", a.Status, asked(site, tdmPath), asked(site, "/a"))
 	}
-	if out, err := g.robots("purge", site.Origin().String()); err != nil {
+	if out, err := g.Robots("purge", site.Origin().String()); err != nil {
 		t.Fatal(out, err)
 	}
-	if g.mustFetch("trainer/1.0", site.URL("/a")); asked(site, tdmPath) != 2 {
+	if g.MustFetch("trainer/1.0", site.URL("/a")); asked(site, tdmPath) != 2 {
 		t.Errorf("after the purge the file was asked for %d times", asked(site, tdmPath))
 	}
 }

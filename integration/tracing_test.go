@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -32,12 +33,12 @@ func TestTracing(t *testing.T) {
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\nCrawl-delay: 0.2\n"))
-	stdout := filepath.Join(tempDir(t), "spans")
-	g := startGateway(t, gatewayConfig{
+	stdout := filepath.Join(rig.TempDir(t), "spans")
+	g := rig.New(t, rig.Config{
 		Around: "tracing {\nspan crawl\n}", Stdout: stdout,
 		Env: []string{"OTEL_TRACES_EXPORTER=console", "OTEL_PROPAGATORS=tracecontext,baggage,b3,b3multi,jaeger,ottrace,xray"},
 	})
-	client := g.client("Tester/1.0")
+	client := g.Client("Tester/1.0")
 	for _, path := range []string{"/page", "/page", "/private"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.URL(path)+"?token=hidden", http.NoBody)
 		if err != nil {
@@ -53,7 +54,7 @@ func TestTracing(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 	}
-	g.stop()
+	g.Stop()
 
 	for _, e := range site.Exchanges() {
 		for name := range e.Header {

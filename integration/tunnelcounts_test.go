@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -25,33 +26,33 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	for _, s := range []*testorigin.Site{secure, blind} {
 		s.SetRobots(testorigin.OK("User-agent: *\nDisallow: /\n"))
 	}
-	page := freePort(t)
-	g := startGateway(t, gatewayConfig{
-		Egress: "trust_ca " + caFile(t, server), Engine: unpaced, Site: "connect tunnel " + blind.Origin().Host + "\nconnect intercept",
+	page := rig.FreePort(t)
+	g := rig.New(t, rig.Config{
+		Egress: "trust_ca " + rig.CAFile(t, server), Engine: rig.Unpaced, Site: "connect tunnel " + blind.Origin().Host + "\nconnect intercept",
 		// The password of ada is "open sesame".
 		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\nada $2a$04$YpL2MwB3lw6DP0b3ygrNIuhaORMVr0vpC4zpEoiWySN6uRSEkKfXm\n}\nrobots_console\n}",
 			page[strings.LastIndex(page, ":")+1:]),
 	})
 	for range n {
-		c := g.secureClient("AcmeBot/1.0", 1)
-		if a, err := tryGet(t.Context(), c, secure.URL("/page")); err != nil || a.status != http.StatusForbidden {
-			t.Fatalf("%d, %v", a.status, err)
+		c := g.SecureClient("AcmeBot/1.0", 1)
+		if a, err := rig.TryGet(t.Context(), c, secure.URL("/page")); err != nil || a.Status != http.StatusForbidden {
+			t.Fatalf("%d, %v", a.Status, err)
 		}
-		hangUp(c)
-		if _, err := tryGet(t.Context(), c, blind.URL("/page")); err == nil {
+		rig.HangUp(c)
+		if _, err := rig.TryGet(t.Context(), c, blind.URL("/page")); err == nil {
 			t.Fatal("a tunnel to a site that disallows everything was opened")
 		}
 	}
-	g.logs(3 * n)
+	g.Logs(3 * n)
 
 	for name, want := range map[string]float64{
 		`crawlgate_decisions_total`: n, `crawlgate_tunnel_decisions_total`: 2 * n, `crawlgate_decision_states_total`: 2 * n,
 	} {
-		if got := g.metric(name); got != want {
+		if got := g.Metric(name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	metrics := g.admin("/metrics").body
+	metrics := g.Admin("/metrics").Body
 	for _, line := range []string{
 		`crawlgate_decisions_total{decision="deny",reason="disallowed"} 3`,
 		`crawlgate_tunnel_decisions_total{decision="allow",inside="seen",reason="intercepted"} 3`,
@@ -61,24 +62,24 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}
-	shown := get(t, http.DefaultClient, "http://ada:open%20sesame@"+page+"/")
+	shown := rig.Get(t, http.DefaultClient, "http://ada:open%20sesame@"+page+"/")
 	for _, row := range []string{`<td>disallowed</td><td>AcmeBot</td><td class="n">3</td>`, `<td>tunnel_restricted \(tunnels\)</td><td>[^<]*</td><td class="n">3</td>`} {
-		if !regexp.MustCompile(row).MatchString(shown.body) {
-			t.Errorf("the page of the operator lacks %s: %s", row, shown.body)
+		if !regexp.MustCompile(row).MatchString(shown.Body) {
+			t.Errorf("the page of the operator lacks %s: %s", row, shown.Body)
 		}
 	}
 
-	audited := audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog())
-	audited.clean(t, "the log")
+	audited := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), g.AccessLog())
+	audited.Clean(t, "the log")
 	allowed, denied, opened, refused := int64(0), int64(0), int64(0), int64(0)
-	for _, a := range audited.totals.Agents {
+	for _, a := range audited.Totals.Agents {
 		allowed, denied = allowed+a.Allowed, denied+a.Refused
 		opened, refused = opened+a.Tunnels.Allowed, refused+a.Tunnels.Refused
 	}
 	if allowed != 0 || denied != n || opened != n || refused != n {
 		t.Errorf("audited: %d allowed, %d denied; of tunnels %d, %d", allowed, denied, opened, refused)
 	}
-	if out, err := runBinary(t, "robots", "audit", "--gateway", "unix/"+g.adminSocket(), g.accessLog()); err != nil ||
+	if out, err := rig.RunBinary(t, "robots", "audit", "--gateway", "unix/"+g.AdminSocket(), g.AccessLog()); err != nil ||
 		!regexp.MustCompile(`\nAcmeBot +\d +3 +0 +3 +0 +\d +\d +\d +0 +0 +0\n`).MatchString(out) {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -89,13 +90,13 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 		"csv":  `\ntotal,,3,0,3,0,0,0.000,6,3,3,0,0,`,
 		"json": `"total":{"asked":3,"allowed":0,"refused":3,"failed":0,"tunnels":{"asked":6,"allowed":3,"refused":3,"failed":0,"blind":0},"held":0,"wait_s":0}`,
 	} {
-		out, err := runBinary(t, "robots", "report", "--format", format, g.accessLog())
+		out, err := rig.RunBinary(t, "robots", "report", "--format", format, g.AccessLog())
 		if err != nil || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: %v: %s", format, err, out)
 		}
 	}
 
-	out, err := runBinary(t, "robots", "why", "--gateway", "unix/"+g.adminSocket(), "--limit", "9", g.accessLog())
+	out, err := rig.RunBinary(t, "robots", "why", "--gateway", "unix/"+g.AdminSocket(), "--limit", "9", g.AccessLog())
 	if err != nil || strings.Count(out, "\ntunnel ") != 2*n || strings.Count(out, "\nrequest ") != n || strings.Contains(out, " allowed: ") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -103,7 +104,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	if err := os.WriteFile(off, []byte(":3128 {\n\trobots {\n\t\tmode off\n\t\tconnect intercept\n\t}\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	simulated := simulate(t, "--gateway", "unix/"+g.adminSocket(), "--config", off, g.accessLog())
+	simulated := rig.Simulate(t, "--gateway", "unix/"+g.AdminSocket(), "--config", off, g.AccessLog())
 	var totals struct {
 		Lines, Different, Tunnels int64
 		Changes                   []struct {
@@ -111,10 +112,10 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 			Lines int64
 		}
 	}
-	out, _ = runBinary(t, "robots", "simulate", "--json", "--gateway", "unix/"+g.adminSocket(), "--config", off, g.accessLog()) // its status is 1
+	out, _ = rig.RunBinary(t, "robots", "simulate", "--json", "--gateway", "unix/"+g.AdminSocket(), "--config", off, g.AccessLog()) // its status is 1
 	last := strings.TrimSpace(out)
 	if err := json.Unmarshal([]byte(last[strings.LastIndexByte(last, '\n')+1:]), &totals); err != nil ||
-		totals.Lines != 3*n || totals.Tunnels != 2*n || totals.Different != simulated.totals.Different || !slices.ContainsFunc(totals.Changes, func(c struct {
+		totals.Lines != 3*n || totals.Tunnels != 2*n || totals.Different != simulated.Totals.Different || !slices.ContainsFunc(totals.Changes, func(c struct {
 		Old   string
 		Lines int64
 	},
@@ -137,28 +138,28 @@ func TestPlainTunnelsAreSeen(t *testing.T) {
 			t.Parallel()
 			server := testorigin.Start(t, testorigin.Config{})
 			site := server.Site(t, testorigin.SiteConfig{})
-			site.SetRobots(testorigin.OK(tunnelRules))
-			g := startTunnelGateway(t, server, policy)
+			site.SetRobots(testorigin.OK(rig.TunnelRules))
+			g := rig.NewTunnelGateway(t, server, policy)
 			agent := map[bool]string{true: "Free/1.0", false: "Tester/1.0"}[name == "unrestricted"]
-			w := g.dial()
-			if resp := w.connect(t, site.Origin().Authority(), agent); resp.StatusCode != http.StatusOK {
+			w := g.Dial()
+			if resp := w.Connect(t, site.Origin().Authority(), agent); resp.StatusCode != http.StatusOK {
 				t.Fatalf("CONNECT: status %s", resp.Status)
 			}
-			if _, err := w.ask(http.MethodGet, "GET "+openPage+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\nUser-Agent: "+agent+"\r\n\r\n"); err != nil {
+			if _, err := w.Ask(http.MethodGet, "GET "+rig.OpenPage+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\nUser-Agent: "+agent+"\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 			_ = w.Close()
-			if l := g.logs(2)[1]; l.Robots.Reason != enforce.ReasonIntercepted || !l.Robots.PathVisible || l.Robots.State != "unknown" {
-				t.Errorf("logged as %s", l.raw)
+			if l := g.Logs(2)[1]; l.Robots.Reason != enforce.ReasonIntercepted || !l.Robots.PathVisible || l.Robots.State != "unknown" {
+				t.Errorf("logged as %s", l.Raw)
 			}
-			if line := "crawlgate_tunnel_decisions_total{decision=\"allow\",inside=\"seen\",reason=\"intercepted\"} 1\n"; !strings.Contains(g.admin("/metrics").body, line) {
+			if line := "crawlgate_tunnel_decisions_total{decision=\"allow\",inside=\"seen\",reason=\"intercepted\"} 1\n"; !strings.Contains(g.Admin("/metrics").Body, line) {
 				t.Errorf("the metrics lack %s", line)
 			}
-			if n := g.metric("crawlgate_tunnel_decisions_total"); n != 1 {
+			if n := g.Metric("crawlgate_tunnel_decisions_total"); n != 1 {
 				t.Errorf("%v tunnels", n)
 			}
-			audit(t, "--gateway", "unix/"+g.adminSocket(), g.accessLog()).clean(t, "the log")
-			out, err := runBinary(t, "robots", "report", "--format", "json", g.accessLog())
+			rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), g.AccessLog()).Clean(t, "the log")
+			out, err := rig.RunBinary(t, "robots", "report", "--format", "json", g.AccessLog())
 			if want := `"tunnels":{"asked":1,"allowed":1,"refused":0,"failed":0,"blind":0}`; err != nil || !strings.Contains(out, `"total":{"asked":1,"allowed":1,`) || !strings.Contains(out, want) {
 				t.Errorf("report: %v: %s", err, out)
 			}
@@ -166,8 +167,8 @@ func TestPlainTunnelsAreSeen(t *testing.T) {
 			if err := os.WriteFile(same, []byte(":3128 {\n\trobots {\n"+policy+"\n}\n}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if s := simulate(t, "--gateway", "unix/"+g.adminSocket(), "--config", same, g.accessLog()); s.totals.Different != 0 || s.totals.Lines != 2 || len(s.totals.NotComputed) > 0 {
-				t.Errorf("simulated: %+v", s.totals)
+			if s := rig.Simulate(t, "--gateway", "unix/"+g.AdminSocket(), "--config", same, g.AccessLog()); s.Totals.Different != 0 || s.Totals.Lines != 2 || len(s.Totals.NotComputed) > 0 {
+				t.Errorf("simulated: %+v", s.Totals)
 			}
 		})
 	}

@@ -8,22 +8,24 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
 // TestUnit has systemd judge the unit of the packages: it can be loaded, and it exposes little.
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	analyze := need(t, "systemd-analyze")
+	analyze := rig.Need(t, "systemd-analyze")
 	text, err := os.ReadFile("../packaging/crawlgate.service")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The program of ExecStart has to be there for `verify`.
-	local := strings.ReplaceAll(string(text), "/usr/bin/crawlgate", binary)
+	local := strings.ReplaceAll(string(text), "/usr/bin/crawlgate", rig.Binary)
 	if local == string(text) {
 		t.Fatal("the unit starts no /usr/bin/crawlgate")
 	}
-	unit := filepath.Join(tempDir(t), "crawlgate.service")
+	unit := filepath.Join(rig.TempDir(t), "crawlgate.service")
 	if err := os.WriteFile(unit, []byte(local), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +49,13 @@ func TestUnit(t *testing.T) {
 // TestWayOutUnit has systemd judge the unit of examples/egress, which loads the rules at boot.
 func TestWayOutUnit(t *testing.T) {
 	t.Parallel()
-	analyze := need(t, "systemd-analyze")
-	nft := need(t, "nft")
+	analyze := rig.Need(t, "systemd-analyze")
+	nft := rig.Need(t, "nft")
 	text, err := os.ReadFile("../examples/egress/crawlers-nftables.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(tempDir(t), "crawlers-nftables.service")
+	unit := filepath.Join(rig.TempDir(t), "crawlers-nftables.service")
 	if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(text), "/usr/sbin/nft", nft)), 0o600); err != nil {
 		t.Fatal(err)
 	}

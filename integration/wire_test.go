@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -25,7 +26,7 @@ Disallow: /*?$
 func TestWire(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
-	g := startGateway(t, gatewayConfig{})
+	g := rig.New(t, rig.Config{})
 	verdicts := make(map[string]robotstxt.Match) // by the URI as the client wrote it
 	for _, tt := range []struct {
 		name   string
@@ -66,7 +67,7 @@ func TestWire(t *testing.T) {
 		site := server.Site(t, testorigin.SiteConfig{})
 		site.SetRobots(testorigin.OK(wireRules))
 		uri := site.Origin().String() + tt.client
-		a := g.mustFetch("Tester/1.0", uri)
+		a := g.MustFetch("Tester/1.0", uri)
 		rules := robotstxt.Parse([]byte(wireRules))
 		verdicts[strings.ToValidUTF8(uri, "\ufffd")], _ = judged(rules, []string{"Tester"}, tt.client)
 		var got []string
@@ -83,12 +84,12 @@ func TestWire(t *testing.T) {
 		case "":
 			want = []string{tt.client}
 		}
-		if !slices.Equal(got, want) || a.status != status {
-			t.Errorf("%s: %q: status %d and %q at the origin, want %d and %q", tt.name, tt.client, a.status, got, status, want)
+		if !slices.Equal(got, want) || a.Status != status {
+			t.Errorf("%s: %q: status %d and %q at the origin, want %d and %q", tt.name, tt.client, a.Status, got, status, want)
 		}
 	}
-	g.stop()
-	for _, l := range g.readLogs() {
+	g.Stop()
+	for _, l := range g.ReadLogs() {
 		want, ok := verdicts[l.Request.URI]
 		if !ok || l.Robots.Rule != want.Rule || l.Robots.Line != want.Line {
 			t.Errorf("logged: %s by %q (line %d), want %q (line %d); asked for: %t", l.Request.URI, l.Robots.Rule, l.Robots.Line, want.Rule, want.Line, ok)

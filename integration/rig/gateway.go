@@ -186,7 +186,7 @@ func (g *Gateway) Ready() error {
 		}
 		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
 			_ = resp.Body.Close()
-			resp, err := g.Admin(ctx, "/config/") // Caddy answers when it has started all
+			resp, err := g.AskAdmin(ctx, "/config/") // Caddy answers when it has started all
 			if err == nil {
 				_, err = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
@@ -267,8 +267,8 @@ func (g *Gateway) Listeners() (n int) {
 	return n
 }
 
-// Admin asks the admin endpoint.
-func (g *Gateway) Admin(ctx context.Context, path string) (*http.Response, error) {
+// AskAdmin asks the admin endpoint for a path.
+func (g *Gateway) AskAdmin(ctx context.Context, path string) (*http.Response, error) {
 	client, base := http.DefaultClient, "http://"+g.Config.Admin
 	if g.Config.Admin == "" {
 		base = "http://localhost"
@@ -289,7 +289,7 @@ func (g *Gateway) Admin(ctx context.Context, path string) (*http.Response, error
 // Metric reads the sum of a counter or gauge over its labels from the admin endpoint.
 func (g *Gateway) Metric(name string) float64 {
 	g.T.Helper()
-	resp, err := g.Admin(g.T.Context(), "/metrics")
+	resp, err := g.AskAdmin(g.T.Context(), "/metrics")
 	if err != nil {
 		g.T.Fatal(err)
 	}

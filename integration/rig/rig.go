@@ -1,4 +1,18 @@
-// Package rig runs the real binary for the packages of tests under integration/.
+// Package rig runs the real binary for the packages of tests under integration/:
+//
+//	func TestMain(m *testing.M) { rig.Main(m.Run) }
+//
+//	func TestIt(t *testing.T) {
+//		site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+//		g := rig.New(t, rig.Config{Engine: rig.Unpaced})
+//		answer := g.MustFetch("Tester/1.0", site.URL("/private"))
+//		line := g.Logs(1)[0]
+//		...
+//	}
+//
+// A [Gateway] is a running process; it stops with its test. [Wire] is a connection for bytes that no client would send,
+// [SecureSite] an https origin, [TLSPort] a gateway's port for TLS, [FakeDNS] a name server. [Audit] and [Simulate] run the
+// commands of these names on a log.
 package rig
 
 import (

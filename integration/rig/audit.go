@@ -1,0 +1,202 @@
+package rig
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/lines"
+)
+
+// AuditRun is what `crawlgate robots audit --json` said.
+type AuditRun struct {
+	Status   int
+	Findings []AuditFinding
+	Errors   []string
+	Totals   struct {
+		Checked     int64            `json:"checked"`
+		Torn        int64            `json:"torn"`
+		Foreign     int64            `json:"not_ours"`
+		Replayed    int64            `json:"replayed"`
+		NotProvable map[string]int64 `json:"not_provable"`
+		Gaps        struct{ Pairs, Kept, Short int64 }
+		Agents      []struct {
+			Agent   string `json:"agent"`
+			Owner   string `json:"owner"`
+			Contact string `json:"contact"`
+			AuditOutcomes
+			Tunnels struct {
+				AuditOutcomes
+				Blind int64 `json:"blind"`
+			} `json:"tunnels"`
+		} `json:"agents"`
+	}
+	Stderr string
+}
+
+// AuditOutcomes is what an audit, or a report, counts of requests, or of tunnels.
+type AuditOutcomes struct {
+	Asked   int64 `json:"asked"`
+	Allowed int64 `json:"allowed"`
+	Refused int64 `json:"refused"`
+	Failed  int64 `json:"failed"`
+}
+
+// AuditFinding is a finding of an audit.
+type AuditFinding struct {
+	File, Kind, Message string
+	Line                int
+}
+
+// Audit runs the command.
+func Audit(t *testing.T, args ...string) (r AuditRun) {
+	t.Helper()
+	// A gap is judged with more tolerance than by default: in CI tests of all packages share two processors.
+	cmd := exec.CommandContext(t.Context(), Binary, append([]string{"robots", "audit", "--json", "--tolerance", "300ms", "--crawl-delay-max", "5s"}, args...)...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		r.Status = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	r.Stderr = stderr.String()
+	s := bufio.NewScanner(&out)
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		var head struct{ Type string }
+		if err := json.Unmarshal(s.Bytes(), &head); err != nil {
+			t.Fatalf("%v: %s", err, s.Text())
+		}
+		switch head.Type {
+		case "finding":
+			var f AuditFinding
+			if err := json.Unmarshal(s.Bytes(), &f); err != nil {
+				t.Fatal(err)
+			}
+			r.Findings = append(r.Findings, f)
+		case "error":
+			r.Errors = append(r.Errors, s.Text())
+		case "totals":
+			if err := json.Unmarshal(s.Bytes(), &r.Totals); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if slices.Contains(args, "--seal") {
+		r.agree(t, args)
+	}
+	return r
+}
+
+// Clean fails the test if there is anything to find.
+func (r AuditRun) Clean(t *testing.T, what string) {
+	t.Helper()
+	if r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 || len(r.Totals.NotProvable) > 0 {
+		t.Errorf("%s: status %d, %d findings, %d errors, %v: %s", what, r.Status, len(r.Findings), len(r.Errors), r.Totals.NotProvable, r.Stderr)
+		for _, f := range r.Findings[:min(len(r.Findings), 10)] {
+			t.Errorf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
+		}
+	}
+}
+
+// LogFiles are the files of a log. While a file is packed it has a copy that ends in .tmp, which
+// stays if the gateway ends before that: all of its lines are in the file itself.
+func LogFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "access*"))
+	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no logs: %v", err)
+	}
+	return files
+}
+
+// Unpacked is the text of a log.
+func Unpacked(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := lines.Unpack(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = z.Close() }()
+	if data, err = io.ReadAll(z); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Verified is what verify_evidence.py prints: a program that was written from docs/evidence.md alone.
+type Verified struct {
+	Verdict     string
+	Generations map[string]struct {
+		Lines, Checkpoints, Newest int
+	}
+	Findings, Incomplete []AuditFinding
+}
+
+// VerifyLog has files of a log recomputed.
+func VerifyLog(t *testing.T, args ...string) (found Verified) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), Need(t, "python3"), append([]string{"clients/verify_evidence.py", "--json"}, args...)...).Output()
+	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (found.Verdict == "PASS") {
+		t.Fatalf("verify_evidence.py %q: %v, %v\n%s", args, err, jsonErr, out)
+	}
+	return found
+}
+
+// agree holds that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
+func (r *AuditRun) agree(t *testing.T, args []string) {
+	t.Helper()
+	var kept, folders []string
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "--head", "--vkey":
+			kept = append(kept, args[i], args[i+1])
+			i++
+		case "--store", "--gateway":
+			i++
+		case "--seal", "--strict":
+		default:
+			folders = append(folders, args[i])
+		}
+	}
+	states, err := filepath.Glob(filepath.Join(folders[0], "evidence", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folders) > 1 || len(states) != 1 {
+		return
+	}
+	files := LogFiles(t, folders[0])
+	for i, name := range files {
+		if packed, ok := strings.CutSuffix(name, ".zst"); ok && !slices.Contains(files, packed) { // which Python's library does not read
+			files[i] = filepath.Join(t.TempDir(), filepath.Base(packed))
+			if err := os.WriteFile(files[i], Unpacked(t, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	verdict := "PASS"
+	if slices.ContainsFunc(r.Findings, func(f AuditFinding) bool { return strings.HasPrefix(f.Kind, "seal_") }) {
+		verdict = "FAIL"
+	} else if len(r.Errors) > 0 {
+		verdict = "INCOMPLETE"
+	}
+	if v := VerifyLog(t, slices.Concat(kept, states, files)...); v.Verdict != verdict {
+		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.Findings, r.Errors)
+	}
+}

@@ -1,0 +1,122 @@
+package rig
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Inside makes a TLS connection inside a tunnel. Other tests check its certificate.
+func Inside(t *testing.T, w *Wire) *Wire {
+	t.Helper()
+	inner, err := w.Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inner
+}
+
+// RootFile is the certificate that clients of the gateway have to trust, as it serves it.
+func (g *Gateway) RootFile() string {
+	g.T.Helper()
+	file := filepath.Join(g.T.TempDir(), "ca.crt") // subtests run in parallel, each with its client
+	if err := os.WriteFile(file, []byte(g.Own("/ca.crt").Body), 0o644); err != nil {
+		g.T.Fatal(err)
+	}
+	return file
+}
+
+// Own asks the gateway for one of its own pages.
+func (g *Gateway) Own(path string) Answer {
+	g.T.Helper()
+	return Get(g.T, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+g.Addr+path)
+}
+
+// SecureClient sends everything through the gateway and trusts its certificate. HTTP/2 is spoken inside if version is 2.
+func (g *Gateway) SecureClient(userAgent string, version int) *http.Client {
+	return g.ClientOf(userAgent, version, &url.URL{Scheme: "http", Host: g.Addr}, &tls.Config{RootCAs: g.Authority()})
+}
+
+// ClientOf sends everything through a proxy, such as the gateway's TLS port, with the given TLS configuration.
+func (g *Gateway) ClientOf(userAgent string, version int, proxy *url.URL, config *tls.Config) *http.Client {
+	base := &http.Transport{
+		Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 256, DisableCompression: true,
+		TLSClientConfig: config, ForceAttemptHTTP2: version == 2,
+	}
+	g.T.Cleanup(base.CloseIdleConnections)
+	return &http.Client{
+		Transport:     &AgentTransport{userAgent, base},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       Patience,
+	}
+}
+
+// HangUp closes the tunnels of a client, which the gateway logs then.
+func HangUp(c *http.Client) {
+	if a, ok := c.Transport.(*AgentTransport); ok {
+		a.Base.CloseIdleConnections()
+	}
+}
+
+// Tunnel opens a tunnel over HTTP/1.1.
+func (g *Gateway) Tunnel(authority string) *Wire {
+	g.T.Helper()
+	w := g.Dial()
+	if resp := w.Connect(g.T, authority, ""); resp.StatusCode != http.StatusOK {
+		g.T.Fatalf("CONNECT %s: %s", authority, resp.Status)
+	}
+	return w
+}
+
+// Of is the same gateway for a subtest, whose own failures are to be its own.
+func (g *Gateway) Of(t *testing.T) *Gateway {
+	t.Helper()
+	sub := *g
+	sub.T = t
+	return &sub
+}
+
+// ClosedTunnel waits for the line of the only tunnel to an authority.
+func (g *Gateway) ClosedTunnel(authority string) (line LogLine) {
+	g.T.Helper()
+	Eventually(g.T, "the line of the tunnel to "+authority, func() bool {
+		n := 0
+		for _, l := range g.ReadLogs() {
+			if l.Request.Method == http.MethodConnect && l.Request.URI == authority {
+				line = l
+				n++
+			}
+		}
+		if n > 1 {
+			g.T.Fatalf("%d lines for one tunnel: %s", n, line.Raw)
+		}
+		return n == 1
+	})
+	return line
+}
+
+// SecureLine has the fields of a line that tests of tunnels need beyond [LogLine].
+type SecureLine struct {
+	Request struct {
+		Proto    string `json:"proto"`
+		RemoteIP string `json:"remote_ip"`
+		TLS      struct {
+			Proto      string `json:"proto"`
+			ServerName string `json:"server_name"`
+		} `json:"tls"`
+	} `json:"request"`
+	UserID string `json:"user_id"`
+}
+
+// Secure reads the fields of a line about TLS.
+func (l LogLine) Secure(t *testing.T) (s SecureLine) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(l.Raw), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
