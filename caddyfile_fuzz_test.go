@@ -14,7 +14,7 @@ import (
 // place is how an error says where the fault is. Caddy adds the lines of the blocks around.
 var place = regexp.MustCompile(`, at Caddyfile:[1-9][0-9]*(, at Caddyfile:[1-9][0-9]*)*$`)
 
-// FuzzCaddyfile adapts any octets. None makes the adapter panic, each error of ours has a file and a line, and what is taken
+// FuzzCaddyfile adapts any bytes. The adapter never panics, each error of ours has a file and a line, and what is accepted
 // becomes JSON that is taken again and means the same.
 func FuzzCaddyfile(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))

@@ -41,7 +41,7 @@ func (b badLines) check(t *testing.T, before string) {
 	}
 }
 
-// TestBadEngine holds what an operator is told of a mistake in the global option.
+// TestBadEngine holds the error for each mistake in the global option.
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
@@ -138,8 +138,10 @@ func TestBadEngine(t *testing.T) {
 		{"redis redis://localhost {\nprefix {x}y\n}", 4, `robots: redis: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
 		{"redis redis://localhost {\nexpect 0\n}", 4, `option "expect" of redis: "0" is not a whole number from 1 to 1000`},
 		{"redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in redis: want one of expect, prefix`},
-		{"redis redis://localhost {\nprefix a\n}\nfleet redis {\nprefix b\n}", 7,
-			`robots: fleet: prefix "b": redis has prefix "a", and a gateway belongs to one fleet`},
+		{
+			"redis redis://localhost {\nprefix a\n}\nfleet redis {\nprefix b\n}", 7,
+			`robots: fleet: prefix "b": redis has prefix "a", and a gateway belongs to one fleet`,
+		},
 		{"fleet etcd", 3, `option "fleet" of robots: unknown kind "etcd": want redis`},
 		{"fleet redis", 3, "robots: fleet: redis needs a url: neither `pace shared` nor `store redis` has one"},
 		{"fleet redis localhost:6379", 3, `robots: fleet: redis url has scheme "localhost": want redis, rediss or unix`},
@@ -168,7 +170,7 @@ func TestBadEngine(t *testing.T) {
 // testHash is of a password that nobody has.
 const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 
-// TestBadGateway holds what an operator is told of a mistake in the directive.
+// TestBadGateway holds the error for each mistake in the directive.
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{

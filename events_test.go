@@ -24,7 +24,7 @@ func init() {
 	caddy.RegisterModule(new(catcher))
 }
 
-// catcher is an event handler that keeps what it gets.
+// catcher is an event handler that keeps its events.
 type catcher struct{}
 
 // caught is what all catchers got. With hold set, they wait for it to be closed.
@@ -124,7 +124,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsNeverBlock holds that a handler which hangs holds nobody up, and that what is too much is dropped and
+// TestEventsNeverBlock holds that a handler which hangs delays no request, and that events beyond the queue are dropped and
 // counted.
 func TestEventsNeverBlock(t *testing.T) {
 	g := testgateway.New(t, "deny denied.example", catchAll)

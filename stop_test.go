@@ -67,7 +67,7 @@ func await(t *testing.T, c <-chan struct{}, limit time.Duration, what string) {
 	}
 }
 
-// patience is for what has no limit of its own.
+// patience bounds steps that have no limit of their own.
 const patience = 20 * time.Second
 
 // stopRig is a gateway whose stops are tested.
@@ -161,7 +161,7 @@ func TestStopCutsResponse(t *testing.T) {
 	}
 }
 
-// TestStopCutsUpload ends a request whose body is on its way: octets still go to the site then.
+// TestStopCutsUpload ends a request whose body is on its way: bytes still go to the site then.
 func TestStopCutsUpload(t *testing.T) {
 	g, e := newStopRig(t, "", ""), newEndless(t)
 	body, writing := io.Pipe()
@@ -232,7 +232,7 @@ func TestStopEndsFetch(t *testing.T) {
 		t.Errorf("the site was held to have failed: %s", a.Body)
 	}
 	if a := g.Admin("POST", "/robots/refresh", adminapi.OriginRequest{Origin: o.String()}); a.Status != http.StatusConflict {
-		t.Errorf("a refresh of what is stopped: %d %s", a.Status, a.Body)
+		t.Errorf("a refresh of a stopped host: %d %s", a.Status, a.Body)
 	}
 	testgateway.Ask[adminapi.OrderLifted](g.Gateway, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
 	s.SetRobots(testorigin.Status(404))

@@ -14,12 +14,12 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Agent is one crawler of the company: how its requests are told from others, and under which names
-// it looks for its rules.
+// Agent is one crawler of the company: how to recognize its requests, and the names under which it
+// looks for its rules.
 //
-// A request matches an agent if all conditions hold that the agent names: UserAgents, Credentials,
-// From, ClientCertificates. Of several values of one condition any will do. An agent that names
-// none is matched by User-Agent: its first token as a product.
+// A request matches an agent if it meets all conditions that the agent has: UserAgents, Credentials,
+// From, ClientCertificates. Any of several values of one condition will do. An agent without
+// conditions is matched by User-Agent: its first token as a product.
 type Agent struct {
 	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
 	Name string `json:"name"`
@@ -41,22 +41,22 @@ type Agent struct {
 	Credentials []string `json:"-"`
 	// From are the ranges that its requests come from.
 	From []netip.Prefix `json:"-"`
-	// ClientCertificates are names (CN or SAN), one of which its certificate has to carry.
+	// ClientCertificates are names: its certificate must carry one of them as CN or SAN.
 	ClientCertificates []string `json:"client_certificates,omitempty"`
 
-	// Owner and Contact are for people, in refusals, logs and reports: a line each.
+	// Owner and Contact are shown to humans in refusals, logs and reports: a line each.
 	Owner   string `json:"owner,omitempty"`
 	Contact string `json:"contact,omitempty"`
-	// Pass are the kinds of its request fields that leave, which are removed otherwise: of PassPrice
-	// and PassSignature.
+	// Pass are the kinds of its request fields that leave, PassPrice and PassSignature; the
+	// others are removed.
 	Pass []string `json:"pass,omitempty"`
 	// Purposes are what the agent's content is for, such as "search" or "train-ai".
 	Purposes []string `json:"purposes,omitempty"`
 	// AlsoObey are tokens of crawlers and of controls, such as Google-Extended, whose groups bind the
 	// agent too.
 	AlsoObey []string `json:"also_obey,omitempty"`
-	// Preferences says what becomes of a request for a purpose that the site does not want, and
-	// DenyUnknown that a site has to say that it does.
+	// Preferences says what happens to a request for a purpose that the site does not want.
+	// DenyUnknown denies a purpose about which the site says nothing.
 	Preferences PreferenceMode `json:"-"`
 	DenyUnknown bool           `json:"-"`
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
@@ -77,7 +77,7 @@ const (
 	PassSignature = "signature"
 )
 
-// Passes reports whether fields of a kind leave. Those of a sender without an agent block do not.
+// Passes reports whether fields of a kind leave. A sender without an agent block passes none.
 func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
 
 // Limits of texts of the configuration, in bytes.
@@ -118,8 +118,8 @@ type IdentifierConfig struct {
 	Verify VerifyFunc
 }
 
-// NewIdentifier checks the agents and makes them ready for matching. Warnings are for people.
-// Errors name the agents: a name given twice, a value that cannot be meant, two agents that one
+// NewIdentifier checks the agents and makes them ready for matching. Warnings are human-readable.
+// Errors name the agents: a name given twice, a value that cannot be right, two agents that one
 // request could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
@@ -157,7 +157,7 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 	return id, warnings, nil
 }
 
-// compileAgent checks one agent by itself. Warnings are for people; they do not stop it.
+// compileAgent checks one agent by itself. Warnings are human-readable, and no errors.
 func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	switch name := cfg.Name; {
 	case name == "":

@@ -1,5 +1,5 @@
 // Package block reads the { } blocks of a Caddyfile by a grammar: which lines a block may have, how
-// many arguments each takes, and what they set. All blocks are read by one loop, so that unknown,
+// many arguments each takes, and what they set. One loop reads all blocks, so that unknown,
 // repeated, missing and extra words fail in the same way everywhere, with file and line.
 package block
 
@@ -103,8 +103,8 @@ func arguments(n int) string {
 }
 
 // Segment reads and compiles the segment of a directive or an option. read sets dst by the lines,
-// each by itself. compile finds faults in which several lines may have a part. Such a fault is
-// reported for the line that brings it in. To find that line, the beginnings of the segment are
+// each by itself. compile finds faults that several lines may cause together. Such a fault is
+// reported for the line that completes it. To find that line, the beginnings of the segment are
 // read again, into values that fresh makes.
 func Segment[T, C any](
 	d *caddyfile.Dispenser, dst T, fresh func() T, read func(T, *Reader) error, compile func(T) (C, error),
@@ -118,7 +118,7 @@ func Segment[T, C any](
 	if fault == nil {
 		return nil
 	}
-	// Before the first line with which the fault is there, there is none, or another one.
+	// The beginnings that are too short for the fault have no fault, or another one.
 	first := sort.Search(whole.lines, func(n int) bool {
 		part := fresh()
 		err := read(part, newReader(tokens, n))

@@ -54,7 +54,7 @@ func parse(text string) (config, error) {
 	return c, Segment(d, &c, func() *config { return new(config) }, (*config).read, (*config).compile)
 }
 
-// TestErrors holds what is said of a mistake, and for which line.
+// TestErrors holds the message and the line of each mistake.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -76,7 +76,7 @@ func TestErrors(t *testing.T) {
 		{"optional -1s", 2, `option "optional" of test: "-1s" is negative`},
 		{"two 0s 1s", 2, `"0s" is no time at all`},
 		{"nested {\ninner a\nouter b\n}", 4, `unknown option "outer" in nested: want one of inner`},
-		// Faults in which several lines have a part.
+		// Faults that several lines cause together.
 		{"text a\nnested {\ninner b\ninner a\ninner c\n}\nflag", 5, `test: "a" is there twice`},
 		{"nested {\ninner b\ninner a\n}\nflag\ntext b", 7, `test: "b" is there twice`},
 		{"nested {\ninner b\n}\ntext \\\nb\nflag", 5, `test: "b" is there twice`},

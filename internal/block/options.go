@@ -92,7 +92,7 @@ func ParseSize(s string) (int64, error) {
 // Duration is an option whose one argument is a time span above 0.
 func Duration(dst *caddy.Duration) Option { return Parsed(dst, ParsePositive) }
 
-// ParsePositive reads a time span above 0, for an option of which 0 would be taken for its default.
+// ParsePositive reads a time span above 0, for an option whose value 0 stands for its default.
 func ParsePositive(s string) (caddy.Duration, error) {
 	v, err := ParseDuration(s)
 	if err == nil && v == 0 {
