@@ -79,8 +79,8 @@ func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
 
 // decode undoes codings on data and returns at most limit bytes; more says that there were more. It
 // reads no further than it must to know that, so a bomb costs no more than an honest file. Data
-// that ends early or goes on after its end (but see [coding.NewLenientReader]) is an error unless limit bytes came
-// before.
+// that ends early or goes on after its end (but see [coding.NewLenientReader]) is an error unless
+// limit bytes came before.
 func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	var decoders []*coding.Reader
 	var r io.Reader = bytes.NewReader(data)

@@ -390,7 +390,8 @@ func TestExt_BoundedReader(t *testing.T) {
 	}
 }
 
-// TestExt_CodingsThatAreNotRead: a coding that is registered and not decoded here, or one of mail, whose data is text.
+// TestExt_CodingsThatAreNotRead: a coding that is registered and not decoded here, or one of mail,
+// whose data is text.
 func TestExt_CodingsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, coding := range []string{

@@ -26,7 +26,8 @@ const (
 
 const closedRules = "User-agent: *\nDisallow: /\n# " + "that is all\n"
 
-// recipe is a generated answer to GET /robots.txt: what the site meant, and what became of it on the way.
+// recipe is a generated answer to GET /robots.txt: what the site meant, and what became of it on
+// the way.
 type recipe struct {
 	err      error // instead of an answer
 	status   int

@@ -1,10 +1,10 @@
-// Package fetch retrieves robots.txt files and keeps the history of the retrievals (RFC 9309 section
-// 2.3.1 and 2.4).
+// Package fetch retrieves robots.txt files and keeps the history of the retrievals (RFC 9309
+// section 2.3.1 and 2.4).
 //
 // It has two halves. A [Fetcher] makes one retrieval and turns whatever happens into an [Outcome].
 // A [Policy] is the state machine over outcomes: [Policy.Next] makes a [Record] from its
-// predecessor, and [Policy.Access] says what a record permits. The second half does no I/O and reads
-// no clock.
+// predecessor, and [Policy.Access] says what a record permits. The second half does no I/O and
+// reads no clock.
 //
 // Everything but a valid answer is unreachable, which permits nothing. So are the zero values: the
 // zero Outcome is a failure, the zero Record and the zero [Access] permit nothing, and the zero

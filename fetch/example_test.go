@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// A Fetcher makes one retrieval. A Policy adds its outcome to the record of the origin, and says what
-// the record permits.
+// A Fetcher makes one retrieval. A Policy adds its outcome to the record of the origin, and says
+// what the record permits.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "User-agent: *\nDisallow: /private/\n")

@@ -31,12 +31,12 @@ const maxDecoders = 4
 type Config struct {
 	// Transport makes single exchanges, with FTP servers too; required. Every address that it dials
 	// must have passed the address guard. A refusal is an error with a method Forbidden() string,
-	// which returns one of the causes for it, such as CauseForbiddenPort. It must honour the context
-	// of a request in all its phases, bound the size of response headers, and leave bodies coded
-	// (DisableCompression).
+	// which returns one of the causes for it, such as CauseForbiddenPort. It must honour the
+	// context of a request in all its phases, bound the size of response headers, and leave bodies
+	// coded (DisableCompression).
 	Transport http.RoundTripper
-	// Proxied reports whether requests to a host pass an upstream proxy, which may answer them itself:
-	// such an answer says nothing about the site. Nil: none do.
+	// Proxied reports whether requests to a host pass an upstream proxy, which may answer them
+	// itself: such an answer says nothing about the site. Nil: none do.
 	Proxied func(host string) bool
 	// Path is where the file is; default /robots.txt.
 	Path string
@@ -49,14 +49,14 @@ type Config struct {
 	// MaxRedirects is how many redirects are followed; default 5, negative none. RFC 9309 section
 	// 2.3.1.2 asks for at least 5.
 	MaxRedirects int
-	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize is the default and the
-	// least.
+	// MaxSize is how much of a file is kept, in bytes after decoding; MinSize is the default and
+	// the least.
 	MaxSize int
 	// Soft404 looks for servers that answer 500 when they mean 404 (Google's specification: "HTTP
 	// status codes"). Without it, every 5xx is unreachable.
 	Soft404 bool
-	// Now is the clock by which outcomes are dated and Retry-After dates are read; default time.Now.
-	// Time limits always run on real time.
+	// Now is the clock by which outcomes are dated and Retry-After dates are read; default
+	// time.Now. Time limits always run on real time.
 	Now func() time.Time
 }
 
@@ -113,8 +113,8 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 	return out
 }
 
-// followRedirects follows redirects to an answer. Whatever that is, it belongs to the origin that was asked
-// first (RFC 9309 section 2.3.1.2).
+// followRedirects follows redirects to an answer. Whatever that is, it belongs to the origin that
+// was asked first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	u, err := url.Parse(o.String() + f.cfg.Path)
 	if err != nil {

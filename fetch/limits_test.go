@@ -117,8 +117,8 @@ func TestExt_Limits(t *testing.T) {
 	}
 }
 
-// TestExt_SlowIsNotBroken: whatever part of the time a server takes, and for what, its answer is good
-// if it is complete within the limit.
+// TestExt_SlowIsNotBroken: whatever part of the time a server takes, and for what, its answer is
+// good if it is complete within the limit.
 func TestExt_SlowIsNotBroken(t *testing.T) {
 	t.Parallel()
 	for name, pauses := range map[string][2]time.Duration{

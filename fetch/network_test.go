@@ -137,7 +137,8 @@ func TestExt_DNSDetail(t *testing.T) {
 	}
 }
 
-// TestTellHidesTheInside: of whatever error of the network, a client is told no host and no address of the inside.
+// TestTellHidesTheInside: of whatever error of the network, a client is told no host and no address
+// of the inside.
 func TestTellHidesTheInside(t *testing.T) {
 	t.Parallel()
 	inside := errors.New("lookup redis.internal on 10.0.0.2:53: dial crawl-upstream.corp")

@@ -13,13 +13,13 @@ import (
 type Kind uint8
 
 const (
-	// KindUnreachable means that nothing is known: server error, 429 or 430, network failure, invalid
-	// or incomplete answer (RFC 9309 section 2.3.1.4).
+	// KindUnreachable means that nothing is known: server error, 429 or 430, network failure,
+	// invalid or incomplete answer (RFC 9309 section 2.3.1.4).
 	KindUnreachable Kind = iota
 	// KindRules means that there is a robots.txt, possibly an empty one (section 2.3.1.1).
 	KindRules
-	// KindAbsent means that the site says it has none (section 2.3.1.3, and the redirects of section
-	// 2.3.1.2 that lead nowhere).
+	// KindAbsent means that the site says it has none (section 2.3.1.3, and the redirects of
+	// section 2.3.1.2 that lead nowhere).
 	KindAbsent
 )
 
@@ -42,9 +42,9 @@ type Cause string
 const (
 	// CauseStatus is a status code: 4xx for absent, 429, 430 and 5xx for unreachable.
 	CauseStatus Cause = "status"
-	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too many, a loop, no
-	// Location, or one with another scheme than http and https. Unreachable: a Location that is no
-	// URL, or whose authority is refused.
+	// CauseRedirects is a redirect that cannot be followed to an end. Absent: one too many, a loop,
+	// no Location, or one with another scheme than http and https. Unreachable: a Location that is
+	// no URL, or whose authority is refused.
 	CauseRedirects Cause = "redirects"
 	// CauseSoft404 is a 5xx that was proven to be the site's "not found" page. Absent.
 	CauseSoft404 Cause = "soft_404"
@@ -77,10 +77,11 @@ const (
 	CauseFTP Cause = "ftp"
 	// CauseLocal is a shortage or fault of the machine that Crawlgate runs on: no file descriptors,
 	// memory, ports or network, or no slot to read the answer in time. It says nothing about the
-	// origin: [Policy.Next] ignores it, and [Policy.Provisional] returns the record to use until then.
+	// origin: [Policy.Next] ignores it, and [Policy.Provisional] returns the record to use until
+	// then.
 	CauseLocal Cause = "local"
-	// CauseUpstream is an upstream proxy of the operator's that cannot be used, or that gave an answer
-	// of its own. It counts as CauseLocal does.
+	// CauseUpstream is an upstream proxy of the operator's that cannot be used, or that gave an
+	// answer of its own. It counts as CauseLocal does.
 	CauseUpstream Cause = "upstream"
 	// CauseCanceled is a retrieval that its caller gave up. It says nothing about the origin:
 	// [Policy.Next] ignores it.
@@ -115,8 +116,8 @@ func (c Cause) forbidden() bool {
 type Outcome struct {
 	Kind  Kind
 	Cause Cause
-	// Detail is one line of printable ASCII for humans, at most 200 bytes: no credentials, no addresses
-	// of our side of a connection. Do not parse it.
+	// Detail is one line of printable ASCII for humans, at most 200 bytes: no credentials, no
+	// addresses of our side of a connection. Do not parse it.
 	Detail string
 	// Status is the HTTP status of the last hop, 0 if there was none (and for FTP).
 	Status int
@@ -127,11 +128,11 @@ type Outcome struct {
 	Truncated bool
 	// Hops are the URLs that redirects led to, in order, each cut to 512 bytes of printable ASCII.
 	Hops []string
-	// RetryAfter is when the server wants to be asked again, counted from the answer: 0 if it did not
-	// say, at most a day.
+	// RetryAfter is when the server wants to be asked again, counted from the answer: 0 if it did
+	// not say, at most a day.
 	RetryAfter time.Duration
-	// MaxAge is the freshness lifetime that the last hop gave its answer, less the Age that the answer
-	// already had. It counts only if HasMaxAge.
+	// MaxAge is the freshness lifetime that the last hop gave its answer, less the Age that the
+	// answer already had. It counts only if HasMaxAge.
 	MaxAge    time.Duration
 	HasMaxAge bool
 	// NoCache says that the last hop forbade reuse (no-cache or no-store).

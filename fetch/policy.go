@@ -10,13 +10,13 @@ import (
 type Mode uint8
 
 const (
-	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there is
-	// one, else permits everything (RFC 9309 section 2.3.1.4).
+	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there
+	// is one, else permits everything (RFC 9309 section 2.3.1.4).
 	ModeSpec Mode = iota
 	// ModeStale uses the last good copy at once; without one it is ModeSpec.
 	ModeStale
-	// ModeGoogle refuses everything for 12 hours, then uses the last good copy; without one, and after
-	// Policy.UnreachableFor, it is ModeSpec.
+	// ModeGoogle refuses everything for 12 hours, then uses the last good copy; without one, and
+	// after Policy.UnreachableFor, it is ModeSpec.
 	ModeGoogle
 	// ModeStrict refuses everything without end.
 	ModeStrict
@@ -60,8 +60,8 @@ const MaxUse = 2 * maxRetryAfter
 type Policy struct {
 	// Mode says what an unreachable file permits; default ModeSpec.
 	Mode Mode
-	// UnreachableFor is how long ModeSpec refuses, from the first failure of the unbroken run; default
-	// 30 days.
+	// UnreachableFor is how long ModeSpec refuses, from the first failure of the unbroken run;
+	// default 30 days.
 	UnreachableFor time.Duration
 	// TTL is how long a good answer holds that does not say so itself, and the longest that it can
 	// say; default and ceiling 24 h (RFC 9309 section 2.4).
@@ -71,8 +71,8 @@ type Policy struct {
 	// RetryMin and RetryMax are the first and the longest pause between attempts while unreachable;
 	// default 1 min and 1 h, at most a day.
 	RetryMin, RetryMax time.Duration
-	// ForbiddenDisallow makes 401 and 403 refuse everything. By default they permit everything, as any
-	// 4xx (RFC 9309 section 2.3.1.3).
+	// ForbiddenDisallow makes 401 and 403 refuse everything. By default they permit everything, as
+	// any 4xx (RFC 9309 section 2.3.1.3).
 	ForbiddenDisallow bool
 }
 

@@ -498,8 +498,8 @@ func TestExt_RefreshAt(t *testing.T) {
 	}
 }
 
-// TestMaxUse: no policy lets a record be acted on for longer after its latest attempt, so stores may
-// count from its save.
+// TestMaxUse: no policy lets a record be acted on for longer after its latest attempt, so stores
+// may count from its save.
 func TestMaxUse(t *testing.T) {
 	t.Parallel()
 	const long = 1000 * 24 * time.Hour

@@ -45,8 +45,8 @@ type Record struct {
 	// Agent is as in [Key].
 	Agent string `json:"fetched_as,omitzero"`
 	State State  `json:"state"`
-	// Cause, Detail, Status and Hops describe the answer that led to State, as in [Outcome]. Cause is
-	// empty in StateRules.
+	// Cause, Detail, Status and Hops describe the answer that led to State, as in [Outcome]. Cause
+	// is empty in StateRules.
 	Cause  Cause    `json:"cause,omitzero"`
 	Detail string   `json:"detail,omitzero"`
 	Status int      `json:"status,omitzero"`
@@ -60,8 +60,8 @@ type Record struct {
 	// FetchedAt of an unreachable record is the time of its last attempt, its FreshUntil is zero.
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
-	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
-	// may be set while an older good answer still holds.
+	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good.
+	// It may be set while an older good answer still holds.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 	// Attempts counts the failures of that run, both tries of a retrieval that was made twice.
 	Attempts int `json:"attempts,omitzero"`
@@ -69,8 +69,8 @@ type Record struct {
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// LastFailure is the latest failure of that run.
 	LastFailure Failure `json:"last_failure,omitzero"`
-	// LastGood is the copy that held before the run, in StateUnreachable only. Nil if there was none,
-	// or if the site's last good answer was that it has no file.
+	// LastGood is the copy that held before the run, in StateUnreachable only. Nil if there was
+	// none, or if the site's last good answer was that it has no file.
 	LastGood *Copy `json:"last_good,omitzero"`
 }
 

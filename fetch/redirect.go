@@ -39,7 +39,8 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 	next, err := r.at.Parse(escapeURL(location))
 	path, _, _ := strings.Cut(location, "?")
 	if err != nil || strings.Contains(path, `\`) || r.lacksScheme(path) {
-		// The error would repeat the Location, credentials included. A backslash is a slash to some.
+		// The error would repeat the Location, credentials included. A backslash is a slash to
+		// some.
 		return KindUnreachable, failf(CauseRedirects, "Location that is not a URL")
 	}
 	switch next.Scheme {

@@ -14,8 +14,8 @@ type upstreamError struct{ cause, text string }
 func (e upstreamError) Error() string                  { return "upstream proxy 10.9.8.7:3128 " + e.text }
 func (e upstreamError) Upstream() (cause, text string) { return e.cause, e.text }
 
-// TestRFC9110_15_5_8_UpstreamAnswers: what an upstream proxy answers itself is not the site's. What a
-// CDN of the site signs is, if there is no upstream proxy.
+// TestRFC9110_15_5_8_UpstreamAnswers: what an upstream proxy answers itself is not the site's. What
+// a CDN of the site signs is, if there is no upstream proxy.
 func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 	t.Parallel()
 	status := func(code int) want { return statusWant(code) }

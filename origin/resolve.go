@@ -17,10 +17,11 @@ const (
 	decodeSlashes
 	// backslashes takes the backslash and %5c for a slash (IIS, URL parsers of browsers).
 	backslashes
-	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes anything
-	// (Tomcat, Jetty).
+	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes
+	// anything (Tomcat, Jetty).
 	cutParameters
-	// cutDecoded does so after that, also from %3b on (a proxy that decodes in front of one of these).
+	// cutDecoded does so after that, also from %3b on (a proxy that decodes in front of one of
+	// these).
 	cutDecoded
 )
 

@@ -15,13 +15,13 @@ type Target struct {
 	// Origin is whom the request is for.
 	Origin Origin
 	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It starts with a slash,
-	// has no fragment, and rules are matched against it (RFC 9309 section 2.2.2). For an ftp origin it
-	// has no query, and its decoded bytes are the absolute name of one file or directory.
+	// has no fragment, and rules are matched against it (RFC 9309 section 2.2.2). For an ftp origin
+	// it has no query, and its decoded bytes are the absolute name of one file or directory.
 	Path string
 }
 
-// NewTarget returns the target of an absolute URL. Call it with the URL of the incoming request after
-// every rewrite. The error is an [*Error].
+// NewTarget returns the target of an absolute URL. Call it with the URL of the incoming request
+// after every rewrite. The error is an [*Error].
 //
 // Bytes that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as net/url and browsers
 // do) are percent-encoded one by one and all others stay as they are: no dot segment is resolved,

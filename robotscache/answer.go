@@ -19,8 +19,8 @@ type Answer struct {
 	Status int         `json:"status,omitempty"`
 	Cause  fetch.Cause `json:"cause,omitempty"`
 	Detail string      `json:"detail,omitempty"`
-	// State is what holds from now on, and SHA256 the hash of its text, in [fetch.StateUnreachable] of
-	// the last good one.
+	// State is what holds from now on, and SHA256 the hash of its text, in [fetch.StateUnreachable]
+	// of the last good one.
 	State  string `json:"state,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
 	// The times are the times of the [fetch.Record].

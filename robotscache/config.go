@@ -19,8 +19,8 @@ type Fetcher interface {
 // Observer is told what a [Cache] does, for metrics and logs. Its methods are called on the path of
 // requests by many goroutines at once, and must be quick.
 type Observer interface {
-	// Looked is called at the end of each Lookup: s is where the answer came from, SourceNone if err
-	// is set. It is called for hot hits too, and must not allocate there.
+	// Looked is called at the end of each Lookup: s is where the answer came from, SourceNone if
+	// err is set. It is called for hot hits too, and must not allocate there.
 	Looked(s Source, err error)
 	// Fetched is called after each retrieval. queued is how long it had waited for its turn.
 	Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration)
@@ -76,8 +76,8 @@ func (nopObserver) Panicked(fetch.Key, any, []byte)                    {}
 // Config holds what a [Cache] is made of. Only Store and Fetcher are required: every other field
 // that is zero takes its default.
 type Config struct {
-	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept beyond the process,
-	// it is a memstore.
+	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept beyond the
+	// process, it is a memstore.
 	Store Store
 	// Fetcher retrieves what the store does not hold.
 	Fetcher Fetcher
@@ -89,13 +89,13 @@ type Config struct {
 	Observer Observer
 
 	// MaxSize bounds the memory of the hot tier, in bytes of records, bodies and compiled rulesets;
-	// default 256 MiB. A quarter as much again may be used for records that the store could not take
-	// while it is away.
+	// default 256 MiB. A quarter as much again may be used for records that the store could not
+	// take while it is away.
 	MaxSize int64
 
-	// Budget is how long one retrieval may take, and how long a request waits for one, its time in the
-	// queue included; default 20 s. A retrieval that was in the queue for a while goes on when its
-	// requests have given up.
+	// Budget is how long one retrieval may take, and how long a request waits for one, its time in
+	// the queue included; default 20 s. A retrieval that was in the queue for a while goes on when
+	// its requests have given up.
 	Budget time.Duration
 	// Parallel bounds the retrievals that read what a server sends, at once; default
 	// 256. First requests may take three quarters of it, early refreshes and retries of
@@ -106,8 +106,9 @@ type Config struct {
 	// which is 4,608 of them and 180 MiB: enough for a storm of 10,000 new origins if three in ten
 	// hang.
 	InFlight int
-	// Queue bounds the origins that wait for their retrieval to begin, in each of the three classes;
-	// default 16,384, which holds a burst of 10,000 new origins and costs about 4 MiB when full.
+	// Queue bounds the origins that wait for their retrieval to begin, in each of the three
+	// classes; default 16,384, which holds a burst of 10,000 new origins and costs about 4 MiB when
+	// full.
 	Queue int
 
 	// WaitersPerOrigin bounds the requests that wait for one origin; default 4,096: 2,000 crawlers
@@ -129,19 +130,19 @@ const (
 	defaultWaitersPerOrigin = 4096
 	defaultWaiters          = 32768
 
-	// waitGrace is added to the budget of waiting requests, so that they see the record of a retrieval
-	// that used its whole budget, and not ErrPending.
+	// waitGrace is added to the budget of waiting requests, so that they see the record of a
+	// retrieval that used its whole budget, and not ErrPending.
 	waitGrace = 250 * time.Millisecond
-	// storeTimeout bounds each call of the store. Stores have tighter bounds of their own; this one is
-	// for a disk that hangs.
+	// storeTimeout bounds each call of the store. Stores have tighter bounds of their own; this one
+	// is for a disk that hangs.
 	storeTimeout = 2 * time.Second
 	// leaseTTL is how long a lease lasts that is not renewed: a gateway that dies keeps its origins
 	// from the others for no longer. leaseRenewal is the time between renewals, so that two may be
 	// lost and a third be late.
 	leaseTTL     = 4 * time.Second
 	leaseRenewal = time.Second
-	// leaseMargin is how much longer than a retrieval may take a gateway waits for another that holds
-	// the lease: the time to save the record.
+	// leaseMargin is how much longer than a retrieval may take a gateway waits for another that
+	// holds the lease: the time to save the record.
 	leaseMargin = 5 * time.Second
 	// maxDue bounds the origins that are on the list for their next refresh, some 300 bytes each.
 	// Those beyond are refreshed when a request asks for them.

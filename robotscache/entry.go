@@ -117,8 +117,8 @@ type View struct {
 	// Status and Detail explain Cause, as in [fetch.Outcome].
 	Status int
 	Detail string
-	// Text is the text that decides, nil if none does; it is shared and must not be changed. SHA256 is
-	// its hash, zero if none does.
+	// Text is the text that decides, nil if none does; it is shared and must not be changed. SHA256
+	// is its hash, zero if none does.
 	Text   []byte
 	SHA256 [32]byte
 	// FetchedAt is when the text that decides was fetched or, where none does, when the origin gave

@@ -140,7 +140,8 @@ func benchRecord(i, rules int) fetch.Record {
 	return storetest.Rules(example(i), text, time.Now())
 }
 
-// Derive reads the text that holds, once, and nothing else: a file that cannot be had any more is as none.
+// Derive reads the text that holds, once, and nothing else: a file that cannot be had any more is
+// as none.
 func TestEntry_Derive(t *testing.T) {
 	t.Parallel()
 	p := fetch.DefaultPolicy()

@@ -18,8 +18,8 @@ import (
 // concurrent use, except that put and drop must not be called during close or after it.
 type hotTier interface {
 	get(k fetch.Key) *Entry // nil without one
-	// touch says that k was asked for, which makes it worth keeping. Once a second for one in use will
-	// do.
+	// touch says that k was asked for, which makes it worth keeping. Once a second for one in use
+	// will do.
 	touch(k fetch.Key)
 	put(e *Entry)
 	drop(k fetch.Key)
@@ -63,8 +63,8 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 		BufferItems:        64,
 		IgnoreInternalCost: true, // Entry.cost has it
 		OnExit:             t.exited,
-		// Entries end by their record, not by a time of the cache's, so there is nothing for its sweep to
-		// do.
+		// Entries end by their record, not by a time of the cache's, so there is nothing for its
+		// sweep to do.
 		TtlTickerDurationInSec: 24 * 60 * 60,
 	})
 	if err != nil {

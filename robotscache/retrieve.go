@@ -126,8 +126,8 @@ func (c *Cache) needsNoFetch(f *flight, known *Entry) bool {
 }
 
 const (
-	// firstPoll and lastPoll are the pauses between two looks for the record that another gateway is
-	// about to save.
+	// firstPoll and lastPoll are the pauses between two looks for the record that another gateway
+	// is about to save.
 	firstPoll = 50 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
 )

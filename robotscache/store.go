@@ -40,18 +40,18 @@ type Store interface {
 	// Load returns the record of k with its text. It sees each Save that has returned.
 	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
 
-	// Save replaces the records of the origins given, in their order, and notes their versions in the
-	// histories. After an error some may be saved: to save them again does no harm. ErrInvalid says
-	// that one of the records cannot be kept, any other error that it may work later.
+	// Save replaces the records of the origins given, in their order, and notes their versions in
+	// the histories. After an error some may be saved: to save them again does no harm. ErrInvalid
+	// says that one of the records cannot be kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
 	// Delete forgets k: its record and its history. Its texts may stay until their time is over.
 	// Deleting an unknown origin is no error.
 	Delete(ctx context.Context, k fetch.Key) error
 
-	// List returns up to limit records (at most MaxList; 0 means MaxList) whose Key().String() sorts
-	// after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil, the
-	// hashes are set. Fewer than limit records mean that there are no more.
+	// List returns up to limit records (at most MaxList; 0 means MaxList) whose Key().String()
+	// sorts after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil,
+	// the hashes are set. Fewer than limit records mean that there are no more.
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
 	// History returns the versions that the robots.txt of k has had, newest first, the present one
@@ -71,11 +71,11 @@ type Store interface {
 var (
 	// ErrNotFound is the answer for an origin or a body that is not in the store.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable means that the medium does not answer at the moment. Asking again is cheap until
-	// it does.
+	// ErrUnavailable means that the medium does not answer at the moment. Asking again is cheap
+	// until it does.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrCorrupt means that the stored value is not the one that was saved. The origin is as good as
-	// unknown.
+	// ErrCorrupt means that the stored value is not the one that was saved. The origin is as good
+	// as unknown.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
 	ErrInvalid = errors.New("invalid record")
@@ -84,9 +84,9 @@ var (
 // Leaser is implemented by stores that several gateways share: it lets one of them fetch an origin
 // while the others wait for its record.
 type Leaser interface {
-	// Lease asks for the right to fetch k. If acquired is false another gateway has it. Otherwise the
-	// caller has it, and l is set: for ttl, and for as long again from each renewal. With an error
-	// nothing is known and no lease is held.
+	// Lease asks for the right to fetch k. If acquired is false another gateway has it. Otherwise
+	// the caller has it, and l is set: for ttl, and for as long again from each renewal. With an
+	// error nothing is known and no lease is held.
 	Lease(ctx context.Context, k fetch.Key, ttl time.Duration) (l Lease, acquired bool, err error)
 }
 
@@ -96,8 +96,8 @@ type Lease interface {
 	// caller's. One that ran out or was released is not taken again. With an error the state of the
 	// lease is unknown.
 	Renew(ctx context.Context) (held bool, err error)
-	// Release gives up the lease, and never the lease of another gateway. It does not block for long
-	// and may be called once.
+	// Release gives up the lease, and never the lease of another gateway. It does not block for
+	// long and may be called once.
 	Release()
 }
 
@@ -114,8 +114,8 @@ type Version struct {
 	// FirstSeen and LastSeen are the first and the latest retrieval that gave it.
 	FirstSeen time.Time `json:"first_seen"`
 	LastSeen  time.Time `json:"last_seen"`
-	// KeptUntil is until when the text is kept if nothing uses it any more, and if there is room. It
-	// is set by [Store.History]; zero where the text is gone, and in a store in memory.
+	// KeptUntil is until when the text is kept if nothing uses it any more, and if there is room.
+	// It is set by [Store.History]; zero where the text is gone, and in a store in memory.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 }
 
@@ -124,20 +124,20 @@ type Version struct {
 type Retention struct {
 	// For is how long a text is kept after the last decision that used it; default 400 days.
 	//
-	// No use is written: a record is acted on for [fetch.MaxUse] after it was saved at the most, and
-	// in use it is saved again. So a text is kept for For and MaxUse from the last save of a record
-	// that refers to it.
+	// No use is written: a record is acted on for [fetch.MaxUse] after it was saved at the most,
+	// and in use it is saved again. So a text is kept for For and MaxUse from the last save of a
+	// record that refers to it.
 	For time.Duration
-	// Max bounds the texts in bytes as they are stored; default 4 GiB. Beyond it those go first that
-	// were used least recently. It is for stores that hold their own medium.
+	// Max bounds the texts in bytes as they are stored; default 4 GiB. Beyond it those go first
+	// that were used least recently. It is for stores that hold their own medium.
 	Max int64
 }
 
 const (
 	defaultRetain    = 400 * 24 * time.Hour
 	defaultRetainMax = 4 << 30
-	// minRecords is how long records are kept at the least: twice the longest time for which the past
-	// of an unreachable origin matters.
+	// minRecords is how long records are kept at the least: twice the longest time for which the
+	// past of an unreachable origin matters.
 	minRecords = 60 * 24 * time.Hour
 	// MaxVersions is how many versions of an origin stores keep by default: enough for a text that
 	// changes every day while it is retained.

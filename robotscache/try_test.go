@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// A broken exchange is repeated at once, within the budget of the retrieval, unless a run of failures
-// is under way: a site that is down is asked once at each retry.
+// A broken exchange is repeated at once, within the budget of the retrieval, unless a run of
+// failures is under way: a site that is down is asked once at each retry.
 func TestExt_SecondTry(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) { //nolint:thelper // it is the test

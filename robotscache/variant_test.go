@@ -127,8 +127,8 @@ func TestVariant_OnlyWhereTurnedAway(t *testing.T) {
 	}
 }
 
-// Each agent costs one fetch at a refresh. What repeats the answer to the gateway is not saved; what
-// differs is, and outlives the process.
+// Each agent costs one fetch at a refresh. What repeats the answer to the gateway is not saved;
+// what differs is, and outlives the process.
 func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -189,11 +189,12 @@ func newDraft(path, key []byte, length int, list uint32, r rank) draft {
 }
 
 const (
-	// MaxSize is the number of bytes of a file that are read (RFC 9309 section 2.5: at least 500 KiB).
+	// MaxSize is the number of bytes of a file that are read (RFC 9309 section 2.5: at least 500
+	// KiB).
 	MaxSize = 500 * 1024
 
-	// maxLine is the number of bytes of a line that are read, as in Google's parser: eight times the
-	// longest URL of an old browser, less one.
+	// maxLine is the number of bytes of a line that are read, as in Google's parser: eight times
+	// the longest URL of an old browser, less one.
 	maxLine = 8*2083 - 1
 )
 

@@ -19,8 +19,8 @@ type Ruleset struct {
 	licenses []preference // in the order of the file
 	sitemaps []sitemap
 
-	// usage and signals have the Content-Usage and the Content-Signal lines as rules, in blocks of the
-	// same numbers and with the same text; nil if there are no such lines.
+	// usage and signals have the Content-Usage and the Content-Signal lines as rules, in blocks of
+	// the same numbers and with the same text; nil if there are no such lines.
 	usage, signals *Ruleset
 }
 
@@ -33,8 +33,8 @@ type Agent struct {
 	// line's first word; upper and lower case are the same. Tokens over 255 bytes have no group.
 	Tokens []string
 
-	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own nothing
-	// binds the agent.
+	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own
+	// nothing binds the agent.
 	IgnoreWildcard bool
 }
 

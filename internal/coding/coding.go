@@ -16,7 +16,8 @@ import (
 const (
 	// maxZstdWindow is the largest window of the coding zstd (RFC 9659 section 3).
 	maxZstdWindow = 8 << 20
-	// maxBrotliWindow is the exponent of 4 MiB, the default of all encoders. RFC 7932 goes up to 24.
+	// maxBrotliWindow is the exponent of 4 MiB, the default of all encoders. RFC 7932 goes up to
+	// 24.
 	maxBrotliWindow = 22
 	// maxKept is how many decoders of a coding are kept: one of br or zstd may have 8 MiB.
 	maxKept = 4
@@ -77,7 +78,8 @@ func NewReader(name string, in io.Reader) (*Reader, error) {
 }
 
 // NewLenientReader returns a decoder that reads what clients such as curl, wget and browsers read:
-// zlib data that is called gzip, gzip data with something else behind its end, and br with any window.
+// zlib data that is called gzip, gzip data with something else behind its end, and br with any
+// window.
 func NewLenientReader(name string, in io.Reader) (*Reader, error) {
 	r := &Reader{}
 	r.in.Reset(in)

@@ -99,8 +99,8 @@ func TestStore_TextsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCounts(t, s, 1, 3)
-		// The last good copy decides again under unreachable stale: it is used for as long as the failures are
-		// saved.
+		// The last good copy decides again under unreachable stale: it is used for as long as the
+		// failures are saved.
 		lost := storetest.Rules(a, "three", time.Now())
 		for range 90 {
 			time.Sleep(day)

@@ -16,7 +16,7 @@
 // # Trust
 //
 // Open refuses a file that is not a store of Crawlgate, is cut short, has the format of another
-// release or is open in another process, and leaves it as it is. Records carry a checksum, and texts
-// are checked against their hash at each read: damage is an error. Damage to the file's structure
-// that shows later ends its use until the process is started again.
+// release or is open in another process, and leaves it as it is. Records carry a checksum, and
+// texts are checked against their hash at each read: damage is an error. Damage to the file's
+// structure that shows later ends its use until the process is started again.
 package boltstore

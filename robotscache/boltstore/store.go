@@ -20,11 +20,11 @@ import (
 // Config holds the settings of a [Store]. Only Path is required; other fields that are zero take
 // their defaults.
 type Config struct {
-	// Path names the file. The file and its folder are made if they are missing, with access for their
-	// owner only.
+	// Path names the file. The file and its folder are made if they are missing, with access for
+	// their owner only.
 	Path string
-	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
-	// do not depend on it.
+	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions.
+	// Texts do not depend on it.
 	Versions int
 	// Retention says how long texts are kept. [Store.SetRetention] changes it.
 	Retention robotscache.Retention
@@ -32,9 +32,9 @@ type Config struct {
 	// were deleted for lack of room, and not because their time was over. It must not block; it may
 	// be nil.
 	Dropped func(texts int, early bool)
-	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a gateway
-	// that ends commits its last records in less. One that a service manager restarts has ended before
-	// the next one starts.
+	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a
+	// gateway that ends commits its last records in less. One that a service manager restarts has
+	// ended before the next one starts.
 	LockTimeout time.Duration
 	// ReadOnly opens a file that is there and that no gateway has open, and changes nothing in it.
 	// Several processes may read it at once. Save and Delete fail.
@@ -229,13 +229,13 @@ func (s *Store) Close() error {
 }
 
 const (
-	// firstSweep is when the first pass over the file begins, sweepEvery when the next does after one
-	// has ended.
+	// firstSweep is when the first pass over the file begins, sweepEvery when the next does after
+	// one has ended.
 	firstSweep = time.Minute
 	sweepEvery = 24 * time.Hour
 	// sweepBatch is how many records a step of a pass looks at, sweepPause the time between two: a
-	// million records take a quarter of an hour, and a step a millisecond or two if there is nothing
-	// to delete.
+	// million records take a quarter of an hour, and a step a millisecond or two if there is
+	// nothing to delete.
 	sweepBatch = 1000
 	sweepPause = time.Second
 )

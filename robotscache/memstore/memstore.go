@@ -16,17 +16,17 @@ import (
 
 // Config holds the limit of a [Store].
 type Config struct {
-	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins that were asked for
-	// least recently are dropped first, with the history of their outages: later answers can only be
-	// stricter for it.
+	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins that were asked
+	// for least recently are dropped first, with the history of their outages: later answers can
+	// only be stricter for it.
 	MaxSize int64
 }
 
 const (
 	defaultMaxSize = 256 << 20
 	versions       = 10 // kept for each origin
-	// itemSize and versionSize are what an origin and a version take besides their texts, roughly: map
-	// entries, list element, record, map of texts.
+	// itemSize and versionSize are what an origin and a version take besides their texts, roughly:
+	// map entries, list element, record, map of texts.
 	itemSize    = 1600
 	versionSize = 270
 )

@@ -27,7 +27,8 @@ type Medium struct {
 	Volatile bool
 	// Versions is the number of versions that its stores keep of an origin.
 	Versions int
-	// Retained is the Retention.For of its stores; 0 where texts go with the versions that have them.
+	// Retained is the Retention.For of its stores; 0 where texts go with the versions that have
+	// them.
 	Retained time.Duration
 }
 

@@ -38,8 +38,8 @@ func (m *model) say(purpose string, v preferences.Value) {
 	m.values[purpose] = stronger(m.values[purpose], v)
 }
 
-// settled keeps the first 32 labels that no vocabulary has, then adds what TDMRep says by its own order ("Processing
-// priority").
+// settled keeps the first 32 labels that no vocabulary has, then adds what TDMRep says by its own
+// order ("Processing priority").
 func (m *model) settled() map[string]preferences.Value {
 	rank := func(purpose string) int {
 		if i := slices.Index(ranked, purpose); i >= 0 {
@@ -141,9 +141,9 @@ func (m *model) sayMany(n int) preferences.Set {
 	return fieldOf("Content-Usage", strings.Join(members, ", "))
 }
 
-// FuzzSets holds Join against the model. It does not matter in which order Sets are joined, how they
-// are put together first, or which of them come twice; the bounds are kept, and the crawler's field
-// says the same.
+// FuzzSets holds Join against the model. It does not matter in which order Sets are joined, how
+// they are put together first, or which of them come twice; the bounds are kept, and the crawler's
+// field says the same.
 func FuzzSets(f *testing.F) {
 	every := make([]byte, 256)
 	for i := range every {

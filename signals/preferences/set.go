@@ -202,8 +202,8 @@ func Join(sets ...Set) Set {
 	return all
 }
 
-// normalized returns the strongest statement of each purpose, in order and within the bounds. It takes
-// ownership of the slice.
+// normalized returns the strongest statement of each purpose, in order and within the bounds. It
+// takes ownership of the slice.
 func (s Set) normalized() Set {
 	slices.SortFunc(s.statements, func(a, b Statement) int { return a.compare(&b) })
 	kept, labels, licences := s.statements[:0], 0, 0

@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// TestTDMApply: of each target the first rule that matches speaks alone (TDMRep, "TDM File on the Origin Server"), and the texts
-// of these rules are a file that says the same of the targets.
+// TestTDMApply: of each target the first rule that matches speaks alone (TDMRep, "TDM File on the
+// Origin Server"), and the texts of these rules are a file that says the same of the targets.
 func TestTDMApply(t *testing.T) {
 	t.Parallel()
 	rules, err := preferences.ParseTDMFile([]byte(`[
