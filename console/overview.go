@@ -32,7 +32,7 @@ type overview struct {
 	Gateway  string
 	Version  string
 	Digest   string
-	Standing engine.Standing
+	Standing engine.Status
 	Badges   []badge
 	Orders   []enforce.Stop
 	More     int // orders that are not listed
@@ -73,7 +73,7 @@ type sparkline struct {
 // look gathers what the page shows. It is called under the lock.
 func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *overview {
 	o := &overview{
-		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Standing(),
+		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Status(),
 		MayLift: h.Orders, Hour: engine.LastHour(),
 	}
 	orders := e.Stops().List()

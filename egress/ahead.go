@@ -38,7 +38,7 @@ func readAhead(ctx context.Context, resp *http.Response, n int) (head []byte, wh
 	return a.head, errors.Is(a.err, io.EOF)
 }
 
-// ahead is a body of which the beginning was read ahead. One read may still be under way: it ends
+// ahead is a body whose beginning was read ahead. One read may still be under way: it ends
 // with the body's next bytes, or when the body is closed.
 type ahead struct {
 	io.ReadCloser

@@ -49,7 +49,7 @@ func TestReadAhead(t *testing.T) {
 }
 
 // TestReadAheadGivesUp holds that a body that pauses holds its header up for 100 ms, and loses
-// nothing of what comes later.
+// no later bytes.
 func TestReadAheadGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

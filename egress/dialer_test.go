@@ -251,7 +251,7 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 }
 
 // TestDialerRefusesMixedNames: a name with public and non-public addresses is refused as a whole,
-// also where the guard allows both.
+// even if the guard allows both.
 func TestDialerRefusesMixedNames(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")

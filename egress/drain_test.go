@@ -105,8 +105,8 @@ func reset(code http2.ErrCode) func(*http2.Framer, uint32) error {
 	return func(f *http2.Framer, stream uint32) error { return f.WriteRSTStream(stream, code) }
 }
 
-// TestDrainingOrigins holds RFC 9113 section 8.7: what was not processed is sent once more, body and
-// all, and nothing else is.
+// TestDrainingOrigins checks RFC 9113 section 8.7: a request that was not processed is sent once
+// more, with its body, and no other request is.
 func TestDrainingOrigins(t *testing.T) {
 	t.Parallel()
 	const long = maxKept + 1

@@ -53,7 +53,7 @@ type Forwarder struct {
 	idle time.Duration // 0: defaultIdle; tests cannot wait for that
 }
 
-// Steps is told of the steps of an exchange, one after the other. The transport may try more than
+// Steps has a hook for each step of an exchange. Forward calls them one after the other. The transport may try more than
 // one connection: then Connecting and Connected are called again, and the last counts.
 type Steps interface {
 	// Connecting is called when a connection is wanted.

@@ -908,7 +908,7 @@ func TestForwardClientBodyBreaks(t *testing.T) {
 	}
 }
 
-// TestForwardClientBodyTooLarge: a limit that the caller has put on the body is told as what it is.
+// TestForwardClientBodyTooLarge: a limit that the caller has put on the body is reported as a limit.
 func TestForwardClientBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")

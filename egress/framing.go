@@ -124,7 +124,7 @@ type strictAddr struct{ conn *strictConn }
 func (a strictAddr) Network() string { return a.conn.Conn.LocalAddr().Network() }
 func (a strictAddr) String() string  { return a.conn.Conn.LocalAddr().String() }
 
-// strictOf returns the connection from [Strict] that c is or wraps, nil if there is none.
+// strictOf returns the connection from [Strict] that c is or wraps, or nil.
 func strictOf(c net.Conn) *strictConn {
 	if a, ok := c.LocalAddr().(strictAddr); ok {
 		return a.conn
@@ -163,7 +163,7 @@ type scanner struct {
 	left      uint64                            // bytes of the body, or of the chunk with its line break
 }
 
-// follow reads p, and returns what is passed on and what is kept until more has come.
+// follow reads p. It returns the bytes to pass on and those to keep until more have come.
 func (s *scanner) follow(p []byte) (pass, keep []byte) {
 	var out []byte // what is passed on, as far as it is not p itself
 	rest := p

@@ -145,8 +145,7 @@ func TestInterceptRequests(t *testing.T) {
 	}
 }
 
-// TestInterceptAuthorities: literal addresses, with and without SNI, ports, upper case (clients.md
-// 9).
+// TestInterceptAuthorities: literal addresses, with and without SNI, ports, upper case.
 func TestInterceptAuthorities(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
@@ -216,7 +215,7 @@ func verifyFor(state tls.ConnectionState, a *testca.Authority, host string) erro
 }
 
 // TestInterceptAddressAsSNI: lftp, lynx, w3m, Scrapy, axios and others send a literal address as
-// SNI, against RFC 6066 (clients.md 9). crypto/tls does not, so the name is put into its hello by
+// SNI, against RFC 6066 section 3. crypto/tls does not, so the name is put into its hello by
 // hand and only the first answer looked at.
 func TestInterceptAddressAsSNI(t *testing.T) {
 	t.Parallel()
@@ -289,7 +288,7 @@ func TestInterceptMintFails(t *testing.T) {
 	}
 }
 
-// TestInterceptPlain: undici, got and linkinator tunnel http:// too (clients.md 5).
+// TestInterceptPlain: undici, got and linkinator tunnel http:// too.
 func TestInterceptPlain(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestForwardFlatMemory: what is alive while 64 MiB pass, up and down and past a client or origin
-// that has stopped taking them, does not grow with them. It does not run beside other tests, whose
+// TestForwardFlatMemory: live memory does not grow while 64 MiB pass, up and down and past a client
+// or origin that has stopped reading. It does not run beside other tests, whose
 // memory it would see.
 func TestForwardFlatMemory(t *testing.T) {
 	const size, step, bound = 64 << 20, 16 << 20, 6 << 20

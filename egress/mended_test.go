@@ -26,7 +26,7 @@ var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"a blank in a name", "HTTP/1.1 200 OK\r\nX B: c\r\nA: b\r\nContent-Length: 4\r\n\r\nbody", "A", "b", "body"},
 
 	{"a blank in a name that decides", "HTTP/1.1 200 OK\r\nX-Robots -Tag: none\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
-	{"an odd octet in a name", "HTTP/1.1 200 OK\r\nX(A): b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
+	{"an odd byte in a name", "HTTP/1.1 200 OK\r\nX(A): b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no name", "HTTP/1.1 200 OK\r\n: b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no colon", "HTTP/1.1 200 OK\r\nA b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"a NUL in a value", "HTTP/1.1 200 OK\r\nA: b\x00c\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},

@@ -66,7 +66,7 @@ func startRefusing(t *testing.T, proto string, a Refusal) (*gateway, chan int) {
 	return &gateway{Server: s}, told
 }
 
-// TestRefuseHTTP1: the exact bytes, which many clients show parts of (clients.md 19).
+// TestRefuseHTTP1: the exact bytes, which many clients show parts of.
 func TestRefuseHTTP1(t *testing.T) {
 	t.Parallel()
 	g, told := startRefusing(t, "h1", Refusal{
@@ -105,8 +105,8 @@ func TestRefuseHTTP1(t *testing.T) {
 	}
 }
 
-// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium
-// (clients.md 4), as is whatever needs no reason phrase of its own.
+// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium,
+// as is whatever needs no reason phrase of its own.
 func TestRefuseKeepsConnection(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Refusal{
@@ -141,7 +141,7 @@ func TestRefuseHTTP2(t *testing.T) {
 	}
 }
 
-// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, also where a
+// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, even if a
 // middleware has wrapped the body.
 func TestPrepareRefusal(t *testing.T) {
 	t.Parallel()

@@ -119,8 +119,8 @@ func getBuffer() *[copyBufferSize]byte {
 
 func putBuffer(b *[copyBufferSize]byte) { buffers.Put(b) }
 
-// copyBody streams the body to the client: what was read is sent at once. It reports false of a
-// body that broke off.
+// copyBody streams the body to the client, and sends all bytes as soon as it has read them. It
+// reports false if the body broke off.
 func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole bool) {
 	rate := x.f.MinRate
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {

@@ -273,7 +273,7 @@ func TestUpstreamByHost(t *testing.T) {
 	checkRefusal(t, "a proxy that is this gateway", err, guard.ClassOwn)
 }
 
-// TestUpstreamRefuses: a proxy's refusal of a tunnel is told as what it is, and its 407 is not
+// TestUpstreamRefuses: a proxy's refusal of a tunnel is reported as the proxy's, and its 407 is not
 // passed on.
 func TestUpstreamRefuses(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func ConnectAuthority(r *http.Request) (string, error) {
 // answered afterwards.
 //
 // The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer
-// is told of it too, after the connection has left it, so that logs have the status.
+// gets it too, after the connection has left it, so that logs have the status.
 func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if r.ProtoMajor >= 2 {
 		dropServerFields(w.Header())
@@ -195,7 +195,7 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	return nil
 }
 
-// maxHello bounds what is read for a ClientHello, records included. Post-quantum key shares bring
+// maxHello bounds the bytes that are read for a ClientHello, records included. Post-quantum key shares bring
 // it to some 2 KiB today.
 const maxHello = 64 << 10
 

@@ -130,7 +130,7 @@ func (w *wrapHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return struct{ net.Conn }{c}, rw, err
 }
 
-// TestTunnelHalfClose: each direction ends by itself, also where the server wraps what it gives up;
+// TestTunnelHalfClose: each direction ends by itself, even if the server wraps what it gives up;
 // and the writer learns the status.
 func TestTunnelHalfClose(t *testing.T) {
 	t.Parallel()
@@ -198,8 +198,8 @@ func TestTunnelOriginEndsFirst(t *testing.T) {
 	<-done
 }
 
-// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field
-// (clients.md 7), and some clients do not wait for the answer before they send on.
+// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field,
+// and some clients do not wait for the answer before they send on.
 func TestTunnelAcceptHTTP10(t *testing.T) {
 	t.Parallel()
 	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
@@ -432,7 +432,7 @@ func FuzzTunnel(f *testing.F) {
 	})
 }
 
-// FuzzConnect reads the bytes of a CONNECT and holds that what is accepted names a host and a port
+// FuzzConnect reads the bytes of a CONNECT and checks that an accepted one names a host and a port
 // and nothing else.
 func FuzzConnect(f *testing.F) {
 	for _, s := range []string{

@@ -26,7 +26,7 @@ func newWatching(idle time.Duration) *watching {
 	return w
 }
 
-// over returns what was noticed first.
+// over returns the first notice.
 func (w *watching) over() (at time.Duration, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,7 +33,7 @@ func (e *Engine) RefusesUnlogged() bool { return !e.Config.ServeUnlogged && e.lo
 // Line is the line of a request that comes in.
 func (e *Engine) Line() stall.Line { return stall.Line{Log: &e.log} }
 
-// lost are the lines that no log took, and of which no line tells yet.
+// lost counts the lines that no log took and that no later line has reported yet.
 var lost struct {
 	sync.Mutex
 	n     atomic.Int64
@@ -54,9 +54,9 @@ func (e *Engine) admit() bool {
 	return false
 }
 
-// AdmitLine waits until the access log takes the line of a request that is answered, and tells in
-// it of those that were lost. If it reports false, this one is lost as well. A nil record is that
-// of a request for the gateway itself, which is no loss.
+// AdmitLine waits until the access log takes the line of a request that is answered, and adds the
+// number of lost lines to it. If it reports false, this line is lost as well. A nil record stands for
+// a request for the gateway itself, whose line does not count as lost.
 func (e *Engine) AdmitLine(r *enforce.Record) bool {
 	if r == nil {
 		return e.log.Admit()
@@ -84,8 +84,8 @@ func EvidenceMissing() error { return caddylog.Refused() }
 // SealedLogs returns the state of each sealed access log.
 func SealedLogs() []sealer.Status { return caddylog.Statuses() }
 
-// accessLogs are those of the configurations that run, or have lines on their way. Another
-// configuration may have other logs, or the same: it finds out for itself.
+// accessLogs has the logs of each configuration that runs or still has lines to write. Two
+// configurations may have the same log; each checks it for itself.
 var accessLogs sync.Map // of *stall.Log
 
 // watchLogs tells when the access log stalls and when it goes on, and looks now and then for how
@@ -160,10 +160,10 @@ func endStalled() {
 	}
 }
 
-// Lookup gives the record of an origin for a crawler, fetching it if it must: what package enforce
-// needs. The access logs of the configuration are told of it before it is used; all requests that
-// find it first wait for that. Else Lookup takes no lock if the record is at hand. The caller has
-// called [Engine.Open].
+// Lookup returns the record of an origin for a crawler, and fetches it if it must. Before a record is
+// used for the first time, it writes a line about it into the access logs of the configuration; all
+// requests that find it wait for that. Otherwise it takes no lock if the record is in memory. The
+// caller has called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
 	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
@@ -171,13 +171,13 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	}
 	began := time.Now()
 	e.introduce(entry)
-	if time.Since(began) > 100*time.Millisecond { // the log held this up, and the site may have answered meanwhile
+	if time.Since(began) > 100*time.Millisecond { // the log took long, and the site may have answered in the meantime
 		return e.records.cache.LookupAs(ctx, o, a)
 	}
 	return entry, source, err
 }
 
-// introduce tells the access logs of an entry that they do not know, one after the other.
+// introduce writes a line about an entry into the access logs, unless they have one.
 func (e *Engine) introduce(entry *robotscache.Entry) {
 	select {
 	case e.telling <- struct{}{}:
@@ -191,15 +191,15 @@ func (e *Engine) introduce(entry *robotscache.Entry) {
 	}
 }
 
-// tell writes a line into each access log. entry is what it introduces, nil for nothing. If a log
-// does not take the line, the next one that uses the entry tries again.
+// tell writes a line into each access log. entry is the entry that the line introduces, or nil. If a
+// log does not take the line, the next request that uses the entry tries again.
 func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	if !e.admit() {
 		return
 	}
 	a.Gateway = e.Config.Name
 	told := make(chan struct{})
-	go func() { // of which a log holds up some
+	go func() { // a log that stalls may block it
 		defer close(told)
 		line, before := e.Line(), e.unwritten.Load()
 		defer line.End()
@@ -217,7 +217,7 @@ func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	}
 }
 
-// unwritten counts the lines that a log did not take, each of which zap reports in one write.
+// unwritten counts the lines that a log did not take. zap reports each of them in one write.
 type unwritten struct{ atomic.Int64 }
 
 // Write implements io.Writer.

@@ -19,17 +19,17 @@ import (
 )
 
 // A reload: Caddy provisions and starts the new configuration before it stops the old one, so for a
-// moment both hold what they share. Each takes it from the pool when it is opened, by an identity
-// (the store's, the Redis's) and not by its settings, and gives back what it has acquired when it
-// is closed. The settings are those of the current configuration, which changes when a start is
-// done. A configuration whose start fails ends without ever having replaced the one before: a
+// moment both hold what they share. Each acquires shared values from the pool when it is opened, by
+// an identity (the store's, the Redis's) and not by its settings, and releases them when it is
+// closed. Shared values follow the settings of the current configuration, which changes when a start
+// is done. A configuration whose start fails ends without ever having replaced the one before: a
 // rejected reload must not change how the running gateway behaves.
 
 // pool holds what outlives a reload.
 var pool = caddy.NewUsagePool()
 
-// acquire gives the value of the pool under a key, which open makes where there is none. Each value
-// has to be released.
+// acquire returns the value of the pool under a key, and calls open if there is none. The caller must
+// release it.
 func acquire[T caddy.Destructor](key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
 	v, _ := value.(T) // each kind has keys of its own
@@ -97,7 +97,7 @@ func (a *activeConfigs) follow(e *Engine) {
 // store. Without a folder (store none) nothing is kept. Its owner writes it once at a time.
 type stateFile struct {
 	name   string
-	holds  string // what is in it, for people
+	holds  string // its content, for the operator
 	remedy string // what to do besides removing a file that cannot be read
 }
 

@@ -118,7 +118,7 @@ type Engine struct {
 	failure  error // of the opening; the three below are set where it is nil
 	records  *records
 	pacing   *pacing
-	fleet    *fleetState // nil where there is none
+	fleet    *fleetState // nil without a fleet
 }
 
 // New checks what can be checked without the store and builds what belongs to this configuration
@@ -152,7 +152,7 @@ func (e *Engine) provision() (err error) {
 	}
 	config.Transport = robotsTransport{config.Transport, e.StopsFetch}
 	e.fetcher = fetch.New(config)
-	// A redirect would lead to a path that nobody has judged; that of the page leads there as well.
+	// A redirect would lead to a path that nobody has judged, so none is followed.
 	config.Path, config.MaxRedirects, config.Soft404 = tdmPath, -1, false
 	e.files = fetch.New(config)
 	if err := RegisterMetrics(e.ctx.GetMetricsRegistry()); err != nil {
@@ -175,7 +175,7 @@ func (e *Engine) buildEgress() (err error) {
 	return err
 }
 
-// Of gives the engine of the configuration that is being provisioned.
+// Of returns the engine of the configuration that is being provisioned.
 func Of(ctx caddy.Context) (*Engine, error) {
 	app, err := App[interface{ Engine() *Engine }]("robots", ctx.App)
 	if err != nil {
@@ -184,7 +184,7 @@ func Of(ctx caddy.Context) (*Engine, error) {
 	return app.Engine(), nil
 }
 
-// App gives an app of Caddy, by one of the two methods of caddy.Context that do so.
+// App returns an app of Caddy, by one of the two methods of caddy.Context that do so.
 func App[T any](name string, load func(name string) (any, error)) (app T, err error) {
 	value, err := load(name)
 	if err != nil {
@@ -212,12 +212,12 @@ func (e *Engine) toStart() bool { return starting.Load() == e.ctx.Done() }
 var errEnded = errors.New("the configuration has ended")
 
 // Open takes hold of what outlives a reload. It does so once for a configuration, and then returns
-// the same result without a lock. A caller that comes meanwhile waits. Caddy starts apps in no
+// the same result without a lock. Other callers wait until that is done. Caddy starts apps in no
 // particular order: without an admin endpoint the servers may be up before this app, and their
 // first request opens the store.
 //
-// Where no configuration is current, this one is from then on: the admin API is to know a gateway
-// that takes requests.
+// If no configuration is current, this one becomes so, because the admin API must know a gateway that
+// takes requests.
 func (e *Engine) Open() error {
 	e.opening.Do(func() {
 		if e.failure = e.acquire(); e.failure == nil && Current() == nil {
@@ -267,8 +267,8 @@ func (e *Engine) enter() {
 
 var stopping sync.Once // has endStalled wait for the end
 
-// Start makes this configuration the current one. It fails where another process listens at an
-// address of this one.
+// Start makes this configuration the current one. It fails if another process listens at an address
+// of this one.
 func (e *Engine) Start() error {
 	l, err := listensOf(e)
 	if err != nil {
@@ -289,8 +289,8 @@ func (e *Engine) Start() error {
 	return nil
 }
 
-// Close gives back what the engine has acquired. Requests of this configuration may still run: they
-// keep what they use.
+// Close gives back what the engine has acquired. Requests of this configuration may still run, and
+// keep the values that they use.
 func (e *Engine) Close() error {
 	e.opening.Do(func() { e.failure = errEnded }) // waits for an opening that is under way, and lets none begin
 	var errs []error

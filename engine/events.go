@@ -111,7 +111,7 @@ func (e *emitter) wanted(names ...string) bool {
 	return slices.ContainsFunc(names, e.app.ShouldEmit)
 }
 
-// emit queues an event, and never waits.
+// emit queues an event without waiting.
 func (e *emitter) emit(name string, data func() map[string]any) {
 	select {
 	case e.queue <- event{name, data}:
@@ -120,9 +120,9 @@ func (e *emitter) emit(name string, data func() map[string]any) {
 	}
 }
 
-// TellDenied tells of a request that was refused, or would be in another mode. object is its object
-// in the access log, url what was asked for without what may be private.
-func (e *Engine) TellDenied(object zapcore.ObjectMarshaler, method string, url func() string) {
+// EmitDenied emits an event about a request that was refused, or would be in another mode. object is its object
+// in the access log; url returns the URL without the parts that may be private.
+func (e *Engine) EmitDenied(object zapcore.ObjectMarshaler, method string, url func() string) {
 	if !e.emitter.wanted(eventDenied) {
 		return
 	}
@@ -152,13 +152,13 @@ func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, 
 	}
 }
 
-// change is what is worth telling of the step from one record to the next.
+// change is one event that a step from one record to the next causes.
 type change struct {
 	name string
 	data map[string]any
 }
 
-// changes lists what is worth telling of a fetch that ended with out at now. It is pure.
+// changes lists the events that a fetch causes that ended with out at now. It is pure.
 func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Time) (list []change) {
 	d := p.Diff(before, out, now)
 	after := d.After
@@ -203,7 +203,7 @@ func withText(r fetch.Record, data map[string]any) map[string]any {
 // The flags of a text. A flagged text still decides with what parses.
 const (
 	FlagHTML = "html"       // it is an HTML page
-	Flag202  = "status_202" // it came with 202 (Accepted), perhaps in place of what is still being made
+	Flag202  = "status_202" // it came with 202 (Accepted), perhaps before the site had made the file
 )
 
 // FlagsOf says why the text of a record may be something else than a robots.txt.

@@ -99,7 +99,7 @@ func TestEventsUnasked(t *testing.T) {
 	}
 	e := emitter(`{"subscriptions": [{"events": ["robots.rules_changed"], "handlers": [{"handler": "nobody"}]}]}`)
 	if e.wanted(eventDenied) || !e.wanted(eventRulesChanged) || !e.wanted(eventDenied, eventRulesChanged) {
-		t.Error("what is wanted is not what was subscribed to")
+		t.Error("the wanted events are not those subscribed to")
 	}
 }
 

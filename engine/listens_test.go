@@ -39,7 +39,7 @@ func TestListenAddrs(t *testing.T) {
 	}
 }
 
-// TestListenerAt: what nobody knows is not a site, and one socket that is none closes a port.
+// TestListenerAt: an unknown listener is not a site, and one socket that is no site closes a port.
 func TestListenerAt(t *testing.T) {
 	parse := func(list ...string) (addrs []netip.AddrPort) {
 		for _, s := range list {

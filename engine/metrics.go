@@ -132,10 +132,10 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	return nil
 }
 
-// Decided counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is looked
+// CountDecision counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is looked
 // into are counted by themselves. block is the agent's, or [OtherAgent]; early says that the
 // request came back before its Retry-After was over.
-func Decided(d enforce.Decision, method, block string, early bool) {
+func CountDecision(d enforce.Decision, method, block string, early bool) {
 	switch {
 	case method != http.MethodConnect:
 		instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()

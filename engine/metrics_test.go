@@ -26,11 +26,11 @@ func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
 	before := decisions(t, prometheus.NewRegistry())
 	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
-	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
 	for _, registry := range []*prometheus.Registry{first, first, second} {
 		decisions(t, registry)
 	}
-	Decided(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
 	for _, registry := range []*prometheus.Registry{first, second} {
 		if n := decisions(t, registry) - before; n != 2 {
 			t.Errorf("a registry shows %v decisions, want both", n)
@@ -43,8 +43,8 @@ func TestMetricsRegisterAnew(t *testing.T) {
 func TestTunnelsAreNotDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	before := decisions(t, registry)
-	Decided(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT", OtherAgent, false)
-	Decided(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT", OtherAgent, false)
+	CountDecision(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT", OtherAgent, false)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT", OtherAgent, false)
 	if n := decisions(t, registry) - before; n != 0 {
 		t.Errorf("%v decisions about requests", n)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestRecorder holds what is kept of an hour, and its bounds.
+// TestRecorder checks the record of an hour and its bounds.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
@@ -52,18 +52,19 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestHappened: nothing is kept unless somebody wants it, and what is kept is cut and printable.
-func TestHappened(t *testing.T) {
+// TestRecordRecent: nothing is recorded unless somebody wants it, and recorded texts are cut and
+// printable.
+func TestRecordRecent(t *testing.T) {
 	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
 	d := &enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
 	before := len(LastHour().Refusals) // of an earlier run of the test
-	Happened(d, "GET", OtherAgent, false, target)
+	RecordRecent(d, "GET", OtherAgent, false, target)
 	if h := LastHour(); len(h.Refusals) != before {
 		t.Errorf("unasked: %+v", h.Refusals)
 	}
 	stop := Record(new(caddyhttp.Server))
 	defer stop()
-	Happened(d, "GET", OtherAgent, false, target)
+	RecordRecent(d, "GET", OtherAgent, false, target)
 	h := LastHour()
 	if len(h.Refusals) != before+1 {
 		t.Fatalf("%d refusals, and %d before", len(h.Refusals), before)
@@ -94,8 +95,8 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	}
 }
 
-// BenchmarkHappened is the cost of an allowed request.
-func BenchmarkHappened(b *testing.B) {
+// BenchmarkRecordRecent is the cost of an allowed request.
+func BenchmarkRecordRecent(b *testing.B) {
 	d := &enforce.Record{Decision: enforce.OutcomeAllow}
 	for name, on := range map[string]bool{"off": false, "on": true} {
 		b.Run(name, func(b *testing.B) {
@@ -104,7 +105,7 @@ func BenchmarkHappened(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				Happened(d, "GET", "alpha", false, nil)
+				RecordRecent(d, "GET", "alpha", false, nil)
 			}
 		})
 	}

@@ -105,7 +105,7 @@ func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool)
 	return pattern, denied
 }
 
-// AddSite adds a site while its handler is provisioned with ctx. It fails where another process
+// AddSite adds a site while its handler is provisioned with ctx. It fails if another process
 // listens at an address of the site.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	if first := e.sites.add(s); first {
@@ -147,7 +147,7 @@ func (e *Engine) tellWhenReady(ctx caddy.Context) error {
 }
 
 // addresses returns the URLs that clients on this machine set as their proxy, and the addresses at
-// which the sites listen, of which a unix socket has no such URL.
+// which the sites listen. A unix socket has no such URL.
 func (s *sites) addresses() (proxies, listen []string) {
 	var seen []*caddyhttp.Server
 	for _, site := range s.all() {
@@ -217,8 +217,8 @@ func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	return nil
 }
 
-// SourceOf is the address that Caddy takes for the client's, which is another than the connection's
-// where trusted_proxies says so. A client over a unix socket is one of this machine.
+// SourceOf returns the address that Caddy takes for the client's. It may differ from the connection's
+// if trusted_proxies is set. A client over a unix socket is one of this machine.
 func SourceOf(r *http.Request) netip.Addr {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	source, err := netip.ParseAddr(ip)
@@ -283,7 +283,7 @@ func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
 	case (listen.Host == "" || err == nil && host.IsUnspecified()) && listen.Network == "tcp4":
 		return []netip.Addr{netip.IPv4Unspecified()}
 	case listen.Host == "" || err == nil && host.IsUnspecified():
-		return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, also where it is 0.0.0.0
+		return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, even if it is 0.0.0.0
 	case err == nil:
 		return []netip.Addr{host.WithZone("").Unmap()}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// statusMetrics tell how the current configuration stands, whenever metrics are asked for: what
-// ends and when, and what is meant to be there. So they follow reloads and renewals.
+// statusMetrics tell the status of the current configuration at each collection: what
+// ends and when, and which parts are configured. So they follow reloads and renewals.
 type statusMetrics struct {
 	build, authority, exceptions, exceptionEnds, sharedWanted, fleetExpected, fleetContact, logUp *prometheus.Desc
 }
@@ -81,8 +81,8 @@ func (m *statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// authorityOf gives the certificates that sites intercept with, by what they are; none where
-// nothing is intercepted. All sites have the same authority.
+// authorityOf returns the certificates that sites intercept with, by their names, or none if nothing
+// is intercepted. All sites have the same authority.
 func authorityOf(sites []*SitePolicy) map[string]*x509.Certificate {
 	for _, s := range sites {
 		if s.Authority != nil {
@@ -110,8 +110,8 @@ func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Ti
 	return inForce, next
 }
 
-// Standing is how the current configuration stands.
-type Standing struct {
+// Status is the status of the current configuration.
+type Status struct {
 	Started, Loaded time.Time // of the process, and of the configuration
 	// Store is the kind of the store: "file", "redis" or "none".
 	Store        string
@@ -126,9 +126,9 @@ type Standing struct {
 
 var started = time.Now()
 
-// Standing tells how the configuration stands. The caller has called [Engine.Open].
-func (e *Engine) Standing() Standing {
-	s := Standing{
+// Status returns the status of the configuration. The caller has called [Engine.Open].
+func (e *Engine) Status() Status {
+	s := Status{
 		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: instruments.storeUp.up.Load(),
 		SharedWanted: e.Config.SharedClocks != "", SharedUp: instruments.sharedUp.up.Load(),
 	}
@@ -141,7 +141,7 @@ func (e *Engine) Standing() Standing {
 	return s
 }
 
-// The bounds of what is kept for the operator's page: an hour, and no more than 1 MiB.
+// The bounds of the record for the operator's page: an hour, and no more than 1 MiB.
 const (
 	RecentMinutes  = 60
 	recentRefusals = 1000
@@ -229,9 +229,9 @@ func Record(server *caddyhttp.Server) (stop func()) {
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
 
-// Happened notes a request or a tunnel for the operator's page, if there is one. block and early
-// are as for [Decided], target gives what was asked for.
-func Happened(d *enforce.Record, method, block string, early bool, target func() string) {
+// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and early
+// are as for [CountDecision]; target returns the URL or authority of the request.
+func RecordRecent(d *enforce.Record, method, block string, early bool, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return
 	}

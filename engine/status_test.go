@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestExceptionsOf counts over all sites what is in force, each exception once.
+// TestExceptionsOf counts the exceptions in force over all sites, each once.
 func TestExceptionsOf(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)

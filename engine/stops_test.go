@@ -281,7 +281,7 @@ func TestInFlightTellsWho(t *testing.T) {
 	}
 }
 
-// TestInFlightLeave holds that what has left is not stopped any more, whatever the order of
+// TestInFlightLeave checks that no entry is stopped after it has left, in any order of
 // leaving.
 func TestInFlightLeave(t *testing.T) {
 	t.Parallel()

@@ -52,8 +52,8 @@ func tdmConfig(c robotscache.Config) robotscache.Config {
 	return c
 }
 
-// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why it is
-// not known what the file says; it is empty if there is none. It may wait for a fetch, as
+// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why its
+// content is not known; it is empty if there is no file. It may wait for a fetch, as
 // [Engine.Lookup] does.
 func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
 	files := e.records.files.Load()
@@ -67,11 +67,11 @@ func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preference
 	return readTDMFile(entry)
 }
 
-// readTDMFile is TDMFile for what is known.
+// readTDMFile is TDMFile for an entry in memory.
 func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool, unread string) {
 	now := time.Now()
 	rules, ok = entry.Derive(now, func(text []byte) any {
-		rules, _ := preferences.ParseTDMFile(text) // the fetcher has left out what is an error
+		rules, _ := preferences.ParseTDMFile(text) // the fetcher has already dropped texts with errors
 		return rules
 	}).(preferences.TDMRules)
 	view := entry.View(now)
@@ -81,8 +81,8 @@ func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool,
 	return rules, ok, unread
 }
 
-// TDMFileState says what is known of an origin's TDM file: "read", "none", or "unread" and why; it
-// is empty if nothing is.
+// TDMFileState says whether an origin's TDM file was read: "read", "none", or "unread" and why. It is
+// empty if no fetch was made.
 func (e *Engine) TDMFileState(o origin.Origin) string {
 	files := e.records.files.Load()
 	if files == nil {
@@ -102,7 +102,7 @@ func (e *Engine) TDMFileState(o origin.Origin) string {
 	}
 }
 
-// Purge forgets what is known of an origin, its TDM file included.
+// Purge forgets the record of an origin and its TDM file.
 func (e *Engine) Purge(ctx context.Context, o origin.Origin) error {
 	e.forgetFile(ctx, o)
 	return e.records.cache.Purge(ctx, o)

@@ -52,16 +52,16 @@ func (x *exchange) account() {
 	if c := x.identity.Config; c != nil {
 		block = c.Name
 	}
-	engine.Decided(x.decision, x.r.Method, block, x.early)
+	engine.CountDecision(x.decision, x.r.Method, block, x.early)
 	if wait := enforce.RetrySeconds(x.decision.RetryAfter); wait > 0 && !x.decision.Allowed && !x.sent.Started {
 		engine.ComeBack(x.decision.Agent, x.r, time.Now().Add(time.Duration(wait)*time.Second))
 	}
 	if rec.PaymentRequired {
 		engine.PaymentRequired()
 	}
-	engine.Happened(&rec, x.r.Method, block, x.early, func() string { return x.asked().URL })
+	engine.RecordRecent(&rec, x.r.Method, block, x.early, func() string { return x.asked().URL })
 	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {
-		e.TellDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
+		e.EmitDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}
 	x.writeLine(&rec)
 }

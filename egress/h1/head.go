@@ -34,7 +34,7 @@ func Mend(c net.Conn) *Mended {
 	return m
 }
 
-// Await says that a request will be sent: what comes next is its response.
+// Await says that a request will be sent: the next bytes are its response.
 func (m *Mended) Await() { m.awaited.Store(true) }
 
 // NetConn returns the connection within, as [crypto/tls.Conn] does.

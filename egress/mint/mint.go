@@ -135,7 +135,7 @@ func (m *Minter) kept(host string, issuer []byte) *tls.Certificate {
 	return nil
 }
 
-// keep keeps a leaf, unless its issuer has been renewed meanwhile. Beyond the limit it drops an
+// keep keeps a leaf, unless its issuer has been renewed since. Beyond the limit it drops an
 // arbitrary one: making that again costs less than keeping an order.
 func (m *Minter) keep(host string, l leaf) {
 	m.mu.Lock()

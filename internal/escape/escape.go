@@ -26,7 +26,7 @@ func Cut(s string, limit int) string {
 }
 
 // Unprintable returns all of s fit for a terminal: what a robots.txt says must not move the cursor,
-// colour the screen, turn the direction of the line or pass for what it is not. A tab becomes a
+// colour the screen, change the direction of the line or look like other text. A tab becomes a
 // blank.
 func Unprintable(s string) string {
 	return Visible(strings.ReplaceAll(s, "\t", " "), 4*len(s)) // an escape has four bytes
@@ -90,7 +90,7 @@ func escape(s string, limit int, pass func(before, r, after rune) bool) string {
 			for _, c := range []byte(s[i : i+size]) {
 				b = fmt.Appendf(b, `\x%02x`, c)
 			}
-			r = 'x' // is what now stands before the next one
+			r = 'x' // the x now precedes the next byte
 		}
 		if len(b) > limit {
 			return string(append(b[:fits], Ellipsis...))

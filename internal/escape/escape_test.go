@@ -35,7 +35,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestVisible: in what is shown of a site's text, nothing looks like ASCII that is not.
+// TestVisible: in a shown text of a site, nothing but ASCII looks like ASCII.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{

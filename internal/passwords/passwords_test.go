@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// slowHash takes its time, and notes what it compared.
+// slowHash compares slowly, and records its arguments.
 type slowHash struct {
 	caddyauth.Comparer
 
@@ -169,7 +169,7 @@ func TestPasswordsRememberFew(t *testing.T) {
 	last := h.digest("user", nil, "last")
 	h.refuse(last, now.Add(refusedFor))
 	if n := len(h.refused); n != 1 {
-		t.Errorf("%d are remembered of which all but one are over", n)
+		t.Errorf("%d are remembered, and all but one of them are over", n)
 	}
 	if h.refused[last].IsZero() {
 		t.Error("the newest is forgotten")

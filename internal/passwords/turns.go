@@ -29,13 +29,13 @@ const (
 	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all
 	// of them are checked once more.
 	rightKept = 1 << 16
-	// turnsKept bounds the sources and users of which it is known when they last had a turn.
+	// turnsKept bounds the sources and users whose last turn is remembered.
 	turnsKept = 1024
 )
 
 // hashing computes the hashes of passwords for all configurations of the process, a few at a time.
 // Sources take turns and, within a source, users. The newest password of a user is next: a guesser
-// waits for its answers, so a right password that arrives meanwhile is the newest.
+// waits for its answers, so a right password that arrives in the meantime is the newest.
 //
 // It is safe for concurrent use.
 type hashing struct {

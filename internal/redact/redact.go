@@ -93,7 +93,7 @@ func (f Fields) shown(name string, values []string) []string {
 // withheldKey is the key of a request's withheld in its context.
 type withheldKey struct{}
 
-// withheld is what was taken out of a request.
+// withheld has the parts that were taken out of a request.
 type withheld struct {
 	fields        []withheldField
 	target, shown string // the target as it was, and as it is logged

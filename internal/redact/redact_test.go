@@ -147,7 +147,7 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	r.Header.Set("X-Api-Key", "set")
 	r.Header.Del("X-Token")
 	if PutBack(r) {
-		t.Error("user information is found where there is none")
+		t.Error("user information is found in a text without any")
 	}
 	want := http.Header{"X-Api-Key": {"set"}, "Api-Key": {"b", "c"}}
 	if !maps.EqualFunc(r.Header, want, slices.Equal) {

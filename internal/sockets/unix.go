@@ -46,7 +46,7 @@ func Own() ([]Socket, error) {
 		if err != nil {
 			continue
 		}
-		// A descriptor that is closed meanwhile, or is no socket, gives an error.
+		// A descriptor that was closed since, or is no socket, gives an error.
 		if v, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN); err != nil || v == 0 {
 			continue
 		}

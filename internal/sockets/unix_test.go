@@ -38,7 +38,7 @@ func TestOwnWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// BenchmarkOwn looks through 10,000 descriptors of sockets, of which one listens.
+// BenchmarkOwn looks through 10,000 descriptors of sockets. One of them listens.
 func BenchmarkOwn(b *testing.B) {
 	listen(b, "tcp", "127.0.0.1:0")
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

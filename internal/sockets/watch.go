@@ -44,7 +44,7 @@ type sight struct {
 	changes  uint64
 }
 
-// Changed discards what was seen so far. It is called after something began to listen.
+// Changed discards the last look. Callers call it after something began to listen.
 func (w *Watch) Changed() { w.changes.Add(1) }
 
 // At returns the addresses at which this process listens at the port of ap, if the address of ap is
@@ -73,7 +73,7 @@ func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
 	return at, nil
 }
 
-// look returns what was seen at most age ago; it looks again if nothing was.
+// look returns the last look if it is no older than age, and otherwise looks again.
 func (w *Watch) look(age time.Duration) *sight {
 	fresh := func(s *sight) bool {
 		return s != nil && s.changes == w.changes.Load() && time.Since(s.began) < age

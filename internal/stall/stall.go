@@ -91,7 +91,7 @@ func (l *Line) Begin() {
 	l.Log.lines[l] = time.Now()
 }
 
-// End says that the line was written, or that there is none.
+// End says that the line was written, or that there will be no line.
 func (l *Line) End() {
 	l.mu.Lock()
 	l.Waiter = nil
