@@ -108,7 +108,7 @@ After the first failure of a run, the second and so on, by origin and run somewh
 	b.WriteString(`
 A connection that is reset or closed, a body that breaks off and bytes that are no HTTP may be the fault of one connection.
 Unless a run of failures is under way, they are followed by a second try at once, on a new connection and within the same
-` + "`timeout`" + `; its result counts. ` + "`attempts`" + ` of the record counts both tries, the pauses count the two as one.
+` + "`timeout`" + `; its result counts. ` + "`attempts`" + ` of the record counts both tries, the pauses count both as one.
 
 Retry-After can make a pause longer, to a day at most. After a first failure:
 
@@ -118,10 +118,10 @@ Retry-After can make a pause longer, to a day at most. After a first failure:
 	writeRetryAfter(t, &b)
 	fmt.Fprintf(&b, `
 A fault of the gateway's own machine (cause `+"`local`"+`) or of its upstream proxy (`+"`upstream`"+`) says nothing about the site. It
-is not recorded: it neither begins a run of failures nor counts in one. Requests that need the file meanwhile are refused as for an unreachable origin, and the
+is not recorded: it neither begins a run of failures nor counts in one. Until then requests that need the file are refused as for an unreachable origin, and the
 next one after %s, at the latest, tries again.
 
-The gateway's address guard says nothing about a site either. Where it refuses the site's own address nothing is recorded.
+The gateway's address guard says nothing about a site either. If it refuses the site's own address, nothing is recorded.
 Requests are refused for that reason (`+"`forbidden_address`, `forbidden_port`, `own_listener`"+`), and the next one tries again. A
 redirect to such an address is the site's doing.
 `, short(Policy{}.Provisional(Record{}, Outcome{}, t0).NextAttempt.Sub(t0)))
