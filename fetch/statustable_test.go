@@ -49,9 +49,9 @@ origin became unreachable.
 
 ## One answer
 
-What a single retrieval comes to, and what a crawler may then request: at an origin that was never asked before, at one
-whose rules are inside their TTL (an early refresh), and at one whose rules are past it. Unreachable mode is ` + "`spec`" + `;
-for the other modes, and for what time does to "nothing", see the next table.
+The result of a single fetch, and the requests that it permits: at a new origin, at one whose rules are inside their TTL (an
+early refresh), and at one whose rules are past it. Unreachable mode is ` + "`spec`" + `;
+for the other modes, and for the effect of time on "nothing", see the next table.
 
 | answer to GET /robots.txt | outcome | cause | new origin | rules inside their TTL | rules past their TTL |
 |---|---|---|---|---|---|
@@ -118,8 +118,8 @@ Retry-After can make a pause longer, to a day at most. After a first failure:
 	writeRetryAfter(t, &b)
 	fmt.Fprintf(&b, `
 A fault of the gateway's own machine (cause `+"`local`"+`) or of its upstream proxy (`+"`upstream`"+`) says nothing about the site. It
-is not recorded: it neither begins a run of failures nor counts in one. Until then requests that need the file are refused as for an unreachable origin, and the
-next one after %s, at the latest, tries again.
+is not recorded: it neither begins a run of failures nor counts in one. Until then requests that need the file are refused as for an
+unreachable origin, and the next one after %s, at the latest, tries again.
 
 The gateway's address guard says nothing about a site either. If it refuses the site's own address, nothing is recorded.
 Requests are refused for that reason (`+"`forbidden_address`, `forbidden_port`, `own_listener`"+`), and the next one tries again. A
