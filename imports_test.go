@@ -70,7 +70,7 @@ var importRules = map[string][]string{
 	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/cobra"},
 	"integration":          {},
-	"integration/rig":      {"enforce", "internal/testdocs", "internal/testorigin"},
+	"integration/rig":      {"enforce", "internal/lines", "internal/testdocs", "internal/testorigin", "golang.org/x/net/"},
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
