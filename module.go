@@ -69,7 +69,7 @@ type Handler struct {
 	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
 	Paths string `json:"paths,omitempty"`
 	// Preferences is what happens to a request if the site does not want a purpose of its agent:
-	// "deny", "log" (default: it passes, and the log names the conflict) or "annotate" (it passes).
+	// "deny", or "log" (default: it passes, and the log names the conflict).
 	Preferences string `json:"preferences,omitempty"`
 	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
 	// or "deny".
@@ -144,7 +144,7 @@ func (h *Handler) Cleanup() error {
 //			pass price|signature...
 //			purpose <name>...
 //			also_obey <product-token>...
-//			preferences annotate|log|deny
+//			preferences log|deny
 //			unknown allow|deny
 //		}
 //		unidentified deny|allow
@@ -156,7 +156,7 @@ func (h *Handler) Cleanup() error {
 //			reason <text>
 //		}
 //		paths strict|as_sent
-//		preferences annotate|log|deny
+//		preferences log|deny
 //		unknown allow|deny
 //		deny <host-pattern>...
 //		max_wait <duration>

@@ -77,7 +77,7 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them, as a gateway does by default")
 	f.StringSliceVar(&c.purposes, "purpose", nil, "what the content is for, such as train-ai; may be repeated")
 	f.StringSliceVar(&c.alsoObey, "also-obey", nil, "tokens whose groups bind the crawler too, such as Google-Extended; may be repeated")
-	f.StringVar(&c.preferences, "preferences", "", "what becomes of a conflict with a purpose: annotate, log (default) or deny")
+	f.StringVar(&c.preferences, "preferences", "", "what happens to a URL with a conflict: log (default) or deny")
 	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
 	return cmd

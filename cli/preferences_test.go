@@ -36,7 +36,6 @@ func TestCheckPreferences(t *testing.T) {
 		{"no purpose", "/open", 0, passes + said + search + train + "  /open\n", ""},
 		{"a conflict", "--purpose train-ai /open", 0, passes + said + search + train + "  yes  /open\n", ""},
 		{"no conflict", "--purpose search --preferences deny /open", 0, passes + said + search + train + "  /open\n", ""},
-		{"annotated", "--purpose train-ai --preferences annotate /open", 0, passes + said + search + train + "  /open\n", ""},
 		{"nothing known", "--purpose tdm /open", 0, passes + said + search + train + "  /open\ntdm  unknown  /open\n", ""},
 		{
 			"denied", "--purpose search,train-ai --preferences deny /open", 1,
@@ -58,7 +57,7 @@ func TestCheckPreferences(t *testing.T) {
 		{"a bad purpose", "--purpose Train /open", 2, "", `--also-obey: purpose "Train": want a word`},
 		{"a purpose twice", "--purpose tdm,tdm /open", 2, "", "given twice"},
 		{"a bad token", "--also-obey a/1 /open", 2, "", "no product token"},
-		{"a bad mode", "--purpose tdm --preferences refuse /open", 2, "", `--preferences "refuse": want annotate, log, deny`},
+		{"a bad mode", "--purpose tdm --preferences refuse /open", 2, "", `--preferences "refuse": want log, deny`},
 		{"a mode without purpose", "--preferences deny /open", 2, "", "--preferences goes with --purpose"},
 		{"a gateway", "--gateway x --purpose tdm /open", 2, "", "do not go with --gateway"},
 	} {

@@ -57,10 +57,6 @@ func TestReadAnswer(t *testing.T) {
 			page: Page{Head: []byte(`<meta name=SEEKER content=noindex><meta name=other content=noai></head><body>`)}, preference: PreferencesDeny,
 			dictionary: "search=n;from=meta, noindex", fields: []string{"meta seeker: noindex"},
 		},
-		"annotate": {
-			page: Page{Head: []byte(noAI + "</head><body>")}, preference: PreferencesAnnotate,
-			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},
-		},
 		"log": {
 			page: Page{Head: []byte(noAI + "</head><body>")}, conflict: "train-ai=n;from=meta", preference: PreferencesLog,
 			dictionary: "train-ai=n;from=meta, noai", fields: []string{"meta robots: noai"},

@@ -94,7 +94,7 @@ func (m *HTMLMode) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// PreferenceMode says what becomes of a request whose agent has a purpose that the site does not
+// PreferenceMode says what happens to a request whose agent has a purpose that the site does not
 // want. The zero value refuses it.
 type PreferenceMode uint8
 
@@ -103,16 +103,14 @@ const (
 	PreferencesDeny PreferenceMode = iota
 	// PreferencesLog lets it pass, and names the conflict in the log.
 	PreferencesLog
-	// PreferencesAnnotate lets it pass. Crawler and log get what the site says, and nothing is judged.
-	PreferencesAnnotate
 )
 
-// String returns "deny", "log" or "annotate".
-func (m PreferenceMode) String() string { return fetch.NameOf(m, "deny", "log", "annotate") }
+// String returns "deny" or "log".
+func (m PreferenceMode) String() string { return fetch.NameOf(m, "deny", "log") }
 
 // ParsePreferenceMode reads what String returns; the empty text stands for the default, log.
 func ParsePreferenceMode(s string) (PreferenceMode, error) {
-	return Named("preferences", cmp.Or(s, "log"), PreferencesAnnotate, PreferencesLog, PreferencesDeny)
+	return Named("preferences", cmp.Or(s, "log"), PreferencesLog, PreferencesDeny)
 }
 
 // Bounds of what an agent is configured with.
@@ -319,9 +317,6 @@ func (d *Decision) judge(sent bool) {
 
 // conflict notes the statement that stands against a purpose of the agent.
 func (d *Decision) conflict(s preferences.Statement, sent bool) {
-	if d.use.mode == PreferencesAnnotate {
-		return
-	}
 	d.Conflict = s.String()
 	if d.use.mode == PreferencesDeny && !sent {
 		d.quoted.line = s.Line

@@ -61,7 +61,6 @@ func TestTDMFile(t *testing.T) {
 		{"reserved, purpose tdm", open, someTDM, trainer(t, PreferencesDeny, false, "tdm"), "/a", true, false, true, "tdm=n;from=tdmrep"},
 		{"reserved in a form that servers resolve", open, someTDM, trainer(t, PreferencesDeny, false, "train-ai"), "/y/../a", true, false, true, tdmSays},
 		{"reserved, logged only", open, someTDM, trainer(t, PreferencesLog, false, "train-ai"), "/a", true, true, true, tdmSays},
-		{"reserved, annotated only", open, someTDM, trainer(t, PreferencesAnnotate, false, "train-ai"), "/a", true, true, true, ""},
 		{"not reserved", open, someTDM, trainer(t, PreferencesDeny, false, "tdm"), "/free", true, true, true, ""},
 		{"not reserved, where the unknown is refused", open, someTDM, trainer(t, PreferencesDeny, true, "tdm"), "/free", true, true, true, ""},
 		{"silent, where the unknown is refused", open, someTDM, trainer(t, PreferencesDeny, true, "tdm"), "/b", true, false, true, "tdm=unknown"},
