@@ -27,8 +27,8 @@ func originQuery(path, origin string) string {
 	return adminapi.Prefix + path + "?" + url.Values{"origin": {origin}}.Encode()
 }
 
-// TestAdminErrors holds that each route takes what it knows and nothing else, and says what is
-// wrong.
+// TestAdminErrors: each route accepts its own parameters and nothing else, and its error names the
+// mistake.
 func TestAdminErrors(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	for _, tt := range []struct {
@@ -284,7 +284,7 @@ func TestAdminExplain(t *testing.T) {
 	if n := len(s.RobotsExchanges()); n != 1 {
 		t.Errorf("robots.txt was fetched %d times, want once", n)
 	}
-	// Beta's password is asked of its crawler, not of who asks about it.
+	// Beta's crawler needs the password, the caller of the admin API does not.
 	if e := explain("Beta", s.URL("/page")); e.Refusal == nil || e.Robots.Reason != enforce.ReasonDisallowed || e.Robots.Group != "*" {
 		t.Errorf("by *: %+v", e)
 	}

@@ -115,7 +115,7 @@ func keysOf(e *engine.Engine, o origin.Origin) (keys []string) {
 	return keys
 }
 
-// blockedUntil is the end of the longest block of an origin's clocks, zero if there is none.
+// blockedUntil returns the end of the longest block of an origin's clocks, or the zero time.
 func blockedUntil(e *engine.Engine, o origin.Origin) (until time.Time) {
 	now := time.Now()
 	for _, key := range keysOf(e, o) {

@@ -105,8 +105,8 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	}, nil
 }
 
-// ParseOrigin reads the URL of a site. The URL of a page is an error, lest a purge of a page forget
-// the site. The error is a caddy.APIError.
+// ParseOrigin reads the URL of a site. The URL of a page is an error: a purge of a page must not
+// forget the site. The error is a caddy.APIError.
 func ParseOrigin(text string) (origin.Origin, error) {
 	o, err := origin.ParseSite(text)
 	if err != nil {
@@ -205,8 +205,7 @@ func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (Or
 	return d, err
 }
 
-// rulesOf are those of the text that decides or, where none does, of the one that did last; nil for
-// none.
+// rulesOf returns the rules of the text that decides, else of the last one that did, else nil.
 func rulesOf(entry *robotscache.Entry, v robotscache.View) *robotstxt.Ruleset {
 	if text, ok := entry.Record().Text(); v.Rules == nil && ok {
 		return robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)

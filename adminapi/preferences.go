@@ -10,9 +10,9 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// PreferencesOf are the preferences of a decision: what decides on each purpose of which something
-// is known, and on those of the agent of which nothing is. There are none where no robots.txt was
-// looked at, and none of what may not be fetched (draft-ietf-aipref-attach-05 section 3.1).
+// PreferencesOf lists the preferences behind a decision: the deciding statement on each purpose that
+// a statement is about, and "unknown" for the agent's other purposes. The list is empty if no
+// robots.txt was read, or if the URL may not be fetched (draft-ietf-aipref-attach-05 section 3.1).
 func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	refused := (!d.Allowed || d.WouldDeny) && d.Reason != enforce.ReasonPreferenceDenied
 	if refused || d.State == fetch.StateUnknown {

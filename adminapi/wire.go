@@ -1,7 +1,3 @@
-// Package adminapi extends Caddy's admin endpoint below /robots/: the records of origins, the
-// explanation of a decision, the stops, the clocks. It answers for the current configuration.
-// Access to it is Caddy's matter (admin in the global options).
-// docs/admin-api.md describes it.
 package adminapi
 
 import (
@@ -52,7 +48,7 @@ type ViewInfo struct {
 // OriginList is a page of origins.
 type OriginList struct {
 	Origins []OriginInfo `json:"origins"`
-	// Next is the parameter after of the next page, empty if there is none.
+	// Next is the parameter after of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 
@@ -60,7 +56,7 @@ type OriginList struct {
 type OriginDetail struct {
 	Record OriginInfo `json:"record"`
 	View   ViewInfo   `json:"view"`
-	// TDMFile says what is known of the TDM file: "read", "none", or "unread" and why.
+	// TDMFile is the state of the TDM file: "read", "none", or "unread" and why.
 	TDMFile string `json:"tdm_file,omitempty"`
 	// Preferences are what the lines of its robots.txt say to the agent that was asked for, at most
 	// 1,000, in the order of the file.
@@ -138,7 +134,7 @@ type OrderRequest struct {
 	Value  string            `json:"value"`
 	By     string            `json:"by"`
 	Reason string            `json:"reason"`
-	// Force gives the order also where no agent has the name.
+	// Force gives the order even if no agent has the name.
 	Force bool `json:"force"`
 }
 
@@ -168,9 +164,9 @@ type Gateways struct {
 	Fleet bool `json:"fleet"`
 	// Up says that Redis answers.
 	Up bool `json:"up"`
-	// Expected is how many gateways there should be at least, 0 where the configuration does not say.
+	// Expected is how many gateways there should be at least, 0 if the configuration does not say.
 	Expected int `json:"expected,omitempty"`
-	// Version is that of the orders here, Pending how many of them are not in Redis yet.
+	// Version is the version of the stops here, Pending the number of them that are not in Redis yet.
 	Version  int64             `json:"orders_version,omitempty"`
 	Pending  int               `json:"orders_pending"`
 	Gateways []cluster.Gateway `json:"gateways"`
@@ -185,7 +181,7 @@ type Clocks struct {
 	Blocked int `json:"blocked"`
 	// Clocks are a page of them, in the order of their keys.
 	Clocks []Clock `json:"clocks"`
-	// Next is the parameter after of the next page, empty if there is none.
+	// Next is the parameter after of the next page; empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 
@@ -221,7 +217,7 @@ type Unblocked struct {
 	cluster.Acknowledgements
 }
 
-// EndedBlock is one of them. Only the key is told of a block that other gateways alone knew.
+// EndedBlock is a block that was ended. If only other gateways knew it, it has just the key.
 type EndedBlock struct {
 	Key          string    `json:"key"`
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`

@@ -81,7 +81,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err := c.sealOptions(args); err != nil {
 		return exitError, err
 	}
-	// The findings of --json are printed as they come. For people the result comes first.
+	// With --json findings are printed as they come. Otherwise the result is printed first.
 	out := bufio.NewWriter(s.out)
 	defer func() { _ = out.Flush() }() // s.out keeps the error
 	findings, err := newSpool()
@@ -134,7 +134,7 @@ func (c *auditOptions) status(t audit.Totals) int {
 	return exitOK
 }
 
-// spool keeps what is printed later, in a file that has no name.
+// spool keeps output for later, in a file without a name.
 type spool struct {
 	file *os.File
 	*bufio.Writer
@@ -149,7 +149,7 @@ func newSpool() (*spool, error) {
 	return &spool{f, bufio.NewWriter(f)}, nil
 }
 
-// copyTo prints what was kept.
+// copyTo prints the kept output.
 func (s *spool) copyTo(w io.Writer) error {
 	err := s.Flush()
 	if err == nil {
@@ -186,7 +186,7 @@ type (
 	}
 )
 
-// logs finds the logs that arguments name, and says what it leaves out.
+// logs finds the logs that arguments name, and reports the files that it skips.
 func (s streams) logs(args []string) ([][]audit.Source, error) {
 	logs, left, err := audit.Files(args, s.in)
 	for _, f := range left {

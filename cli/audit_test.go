@@ -41,8 +41,8 @@ func auditStore(t *testing.T) (path string, sha [32]byte) {
 	return path, r.SHA256
 }
 
-// auditLine is an access-log line of a request that ended so many milliseconds after noon and took
-// 40.
+// auditLine returns the access-log line of a request that took 40 ms and ended the given number of
+// milliseconds after noon.
 func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) string {
 	t.Helper()
 	end := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(after) * time.Millisecond)
@@ -173,7 +173,7 @@ func TestAuditDocs(t *testing.T) {
 	testdocs.Same(t, "cause", causes, testdocs.Named(sections["What is not provable"]))
 }
 
-// TestAuditErrors holds what is said of bad lines, files and arguments.
+// TestAuditErrors: the messages about bad lines, files and arguments.
 func TestAuditErrors(t *testing.T) {
 	t.Parallel()
 	store, sha := auditStore(t)

@@ -52,7 +52,7 @@ func (c *auditOptions) assumptions(t audit.Totals) []string {
 			all = append(all, fmt.Sprintf("the key of %s is the one beside the log: --vkey gives one that was kept elsewhere", l.Log))
 		}
 		if l.Size > 0 && !l.KeptElsewhere {
-			all = append(all, fmt.Sprintf("%s was not written anew by its gateway: --head, or the log of a peer, gives a checkpoint that was kept elsewhere", l.Log))
+			all = append(all, fmt.Sprintf("%s was not rewritten by its gateway: --head, or the log of a peer, gives a checkpoint that was kept elsewhere", l.Log))
 		}
 	}
 	return all
@@ -136,7 +136,7 @@ func auditAgents(t audit.Totals) *table {
 // shownTexts is how many texts the table has; --json has all.
 const shownTexts = 20
 
-// auditTexts lists texts that were not to be had.
+// auditTexts lists texts that were unavailable.
 func auditTexts(t audit.Totals) *table {
 	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
 	for i, x := range t.Texts {

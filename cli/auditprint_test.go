@@ -48,7 +48,7 @@ func fill(v reflect.Value, last *int64) {
 	}
 }
 
-// numbers gives those of a JSON value, but for the places of lines.
+// numbers returns the numbers of a JSON value, without line numbers.
 func numbers(v any, path string, found map[string]string) {
 	switch v := v.(type) {
 	case json.Number:

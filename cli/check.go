@@ -151,7 +151,7 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string, pat
 // judge decides about one URL.
 type judge func(ctx context.Context, rawURL string) (judgement, error)
 
-// judgement is the record of a decision, and what it has no fields for.
+// judgement is the record of a decision, with more for the table.
 type judgement struct {
 	enforce.Record
 	// fetched describes the fetch of robots.txt, if it brought no text.
@@ -258,7 +258,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 	return status
 }
 
-// addSaid adds a row for each purpose of which something is known or was asked.
+// addSaid adds a row for each purpose that was asked for or that the robots.txt names.
 func (j *judgement) addSaid(t *table, rawURL string) {
 	for _, p := range j.said {
 		conflict := ""

@@ -34,7 +34,7 @@ which hosts asked, by 429, 430 or 503, to be left alone.`,
 	f.StringVar(&key, "key", "", "only this clock: a host, or as listed")
 	f.StringVar(&state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
 	f.StringVar(&after, "after", "", "begin behind this clock")
-	f.IntVar(&limit, "limit", adminapi.DefaultPage, "list so many at most, up to "+strconv.Itoa(adminapi.MaxPage))
+	f.IntVar(&limit, "limit", adminapi.DefaultPage, "list at most this many, up to "+strconv.Itoa(adminapi.MaxPage))
 	return cmd
 }
 

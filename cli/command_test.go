@@ -27,7 +27,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// commandRun is what came of a command.
+// commandRun is the result of a command.
 type commandRun struct {
 	status   int
 	out, err string
@@ -87,7 +87,7 @@ func golden(text string) string {
 	return text
 }
 
-// check compares a run with what is wanted of it.
+// check compares a run with the wanted result.
 func (r commandRun) check(t *testing.T, status int, out, err string) {
 	t.Helper()
 	if r.status != status || golden(r.out) != out || !strings.Contains(golden(r.err), err) || (err == "") != (r.err == "") {
@@ -304,8 +304,8 @@ func TestCheckQuestions(t *testing.T) {
 	runCommand(ended, t, questions, "check", "--jsonl").check(t, 2, "", "context canceled")
 }
 
-// TestCheckIndexHTML reads a file as RFC 9309 has it and, if asked to, as Google's crawlers do
-// (DESIGN section 2).
+// TestCheckIndexHTML: a file is read as RFC 9309 has it or, with --index-html, as Google's crawlers
+// read it (docs/caddyfile.md, index_html).
 func TestCheckIndexHTML(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\nAllow: /x/index.html\n"

@@ -54,7 +54,7 @@ Without an argument it lists the orders that hold.`,
 	f := cmd.Flags()
 	f.StringVar(&request.By, "by", "", "who gives the order; default: the user of this command")
 	f.StringVar(&request.Reason, "reason", "", "why")
-	f.BoolVar(&request.Force, "force", false, "give the order also where no agent has the name")
+	f.BoolVar(&request.Force, "force", false, "give the order even if no agent has the name")
 	return cmd
 }
 
@@ -137,7 +137,7 @@ func printGateways(w io.Writer, list adminapi.Gateways) {
 	}
 	t.print(w)
 	if list.Fleet && !list.Up {
-		printLine(w, fmt.Sprintf("redis does not answer: this is what was known; %d orders wait for it", list.Pending))
+		printLine(w, fmt.Sprintf("redis does not answer: this list may be out of date; %d orders wait for it", list.Pending))
 	}
 	if n := len(list.Gateways); n < list.Expected {
 		printLine(w, fmt.Sprintf("%d gateways are expected, %d are known", list.Expected, n))

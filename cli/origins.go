@@ -33,11 +33,11 @@ func originsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only those in this state: rules, absent or unreachable")
 	f.StringVar(&after, "after", "", "begin behind this origin")
-	f.IntVar(&limit, "limit", 0, "end after so many, 0 for no end")
+	f.IntVar(&limit, "limit", 0, "list at most this many, 0 for all")
 	return cmd
 }
 
-// listOrigins prints page after page until so many origins are listed.
+// listOrigins prints page after page, up to the limit.
 func listOrigins(ctx context.Context, r remote, query url.Values, limit int) error {
 	for listed := 0; ; {
 		query.Set("limit", strconv.Itoa(min(adminapi.MaxPage, limit-listed)))

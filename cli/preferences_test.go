@@ -115,7 +115,7 @@ func TestCheckPreferencesOfGateway(t *testing.T) {
 	}
 }
 
-// TestShowPreferences: all lines that bind the agent are listed, with their paths: those of its
+// TestShowPreferences: all lines that bind the agent are listed, with their paths: the lines of its
 // groups, and signals before the first group (docs/signals.md, Content-Signal).
 func TestShowPreferences(t *testing.T) {
 	g := testgateway.New(t, "agent trainer {\npurpose train-ai\nalso_obey Google-Extended\n}\nagent seeker", "")

@@ -16,7 +16,7 @@ import (
 func printJSON(w io.Writer, v any) {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(v) // what is printed always marshals
+	_ = encoder.Encode(v) // these types always marshal
 }
 
 // printRaw writes an answer of the gateway as it came. Like all that prints, it leaves errors to
@@ -78,7 +78,7 @@ func printSections(w io.Writer, sections ...*table) {
 	}
 }
 
-// moment is a time for people and machines, empty for none.
+// moment formats a time; the zero time is empty.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""

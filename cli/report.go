@@ -82,7 +82,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	return status, errors.Join(print(&r, out), out.Flush())
 }
 
-// parseMoment reads a day or a time; the empty text is none.
+// parseMoment reads a day or a time; the empty text is the zero time.
 func parseMoment(text string) (t time.Time, err error) {
 	if text == "" {
 		return t, nil

@@ -104,7 +104,7 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	return exitOK, nil
 }
 
-// printLine prints what a line comes to, where that is not what it says.
+// printLine prints the new decision on a line if it differs from the recorded one.
 func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Result) {
 	p := SimulatedLine{Type: "not_computed", Place: l.Place, Method: l.Request.Method, URL: l.Request.URI, Cause: r.Cause}
 	if r.Cause == "" {

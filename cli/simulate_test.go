@@ -25,7 +25,7 @@ const newPolicy = `:3128 {
 }
 `
 
-// TestSimulate holds what is printed, and that docs/simulate.md shows it.
+// TestSimulate: the output, which docs/simulate.md shows.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	store, sha := auditStore(t)

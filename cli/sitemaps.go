@@ -89,8 +89,8 @@ func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) {
 	}
 }
 
-// listKnownSitemaps prints the sitemaps of all origins that have a text. An origin that is
-// forgotten meanwhile does not end it.
+// listKnownSitemaps prints the sitemaps of all origins that have a text. It goes on
+// if an origin is purged in the meantime.
 func listKnownSitemaps(ctx context.Context, r remote, query url.Values) error {
 	for after := ""; ; {
 		page, err := call[adminapi.OriginList](ctx, r.adminClient,

@@ -206,7 +206,7 @@ func unreachableSince(l *audit.Line) time.Time {
 	return time.Time{}
 }
 
-// sentence says what was decided, and why.
+// sentence describes the decision and its reason.
 func sentence(l *audit.Line) string {
 	r := l.Robots
 	what := map[string]string{enforce.OutcomeAllow: "allowed", enforce.OutcomeDeny: "denied", enforce.OutcomeError: "failed"}[r.Decision]
@@ -257,7 +257,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 	return nil
 }
 
-// printSince shows what has changed in a text since a line was written.
+// printSince shows the changes in a text since a line was written.
 func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, then []byte, sha fetch.Sum) error {
 	o, err := origin.Parse(l.Robots.Origin)
 	if err != nil {

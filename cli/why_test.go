@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// TestWhy holds which lines are explained, and that docs/cli.md shows what is said of one.
+// TestWhy: the lines that are explained; docs/cli.md shows the explanation of one.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	store, sha := auditStore(t)
@@ -77,7 +77,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhySays holds what is said of lines of other kinds: since when a site was unreachable, what refused a purpose and
+// TestWhySays: the explanations of lines of other kinds: since when a site was unreachable, what refused a purpose and
 // where the site says it, how long a request was held, and what became of a tunnel.
 func TestWhySays(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,3 @@
-// Package console is the operator's page: the handler http.handlers.robots_console, in a site of
-// its own, because Caddy's admin endpoint serves no pages. It shows how the gateway of the process
-// stands, what was refused and why, and explains decisions. Where the configuration permits it, it
-// takes orders from authenticated users. docs/console.md describes it.
-//
-// The page asks the same questions as the admin API and reads nothing but bounded state in memory,
-// except for the records of origins. Every text in it may be a site's or a crawler's.
 package console
 
 import (
@@ -34,7 +27,7 @@ type Handler struct {
 	// Orders lets authenticated users give and lift orders. Default off: the page only shows.
 	Orders bool `json:"orders,omitempty"`
 	// Hosts are the names by which browsers reach the page, without ports. Requests for others are
-	// refused, lest another site's name leads to it (DNS rebinding). Default: the names of the site's
+	// refused, so that no other site's name leads to the page (DNS rebinding). Default: the names of the site's
 	// address, localhost, 127.0.0.1 and ::1.
 	Hosts []string `json:"hosts,omitempty"`
 
@@ -85,7 +78,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.hosts = append(h.hosts, siteNames(server)...)
 	h.logger = ctx.Logger()
-	// Caddy ends ctx only after the requests under way, of which a page that follows would be one.
+	// Caddy ends ctx only after the requests under way have ended, and a page that follows events is one.
 	life, end := context.WithCancel(ctx)
 	server.RegisterOnShutdown(end)
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)

@@ -29,7 +29,7 @@ type rig struct {
 	client *http.Client
 }
 
-// siteOf are the lines that end the gateway's site, and begin that of the page.
+// siteOf returns the lines that end the gateway's site and begin the page's.
 func siteOf(before, options string) string {
 	return "}\n}\nhttp://console.test:80 http://localhost:80 http://other.test:80 {\nbind unix/%DIR%/console.sock\n" +
 		before + "robots_console {\nhosts desk.test\n" + options
@@ -63,7 +63,7 @@ func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read of it counts
+	defer func() { _ = resp.Body.Close() }() // the part that was read counts
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		r.t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestHosts holds that another name does not lead to the page, also where the site takes all.
+// TestHosts: another name does not lead to the page, even if the site accepts every name.
 func TestHosts(t *testing.T) {
 	g := testgateway.New(t, "}\n}\nhttp://:80 {\nbind unix/%DIR%/console.sock\nrobots_console {\nhosts desk.test", "")
 	r := &rig{g, t, &http.Client{Transport: &http.Transport{DialContext: g.Dial("console.sock"), DisableKeepAlives: true}}}
@@ -152,7 +152,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestOrders holds that orders are the user's, and that the page says what came of them, once asked.
+// TestOrders: orders name the user, and the page shows their result once.
 func TestOrders(t *testing.T) {
 	r := newRig(t, auth(""), "orders on")
 	stop := url.Values{"action": {"deny"}, "scope": {"host"}, "value": {"shop.test"}, "reason": {"complaint 7"}, "by": {"mallory"}}
@@ -285,7 +285,7 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 		{"picture of another site", "GET", from("cross-site"), 200, "too little is known of", false},
 		{"form of another site", "POST", from("cross-site"), 403, "another site", false},
 		{"form of the page", "POST", from("same-origin"), 200, "Disallow: /private", true},
-		{"GET of what is known", "GET", nil, 200, "Disallow: /private", true},
+		{"GET of a known origin", "GET", nil, 200, "Disallow: /private", true},
 	} {
 		path, form := "/", question
 		if tt.method == "GET" {
@@ -310,7 +310,7 @@ func TestPasswordsWaitForTheirTurn(t *testing.T) {
 	r := newRig(t, fmt.Sprintf("basic_auth {\nada %s\n}\n", hash), "orders on")
 	guess := func(user, password string) (status int, asks, busy string) {
 		resp, _ := r.ask("GET", "/console.css", nil, func(req *http.Request) {
-			req.Close = true // the client keeps two connections, and breaks off what it reads of others
+			req.Close = true // the client keeps two connections, and closes others in the middle
 			req.SetBasicAuth(user, password)
 		})
 		return resp.StatusCode, resp.Header.Get("WWW-Authenticate"), resp.Header.Get("Retry-After")

@@ -92,8 +92,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestGuardInGroup holds that an authentication does not guard what comes after it where another route of its group is
-// taken in its place, as a configuration in JSON may have it.
+// TestGuardInGroup: an authentication does not guard later routes if another route of its group can be taken in its
+// place, as in some configurations in JSON.
 func TestGuardInGroup(t *testing.T) {
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nadmin off\nauto_https off\n}\n:9180 {\nroute {\n"+auth("")+"robots_console\n}\n}\n"),
 		map[string]any{"filename": "Caddyfile"})
@@ -117,7 +117,7 @@ func TestGuardInGroup(t *testing.T) {
 	}
 }
 
-// TestBadOptions holds what an operator is told of a mistake, with the line.
+// TestBadOptions: the errors on mistakes, with the line.
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ lines, want string }{

@@ -21,8 +21,7 @@ import (
 // maxForm bounds the body of an order, in bytes.
 const maxForm = 16 << 10
 
-// takeOrder carries out an order of the user, and leads back to the page, which says what came of
-// it.
+// takeOrder carries out an order of the user, and redirects to the page, which shows the result.
 func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	user := userOf(r)
 	switch {
@@ -58,10 +57,10 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// action carries out an order by the fields of its form, and says what came of it.
+// action carries out an order by the fields of its form, and describes the result.
 type action func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error)
 
-// actions are those of the admin API, by the same names.
+// actions are the actions of the admin API, by the same names.
 var actions = map[string]action{
 	"deny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
 		given, err := adminapi.Deny(ctx, e, adminapi.OrderRequest{
@@ -98,13 +97,13 @@ func reach(report cluster.Acknowledgements) string {
 	return fmt.Sprintf(" %d of %d gateways.", applied, all)
 }
 
-// note is what came of an order.
+// note describes the result of an order.
 type note struct {
 	Text string
 	Done bool
 }
 
-// maxNotes bounds those that are kept.
+// maxNotes bounds the notes that are kept.
 const maxNotes = 64
 
 // notes are kept until the page that they are for has been asked for. The text is not in its URL:

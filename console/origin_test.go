@@ -57,7 +57,7 @@ func TestOriginPage(t *testing.T) {
 	}
 }
 
-// TestShownURL holds that the page shows what was refused, with its query.
+// TestShownURL: the page shows the refused URL, with its query.
 func TestShownURL(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\n"))

@@ -200,7 +200,7 @@ func level(well bool, yes, no string) string {
 	return no
 }
 
-// Curves are those of the hour.
+// Curves are the curves of the last hour.
 func (o *overview) Curves() []sparkline { return []sparkline{o.Requests, o.Refused, o.Tunnels, o.CPU} }
 
 // draw makes the curves of the hour.

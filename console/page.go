@@ -112,7 +112,7 @@ func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]str
 	return shown
 }
 
-// refresh has the sections rendered anew the next time.
+// refresh makes the next request render the sections again.
 func (h *Handler) refresh() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +154,8 @@ const (
 	maxURL      = 2048 // bytes, of a question
 )
 
-// excerpt gives the lines of a text from first to last, one of which may be marked, as many as
-// there is room for. They are cut, and made visible.
+// excerpt returns the lines of a text from first to last, as many as there is room for, cut and with
+// unprintable characters escaped. One of them may be marked.
 func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
 	lines, room := linediff.Lines(body), maxTextBytes
 	for n := max(first, 1); n <= min(last, len(lines)); n++ {
@@ -191,7 +191,7 @@ const (
 	maxSignals   = 50
 )
 
-// showOrigin answers with what is known of an origin.
+// showOrigin answers with the page of an origin.
 func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	q := r.URL.Query()
 	detail, fault, err := originDetail(r.Context(), e, q)
@@ -219,8 +219,8 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 	return render(w, "origin", p)
 }
 
-// originDetail is what is known of an origin, with the signals for the agent that the query names.
-// fault says why there are none.
+// originDetail returns the details of an origin, with the signals for the agent that the query
+// names. fault says why the signals are missing.
 func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d adminapi.OriginDetail, fault string, err error) {
 	if q.Get("agent") != "" {
 		d, err = adminapi.ShowOrigin(ctx, e, q)

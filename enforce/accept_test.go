@@ -67,7 +67,7 @@ func FuzzNegotiate(f *testing.F) {
 				t.Errorf("%q: HTML", accept)
 			}
 		case FormText:
-			// Adding what is preferred to everything changes it, unless that ends in a quote.
+			// Adding a type that is preferred to all changes the result, unless the header ends in a quote.
 			if !strings.Contains(accept, `"`) && Negotiate("application/json,"+accept) != FormJSON {
 				t.Errorf("%q: JSON in front is not taken", accept)
 			}

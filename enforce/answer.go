@@ -87,7 +87,7 @@ func (d *Decision) take(a Answer, sent bool) {
 // names are those by which a page speaks to the agent.
 func (d *Decision) names() []string { return slices.Concat(d.Tokens, d.AlsoObey) }
 
-// add joins what was said before and what an answer says, and judges it.
+// add adds the preferences of an answer to the known ones, and judges them.
 func (d *Decision) add(a Answer, sent bool) {
 	var said directives.Set
 	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
@@ -239,7 +239,7 @@ func parseFields(fields []string) (Answer, bool) {
 }
 
 // TDMFile returns the rules of the site's TDM file that applied to the request. It reports false
-// where the line does not have what it had.
+// if the line does not have all of the file.
 func (r *Record) TDMFile() (preferences.TDMRules, bool) {
 	a, ok := parseFields(r.SignalFields)
 	return a.file, ok

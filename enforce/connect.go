@@ -22,8 +22,8 @@ type Authentication struct {
 }
 
 // Opaque identifies the sender of a CONNECT that will not be looked into. Most clients leave its
-// User-Agent out and some get it wrong (clients.md 1, 2). So an agent bound by credentials or
-// certificate need not show its User-Agent where the field names no other.
+// User-Agent out and some get it wrong. So an agent bound by credentials or certificate need not show
+// its User-Agent if the field names no other agent.
 func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	auth := id.authenticate(ctx, s)
 	i := id.Inner(auth, s.UserAgent)
@@ -50,7 +50,7 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 }
 
 // AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
-// ignores the User-Agent: most clients send none with CONNECT, some a wrong one (clients.md 1, 2).
+// ignores the User-Agent: most clients send none with CONNECT, some a wrong one.
 // The credentials count for all requests inside, as clients send them here only. So a CONNECT is
 // refused for its credentials, and for lack of them if no sender could do without; all other
 // refusals are given inside, where clients see them.
@@ -70,7 +70,7 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 // where the rules could refuse the agent nothing, as no path will be visible. Exceptions for paths
 // do not cover it.
 //
-// Clients repeat a refused CONNECT up to thirty times (clients.md 17). So a refusal costs no fetch
+// Clients repeat a refused CONNECT up to thirty times. So a refusal costs no fetch
 // of its own: it follows from the policy, or from the same record as before.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o)
@@ -131,7 +131,7 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 }
 
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it: every
-// other refusal is given inside, where clients see it (clients.md 18).
+// other refusal is given inside, where clients see it.
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy().Mode(o, ""), Origin: o, PathVisible: true}
 	if o.IsZero() {
@@ -158,7 +158,7 @@ func (e *Enforcer) Screen(id Identity, o origin.Origin) (d Decision, refused boo
 const httpsPort = 443
 
 // MayBePlain reports whether a CONNECT whose TLS is refused is accepted all the same, because the
-// client may send plain HTTP in it, which is enforced like any other request (clients.md 5). That
+// client may send plain HTTP in it, which is enforced like any other request. That
 // is so at any port but 443, unless the port speaks TLS and its rules are known.
 func (d Decision) MayBePlain() bool {
 	if d.Origin.Port == httpsPort {

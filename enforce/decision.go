@@ -13,14 +13,14 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Mode says what is done with refusals. The zero value is ModeEnforce.
+// Mode says what happens on a refusal. The zero value is ModeEnforce.
 //
 // Whatever the mode, these hold: the stops, the operator's deny list, wrong proxy
 // credentials, and all that makes a request impossible to send. See [Reason.Hard].
 type Mode uint8
 
 const (
-	// ModeEnforce refuses what is denied.
+	// ModeEnforce refuses the request.
 	ModeEnforce Mode = iota
 	// ModeReport lets a denied request pass and marks its decision with WouldDeny and with the reason
 	// of the refusal that it was spared.
@@ -86,15 +86,14 @@ const (
 	PathAsSent PathForm = "as_sent"
 	// PathResolved is a resolved form, which is disallowed while the bytes as sent are not.
 	PathResolved PathForm = "resolved"
-	// PathBoth is the bytes as sent and all resolved forms, none of which is disallowed.
+	// PathBoth is the bytes as sent and all resolved forms; none is disallowed.
 	PathBoth PathForm = "both"
 )
 
-// Decision is the decision on one request, with the evidence: which line of which version of which
-// file said so. It is a value; its slices are shared and must not be changed. The zero Decision
+// Decision is the decision on one request, with the evidence: the file, its version and its line. It is a value; its slices are shared and must not be changed. The zero Decision
 // denies.
 //
-// It is the one source of the access log's object (DESIGN §9, [Decision.Record]), of refusals
+// It is the one source of the access log's object ([Decision.Record]), of refusals
 // ([Render]) and of the answers of `robots check` and the admin API.
 type Decision struct {
 	// Allowed says that the request may leave, as far as this package is concerned.
@@ -102,11 +101,10 @@ type Decision struct {
 	// Reason says why, also on a request that was let pass. With WouldDeny it is the reason of the
 	// refusal that ModeReport spared.
 	Reason Reason
-	// Detail adds to Reason what people need to know, such as the condition that an identity failed.
+	// Detail adds to Reason what a human needs, such as the condition that an identity failed.
 	// Not to be parsed; free of credentials. May be empty.
 	Detail string
-	// At is when it was decided: as of which time the rules were judged or, without rules, when that
-	// began.
+	// At is the time as of which the rules were judged; without rules, when the decision began.
 	At time.Time
 	// Mode is the mode that held for this request.
 	Mode Mode
@@ -152,7 +150,7 @@ type Decision struct {
 	// Source tells where the record came from; SourceNone if it was not asked for.
 	Source robotscache.Source
 	// FetchedAt is when the answer that holds was fetched, Age how old it was at the decision,
-	// FreshUntil when it has to be fetched again. Zero where there is none.
+	// FreshUntil when it has to be fetched again. Zero if there is no such answer.
 	FetchedAt  time.Time
 	Age        time.Duration
 	FreshUntil time.Time

@@ -197,7 +197,7 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 }
 
 // view asks for the origin's entry for a sender and notes its facts as of the time now. It reports
-// false if there is none; then d is decided.
+// false if it found no entry; then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robotscache.View, now time.Time, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")

@@ -252,9 +252,9 @@ func stopAll(t *testing.T) *Stops {
 	return k
 }
 
-// DESIGN §4: identity, then stops, operator's deny list, robots.txt itself, mode off,
+// docs/architecture.md: identity, then stops, operator's deny list, robots.txt itself, mode off,
 // exceptions, rules. Each row switches the earlier steps off one by one.
-func TestDESIGN4OrderOfSteps(t *testing.T) {
+func TestOrderOfSteps(t *testing.T) {
 	t.Parallel()
 	closed := rules("User-agent: *\nDisallow: /\n")
 	deny, exempt := []string{"example.com"}, []Exception{{Hosts: []string{"example.com"}, Reason: "why"}}
@@ -303,7 +303,7 @@ func TestMethodsOfFTP(t *testing.T) {
 	}
 }
 
-// ModeReport keeps the first refusal and the evidence, and lets pass what is not hard.
+// ModeReport records the first refusal and the evidence, and lets the request pass unless the refusal is hard.
 func TestModeReport(t *testing.T) {
 	t.Parallel()
 	wrong := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}, {Name: "b"}}})
@@ -394,7 +394,7 @@ func TestDecideTunnel(t *testing.T) {
 	}
 }
 
-// Only credentials refuse a CONNECT that will be looked into (clients.md 18).
+// Only credentials refuse a CONNECT that will be looked into.
 func TestDecideIntercept(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}}})
@@ -421,7 +421,7 @@ func TestDecideIntercept(t *testing.T) {
 		if d.Reason != tt.want || d.Allowed != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
-		if spared { // and what is inside is spared as well, not taken for nobody's
+		if spared { // requests inside are spared as well, and not taken as unidentified
 			if r, _, _ := id.Inner(tunnel, "a").Refused(); r != ReasonCredentialsMissing {
 				t.Errorf("inside: %q", r)
 			}

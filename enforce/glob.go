@@ -40,8 +40,8 @@ func (g glob) intersect(h glob) (witness string, ok bool) {
 	return intersection{}.of(g, h)
 }
 
-// intersection is the search for a string that two globs match. It holds the pairs of rests for
-// which there is none.
+// intersection is the search for a string that two globs match. It holds the pairs of rests
+// that no string matches.
 type intersection map[[2]glob]bool
 
 func (none intersection) of(g, h glob) (string, bool) {

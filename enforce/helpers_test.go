@@ -94,7 +94,7 @@ func unreachable(since time.Duration, lastGood string) fetch.Record {
 	return r
 }
 
-// site answers every look-up alike and keeps what it was asked.
+// site answers every look-up alike and records the questions.
 type site struct {
 	entry   *robotscache.Entry
 	source  robotscache.Source

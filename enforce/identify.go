@@ -33,7 +33,7 @@ import (
 //
 // A request sent under one agent's name must not have been judged by another's rules. So a request
 // of one agent whose User-Agent names another is refused, and so is one whose User-Agent names an
-// agent whose other conditions do not hold, also where unidentified requests are allowed. A
+// agent whose other conditions do not hold, even if unidentified requests are allowed. A
 // User-Agent that names nobody (a browser's, a library's, none) says nothing: with it an agent is
 // taken by its other conditions.
 //
@@ -83,8 +83,7 @@ type acceptance struct {
 	detail   string
 }
 
-// Refused returns the reason for which the sender is not accepted, with a detail for people, and
-// whether that is so. No request inside a tunnel makes up for a refused [Authentication].
+// Refused reports whether the sender is refused, with the reason and a human-readable detail. No request inside a tunnel makes up for a refused [Authentication].
 func (a acceptance) Refused() (reason Reason, detail string, refused bool) {
 	if a.accepted {
 		return "", "", false
@@ -231,7 +230,7 @@ func unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	hasCredential := func(a *agent) bool { return a.conditions&byCredential != 0 }
 	if !auth.inner && slices.ContainsFunc(n.agents, hasCredential) {
 		return i.refuse(ReasonCredentialsMissing,
-			"the User-Agent names agent %q, which is told by its credentials", i.Agent)
+			"the User-Agent names agent %q, which requires credentials", i.Agent)
 	}
 	return i.refuse(ReasonAgentMismatch,
 		"the User-Agent names agent %q, which is registered with more: %s differs",
@@ -330,7 +329,7 @@ func (c condition) String() string {
 	return strings.Join(names, "+")
 }
 
-// words is the name of a set of conditions for people.
+// words is the human-readable name of a set of conditions.
 func words(c condition) string { return strings.ReplaceAll(c.String(), "_", " ") }
 
 // agent is an Agent ready for matching.

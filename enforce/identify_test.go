@@ -19,7 +19,7 @@ func basic(user, password string) string {
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0 Safari/537.36"
 
-// Without agent blocks the product token is all (DESIGN §4).
+// Without agent blocks the product token is all.
 func TestIdentifyWithoutAgents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -78,13 +78,13 @@ var identityCases = []struct {
 	open   Reason // with unidentified allow, if that differs
 	detail string
 }{
-	// A credential alone. It outranks the header, which says nothing (clients.md 3) …
+	// A credential alone. It outranks the header, which says nothing …
 	{name: "credential, no User-Agent", e: Sender{ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
 	{name: "credential, browser", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: browser}, agent: "alpha", by: "credential"},
 	{name: "credential, library", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8"}, agent: "alpha", by: "credential"},
 	{name: "credential, own token", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2"}, agent: "alpha", by: "credential"},
 	{name: "credential, own token first", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "alpha/2 OpenBot/1"}, agent: "alpha", by: "credential"},
-	// … unless it names another agent (DESIGN §4), by product, comment or pattern.
+	// … unless it names another agent, by product, comment or pattern.
 	{name: "credential, other's product", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict, detail: `names agent "Open", but the credential is that of agent "alpha"`},
 	{name: "credential, other's product, case", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "OPENBOT"}, agent: "alpha", reason: ReasonUserAgentConflict},
 	{name: "credential, other's product second", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8 OpenBot/1"}, agent: "alpha", reason: ReasonUserAgentConflict},
@@ -164,7 +164,7 @@ var identityCases = []struct {
 	{name: "mybotx is not mybot", e: Sender{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "fallback token is no name", e: Sender{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},
 
-	// Nobody: 407 as some agent is told by credential.
+	// Nobody: 407 because some agent requires credentials.
 	{name: "nothing", e: Sender{}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "browser", e: Sender{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
 	// A name that needs a credential is never had for nothing.
@@ -240,7 +240,7 @@ func TestTunnelThenInner(t *testing.T) {
 	}
 }
 
-// A CONNECT that will not be looked into mostly has no User-Agent (clients.md 1): whom
+// A CONNECT that will not be looked into mostly has no User-Agent: whom
 // credentials or certificate bind needs none, unless it could be several, or names another.
 func TestOpaque(t *testing.T) {
 	t.Parallel()
@@ -492,7 +492,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// naive says what is wrong with an identity, or "".
+// naive describes the fault of an identity, or returns "".
 func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	user, password, parsed := basicCredentials(e.ProxyAuthorization)
 	right := parsed && password == "pw-"+user && slices.Contains([]string{"al", "be", "ga", "team"}, user)

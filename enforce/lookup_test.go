@@ -79,8 +79,8 @@ func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 	}
 }
 
-// TestDecidedAt: a decision has the time as of which the rules were judged, however long they took to come, or that at which
-// it was begun if none were asked for. What follows on it leaves that time.
+// TestDecidedAt: a decision has the time as of which the rules were judged, however long they took to come. Without rules
+// it has the time at which it began. Later steps keep that time.
 func TestDecidedAt(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[Mode]time.Time{ModeEnforce: now.Add(time.Minute), ModeOff: now} {

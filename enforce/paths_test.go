@@ -77,7 +77,7 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// FuzzMatchPath: strict refuses exactly the paths of which a form, as sent or resolved, is refused.
+// FuzzMatchPath: strict refuses exactly the paths that are refused in some form, as sent or resolved.
 func FuzzMatchPath(f *testing.F) {
 	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
 		f.Add(pathRules, path, true)

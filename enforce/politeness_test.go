@@ -39,7 +39,7 @@ func TestPolitenessRequest(t *testing.T) {
 			politeness: Politeness{Wait: time.Minute}, maxWait: new(time.Duration),
 			want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: -1},
 		},
-		"DESIGN 5: the delay within the limits": {
+		"the delay within the limits": {
 			politeness: Politeness{CrawlDelay: clamp}, delay: 10 * time.Second,
 			want: pace.Request{Limit: pace.Limit{Key: "example.com", Delay: 10 * time.Second}, MaxWait: -1},
 		},

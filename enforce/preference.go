@@ -29,7 +29,7 @@ type Signals struct {
 }
 
 // TDMFiles finds the TDM file of an origin. It may wait for a fetch, no longer than ctx allows, and
-// reports false if none was read: unread says why, and is empty if there is none.
+// reports false if none was read: unread says why, and is empty if the origin has no file.
 type TDMFiles interface {
 	TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string)
 }
@@ -233,9 +233,9 @@ type wanted struct {
 	reads       Signals
 }
 
-// prefer notes what the robots.txt says, and judges it. A preference that nobody stated counts as
-// refused here where the operator has it so, though a field of the answer could grant it: the
-// request would have to be sent first.
+// prefer notes the preferences of the robots.txt, and judges them. Under "unknown deny" a preference
+// that nobody stated counts as refused here. A field of the answer could grant it, but the request
+// would have to be sent first.
 func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)
@@ -301,8 +301,8 @@ func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
 		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
 }
 
-// judge holds what is known of the site's preferences against the agent's purposes. Nothing is
-// refused any more where the crawler has got the answer.
+// judge compares the known preferences of the site with the agent's purposes. It refuses nothing
+// once the crawler has the answer.
 func (d *Decision) judge(sent bool) {
 	if d.Exception != "" || d.Mode == ModeOff || d.Conflict != "" {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 // TestPurposesOfVocabularies: an agent is bound by the label of its purpose in each vocabulary, by whatever
-// word its block names it. Search stands beside the others: what is for search is judged by search alone
+// word its block names it. Search is separate: a request for search is judged by search alone
 // (draft-ietf-aipref-vocab-08 section 4.3).
 func TestPurposesOfVocabularies(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestModeReportOfPreferences(t *testing.T) {
 		name     string
 		robots   string
 		path     string
-		unknown  bool // deny what is unknown
+		unknown  bool // deny if the preference is unknown
 		header   http.Header
 		page     []byte
 		sent     bool // before the page is read

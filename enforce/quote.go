@@ -44,7 +44,7 @@ type quotedLine struct {
 	Decides bool
 }
 
-// lines returns the line that refused among its neighbours, nil where there is none.
+// lines returns the line that refused among its neighbours, nil if no line refused.
 func (q quotation) lines() (list []quotedLine) {
 	if q.line < 1 {
 		return nil

@@ -117,7 +117,7 @@ const (
 type ReasonInfo struct {
 	Reason Reason `json:"reason"`
 	Effect effect `json:"effect"`
-	// Status is the HTTP status of a refusal (DESIGN §4), 200 for a reason to allow and
+	// Status is the HTTP status of a refusal, 200 for a reason to allow and
 	// [StatusClientClosedRequest] for a client that left.
 	Status int `json:"status"`
 	// ProxyError is the error type of RFC 9209 section 2.3, empty for a reason to allow.
@@ -127,13 +127,13 @@ type ReasonInfo struct {
 	RetryAfter int64 `json:"retry_after_s"`
 	// Recorded says that it follows from the site's robots.txt, and holds for as long as that is used.
 	Recorded bool `json:"recorded"`
-	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence for people.
+	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence.
 	Title string `json:"title"`
 	// Private says that the detail is for the log alone. It may be an error of the network or the
-	// system, which names addresses, hosts and files of the inside. What is wrong with an origin's
-	// certificate, and its alerts, are its own.
+	// system, which names addresses, hosts and files of the inside. An origin's alerts, and faults of
+	// its certificate, are not private.
 	Private bool `json:"private"`
-	// Summary is what was refused and why, in one line: see [Decision.summary].
+	// Summary describes the refusal in one line: see [Decision.summary].
 	Summary string `json:"summary"`
 	// Hint tells the person behind the crawler what to do. It may be empty.
 	Hint string `json:"hint"`

@@ -27,7 +27,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 			t.Errorf("%s: not valid", r)
 		}
 		if !slices.Contains([]effect{denies, spares, allows, fails}, r.Info().Effect) {
-			t.Errorf("%s: effect %q is none", r, r.Info().Effect)
+			t.Errorf("%s: effect %q is unknown", r, r.Info().Effect)
 		}
 		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
 			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
@@ -44,7 +44,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 	}
 }
 
-func TestDESIGN4StatusOfEachReason(t *testing.T) {
+func TestStatusOfEachReason(t *testing.T) {
 	t.Parallel()
 	want := map[int][]Reason{
 		400: {ReasonBadTarget, ReasonBadRequest, "client_body"},
@@ -87,7 +87,7 @@ func TestDESIGN4StatusOfEachReason(t *testing.T) {
 	}
 }
 
-// Clients retry 502, 503 and 504 at once and without end (clients.md 15): no rule may be
+// Clients retry 502, 503 and 504 at once and without end: no rule may be
 // told so. Nor may most failures be told by 503: it says that the gateway has too much
 // to do, or not begun.
 func TestClients15JudgementsAreNotRetried(t *testing.T) {
@@ -101,8 +101,8 @@ func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	}
 }
 
-// TestEndOfEachReason: a refusal that ends by itself has Retry-After (RFC 9110 section 10.2.3), and one that holds for as long
-// as a robots.txt says until when (a Date of RFC 9651 section 3.3.7), which no client takes for an invitation to try again.
+// TestEndOfEachReason: a refusal that ends by itself has Retry-After (RFC 9110 section 10.2.3). One that holds for as long
+// as a robots.txt names its end as a Date (RFC 9651 section 3.3.7), which no client takes as an invitation to try again.
 func TestEndOfEachReason(t *testing.T) {
 	t.Parallel()
 	const (

@@ -19,11 +19,11 @@ import (
 // SchemaVersion is the value of [Record.Schema]. No release has written schema 1.
 const SchemaVersion = 2
 
-// maxShown bounds the bytes of foreign text (a rule, a User-Agent) in what is shown or logged.
+// maxShown bounds the bytes of foreign text (a rule, a User-Agent) that are shown or logged.
 const maxShown = 512
 
 // Record is a [Decision] in the form that is shown and stored: the object "robots" of the access
-// log (DESIGN §9), of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
+// log, of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
 // and escaped where it is not printable.
 //
 // The JSON names are those of the log, and are stable within a schema. Fields with omitempty are
@@ -54,7 +54,7 @@ type Record struct {
 	AgeSeconds   int64    `json:"age_s,omitempty"`
 	Source       string   `json:"source"`
 	PathVisible  bool     `json:"path_visible"`
-	PathSum      string   `json:"path_sum,omitempty"` // PathSum of what was held against the rules
+	PathSum      string   `json:"path_sum,omitempty"` // PathSum of the path that was matched
 	WaitMillis   int64    `json:"wait_ms,omitempty"`
 	CrawlDelay   float64  `json:"crawl_delay_s,omitempty"`
 	// DialMillis and Address are of the sending, which comes after the decision: the caller sets them.
@@ -97,7 +97,7 @@ type Record struct {
 }
 
 // Seconds is a time of the log in seconds since 1970, which a float64 holds to a quarter of a
-// microsecond. Zero is none.
+// microsecond. Zero is no time.
 type Seconds float64
 
 // SecondsOf is a time as the log has it.
@@ -108,7 +108,7 @@ func SecondsOf(t time.Time) Seconds {
 	return Seconds(float64(t.UnixMicro()) / 1e6)
 }
 
-// Time is the time, zero for none.
+// Time is the time; zero stays zero.
 func (s Seconds) Time() time.Time {
 	if s <= 0 {
 		return time.Time{}
@@ -116,8 +116,8 @@ func (s Seconds) Time() time.Time {
 	return time.UnixMicro(int64(math.Round(float64(s) * 1e6)))
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. If a filter of the log has made something else of
-// the number, there is none.
+// UnmarshalJSON implements [json.Unmarshaler]. If a filter of the log has replaced
+// the number, the time is zero.
 func (s *Seconds) UnmarshalJSON(data []byte) error {
 	if n, err := strconv.ParseFloat(string(data), 64); err == nil {
 		*s = Seconds(n)

@@ -25,8 +25,8 @@ func fullDecision(tb testing.TB) Decision {
 	}
 }
 
-// DESIGN §9. The names are what logs are read by: a change is a new schema.
-func TestDESIGN9RecordIsStable(t *testing.T) {
+// TestRecordIsStable: readers of logs know these names (docs/access-log.md). A change is a new schema.
+func TestRecordIsStable(t *testing.T) {
 	t.Parallel()
 	r := fullDecision(t).Record()
 	r.DialMillis, r.Address, r.Gateway, r.Version = 7, "192.0.2.1:443", "east-1", "v1.2.3"
@@ -65,7 +65,7 @@ func TestRecordShowsNothingUnescaped(t *testing.T) {
 	}
 }
 
-// TestSiteTextIsVisible: in no form of a refusal, and not in the log, is a rule or a group of a site what it only looks like.
+// TestSiteTextIsVisible: no form of a refusal, nor the log, shows a rule or a group of a site that looks like another.
 func TestSiteTextIsVisible(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, shown string }{
@@ -91,8 +91,8 @@ func TestSiteTextIsVisible(t *testing.T) {
 	}
 }
 
-// TestSeconds: a time goes through the log as it is, to the microsecond. What is no number, as a filter of the log may leave
-// it, is none.
+// TestSeconds: a time goes through the log as it is, to the microsecond. A value that is no number, as a
+// filter of the log may leave it, is the zero time.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for _, want := range []time.Time{{}, now, now.Add(123456789 * time.Microsecond), time.Unix(1, 0), time.Date(2199, 12, 31, 23, 59, 59, 999999e3, time.UTC)} {

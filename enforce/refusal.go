@@ -31,7 +31,7 @@ const HeaderSignals = "Crawlgate-Signals"
 // Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix.
 type Help struct{ Base, Suffix string }
 
-// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help is that of the
+// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help leads to the
 // branch main.
 func HelpAt(ref string) Help {
 	return Help{"https://github.com/crawlgate/crawlgate/blob/" + ref + "/docs/problems/", ".md"}
@@ -47,7 +47,7 @@ func (h Help) URL(r Reason) string {
 
 // RequestInfo has the facts of a request that its refusal shows.
 type RequestInfo struct {
-	// Method and URL are those of the request; of a CONNECT, URL is the authority.
+	// Method and URL are the request's; the URL of a CONNECT is the authority.
 	Method, URL string
 	// Accept is the value of the Accept field, several fields joined by commas.
 	Accept string
@@ -58,7 +58,7 @@ type RequestInfo struct {
 // Refusal is an answer of the gateway itself.
 type Refusal struct {
 	Status int
-	// Reason is a reason phrase below 100 bytes: for many clients all that is shown (clients.md 19).
+	// Reason is a reason phrase below 100 bytes: for many clients all that is shown.
 	// HTTP/2 has none.
 	Reason string
 	// Header has no Content-Length and no Connection; these are for the server. It is the caller's.
@@ -109,7 +109,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Hint says what to do.
 	Hint string `json:"hint,omitempty"`
-	// Method and URL are those of the request.
+	// Method and URL are the request's.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
 	// JudgedAs is the path and query that servers resolve the URL to, where the rules disallow that
@@ -206,7 +206,7 @@ func sfString(s string) string { return `"` + sfEscapes.Replace(s) + `"` }
 
 var sfEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`) // made once: its tables take 2 KB
 
-// JSON returns p as application/problem+json, indented for people.
+// JSON returns p as application/problem+json, indented.
 func (p Problem) JSON() []byte {
 	b, _ := json.MarshalIndent(p, "", "  ") // strings, finite numbers and booleans always marshal
 	return append(b, '\n')
@@ -232,7 +232,7 @@ var refusalTemplate = template.Must(template.New("refusal").Parse(
 	`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + refusalPage))
 
 // HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
-// the proxy (clients.md 12). Where a line of a robots.txt refused, the page shows it among its
+// the proxy. Where a line of a robots.txt refused, the page shows it among its
 // neighbours. It has no links: crawlers would follow them.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
@@ -257,7 +257,7 @@ func factsHTML(facts []fact) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // all foreign text is escaped above
 }
 
-// facts lists what is known, in the order in which a person checks it.
+// facts lists the facts of a decision, in the order in which a human checks them.
 func (p Problem) facts() []fact {
 	r := p.Robots
 	fetched := "fetched"
@@ -333,7 +333,7 @@ func number(n int64, unit string) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// stamp is a time for people and machines, empty for the zero time.
+// stamp formats a time; the zero time is empty.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -304,7 +304,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	return d, RequestInfo{Method: text, URL: text}
 }
 
-// checkRefusal holds what every refusal must be, whatever is in it (clients.md 19 to 21).
+// checkRefusal holds what every refusal must be, whatever is in it.
 func checkRefusal(t *testing.T, r Refusal) {
 	t.Helper()
 	if r.Reason == "" || len(r.Reason) > maxPhrase || escape.ASCII(r.Reason, maxPhrase) != r.Reason {
@@ -539,8 +539,8 @@ func TestQuotedLines(t *testing.T) {
 	}
 }
 
-// TestWhoIsQuoted holds that the text is that of the rules which refused, and stays with no request
-// that goes on.
+// TestWhoIsQuoted: the quoted text has the rules that refused, and a request that goes on keeps no
+// text.
 func TestWhoIsQuoted(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /a\n"
@@ -576,7 +576,7 @@ func TestWhoIsQuoted(t *testing.T) {
 	}
 }
 
-// TestRefusalHidesTheInside: whatever the network, the resolver, the system or the guard says, a client is told of no
+// TestRefusalHidesTheInside: whatever the network, the resolver, the system or the guard says, a client learns no
 // address, host or port that it has not asked for. The log has all of it.
 func TestRefusalHidesTheInside(t *testing.T) {
 	t.Parallel()

@@ -164,7 +164,7 @@ func (s Stop) Canonical() (Stop, error) {
 	return s, nil
 }
 
-// String describes the stop: what it stops, its author, its reason.
+// String describes the stop: its scope, its author, its reason.
 func (s Stop) String() string { return s.describe("") }
 
 // detail is String with the time of the stop, for [Decision.Detail].

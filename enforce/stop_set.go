@@ -31,14 +31,14 @@ type Lift struct {
 }
 
 const (
-	// maxStops bounds the stops that are given. People give them, or their scripts; StopAll stands
-	// for more.
+	// maxStops bounds the stops of one gateway. Humans give them, or their scripts; StopAll takes the
+	// place of more.
 	maxStops = 10_000
 	// maxMerged bounds the stops of all gateways together, and the lifts that are remembered: ten
-	// gateways may each have reached their bound while they knew nothing of each other.
+	// gateways may each have reached their bound while they were apart.
 	maxMerged = 10 * maxStops
 	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in
-	// its file that was lifted meanwhile, brings the stop back: it stops too much, never too little.
+	// its file that was lifted in the meantime, brings the stop back: too much stops, never too little.
 	liftsKept = 90 * 24 * time.Hour
 	maxID     = 64
 )

@@ -23,7 +23,7 @@ func liftFrom(k *Stops, scope StopScope, value string) (stop Stop, found bool) {
 	return stop, found
 }
 
-// restore has a stop switch hold what was stored.
+// restore replaces the stops by a stored set.
 func restore(k *Stops, data []byte) error {
 	return k.Update(func(o StopSet) (StopSet, error) {
 		err := o.UnmarshalJSON(data)

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
-// Lengths that clients show without cutting (clients.md 19, 20), in bytes.
+// Lengths that clients show without cutting, in bytes.
 const (
 	maxPhrase  = 99
 	maxSummary = 120
@@ -62,7 +62,7 @@ func (d Decision) summaryParts(url string) map[string]string {
 	return parts
 }
 
-// host is the authority that was asked for, for people.
+// host is the requested authority in human-readable form.
 func (d Decision) host() string {
 	if d.Origin.IsZero() {
 		return "the target"

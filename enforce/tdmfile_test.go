@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// tdmFile answers every look-up of a TDM file alike; an empty one is none.
+// tdmFile answers every look-up of a TDM file alike; the empty text is no file.
 type tdmFile struct {
 	text    string
 	lookups int
@@ -100,8 +100,8 @@ func TestTDMFile(t *testing.T) {
 	}
 }
 
-// TestTDMFileAndAnswer: the field supersedes the file (TDMRep, "Processing priority"), in what is logged and shown. What the file
-// has refused stays refused, as the field was never had. The log names the rule beside the fields.
+// TestTDMFileAndAnswer: the field supersedes the file (TDMRep, "Processing priority"), in the log and on pages. A refusal by the
+// file stays, because the field never came. The log names the rule beside the fields.
 func TestTDMFileAndAnswer(t *testing.T) {
 	t.Parallel()
 	e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
@@ -152,7 +152,7 @@ func TestPreferencesOfTunnel(t *testing.T) {
 		{"yes", everybody + "Content-Signal: ai-train=yes, search=yes\n", nil, false, false},
 		{"yes, where the unknown is refused", everybody + "Content-Signal: ai-train=yes\n", nil, true, true},
 		{"another purpose", everybody + "Content-Usage: search=n\n", nil, false, false},
-		{"a value that is none", everybody + "Content-Usage: train-ai=\"n\"\n", nil, false, false},
+		{"an invalid value", everybody + "Content-Usage: train-ai=\"n\"\n", nil, false, false},
 		{"a line outside of groups", "Content-Usage: train-ai=n\n" + everybody, nil, false, false},
 		{"no", everybody + "Content-Usage: train-ai=n\n", nil, false, true},
 		{"no to a signal", everybody + "Content-Signal: search=yes, ai-train=no\n", nil, false, true},
@@ -172,8 +172,8 @@ func TestPreferencesOfTunnel(t *testing.T) {
 	}
 }
 
-// TestTDMFileUnread: a file that cannot be read lets the page out, and the line says so. No audit claims
-// to know what it said, and neither does a simulation.
+// TestTDMFileUnread: a file that cannot be read lets the page out, and the line says so. Neither an audit
+// nor a simulation claims to know its rules.
 func TestTDMFileUnread(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []PreferenceMode{PreferencesDeny, PreferencesLog} {

@@ -344,7 +344,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 	}
 	f.stopped(second, false, false, true)
 	// The order, and the lifts of the one that it replaced and of the first one.
-	f.run(2, 0, "redis does not answer: this is what was known; 3 orders wait for it", "gateways")
+	f.run(2, 0, "redis does not answer: this list may be out of date; 3 orders wait for it", "gateways")
 	f.redis.Start()
 	f.becomes(second, true)
 	f.meet()

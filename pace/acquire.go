@@ -163,12 +163,12 @@ func (w *waiter) advance(ctx context.Context) (Slot, instant) {
 func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	now := w.pacer.now() // under the lock: never before what others charged
+	now := w.pacer.now() // under the lock: never before a charge of others
 	if s.clock == nil && !w.join(s, now) {
 		return never, false
 	}
 	c := s.clock
-	if c.queue == nil || c.queue.first() != w { // a block may have refused w meanwhile
+	if c.queue == nil || c.queue.first() != w { // a block may have refused w since
 		return never, false
 	}
 	until, ok = w.due(s, on, now)
@@ -210,7 +210,7 @@ func (w *waiter) join(s *step, now instant) bool {
 }
 
 // depart charges all clocks, once none of them has become unready since w passed it: a block may
-// have begun meanwhile. No other request can have charged them, as w is current everywhere.
+// have begun since. No other request can have charged them, as w is current everywhere.
 func (w *waiter) depart(on coordination) (Slot, instant) {
 	now := w.pacer.now()
 	for i := range w.steps {
@@ -237,7 +237,7 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 }
 
 // backTo returns w to step i: it stays current up to there and leaves the clocks beyond, so that it
-// does not hold up others meanwhile.
+// does not hold up others.
 func (w *waiter) backTo(i int) {
 	w.giveBack()
 	for j := i + 1; j < len(w.steps); j++ {

@@ -141,7 +141,7 @@ func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 		time.Sleep(time.Second)
 		p.RecordFailure("h", 30*time.Second)
 		time.Sleep(9 * time.Second)
-		// It does not keep the wide clock meanwhile.
+		// It does not keep the wide clock in the meantime.
 		if s := granted(t, p, Request{Limit: wide}); s.Wait != 0 {
 			t.Errorf("another request held for %s at the wide clock", s.Wait)
 		}
@@ -248,7 +248,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 		p := New(Config{Random: noJitter})
 		p.Restore(saved)
 		p.Restore([]State{
-			{Key: "long", Until: time.Now().Add(time.Second)},    // shorter than what is known
+			{Key: "long", Until: time.Now().Add(time.Second)},    // shorter than the known block
 			{Key: "over", Until: time.Now().Add(-time.Hour)},     // forgiven
 			{Key: "ended", Until: time.Now(), Strikes: 3},        // remembered
 			{Key: "mad", Until: time.Now().Add(1e6 * time.Hour)}, // a day at most

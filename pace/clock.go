@@ -70,7 +70,7 @@ type clock struct {
 // ready is the instant from which a request under t may go, as far as time decides.
 func (c *clock) ready(t terms) instant { return max(c.gcra.ready(t), c.blockedUntil()) }
 
-// blockedUntil is the end of the block, in the past when there is none.
+// blockedUntil is the end of the block; without one, in the past.
 func (c *clock) blockedUntil() instant {
 	if c.backoff == nil {
 		return 0
@@ -212,7 +212,7 @@ type shard struct {
 	clocks   map[string]*clock
 	swept    instant             // when it was full, and swept for that
 	kept     map[*clock]struct{} // clocks that have a backoff, or had a gap
-	floor    instant             // when a key counts as asked of which nothing is known
+	floor    instant             // when an unknown key counts as last asked
 	inFlight map[inFlight]int32
 	_        [32]byte // keeps neighbouring locks on different cache lines
 }

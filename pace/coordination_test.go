@@ -107,7 +107,7 @@ func (g *fakeGateway) Reserve(_ context.Context, demands []Demand, maxWait time.
 	return r, nil
 }
 
-// terms are those of the demand with the slack on top.
+// terms returns the terms of the demand, with the slack added.
 func (d Demand) terms() terms {
 	t := terms{interval: d.Interval, tolerance: max(0, d.Tolerance-fakeSlack), gap: d.Delay}
 	if t.interval > 0 && d.Tolerance == 0 {

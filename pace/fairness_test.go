@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// crawler is one agent of a fairness test: so many workers, each asking again as
+// crawler is one agent of a fairness test: a number of workers, each of which asks again as
 // soon as its last request was answered.
 type crawler struct {
 	agent   string
 	workers int
-	// obedient comes back when it was told to, else after 200 ms: clients.md 16
+	// obedient comes back when it was told to, else after 200 ms
 	// has both kinds.
 	obedient bool
 	limit    Limit

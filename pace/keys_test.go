@@ -79,7 +79,7 @@ func TestCrawlDelayApply(t *testing.T) {
 		ok       bool
 	}{
 		{"none declared", CrawlDelay{Min: 2 * s, Max: 30 * s}, 0, 0, true},
-		{"negative is none", CrawlDelay{Min: 2 * s}, -s, 0, true},
+		{"negative is no delay", CrawlDelay{Min: 2 * s}, -s, 0, true},
 		{"within", CrawlDelay{Min: 2 * s, Max: 30 * s}, 5 * s, 5 * s, true},
 		{"raised", CrawlDelay{Min: 2 * s, Max: 30 * s}, s / 2, 2 * s, true},
 		{"at the maximum", CrawlDelay{Max: 30 * s, Above: Refuse}, 30 * s, 30 * s, true},

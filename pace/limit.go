@@ -78,7 +78,7 @@ func (t terms) spacing() time.Duration {
 }
 
 // cost is how much of the clock's time the request uses: the unit in which agents share a host. It
-// is never zero, so agents alternate also where only the number of places limits them.
+// is never zero, so agents alternate even if only the number of places limits them.
 func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
 
 // The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a
@@ -170,7 +170,7 @@ const (
 // ParseRate reads an operator's rate as the time between two requests: "5/s", "30/m", "100/h",
 // "1/10s", "1/1m30s" or "off". The count is a whole number from 1 to 1,000,000; the time is s, m, h
 // or a duration of at most a day. Off is zero: no rate, while Crawl-delay, concurrency and blocks
-// still apply. Anything else is an error that says what is wrong.
+// still apply. Anything else is an error.
 func ParseRate(s string) (interval time.Duration, err error) {
 	if s == "off" {
 		return 0, nil
@@ -219,9 +219,8 @@ func parsePer(per string) (time.Duration, error) {
 	return d, nil
 }
 
-// Above says what becomes of a Crawl-delay above the operator's maximum. Peers differ: Heritrix
-// clamps, Nutch skips the page, crawler-commons takes it as a disallow (reference/features.md part
-// c).
+// Above says what happens on a Crawl-delay above the operator's maximum. Other crawlers differ:
+// Heritrix clamps, Nutch skips the page, crawler-commons takes it as a disallow.
 type Above uint8
 
 const (
@@ -253,7 +252,7 @@ type CrawlDelay struct {
 }
 
 // Apply returns the delay to keep and whether the host may be crawled at all, for the delay that
-// the group declares; zero or less is none. ok is false only by [Refuse].
+// the group declares; zero or less is no delay. ok is false only by [Refuse].
 func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
 	if declared <= 0 {
 		return 0, true

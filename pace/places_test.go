@@ -25,8 +25,7 @@ func take(t *testing.T, p *Pacer, n int, r Request) (giveBack func()) {
 	}
 }
 
-// One agent takes what it may of a clock, and waits for more. Another one goes as if there were
-// nobody.
+// One agent takes its share of a clock, and waits for more. Another goes as if it were alone.
 func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 	t.Parallel()
 	host := Limit{Key: "h", Concurrency: 8}
@@ -137,7 +136,7 @@ func TestPlacesOfALoneAgent(t *testing.T) {
 	})
 }
 
-// field is what a simulation of places knows: who waits, and who has places.
+// field is the state of a simulation of places: who waits, and who has places.
 type field struct {
 	mu      sync.Mutex
 	waiting map[string]int

@@ -64,7 +64,7 @@ func (q *queue) flow(agent string) *flow {
 	return nil
 }
 
-// open returns the agent's flow, making it if there is none.
+// open returns the agent's flow, creating it if necessary.
 func (q *queue) open(agent string) *flow {
 	f := q.flow(agent)
 	if f == nil {

@@ -26,7 +26,7 @@ const (
 
 // Refused is the error of a request that got no slot. It used none.
 //
-//nolint:errname // it reads as what it says, pace.Refused; the package has no other error type
+//nolint:errname // pace.Refused reads as a sentence; the package has no other error type
 type Refused struct {
 	// Key is the clock that refused.
 	Key    string

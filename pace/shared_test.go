@@ -165,7 +165,7 @@ func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
 	}
 }
 
-// Gateways of which each has a queue of its own share a host's slots evenly, and none is lost.
+// Gateways with a queue each share a host's slots evenly, and no slot is lost.
 func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

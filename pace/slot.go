@@ -43,9 +43,9 @@ type charge struct {
 
 // Confirm is the last look at the clocks. Call it when all is ready for the request but its first
 // byte has not been sent: the connection may have taken longer to make than the time to the next
-// slot. A request that is in time goes at once. One that is not waits for another slot, within what
-// is left of the time that it may be held; else, and where the site was blocked meanwhile, the
-// error is *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
+// slot. A request that is in time goes at once. One that is not waits for another slot, within the
+// rest of the time that it may be held. Else, and if the site was blocked since, the error is
+// *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
 func (s Slot) Confirm(ctx context.Context) error {
 	g := s.grant
 	if g == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is what is kept of a key over a restart: its block and its last slot.
+// State is the state of a key that outlives a restart: its block and its last slot.
 type State struct {
 	// Key is empty in one entry of a list, which stands for all keys that the list does not name.
 	Key     string    `json:"key"`
@@ -20,7 +20,7 @@ type State struct {
 	Debt time.Duration `json:"debt,omitzero"`
 }
 
-// state is that of a clock. A slot that demands no gap matters to a list of all keys only.
+// state returns the state of a clock. A slot that demands no gap matters to a list of all keys only.
 func (c *clock) state(now instant, all bool) State {
 	s, wall := State{Key: c.key}, time.Now()
 	if b := c.backoff; b != nil && !b.forgotten(now) {
@@ -96,8 +96,8 @@ func (p *Pacer) Restore(states []State) {
 // past is the instant of a time. A clock of the machine that was set back must not move it ahead.
 func (p *Pacer) past(t time.Time) instant { return p.now() - clip(time.Since(t)) }
 
-// Merge adds what another Pacer listed, as far as it is still of use. What is later or longer
-// already stays.
+// Merge adds what another Pacer listed, as far as it is still of use. A later or longer state
+// stays.
 func (p *Pacer) Merge(states []State) {
 	cfg, now := p.config.Load(), p.now()
 	for _, s := range states {

@@ -68,7 +68,7 @@ func TestRestartKeepsDelays(t *testing.T) {
 	}
 }
 
-// Over an orderly stop a host has what was left of its burst, after a kill none.
+// After an orderly stop a host has the rest of its burst, after a kill no burst.
 func TestRestartKeepsRates(t *testing.T) {
 	t.Parallel()
 	limit := Limit{Key: "h", Interval: time.Second, Burst: 3}
@@ -88,7 +88,7 @@ func TestRestartKeepsRates(t *testing.T) {
 	}
 }
 
-// What is not known stays so over an orderly stop, until it cannot matter any more.
+// An unknown state stays unknown over an orderly stop, until it cannot matter any more.
 func TestRestartAfterAStartThatKnewNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRestartAfterAStartThatKnewNothing(t *testing.T) {
 		p = restarted(t, p, true, time.Second)
 		p = restarted(t, p, true, time.Second)
 		if s := granted(t, p, Request{Limit: slow}); s.Wait != 4*time.Second {
-			t.Errorf("held for %s, want what is left of 6 s since the first start", s.Wait)
+			t.Errorf("held for %s, want the rest of 6 s since the first start", s.Wait)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestRestartByAnotherClock(t *testing.T) {
 	})
 }
 
-// Only a slot whose gap a crash would forget is told of.
+// Only a slot whose gap a crash would forget is listed.
 func TestGrantedTellsOfAnotherGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

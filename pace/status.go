@@ -32,9 +32,9 @@ func (p *Pacer) Stats() Stats {
 // other gateways may have reserved slots beyond Next.
 type Status struct {
 	Key string
-	// Next is when the next request may go. It is in the past where one may go now.
+	// Next is when the next request may go. It is in the past if one may go now.
 	Next time.Time
-	// BlockedUntil is the end of the block; zero if there is none, or it is over and forgiven. Strikes
+	// BlockedUntil is the end of the block; zero without one, or if it is over and forgiven. Strikes
 	// counts the site's 429s, 430s and 503s in a row that did not say for how long.
 	BlockedUntil time.Time
 	Strikes      int
@@ -48,7 +48,7 @@ type Status struct {
 // Statuses lists at most limit, which is above zero, of the clocks that are wanted, in the order of
 // their keys, from the first behind after; nil wants all. Next is for a request with the given rate
 // ([Limit.Interval] and [Limit.Burst]). Each shard is locked while its keys are looked through: it
-// is meant for people, not for each request.
+// is meant for an operator, not for each request.
 func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate Limit) []Status {
 	statusOf := p.statusNow(rate)
 	var page []Status

@@ -78,7 +78,7 @@ func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
 	})
 }
 
-// With traffic, the table holds no more than about twice what is not idle.
+// With traffic, the table holds no more than about twice the busy clocks.
 func TestSweepKeepsUpWithNewKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,8 +238,7 @@ func TestSeveralKeysSlowHostLeavesTheAddressFree(t *testing.T) {
 	})
 }
 
-// The clocks of one request are all charged, also where making one of them
-// sweeps what lies in the same shard.
+// The clocks of one request are all charged, even if creating one of them sweeps their shard.
 func TestSeveralKeysAreAllCharged(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Idle: time.Nanosecond})

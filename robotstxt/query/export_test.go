@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// TargetOf is what is matched of a URL.
+// TargetOf returns the part of a URL that is matched.
 var TargetOf = targetOf
 
 // RunWithin is Run with other bounds.

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, and what
-// encoding/json takes for its id is the id of the answer.
+// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, with
+// the id that encoding/json reads from the line.
 func FuzzRun(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogLw==","agent":"A","url":"http://example.com/x"}`,

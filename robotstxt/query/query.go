@@ -1,19 +1,3 @@
-// Package query answers questions about robots.txt files, one JSON object a line, for scripts and
-// test suites.
-//
-// A question is
-//
-//	{"id":…,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
-//
-// with "robots_file":"path" in place of robots, and "agents":["A","B"], most specific first, in
-// place of agent. The id is any JSON value or absent. The url is absolute or a path with its
-// leading slash. Its answer is
-//
-//	{"id":…,"allowed":true,"rule":"/path","line":12,"group":"A"}
-//
-// with the deciding rule's path as written and its line, "" and 0 when no rule decided, and the
-// name of the group that was asked, "" when there is none. A line that is no question gets
-// {"id":…,"error":"…"}, where the id is null if the line is not JSON or is too long.
 package query
 
 import (
@@ -256,7 +240,7 @@ func (a *answerer) rules(text []byte) *robotstxt.Ruleset {
 	return rs
 }
 
-// targetOf returns what is matched of a URL: the bytes between its authority and its fragment, with
+// targetOf returns the part of a URL that is matched: the bytes between its authority and its fragment, with
 // a leading slash. Unlike a URL on its way through the gateway it may hold a % that begins no
 // escape.
 func targetOf(rawURL string) (string, error) {

@@ -231,7 +231,7 @@ func TestHugeLineMemory(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: with room for nothing every file is parsed anew, and the answers are the
+// TestCacheIsBounded: with room for nothing every file is parsed again, and the answers are the
 // same.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
@@ -251,7 +251,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestFileIsReadAgain: a file that is written anew between two questions is not answered from the
+// TestFileIsReadAgain: a file that is rewritten between two questions is not answered from the
 // cache.
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()
