@@ -78,7 +78,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.hosts = append(h.hosts, siteNames(server)...)
 	h.logger = ctx.Logger()
-	// Caddy ends ctx only after the requests under way have ended, and a page that follows events is one.
+	// Caddy ends ctx only after the requests under way, and a page that follows events is one of them.
 	life, end := context.WithCancel(ctx)
 	server.RegisterOnShutdown(end)
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
