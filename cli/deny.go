@@ -21,7 +21,7 @@ func denyCommand() *cobra.Command {
 	var request adminapi.OrderRequest
 	cmd := remoteCommand(cobra.Command{
 		Use:   "deny [all | host PATTERN | agent NAME] [--by WHO] [--reason TEXT] [--force]",
-		Short: "Stops everything, a host or an agent at once, and lists what is stopped",
+		Short: "Stops everything, a host or an agent at once, and lists the stops",
 		Long: `Stops all requests, those to a host or those of an agent, in every mode of the gateway, until undeny. What is under way is
 cut off too. Orders outlive reloads and restarts.
 
@@ -52,9 +52,9 @@ Without an argument it lists the orders that hold.`,
 		})
 	})
 	f := cmd.Flags()
-	f.StringVar(&request.By, "by", "", "who gives the order; default: the user of this command")
+	f.StringVar(&request.By, "by", "", "who gives the stop; default: the user of this command")
 	f.StringVar(&request.Reason, "reason", "", "why")
-	f.BoolVar(&request.Force, "force", false, "give the order even if no agent has the name")
+	f.BoolVar(&request.Force, "force", false, "give the stop even if no agent has the name")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ time holds on.`,
 func gatewaysCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "gateways",
-		Short: "Lists the gateways that orders reach, and what they have applied",
+		Short: "Lists the gateways that stops reach, and how many each has applied",
 		Long: `Lists the gateways of the fleet: the version of the program, the digest of the configuration, the last heartbeat, and how many
 orders hold there, by which version of the orders in Redis. Without a fleet there is this one.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
