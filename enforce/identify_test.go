@@ -169,7 +169,7 @@ var identityCases = []struct {
 	{name: "browser", e: Sender{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
 	// A name that needs a credential is never had for nothing.
 	{name: "other's name in comment without credential", e: Sender{UserAgent: "Mozilla/5.0 (X11; BetaBot/1) Gecko/1"}, agent: "beta", reason: ReasonCredentialsMissing},
-	{name: "other's name without credential", e: Sender{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "told by its credentials"},
+	{name: "other's name without credential", e: Sender{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "requires credentials"},
 	{name: "token without credential", e: Sender{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
 }
 
