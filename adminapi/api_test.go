@@ -412,8 +412,7 @@ func TestExplainKnown(t *testing.T) {
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private/\n"))
 	explain := func(agent string) (adminapi.Explanation, error) {
-		q := url.Values{"agent": {agent}, "url": {s.URL("/page")}}
-		return adminapi.ExplainKnown(t.Context(), engine.Current(), q)
+		return adminapi.ExplainKnown(t.Context(), engine.Current(), adminapi.ExplainRequest{Agent: agent, URL: s.URL("/page")})
 	}
 	if x, err := explain("seeker"); err == nil || !strings.Contains(err.Error(), "too little is known of "+s.Origin().String()) || len(s.Exchanges()) > 0 {
 		t.Errorf("before a fetch: %+v, %v", x, err)

@@ -1,11 +1,11 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -24,21 +24,18 @@ var clockFilters = map[string]func(pace.Status) bool{
 }
 
 // ListClocks shows the clocks in the order of their keys, or one of them.
-func ListClocks(_ context.Context, e *engine.Engine, q url.Values) (Clocks, error) {
-	limit, err := pageSize(q)
-	if err != nil {
-		return Clocks{}, err
-	}
-	filter, known := clockFilters[q.Get("state")]
+func ListClocks(_ context.Context, e *engine.Engine, request ClocksRequest) (Clocks, error) {
+	limit := cmp.Or(request.Limit, DefaultPage)
+	filter, known := clockFilters[request.State]
 	if !known {
-		return Clocks{}, badRequest("state %.20q: want blocked, waiting or busy", q.Get("state"))
+		return Clocks{}, badRequest("state %.20q: want blocked, waiting or busy", request.State)
 	}
 	stats := e.Pacer().Stats()
 	info := Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []Clock{}}
 	var page []pace.Status
-	if !q.Has("key") {
-		page = e.Pacer().Statuses(q.Get("after"), limit+1, filter, rateOf(e))
-	} else if c, ok := e.Pacer().Status(q.Get("key"), rateOf(e)); ok {
+	if request.Key == nil {
+		page = e.Pacer().Statuses(request.After, limit+1, filter, rateOf(e))
+	} else if c, ok := e.Pacer().Status(*request.Key, rateOf(e)); ok {
 		page = append(page, c)
 	}
 	if len(page) > limit {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/crawlgate/crawlgate/engine"
@@ -16,9 +15,14 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
+// bodyRequest names a text.
+type bodyRequest struct {
+	SHA256 string `json:"sha256"`
+}
+
 // showBody returns a text by its hash: the one that the access log's sha256 stands for.
-func showBody(ctx context.Context, e *engine.Engine, q url.Values) (plainText, error) {
-	sha, err := parseHash("sha256", q.Get("sha256"))
+func showBody(ctx context.Context, e *engine.Engine, request bodyRequest) (plainText, error) {
+	sha, err := parseHash("sha256", request.SHA256)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +49,16 @@ func parseHash(name, text string) (sha fetch.Sum, err error) {
 const diffContext = 3
 
 // CompareTexts compares two versions of an origin's text, by default the last two.
-func CompareTexts(ctx context.Context, e *engine.Engine, q url.Values) (TextDiff, error) {
-	o, err := ParseOrigin(q.Get("origin"))
+func CompareTexts(ctx context.Context, e *engine.Engine, request DiffRequest) (TextDiff, error) {
+	o, err := ParseOrigin(request.Origin)
 	if err != nil {
 		return TextDiff{}, err
 	}
-	versions, err := history(ctx, e, fetch.Key{Origin: o, Agent: q.Get("as")})
+	versions, err := history(ctx, e, fetch.Key{Origin: o, Agent: request.As})
 	if err != nil {
 		return TextDiff{}, err
 	}
-	pair, err := pick(o, versions, q.Get("from"), q.Get("to"))
+	pair, err := pick(o, versions, request.From, request.To)
 	if err != nil {
 		return TextDiff{}, err
 	}

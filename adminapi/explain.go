@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -15,14 +14,14 @@ import (
 
 // Explain decides a request as the site would, and sends none. The agent is the one that the
 // parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
-func Explain(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
-	return explain(ctx, e, q, e, e)
+func Explain(ctx context.Context, e *engine.Engine, request ExplainRequest) (Explanation, error) {
+	return explain(ctx, e, request, e, e)
 }
 
 // ExplainKnown is Explain without a fetch. Where the decision needs one, it is an error.
-func ExplainKnown(ctx context.Context, e *engine.Engine, q url.Values) (Explanation, error) {
+func ExplainKnown(ctx context.Context, e *engine.Engine, request ExplainRequest) (Explanation, error) {
 	files := new(noFiles)
-	x, err := explain(ctx, e, q, newKnownRules(e), files)
+	x, err := explain(ctx, e, request, newKnownRules(e), files)
 	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
 		return x, fault(http.StatusNotFound, "too little is known of %s to decide: its files have to be fetched", x.Robots.Origin)
 	}
@@ -40,24 +39,23 @@ func (f *noFiles) TDMFile(context.Context, origin.Origin) (none preferences.TDMR
 
 // explain decides by the rules and the TDM files that it is given to ask.
 func explain(
-	ctx context.Context, e *engine.Engine, q url.Values, rules enforce.Lookup, files enforce.TDMFiles,
+	ctx context.Context, e *engine.Engine, request ExplainRequest, rules enforce.Lookup, files enforce.TDMFiles,
 ) (x Explanation, err error) {
-	site, err := siteAt(e, q.Get("site"))
+	site, err := siteAt(e, request.Site)
 	if err != nil {
 		return x, err
 	}
-	identity, err := identityOf(site.Identifier, q.Get("agent"))
+	identity, err := identityOf(site.Identifier, request.Agent)
 	if err != nil {
 		return x, err
 	}
-	target, err := origin.ParseTarget(q.Get("url"))
+	target, err := origin.ParseTarget(request.URL)
 	if err != nil {
 		return x, badRequest("url: %w", err)
 	}
-	request := enforce.Request{Method: http.MethodGet, Target: target, Identity: identity}
 	enforcer := *site.Enforcer
 	enforcer.Rules, enforcer.Files = rules, files
-	d := enforcer.Decide(ctx, request)
+	d := enforcer.Decide(ctx, enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
 	x = Explanation{
 		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
 		BlockedUntil: blockedUntil(e, target.Origin),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ import (
 )
 
 // listOrders lists the orders that hold.
-func listOrders(_ context.Context, e *engine.Engine, _ url.Values) (Orders, error) {
+func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error) {
 	return Orders{append([]enforce.Stop{}, e.Stops().List()...)}, nil
 }
 
@@ -50,8 +49,8 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 }
 
 // Undeny ends the order with a scope and a value.
-func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLifted, err error) {
-	order, err := enforce.Stop{Scope: enforce.StopScope(q.Get("scope")), Value: q.Get("value"), By: q.Get("by")}.Canonical()
+func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended OrderLifted, err error) {
+	order, err := enforce.Stop{Scope: request.Scope, Value: request.Value, By: request.By}.Canonical()
 	if err != nil {
 		return ended, badRequest(badOrder, err)
 	}
@@ -68,7 +67,7 @@ func Undeny(ctx context.Context, e *engine.Engine, q url.Values) (ended OrderLif
 }
 
 // ListGateways lists the fleet; without one, this gateway.
-func ListGateways(ctx context.Context, e *engine.Engine, _ url.Values) (Gateways, error) {
+func ListGateways(ctx context.Context, e *engine.Engine, _ struct{}) (Gateways, error) {
 	if f := e.Fleet(); f != nil {
 		gateways, state := f.Gateways(ctx)
 		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil

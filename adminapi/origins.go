@@ -1,11 +1,11 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -22,22 +22,19 @@ import (
 const maxScanned = 10_000
 
 // ListOrigins lists origins in the order of their URLs.
-func ListOrigins(ctx context.Context, e *engine.Engine, q url.Values) (OriginList, error) {
-	limit, err := pageSize(q)
-	if err != nil {
-		return OriginList{}, err
-	}
+func ListOrigins(ctx context.Context, e *engine.Engine, request OriginsRequest) (OriginList, error) {
+	limit, state := cmp.Or(request.Limit, DefaultPage), request.State
 	list := e.Cache().List
-	if q.Has("host") {
-		if list, err = listHost(e.Cache(), q.Get("host")); err != nil {
+	if request.Host != nil {
+		var err error
+		if list, err = listHost(e.Cache(), *request.Host); err != nil {
 			return OriginList{}, err
 		}
 	}
-	state := q.Get("state")
 	if !slices.Contains([]string{"", "rules", "absent", "unreachable"}, state) {
 		return OriginList{}, badRequest("state %q: want rules, absent, unreachable", state)
 	}
-	page, now := OriginList{Origins: []OriginInfo{}, Next: q.Get("after")}, time.Now()
+	page, now := OriginList{Origins: []OriginInfo{}, Next: request.After}, time.Now()
 	for scanned := 0; scanned < maxScanned; {
 		batch := robotscache.MaxList
 		if state == "" {
@@ -117,30 +114,34 @@ func ParseOrigin(text string) (origin.Origin, error) {
 
 // ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to
 // it.
-func ShowOrigin(ctx context.Context, e *engine.Engine, q url.Values) (OriginDetail, error) {
-	o, err := ParseOrigin(q.Get("origin"))
+func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (OriginDetail, error) {
+	o, err := ParseOrigin(request.Origin)
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	entry, ok := e.Cache().Peek(o, q.Get("as"))
+	as := ""
+	if request.As != nil {
+		as = *request.As
+	}
+	entry, ok := e.Cache().Peek(o, as)
 	if !ok {
-		key := fetch.Key{Origin: o, Agent: q.Get("as")}
+		key := fetch.Key{Origin: o, Agent: as}
 		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", key)
 	}
 	d, err := detail(ctx, e, entry)
-	if err != nil || !q.Has("agent") {
+	if err != nil || request.Agent == nil {
 		return d, err
 	}
-	site, err := siteAt(e, q.Get("site"))
+	site, err := siteAt(e, request.Site)
 	if err != nil {
 		return OriginDetail{}, err
 	}
-	identity, err := identityOf(site.Identifier, q.Get("agent"))
+	identity, err := identityOf(site.Identifier, *request.Agent)
 	if err != nil {
 		return OriginDetail{}, err
 	}
 	judgeSitemaps(ctx, e, identity, d.Record.Sitemaps)
-	if !q.Has("as") {
+	if request.As == nil {
 		entry, _ = e.Cache().PeekAs(o, identity.Asker())
 	}
 	if rules := rulesOf(entry, entry.View(time.Now())); rules != nil {

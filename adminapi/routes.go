@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,25 +50,24 @@ type plainText []byte
 
 // routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
 var routes = map[string]map[string]method{
-	"origins": {http.MethodGet: question(ListOrigins, "after", "host", "limit", "state")},
-	"origin":  {http.MethodGet: question(ShowOrigin, "agent", "as", "origin", "site")},
-	"body":    {http.MethodGet: question(showBody, "sha256")},
-	"diff":    {http.MethodGet: question(CompareTexts, "as", "origin", "from", "to")},
-	"explain": {http.MethodGet: question(Explain, "agent", "url", "site")},
+	"origins": {http.MethodGet: question(ListOrigins)},
+	"origin":  {http.MethodGet: question(ShowOrigin)},
+	"body":    {http.MethodGet: question(showBody)},
+	"diff":    {http.MethodGet: question(CompareTexts)},
+	"explain": {http.MethodGet: question(Explain)},
 	"purge":   {http.MethodPost: order(Purge)},
 	"refresh": {http.MethodPost: order(Refresh)},
 	"deny": {
-		http.MethodGet: question(listOrders), http.MethodPost: order(Deny),
-		http.MethodDelete: question(Undeny, "scope", "value", "by"),
+		http.MethodGet: question(listOrders), http.MethodPost: order(Deny), http.MethodDelete: question(Undeny),
 	},
 	"gateways": {http.MethodGet: question(ListGateways)},
-	"clocks":   {http.MethodGet: question(ListClocks, "after", "limit", "state", "key")},
+	"clocks":   {http.MethodGet: question(ListClocks)},
 	"evidence": {http.MethodGet: question(listEvidence)},
 	"unblock":  {http.MethodPost: order(UnblockHost)},
 }
 
 // listEvidence tells how the access logs are sealed.
-func listEvidence(context.Context, *engine.Engine, url.Values) (Evidence, error) {
+func listEvidence(context.Context, *engine.Engine, struct{}) (Evidence, error) {
 	return Evidence{append([]sealer.Status{}, engine.SealedLogs()...)}, nil
 }
 
@@ -161,26 +161,50 @@ func withStatus(err error) error {
 	return caddy.APIError{HTTPStatus: status, Err: err}
 }
 
-// question is a method with parameters in the query: each of the known ones at most once, no
-// others.
-func question[A any](
-	answer func(ctx context.Context, e *engine.Engine, q url.Values) (A, error), known ...string,
-) method {
+// question is a method with parameters in the query, which are the fields of Q by their JSON names:
+// each at most once, no others.
+func question[Q, A any](answer func(ctx context.Context, e *engine.Engine, request Q) (A, error)) method {
+	var known []string
+	for field := range reflect.TypeFor[Q]().Fields() {
+		known = append(known, field.Tag.Get("json"))
+	}
 	return func(e *engine.Engine, r *http.Request) (any, error) {
 		q, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
 			return nil, badRequest("the query cannot be read: %w", err)
 		}
+		var request Q
 		for name, values := range q {
+			i := slices.Index(known, name)
 			switch {
-			case !slices.Contains(known, name):
+			case i < 0:
 				return nil, badRequest("unknown parameter %.50q: want %s", name, cmp.Or(strings.Join(known, ", "), "none"))
 			case len(values) > 1:
 				return nil, badRequest("parameter %s is given %d times", name, len(values))
 			}
+			if err := setField(reflect.ValueOf(&request).Elem().Field(i), values[0]); err != nil {
+				return nil, err
+			}
 		}
-		return answer(r.Context(), e, q)
+		return answer(r.Context(), e, request)
 	}
+}
+
+// setField sets a field to the text of a parameter.
+func setField(field reflect.Value, text string) error {
+	switch field.Kind() {
+	case reflect.Pointer:
+		field.Set(reflect.ValueOf(&text))
+	case reflect.Int: // only limit is a number
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > MaxPage {
+			return badRequest("limit %.20q: want a number from 1 to %d", text, MaxPage)
+		}
+		field.SetInt(int64(n))
+	default:
+		field.SetString(text)
+	}
+	return nil
 }
 
 // maxBody bounds the body of a request, in bytes.
@@ -208,18 +232,6 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 		}
 		return nil, badRequest("the body does not have the right form: %w", err)
 	}
-}
-
-// pageSize reads the parameter limit.
-func pageSize(q url.Values) (int, error) {
-	if !q.Has("limit") {
-		return DefaultPage, nil
-	}
-	n, err := strconv.Atoi(q.Get("limit"))
-	if err != nil || n < 1 || n > MaxPage {
-		return 0, badRequest("limit %.20q: want a number from 1 to %d", q.Get("limit"), MaxPage)
-	}
-	return n, nil
 }
 
 // Interface guards.

@@ -138,6 +138,13 @@ type OrderRequest struct {
 	Force bool `json:"force"`
 }
 
+// LiftRequest names the stop to lift, and who lifts it.
+type LiftRequest struct {
+	Scope enforce.StopScope `json:"scope"`
+	Value string            `json:"value"`
+	By    string            `json:"by"`
+}
+
 // OrderGiven is the answer to an order.
 type OrderGiven struct {
 	Order enforce.Stop `json:"order"`
@@ -156,6 +163,45 @@ type OrderLifted struct {
 // String says who lifted whose order.
 func (l OrderLifted) String() string {
 	return "lifted by " + cmp.Or(l.By, "(not named)") + ": stop of " + l.Order.String()
+}
+
+// OriginsRequest asks for a page of the origins: all, or a host's, or those in a state.
+type OriginsRequest struct {
+	After string  `json:"after"`
+	Host  *string `json:"host"`
+	Limit int     `json:"limit"` // 0 for DefaultPage
+	State string  `json:"state"`
+}
+
+// OriginQuery asks for an origin, as an agent of a site sees it.
+type OriginQuery struct {
+	Agent  *string `json:"agent"`
+	As     *string `json:"as"` // the variant of the record; nil for the agent's
+	Origin string  `json:"origin"`
+	Site   string  `json:"site"`
+}
+
+// DiffRequest names two versions of an origin's text by their hashes, by default the last two.
+type DiffRequest struct {
+	As     string `json:"as"`
+	Origin string `json:"origin"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
+// ExplainRequest is a request of an agent that is to be explained.
+type ExplainRequest struct {
+	Agent string `json:"agent"`
+	URL   string `json:"url"`
+	Site  string `json:"site"`
+}
+
+// ClocksRequest asks for a page of the clocks: all, or those in a state, or one.
+type ClocksRequest struct {
+	After string  `json:"after"`
+	Limit int     `json:"limit"` // 0 for DefaultPage
+	State string  `json:"state"`
+	Key   *string `json:"key"`
 }
 
 // Gateways lists a fleet.

@@ -69,8 +69,8 @@ var actions = map[string]action{
 		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Acks())), err
 	},
 	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
-		lifted, err := adminapi.Undeny(ctx, e, url.Values{
-			"scope": {form.Get("scope")}, "value": {form.Get("value")}, "by": {user},
+		lifted, err := adminapi.Undeny(ctx, e, adminapi.LiftRequest{
+			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user,
 		})
 		return fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Acks())), err
 	},

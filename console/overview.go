@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"html/template"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -111,9 +109,8 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 // clocksOf gives the counts of all clocks, those with requests that wait, and those that are
 // blocked.
 func clocksOf(ctx context.Context, e *engine.Engine) (waiting adminapi.Clocks, blocked []adminapi.Clock) {
-	limit := strconv.Itoa(maxListed)
-	waiting, _ = adminapi.ListClocks(ctx, e, url.Values{"state": {"waiting"}, "limit": {limit}}) // the query is right
-	list, _ := adminapi.ListClocks(ctx, e, url.Values{"state": {"blocked"}, "limit": {limit}})
+	waiting, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{State: "waiting", Limit: maxListed}) // a state that it knows
+	list, _ := adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{State: "blocked", Limit: maxListed})
 	return waiting, list.Clocks
 }
 
@@ -133,7 +130,7 @@ func (t *troubled) renew(ctx context.Context, e *engine.Engine, now time.Time) {
 		return
 	}
 	*t = troubled{readAt: now}
-	list, err := adminapi.ListOrigins(ctx, e, url.Values{"state": {"unreachable"}, "limit": {strconv.Itoa(adminapi.MaxPage)}})
+	list, err := adminapi.ListOrigins(ctx, e, adminapi.OriginsRequest{State: "unreachable", Limit: adminapi.MaxPage})
 	if err != nil {
 		t.Fault = plain(err)
 		return
@@ -164,7 +161,7 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 		authority = badge{"Authority", level(end.After(o.Now.Add(24*time.Hour)), "ok", "bad"), "ends " + left(o.Now, end)}
 	}
 	list = append(list, authority, evidenceBadge(o.Now))
-	gateways, err := adminapi.ListGateways(ctx, e, nil)
+	gateways, err := adminapi.ListGateways(ctx, e, struct{}{})
 	fleet := badge{"Fleet", "off", "this gateway alone"}
 	if err == nil && gateways.Fleet {
 		n, all := len(gateways.Gateways), max(len(gateways.Gateways), gateways.Expected)

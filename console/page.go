@@ -72,7 +72,7 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
 	} else if n > 0 {
-		if x, err := ask(r.Context(), e, q); err != nil {
+		if x, err := ask(r.Context(), e, adminapi.ExplainRequest{Agent: q.Get("agent"), URL: q.Get("url"), Site: q.Get("site")}); err != nil {
 			p.Fault = plain(err)
 		} else {
 			p.Explanation = withLines(e, x)
@@ -209,11 +209,11 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 	if text, ok := detail.Record.Text(); ok {
 		p.Lines, p.Cut = excerpt(text.Body, 1, math.MaxInt, 0)
 	}
-	if diff, err := adminapi.CompareTexts(r.Context(), e, url.Values{"origin": q["origin"], "to": q["to"]}); err == nil {
+	if diff, err := adminapi.CompareTexts(r.Context(), e, adminapi.DiffRequest{Origin: q.Get("origin"), To: q.Get("to")}); err == nil {
 		shorten(diff.Hunks)
 		p.Diff = &diff
 	}
-	if clocks, err := adminapi.ListClocks(r.Context(), e, url.Values{"key": {detail.Record.Origin.Host}}); err == nil {
+	if clocks, err := adminapi.ListClocks(r.Context(), e, adminapi.ClocksRequest{Key: &detail.Record.Origin.Host}); err == nil {
 		p.Clocks = clocks.Clocks
 	}
 	return render(w, "origin", p)
@@ -222,14 +222,16 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 // originDetail returns the details of an origin, with the signals for the agent that the query
 // names. fault says why the signals are missing.
 func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d adminapi.OriginDetail, fault string, err error) {
-	if q.Get("agent") != "" {
-		d, err = adminapi.ShowOrigin(ctx, e, q)
+	request := adminapi.OriginQuery{Origin: q.Get("origin"), Site: q.Get("site")}
+	if agent := q.Get("agent"); agent != "" {
+		request.Agent = &agent
+		d, err = adminapi.ShowOrigin(ctx, e, request)
 		if err == nil {
 			return d, "", nil
 		}
-		fault = plain(err)
+		fault, request.Agent = plain(err), nil
 	}
-	d, err = adminapi.ShowOrigin(ctx, e, url.Values{"origin": q["origin"]})
+	d, err = adminapi.ShowOrigin(ctx, e, request)
 	return d, fault, err //nolint:wrapcheck // it says all
 }
 
