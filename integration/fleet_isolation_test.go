@@ -81,12 +81,12 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 // blockListeners counts the gateways that listen for the blocks of their fleet.
 func blockListeners(redis *redistest.Server) (n int) {
 	var channels []string
-	for _, word := range strings.Fields(redis.Say("PUBSUB CHANNELS *blocks*")) {
+	for word := range strings.FieldsSeq(redis.Say("PUBSUB CHANNELS *blocks*")) {
 		if strings.Contains(word, "blocks") {
 			channels = append(channels, word)
 		}
 	}
-	for _, word := range strings.Fields(redis.Say("PUBSUB NUMSUB " + strings.Join(channels, " "))) {
+	for word := range strings.FieldsSeq(redis.Say("PUBSUB NUMSUB " + strings.Join(channels, " "))) {
 		if count, isNumber := strings.CutPrefix(word, ":"); isNumber {
 			subscribers, _ := strconv.Atoi(count) // 0 for what is no number
 			n += subscribers

@@ -65,7 +65,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 
 // subscribers counts those of all the channels.
 func subscribers(s *redistest.Server, channels []string) (n int) {
-	for _, line := range strings.Split(s.Say("PUBSUB NUMSUB "+strings.Join(channels, " ")), "\r\n") {
+	for line := range strings.SplitSeq(s.Say("PUBSUB NUMSUB "+strings.Join(channels, " ")), "\r\n") {
 		if count, ok := strings.CutPrefix(line, ":"); ok {
 			n += int(count[0] - '0')
 		}
