@@ -67,10 +67,11 @@ var importRules = map[string][]string{
 	"internal/redislink":   {"github.com/redis/rueidis"},
 	"internal/sockets":     {},
 	"internal/testgateway": {"internal/sockets", "github.com/caddyserver/"},
+	"internal/testways":    {"", "cli", "internal/sockets", "internal/testgateway", "internal/testorigin", "pace/redisclock/redistest", "github.com/spf13/cobra"},
 	"internal/testorigin":  {"golang.org/x/", "origin", "github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"cmd/crawlgate":        {"", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/cobra"},
 	"integration":          {},
-	"integration/rig":      {"enforce", "internal/lines", "internal/testdocs", "internal/testorigin", "golang.org/x/net/"},
+	"integration/rig":      {"enforce", "internal/lines", "internal/testdocs", "internal/testorigin", "golang.org/x/"},
 	"bench":                {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
@@ -89,7 +90,7 @@ var importRules = map[string][]string{
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "robotscache/storetest", "pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "internal/testways", "robotscache/storetest", "pace/redisclock/redistest", "robotstxt/internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

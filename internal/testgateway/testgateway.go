@@ -38,8 +38,9 @@ func Hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(te
 
 // Gateway is a running one. All its listeners are unix sockets: no port is taken.
 type Gateway struct {
-	t   *testing.T
-	dir string
+	t      *testing.T
+	dir    string
+	robots string
 }
 
 // Main runs the tests of a package with certificates and records separate from the user's own.
@@ -70,11 +71,17 @@ func runIsolated(m *testing.M) int {
 // folder, and in the global options.
 func New(t *testing.T, siteLines, globalLines string) *Gateway {
 	t.Helper()
+	return NewWith(t, "", siteLines, globalLines)
+}
+
+// NewWith is [New] with lines in the global robots block too, which stay over reloads.
+func NewWith(t *testing.T, robotsLines, siteLines, globalLines string) *Gateway {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{t: t, dir: dir}
+	g := &Gateway{t: t, dir: dir, robots: robotsLines}
 	t.Cleanup(func() {
 		if err := caddy.Stop(); err != nil {
 			t.Errorf("stopping Caddy: %v", err)
@@ -115,6 +122,7 @@ func (g *Gateway) TryLoad(siteLines, globalLines string) error {
 		pace {
 			rate off
 		}
+		%[4]s
 	}
 	%[3]s
 }
@@ -131,7 +139,7 @@ http://:80 {
 		%[2]s
 	}
 }
-`, g.dir, strings.ReplaceAll(siteLines, "%DIR%", g.dir), globalLines)
+`, g.dir, strings.ReplaceAll(siteLines, "%DIR%", g.dir), globalLines, g.robots)
 	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
 	if err != nil {
 		return err

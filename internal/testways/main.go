@@ -1,0 +1,183 @@
+// Testways runs a gateway in its own process, sends one thing through it on each way of
+// docs/architecture.md, and writes which code ran. It has to be built with
+// `go build -cover -covermode=atomic -coverpkg=github.com/crawlgate/crawlgate/...`; its argument is
+// the folder to write to.
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/coverage"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
+	"github.com/crawlgate/crawlgate/cli"
+	"github.com/crawlgate/crawlgate/internal/sockets"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// times is how often each way is walked: what ran by chance beside one walk did not run beside all.
+const times = 5
+
+func main() {
+	// The origins listen in this process too.
+	sockets.Process.Own = func() ([]sockets.Socket, error) { return nil, nil }
+	testing.Init()
+	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "ways", F: walk}}, nil, nil)
+}
+
+// recorder writes which code runs.
+type recorder struct {
+	t   *testing.T
+	dir string
+}
+
+// way walks a way several times. Each walk has a folder of its own, WAY.N. What prepare does is not
+// recorded.
+func (r recorder) way(name string, prepare func(n int) (walk func())) {
+	r.t.Helper()
+	for n := range times {
+		dir := filepath.Join(r.dir, name+"."+strconv.Itoa(n))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			r.t.Fatal(err)
+		}
+		walk := prepare(n)
+		if err := coverage.ClearCounters(); err != nil {
+			r.t.Fatal(err)
+		}
+		walk()
+		if err := coverage.WriteCountersDir(dir); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := coverage.WriteMetaDir(dir); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func walk(t *testing.T) {
+	r := recorder{t, flag.Arg(0)}
+	origins := testorigin.Start(t, testorigin.Config{})
+	redis := redistest.Start(t)
+	logs := t.TempDir()
+	const siteLines = `agent trainbot {
+			token TrainBot
+			user_agent TrainBot
+			purpose train-ai
+		}
+		agent tester {
+			token Tester
+			user_agent Tester
+		}
+		preferences deny`
+	g := testgateway.NewWith(t, "gateway gw1.acme.example\nfleet redis "+redis.URL(), "", "")
+	site := func(scheme, rules string) *testorigin.Site {
+		s := origins.Site(t, testorigin.SiteConfig{Scheme: scheme})
+		s.SetRobots(testorigin.OK(rules))
+		return s
+	}
+	plain := site("http", "User-agent: *\nDisallow: /private\n")
+	lines := 0
+	visit := func(page, agent string, want int) {
+		t.Helper()
+		if status := g.Visit(page, agent); status != want {
+			t.Fatalf("%s: %d, want %d: %v", page, status, want, g.Lines(lines + 1)[lines])
+		}
+		lines++
+		g.Lines(lines)
+	}
+	page := func(s *testorigin.Site, agent string, want int) func() {
+		return func() { visit(s.URL("/page?a=b"), agent, want) }
+	}
+	visit(plain.URL("/"), "Tester/1.0", http.StatusOK)
+	r.way("A request", func(int) func() { return page(plain, "Tester/1.0", http.StatusOK) })
+	r.way("A fetch of robots.txt", func(int) func() {
+		return page(site("http", "User-agent: *\nDisallow: /private\nSitemap: http://example.com/map\n"), "Tester/1.0", http.StatusOK)
+	})
+	r.way("A CONNECT", func(n int) func() {
+		return func() {
+			connect(t, g, fmt.Sprintf("site%d.example:443", n))
+			lines++
+			g.Lines(lines)
+		}
+	})
+	r.way("A stop", func(n int) func() {
+		return command(t, "deny", "host", fmt.Sprintf("site%d.example", n), "--address", g.Address())
+	})
+	g.Load(siteLines, "")
+	reserved := site("http", "User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n")
+	visit(reserved.URL("/"), "TrainBot/1.0", http.StatusForbidden)
+	r.way("A preference", func(int) func() { return page(reserved, "TrainBot/1.0", http.StatusForbidden) })
+	g.Load(siteLines, fmt.Sprintf("log sealed {\noutput robots_evidence {\nfile %s/access.log\n}\ninclude http.log.access\n}", logs))
+	visit(plain.URL("/"), "Tester/1.0", http.StatusOK)
+	r.way("A line of a sealed log", func(int) func() {
+		before := checkpoints(t, logs)
+		return func() {
+			visit(plain.URL("/page?a=b"), "Tester/1.0", http.StatusOK)
+			testgateway.Until(t, "the line to be sealed", func() bool { return checkpoints(t, logs) != before })
+		}
+	})
+	r.way("An audit", func(int) func() { return command(t, "audit", "--seal", "--gateway", g.Address(), logs+"/access.log") })
+}
+
+// checkpoints returns those of the sealed log.
+func checkpoints(t *testing.T, logs string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(logs, "evidence", "access", "1", "heads"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// connect opens a tunnel, and TLS in it.
+func connect(t *testing.T, g *testgateway.Gateway, authority string) {
+	t.Helper()
+	conn, err := g.Dial("proxy.sock")(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is lost with it
+	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: Tester/1.0\r\n\r\n", authority); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, len("HTTP/1.1 200 Connection established\r\n\r\n"))
+	if _, err := io.ReadFull(conn, answer); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		t.Fatalf("%q, %v", answer, err)
+	}
+	host, _, _ := strings.Cut(authority, ":")
+	inner := tls.Client(conn, &tls.Config{ServerName: host, InsecureSkipVerify: true}) //nolint:gosec // the gateway's authority is of no interest here
+	if err := inner.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = inner.Close()
+}
+
+// command makes a command of `robots`, which is run by what it returns.
+func command(t *testing.T, args ...string) (run func()) {
+	robots := &cobra.Command{Use: "robots"}
+	cli.AddCommands(robots)
+	var out strings.Builder
+	robots.SetOut(&out)
+	robots.SetErr(&out)
+	robots.SetArgs(args)
+	return func() {
+		t.Helper()
+		if err := robots.ExecuteContext(t.Context()); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out.String())
+		}
+	}
+}

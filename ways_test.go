@@ -1,0 +1,164 @@
+package crawlgate
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Bounds of what a reader opens to follow one request.
+const (
+	mostSteps     = 36 // files that are listed as steps
+	mostFiles     = 72 // files of which anything runs
+	mostReentries = 7  // returns to a folder that was left
+)
+
+// aStep is how many statements of a file run at least if the file is more than a value on the way.
+const aStep = 5
+
+// TestWaysAreMeasured walks the ways of docs/architecture.md with internal/testways, built to count what runs, and compares the
+// files with those that the page names: the page names no file that does not run, and leaves none out of which aStep statements or more
+// run, but for those of the way of a request, which the other ways begin with.
+func TestWaysAreMeasured(t *testing.T) {
+	t.Parallel()
+	ways := waysOfPage(t)
+	folder := walkWays(t)
+	for title, page := range ways {
+		ran := statementsOf(t, folder, title)
+		if ran == nil {
+			continue // a reload: it is not walked
+		}
+		for _, file := range page.named {
+			if ran[file] == 0 {
+				t.Errorf("%s: %s does not run", title, file)
+			}
+		}
+		for file, statements := range ran {
+			if statements >= aStep && !slices.Contains(page.named, file) && (title == "A request" || !slices.Contains(ways["A request"].named, file)) {
+				t.Errorf("%s: the page does not name %s, of which %d statements run", title, file, statements)
+			}
+		}
+		t.Logf("%s: %d steps, %d named, %d files run, %d re-entries", title, len(page.steps), len(page.named), len(ran), reentries(page.steps))
+		if title == "A request" && (len(page.steps) > mostSteps || len(ran) > mostFiles || reentries(page.steps) > mostReentries) {
+			t.Errorf("%s is longer than %d steps, %d files or %d re-entries", title, mostSteps, mostFiles, mostReentries)
+		}
+	}
+	walked, err := filepath.Glob(filepath.Join(folder, "*.0"))
+	if err != nil || len(walked) != len(ways)-1 {
+		t.Errorf("%d ways were walked, and the page has %d with that of a reload: %v", len(walked), len(ways), err)
+	}
+}
+
+// wayOfPage is a section of docs/architecture.md.
+type wayOfPage struct {
+	steps []string // files, in order
+	named []string // the same, and files beside them
+}
+
+// waysOfPage reads the sections that have steps, by their titles.
+func waysOfPage(t *testing.T) map[string]wayOfPage {
+	t.Helper()
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, named := regexp.MustCompile("(?m)^[0-9]+\\. `([a-z0-9/_]+\\.go)` "), regexp.MustCompile("`([a-z0-9/_]+\\.go)`")
+	ways := make(map[string]wayOfPage)
+	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(section, "\n")
+		var way wayOfPage
+		for _, m := range step.FindAllStringSubmatch(body, -1) {
+			way.steps = append(way.steps, m[1])
+		}
+		for _, m := range named.FindAllStringSubmatch(body, -1) {
+			way.named = append(way.named, m[1])
+		}
+		ways[title] = way
+	}
+	return ways
+}
+
+// reentries counts how often steps lead back into a folder of the top level that was left.
+func reentries(steps []string) (n int) {
+	left := make(map[string]bool)
+	last := ""
+	for _, file := range steps {
+		folder, _, ok := strings.Cut(file, "/")
+		if !ok {
+			folder = "."
+		}
+		if folder != last && left[folder] {
+			n++
+		}
+		left[folder], last = true, folder
+	}
+	return n
+}
+
+// walkWays builds and runs internal/testways, and returns the folder with what ran.
+func walkWays(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	program, folder, data := filepath.Join(dir, "testways"), filepath.Join(dir, "ways"), filepath.Join(dir, "data")
+	for _, d := range []string{folder, data} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", program, "./internal/testways")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := exec.CommandContext(t.Context(), program, folder)
+	run.Env = append(os.Environ(), "XDG_DATA_HOME="+data, "XDG_CONFIG_HOME="+data, "GOCOVERDIR="+data)
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// statementsOf counts the statements of each file that ran in all walks of a way; nil if it was not walked.
+func statementsOf(t *testing.T, folder, way string) map[string]int {
+	t.Helper()
+	walks, err := filepath.Glob(filepath.Join(folder, way+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(module) + `/(\S+\.go):(\S+) ([0-9]+) [1-9][0-9]*$`)
+	times, size := make(map[[2]string]int), make(map[[2]string]int)
+	for _, walk := range walks {
+		profile := filepath.Join(t.TempDir(), "profile")
+		if out, err := exec.CommandContext(t.Context(), "go", "tool", "covdata", "textfmt", "-i="+walk, "-o="+profile).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		text, err := os.ReadFile(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			block := [2]string{m[1], m[2]}
+			times[block]++
+			size[block], _ = strconv.Atoi(m[3])
+		}
+	}
+	var ran map[string]int
+	for block, n := range times {
+		if n == len(walks) && !onlyForTests(block[0]) {
+			if ran == nil {
+				ran = make(map[string]int)
+			}
+			ran[block[0]] += size[block]
+		}
+	}
+	return ran
+}
+
+// onlyForTests reports whether a file is in a package that no program of ours may hold.
+func onlyForTests(file string) bool {
+	return slices.Contains(onlyInTests, filepath.Dir(file))
+}
