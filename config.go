@@ -102,8 +102,8 @@ type PaceConfig struct {
 	Gateways int `json:"gateways,omitempty"`
 }
 
-// RedisConfig is the Redis where gateways share their records, clocks and orders. Store, Pace.Shared
-// and Fleet may name another one for their part.
+// RedisConfig is the Redis where gateways share their records, clocks and orders. Store,
+// Pace.Shared and Fleet may name another one for their part.
 type RedisConfig struct {
 	// URL is redis://, rediss:// or unix://. Placeholders are replaced. Required.
 	URL string `json:"url"`

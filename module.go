@@ -51,7 +51,8 @@ type Handler struct {
 	// or "off".
 	Mode string `json:"mode,omitempty"`
 	// Clients lists the ranges whose clients may use the gateway, or "any" alone. Caddy says which
-	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
+	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1.
+	// Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
 	Clients []string `json:"clients,omitempty"`
 	// HostModes are the modes for some hosts. They go before the mode of an agent and Mode.
 	HostModes []enforce.HostMode `json:"host_modes,omitempty"`

@@ -10,8 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// PreferencesOf lists the preferences behind a decision: the deciding statement on each purpose that
-// a statement is about, and "unknown" for the agent's other purposes. The list is empty if no
+// PreferencesOf lists the preferences behind a decision: the deciding statement on each purpose
+// that a statement is about, and "unknown" for the agent's other purposes. The list is empty if no
 // robots.txt was read, or if the URL may not be fetched (draft-ietf-aipref-attach-05 section 3.1).
 func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	refused := (!d.Allowed || d.WouldDeny) && d.Reason != enforce.ReasonPreferenceDenied

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// maxCheckpoints bounds the checkpoints that a gateway tells, so that its note stays below maxValue.
+	// maxCheckpoints bounds the checkpoints that a gateway tells, so that its note stays below
+	// maxValue.
 	maxCheckpoints = 8
 	// maxPeerCheckpoints bounds those of others that a gateway is given.
 	maxPeerCheckpoints = 100
@@ -23,16 +24,16 @@ func (f *Fleet) Publish(notes []string) {
 	f.note.Checkpoints = notes[:min(len(notes), maxCheckpoints)]
 }
 
-// Checkpoints returns the checkpoints of the other gateways, as of the last look at them, which may be some
-// seconds ago. It does not wait for Redis.
+// Checkpoints returns the checkpoints of the other gateways, as of the last look at them, which may
+// be some seconds ago. It does not wait for Redis.
 func (f *Fleet) Checkpoints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.membership.checkpoints(f.note.Name)
 }
 
-// checkpoints gives the checkpoints of gateways of other names, at most 100. Those gateways come first
-// whose names follow the own one, so that in a large fleet each is heard by as many others.
+// checkpoints gives the checkpoints of gateways of other names, at most 100. Those gateways come
+// first whose names follow the own one, so that in a large fleet each is heard by as many others.
 func (r membership) checkpoints(own string) (checkpoints []string) {
 	var others []process
 	for _, p := range r {

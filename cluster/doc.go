@@ -1,10 +1,11 @@
-// Package cluster makes the orders of one gateway reach all gateways of a fleet, by Redis or Valkey.
+// Package cluster makes the orders of one gateway reach all gateways of a fleet, by Redis or
+// Valkey.
 //
-// Orders that hold (stops) are a set that every gateway keeps in a file of its own. Gateways exchange
-// the set through Redis, but Redis is never the authority: a gateway adds the orders that Redis
-// lacks, and merges those that it lacks itself. So a Redis that was away, emptied or set back is
-// filled again, and lifts nothing. Actions (purge, refresh, unblock) go through a stream, and each
-// gateway does them once. Heartbeats carry acknowledgements and checkpoints of sealed logs.
+// Orders that hold (stops) are a set that every gateway keeps in a file of its own. Gateways
+// exchange the set through Redis, but Redis is never the authority: a gateway adds the orders that
+// Redis lacks, and merges those that it lacks itself. So a Redis that was away, emptied or set back
+// is filled again, and lifts nothing. Actions (purge, refresh, unblock) go through a stream, and
+// each gateway does them once. Heartbeats carry acknowledgements and checkpoints of sealed logs.
 //
 // # Keys
 //

@@ -108,8 +108,8 @@ func text(v any) string {
 // maxValue is the longest value that is read, in bytes.
 const maxValue = 64 << 10
 
-// readOrders reads orders and lifts as Redis has them. It leaves out malformed ones; the error names
-// one of these.
+// readOrders reads orders and lifts as Redis has them. It leaves out malformed ones; the error
+// names one of these.
 func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet, err error) {
 	if len(orders) != len(orderIDs) || len(lifts) != len(liftIDs) {
 		return read, fmt.Errorf("redis has answered for %d orders and %d lifts, not %d and %d",

@@ -133,8 +133,8 @@ func New(c Config, self Self, expect int) (*Fleet, error) {
 	return f, nil
 }
 
-// Given announces an order that was given or lifted here to all gateways. ended is how many requests
-// it ended. id is the order's, or [LiftOf] it.
+// Given announces an order that was given or lifted here to all gateways. ended is how many
+// requests it ended. id is the order's, or [LiftOf] it.
 func (f *Fleet) Given(ctx context.Context, id string, ended int) Acknowledgements {
 	if f == nil {
 		return Acknowledgements{}
@@ -267,8 +267,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	return r.list(offset), f.state
 }
 
-// others is the membership with this gateway as it is now, and Redis's clock: now, and by how much the
-// local one is ahead. fresh says that Redis has been back for a moment only.
+// others is the membership with this gateway as it is now, and Redis's clock: now, and by how much
+// the local one is ahead. fresh says that Redis has been back for a moment only.
 func (f *Fleet) others() (r membership, now int64, offset time.Duration, fresh bool) {
 	now, held := f.redisNow(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()

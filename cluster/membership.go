@@ -54,8 +54,8 @@ type Acknowledgements struct {
 // Acks returns r itself, for answers that embed it.
 func (r Acknowledgements) Acks() Acknowledgements { return r }
 
-// Counts returns how many gateways have answered, how many there should be, and the sum of what they
-// ended.
+// Counts returns how many gateways have answered, how many there should be, and the sum of what
+// they ended.
 func (r Acknowledgements) Counts() (answered, all, ended int) {
 	for _, g := range r.Gateways {
 		if !g.AppliedAt.IsZero() {
@@ -92,9 +92,9 @@ type process struct {
 // membership is the processes of a fleet, by random ids. It is a value.
 type membership map[string]process
 
-// with returns the membership after Redis has been read. Entries of Redis replace those known before;
-// a process that Redis has forgotten stays as long as a silent gateway is known. A Redis that was
-// emptied must not make a fleet look small.
+// with returns the membership after Redis has been read. Entries of Redis replace those known
+// before; a process that Redis has forgotten stays as long as a silent gateway is known. A Redis
+// that was emptied must not make a fleet look small.
 func (r membership) with(read membership, now int64) membership {
 	after := maps.Clone(r)
 	if after == nil {

@@ -111,9 +111,9 @@ func (h handler) access() access {
 	return open
 }
 
-// leastOf returns the least access control that a request passes on its way to a page in the routes.
-// A guard behind a matcher guards its own route only. So does one in a group, where only the first
-// route that matches is taken.
+// leastOf returns the least access control that a request passes on its way to a page in the
+// routes. A guard behind a matcher guards its own route only. So does one in a group, where only
+// the first route that matches is taken.
 func leastOf(routes []route, before access) (least access, found bool) {
 	least = known
 	for _, r := range routes {

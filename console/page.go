@@ -154,8 +154,8 @@ const (
 	maxURL      = 2048 // bytes, of a question
 )
 
-// excerpt returns the lines of a text from first to last, as many as there is room for, cut and with
-// unprintable characters escaped. One of them may be marked.
+// excerpt returns the lines of a text from first to last, as many as there is room for, cut and
+// with unprintable characters escaped. One of them may be marked.
 func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
 	lines, room := linediff.Lines(body), maxTextBytes
 	for n := max(first, 1); n <= min(last, len(lines)); n++ {

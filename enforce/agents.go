@@ -17,9 +17,9 @@ import (
 // Agent is one crawler of the company: how to recognize its requests, and the names under which it
 // looks for its rules.
 //
-// A request matches an agent if it meets all conditions that the agent has: UserAgents, Credentials,
-// From, ClientCertificates. Any of several values of one condition will do. An agent without
-// conditions is matched by User-Agent: its first token as a product.
+// A request matches an agent if it meets all conditions that the agent has: UserAgents,
+// Credentials, From, ClientCertificates. Any of several values of one condition will do. An agent
+// without conditions is matched by User-Agent: its first token as a product.
 type Agent struct {
 	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
 	Name string `json:"name"`

@@ -22,8 +22,8 @@ type Authentication struct {
 }
 
 // Opaque identifies the sender of a CONNECT that will not be looked into. Most clients leave its
-// User-Agent out and some get it wrong. So an agent bound by credentials or certificate need not show
-// its User-Agent if the field names no other agent.
+// User-Agent out and some get it wrong. So an agent bound by credentials or certificate need not
+// show its User-Agent if the field names no other agent.
 func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	auth := id.authenticate(ctx, s)
 	i := id.Inner(auth, s.UserAgent)

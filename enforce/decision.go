@@ -90,11 +90,11 @@ const (
 	PathBoth PathForm = "both"
 )
 
-// Decision is the decision on one request, with the evidence: the file, its version and its line. It
-// is a value; its slices are shared and must not be changed. The zero Decision denies.
+// Decision is the decision on one request, with the evidence: the file, its version and its line.
+// It is a value; its slices are shared and must not be changed. The zero Decision denies.
 //
-// It is the one source of the access log's object ([Decision.Record]), of refusals ([Render]) and of
-// the answers of `robots check` and the admin API.
+// It is the one source of the access log's object ([Decision.Record]), of refusals ([Render]) and
+// of the answers of `robots check` and the admin API.
 type Decision struct {
 	// Allowed says that the request may leave, as far as this package is concerned.
 	Allowed bool

@@ -83,7 +83,8 @@ type acceptance struct {
 	detail   string
 }
 
-// Refused reports whether the sender is refused, with the reason and a human-readable detail. No request inside a tunnel makes up for a refused [Authentication].
+// Refused reports whether the sender is refused, with the reason and a human-readable detail. No
+// request inside a tunnel makes up for a refused [Authentication].
 func (a acceptance) Refused() (reason Reason, detail string, refused bool) {
 	if a.accepted {
 		return "", "", false

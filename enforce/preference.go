@@ -233,9 +233,9 @@ type wanted struct {
 	reads       Signals
 }
 
-// prefer notes the preferences of the robots.txt, and judges them. Under "unknown deny" a preference
-// that nobody stated counts as refused here. A field of the answer could grant it, but the request
-// would have to be sent first.
+// prefer notes the preferences of the robots.txt, and judges them. Under "unknown deny" a
+// preference that nobody stated counts as refused here. A field of the answer could grant it, but
+// the request would have to be sent first.
 func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)

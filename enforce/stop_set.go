@@ -37,8 +37,8 @@ const (
 	// maxMerged bounds the stops of all gateways together, and the lifts that are remembered: ten
 	// gateways may each have reached their bound while they were apart.
 	maxMerged = 10 * maxStops
-	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in
-	// its file that was lifted in the meantime, brings the stop back: too much stops, never too little.
+	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in its
+	// file that was lifted in the meantime, brings the stop back: too much stops, never too little.
 	liftsKept = 90 * 24 * time.Hour
 	maxID     = 64
 )

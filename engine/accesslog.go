@@ -55,8 +55,8 @@ func (e *Engine) admit() bool {
 }
 
 // AdmitLine waits until the access log takes the line of a request that is answered, and adds the
-// number of lost lines to it. If it reports false, this line is lost as well. A nil record stands for
-// a request for the gateway itself, whose line does not count as lost.
+// number of lost lines to it. If it reports false, this line is lost as well. A nil record stands
+// for a request for the gateway itself, whose line does not count as lost.
 func (e *Engine) AdmitLine(r *enforce.Record) bool {
 	if r == nil {
 		return e.log.Admit()
@@ -160,10 +160,10 @@ func endStalled() {
 	}
 }
 
-// Lookup returns the record of an origin for a crawler, and fetches it if it must. Before a record is
-// used for the first time, it writes a line about it into the access logs of the configuration; all
-// requests that find it wait for that. Otherwise it takes no lock if the record is in memory. The
-// caller has called [Engine.Open].
+// Lookup returns the record of an origin for a crawler, and fetches it if it must. Before a record
+// is used for the first time, it writes a line about it into the access logs of the configuration;
+// all requests that find it wait for that. Otherwise it takes no lock if the record is in memory.
+// The caller has called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
 	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
@@ -191,8 +191,8 @@ func (e *Engine) introduce(entry *robotscache.Entry) {
 	}
 }
 
-// tell writes a line into each access log. entry is the entry that the line introduces, or nil. If a
-// log does not take the line, the next request that uses the entry tries again.
+// tell writes a line into each access log. entry is the entry that the line introduces, or nil. If
+// a log does not take the line, the next request that uses the entry tries again.
 func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	if !e.admit() {
 		return

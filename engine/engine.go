@@ -216,8 +216,8 @@ var errEnded = errors.New("the configuration has ended")
 // particular order: without an admin endpoint the servers may be up before this app, and their
 // first request opens the store.
 //
-// If no configuration is current, this one becomes so, because the admin API must know a gateway that
-// takes requests.
+// If no configuration is current, this one becomes so, because the admin API must know a gateway
+// that takes requests.
 func (e *Engine) Open() error {
 	e.opening.Do(func() {
 		if e.failure = e.acquire(); e.failure == nil && Current() == nil {

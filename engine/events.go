@@ -120,8 +120,8 @@ func (e *emitter) emit(name string, data func() map[string]any) {
 	}
 }
 
-// EmitDenied emits an event about a request that was refused, or would be in another mode. object is its object
-// in the access log; url returns the URL without the parts that may be private.
+// EmitDenied emits an event about a request that was refused, or would be in another mode. object
+// is its object in the access log; url returns the URL without the parts that may be private.
 func (e *Engine) EmitDenied(object zapcore.ObjectMarshaler, method string, url func() string) {
 	if !e.emitter.wanted(eventDenied) {
 		return

@@ -269,8 +269,8 @@ func counted(state cluster.State) {
 // given those of other gateways.
 const checkpointInterval = 2 * time.Second
 
-// exchangeCheckpoints gives the newest checkpoints of this gateway's logs to the other gateways, and
-// has theirs written into the logs here. It knows of theirs what the last heartbeat brought, so
+// exchangeCheckpoints gives the newest checkpoints of this gateway's logs to the other gateways,
+// and has theirs written into the logs here. It knows of theirs what the last heartbeat brought, so
 // neither Redis nor a disk holds up anything else.
 func (s *fleetState) exchangeCheckpoints(ctx context.Context) {
 	tick := time.NewTicker(checkpointInterval)

@@ -132,8 +132,8 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	return nil
 }
 
-// CountDecision counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is looked
-// into are counted by themselves. block is the agent's, or [OtherAgent]; early says that the
+// CountDecision counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is
+// looked into are counted by themselves. block is the agent's, or [OtherAgent]; early says that the
 // request came back before its Retry-After was over.
 func CountDecision(d enforce.Decision, method, block string, early bool) {
 	switch {

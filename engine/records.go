@@ -93,8 +93,8 @@ func openRecords(e *Engine, key string) (*records, error) {
 // answer fetches what another one fetches already.
 const redisTimeout = 1500 * time.Millisecond
 
-// StoreModule is a module in the namespace robots.stores: a kind of store. docs/contributing.md says
-// how to write one.
+// StoreModule is a module in the namespace robots.stores: a kind of store. docs/contributing.md
+// says how to write one.
 type StoreModule interface {
 	caddy.Module
 	// OpenStore opens the store. It outlives the module: configurations in which the kind has the same

@@ -217,8 +217,8 @@ func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	return nil
 }
 
-// SourceOf returns the address that Caddy takes for the client's. It may differ from the connection's
-// if trusted_proxies is set. A client over a unix socket is one of this machine.
+// SourceOf returns the address that Caddy takes for the client's. It may differ from the
+// connection's if trusted_proxies is set. A client over a unix socket is one of this machine.
 func SourceOf(r *http.Request) netip.Addr {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	source, err := netip.ParseAddr(ip)

@@ -81,8 +81,8 @@ func (m *statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// authorityOf returns the certificates that sites intercept with, by their names, or none if nothing
-// is intercepted. All sites have the same authority.
+// authorityOf returns the certificates that sites intercept with, by their names, or none if
+// nothing is intercepted. All sites have the same authority.
 func authorityOf(sites []*SitePolicy) map[string]*x509.Certificate {
 	for _, s := range sites {
 		if s.Authority != nil {
@@ -229,8 +229,8 @@ func Record(server *caddyhttp.Server) (stop func()) {
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
 
-// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and early
-// are as for [CountDecision]; target returns the URL or authority of the request.
+// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and
+// early are as for [CountDecision]; target returns the URL or authority of the request.
 func RecordRecent(d *enforce.Record, method, block string, early bool, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return

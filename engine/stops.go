@@ -32,7 +32,8 @@ var (
 	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
 )
 
-// readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of them.
+// readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of
+// them.
 func readStops(folder string) (kept enforce.StopSet, former bool, err error) {
 	var old enforce.StopSet
 	if err := errors.Join(stopsFile.read(folder, &kept), killsFile.read(folder, &old)); err != nil {

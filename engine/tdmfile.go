@@ -81,8 +81,8 @@ func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool,
 	return rules, ok, unread
 }
 
-// TDMFileState says whether an origin's TDM file was read: "read", "none", or "unread" and why. It is
-// empty if no fetch was made.
+// TDMFileState says whether an origin's TDM file was read: "read", "none", or "unread" and why. It
+// is empty if no fetch was made.
 func (e *Engine) TDMFileState(o origin.Origin) string {
 	files := e.records.files.Load()
 	if files == nil {

@@ -10,5 +10,6 @@
 // zero Outcome is a failure, the zero Record and the zero [Access] permit nothing, and the zero
 // Policy is that of the RFC. The complete table, generated from the code, is docs/status-table.md.
 //
-// "Google's specification" is https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
+// "Google's specification" is
+// https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
 package fetch

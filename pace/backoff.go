@@ -179,9 +179,9 @@ func (p *Pacer) announceBlocks() {
 }
 
 // Unblock ends the block of a key, as the operator orders, also at the other gateways that share
-// the clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns
-// the block that it ended here, and reports whether there was one, here or elsewhere. With an error, the
-// other gateways could not be told.
+// the clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns the
+// block that it ended here, and reports whether there was one, here or elsewhere. With an error,
+// the other gateways could not be told.
 func (p *Pacer) Unblock(key string) (ended State, found bool, err error) {
 	elsewhere := false
 	if p.shared != nil {

@@ -20,7 +20,8 @@ type State struct {
 	Debt time.Duration `json:"debt,omitzero"`
 }
 
-// state returns the state of a clock. A slot that demands no gap matters to a list of all keys only.
+// state returns the state of a clock. A slot that demands no gap matters to a list of all keys
+// only.
 func (c *clock) state(now instant, all bool) State {
 	s, wall := State{Key: c.key}, time.Now()
 	if b := c.backoff; b != nil && !b.forgotten(now) {

@@ -94,9 +94,8 @@ func backdate(cert, parent *x509.Certificate, key crypto.Signer) (*x509.Certific
 
 // authority lets egress sign with a CA. The pki app renews the intermediate in the background, so
 // it is asked for at each signature. The race detector can see the two meet, as Caddy's methods
-// take the CA by value, which is a copy made before they lock. It does no harm: Caddy
-// renews chains of one certificate and keys of one type, and egress checks that chain and key belong
-// together.
+// take the CA by value, which is a copy made before they lock. It does no harm: Caddy renews chains
+// of one certificate and keys of one type, and egress checks that chain and key belong together.
 type authority struct {
 	ca *caddypki.CA
 

@@ -229,8 +229,8 @@ func (c *connect) decideAndRelay() {
 }
 
 // relay copies TLS in both directions without decrypting it. The server name in the handshake must
-// be the host that was judged. Otherwise a tunnel to one host of a shared server would reach another
-// (domain fronting).
+// be the host that was judged. Otherwise a tunnel to one host of a shared server would reach
+// another (domain fronting).
 func (c *connect) relay() {
 	if !c.decision.Allowed {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused

@@ -28,8 +28,8 @@ import (
 
 // The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
 // clients are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy),
-// its .Address (.Host and .Port) and, if TLS is intercepted, .Fingerprint, .Subject and .Until of the
-// certificate. check.sh finds out whether a client is set up so.
+// its .Address (.Host and .Port) and, if TLS is intercepted, .Fingerprint, .Subject and .Until of
+// the certificate. check.sh finds out whether a client is set up so.
 var (
 	//go:embed check.sh
 	checkScript string

@@ -55,8 +55,8 @@ type Site struct {
 // maxURL bounds the URL of a request, in bytes: a little less than the header that Caddy lets in.
 const maxURL = 16 << 10
 
-// bodyTimeout is how long a client may take to send the body of a request. It is far longer than any
-// that a crawler sends takes at [engine.Limits.MinRate].
+// bodyTimeout is how long a client may take to send the body of a request. It is far longer than
+// any that a crawler sends takes at [engine.Limits.MinRate].
 const bodyTimeout = 10 * time.Minute
 
 // anyClient is the word for clients of all addresses.

@@ -23,7 +23,8 @@ const (
 	// stopLimit bounds the wait for requests inside tunnels when the process ends and no grace period
 	// is configured.
 	stopLimit = 10 * time.Second
-	// lineLimit bounds the wait for the access-log lines of tunnels and requests that were then cut off.
+	// lineLimit bounds the wait for the access-log lines of tunnels and requests that were then cut
+	// off.
 	lineLimit = time.Second
 )
 
@@ -138,9 +139,9 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fronted{site.Server, site.Engine}.ServeHTTP(w, r)
 }
 
-// stop ends idle connections at once, lets running requests and blind tunnels end by themselves, and
-// cuts off whatever is left when ctx ends. It returns when all of them are in the access log, or
-// when the time for that is over.
+// stop ends idle connections at once, lets running requests and blind tunnels end by themselves,
+// and cuts off whatever is left when ctx ends. It returns when all of them are in the access log,
+// or when the time for that is over.
 func (s *tunnelServer) stop(ctx context.Context) {
 	s.drain(errStopping)
 	_ = s.Shutdown(ctx) // an error says that it had to cut something off

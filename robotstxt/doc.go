@@ -2,8 +2,8 @@
 //
 // It follows RFC 9309; where that is silent, Google's specification
 // (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec); and where that is
-// silent too, the measured behaviour of Google's parser
-// (https://github.com/google/robotstxt). It departs from that parser only where the RFC asks for it:
+// silent too, the measured behaviour of Google's parser (https://github.com/google/robotstxt). It
+// departs from that parser only where the RFC asks for it:
 //
 //   - escapes of unreserved bytes are resolved, hex digits of escapes are compared in capitals, and
 //     bytes that no URI may hold are escaped, in rules and in targets (section 2.2.2);

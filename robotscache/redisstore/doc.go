@@ -3,8 +3,8 @@
 //
 // # Keys
 //
-// All keys begin with {PREFIX}:robots: and the number of the format. The braces are a hash tag: in a
-// cluster all keys are in one slot, as the scripts need.
+// All keys begin with {PREFIX}:robots: and the number of the format. The braces are a hash tag: in
+// a cluster all keys are in one slot, as the scripts need.
 //
 //	r:<key>     string  the record, after the time of its last attempt
 //	h:<key>     list    its history, newest first

@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Lease implements [robotscache.Leaser]: a key with a random token that expires by itself. It is set
-// only if there is none. A server that is slow to answer is asked once more.
+// Lease implements [robotscache.Leaser]: a key with a random token that expires by itself. It is
+// set only if there is none. A server that is slow to answer is asked once more.
 func (s *Store) Lease(ctx context.Context, k fetch.Key, ttl time.Duration) (robotscache.Lease, bool, error) {
 	l := &lease{store: s, key: k, token: rand.Text(), ttl: milliseconds(ttl)}
 	acquired, err := l.ask(ctx, leaseScript, l.ttl)

@@ -240,9 +240,9 @@ func (a *answerer) rules(text []byte) *robotstxt.Ruleset {
 	return rs
 }
 
-// targetOf returns the part of a URL that is matched: the bytes between its authority and its fragment, with
-// a leading slash. Unlike a URL on its way through the gateway it may hold a % that begins no
-// escape.
+// targetOf returns the part of a URL that is matched: the bytes between its authority and its
+// fragment, with a leading slash. Unlike a URL on its way through the gateway it may hold a % that
+// begins no escape.
 func targetOf(rawURL string) (string, error) {
 	target := rawURL
 	if !strings.HasPrefix(rawURL, "/") {
