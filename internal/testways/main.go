@@ -68,12 +68,8 @@ func (r recorder) way(name string, prepare func(n int) (walk func())) {
 	}
 }
 
-func walk(t *testing.T) {
-	r := recorder{t, flag.Arg(0)}
-	origins := testorigin.Start(t, testorigin.Config{})
-	redis := redistest.Start(t)
-	logs := t.TempDir()
-	const siteLines = `agent trainbot {
+// agents are two, of which one trains models.
+const agents = `agent trainbot {
 			token TrainBot
 			user_agent TrainBot
 			purpose train-ai
@@ -83,50 +79,73 @@ func walk(t *testing.T) {
 			user_agent Tester
 		}
 		preferences deny`
+
+// walker sends requests through a gateway.
+type walker struct {
+	t       *testing.T
+	g       *testgateway.Gateway
+	origins *testorigin.Server
+	lines   int // of the access log so far
+}
+
+// site starts a site with the given robots.txt.
+func (w *walker) site(rules string) *testorigin.Site {
+	s := w.origins.Site(w.t, testorigin.SiteConfig{Scheme: "http"})
+	s.SetRobots(testorigin.OK(rules))
+	return s
+}
+
+// visit asks for a page, and waits for the line of the request.
+func (w *walker) visit(site *testorigin.Site, agent string, want int) {
+	w.t.Helper()
+	page := site.URL("/page?a=b")
+	if status := w.g.Visit(page, agent); status != want {
+		w.t.Fatalf("%s: %d, want %d: %v", page, status, want, w.g.Lines(w.lines + 1)[w.lines])
+	}
+	w.waitForLine()
+}
+
+func (w *walker) waitForLine() {
+	w.t.Helper()
+	w.lines++
+	w.g.Lines(w.lines)
+}
+
+func walk(t *testing.T) {
+	t.Helper()
+	r := recorder{t, flag.Arg(0)}
+	redis := redistest.Start(t)
 	g := testgateway.NewWith(t, "gateway gw1.acme.example\nfleet redis "+redis.URL(), "", "")
-	site := func(scheme, rules string) *testorigin.Site {
-		s := origins.Site(t, testorigin.SiteConfig{Scheme: scheme})
-		s.SetRobots(testorigin.OK(rules))
-		return s
-	}
-	plain := site("http", "User-agent: *\nDisallow: /private\n")
-	lines := 0
-	visit := func(page, agent string, want int) {
-		t.Helper()
-		if status := g.Visit(page, agent); status != want {
-			t.Fatalf("%s: %d, want %d: %v", page, status, want, g.Lines(lines + 1)[lines])
-		}
-		lines++
-		g.Lines(lines)
-	}
-	page := func(s *testorigin.Site, agent string, want int) func() {
-		return func() { visit(s.URL("/page?a=b"), agent, want) }
-	}
-	visit(plain.URL("/"), "Tester/1.0", http.StatusOK)
-	r.way("A request", func(int) func() { return page(plain, "Tester/1.0", http.StatusOK) })
+	w := &walker{t: t, g: g, origins: testorigin.Start(t, testorigin.Config{})}
+	plain := w.site("User-agent: *\nDisallow: /private\n")
+	request := func(int) func() { return func() { w.visit(plain, "Tester/1.0", http.StatusOK) } }
+	request(0)()
+	r.way("A request", request)
 	r.way("A fetch of robots.txt", func(int) func() {
-		return page(site("http", "User-agent: *\nDisallow: /private\nSitemap: http://example.com/map\n"), "Tester/1.0", http.StatusOK)
+		fresh := w.site("User-agent: *\nDisallow: /private\nSitemap: http://example.com/map\n")
+		return func() { w.visit(fresh, "Tester/1.0", http.StatusOK) }
 	})
 	r.way("A CONNECT", func(n int) func() {
 		return func() {
 			connect(t, g, fmt.Sprintf("site%d.example:443", n))
-			lines++
-			g.Lines(lines)
+			w.waitForLine()
 		}
 	})
 	r.way("A stop", func(n int) func() {
 		return command(t, "deny", "host", fmt.Sprintf("site%d.example", n), "--address", g.Address())
 	})
-	g.Load(siteLines, "")
-	reserved := site("http", "User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n")
-	visit(reserved.URL("/"), "TrainBot/1.0", http.StatusForbidden)
-	r.way("A preference", func(int) func() { return page(reserved, "TrainBot/1.0", http.StatusForbidden) })
-	g.Load(siteLines, fmt.Sprintf("log sealed {\noutput robots_evidence {\nfile %s/access.log\n}\ninclude http.log.access\n}", logs))
-	visit(plain.URL("/"), "Tester/1.0", http.StatusOK)
-	r.way("A line of a sealed log", func(int) func() {
+	g.Load(agents, "")
+	reserved := w.site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n")
+	refused := func(int) func() { return func() { w.visit(reserved, "TrainBot/1.0", http.StatusForbidden) } }
+	refused(0)()
+	r.way("A preference", refused)
+	logs := t.TempDir()
+	g.Load(agents, fmt.Sprintf("log sealed {\noutput robots_evidence {\nfile %s/access.log\n}\ninclude http.log.access\n}", logs))
+	request(0)()
+	r.way("A line of a sealed log", func(n int) func() {
 		before := checkpoints(t, logs)
 		return func() {
-			visit(plain.URL("/page?a=b"), "Tester/1.0", http.StatusOK)
+			request(n)()
 			testgateway.Until(t, "the line to be sealed", func() bool { return checkpoints(t, logs) != before })
 		}
 	})
@@ -159,7 +178,7 @@ func connect(t *testing.T, g *testgateway.Gateway, authority string) {
 		t.Fatalf("%q, %v", answer, err)
 	}
 	host, _, _ := strings.Cut(authority, ":")
-	inner := tls.Client(conn, &tls.Config{ServerName: host, InsecureSkipVerify: true}) //nolint:gosec // the gateway's authority is of no interest here
+	inner := tls.Client(conn, &tls.Config{ServerName: host, InsecureSkipVerify: true})
 	if err := inner.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +187,7 @@ func connect(t *testing.T, g *testgateway.Gateway, authority string) {
 
 // command makes a command of `robots`, which is run by what it returns.
 func command(t *testing.T, args ...string) (run func()) {
+	t.Helper()
 	robots := &cobra.Command{Use: "robots"}
 	cli.AddCommands(robots)
 	var out strings.Builder
