@@ -11,9 +11,9 @@ import (
 // AheadTime bounds how long the header of an answer waits for the beginning of its body.
 const AheadTime = 100 * time.Millisecond
 
-// readAhead reads up to n bytes of the answer's body before its header goes out. It ends early
-// where the body does, after [AheadTime] and with ctx. The body still has all its bytes. Whole
-// reports that there are no more than those.
+// readAhead reads up to n bytes of the answer's body before its header goes out. It stops early at
+// the end of the body, after [AheadTime], or when ctx ends. Later reads of the body still return
+// all its bytes. whole reports that head is the whole body.
 func readAhead(ctx context.Context, resp *http.Response, n int) (head []byte, whole bool) {
 	a := &ahead{ReadCloser: resp.Body, pending: make(chan pieceRead, 1)}
 	resp.Body = a
@@ -38,14 +38,14 @@ func readAhead(ctx context.Context, resp *http.Response, n int) (head []byte, wh
 	return a.head, errors.Is(a.err, io.EOF)
 }
 
-// ahead is a body whose beginning was read ahead. One read may still be under way: it ends
-// with the body's next bytes, or when the body is closed.
+// ahead is a body whose beginning was read ahead. One read may still be in progress: it ends with
+// the body's next bytes, or when the body is closed.
 type ahead struct {
 	io.ReadCloser
-	head    []byte // read ahead; the first taken bytes of it were read again
+	head    []byte // read ahead; taken of these bytes were read again
 	taken   int
-	err     error // behind head
-	waiting bool  // for pending
+	err     error // follows head
+	waiting bool  // a read will send to pending
 	pending chan pieceRead
 }
 

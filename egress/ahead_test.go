@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestReadAhead holds that the body keeps its bytes and its error, however it comes.
+// TestReadAhead holds that the body keeps its bytes and its error, however they arrive.
 func TestReadAhead(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -39,7 +39,7 @@ func TestReadAhead(t *testing.T) {
 				t.Errorf("head %q, whole %v, want %q of %q", head, whole, test.head, test.all)
 			}
 			if ended := len(test.head) < 4 && test.err == nil; ended && !whole {
-				t.Error("a body that ends before the bound is not said to be whole")
+				t.Error("a body that ends before the bound is not reported as whole")
 			}
 			if all, err := io.ReadAll(resp.Body); string(all) != test.all || !errors.Is(err, test.err) {
 				t.Errorf("body %q and %v, want %q and %v", all, err, test.all, test.err)
@@ -48,8 +48,8 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// TestReadAheadGivesUp holds that a body that pauses holds its header up for 100 ms, and loses
-// no later bytes.
+// TestReadAheadGivesUp holds that a body that pauses delays its header by 100 ms, and loses no
+// later bytes.
 func TestReadAheadGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestReadAheadGivesUp(t *testing.T) {
 	})
 }
 
-// TestReadAheadLeavesNoGoroutine holds that the end of the request and the close of the body end
-// all that was begun.
+// TestReadAheadLeavesNoGoroutine holds that no goroutine outlives the end of the request and the
+// close of the body.
 func TestReadAheadLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestReadAheadLeavesNoGoroutine(t *testing.T) {
 		if head, whole := readAhead(ctx, resp, 4); len(head) > 0 || whole {
 			t.Errorf("head %q, whole %v", head, whole)
 		}
-		_ = resp.Body.Close() // else the bubble does not end
+		_ = resp.Body.Close() // otherwise the bubble does not end
 		if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("read %d bytes after the close, and %v", n, err)
 		}
@@ -96,7 +96,7 @@ type looking struct {
 	unnoted
 	res           *Result
 	ahead         int
-	refuse, began bool // what Answered and Began are to say no to
+	refuse, began bool // Answered or Began is to refuse the answer
 	head          string
 	copied        bytes.Buffer
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/h1"
 )
 
-// Failures that this package finds itself.
+// Errors that this package itself detects.
 var (
 	errStalled     = newError(KindStalled, "no bytes for too long")
 	errSlowOrigin  = newError(KindStalled, "the origin sends or takes too few bytes in a minute (min_rate)")
@@ -49,8 +49,8 @@ const (
 // keeps its kind.
 func ClassifyDial(err error) *Error { return classify(err, stageConnect) }
 
-// classify finds the kind of an error of the transport. Failures of the client's side are handled
-// before.
+// classify finds the kind of a transport's error. Its callers have already dealt with failures on
+// the client's side.
 func classify(err error, at stage) *Error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		out := *known // the caller may add an address
@@ -181,9 +181,9 @@ var protocolErrors = []http2.ErrCode{
 	http2.ErrCodeCompression, http2.ErrCodeConnect,
 }
 
-// isReset reports whether a connection, or a stream of one, ended before its time.
+// isReset reports whether a connection, or a stream on it, ended too early.
 func isReset(err error) bool {
-	// The error of net/http's own HTTP/2 becomes one of x/net.
+	// AsType also converts the error of net/http's own HTTP/2 into x/net's.
 	if stream, ok := errors.AsType[http2.StreamError](err); ok {
 		return !slices.Contains(protocolErrors, stream.Code)
 	}
@@ -204,7 +204,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// writeKind finds the kind of an error that writing to the client gave.
+// writeKind classifies an error from writing to the client.
 func writeKind(err error) Kind {
 	if isTimeout(err) {
 		return KindClientTimeout
@@ -212,7 +212,7 @@ func writeKind(err error) Kind {
 	return KindClientGone
 }
 
-// clientKind finds the kind of an error that reading the client's body gave.
+// clientKind classifies an error from reading the client's body.
 func clientKind(err error) Kind {
 	var tooLarge *http.MaxBytesError
 	_, reset := errors.AsType[http2.StreamError](err)
@@ -223,7 +223,7 @@ func clientKind(err error) Kind {
 		return KindClientGone
 	case isTimeout(err):
 		return KindClientTimeout
-	case strings.Contains(err.Error(), "client disconnected"): // HTTP/2, without a type of its own
+	case strings.Contains(err.Error(), "client disconnected"): // HTTP/2's error has no type
 		return KindClientGone
 	default:
 		return KindClientBody

@@ -16,19 +16,19 @@ import (
 
 type connKey struct{}
 
-// WithConn notes in a context which connection its requests come by; it has the form of
-// [http.Server]'s ConnContext. Servers that wrap the connection which they hand over to a handler
-// (Caddy does, to count its bytes) hide that its halves can be closed one by one. Tunnels and
-// upgraded connections of HTTP/1.1 can end one direction before the other only over a connection
-// that is noted here.
+// WithConn returns a context that notes the connection by which its requests arrive; it has the
+// signature of [http.Server]'s ConnContext. Some servers wrap the connection that they hand over to
+// a handler (Caddy does, to count its bytes), and the wrapper cannot close the two halves one by
+// one. Tunnels and upgraded HTTP/1.1 connections can end one direction before the other only if the
+// connection was noted here.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	if strict := strictOf(conn); strict != nil {
-		conn = strict // the server's wrapping hides what is within
+		conn = strict // the server's wrapper would hide it
 	}
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// notedConn returns the connection that was noted for a request, conn if none was.
+// notedConn returns the connection that was noted for a request, or else conn.
 func notedConn(r *http.Request, conn net.Conn) net.Conn {
 	if noted, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		return noted
@@ -36,14 +36,14 @@ func notedConn(r *http.Request, conn net.Conn) net.Conn {
 	return conn
 }
 
-// replayConn returns bytes that were read ahead before those of its connection.
+// replayConn first returns bytes that were read ahead, and then reads from its connection.
 type replayConn struct {
 	net.Conn
 	reader io.Reader
-	within net.Conn // what Conn wraps, as far as it is known; its sending half can close alone
+	within net.Conn // the connection that Conn wraps, if known; its sending half can close alone
 }
 
-// replay returns a connection whose first bytes are those in the buffer of ahead.
+// replay returns a connection whose first bytes are those buffered in ahead.
 func replay(conn net.Conn, ahead *bufio.Reader, within net.Conn) *replayConn {
 	early := io.LimitReader(ahead, int64(ahead.Buffered()))
 	return &replayConn{Conn: conn, reader: io.MultiReader(early, conn), within: within}
@@ -56,8 +56,8 @@ func (c *replayConn) NetConn() net.Conn { return c.within }
 
 func (c *replayConn) CloseWrite() error { return closeWrite(c.within) }
 
-// hijack takes the client's connection over from the server. It lifts all deadlines, and puts the
-// bytes that the server has read ahead back in front.
+// hijack takes the client's connection over from the server and clears all deadlines. The
+// connection first returns the bytes that the server has read ahead.
 func hijack(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -82,7 +82,7 @@ func writeHead(w io.Writer, status string, h http.Header) error {
 	return nil
 }
 
-// closeWrite closes the sending half of a connection, or of one that it holds, if it has one.
+// closeWrite closes the sending half of c, or of a connection within c, if there is one to close.
 func closeWrite(c any) error {
 	if half, ok := find[interface{ CloseWrite() error }](c); ok {
 		return half.CloseWrite()
@@ -90,8 +90,8 @@ func closeWrite(c any) error {
 	return fmt.Errorf("%T has no sending half that closes alone", c)
 }
 
-// breakOff resets the TCP connection or the HTTP/2 stream that c comes by. TLS on the way is not
-// closed: its close_notify would be a regular end.
+// breakOff resets the TCP connection or the HTTP/2 stream under c. It does not close TLS in
+// between, because a close_notify would mean a regular end.
 func breakOff(c net.Conn) {
 	if in, ok := find[*innerConn](c); ok {
 		c = in.Conn
@@ -107,24 +107,24 @@ func breakOff(c net.Conn) {
 	}
 }
 
-// streamConn makes a connection of an HTTP/2 or 3 CONNECT stream: the request's body to read from,
-// the response to write to.
+// streamConn turns the stream of an HTTP/2 or HTTP/3 CONNECT into a connection, which reads the
+// request's body and writes the response.
 //
-// The body is copied into a pipe, which has the deadlines for reading. A deadline on the stream
-// itself would end it for good, while an http.Server over this connection interrupts its own reads
-// by deadlines all the time.
+// It copies the body into a pipe, which provides the read deadlines. A deadline on the stream
+// itself would end it for good, but an http.Server on this connection uses deadlines all the time
+// to interrupt its own reads.
 type streamConn struct {
-	net.Conn // the near end of the pipe; only reads go through it
+	net.Conn // the near end of the pipe, used only for reading
 	body     io.Closer
 	w        http.ResponseWriter
 	rc       *http.ResponseController
 	remote   net.Addr
 
-	copyErr error         // why the copying ended; set before the far end of the pipe closes
-	copied  chan struct{} // closed when the copying has ended
+	copyErr error         // why copying ended; set before the far end of the pipe closes
+	copied  chan struct{} // closed when copying has ended
 
-	writeDeadline atomic.Value // a time.Time; the zero time for none
-	writing       sync.Mutex   // a ResponseWriter is not for concurrent use, but closing may overtake a write
+	writeDeadline atomic.Value // a time.Time; zero means none
+	writing       sync.Mutex   // held by a write, and by Close to wait for it
 	closed        atomic.Bool
 }
 
@@ -165,7 +165,7 @@ func (c *streamConn) Write(p []byte) (int, error) {
 	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	if !limit.IsZero() { // the stream is told only while it writes: a deadline that passes resets it
+	if !limit.IsZero() { // only during a write: a deadline that passes resets the stream
 		_ = c.rc.SetWriteDeadline(limit)
 		defer func() { _ = c.rc.SetWriteDeadline(time.Time{}) }()
 	}
@@ -176,9 +176,9 @@ func (c *streamConn) Write(p []byte) (int, error) {
 	return n, c.rc.Flush()
 }
 
-// Close ends the reading; the stream ends when the handler returns. It waits for the goroutine that
-// copies, and for a write in progress, so that nothing uses the stream afterwards. A second call is
-// not allowed.
+// Close ends reading; the stream itself ends when the handler returns. Close waits for the copying
+// goroutine and for a write in progress, so that nothing uses the stream afterwards. It must not be
+// called twice.
 func (c *streamConn) Close() error {
 	c.closed.Store(true)
 	_ = c.Conn.Close()
@@ -192,8 +192,8 @@ func (c *streamConn) Close() error {
 	return nil
 }
 
-// reset ends the stream by RST_STREAM. It goes to the server's own writer, as the writers around it
-// may not be for concurrent use (Caddy's that limits idle times is not).
+// reset ends the stream with RST_STREAM. It uses the server's own writer, because the writers that
+// wrap it may not be safe for concurrent use (Caddy's, which limits idle times, is not).
 func (c *streamConn) reset() {
 	w := c.w
 	for {
@@ -218,7 +218,7 @@ func (c *streamConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// textAddr is an address known by its text only.
+// textAddr is an address that is known only as text.
 type textAddr string
 
 func (textAddr) Network() string  { return "tcp" }

@@ -16,8 +16,8 @@ import (
 
 // ConnectContext describes an accepted CONNECT to the requests inside its tunnel.
 type ConnectContext struct {
-	// Scheme of the requests inside: "https" where TLS was ended, "http" where none was spoken. Set
-	// when serving begins.
+	// Scheme is the scheme of the requests inside: "https" if TLS was ended, "http" if the tunnel
+	// carries plain HTTP. It is set when serving begins.
 	Scheme string
 	// Host is the host that the CONNECT asked for: a name in lower case (punycode) or an IP address
 	// without brackets.
@@ -25,7 +25,7 @@ type ConnectContext struct {
 	Port uint16
 	// Outer is the CONNECT request.
 	Outer *http.Request
-	// Minter makes the certificate for Host. Without one only plain HTTP can be served.
+	// Minter makes the certificate for Host. If it is nil, only plain HTTP can be served.
 	Minter *mint.Minter
 	// Value is the caller's own.
 	Value any
@@ -33,16 +33,16 @@ type ConnectContext struct {
 
 // Errors of [ConnectContext.Resolve].
 var (
-	// ErrMisdirected says that an inner request is for another authority than its tunnel; 421 answers
-	// it.
+	// ErrMisdirected means that an inner request is for another authority than its tunnel's. The
+	// answer is 421.
 	ErrMisdirected = errors.New("request is for another authority than its tunnel")
-	// ErrNested says that an inner request is itself a CONNECT; 400 answers it.
+	// ErrNested means that an inner request is itself a CONNECT. The answer is 400.
 	ErrNested = errors.New("CONNECT inside a tunnel")
 )
 
 type connectKey struct{}
 
-// ConnectFrom returns the CONNECT that a request came through, nil if there was none.
+// ConnectFrom returns the CONNECT that a request came through, or nil if there was none.
 func ConnectFrom(ctx context.Context) *ConnectContext {
 	p, _ := ctx.Value(connectKey{}).(*ConnectContext)
 	return p
@@ -60,9 +60,9 @@ func (p *ConnectContext) Authority() string {
 }
 
 // Resolve gives an inner request the form of a proxied one: an absolute URL with the scheme and
-// authority of the tunnel, whatever the client wrote, and the address of the client outside. If its
-// Host is not the tunnel's, the URL is the one that it asks for and the error is [ErrMisdirected]:
-// it must not be served, but logs should name its target.
+// authority of the tunnel, whatever the client wrote, and the address of the client outside. If the
+// request's Host is not the tunnel's, its URL becomes the one that it asks for and the error is
+// [ErrMisdirected]: the request must not be served, but logs should name its target.
 func (p *ConnectContext) Resolve(r *http.Request) error {
 	r.RemoteAddr = p.Outer.RemoteAddr
 	if r.Method == http.MethodConnect {
@@ -88,8 +88,9 @@ func (p *ConnectContext) Resolve(r *http.Request) error {
 	return misdirected
 }
 
-// serves reports whether an inner Host field is the tunnel's. A host without a port is: some
-// clients leave even unusual ports out, and the request goes to the tunnel's port in any case.
+// serves reports whether an inner Host field names the tunnel's authority. A host without a port
+// does: some clients leave out even unusual ports, and the request goes to the tunnel's port in any
+// case.
 func (p *ConnectContext) serves(host string) bool {
 	u := url.URL{Host: host}
 	if port := u.Port(); port != "" && port != strconv.Itoa(int(p.Port)) {
@@ -98,8 +99,8 @@ func (p *ConnectContext) serves(host string) bool {
 	return sameHost(u.Hostname(), p.Host)
 }
 
-// sameHost reports whether two hosts are the same name, whatever their case and the dot of the
-// root, or the same address.
+// sameHost reports whether two hosts are the same address, or the same name apart from case and a
+// final dot.
 func sameHost(a, b string) bool {
 	if strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, ".")) {
 		return true

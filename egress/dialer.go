@@ -22,22 +22,22 @@ const DefaultDialTimeout = 10 * time.Second
 // maxAddresses bounds how many addresses of one name are tried.
 const maxAddresses = 8
 
-// Resolver turns a name into addresses. [*net.Resolver] is one. The network is "ip".
+// Resolver turns a name into addresses. [*net.Resolver] implements it. The network is "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer connects to checked addresses only: a name is resolved once, every address is put to the
-// guard and the connection goes to one of those that passed, so a second DNS answer cannot lead
-// elsewhere. A name with public and non-public addresses is refused as a whole. The guard is asked
-// again by the socket's control function, the last moment before the connection leaves. Names are
-// absolute: no search list of resolv.conf is added to them, so that an order on "pub.test" cannot
-// be passed as "pub". The zero value works with the zero [guard.Guard]. Safe for concurrent use;
-// the fields are set before first use.
+// Dialer connects only to addresses that it has checked. It resolves a name once, asks the guard
+// about every address, and connects to one that passed, so a second DNS answer cannot lead
+// elsewhere. It refuses a name that has both public and non-public addresses. The socket's control
+// function asks the guard again, at the last moment before the connection leaves. Names are
+// absolute: no search list of resolv.conf is added to them, so a rule for "pub.test" cannot be
+// evaded by asking for "pub". The zero value works with the zero [guard.Guard]. A Dialer is safe
+// for concurrent use; its fields are set before first use.
 type Dialer struct {
 	Guard    *guard.Guard
-	Resolver Resolver      // nil: the system's, by its hosts file and DNS
-	Timeout  time.Duration // of resolution and connecting together, and of TLS; 0: DefaultDialTimeout
+	Resolver Resolver      // nil means the system's, with its hosts file and DNS
+	Timeout  time.Duration // for resolving and connecting together, and for TLS; 0: DefaultDialTimeout
 }
 
 // Dialed describes how a connection was made.
@@ -53,8 +53,8 @@ type Conn struct {
 	Dialed Dialed
 }
 
-// DialedOf finds out how a connection was made, looking through TLS. It answers false for
-// connections that no [Dialer] made.
+// DialedOf reports how a connection was made, looking through TLS. It returns false for connections
+// that no [Dialer] made.
 func DialedOf(c net.Conn) (Dialed, bool) {
 	conn, ok := find[*Conn](c)
 	if !ok {
@@ -63,7 +63,8 @@ func DialedOf(c net.Conn) (Dialed, bool) {
 	return conn.Dialed, true
 }
 
-// find returns the outermost connection of type T that c is or holds by methods NetConn.
+// find returns the outermost value of type T among c and the connections that NetConn methods
+// return.
 func find[T any](c any) (found T, ok bool) {
 	for c != nil {
 		if found, ok = c.(T); ok {
@@ -78,7 +79,7 @@ func find[T any](c any) (found T, ok bool) {
 	return found, false
 }
 
-// Phase is a step of dialing, in the words of an error's text.
+// Phase is a step of dialing, as an error's text words it.
 type Phase string
 
 // The phases of dialing.
@@ -92,8 +93,8 @@ const (
 // instead.
 type DialError struct {
 	Phase Phase
-	Host  string // name or address as asked for
-	// Dialed holds the address that failed, zero while resolving, and the time that each step took.
+	Host  string // the name or address that was asked for
+	// Dialed holds the address that failed (zero while resolving), and the time that each step took.
 	Dialed Dialed
 	Err    error
 }
@@ -104,8 +105,9 @@ func (e *DialError) Error() string {
 
 func (e *DialError) Unwrap() error { return e.Err }
 
-// Upstream implements what package fetch looks for, without a cause if no upstream proxy failed. A
-// 5xx to CONNECT, and a SOCKS proxy that refuses a connection, mostly speak of the site.
+// Upstream implements the interface that package fetch looks for. It returns no cause if no
+// upstream proxy failed. A 5xx answer to CONNECT, or a SOCKS proxy that refuses a connection,
+// mostly says something about the site.
 func (e *DialError) Upstream() (cause, text string) {
 	op, isOp := errors.AsType[*net.OpError](e.Err)
 	refused, isAnswer := errors.AsType[tunnelError](e.Err)
@@ -122,8 +124,8 @@ func (e *DialError) Upstream() (cause, text string) {
 	return "upstream", "cannot be used"
 }
 
-// DialContext has the form that [net/http.Transport] wants. The network is always TCP, over IPv4 or
-// IPv6; addr is a host or literal address with a numeric port. The connection is a [*Conn].
+// DialContext has the signature that [net/http.Transport] expects. The network is always TCP, over
+// IPv4 or IPv6; addr is a host or literal address with a numeric port. The connection is a [*Conn].
 func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(addr)
 	port, portErr := guard.ParsePort(portText)
@@ -133,17 +135,17 @@ func (d *Dialer) DialContext(ctx context.Context, _, addr string) (net.Conn, err
 	return d.dial(ctx, host, port, toOrigin)
 }
 
-// purpose is the use of a connection. It decides how its name is looked up and which addresses
-// pass. The zero value is the strictest.
+// purpose says what a connection is for. It decides how a name is looked up and which addresses are
+// allowed. The zero value is the strictest.
 type purpose uint8
 
 const (
-	toOrigin purpose = iota // a client or a site gave the name: it is absolute, and the guard has to allow its addresses
-	toFTP                   // the same; the port of FTP is open, too
-	toProxy                 // the operator named the upstream proxy: the name may be relative, its addresses not public
+	toOrigin purpose = iota // the name is from a client or a site: absolute, its addresses guarded
+	toFTP                   // the same, but FTP's port is open too
+	toProxy                 // the name is from the operator: may be relative, or private
 )
 
-// allow returns the check of addresses for a purpose.
+// allow returns the function that checks addresses for a purpose.
 func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 	switch p {
 	case toFTP:
@@ -155,8 +157,8 @@ func (d *Dialer) allow(p purpose) func(netip.AddrPort) error {
 	}
 }
 
-// dial connects to a port of a name or literal address (IPv6 without brackets), at one of its
-// addresses that the guard passes. The connection is a [*Conn].
+// dial connects to a port of a name or literal address (IPv6 without brackets), using one of the
+// addresses that the guard allows. The connection is a [*Conn].
 func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
@@ -180,8 +182,8 @@ func (d *Dialer) dial(ctx context.Context, host string, port uint16, p purpose) 
 	return &Conn{TCPConn: conn, Dialed: dialed}, nil
 }
 
-// Address returns the first address of host, for a request with the given scheme. It is an error if
-// the guard refuses any of them.
+// Address returns the first address of host, for a request with the given scheme. It fails if the
+// guard refuses any of the addresses.
 func (d *Dialer) Address(ctx context.Context, scheme, host string, port uint16) (netip.Addr, error) {
 	p := toOrigin
 	if scheme == "ftp" {
@@ -190,10 +192,11 @@ func (d *Dialer) Address(ctx context.Context, scheme, host string, port uint16) 
 	return d.check(ctx, host, port, p)
 }
 
-// check resolves host and puts every address to the guard, without dialing. Unlike a dial, which
-// leaves refused addresses out, it fails when any address is refused: it serves where another party
-// dials (an upstream proxy), which may pick any of them. What that party resolves may still differ
-// from what was checked here. It returns the first address.
+// check resolves host and asks the guard about every address, without dialing. A dial leaves out
+// the addresses that the guard refuses, but check fails if there are any: it is for connections
+// that another party (an upstream proxy) makes, and that party may pick any of the addresses. It
+// may also resolve the name to other addresses than those checked here. check returns the first
+// address.
 func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
@@ -212,8 +215,8 @@ func (d *Dialer) check(ctx context.Context, host string, port uint16, p purpose)
 
 func (d *Dialer) timeout() time.Duration { return cmp.Or(max(d.Timeout, 0), DefaultDialTimeout) }
 
-// lookup returns the addresses of host, at least one, and the time that the resolver took. A name
-// that a client or a site gave and that has public and non-public addresses is refused.
+// lookup returns the addresses of host, at least one, and the time that the resolver took. It
+// refuses a name that a client or a site gave if it has both public and non-public addresses.
 func (d *Dialer) lookup(
 	ctx context.Context, host string, port uint16, p purpose,
 ) (addrs []netip.Addr, took time.Duration, err error) {
@@ -234,7 +237,7 @@ func (d *Dialer) lookup(
 		return nil, took, &DialError{Phase: PhaseResolve, Host: host, Dialed: Dialed{DNS: took}, Err: asDNSError(err, host)}
 	}
 	for i, a := range addrs {
-		addrs[i] = a.Unmap() // resolvers hand IPv4 addresses out in mapped form
+		addrs[i] = a.Unmap() // resolvers return IPv4 addresses in mapped form
 	}
 	if p != toProxy {
 		err = mixed(host, addrs, port)
@@ -242,8 +245,8 @@ func (d *Dialer) lookup(
 	return addrs, took, err
 }
 
-// systemResolver is Go's own resolver: the one of the C library finds no name in the hosts file
-// that ends in a dot.
+// systemResolver is Go's own resolver. The C library's does not find a name with a final dot in the
+// hosts file.
 var systemResolver = &net.Resolver{PreferGo: true}
 
 // hostsFile is systemResolver without DNS.
@@ -258,8 +261,8 @@ func (d *Dialer) resolver(fallback Resolver) Resolver {
 	return fallback
 }
 
-// absolute looks up a name as one that ends in a dot. One of a single label is looked for in the
-// hosts file first, where Go finds it without the dot only.
+// absolute looks a name up with a final dot. It first looks for a name of one label in the hosts
+// file, where Go finds it only without the dot.
 func (d *Dialer) absolute(ctx context.Context, host string) ([]netip.Addr, error) {
 	if d.Resolver == nil && !strings.Contains(host, ".") {
 		if addrs, err := hostsFile.LookupNetIP(ctx, "ip", host); err == nil {
@@ -269,14 +272,15 @@ func (d *Dialer) absolute(ctx context.Context, host string) ([]netip.Addr, error
 	return d.resolver(systemResolver).LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
 }
 
-// asDNSError gives a resolver's error the name that was asked for, and the form that others know.
+// asDNSError returns a resolver's error, if possible as a [*net.DNSError] with the name that was
+// asked for.
 func asDNSError(err error, host string) error {
 	if unsuitable, ok := errors.AsType[*net.AddrError](err); ok {
-		// So Go's resolver says that it does not ask for such a name: .onion (RFC 7686), or none of the
-		// family.
+		// Go's resolver returns this error for a name that it does not look up: one in .onion (RFC 7686),
+		// or one without addresses of the family.
 		return &net.DNSError{Err: unsuitable.Err, Name: host, IsNotFound: true}
 	}
-	if known, ok := err.(*net.DNSError); ok { //nolint:errorlint // one that wraps it says more
+	if known, ok := err.(*net.DNSError); ok { //nolint:errorlint // an error that wraps it says more
 		named := *known
 		named.Name = host
 		return &named
@@ -284,8 +288,9 @@ func asDNSError(err error, host string) error {
 	return err
 }
 
-// mixed refuses a name with public and non-public addresses. No site is published so: the owner of
-// the name wants a check to see the one and a connection to reach the other (DNS rebinding).
+// mixed refuses a name with both public and non-public addresses. No site is published that way:
+// the owner of the name wants a check to see one address and the connection to reach another (DNS
+// rebinding).
 func mixed(host string, addrs []netip.Addr, port uint16) error {
 	isPublic := func(a netip.Addr) bool { return guard.Classify(a) == guard.ClassPublic }
 	public := slices.IndexFunc(addrs, isPublic)
@@ -296,8 +301,8 @@ func mixed(host string, addrs []netip.Addr, port uint16) error {
 	return &guard.ForbiddenError{Addr: netip.AddrPortFrom(addrs[other], port), Class: guard.ClassMixed, Name: host, Other: addrs[public]}
 }
 
-// permitted keeps the addresses that allow passes, in the order in which to try them. If it passes
-// none the error is the refusal of the first.
+// permitted returns the addresses that allow accepts, in the order in which to try them. If it
+// accepts none, the error is its refusal of the first.
 func permitted(addrs []netip.Addr, port uint16, allow func(netip.AddrPort) error) ([]netip.AddrPort, error) {
 	var refused error
 	out := make([]netip.AddrPort, 0, min(len(addrs), maxAddresses))
@@ -317,7 +322,7 @@ func permitted(addrs []netip.Addr, port uint16, allow func(netip.AddrPort) error
 	return out, nil
 }
 
-// attempt connects to one address that allow has passed, asking it once more at the socket.
+// attempt connects to an address that allow has accepted, and calls allow once more at the socket.
 func attempt(ctx context.Context, ap netip.AddrPort, allow func(netip.AddrPort) error) (*net.TCPConn, error) {
 	nd := net.Dialer{
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {

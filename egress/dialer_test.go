@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// names is a resolver that knows what it is told and counts its questions.
+// names is a resolver that knows the given names and counts its questions.
 type names struct {
 	addrs map[string][]string
 	asked atomic.Int32
@@ -128,7 +128,7 @@ func TestDialerRefuses(t *testing.T) {
 	}
 }
 
-// TestDialerSocketGuard: the last line asks again what the socket is about to connect to.
+// TestDialerSocketGuard: at the socket, the guard is asked again about the address to connect to.
 func TestDialerSocketGuard(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
@@ -183,7 +183,7 @@ func TestDialerErrors(t *testing.T) {
 	}
 }
 
-// freePort gives a port on which nothing listens.
+// freePort returns a port on which nothing listens.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -235,7 +235,7 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	t.Parallel()
 	d := &Dialer{Guard: loopbackGuard(), Resolver: &names{addrs: map[string][]string{
 		"good":  {"8.8.8.8", "2606:4700::1"},
-		"nat64": {"8.8.8.8", "64:ff9b::808:808"}, // of the class of the address inside
+		"nat64": {"8.8.8.8", "64:ff9b::808:808"}, // has the class of the address inside
 		"some":  {"127.0.0.1", "10.0.0.1"},
 		"mixed": {"8.8.8.8", "10.0.0.1"},
 	}}}
@@ -250,8 +250,8 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	}
 }
 
-// TestDialerRefusesMixedNames: a name with public and non-public addresses is refused as a whole,
-// even if the guard allows both.
+// TestDialerRefusesMixedNames: a name with both public and non-public addresses is refused, even if
+// the guard allows both.
 func TestDialerRefusesMixedNames(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
@@ -284,9 +284,9 @@ func (s *searching) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestTargetNamesAreAbsolute: what a client or a site names is not looked for in the search list of
-// resolv.conf, or an order on pub.test could be passed as pub. The name of an upstream proxy is the
-// operator's.
+// TestTargetNamesAreAbsolute: a name from a client or a site is not looked up in the search list of
+// resolv.conf. Otherwise a rule for pub.test could be evaded by asking for pub. The name of an
+// upstream proxy is the operator's.
 func TestTargetNamesAreAbsolute(t *testing.T) {
 	t.Parallel()
 	r := new(searching)
@@ -318,8 +318,8 @@ func TestTargetNamesAreAbsolute(t *testing.T) {
 	}
 }
 
-// TestHostsFile: names of the hosts file are found though they are looked up as absolute, whatever
-// the build.
+// TestHostsFile: names in the hosts file are found in every build, although they are looked up as
+// absolute names.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
 	addrs, took, err := new(Dialer).lookup(t.Context(), "localhost", 80, toOrigin)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// drainingOrigin speaks HTTP/2 by frames, and HTTP/1.1. It answers with the protocol and the body,
-// but for the first request over HTTP/2: that it refuses when it has all of it.
+// drainingOrigin speaks HTTP/2 in frames, and HTTP/1.1. It answers with the protocol and the body,
+// but it refuses the first request over HTTP/2 once it has received all of it.
 type drainingOrigin struct {
 	*httptest.Server // for its certificate
 	net.Listener
@@ -113,8 +113,8 @@ func TestDrainingOrigins(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refuse func(*http2.Framer, uint32) error
 		body   int    // its length
-		want   string // the answer begins so
-		kind   Kind   // if there is none
+		want   string // the answer begins with it
+		kind   Kind   // if there is no answer
 	}{
 		"GOAWAY":                                {goAway(0, http2.ErrCodeNo), 0, "h2:", ""},
 		"GOAWAY, with a body":                   {goAway(0, http2.ErrCodeNo), 100, "h2:x", ""},
@@ -160,8 +160,8 @@ func TestDrainingOrigins(t *testing.T) {
 	}
 }
 
-// TestDrainingFresh holds the same for the transport that fetches robots.txt, whose requests have no
-// body and a connection of their own. Its GETs use HTTP/2 only with origins that have nothing else.
+// TestDrainingFresh holds the same for the transport that fetches robots.txt, whose requests have
+// no body and a connection of their own. It uses HTTP/2 for GET only if an origin has nothing else.
 func TestDrainingFresh(t *testing.T) {
 	t.Parallel()
 	for want, refuse := range map[string]func(*http2.Framer, uint32) error{

@@ -14,7 +14,7 @@ const (
 	KindClientTimeout  Kind = "client_timeout"     // the client's body came too slowly
 	KindClientBody     Kind = "client_body"        // the client's body was malformed
 	KindClientTooLarge Kind = "client_too_large"   // the client's body exceeded a limit set on it
-	KindLoop           Kind = "loop"               // the request has been here before, by its Via
+	KindLoop           Kind = "loop"               // by its Via, the request has been here before
 	KindForbidden      Kind = "forbidden_address"  // the guard refused the address
 	KindForbiddenPort  Kind = "forbidden_port"     // the guard refused the port
 	KindForbiddenOwn   Kind = "own_listener"       // the address is a listener of the gateway
@@ -43,7 +43,7 @@ const (
 // Error is a classified failure.
 type Error struct {
 	Kind Kind
-	// Addr is the address involved, where one is known.
+	// Addr is the address involved, if one is known.
 	Addr netip.AddrPort
 	// Err is the cause. Its text may quote the origin or the resolver; it contains no credentials.
 	Err error
@@ -54,9 +54,9 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // NeverReached reports whether the failure came before anything was sent towards the site, so that
-// the site cannot have noticed the request. An attempt to connect is noticed: a site that is down
-// must not be asked without end. It holds for requests that got no connection at all; the error
-// does not know of connections that an earlier attempt of the same request had.
+// the site cannot have noticed the request. Sites notice attempts to connect, and one that is down
+// must not be asked without end. The answer holds only for requests that got no connection at all:
+// the error does not know about connections of earlier attempts.
 func (e *Error) NeverReached() bool {
 	switch e.Kind {
 	case KindLoop, KindForbidden, KindForbiddenPort, KindForbiddenOwn, KindDNS, KindDNSTimeout, KindExhausted:

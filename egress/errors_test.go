@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestClassifyExhausted: what this machine lacks is told from what an origin or a proxy does, in
-// every phase of a dial.
+// TestClassifyExhausted: in every phase of a dial, a resource that this machine lacks is
+// distinguished from a failure of an origin or a proxy.
 func TestClassifyExhausted(t *testing.T) {
 	t.Parallel()
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {

@@ -1,14 +1,3 @@
-// Package egress sends requests to origins and serves CONNECT tunnels.
-//
-// From the inside out it has: the dialer (resolve once, check with package guard, dial the checked
-// address), the transport (connections to origins, directly or through upstream proxies), the
-// forwarder (one proxied request out and its response back), the tunnel (CONNECT) and the
-// interceptor (TLS ended inside a tunnel, so that its requests can be seen).
-//
-// Everything that comes from clients and origins is bounded in size and time, and every wait ends
-// with the context of its request. The package knows no robots.txt, Caddy or logging. Results are
-// returned as values ([Result], [Dialed], [Error]), and the caller decides how to log and answer
-// them.
 package egress
 
 import (
@@ -26,39 +15,40 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// defaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may stay
-// without a byte.
+// defaultIdle is how long the bodies of an exchange, an upgraded connection or a tunnel may pass no
+// bytes.
 const defaultIdle = 5 * time.Minute
 
-// Forwarder sends proxied requests to origins and their responses back. Safe for concurrent use;
-// the fields are set before first use. An origin may leave the bodies of an exchange or an upgraded
-// connection without a byte for five minutes. That does not bound the wait for a response (see
-// TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
+// Forwarder sends proxied requests to origins and their responses back. It is safe for concurrent
+// use; its fields are set before first use. An origin may leave the bodies of an exchange, or an
+// upgraded connection, idle for five minutes. This limit does not bound the wait for a response
+// (see TransportConfig.ResponseHeaderTimeout) or an idle client (the server's own limits do).
 type Forwarder struct {
 	Transport *Transport
-	// Name is the gateway's name in Proxy-Status and Cache-Status. Origins' members of that name are
-	// taken out.
+	// Name is the gateway's name in Proxy-Status and Cache-Status. Members of that name from origins
+	// are removed.
 	Name string
-	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"); it
-	// is needed. Such fields pass neither from clients to origins nor from origins to clients.
+	// HeaderPrefix begins the names of the gateway's own fields, in canonical form ("Crawlgate-"). It
+	// is required. Such fields pass neither from clients to origins nor from origins to clients.
 	HeaderPrefix string
-	// MinRate is the least number of body bytes a second that client and origin each have to send and
-	// to take, averaged over a minute or more of their own turns; 0 means any. It does not apply to
-	// event streams and upgraded connections.
+	// MinRate is the lowest rate, in body bytes per second, at which client and origin each must send
+	// and receive, averaged over a minute or more of their own turns; 0 means no limit. It does not
+	// apply to event streams and upgraded connections.
 	MinRate int64
-	// BodyTimeout is how long a request's body may take from the client's first byte on; 0 means any
-	// time.
+	// BodyTimeout is how long a request's body may take, counted from the client's first byte; 0 means
+	// no limit.
 	BodyTimeout time.Duration
 
-	idle time.Duration // 0: defaultIdle; tests cannot wait for that
+	idle time.Duration // 0 means defaultIdle, which is too long for tests
 }
 
-// Steps has a hook for each step of an exchange. Forward calls them one after the other. The transport may try more than
-// one connection: then Connecting and Connected are called again, and the last counts.
+// Steps has a hook for each step of an exchange. Forward calls them one after the other. The
+// transport may try more than one connection: then it calls Connecting and Connected again, and the
+// last calls count.
 type Steps interface {
 	// Connecting is called when a connection is wanted.
 	Connecting()
-	// Connected is called when it is there. If the context of the exchange has ended when it returns,
+	// Connected is called when there is one. If the context of the exchange has ended when it returns,
 	// nothing is sent.
 	Connected(conn net.Conn)
 	// Sent is called when the request has been written, and again with the first byte of its answer.
@@ -67,44 +57,44 @@ type Steps interface {
 	// It may set [Result.Ahead] and [Result.Copy]. If it reports false, the client gets nothing of the
 	// answer, and the exchange fails with [KindWithheld].
 	Answered(status int, header http.Header) bool
-	// Began is called with the beginning of the answer's body where Result.Ahead is above 0; whole
-	// says that the body ends there. What it reports is as for Answered.
+	// Began is called with the beginning of the answer's body if Result.Ahead is above 0; whole says
+	// that this is the whole body. Its result means the same as Answered's.
 	Began(head []byte, whole bool) bool
 }
 
-// Result describes the outcome of one exchange. It is also filled in where [Forwarder.Forward]
-// panics.
+// Result describes the outcome of one exchange. It is also filled in if [Forwarder.Forward] panics.
 type Result struct {
-	Steps Steps // which the caller sets before
-	Pass  Pass  // the same
+	Steps Steps // set by the caller
+	Pass  Pass  // set by the caller
 
-	// Ahead is how many bytes of the answer's body are read before its header goes out, for 100 ms at
-	// the most. Copy gets the bytes of the body that the client has got. Both are for Steps to set.
+	// Ahead is how many bytes of the answer's body are read before its header goes out, for at most
+	// 100 ms. Copy receives the bytes of the body that the client has received. The hooks in Steps may
+	// set both.
 	Ahead int
 	Copy  io.Writer
 
-	Removed int    // lines of the request's header that Pass has kept back
-	Status  int    // final status received from the origin; 0 for none
-	Dialed  Dialed // how the connection was made, or failed to be; its times are 0 where it had served before
+	Removed int    // lines of the request's header that Pass kept back
+	Status  int    // final status received from the origin; 0 if there was none
+	Dialed  Dialed // how the connection was made or failed; the times are 0 if it was reused
 	Started bool   // the response has begun; nothing else can be answered any more
-	Broken  *bool  // given by a caller who breaks the response off himself: Forward sets it and does not panic
-	Err     *Error // why it failed, nil for a complete exchange
+	Broken  *bool  // if not nil, Forward sets *Broken and does not panic: the caller breaks off
+	Err     *Error // why the exchange failed; nil if it is complete
 }
 
 // Forward sends r to target and the response to w. The bytes of target are the bytes on the wire:
-// path and query as target.RequestURI gives them, Host from target.Host. The end of ctx, which is
-// r's or a child of it, ends everything; cancel has to end it.
+// path and query as target.RequestURI gives them, Host from target.Host. When ctx, which is r's or
+// a child of it, ends, everything ends; cancel must end ctx.
 //
-// Hop-by-hop fields, proxy credentials and fields that describe the network inside are left out;
-// see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass, and a
-// WebSocket upgrade turns the connection into a relay; Forward returns when that has ended. No
-// other upgrade is passed on: after one to HTTP/2 in clear text, requests that were never judged
-// could follow.
+// Forward leaves out hop-by-hop fields, proxy credentials and fields that describe the network
+// inside; see [RequestHeader]. Bodies stream both ways, trailers and interim responses (1xx) pass,
+// and a WebSocket upgrade turns the connection into a relay; Forward returns when the relay has
+// ended. It passes on no other upgrade: after one to HTTP/2 in clear text, requests that were never
+// judged could follow.
 //
-// res must not be nil; it receives the outcome. The returned error equals res.Err. It is not nil
-// only if nothing has been written to w: the caller answers then. A response that breaks off in the
-// middle panics with [http.ErrAbortHandler] or sets res.Broken, so that no client takes a part for
-// the whole.
+// res must not be nil; it receives the outcome. Forward returns res.Err only if nothing has been
+// written to w, and the caller then has to answer; otherwise it returns nil. If a response breaks
+// off in the middle, Forward panics with [http.ErrAbortHandler] or sets res.Broken, so that no
+// client takes a part for the whole.
 func (f *Forwarder) Forward(
 	ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result,
 ) *Error {
@@ -117,8 +107,8 @@ func (f *Forwarder) Forward(
 	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
 		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {
-			// The transport waits for the read of the body that is under way. A writer that cannot set a
-			// deadline is not a server's.
+			// The transport waits for the read of the body that is in progress. Only a writer that is not a
+			// server's cannot set a deadline.
 			_ = x.rc.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
@@ -147,7 +137,7 @@ func (f *Forwarder) Forward(
 	return nil
 }
 
-// passes asks the caller whether the client may have the answer.
+// passes asks the caller whether the client may get the answer.
 func (x *forwarding) passes(ctx context.Context, resp *http.Response) bool {
 	if !x.res.Steps.Answered(resp.StatusCode, resp.Header) {
 		return false
@@ -170,11 +160,11 @@ type forwarding struct {
 	body      requestBody
 	expecting bool // the client waits for 100 Continue
 	upgrading bool // the client asks for WebSocket
-	reached   bool // a connection was made: Result.Dialed tells of it
+	reached   bool // there was a connection, which Result.Dialed describes
 	interim   interim
 }
 
-// request makes the request that leaves.
+// request returns the request to send.
 func (x *forwarding) request(ctx context.Context) *http.Request {
 	out := new(http.Request).WithContext(ctx)
 	out.Method, out.URL, out.Host = x.r.Method, x.target, x.target.Host
@@ -193,7 +183,7 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 	return out
 }
 
-// trace has the transport tell its steps.
+// trace returns a context through which the transport reports its steps.
 func (x *forwarding) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
@@ -210,7 +200,7 @@ func (x *forwarding) trace(ctx context.Context) context.Context {
 	})
 }
 
-// gotConn notes the connection. The transport calls it on the goroutine of the round trip.
+// gotConn notes the connection. The transport calls it in the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
 	x.res.Steps.Connected(info.Conn)
 	x.reached = true
@@ -222,21 +212,23 @@ func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
 
 func (x *forwarding) attachBody(out *http.Request) {
 	x.body.src, x.body.reading = x.r.Body, make(chan struct{}, 1)
-	x.body.keeping = out.URL.Scheme == "https" // only HTTP/2 says that it has not processed a request
-	x.watch.start(nobody, x.f.MinRate)         // an origin that takes no more of the body may never answer
+	// Only HTTP/2 can say that it has not processed a request.
+	x.body.keeping = out.URL.Scheme == "https"
+	// An origin that stops reading the body may never answer.
+	x.watch.start(nobody, x.f.MinRate)
 	out.Body, out.ContentLength = &x.body, x.r.ContentLength
 	if len(x.r.Trailer) > 0 || x.r.ContentLength < 0 {
 		x.attachTrailer(out)
 	}
 	if x.r.ProtoMajor == 1 {
-		// Without this the server reads the rest of the body itself, and throws it away, as soon as the
-		// response begins. A writer that cannot do it is not a server's.
+		// Without this the server itself reads and discards the rest of the body as soon as the response
+		// begins. Only a writer that is not a server's cannot do it.
 		_ = x.rc.EnableFullDuplex()
 	}
 }
 
-// attachTrailer forwards the client's trailers after the body. Their values are known only at its
-// end.
+// attachTrailer forwards the client's trailers after the body. Their values are known only when the
+// body has ended.
 func (x *forwarding) attachTrailer(out *http.Request) {
 	out.Trailer = make(http.Header, len(x.r.Trailer))
 	for name := range x.r.Trailer {
@@ -245,7 +237,7 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 		}
 	}
 	if len(out.Trailer) > 0 {
-		out.ContentLength = -1 // HTTP/1.1 has trailers behind chunks only
+		out.ContentLength = -1 // in HTTP/1.1 trailers can only follow chunks
 		delete(out.Header, "Content-Length")
 	}
 	x.body.trailer = func() {
@@ -257,16 +249,16 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 }
 
-// mayTrail reports whether a trailer of the client may leave.
+// mayTrail reports whether a trailer of the client may be sent on.
 func (x *forwarding) mayTrail(name string) bool {
 	return mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) && len(x.res.Pass.field(name, []string{""})) > 0
 }
 
-// expectations handles Expect: 100-continue. It is passed on if there is a body to wait for; the
-// connection to the origin is then closed after the response. Otherwise net/http would send the
-// body even after a refusal, to save the connection, and so ask the client for a body in vain. For
-// clients of HTTP/2 the expectation is unknown here: Go's server keeps the field and asks for the
-// body when it is read.
+// expectations handles Expect: 100-continue. It passes the field on if there is a body to wait for;
+// the connection to the origin is then closed after the response. Otherwise net/http would send the
+// body even after a refusal, to save the connection, and would ask the client for a body in vain.
+// From HTTP/2 clients the expectation never arrives here: Go's server removes the field and asks
+// for the body when it is read.
 func (x *forwarding) expectations(out *http.Request) {
 	if !httpguts.HeaderValuesContainsToken(x.r.Header["Expect"], "100-continue") {
 		return
@@ -280,8 +272,8 @@ func (x *forwarding) expectations(out *http.Request) {
 
 // acceptable returns an error for responses that must not be passed on.
 func (x *forwarding) acceptable(ctx context.Context, resp *http.Response) error {
-	// An origin that sees half a body end may answer it before the connection is gone: to the client
-	// that would be the answer to all of it.
+	// An origin that sees a body end halfway may answer before the connection is gone. The client
+	// would take that for the answer to the whole body.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -296,8 +288,8 @@ func (x *forwarding) acceptable(ctx context.Context, resp *http.Response) error 
 	case code < 200 && code != http.StatusSwitchingProtocols, code > 999:
 		return errBadStatus
 	case code == http.StatusProxyAuthRequired:
-		// Passed on, it would say that this gateway wants credentials, and clients would send or drop
-		// theirs.
+		// If it were passed on, it would say that this gateway wants credentials, and clients would send
+		// or drop theirs.
 		if up := x.f.Transport.upstream(x.target.Hostname()); up != nil {
 			return up.granted(resp)
 		}
@@ -307,7 +299,7 @@ func (x *forwarding) acceptable(ctx context.Context, resp *http.Response) error 
 	}
 }
 
-// fail classifies an error from before the response began.
+// fail classifies an error that came before the response began.
 func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	at := stageConnect
 	if x.reached {
@@ -327,24 +319,24 @@ func (x *forwarding) fail(ctx context.Context, err error) *Error {
 	return x.res.Err
 }
 
-// closeBehindBody closes the connection after a response that begins before the body was read to
-// its end. net/http, told to leave the body alone, would read the rest of it after the handler,
-// take its end for a sign to watch the connection, and panic when it reads the next request. If the
-// origin refused the body before 100 Continue, it is also unknown whether the client still sends
-// it.
+// closeBehindBody has the connection closed after a response that begins before the whole body was
+// read. net/http, although told to leave the body alone, would read the rest of it after the
+// handler returns, take its end as a signal to watch the connection, and panic when it reads the
+// next request. If the origin refused the body before 100 Continue, it is also unknown whether the
+// client will still send it.
 func (x *forwarding) closeBehindBody() {
 	if x.r.ProtoMajor == 1 && x.body.left() {
 		x.w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// classify decides whose failure err is: the client's, whose leaving or broken body fails the
-// transport too, or the origin's.
+// classify decides whether err is the client's failure or the origin's. A client that leaves, or
+// whose body breaks off, makes the transport fail too.
 func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	cause := context.Cause(ctx)
 	if _, ok := errors.AsType[*Error](cause); ok {
 		return classify(cause, at)
-	} else if errors.Is(ctx.Err(), context.Canceled) { // by the server: nobody else has ended it yet
+	} else if errors.Is(ctx.Err(), context.Canceled) { // only the server can have ended it
 		if errors.Is(cause, context.Canceled) {
 			x.body.settle()
 		}
@@ -363,8 +355,8 @@ func (x *forwarding) classify(ctx context.Context, err error, at stage) *Error {
 	return e
 }
 
-// lastHop counts Max-Forwards down, RFC 9110 section 7.6.2, and answers a request that may go no
-// further itself: OPTIONS with nothing to say, TRACE with 501.
+// lastHop counts Max-Forwards down (RFC 9110 section 7.6.2). If the request may go no further, it
+// answers OPTIONS with an empty 200 and TRACE with 501.
 func (x *forwarding) lastHop(out http.Header) bool {
 	if x.r.Method != http.MethodOptions && x.r.Method != http.MethodTrace {
 		return false

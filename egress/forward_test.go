@@ -22,8 +22,8 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// TestForwardBytes: what was judged is what is sent, RFC 9112 section 3.2.1; the proxied form is
-// turned into origin form.
+// TestForwardBytes: the target that was judged is the target that is sent (RFC 9112 section 3.2.1).
+// The proxied form becomes origin form.
 func TestForwardBytes(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 1)
@@ -49,7 +49,7 @@ func TestForwardBytes(t *testing.T) {
 	}
 }
 
-// TestForwardRequestHeader holds what leaves and what does not, on the wire.
+// TestForwardRequestHeader holds which fields are sent and which are not, on the wire.
 func TestForwardRequestHeader(t *testing.T) {
 	t.Parallel()
 	heads := make(chan []string, 1)
@@ -116,7 +116,7 @@ func TestForwardRequestHeader(t *testing.T) {
 	}
 }
 
-// TestForwardResponseHeader holds what reaches the client.
+// TestForwardResponseHeader holds which fields reach the client.
 func TestForwardResponseHeader(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -171,10 +171,10 @@ func TestForwardResponseHeader(t *testing.T) {
 	}
 }
 
-// pair is the protocol of the client and that of the origin.
+// pair is the client's protocol and the origin's.
 type pair struct{ client, origin string }
 
-// pairs are the four ways in which the two can differ.
+// pairs are all four combinations.
 var pairs = []pair{{"h1", "h1"}, {"h1", "h2"}, {"h2", "h1"}, {"h2", "h2"}}
 
 func (p pair) String() string { return "client " + p.client + " origin " + p.origin }
@@ -277,8 +277,7 @@ func TestForwardNotModified(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			g, c := p.start(t, h)
-			// A client of net/http takes a 304 of HTTP/2 with a length for one that was broken off,
-			// once it reads the body.
+			// A net/http client reports an HTTP/2 304 with a length as broken off, once it reads the body.
 			resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
 			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("ETag") != `"page"` {
 				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
@@ -331,7 +330,7 @@ func TestForwardRequestTrailers(t *testing.T) {
 				r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil}
 				r.ContentLength = length
 				if g.TLS == nil {
-					r.ContentLength = -1 // HTTP/1.1 has trailers behind chunks only
+					r.ContentLength = -1 // in HTTP/1.1 trailers can only follow chunks
 				}
 				r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
 					r.Trailer["X-Sum"] = []string{"42"}
@@ -471,7 +470,8 @@ func TestForwardInterimHTTP10(t *testing.T) {
 	}
 }
 
-// TestForwardExpectAccepted: the origin's 100 lets the body come, RFC 9110 section 10.1.1.
+// TestForwardExpectAccepted: the client sends the body after the origin's 100, RFC 9110 section
+// 10.1.1.
 func TestForwardExpectAccepted(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -492,7 +492,7 @@ func TestForwardExpectAccepted(t *testing.T) {
 			if got := readAll(t, resp); got != "body" || hundreds != 1 {
 				t.Errorf("got %q after %d 100s", got, hundreds)
 			}
-			// Go's HTTP/2 server keeps the field to itself and asks for the body when it is read.
+			// Go's HTTP/2 server removes the field, and asks for the body when it is read.
 			if g.result(t); g.TLS == nil && resp.Header.Get("X-Proto") == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
 				t.Error("the expectation did not reach the origin")
 			}
@@ -500,12 +500,12 @@ func TestForwardExpectAccepted(t *testing.T) {
 	}
 }
 
-// wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then does not know
-// any more that the client waits for 100 Continue.
+// wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then no longer
+// knows that the client waits for 100 Continue.
 type wrapBody struct{ io.ReadCloser }
 
-// TestForwardExpectRefused: the refusal comes at once, the body is not asked for, the connection
-// ends.
+// TestForwardExpectRefused: the refusal comes at once, the client is not asked for the body, and
+// the connection ends.
 func TestForwardExpectRefused(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -545,8 +545,7 @@ func TestForwardExpectRefused(t *testing.T) {
 	}
 }
 
-// TestForwardExpectUnanswered: an origin that knows nothing of expectations gets the body after a
-// while.
+// TestForwardExpectUnanswered: an origin that ignores expectations gets the body after a while.
 func TestForwardExpectUnanswered(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -587,8 +586,8 @@ func TestForwardExpectFailing(t *testing.T) {
 	}
 }
 
-// TestForwardStreams: bytes do not wait for more of them, in either direction and with either kind
-// of length.
+// TestForwardStreams: bytes are passed on without waiting for more, in both directions and with
+// both kinds of length.
 func TestForwardStreams(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -635,7 +634,7 @@ func TestForwardStreams(t *testing.T) {
 	}
 }
 
-// TestForwardCancel: the client's leaving reaches the origin, before and during the response.
+// TestForwardCancel: when the client leaves, the origin notices, before and during the response.
 func TestForwardCancel(t *testing.T) {
 	t.Parallel()
 	came, left := make(chan struct{}, 8), make(chan struct{}, 8)
@@ -705,7 +704,7 @@ func TestForwardTruncation(t *testing.T) {
 				resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 				half := make([]byte, 4)
 				if _, err := io.ReadFull(resp.Body, half); err != nil || string(half) != "half" {
-					t.Errorf("got %q, %v of what came before the end", half, err)
+					t.Errorf("got %q, %v of the bytes before the end", half, err)
 				}
 				close(seen)
 				if rest, err := io.ReadAll(resp.Body); err == nil {
@@ -720,8 +719,8 @@ func TestForwardTruncation(t *testing.T) {
 	}
 }
 
-// TestForwardTruncationHTTP10: without a length a client of HTTP/1.0 can tell a broken body by a
-// reset only.
+// TestForwardTruncationHTTP10: without a length, only a reset shows an HTTP/1.0 client that the
+// body is broken.
 func TestForwardTruncationHTTP10(t *testing.T) {
 	t.Parallel()
 	cut := make(chan struct{})
@@ -831,7 +830,7 @@ func TestForwardOriginTLS(t *testing.T) {
 	}
 }
 
-// discard is a ResponseWriter that nothing may be written to.
+// discard is a ResponseWriter that must not be written to.
 type discard struct {
 	h       http.Header
 	written bool
@@ -884,7 +883,7 @@ func TestForwardStalled(t *testing.T) {
 	}
 }
 
-// TestForwardClientBodyBreaks: a client that breaks its body off is the one to blame, not the
+// TestForwardClientBodyBreaks: if a client breaks its body off, the client is to blame, not the
 // origin.
 func TestForwardClientBodyBreaks(t *testing.T) {
 	t.Parallel()
@@ -908,7 +907,8 @@ func TestForwardClientBodyBreaks(t *testing.T) {
 	}
 }
 
-// TestForwardClientBodyTooLarge: a limit that the caller has put on the body is reported as a limit.
+// TestForwardClientBodyTooLarge: a limit that the caller has set on the body is reported as a
+// limit.
 func TestForwardClientBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
@@ -924,16 +924,16 @@ func TestForwardClientBodyTooLarge(t *testing.T) {
 	}
 }
 
-// TestForwardUnreadBody: net/http panics when it reads the rest of a body itself, after a handler
-// that has told it not to, and then goes on to the next request. So it must not go on.
+// TestForwardUnreadBody: net/http panics if it reads the rest of a body itself, after a handler
+// that has told it not to, and then goes on to the next request. So the connection must end.
 func TestForwardUnreadBody(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
 	g := startGateway(t, "h1", origin)
 	inner := g.Config.Handler
 	g.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// As Caddy does it: the reader is given no server's writer, so it cannot close the
-		// connection itself.
+		// As in Caddy, the reader does not get the server's own writer, so it cannot close the
+		// connection.
 		r.Body = http.MaxBytesReader(struct{ http.ResponseWriter }{w}, r.Body, 100)
 		inner.ServeHTTP(w, r)
 	})
@@ -1022,7 +1022,7 @@ func TestForwardWebSocket(t *testing.T) {
 }
 
 // TestForwardUpgradeRefused: an origin that does not switch answers as usual, on a connection that
-// goes on.
+// stays open.
 func TestForwardUpgradeRefused(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -1037,8 +1037,8 @@ func TestForwardUpgradeRefused(t *testing.T) {
 	}
 }
 
-// TestForwardOtherUpgrades: h2c is not passed on; after a switch to it requests would follow that
-// nobody judged.
+// TestForwardOtherUpgrades: h2c is not passed on, because requests that nobody judged would follow
+// a switch to it.
 func TestForwardOtherUpgrades(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1069,7 +1069,7 @@ func TestForwardOtherUpgrades(t *testing.T) {
 	}
 }
 
-// TestForwardKeepsConnections: both the client's and the origin's connection serve again.
+// TestForwardKeepsConnections: both the client's and the origin's connection are reused.
 func TestForwardKeepsConnections(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
@@ -1089,7 +1089,7 @@ func TestForwardKeepsConnections(t *testing.T) {
 	}
 }
 
-// TestErrorUnwraps: what the transport said can still be asked about.
+// TestErrorUnwraps: an error still contains the transport's error.
 func TestErrorUnwraps(t *testing.T) {
 	t.Parallel()
 	cause := &guard.ForbiddenError{Class: guard.ClassPrivate}
@@ -1099,7 +1099,7 @@ func TestErrorUnwraps(t *testing.T) {
 	}
 }
 
-// TestForwardStalledUpload: an origin that takes no more of a body is given up; the client gets an
+// TestForwardStalledUpload: an origin that stops reading a body is given up, and the client gets an
 // answer.
 func TestForwardStalledUpload(t *testing.T) {
 	t.Parallel()
@@ -1148,7 +1148,7 @@ func TestForwardMaxForwards(t *testing.T) {
 	}
 }
 
-// TestForwardFailedDialIsTold: the log can say which address failed and how long it took.
+// TestForwardFailedDialIsTold: the log can tell which address failed, and after how long.
 func TestForwardFailedDialIsTold(t *testing.T) {
 	t.Parallel()
 	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
@@ -1163,8 +1163,8 @@ func TestForwardFailedDialIsTold(t *testing.T) {
 	}
 }
 
-// halfAnswered answers what it gets of a body, as net/http does where the origin's answer comes
-// between the end of the body and that of the connection.
+// halfAnswered answers the part of a body that it gets. net/http does so if the origin's answer
+// arrives after the end of the body and before the end of the connection.
 type halfAnswered struct{}
 
 func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {

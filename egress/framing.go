@@ -10,21 +10,22 @@ import (
 	"strings"
 )
 
-// Strict returns c for a server of HTTP/1 that refuses a request with both Content-Length and
-// Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0: its length is ambiguous (RFC 9112
-// section 6.1). net/http resolves the ambiguity, and removes Content-Length, before any handler
-// runs. So the fields are looked for as they arrive, and one byte of such a head is changed to make
-// it unreadable: net/http answers 400 and closes, as for any head that it cannot read.
+// Strict wraps c for an HTTP/1 server, so that the server refuses a request with both
+// Content-Length and Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0: the length of such a
+// request is ambiguous (RFC 9112 section 6.1). net/http resolves the ambiguity, and removes
+// Content-Length, before any handler runs. So Strict looks for the fields as they arrive, and
+// changes one byte of such a head to make it unreadable: net/http answers 400 and closes the
+// connection, as for any head that it cannot read.
 //
-// A percent sign in a path that begins no escape goes on as %25: browsers send it as it is, and
-// net/http refuses it. A client that speaks SOCKS or TLS to a port of plain HTTP is answered at
-// once. Nothing else is changed. TLS, HTTP/2 and WebSocket pass. [Unfollow] must be called for a
-// connection that is hijacked.
+// A percent sign in a path that does not begin an escape is passed on as %25: browsers send it
+// unescaped, and net/http refuses it. A client that speaks SOCKS or TLS to a port of plain HTTP is
+// answered at once. Strict changes nothing else. TLS, HTTP/2 and WebSocket pass. [Unfollow] must be
+// called for a connection that is hijacked.
 //
-// If c is, or holds by methods NetConn, a connection with a method Unread, this is called with what
-// net/http answers by itself to a request that it cannot read.
+// If c, or a connection within it that NetConn methods return, has a method Unread, this method is
+// called with the answer that net/http itself gives to a request that it cannot read.
 //
-// Where c is TLS, or holds it by methods NetConn, the result has the method ConnectionState.
+// If c is a TLS connection, or one is within it, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
 	s := &strictConn{Conn: c, scan: scanner{step: (*scanner).start}}
 	if secure, ok := find[*tls.Conn](c); ok {
@@ -33,8 +34,9 @@ func Strict(c net.Conn) net.Conn {
 	return s
 }
 
-// Unfollow has the form of [http.Server]'s ConnState. It makes a connection from [Strict] pass
-// everything once it is hijacked, as the following bytes need not be HTTP.
+// Unfollow has the signature of [http.Server]'s ConnState. Once a connection from [Strict] is
+// hijacked, it makes the connection pass everything unchanged, because the bytes that follow need
+// not be HTTP.
 func Unfollow(c net.Conn, state http.ConnState) {
 	if state != http.StateHijacked {
 		return
@@ -49,9 +51,9 @@ type strictConn struct {
 	net.Conn
 	scan     scanner
 	begun    bool
-	hijacked bool   // what is written is not of the server
-	ready    []byte // to be read, longer than what has come
-	kept     []byte // the beginning of an escape
+	hijacked bool   // the server no longer does the writing
+	ready    []byte // to be read next: more bytes than one Read could take
+	kept     []byte // the beginning of an escape whose end has not come yet
 }
 
 func (c *strictConn) Read(p []byte) (int, error) {
@@ -82,7 +84,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stranger names what a client without TLS speaks whose first byte is given, if that is not HTTP.
+// stranger names the protocol of a client without TLS if its first byte shows that it is not HTTP.
 func (c *strictConn) stranger(first byte) string {
 	if _, secure := find[*tls.Conn](c.Conn); secure {
 		return ""
@@ -90,8 +92,8 @@ func (c *strictConn) stranger(first byte) string {
 	return map[byte]string{4: "SOCKS", 5: "SOCKS", recordHandshake: "TLS"}[first]
 }
 
-// bareHead is what net/http writes between the status and the text of an answer to a request that
-// it cannot read. No other answer of a server is without Date.
+// bareHead is the header that net/http writes, between status and text, when it answers a request
+// that it cannot read. All other answers of a server have a Date.
 const bareHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 func (c *strictConn) Write(p []byte) (int, error) {
@@ -102,7 +104,7 @@ func (c *strictConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// tellUnread calls the method Unread of c, or of what it holds.
+// tellUnread calls the method Unread of c, or of a connection within c.
 func tellUnread(c any, answer string) {
 	if witness, ok := find[interface{ Unread(answer string) }](c); ok {
 		witness.Unread(answer)
@@ -114,9 +116,9 @@ func (c *strictConn) NetConn() net.Conn { return c.Conn }
 
 func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// LocalAddr implements [net.Conn]. The address leads back to the connection through any wrapping by
-// Caddy. The connection within is asked for its own address only when that is needed: behind the
-// PROXY protocol it has to be waited for.
+// LocalAddr implements [net.Conn]. Its result leads back to this connection, however Caddy wraps
+// it. The inner connection is asked for its address only when it is needed, because with the PROXY
+// protocol the call may have to wait.
 func (c *strictConn) LocalAddr() net.Addr { return strictAddr{c} }
 
 type strictAddr struct{ conn *strictConn }
@@ -132,25 +134,25 @@ func strictOf(c net.Conn) *strictConn {
 	return nil
 }
 
-// strictTLSConn is one over TLS: net/http and Caddy ask for its state.
+// strictTLSConn is a strictConn over TLS. net/http and Caddy ask for its state.
 type strictTLSConn struct {
 	*strictConn
 	secure *tls.Conn
 }
 
-// ConnectionState has the meaning of [tls.Conn]'s.
+// ConnectionState is like [tls.Conn.ConnectionState].
 func (c *strictTLSConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// scanner follows the requests in a stream. Requests that net/http refuses need not be noticed, as
-// nothing is read behind them.
+// scanner follows the requests in a stream. It need not notice requests that net/http refuses,
+// because nothing is read after them.
 type scanner struct {
-	// step reads a part of p, which is not empty, and returns the rest. It is nil when nothing is
-	// followed any more.
+	// step reads a part of p, which is not empty, and returns the rest. It is nil once the scanner has
+	// stopped following.
 	step func(s *scanner, p []byte) []byte
 
-	part      int                               // of the request line: method, path, then what has no escapes
-	lone      bool                              // a percent sign is passed that begins no escape
-	short     bool                              // more is needed to tell
+	part      int                               // of the request line: method, path, rest
+	lone      bool                              // the last percent sign begins no escape
+	short     bool                              // more bytes are needed to decide
 	last      byte                              // the last byte of the request line so far
 	name      [17]byte                          // the beginning of the field's name in lower case
 	n         int                               // bytes in the name
@@ -163,9 +165,9 @@ type scanner struct {
 	left      uint64                            // bytes of the body, or of the chunk with its line break
 }
 
-// follow reads p. It returns the bytes to pass on and those to keep until more have come.
+// follow reads p. It returns the bytes to pass on, and those to keep until more arrive.
 func (s *scanner) follow(p []byte) (pass, keep []byte) {
-	var out []byte // what is passed on, as far as it is not p itself
+	var out []byte // the bytes to pass on before p, once they differ from the input
 	rest := p
 	for len(rest) > 0 && s.step != nil {
 		rest = s.step(s, rest)
@@ -186,7 +188,7 @@ func (s *scanner) follow(p []byte) (pass, keep []byte) {
 	return append(out, p...), keep
 }
 
-// start awaits a request line. net/http ignores line breaks in front of it, or refuses them.
+// start waits for a request line. net/http ignores or refuses line breaks before it.
 func (s *scanner) start(p []byte) []byte {
 	switch c := p[0]; {
 	case c == '\r' || c == '\n':
@@ -244,7 +246,7 @@ func (s *scanner) fieldLine(p []byte) []byte {
 	case '\n':
 		s.headEnd()
 		return p[1:]
-	case ' ', '\t': // the value before goes on (RFC 9112 section 5.2)
+	case ' ', '\t': // the previous value continues (RFC 9112 section 5.2)
 		if s.value == nil {
 			return s.end()
 		}
@@ -264,7 +266,7 @@ func (s *scanner) fieldName(p []byte) []byte {
 		case c == '\n':
 			return s.end() // net/http refuses it
 		case s.n < len(s.name):
-			s.name[s.n] = c | 0x20 // lower case; what else it changes is refused in a name
+			s.name[s.n] = c | 0x20 // lower case; other bytes that this changes are refused in a name
 		}
 		s.n++
 	}
@@ -285,7 +287,7 @@ func (s *scanner) field(p []byte, colon int) []byte {
 		s.step, s.value = (*scanner).length, (*scanner).length
 	}
 	if s.chunked && (s.sized || s.old) {
-		p[colon] = 0 // no name, and no other colon on the line ends one
+		p[colon] = 0 // the line no longer has a valid name, even if it has another colon
 		return s.end()
 	}
 	return p[colon+1:]
@@ -307,7 +309,7 @@ func (s *scanner) length(p []byte) []byte {
 			s.step = (*scanner).fieldLine
 			return p[i+1:]
 		case s.left > math.MaxInt64/10-1:
-			return s.end() // it is too large for net/http, or for a body that ends
+			return s.end() // too large for net/http, or for a body that ever ends
 		case '0' <= c && c <= '9':
 			s.left = s.left*10 + uint64(c-'0')
 		}
@@ -343,7 +345,7 @@ func (s *scanner) body(p []byte) []byte {
 
 func (s *scanner) chunkSize(p []byte) []byte {
 	for i, c := range p {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20) // net/http refuses what else that lets in
+		digit := strings.IndexByte("0123456789abcdef", c|0x20) // net/http refuses the rest
 		switch {
 		case c == '\n' && s.left == 0:
 			s.trailer, s.value, s.step = true, nil, (*scanner).fieldLine

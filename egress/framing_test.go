@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// pieces is a connection that gives a stream in reads of the sizes given, in turn, and each size
-// more than once.
+// pieces is a connection that returns a stream in reads of the given sizes, in turn, and uses each
+// size more than once.
 type pieces struct {
 	net.Conn // nil: it is only read from
 	rest     []byte
@@ -49,7 +49,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func (p *pieces) LocalAddr() net.Addr             { return textAddr("pieces") }
 func (p *pieces) SetReadDeadline(time.Time) error { return nil }
 
-// counted tells how much of a stream has been read.
+// counted counts the bytes that are read of a stream.
 type counted struct {
 	io.Reader
 	n int
@@ -67,8 +67,8 @@ type heard struct {
 	header, trailer          http.Header
 }
 
-// hear reads requests as net/http's server does, up to the first that it would refuse; whole tells
-// that there was none. The first whose length can be understood in two ways is all[doubtful], where
+// hear reads requests as net/http's server does, up to the first one that it would refuse; whole
+// reports that there was none. all[doubtful] is the first request whose length is ambiguous, if
 // there is one.
 func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool) {
 	source := &counted{Reader: conn}
@@ -101,7 +101,7 @@ func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool)
 	return all, doubtful, whole
 }
 
-// isDoubtful looks at a head that net/http has accepted, in another way than [Strict] does.
+// isDoubtful examines a head that net/http has accepted. It does so in another way than [Strict].
 func isDoubtful(head []byte, minor int) bool {
 	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
 	_, _ = r.ReadLine()
@@ -160,9 +160,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// checkStrict holds that the requests read through Strict are those that are read without it, up to
-// the first whose length can be understood in two ways, and that bytes which are no request pass as
-// they are.
+// checkStrict holds that Strict does not change the requests that are read, up to the first whose
+// length is ambiguous, and that bytes which are no request pass unchanged.
 func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
 	if len(stream) > 0 && strings.IndexByte("\x04\x05\x16", stream[0]) >= 0 {
@@ -188,8 +187,8 @@ func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	return read
 }
 
-// checkPercents holds checkStrict for a stream with percent signs against one that has tildes for
-// them, which net/http takes wherever it takes an escape, and in more places.
+// checkPercents does the same for a stream with percent signs. It compares the stream to one with
+// tildes in their place, which net/http accepts wherever it accepts an escape, and elsewhere.
 func checkPercents(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
 	tildes := bytes.ReplaceAll(stream, []byte{'%'}, []byte{'~'})
@@ -207,8 +206,8 @@ func checkPercents(t *testing.T, stream, sizes []byte) []heard {
 	return read
 }
 
-// samePath reports whether a URI is another with escapes for its tildes, or %25 for those in the
-// path that are followed by no hex digits.
+// samePath reports whether a URI is another with escapes in place of its tildes, or, in the path,
+// with %25 in place of tildes that no hex digits follow.
 func samePath(uri, tildes string) bool {
 	path := true
 	for ; uri != "" && tildes != ""; uri, tildes = uri[1:], tildes[1:] {
@@ -250,7 +249,7 @@ func FuzzStrict(f *testing.F) {
 	})
 }
 
-// parts are what requests are made of, and what they are spoilt with.
+// parts are pieces of requests, good and bad.
 var parts = []string{
 	"POST / HTTP/1.1\r\n", "GET /?Content-Length:1 HTTP/1.1\n", "PUT / HTTP/1.0\r\n", "Host: h\r\n", "Connection: keep-alive\r\n",
 	"Content-Length: 3\r\n", "content-length:0\n", "Content-Length:\r\n\t03 \r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "\n", "abc",
@@ -259,7 +258,8 @@ var parts = []string{
 	"GET /50%-off HTTP/1.1\r\n", "POST /%4?%=%zz HTTP/1.1\r\n", "GET /%2f%", " HTTP/1.1\r\n", "%",
 }
 
-// spell makes a stream of parts, one for each byte: chance alone finds few that net/http accepts.
+// spell makes a stream of parts, one for each byte. Random bytes rarely form a request that
+// net/http accepts.
 func spell(choice []byte) []byte {
 	var stream []byte
 	for _, c := range choice[:min(len(choice), 100)] {
@@ -286,8 +286,8 @@ func TestStrictAtRandom(t *testing.T) {
 	t.Logf("%d requests are read", read)
 }
 
-// TestStrictServer has a server of net/http refuse what Strict finds: 400, closed, and no handler
-// runs.
+// TestStrictServer has a net/http server refuse the requests that Strict finds: it answers 400 and
+// closes, and no handler runs.
 func TestStrictServer(t *testing.T) {
 	t.Parallel()
 	var served []string
@@ -311,7 +311,7 @@ func TestStrictServer(t *testing.T) {
 		readAll(t, resp)
 	}
 	if n, err := br.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d bytes behind the 400", n)
+		t.Errorf("%d bytes after the 400", n)
 	}
 	if strings.Join(served, " ") != "/1" {
 		t.Errorf("served are %q", served)
@@ -328,7 +328,7 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return Strict(c), nil
 }
 
-// TestStrictLetsHijackedBe: what follows a hijack is not HTTP, whatever it looks like.
+// TestStrictLetsHijackedBe: the bytes after a hijack are not HTTP, whatever they look like.
 func TestStrictLetsHijackedBe(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)
@@ -363,7 +363,7 @@ func TestStrictLetsHijackedBe(t *testing.T) {
 	}
 }
 
-// BenchmarkStrict is what one request costs.
+// BenchmarkStrict measures one request.
 func BenchmarkStrict(b *testing.B) {
 	const request = "GET http://www.example.com/some/path/to/a/page.html?with=a&query=1 HTTP/1.1\r\nHost: www.example.com\r\n" +
 		"User-Agent: ExampleBot/1.0 (+https://example.com/bot)\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n" +
@@ -376,12 +376,12 @@ func BenchmarkStrict(b *testing.B) {
 	}
 }
 
-// addrless is a connection whose address cannot be had yet, as behind the PROXY protocol.
+// addrless is a connection whose address is not known yet, as with the PROXY protocol.
 type addrless struct{ net.Conn }
 
 func (addrless) LocalAddr() net.Addr { panic("the address was asked for") }
 
-// A server does this in its loop that accepts connections: none may keep the next one waiting.
+// A server does this in its accept loop, where no connection may delay the next one.
 func TestStrictAsksForNoAddress(t *testing.T) {
 	t.Parallel()
 	c := Strict(addrless{})
@@ -392,8 +392,8 @@ func TestStrictAsksForNoAddress(t *testing.T) {
 	}
 }
 
-// TestLonePercent: a percent sign in a path that begins no escape goes on as %25, however the line
-// comes, and all else stays.
+// TestLonePercent: a percent sign in a path that begins no escape is passed on as %25, however the
+// line arrives, and nothing else changes.
 func TestLonePercent(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string]string{
@@ -418,7 +418,7 @@ func TestLonePercent(t *testing.T) {
 	}
 }
 
-// unreadConn notes what a server could not read.
+// unreadConn records the answers to requests that a server could not read.
 type unreadConn struct {
 	net.Conn
 	told chan string
@@ -439,7 +439,8 @@ func (l unreadListener) Accept() (net.Conn, error) {
 	return Strict(&unreadConn{c, l.told}), nil
 }
 
-// TestUnread: what cannot be read is answered and told, at once; what a handler answers is not.
+// TestUnread: a request that cannot be read is answered and reported, at once; a handler's answer
+// is not reported.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)

@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ftpSite has a file, a directory and what MLSD says of it.
+// ftpSite has a file, a directory and MLSD's reply about it.
 func ftpSite() *testorigin.FTPSite {
 	return &testorigin.FTPSite{
 		Files: map[string]string{"/pub/a.txt": "some text\n", "/pub/none": "", "/pub/one": "1", "/big": strings.Repeat("0123456789", 100_000)},
@@ -33,7 +33,7 @@ func ftpSite() *testorigin.FTPSite {
 	}
 }
 
-// with gives a site other replies.
+// with returns a site with other replies.
 func with(s *testorigin.FTPSite, replies ...string) *testorigin.FTPSite {
 	s.Replies = make(map[string]string)
 	for i := 0; i < len(replies); i += 2 {
@@ -56,7 +56,7 @@ func TestFTPAnswers(t *testing.T) {
 	const (
 		features = "211-has\r\n SIZE\r\n MDTM\r\n211 end"
 		modified = "Thu, 02 Jan 2020 03:04:05 GMT"
-		page     = -2 // as long as it is
+		page     = -2 // any length
 	)
 	tests := []struct {
 		name, method, path string
@@ -139,8 +139,8 @@ func TestFTPAnswers(t *testing.T) {
 	}
 }
 
-// TestFTPCommands: what a server gets, and nothing else. A directory is no argument of LIST, which
-// takes wildcards and options.
+// TestFTPCommands: the commands that a server gets are these and no others. A directory is no
+// argument of LIST, which accepts wildcards and options.
 func TestFTPCommands(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][]string{
@@ -161,7 +161,7 @@ func TestFTPCommands(t *testing.T) {
 			got := site.Commands()
 			login := []string{"USER anonymous", "PASS anonymous@", "FEAT", "TYPE I"}
 			if len(got) < len(login) || !slices.Equal(got[:len(login)], login) || !isPrefix(got[len(login):], want) {
-				t.Errorf("commands %q, want %q behind the login", got, want)
+				t.Errorf("commands %q, want %q after the login", got, want)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func isPrefix(got, want []string) bool {
 	return len(got) >= len(want)-1 && len(got) <= len(want) && slices.Equal(got, want[:len(got)])
 }
 
-// TestFTPFails: failures have the kinds that those of HTTP have.
+// TestFTPFails: failures have the same kinds as those with HTTP.
 func TestFTPFails(t *testing.T) {
 	t.Parallel()
 	endless := func(_, data net.Conn, _ string) {
@@ -300,7 +300,7 @@ func ftpGateway(t *testing.T, proto string, site *testorigin.FTPSite) *ftpForwar
 	return g
 }
 
-// TestFTPWhole: files of all sizes about those of buffers arrive as they are.
+// TestFTPWhole: files with about the size of a buffer arrive unchanged.
 func TestFTPWhole(t *testing.T) {
 	t.Parallel()
 	site := &testorigin.FTPSite{Files: make(map[string]string)}
@@ -433,7 +433,7 @@ func TestFTPTimes(t *testing.T) {
 	}
 }
 
-// TestFTPGuard: port 21 is open to connections of FTP and to no others, and opens nothing else.
+// TestFTPGuard: port 21 is open to FTP connections only, and FTP opens no other port.
 func TestFTPGuard(t *testing.T) {
 	t.Parallel()
 	d := &Dialer{Guard: &guard.Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
@@ -484,8 +484,8 @@ func proxyAddrOf(t *testing.T, u *url.URL) netip.AddrPort {
 	return netip.MustParseAddrPort(u.Host)
 }
 
-// TestFTPUpstream: where the operator has ordered a way out both connections take it, to the host
-// that was checked; where that way is closed there is no other.
+// TestFTPUpstream: if the operator has configured an upstream proxy, both connections go through
+// it, to the host that was checked. If the proxy does not work, nothing replaces it.
 func TestFTPUpstream(t *testing.T) {
 	t.Parallel()
 	through := func(proxy *url.URL, target string) (*http.Response, error) {
@@ -532,8 +532,8 @@ func TestFTPUpstream(t *testing.T) {
 	}
 }
 
-// TestFTPTrace: the hooks on which the clocks of hosts hang are called once each, in order; a
-// session whose connection is given up says nothing on it.
+// TestFTPTrace: the hooks that the pacing of hosts relies on are called once each, in order. A
+// session whose connection is given up sends nothing over it.
 func TestFTPTrace(t *testing.T) {
 	t.Parallel()
 	site := ftpSite()

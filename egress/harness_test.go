@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // net/http complains there about what these tests provoke
+	log.SetOutput(io.Discard) // net/http logs the faults that these tests provoke
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -81,13 +81,13 @@ func newTestTransport(tb testing.TB, c TransportConfig) *Transport {
 	return tr
 }
 
-// gateway forwards whatever it gets: a proxied request to its target, another one to the origin
-// given.
+// gateway forwards every request that it gets: a proxied request to its target, another one to the
+// given origin.
 type gateway struct {
 	*httptest.Server
 	forwarder *Forwarder
 	results   chan Result   // one for each exchange that has ended
-	steps     func(*Result) // where set, sets the Steps of each exchange
+	steps     func(*Result) // if not nil, sets the Steps of each exchange
 }
 
 // startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to
@@ -131,7 +131,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 	}
 }
 
-// unnoted is for exchanges whose steps a test does not want to know.
+// unnoted is for exchanges whose steps do not matter to a test.
 type unnoted struct{}
 
 func (unnoted) Connecting()                    {}
@@ -140,7 +140,7 @@ func (unnoted) Sent()                          {}
 func (unnoted) Answered(int, http.Header) bool { return true }
 func (unnoted) Began([]byte, bool) bool        { return true }
 
-// forward sends a request out, until its own context ends.
+// forward sends a request out. The exchange ends with the request's context.
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -273,7 +273,8 @@ func newMinter(tb testing.TB, issuer mint.Issuer) *mint.Minter {
 	return m
 }
 
-// checkRefusal fails unless the guard has refused an address for its class; guard.ClassPublic stands for allowed.
+// checkRefusal fails unless the guard has refused an address because of its class;
+// guard.ClassPublic stands for allowed.
 func checkRefusal(tb testing.TB, what string, err error, want guard.Class) {
 	tb.Helper()
 	if want == guard.ClassPublic {

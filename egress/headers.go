@@ -30,12 +30,12 @@ var internalFields = set(
 // internalPrefixes are the families of such fields.
 var internalPrefixes = []string{"X-Forwarded-", "X-B3-", "Uberctx-", "X-Datadog-", "Ot-Tracer-", "Ot-Baggage-"}
 
-// unremovable are fields that the Connection header may not remove: a client would be judged by a
-// name that the origin never sees.
+// unremovable are fields that the Connection header may not remove: otherwise a client could be
+// judged by a name that the origin never sees.
 var unremovable = set("User-Agent", "From")
 
-// neverTrailers are fields that must not be trailers, beside those that
-// [httpguts.ValidTrailerHeader] knows: they control the message or authenticate (RFC 9110 section
+// neverTrailers are fields that must not be trailers, in addition to those that
+// [httpguts.ValidTrailerHeader] knows: they control the message, authenticate (RFC 9110 section
 // 6.5.1), or name the client.
 var neverTrailers = set(
 	"Cookie", "Set-Cookie", "Age", "Date", "Expires", "Location", "Retry-After", "Vary", "Warning", "User-Agent", "From",
@@ -52,8 +52,8 @@ func set(names ...string) map[string]bool {
 	return s
 }
 
-// connectionOptions returns the fields that a message's Connection header names, in canonical form;
-// nil for none.
+// connectionOptions returns the fields that a message's Connection header names, in canonical form,
+// or nil if it names none.
 func connectionOptions(h http.Header) map[string]bool {
 	var out map[string]bool
 	for _, v := range h["Connection"] {
@@ -71,28 +71,28 @@ func connectionOptions(h http.Header) map[string]bool {
 	return out
 }
 
-// Pass says which fields that commit or identify a client may leave. The zero value lets none.
+// Pass says which fields that commit or identify a client may be sent. The zero value allows none.
 type Pass struct {
-	// Price is for the fields by which a client says what it would pay, or pays, and for an
-	// Authorization of one of the paySchemes.
+	// Price is for the fields in which a client offers a price, or pays, and for an Authorization with
+	// one of the paySchemes.
 	Price bool
 	// Signature is for a client's own signature (RFC 9421): Signature, Signature-Input and
 	// Signature-Agent.
 	Signature bool
 }
 
-// priceFields and signatureFields are those of a [Pass], but for Authorization: pay per crawl, and
-// x402 in its versions 2 and 1.
+// priceFields and signatureFields are the fields of a [Pass], except Authorization. The prices are
+// for pay per crawl and for versions 2 and 1 of x402.
 var (
 	priceFields     = set("Crawler-Max-Price", "Crawler-Exact-Price", "Payment-Signature", "X-Payment")
 	signatureFields = set("Signature", "Signature-Input", "Signature-Agent")
 )
 
-// paySchemes are the schemes of an Authorization that shows a paid licence (RSL 1.0), or pays:
-// draft-ryan-httpauth-payment-01, and L402 with its name of before.
+// paySchemes are the schemes of an Authorization that shows a paid licence (RSL 1.0) or pays:
+// draft-ryan-httpauth-payment-01, and L402 with its earlier name.
 var paySchemes = [...]string{"License", "Payment", "L402", "LSAT"}
 
-// field returns the values of a request field that may leave: all, none, or those that pay
+// field returns the values of a request field that may be sent: all, none, or those that pay
 // nothing.
 func (p Pass) field(name string, values []string) []string {
 	switch {
@@ -113,7 +113,7 @@ func pays(value string) bool {
 	return slices.ContainsFunc(paySchemes[:], func(scheme string) bool { return strings.EqualFold(scheme, value) })
 }
 
-// mayLeave reports whether a request field may leave towards the origin.
+// mayLeave reports whether a request field may be sent to the origin.
 func mayLeave(name, ownPrefix string) bool {
 	if hopByHop[name] || internalFields[name] || strings.HasPrefix(name, ownPrefix) {
 		return false
@@ -126,11 +126,11 @@ func mayLeave(name, ownPrefix string) bool {
 	return true
 }
 
-// RequestHeader returns the header that leaves for the origin: without hop-by-hop fields and those
-// that Connection names, without proxy credentials, without fields that describe the network
-// inside, without fields that begin with ownPrefix (canonical form), and without those that pass
-// keeps back, whose lines it counts. The values are shared with in, which stays unchanged. A
-// User-Agent that the client did not send is kept from being added.
+// RequestHeader returns the header to send to the origin. It leaves out hop-by-hop fields and those
+// that Connection names, proxy credentials, fields that describe the network inside, fields that
+// begin with ownPrefix (canonical form), and fields that pass keeps back; removed counts the lines
+// of the latter. The values are shared with in, which stays unchanged. If the client sent no
+// User-Agent, none is added later.
 func RequestHeader(in http.Header, ownPrefix string, pass Pass) (out http.Header, removed int) {
 	dropped := connectionOptions(in)
 	out = make(http.Header, len(in)+1)
@@ -145,7 +145,7 @@ func RequestHeader(in http.Header, ownPrefix string, pass Pass) (out http.Header
 		}
 	}
 	if httpguts.HeaderValuesContainsToken(in["Te"], "trailers") {
-		out["Te"] = []string{"trailers"} // said again for the next hop: trailers come through here
+		out["Te"] = []string{"trailers"} // for the next hop, as the gateway passes trailers on
 	}
 	if _, ok := out["User-Agent"]; !ok {
 		out["User-Agent"] = nil
@@ -156,8 +156,8 @@ func RequestHeader(in http.Header, ownPrefix string, pass Pass) (out http.Header
 // responseFields copies an origin's fields into dst, where they replace fields of the same name. It
 // leaves out hop-by-hop fields, fields that Connection names, fields that speak in the gateway's
 // name, and Alt-Svc (RFC 7838): a client that follows the alternative service goes to another host
-// or port, with UDP even past the gateway, and its requests are not judged there. The values are
-// shared.
+// or port, where its requests are not judged, and with UDP even bypasses the gateway. The values
+// are shared.
 func responseFields(dst, src http.Header, name, ownPrefix string) {
 	dropped := connectionOptions(src)
 	for field, values := range src {
@@ -182,8 +182,8 @@ func isWebSocket(h http.Header) bool {
 
 // withoutMembers removes the members that name the given party from a structured-field list header
 // such as Proxy-Status or Cache-Status (RFC 9651 section 3.1), so that an origin cannot speak in
-// that party's name. It returns nil when nothing is left. A value that mentions the name and is no
-// such list is dropped.
+// that party's name. It returns nil when nothing is left. It drops a value that mentions the name
+// but is not such a list.
 func withoutMembers(values []string, name string) []string {
 	var kept []string
 	for _, v := range values {
@@ -207,7 +207,7 @@ func withoutMembers(values []string, name string) []string {
 func isNamed(m httpsfv.Member, name string) bool {
 	item, ok := m.(httpsfv.Item)
 	if !ok {
-		return true // an inner list is no party
+		return true // an inner list does not name a party
 	}
 	switch v := item.Value.(type) {
 	case httpsfv.Token:

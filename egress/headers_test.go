@@ -31,8 +31,8 @@ func TestWithoutMembers(t *testing.T) {
 	}
 }
 
-// TestPass holds which fields a client's permission is about: next to none leave without it, and
-// the rest of a field of several lines does.
+// TestPass holds which fields need a permission. Without it they do not leave, but similar fields
+// do, and so do the other lines of a field with several lines.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	in := http.Header{
@@ -72,9 +72,9 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// FuzzRequestHeader: nothing that belongs to the hop or to the inside leaves, whatever Connection
-// says; the name that is judged by stays; what is neither stays unless Connection names it; the
-// input is not changed.
+// FuzzRequestHeader: whatever Connection says, no field of the hop or of the network inside leaves,
+// and the name that a client is judged by stays. Other fields stay unless Connection names them.
+// The input is not changed.
 func FuzzRequestHeader(f *testing.F) {
 	f.Add("Connection: close\r\nUser-Agent: Bot/1\r\n")
 	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
@@ -162,8 +162,8 @@ func TestMayTrail(t *testing.T) {
 	}
 }
 
-// FuzzResponseFields: nothing that belongs to the hop or speaks in the gateway's name reaches the
-// client, whatever Connection says; the input is not changed.
+// FuzzResponseFields: whatever Connection says, no field of the hop, and none that speaks in the
+// gateway's name, reaches the client. The input is not changed.
 func FuzzResponseFields(f *testing.F) {
 	f.Add("Connection: X-A\r\nX-A: 1\r\nX-B: 2\r\nAlt-Svc: h3=\":1\"\r\n")
 	f.Add("Proxy-Status: crawlgate; error=x, cdn\r\nCache-Status: \"crawlgate\"; hit\r\nCrawlgate-Decision: allow\r\n")

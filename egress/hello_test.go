@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// captureHello returns the bytes that crypto/tls begins with.
+// captureHello returns the first bytes that crypto/tls sends.
 func captureHello(tb testing.TB, c *tls.Config) []byte {
 	tb.Helper()
 	client, server := net.Pipe()
@@ -46,12 +46,12 @@ func split(record []byte, size int) []byte {
 	return out
 }
 
-// serverNameOf reads the name of a hello from a tunnel in which a client says b and leaves.
+// serverNameOf reads the name in a hello from a tunnel whose client sends b and leaves.
 func serverNameOf(ctx context.Context, b []byte) (string, error) {
 	return newTunnel(&pieces{rest: b}).ServerName(ctx, time.Minute)
 }
 
-// wantsMore tells whether a hello was not whole when the client left.
+// wantsMore reports whether a hello was not complete when the client left.
 func wantsMore(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
@@ -115,16 +115,16 @@ func TestServerNameRefuses(t *testing.T) {
 	}
 }
 
-// twoNames makes two names of the one in a hello, "a.example", without a change of its length: more
-// than one is not allowed (RFC 6066 section 3) and would leave open which of them counts.
+// twoNames turns the one name in a hello, "a.example", into two names without changing the length.
+// More than one is not allowed (RFC 6066 section 3), and would leave open which one counts.
 func twoNames(hello []byte) []byte {
 	one := append([]byte{0, 0, 9}, "a.example"...)
 	two := append([]byte{0, 0, 3}, "a.e\x00\x00\x03mpl"...)
 	return bytes.Replace(hello, one, two, 1)
 }
 
-// FuzzServerName: never panics, reads no more than is allowed, takes nothing away, and the answer
-// does not change by what follows.
+// FuzzServerName: reading the name never panics, reads no more than is allowed, and takes nothing
+// away. The bytes that follow do not change the answer.
 func FuzzServerName(f *testing.F) {
 	for _, c := range []*tls.Config{
 		{ServerName: "www.example.com"},
@@ -145,14 +145,14 @@ func FuzzServerName(f *testing.F) {
 			t.Fatalf("%d bytes were read", len(tunnel.ahead))
 		}
 		if through, _ := io.ReadAll(tunnel); !bytes.Equal(through, b) {
-			t.Fatal("a look ahead has changed what came")
+			t.Fatal("a look ahead has changed the bytes")
 		}
 		if wantsMore(err) {
 			return
 		}
 		again, errAgain := serverNameOf(t.Context(), append(bytes.Clone(b), 22, 3, 1, 0, 1, 0))
 		if (err == nil) != (errAgain == nil) || got != again {
-			t.Fatalf("%q, %v became %q, %v by what follows", got, err, again, errAgain)
+			t.Fatalf("%q, %v became %q, %v because of the bytes that follow", got, err, again, errAgain)
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether the other end has closed its sending half, or reset the connection, even
-// if bytes that came before are still to be read.
+// hungUp reports whether the other end has closed its sending half or reset the connection, even if
+// earlier bytes are still unread.
 func hungUp(raw syscall.RawConn) (hung bool) {
 	err := raw.Control(func(fd uintptr) {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}

@@ -4,5 +4,5 @@ package egress
 
 import "syscall"
 
-// hungUp does not know: the end is seen when the body has been read.
+// hungUp cannot tell on this system: the end shows when the body has been read.
 func hungUp(syscall.RawConn) bool { return false }

@@ -16,27 +16,27 @@ import (
 const handshakeTimeout = 10 * time.Second
 
 // Interceptor serves the requests inside accepted tunnels: HTTP/1.1 and HTTP/2 over TLS, which it
-// ends itself, and HTTP/1.1 in clear text. Its handler finds the CONNECT by [ConnectFrom] and
-// should begin with [ConnectContext.Resolve]. Safe for concurrent use.
+// ends itself, and HTTP/1.1 in clear text. Its handler finds the CONNECT with [ConnectFrom] and
+// should begin with [ConnectContext.Resolve]. An Interceptor is safe for concurrent use.
 type Interceptor struct {
 	server    *http.Server
 	listener  *tunnelListener
 	tls       *tls.Config
-	refusing  *tls.Config // without a certificate, for which crypto/tls sends the alert unrecognized_name
+	refusing  *tls.Config // has no certificate, so crypto/tls sends the alert unrecognized_name
 	handshake time.Duration
 	serving   sync.WaitGroup
 }
 
-// NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown]. The server has a
-// handler, and should have the limits of the server that receives the CONNECT requests; it is the
-// interceptor's from now on.
+// NewInterceptor starts an interceptor, which runs until [Interceptor.Shutdown]. The server must
+// have a handler, and should have the limits of the server that receives the CONNECT requests. It
+// then belongs to the interceptor.
 func NewInterceptor(server *http.Server) *Interceptor {
 	server.ConnContext, server.ConnState = connContext, Unfollow
 	server.DisableGeneralOptionsHandler = true // net/http would answer OPTIONS * in the origin's name
 	s := &Interceptor{server: server, handshake: handshakeTimeout, listener: &tunnelListener{conns: make(chan net.Conn)}}
 	s.listener.closed, s.listener.cancel = context.WithCancel(context.Background())
 	s.configureTLS()
-	s.serving.Go(func() { _ = s.server.Serve(s.listener) }) // ends with ErrServerClosed, by Shutdown
+	s.serving.Go(func() { _ = s.server.Serve(s.listener) }) // returns ErrServerClosed after Shutdown
 	return s
 }
 
@@ -44,7 +44,7 @@ func (s *Interceptor) configureTLS() {
 	s.refusing = &tls.Config{
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
-		SessionTicketsDisabled: true, // nor may a session of another name be resumed
+		SessionTicketsDisabled: true, // a session of another name must not be resumed either
 	}
 	s.tls = &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -68,14 +68,14 @@ func (s *Interceptor) configureTLS() {
 type innerConn struct {
 	*Tunnel
 	connect *ConnectContext
-	client  any  // the connection by which the CONNECT came, as far as it is known
-	fronted bool // which is not the host of the CONNECT
+	client  any  // the connection by which the CONNECT came, if known
+	fronted bool // SNI asks for another host than the CONNECT did
 }
 
 // NetConn returns the client's connection within; crypto/tls has the same method.
 func (c *innerConn) NetConn() net.Conn { return c.Conn }
 
-// Unread tells the client's own connection of a request that cannot be read; see [Strict].
+// Unread tells the client's own connection about a request that cannot be read; see [Strict].
 func (c *innerConn) Unread(answer string) { tellUnread(c.client, answer) }
 
 // connContext notes the ConnectContext of an inner connection for its requests.
@@ -87,16 +87,17 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// ServePlain serves the requests of HTTP/1.1 in clear text inside a tunnel and returns when it has
-// ended. The end of ctx closes the tunnel. After Shutdown the error is [http.ErrServerClosed].
+// ServePlain serves the HTTP/1.1 requests in clear text inside a tunnel, and returns when the
+// tunnel has ended. It closes the tunnel when ctx ends. After Shutdown the error is
+// [http.ErrServerClosed].
 func (s *Interceptor) ServePlain(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	p.Scheme = "http"
 	return s.serve(ctx, t, Strict(&innerConn{Tunnel: t, connect: p, client: ctx.Value(connKey{})}))
 }
 
 // ServeTLS ends TLS inside a tunnel, serves the requests within and returns when the tunnel has
-// ended. The client must ask for the host of the CONNECT by SNI, or for none. A failed handshake is
-// a [*HandshakeError].
+// ended. The client's SNI must name the host of the CONNECT, or be absent. A failed handshake is a
+// [*HandshakeError].
 func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext) error {
 	if p.Minter == nil {
 		_ = t.Close()
@@ -112,7 +113,7 @@ func (s *Interceptor) ServeTLS(ctx context.Context, t *Tunnel, p *ConnectContext
 		return &HandshakeError{Reason: handshakeReason(in, err), Err: err}
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
-		return s.serve(ctx, t, secure) // net/http speaks it over a [tls.Conn] only
+		return s.serve(ctx, t, secure) // net/http speaks HTTP/2 only over a [tls.Conn]
 	}
 	return s.serve(ctx, t, Strict(secure))
 }
@@ -129,13 +130,12 @@ func (s *Interceptor) serve(ctx context.Context, t *Tunnel, conn net.Conn) error
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return fmt.Errorf("serving a tunnel: %w", cause)
 		}
-		return nil // how a client's closing of its HTTP/2 stream shows
+		return nil // a client that closes its HTTP/2 stream cancels ctx
 	}
 }
 
-// Shutdown accepts no more tunnels, closes the idle ones and waits for the requests of the others,
-// at most until the end of ctx; then it cuts them. Connections that were upgraded to WebSocket live
-// on.
+// Shutdown accepts no more tunnels, closes the idle ones and waits for the requests of the others
+// until ctx ends; then it closes these too. Connections that were upgraded to WebSocket stay open.
 func (s *Interceptor) Shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {
@@ -153,10 +153,10 @@ type HandshakeReason string
 const (
 	HandshakeUntrusted HandshakeReason = "untrusted" // the client does not trust the gateway's authority
 	HandshakeName      HandshakeReason = "name"      // SNI asks for another host than CONNECT did
-	HandshakeVersion   HandshakeReason = "version"   // no common version of TLS, of which the least is 1.2
+	HandshakeVersion   HandshakeReason = "version"   // no common TLS version; the lowest is 1.2
 	HandshakeProtocol  HandshakeReason = "protocol"  // no common application protocol
 	HandshakeTimeout   HandshakeReason = "timeout"   // not done in time
-	HandshakeClosed    HandshakeReason = "closed"    // the client left without a reason; some distrust in this way
+	HandshakeClosed    HandshakeReason = "closed"    // the client left; for some this means distrust
 	HandshakeNotTLS    HandshakeReason = "not_tls"   // began like TLS but is not
 	HandshakeMint      HandshakeReason = "mint"      // no certificate could be made
 	HandshakeOther     HandshakeReason = "other"
@@ -203,7 +203,7 @@ func handshakeReason(in *innerConn, err error) HandshakeReason {
 // tunnelListener hands tunnels to a server as its connections.
 type tunnelListener struct {
 	conns  chan net.Conn
-	closed context.Context //nolint:containedctx // a channel that may be closed twice
+	closed context.Context //nolint:containedctx // serves as a channel that may be closed twice
 	cancel context.CancelFunc
 }
 

@@ -25,16 +25,16 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testca"
 )
 
-// intercepting is a gateway that accepts every CONNECT and serves what is inside.
+// intercepting is a gateway that accepts every CONNECT and serves the requests inside.
 type intercepting struct {
 	*httptest.Server
 	*Interceptor
 	authority *testca.Authority
 	minter    *mint.Minter
-	ended     chan error // what serving each tunnel gave
+	ended     chan error // the result of serving each tunnel
 }
 
-// describe is an inner handler that tells what it got.
+// describe is an inner handler that answers with a description of the request.
 func describe(w http.ResponseWriter, r *http.Request) {
 	p := ConnectFrom(r.Context())
 	if err := p.Resolve(r); err != nil {
@@ -118,8 +118,8 @@ func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// TestInterceptRequests: HTTP/1.1 and HTTP/2 inside, over CONNECT of both, one tunnel for all of
-// them.
+// TestInterceptRequests: HTTP/1.1 and HTTP/2 work inside, over CONNECT of both, in one tunnel for
+// all requests.
 func TestInterceptRequests(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -215,8 +215,8 @@ func verifyFor(state tls.ConnectionState, a *testca.Authority, host string) erro
 }
 
 // TestInterceptAddressAsSNI: lftp, lynx, w3m, Scrapy, axios and others send a literal address as
-// SNI, against RFC 6066 section 3. crypto/tls does not, so the name is put into its hello by
-// hand and only the first answer looked at.
+// SNI, against RFC 6066 section 3. crypto/tls does not, so the test writes the name into its hello
+// itself, and looks only at the first answer.
 func TestInterceptAddressAsSNI(t *testing.T) {
 	t.Parallel()
 	const handshake, alert = 22, 21
@@ -313,8 +313,8 @@ func TestInterceptPlain(t *testing.T) {
 	}
 }
 
-// TestInterceptMisdirected: the Host inside must be the tunnel's, or a permitted name would open
-// the way to another.
+// TestInterceptMisdirected: the Host inside must be the tunnel's. Otherwise a permitted name would
+// open the way to another.
 func TestInterceptMisdirected(t *testing.T) {
 	t.Parallel()
 	var asked string
@@ -349,7 +349,7 @@ func TestInterceptMisdirected(t *testing.T) {
 	}
 	c.Close()
 	<-g.ended
-	// What it was for, which logs take from there.
+	// Logs take the target of such a request from its URL.
 	for head, want := range map[string]string{
 		"GET /a?q HTTP/1.1\r\nHost: other.example\r\n":                             "http://other.example/a?q",
 		"GET https://other.example/a HTTP/1.1\r\nHost: site.example:8080\r\n":      "http://other.example/a",
@@ -360,15 +360,15 @@ func TestInterceptMisdirected(t *testing.T) {
 		c := g.dial(t, "site.example:8080")
 		io.WriteString(c, head+"Connection: close\r\n\r\n")
 		io.Copy(io.Discard, c)
-		<-g.ended // with the handler
+		<-g.ended // ends after the handler
 		if asked != want {
 			t.Errorf("%q: asked for %q, want %q", head, asked, want)
 		}
 	}
 }
 
-// TestInterceptForwards: the whole way, with what only works if nothing on it buffers or hides:
-// trailers both ways, interim responses, a WebSocket, a cancelled request.
+// TestInterceptForwards goes the whole way, with features that work only if nothing on it buffers
+// or hides: trailers both ways, interim responses, a WebSocket, a cancelled request.
 func TestInterceptForwards(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 4)
@@ -470,7 +470,7 @@ func TestInterceptForwards(t *testing.T) {
 }
 
 // TestInterceptShutdown: idle tunnels end at once, a running request is completed, new tunnels are
-// not taken.
+// refused.
 func TestInterceptShutdown(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -531,7 +531,7 @@ func TestInterceptShutdownIsBounded(t *testing.T) {
 	<-g.ended
 }
 
-// TestInterceptEndsWithOuter: what ends the CONNECT ends the requests inside.
+// TestInterceptEndsWithOuter: when the CONNECT ends, so do the requests inside.
 func TestInterceptEndsWithOuter(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -550,13 +550,13 @@ func TestInterceptEndsWithOuter(t *testing.T) {
 	}
 }
 
-// stuckConn is a client's end that takes nothing more from some time on: a write then ends with the
-// connection only, as one does whose HTTP/2 stream has no window left. A deadline that comes later
-// is none for it.
+// stuckConn is a client's end that at some time stops accepting bytes. A write then ends only with
+// the connection, as on an HTTP/2 stream without any window left. A deadline that comes later does
+// not end it.
 type stuckConn struct {
 	net.Conn
 	shut    atomic.Bool
-	writing chan struct{} // told once when a write is stuck
+	writing chan struct{} // receives once when a write is stuck
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -578,8 +578,8 @@ func (c *stuckConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestInterceptStuckClient: a client that takes nothing more and leaves, while the header of a
-// response is being sent, keeps neither its tunnel open nor the server from ending.
+// TestInterceptStuckClient: a client that accepts no more bytes and leaves, while the header of a
+// response is being sent, does not keep its tunnel open, and does not keep the server from ending.
 func TestInterceptStuckClient(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()
@@ -634,7 +634,8 @@ func TestInterceptWithoutMinter(t *testing.T) {
 	}
 }
 
-// TestInterceptKeyExchange: whatever a client insists on, and no second hello where it does not.
+// TestInterceptKeyExchange: a client may insist on any key exchange. One that does not needs no
+// second hello.
 func TestInterceptKeyExchange(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)

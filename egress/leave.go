@@ -11,11 +11,11 @@ import (
 const leaveTick = 250 * time.Millisecond
 
 // WatchLeaving calls left, once, if the client of r closes its connection, or its sending half,
-// until stop is called. An HTTP/1.1 server looks for that end only after the handler has read the
-// request's body, so the context of a request that has one does not end before. Of other requests
-// nothing is watched, because their context ends. It needs a connection that was noted by
-// [WithConn], and Linux. An end that comes after more bytes than the kernel keeps for the connection,
-// some 64 KiB, is not seen.
+// before stop is called. An HTTP/1.1 server looks for that only after the handler has read the
+// request's body, so the context of a request with a body does not end earlier. WatchLeaving
+// ignores other requests, because their contexts do end. It needs Linux, and a connection that
+// [WithConn] noted. It does not see an end behind more unread bytes than the kernel keeps for the
+// connection, some 64 KiB.
 func WatchLeaving(r *http.Request, left func()) (stop func()) {
 	socket, ok := find[syscall.Conn](notedConn(r, nil))
 	if !ok || r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {

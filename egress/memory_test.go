@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestForwardFlatMemory: live memory does not grow while 64 MiB pass, up and down and past a client
-// or origin that has stopped reading. It does not run beside other tests, whose
-// memory it would see.
+// TestForwardFlatMemory: live memory does not grow while 64 MiB pass, up and down and to a client
+// or origin that has stopped reading. The test does not run in parallel with others, whose memory
+// it would see.
 func TestForwardFlatMemory(t *testing.T) {
 	const size, step, bound = 64 << 20, 16 << 20, 6 << 20
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func TestForwardFlatMemory(t *testing.T) {
 		base := heap()
 		check := func(what string, n int) {
 			now := heap()
-			for range 3 { // what a goroutine on its way still held is gone by then
+			for range 3 { // memory that an ending goroutine still held is free by then
 				now = min(now, heap())
 			}
 			if now > base+bound {
@@ -68,8 +68,8 @@ func TestForwardFlatMemory(t *testing.T) {
 // steps lets the origin of TestForwardFlatMemory take the next part of a body.
 var steps = make(chan struct{})
 
-// BenchmarkIdleTunnels tells what one tunnel holds that has carried something and then falls
-// silent, with the client's end, which is in the same process, and the stacks.
+// BenchmarkIdleTunnels measures the memory of a tunnel that has carried something and then falls
+// silent. It includes the client's end, which is in the same process, and the stacks.
 func BenchmarkIdleTunnels(b *testing.B) {
 	const tunnels = 500
 	origin := rawOrigin(b, sayEcho)

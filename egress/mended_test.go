@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// oddHeads are answers whose heads net/http reads less of than is there, or refuses, with the fields
-// and the body that are in them; no field is for an answer that is broken.
+// oddHeads are answers whose heads net/http reads only in part, or refuses, with the fields and the
+// body that are in them. An answer without a field is broken.
 var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"RFC 9112 5.1: a blank before the colon", "HTTP/1.1 200 OK\r\nX-Robots-Tag : noindex\r\nContent-Length: 4\r\n\r\nbody", "X-Robots-Tag", "noindex", "body"},
 	{"a tab before the colon", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nSet-Cookie\t: a=1\r\n\r\nbody", "Set-Cookie", "a=1", "body"},
@@ -108,7 +108,7 @@ func TestMendedHeads(t *testing.T) {
 }
 
 // TestMendedTrailers holds RFC 9112 section 5.1 for trailers, announced or not, and for responses
-// behind others on one connection.
+// that follow others on one connection.
 func TestMendedTrailers(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -194,7 +194,7 @@ func TestOptionsAsterisk(t *testing.T) {
 	}
 }
 
-// TestStepsOfOneExchange: the transport tells the steps of an exchange to it alone.
+// TestStepsOfOneExchange: the transport reports the steps of an exchange to no other exchange.
 func TestStepsOfOneExchange(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -204,12 +204,12 @@ func TestStepsOfOneExchange(t *testing.T) {
 		readAll(t, send(t, g.client(t), request(t, t.Context(), "POST", g.URL, strings.NewReader("x"))))
 		<-g.results
 		if connected != i+1 {
-			t.Fatalf("%d exchanges were told of %d connections", i+1, connected)
+			t.Fatalf("%d exchanges saw %d connections", i+1, connected)
 		}
 	}
 }
 
-// countingSteps counts the connections that exchanges are told of.
+// countingSteps counts the connections that exchanges see.
 type countingSteps struct {
 	unnoted
 	n *int

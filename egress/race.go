@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// attemptDelay is how long one attempt has before the next address is tried beside it, RFC 8305
-// section 5.
+// attemptDelay is how long one attempt runs alone before the next address is tried as well (RFC
+// 8305 section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// interleave orders addresses by turns of family, beginning with the family of the first, RFC 8305
-// section 4. Within a family the resolver's order (RFC 6724) is kept.
+// interleave makes address families alternate, beginning with the family of the first address (RFC
+// 8305 section 4). Within a family it keeps the resolver's order (RFC 6724).
 func interleave(addrs []netip.Addr) []netip.Addr {
 	if len(addrs) < 2 {
 		return addrs
@@ -43,10 +43,10 @@ type attemptResult struct {
 	err  error
 }
 
-// race connects to the first of targets that answers. They are tried in order: the next one joins
-// after attemptDelay, or sooner if all before it have failed. targets must not be empty. Losing
-// attempts are cancelled and closed. When all fail, the error and address belong to the most
-// telling failure.
+// race connects to the first of targets that answers. It tries them in order: the next attempt
+// starts after attemptDelay, or sooner if all before it have failed. targets must not be empty.
+// Losing attempts are cancelled and closed. If all fail, race returns the error and the address of
+// the most telling failure.
 func race(
 	ctx context.Context, targets []netip.AddrPort, attempt func(context.Context, netip.AddrPort) (*net.TCPConn, error),
 ) (*net.TCPConn, netip.AddrPort, error) {
@@ -103,8 +103,8 @@ func closeLosers(results <-chan attemptResult, pending int) {
 	}
 }
 
-// informative reports whether a failure says something about the origin rather than about this
-// machine's own lack of a route, as every IPv6 address gives on an IPv4-only machine.
+// informative reports whether a failure says something about the origin. The lack of a route on
+// this machine does not: on an IPv4-only machine every IPv6 address fails that way.
 func informative(err error) bool {
 	return !isAny(err, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT)
 }

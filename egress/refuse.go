@@ -23,11 +23,11 @@ const (
 	lingerSize = 64 << 10
 )
 
-// Refusal is an answer of the gateway itself to a CONNECT.
+// Refusal is the gateway's own answer to a CONNECT.
 type Refusal struct {
 	Status int
-	// Reason is the reason phrase, put through [ReasonPhrase]; empty means the standard one. Of a
-	// refused CONNECT it is all that many clients show. HTTP/2 has none.
+	// Reason is the reason phrase, to which [ReasonPhrase] is applied; empty means the standard one.
+	// Many clients show nothing else of a refused CONNECT. HTTP/2 has no reason phrase.
 	Reason string
 	// Header may be nil. Content-Length, Connection and, unless set, Cache-Control: no-store are
 	// added.
@@ -35,9 +35,9 @@ type Refusal struct {
 	Body   []byte
 }
 
-// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII, below 100
-// bytes. Each run of white space and controls becomes one space, and every byte outside ASCII a
-// question mark.
+// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII, fewer than 100
+// bytes. Each run of white space and controls becomes one space, and every byte outside ASCII
+// becomes a question mark.
 func ReasonPhrase(s string) string {
 	text := []byte(s)
 	for i, c := range text {
@@ -54,10 +54,10 @@ func ReasonPhrase(s string) string {
 
 // Refuse answers a CONNECT that is not accepted.
 //
-// Over HTTP/1.1 a custom reason phrase takes the connection out of the server's hands, so it ends
-// with the answer; clients open another for their next CONNECT anyway. A 407 is answered by several
-// clients on the same connection: it is left to the server, which keeps the connection open. So is
-// an answer without a reason.
+// Over HTTP/1.1 a custom reason phrase takes the connection out of the server's hands, so the
+// connection ends with the answer; clients open another one for their next CONNECT anyway. But
+// several clients respond to a 407 on the same connection, so Refuse leaves a 407 to the server,
+// which keeps the connection open. It does the same with an answer without a reason.
 func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	reason := ReasonPhrase(a.Reason)
 	if r.ProtoMajor != 1 || a.Status == http.StatusProxyAuthRequired || reason == "" {
@@ -76,7 +76,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 	a.complete(h)
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	h["Connection"] = []string{"close"}
-	var answer bytes.Buffer // some clients look at no more than the first segment
+	var answer bytes.Buffer // some clients read only the first segment
 	_ = writeHead(&answer, strconv.Itoa(a.Status)+" "+reason, h)
 	_, _ = answer.Write(a.Body) // a buffer takes everything
 	_, err = conn.Write(answer.Bytes())
@@ -85,7 +85,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
 		_ = conn.Close()
 		return
 	}
-	go linger(conn, notedConn(r, conn)) // the handler need not wait, and log late, because the client stays
+	go linger(conn, notedConn(r, conn)) // a client that stays must not delay the log
 }
 
 func refusePlain(w http.ResponseWriter, a Refusal) {
@@ -106,9 +106,9 @@ func (a Refusal) complete(h http.Header) {
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 }
 
-// linger waits for the client to read and close, no longer than lingerTime, and closes. If bytes of
+// linger waits up to lingerTime for the client to read and close, and then closes. If bytes from
 // the client stayed unread, the system would reset the connection and the client could lose the
-// answer. They are read from below the server's wrapping: to the server the request is over and its
+// answer. linger reads them below the server's wrapper: for the server the request is over, and its
 // bytes are counted.
 func linger(conn, below net.Conn) {
 	defer func() { _ = conn.Close() }()
@@ -118,9 +118,9 @@ func linger(conn, below net.Conn) {
 	_, _ = io.CopyN(io.Discard, below, lingerSize)
 }
 
-// PrepareRefusal must be called before answering a request whose body was not read and will not be.
+// PrepareRefusal must be called before answering a request whose body was not and will not be read.
 // A client that waits for 100 Continue must get its answer at once, and the connection must end
-// with it; otherwise the server would first wait for the body where a middleware has wrapped it.
+// with it; otherwise the server would first wait for the body if a middleware has wrapped it.
 func PrepareRefusal(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || !httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue") {
 		return

@@ -33,7 +33,8 @@ func TestReasonPhrase(t *testing.T) {
 	}
 }
 
-// FuzzReasonPhrase: printable ASCII, below 100 bytes, the same again when put through again.
+// FuzzReasonPhrase: the result is printable ASCII, below 100 bytes, and a second pass does not
+// change it.
 func FuzzReasonPhrase(f *testing.F) {
 	for _, s := range []string{"", "a\r\nb", "ä€😀", "\x00", strings.Repeat(" x", 100)} {
 		f.Add(s)
@@ -66,7 +67,7 @@ func startRefusing(t *testing.T, proto string, a Refusal) (*gateway, chan int) {
 	return &gateway{Server: s}, told
 }
 
-// TestRefuseHTTP1: the exact bytes, which many clients show parts of.
+// TestRefuseHTTP1 holds the exact bytes, because many clients show parts of them.
 func TestRefuseHTTP1(t *testing.T) {
 	t.Parallel()
 	g, told := startRefusing(t, "h1", Refusal{
@@ -105,8 +106,8 @@ func TestRefuseHTTP1(t *testing.T) {
 	}
 }
 
-// TestRefuseKeepsConnection: 407 is answered on the same connection by Apache's client and Chromium,
-// as is whatever needs no reason phrase of its own.
+// TestRefuseKeepsConnection: Apache's client and Chromium answer a 407 on the same connection. It
+// also stays open after a refusal without a reason phrase of its own.
 func TestRefuseKeepsConnection(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Refusal{
@@ -169,7 +170,7 @@ func TestPrepareRefusal(t *testing.T) {
 	}
 }
 
-// TestRefuseIsOneWrite: some clients look at no more than the first segment of the answer.
+// TestRefuseIsOneWrite: some clients read only the first segment of the answer.
 func TestRefuseIsOneWrite(t *testing.T) {
 	t.Parallel()
 	w := new(writes)
@@ -181,7 +182,7 @@ func TestRefuseIsOneWrite(t *testing.T) {
 	}
 }
 
-// notedWrites is a response whose connection notes its writes.
+// notedWrites is a response whose connection records its writes.
 type notedWrites struct {
 	*writes
 	hijacked net.Conn
@@ -194,9 +195,9 @@ func (w *notedWrites) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.hijacked, bufio.NewReadWriter(bufio.NewReader(strings.NewReader("")), nil), nil
 }
 
-// writes is a connection that notes each write.
+// writes is a connection that records each write.
 type writes struct {
-	net.Conn // nil: only writes may come, and deadlines
+	net.Conn // nil: there may only be writes, and deadlines
 
 	mu  sync.Mutex
 	all []string

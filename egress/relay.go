@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// errRelayed ends a relay one of whose ends cannot close its sending half alone.
+// errRelayed ends a relay if one of its ends cannot close its sending half alone.
 var errRelayed = errors.New("the other end has ended")
 
 // Relay copies bytes between the client and origin until both have ended, half-closing each side
@@ -22,10 +22,10 @@ func (t *Tunnel) Relay(ctx context.Context, origin net.Conn) error {
 	return relay(ctx, t, origin, defaultIdle)
 }
 
-// relay copies bytes both ways until both directions have ended, and closes both ends. The end of
-// one direction is passed on by closing the sending half of the other end; where that has no such
-// half the relay ends. A failure, the end of ctx, or idle without a byte either way ends both
-// directions. The error is an [*Error].
+// relay copies bytes both ways until both directions have ended, and closes both ends. When one
+// direction ends, relay closes the sending half of the other end; if that is impossible, the relay
+// ends. A failure, the end of ctx, or idle without a byte either way ends both directions. The
+// error is an [*Error].
 func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) error {
 	ctx, end := context.WithCancelCause(ctx)
 	closeBoth := func() { _, _ = client.Close(), origin.Close() }
@@ -53,8 +53,8 @@ func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Dur
 	return &Error{Kind: KindClientGone, Err: cause}
 }
 
-// relayHalf copies bytes from src to dst until src ends, and passes the end on. The kinds are those
-// of a failure of dst and of src.
+// relayHalf copies bytes from src to dst until src ends, and passes the end on. dstKind and srcKind
+// are the kinds of a failure of dst and of src.
 func relayHalf(dst io.Writer, src io.Reader, w *watch, dstKind, srcKind Kind) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -99,7 +99,7 @@ func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 		x.res.Err = &Error{Kind: KindClientGone, Err: err}
 		return nil
 	}
-	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log: the connection is out of the writer's hands
+	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log only
 	err = relay(ctx, newTunnel(conn), origin, cmp.Or(x.f.idle, defaultIdle))
 	x.res.Err, _ = errors.AsType[*Error](err)
 	return nil

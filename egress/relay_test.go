@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// wire is one end of a connection in memory whose halves close one by one.
+// wire is one end of a connection in memory whose halves can be closed one by one.
 type wire struct {
 	*io.PipeReader
 	*io.PipeWriter
@@ -19,14 +19,14 @@ type wire struct {
 func (w wire) Close() error      { w.PipeWriter.Close(); return w.PipeReader.Close() }
 func (w wire) CloseWrite() error { return w.PipeWriter.Close() }
 
-// newWire gives both ends.
+// newWire returns both ends.
 func newWire() (wire, wire) {
 	r1, w1 := io.Pipe()
 	r2, w2 := io.Pipe()
 	return wire{r1, w2}, wire{r2, w1}
 }
 
-// noHalf is an end without a half that closes, as an HTTP/2 stream is.
+// noHalf is an end whose sending half cannot be closed alone, like an HTTP/2 stream.
 type noHalf struct{ io.ReadWriteCloser }
 
 func startRelay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) <-chan error {
@@ -56,7 +56,7 @@ func TestRelayHalfCloses(t *testing.T) {
 	})
 }
 
-// TestRelayIdle: a byte either way keeps both directions alive; without any the relay ends.
+// TestRelayIdle: a byte either way keeps both directions alive. Without a byte the relay ends.
 func TestRelayIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,8 +106,7 @@ func TestRelayEndsWithContext(t *testing.T) {
 	})
 }
 
-// TestRelayWithoutHalf: where an end cannot be half-closed, the end of the other one ends the
-// relay.
+// TestRelayWithoutHalf: if an end cannot be half-closed, the relay ends when the other end does.
 func TestRelayWithoutHalf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +123,7 @@ func TestRelayWithoutHalf(t *testing.T) {
 	})
 }
 
-// TestRelayBlames: which end failed, and by that the kind.
+// TestRelayBlames: the kind says which end failed.
 func TestRelayBlames(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

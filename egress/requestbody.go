@@ -9,7 +9,7 @@ import (
 )
 
 // requestBody is the client's body on its way to the origin. It counts bytes, remembers why reading
-// failed, and hands the trailers over at the end. It can be shut, as the transport may go on
+// failed, and hands the trailers over at the end. It can be shut, because the transport may go on
 // reading after the handler has returned.
 type requestBody struct {
 	src     io.Reader     // nil without a body
@@ -17,10 +17,10 @@ type requestBody struct {
 	limit   time.Duration // for the whole body; 0 for none
 	trailer func()        // called once, at the end of the body, before the reader learns of it
 
-	keeping bool   // keep what is read, up to maxKept, to send it again
-	kept    []byte // the same
+	keeping bool   // keep the bytes read, up to maxKept, to send them again
+	kept    []byte // the bytes kept
 
-	reading  chan struct{} // is full while a read is under way; nil without a body
+	reading  chan struct{} // full while a read is in progress; nil without a body
 	mu       sync.Mutex
 	begun    bool
 	n        int64
@@ -61,8 +61,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	default:
 		b.watch.stop()
 	}
-	// A transport that learns first that the context has ended shuts the body while the read that ran
-	// out of time returns.
+	// When the context ends, the transport may shut the body before the read that timed out returns.
 	if err != nil && err != io.EOF && (!b.shut || isTimeout(err)) {
 		b.failed = err
 	}
@@ -72,8 +71,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 // maxKept bounds the bytes of a body that are kept in case the origin does not process the request.
 const maxKept = 64 << 10
 
-// rewind has the body read from its beginning once more, and reports whether that can be. No read
-// is under way.
+// rewind makes the body start from its beginning once more, and reports whether it can. No read may
+// be in progress.
 func (b *requestBody) rewind() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +85,7 @@ func (b *requestBody) rewind() bool {
 	return true
 }
 
-// begin reports whether the body may be read. If so it is the client's turn.
+// begin reports whether the body may be read. If it may, the turn is the client's.
 func (b *requestBody) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,11 +112,11 @@ func (b *requestBody) written() {
 	}
 }
 
-// settleTime bounds the wait for a read that has failed already.
+// settleTime bounds the wait for a read that has already failed.
 const settleTime = time.Second
 
-// settle waits for the read that is under way, if there is one. The server ends the request's
-// context from within the read that fails, so the transport may give up before the body knows why.
+// settle waits for the read in progress, if there is one. The server ends the request's context
+// from within the read that fails, so the transport may give up before the body knows why.
 func (b *requestBody) settle() {
 	if b.reading == nil {
 		return
@@ -129,9 +128,8 @@ func (b *requestBody) settle() {
 	}
 }
 
-// Close ends the reading. It leaves the client's body alone: closing that would read the rest of
-// it, and stall while a client that waits for 100 Continue holds it back. The server closes it in
-// the end.
+// Close stops the reading. It does not close the client's body: that would read the rest of it, and
+// block while a client that waits for 100 Continue holds it back. The server closes it later.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +140,7 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// answer records that the response has begun. The watch belongs to the response from then on.
+// answer records that the response has begun. From then on the watch belongs to the response.
 func (b *requestBody) answer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +148,7 @@ func (b *requestBody) answer() {
 	b.watch.setDeadline(time.Time{})
 }
 
-// state returns the bytes read and the error that ended the reading, if one did.
+// state returns the number of bytes read, and the error that ended the reading, if any.
 func (b *requestBody) state() (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,12 +163,13 @@ func (b *requestBody) left() bool {
 }
 
 const (
-	// rateWindow is the time over which a rate is averaged: a crawl has bursts and pauses. It is also
-	// the least grace.
+	// rateWindow is the time over which a rate is averaged, because a crawl has bursts and pauses. It
+	// is also the shortest grace period.
 	rateWindow = time.Minute
 	// rateTick bounds how late a low rate is noticed.
 	rateTick = rateWindow / 4
-	// maxBytes bounds the count of a window: so many seconds do not overflow.
+	// maxBytes bounds the byte count of a window, so that the seconds computed from it do not
+	// overflow.
 	maxBytes = 1 << 32
 )
 
@@ -178,7 +177,7 @@ const (
 type party uint8
 
 const (
-	nobody party = iota // a connection or an answer is awaited
+	nobody party = iota // the exchange waits for a connection or an answer
 	theClient
 	theOrigin
 )
@@ -189,7 +188,7 @@ const (
 //   - a turn that is not the client's lasts for idle (the server itself limits idle clients);
 //   - all turns of one party together last for rateWindow, and fewer bytes than rate in that time
 //     have passed, or are on their way;
-//   - the deadline of the request's body is over.
+//   - the deadline of the request's body has passed.
 //
 // The methods are safe for concurrent use. A watch that was not started notices nothing.
 type watch struct {
@@ -197,9 +196,9 @@ type watch struct {
 	ended func(cause error)
 
 	mu       sync.Mutex
-	rate     int64       // bytes a second; 0 for any
+	rate     int64       // bytes per second; 0 means no limit
 	timer    *time.Timer // nil while it does not run
-	deadline time.Time   // zero for none
+	deadline time.Time   // zero means none
 	now      party       // whose turn it is
 	since    time.Time   // when the turn began
 	spent    [3]time.Duration
@@ -275,7 +274,7 @@ func (w *watch) check() {
 	w.timer.Reset(w.left(now))
 }
 
-// fault returns the limit that is exceeded at the given time, nil for none.
+// fault returns the error for a limit that is exceeded at the given time, or nil.
 func (w *watch) fault(now time.Time) error {
 	switch {
 	case !w.deadline.IsZero() && !now.Before(w.deadline):
@@ -297,8 +296,8 @@ func (w *watch) slow() time.Time {
 	return w.since.Add(max(rateWindow, least) - w.spent[w.now])
 }
 
-// left returns how long no limit can be exceeded, as far as is known: the next turn may have little
-// time left in its window.
+// left returns how long no limit can be exceeded, as far as is known now: the next turn may have
+// little time left in its window.
 func (w *watch) left(now time.Time) time.Duration {
 	left := w.idle
 	if w.now != theClient {

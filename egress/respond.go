@@ -34,22 +34,22 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	}
 }
 
-// bodiless reports that no body follows, whatever length is announced (RFC 9110 section 6.4.1).
-// net/http's HTTP/2 client takes a 304 that announces a length for one that broke off.
+// bodiless reports whether no body follows, whatever length is announced (RFC 9110 section 6.4.1).
+// net/http's HTTP/2 client reports a 304 that announces a length as broken off.
 func (x *forwarding) bodiless(resp *http.Response) bool {
 	return resp.Body == http.NoBody || x.r.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// dropServerFields removes the fields that the outer server has put into every response in its own
-// name: here the origin speaks, or a tunnel begins.
+// dropServerFields removes the fields that the outer server puts into every response in its own
+// name: this response is the origin's, or begins a tunnel.
 func dropServerFields(h http.Header) {
 	delete(h, "Server")
 	delete(h, "Alt-Svc")
 }
 
-// announce tells the client which trailers will follow, and returns their names. HTTP/1.1 has
-// trailers behind chunks only, so a length gives way to them.
+// announce tells the client which trailers will follow, and returns their names. In HTTP/1.1
+// trailers can only follow chunks, so announce drops the length.
 func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]bool {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return nil
@@ -76,15 +76,15 @@ func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
-// trailers sends the trailers. Unannounced ones use net/http's prefix for them, which works where
-// the body is chunked or the client speaks HTTP/2.
+// trailers sends the trailers. Unannounced ones use net/http's prefix for them, which works if the
+// body is chunked or the client speaks HTTP/2.
 func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	if len(resp.Trailer) == 0 || !x.takesTrailers() {
 		return
 	}
 	h := x.w.Header()
 	sent, late := make(http.Header, len(resp.Trailer)), make(http.Header)
-	for name, values := range resp.Trailer { // names keep the blanks before their colon (RFC 9112 section 5.1)
+	for name, values := range resp.Trailer { // RFC 9112 section 5.1: no blanks before a colon
 		name = http.CanonicalHeaderKey(strings.TrimRight(name, " "))
 		sent[name] = append(sent[name], values...)
 	}
@@ -100,7 +100,7 @@ func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
 	if len(late) == 0 {
 		return
 	}
-	// Without a flush a short body would be given a length at the end, and lose its trailers by it.
+	// Without a flush the server would add a length to a short body at its end, and drop the trailers.
 	_ = x.rc.Flush()
 	for name, values := range late {
 		h[http.TrailerPrefix+name] = values
@@ -131,7 +131,8 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 	if b, ok := resp.Body.(interface{ Buffered() int }); ok {
 		buffered = b.Buffered()
 	}
-	if resp.ContentLength < 0 || resp.ContentLength > int64(buffered) { // else nothing is waited for
+	// Otherwise the whole body is here.
+	if resp.ContentLength < 0 || resp.ContentLength > int64(buffered) {
 		x.watch.start(theOrigin, rate)
 	}
 	if buffered == 0 {
@@ -145,11 +146,11 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 			x.watch.turn(theClient, n)
 			m, werr := x.w.Write(buf[:n])
 			if werr == nil && err == nil {
-				werr = x.flush() // else the end of the response sends it
+				werr = x.flush() // otherwise the end of the response sends it
 			}
 			x.watch.turn(theOrigin, 0)
 			if x.res.Copy != nil {
-				_, _ = x.res.Copy.Write(buf[:m]) // the caller's own concern
+				_, _ = x.res.Copy.Write(buf[:m]) // its errors are the caller's concern
 			}
 			if werr != nil {
 				return x.abort(&Error{Kind: writeKind(werr), Err: werr})
@@ -172,12 +173,12 @@ func (x *forwarding) flush() error {
 }
 
 // abort ends a response that has begun, so that the client sees that it is not whole: HTTP/1.1
-// closes the connection short of the length or the last chunk, HTTP/2 resets the stream. If it
-// returns, it returns false.
+// closes the connection before the full length or the last chunk, HTTP/2 resets the stream. If
+// abort returns, it returns false.
 func (x *forwarding) abort(e *Error) bool {
 	x.res.Err = e
 	if e.Kind != KindClientGone && e.Kind != KindClientTimeout {
-		_ = x.flush() // the header belongs to the client
+		_ = x.flush() // the client may have the header
 	}
 	if !x.r.ProtoAtLeast(1, 1) {
 		x.reset()
@@ -200,16 +201,16 @@ func (x *forwarding) reset() {
 	_ = conn.Close()
 }
 
-// interim guards the writer while interim responses come: the transport reports them on its own
-// goroutine, possibly after the round trip has been given up.
+// interim guards the writer while interim responses arrive: the transport reports them in its own
+// goroutine, possibly after the round trip was given up.
 type interim struct {
 	mu    sync.Mutex
 	count int
 	over  bool
 }
 
-// got1xx passes an interim response on, RFC 9110 section 15.2: 103 Early Hints, 102 and any other.
-// Clients of HTTP/1.0 know none, and get none.
+// got1xx passes an interim response on (RFC 9110 section 15.2): 103 Early Hints, 102 or any other.
+// HTTP/1.0 has no interim responses, so its clients get none.
 func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 	x.interim.mu.Lock()
 	defer x.interim.mu.Unlock()
@@ -223,10 +224,10 @@ func (x *forwarding) got1xx(code int, header textproto.MIMEHeader) error {
 		return nil
 	}
 	if code == http.StatusContinue && x.expecting {
-		return nil // the server says it by itself when the transport begins to read the body, which it does now
+		return nil // the server sends it when the transport reads the body, as it does now
 	}
 	h := x.w.Header()
-	final := maps.Clone(h) // what is set already is meant for the final response
+	final := maps.Clone(h) // fields that are already set are for the final response
 	clear(h)
 	responseFields(h, http.Header(header), x.f.Name, x.f.HeaderPrefix)
 	x.w.WriteHeader(code)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestStreamConnClosed: what was read ahead is gone with the connection.
+// TestStreamConnClosed: bytes that were read ahead are gone once the connection is closed.
 func TestStreamConnClosed(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,59 +28,59 @@ const (
 	DefaultResponseHeaderTimeout = 60 * time.Second
 	// maxResponseHeader bounds the header of a response; a larger one fails the request.
 	maxResponseHeader = 256 << 10
-	// maxIdle is the memory for idle connections to all hosts together, in KiB: 2,048 of http or 1,024
-	// of https. A host has as many as its pace allows requests at a time.
+	// maxIdle is the memory for idle connections to all hosts together, in KiB. It is enough for 2,048
+	// connections of http or 1,024 of https. A host has as many as its pace allows requests at a time.
 	maxIdle     = 16 << 10
 	idleTimeout = 90 * time.Second
-	// maxOther bounds those of net/http's transport, one of which takes some 50 KiB with HTTP/2.
+	// maxOther bounds the connections of net/http's transport. One takes some 50 KiB with HTTP/2.
 	maxOther = 512
 	// expectTimeout is how long an origin has to answer Expect: 100-continue before the body is sent
-	// unasked, as RFC 9110 section 10.1.1 wants; curl waits as long.
+	// without an answer, as RFC 9110 section 10.1.1 recommends; curl waits as long.
 	expectTimeout = time.Second
 	// Bounds on the data that an HTTP/2 origin may send ahead of a slow client, per stream and
 	// connection.
 	h2StreamBuffer = 1 << 20
 	h2ConnBuffer   = 8 << 20
-	// A silent HTTP/2 connection is pinged, and given up without an answer.
+	// A silent HTTP/2 connection is pinged, and closed if the ping is not answered.
 	h2PingAfter   = 30 * time.Second
 	h2PingTimeout = 15 * time.Second
 	tlsSessions   = 512
 )
 
-// TransportConfig configures a [Transport]. Only Dialer is needed.
+// TransportConfig configures a [Transport]. Only Dialer is required.
 type TransportConfig struct {
 	Dialer *Dialer
 	// Upstreams are proxies to go through instead of directly; the first whose Match accepts the host
-	// is taken.
+	// is used.
 	Upstreams []Upstream
 	// RootCAs are the authorities trusted for origins and upstream proxies; nil means the system's.
-	// [TrustedRoots] adds to those.
+	// [TrustedRoots] adds to the system's.
 	RootCAs *x509.CertPool
 	// ResponseHeaderTimeout runs from the end of the request to the header of the response; 0 means
 	// DefaultResponseHeaderTimeout.
 	ResponseHeaderTimeout time.Duration
-	// FreshFor makes a transport that sends each request over a new connection, once, for callers that
-	// count every request: others repeat one whose kept connection breaks before the answer. The
-	// connection is left to requests of the transport given, where that is possible.
+	// FreshFor makes the transport send each request once, over a new connection, for callers that
+	// count every request: other transports repeat a request whose kept connection breaks before the
+	// answer. If possible, the connection then serves requests of that transport.
 	FreshFor *Transport
 }
 
 // Transport sends requests to origins over HTTP/1.1 and HTTP/2, and reads from FTP servers,
-// directly or through upstream proxies, always past the dialer's guard. It changes nothing about a
-// message: no compression is asked for, no redirect followed. Certificates are verified; there is
-// no switch to turn that off. Safe for concurrent use.
+// directly or through upstream proxies. The dialer's guard checks every connection. A Transport
+// changes nothing about a message: it asks for no compression and follows no redirect. It verifies
+// certificates; there is no switch to turn that off. It is safe for concurrent use.
 //
-// Via is sent to upstream proxies only. RFC 9110 section 7.6.3 wants it towards origins too, but
+// Only upstream proxies get Via. RFC 9110 section 7.6.3 asks for it towards origins too, but
 // widespread servers stop compressing for requests that carry it, which would cost every crawled
-// site traffic; and a request sent directly cannot come back, as the guard refuses the gateway's
-// own listeners.
+// site traffic. A request that is sent directly cannot come back, because the guard refuses the
+// gateway's own listeners.
 type Transport struct {
 	dialer    *Dialer
-	simple    *h1.Transport // for what it serves, without an upstream proxy
+	simple    *h1.Transport // for the requests that it serves, without an upstream proxy
 	direct    transportPair // for the rest
 	upstreams []*upstream
 	tls       *tls.Config
-	via       string // the pseudonym of this gateway, unique to the process, by which loops are found
+	via       string // this gateway's pseudonym, unique to the process, for finding loops
 }
 
 // NewTransport builds a transport. It fails on an upstream URL that cannot be used.
@@ -120,7 +120,7 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:        secure,
 		ForceAttemptHTTP2:      true, // a custom DialContext turns HTTP/2 off otherwise
-		DisableCompression:     true, // or bodies would be decoded on the way
+		DisableCompression:     true, // otherwise it would decode bodies
 		DisableKeepAlives:      c.FreshFor != nil,
 		MaxIdleConns:           maxOther,
 		MaxIdleConnsPerHost:    maxOther,
@@ -138,8 +138,8 @@ func (t *Transport) httpTransport(c TransportConfig) *http.Transport {
 	}
 }
 
-// bounded returns the function by which a transport of net/http dials: every most-th time, idle
-// connections are closed. MaxIdleConns does not count those of HTTP/2.
+// bounded returns the dial function for a transport of net/http. Every most-th call closes idle
+// connections, because MaxIdleConns does not count HTTP/2 connections.
 func bounded(d *Dialer, transport *http.Transport, most int64) dialFunc {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -150,15 +150,15 @@ func bounded(d *Dialer, transport *http.Transport, most int64) dialFunc {
 	}
 }
 
-// transportPair is a transport for most requests, and one for those that must not share a
+// transportPair is a transport for most requests, and another for those that must not share a
 // connection.
 type transportPair struct {
 	shared *http.Transport
-	single *http.Transport // has a connection of HTTP/1.1 for each request
+	single *http.Transport // has an HTTP/1.1 connection for each request
 }
 
-// pairOf makes a pair of a transport. It dials by the functions given: the one leads to an origin
-// or a proxy of plain HTTP, the other to an origin that speaks TLS.
+// pairOf makes a pair from a transport. It dials with plain for requests of http, and with secure
+// for requests of https, where it does the TLS handshake with the origin itself.
 func pairOf(shared *http.Transport, plain, secure dialFunc) transportPair {
 	single := shared.Clone()
 	single.DisableKeepAlives = true
@@ -171,10 +171,10 @@ func pairOf(shared *http.Transport, plain, secure dialFunc) transportPair {
 	return transportPair{shared, single}
 }
 
-// dialFunc has the form that [net/http.Transport] wants.
+// dialFunc is the function that [net/http.Transport] dials with.
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// mended dials for responses that are mended.
+// mended dials a connection whose responses are mended.
 func (dial dialFunc) mended(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := dial(ctx, network, addr)
 	if err != nil {
@@ -183,8 +183,8 @@ func (dial dialFunc) mended(ctx context.Context, network, addr string) (net.Conn
 	return h1.Mend(conn), nil
 }
 
-// overTLS returns a function that dials and speaks TLS, by the settings of h: what is mended lies
-// above it. net/http finds HTTP/2 by the type of the connection.
+// overTLS returns a function that dials and does a TLS handshake with the settings of h. Responses
+// are mended above TLS. net/http recognizes HTTP/2 by the type of the connection.
 func (dial dialFunc) overTLS(h *http.Transport) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -192,7 +192,7 @@ func (dial dialFunc) overTLS(h *http.Transport) dialFunc {
 			return nil, err
 		}
 		config := h.TLSClientConfig.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http has made it
+		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http made addr, so it can be split
 		ctx, cancel := context.WithTimeout(ctx, h.TLSHandshakeTimeout)
 		defer cancel()
 		secure := tls.Client(conn, config)
@@ -207,11 +207,11 @@ func (dial dialFunc) overTLS(h *http.Transport) dialFunc {
 	}
 }
 
-// roundTrip sends a request by the transport that it needs, and has the head of its response
-// mended. A request that was not processed is sent once more, if its body is at hand; one without a
-// body net/http itself sends again, but for HTTP_1_1_REQUIRED.
+// roundTrip sends a request with the transport that it needs, and has the head of its response
+// mended. It repeats a request that was not processed, once, if the body is at hand. net/http
+// itself repeats a request without a body, except after HTTP_1_1_REQUIRED.
 func (w transportPair) roundTrip(r *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: awaitResponse} // a new one: WithClientTrace changes it
+	trace := &httptrace.ClientTrace{GotConn: awaitResponse} // new, as WithClientTrace changes it
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
 	resp, err := w.of(r).RoundTrip(r)
 	next := w.again(err)
@@ -226,17 +226,17 @@ func (w transportPair) roundTrip(r *http.Request) (*http.Response, error) {
 	return next.RoundTrip(r)
 }
 
-// again returns the transport for a request that failed without being processed, RFC 9113 section
-// 8.7, nil for others: it lay above the last stream of a GOAWAY, or its stream was refused. With a
-// GetBody, net/http would send it again after PROTOCOL_ERROR too, which proves no such thing. What
-// it says of a body that it cannot send again has no type.
+// again returns the transport that repeats a request which failed without being processed (RFC 9113
+// section 8.7), or nil for other failures. Such a request came after the last stream of a GOAWAY,
+// or its stream was refused. If it had a GetBody, net/http would repeat it after PROTOCOL_ERROR
+// too, which is no such proof. The error for a body that cannot be sent again has no type.
 func (w transportPair) again(err error) *http.Transport {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
 	stream, _ := errors.AsType[http2.StreamError](err)
-	ours := strings.HasPrefix(text, "http2: Transport") // and quotes nothing of the origin
+	ours := strings.HasPrefix(text, "http2: Transport") // such a text quotes nothing from the origin
 	switch {
 	case stream.Code == http2.ErrCodeHTTP11Required, ours && strings.HasSuffix(text, "ErrCode:HTTP_1_1_REQUIRED"):
 		return w.single
@@ -246,7 +246,7 @@ func (w transportPair) again(err error) *http.Transport {
 	return nil
 }
 
-// awaitResponse tells a connection of HTTP/1 that a response will come.
+// awaitResponse tells an HTTP/1 connection that a response will come.
 func awaitResponse(info httptrace.GotConnInfo) {
 	if conn, ok := info.Conn.(*h1.Mended); ok {
 		conn.Await()
@@ -268,8 +268,8 @@ func (w transportPair) of(r *http.Request) *http.Transport {
 	return w.shared
 }
 
-// TrustedRoots returns the system's authorities with those of the PEM files' contents added.
-// Contents without any certificate are an error.
+// TrustedRoots returns the system's authorities together with the certificates in pems, the
+// contents of PEM files. Contents without a certificate are an error.
 func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -283,7 +283,7 @@ func TrustedRoots(pems ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// RoundTrip sends one request, see [http.RoundTripper]. One for an ftp URL must be GET or HEAD.
+// RoundTrip implements [http.RoundTripper]. A request for an ftp URL must be GET or HEAD.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "ftp" {
 		return ftphttp.RoundTrip(r, t.direct.shared.ResponseHeaderTimeout, t.dialFTP)
@@ -294,7 +294,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := up.roundTrip(r)
 	if err != nil && r.Body != nil {
-		_ = r.Body.Close() // the contract of RoundTripper; closing twice does no harm
+		_ = r.Body.Close() // RoundTripper requires it; closing twice does no harm
 	}
 	return resp, err
 }
@@ -310,8 +310,8 @@ func (t *Transport) directly(r *http.Request) (*http.Response, error) {
 	return t.direct.roundTrip(r)
 }
 
-// dialFTP connects to an FTP server, through an upstream proxy where one is configured for the
-// host. It is a [ftphttp.Dial].
+// dialFTP connects to an FTP server, through an upstream proxy if one is configured for the host.
+// It is a [ftphttp.Dial].
 func (t *Transport) dialFTP(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toFTP)
@@ -323,8 +323,8 @@ func (t *Transport) dialFTP(ctx context.Context, host string, port uint16, contr
 	return t.dialer.dial(ctx, host, port, toFTP)
 }
 
-// DialTunnel connects to a port of an origin for opaque bytes, through an upstream proxy where one
-// is configured for the host. The connection supports CloseWrite.
+// DialTunnel connects to a port of an origin for opaque bytes, through an upstream proxy if one is
+// configured for the host. The connection supports CloseWrite.
 func (t *Transport) DialTunnel(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	if up := t.upstream(host); up != nil {
 		return up.dialTunnel(ctx, host, port, toOrigin)
@@ -353,8 +353,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Proxied reports whether an upstream proxy that speaks HTTP, and so may answer itself, is between
-// this gateway and a host.
+// Proxied reports whether requests for a host go through an upstream proxy that speaks HTTP, and so
+// may answer them itself.
 func (t *Transport) Proxied(host string) bool {
 	u := t.upstream(host)
 	return u != nil && !u.isSOCKS()

@@ -21,7 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// proxyServer is an upstream proxy: absolute form, CONNECT, and a log of what it was asked.
+// proxyServer is an upstream proxy with absolute form and CONNECT, and a log of its requests.
 func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -64,7 +64,7 @@ func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func(
 	})
 	proto := "h1"
 	if tlsToo {
-		proto = "h2" // it offers HTTP/2, which must not be taken
+		proto = "h2" // it offers HTTP/2, which must not be used
 	}
 	return startServer(t, h, proto), func() []string {
 		mu.Lock()
@@ -73,7 +73,7 @@ func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func(
 	}
 }
 
-// socksServer is a SOCKS5 proxy, RFC 1928 and 1929, that gives out what it was asked for.
+// socksServer is a SOCKS5 proxy (RFC 1928 and 1929) that records its requests in asked.
 func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
 	t.Helper()
 	return rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -201,8 +201,8 @@ func TestUpstreamSOCKS(t *testing.T) {
 	}
 }
 
-// TestUpstreamKeepsGuard: nothing is handed to a proxy that this gateway would not dial; the proxy
-// hears nothing of it.
+// TestUpstreamKeepsGuard: a target that this gateway would not dial is not handed over to a proxy
+// either. The proxy gets no request at all.
 func TestUpstreamKeepsGuard(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -232,8 +232,8 @@ func TestUpstreamKeepsGuard(t *testing.T) {
 	}
 }
 
-// TestUpstreamByHost: the first that matches is taken, others go directly, and a proxy's own
-// address is not open as a target by its being a proxy.
+// TestUpstreamByHost: the first proxy that matches is used, other hosts are reached directly, and
+// being a proxy does not open an address as a target.
 func TestUpstreamByHost(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -350,8 +350,8 @@ func TestTrustedRoots(t *testing.T) {
 	}
 }
 
-// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own,
-// direct and through upstreams.
+// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own, both
+// directly and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	w := pairOf(new(http.Transport), nil, nil)
@@ -366,7 +366,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestIdleHTTP2IsBounded: net/http bounds its idle connections of HTTP/1.1 alone.
+// TestIdleHTTP2IsBounded: net/http itself bounds only its idle HTTP/1.1 connections.
 func TestIdleHTTP2IsBounded(t *testing.T) {
 	t.Parallel()
 	var open, most atomic.Int64
@@ -401,14 +401,14 @@ func TestIdleHTTP2IsBounded(t *testing.T) {
 			t.Fatal(resp.Proto)
 		}
 	}
-	// The server notices the end of some a moment later.
+	// The server notices the end of some connections a moment later.
 	if n := most.Load(); n > sites/2 {
 		t.Errorf("%d connections were open at a time, %d are the bound", n, bound)
 	}
 }
 
-// TestUpstreamFailures: what became of an upstream proxy is told without its name, and apart from
-// what became of a site behind it.
+// TestUpstreamFailures: a failure of an upstream proxy is reported without its name, and apart from
+// failures of a site behind it.
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{407: "upstream", 403: "upstream", 502: "connect", 503: "connect"} {

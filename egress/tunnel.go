@@ -14,24 +14,24 @@ import (
 )
 
 // Tunnel is the client's end of an accepted CONNECT: a [net.Conn] that carries the bytes between
-// the client and its origin. It can look ahead at the first ones.
+// the client and its origin. It can look ahead at the first bytes.
 //
-// Reading and looking ahead are for one goroutine at a time, as is writing; all else is safe for
-// concurrent use.
+// Only one goroutine at a time may read or look ahead, and only one may write. Everything else is
+// safe for concurrent use.
 type Tunnel struct {
-	net.Conn        // the client's; only through the Tunnel is it read, written and closed
+	net.Conn        // the client's, which only the Tunnel reads, writes and closes
 	ahead    []byte // read ahead, not yet taken
 
 	reading   sync.Mutex // held while conn is read from
 	writing   sync.Mutex // and written to
 	closeOnce sync.Once
 	closeErr  error
-	closed    context.Context //nolint:containedctx // a channel that may be asked whether it is closed
+	closed    context.Context //nolint:containedctx // a channel that can be asked for its state
 	end       context.CancelFunc
 }
 
 // ConnectAuthority returns the target of a CONNECT, which must be a host and a port and nothing
-// else (RFC 9112 section 3.2.3). net/http accepts less, and takes Host where the target is empty.
+// else (RFC 9112 section 3.2.3). net/http also accepts less, and uses Host if the target is empty.
 // The host itself is not validated.
 func ConnectAuthority(r *http.Request) (string, error) {
 	if _, port, err := net.SplitHostPort(r.URL.Host); err != nil || port == "" {
@@ -43,13 +43,13 @@ func ConnectAuthority(r *http.Request) (string, error) {
 	return r.URL.Host, nil
 }
 
-// Accept answers a CONNECT with 200 and returns the tunnel. Over HTTP/1.1 (and 1.0) the connection
-// is taken from the server, over HTTP/2 and 3 the stream itself is the tunnel. Either way the
-// handler must not return before the tunnel has ended. Refuse before Accept: nothing else can be
-// answered afterwards.
+// Accept answers a CONNECT with 200 and returns the tunnel. Over HTTP/1.1 (and 1.0) it takes the
+// connection from the server; over HTTP/2 and 3 the stream itself is the tunnel. Either way the
+// handler must not return before the tunnel has ended. Use [Refuse] before Accept: afterwards no
+// other answer is possible.
 //
-// The 200 of HTTP/1.1 is written by hand, as the server would announce a chunked body; the writer
-// gets it too, after the connection has left it, so that logs have the status.
+// Accept writes the 200 of HTTP/1.1 itself, because the server would announce a chunked body. It
+// also sets the status of the writer, which no longer has the connection by then, for logs.
 func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if r.ProtoMajor >= 2 {
 		dropServerFields(w.Header())
@@ -108,11 +108,11 @@ func (t *Tunnel) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// CloseWrite closes the sending half. An HTTP/2 tunnel has none that closes alone.
+// CloseWrite closes the sending half. An HTTP/2 tunnel cannot close it alone.
 func (t *Tunnel) CloseWrite() error { return closeWrite(t.Conn) }
 
-// Close ends the tunnel and interrupts its reads and writes. From then on the connection is not
-// touched: its server may have counted the bytes, and logs the sum when the handler returns.
+// Close ends the tunnel and interrupts its reads and writes. From then on nothing touches the
+// connection: its server may have counted the bytes, and logs the sum when the handler returns.
 func (t *Tunnel) Close() error {
 	t.closeOnce.Do(func() {
 		t.closeErr = t.Conn.Close()
@@ -125,7 +125,7 @@ func (t *Tunnel) Close() error {
 	return t.closeErr
 }
 
-// Done is closed once the tunnel is.
+// Done returns a channel that is closed when the tunnel is.
 func (t *Tunnel) Done() <-chan struct{} { return t.closed.Done() }
 
 // First classifies the beginning of a tunnel.
@@ -136,15 +136,15 @@ const (
 	FirstSilent First = "silent" // nothing came in time
 	FirstClosed First = "closed" // the client closed it and said nothing
 	FirstTLS    First = "tls"    // a TLS handshake record
-	FirstHTTP   First = "http"   // a letter, as HTTP methods begin with: several clients tunnel http:// too
+	FirstHTTP   First = "http"   // a letter, as in an HTTP method: several clients tunnel http:// too
 	FirstOther  First = "other"  // anything else
 )
 
 // recordHandshake is the content type of TLS handshake records, RFC 8446 section 5.1.
 const recordHandshake = 0x16
 
-// First looks at the first byte of the client, waiting for it at most timeout. The byte stays to be
-// read. The end of ctx closes the tunnel.
+// First looks at the client's first byte, and waits for it no longer than timeout. The byte can
+// still be read. The end of ctx closes the tunnel.
 func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error) {
 	err := t.lookAhead(ctx, 1, timeout)
 	if len(t.ahead) == 0 {
@@ -167,7 +167,7 @@ func (t *Tunnel) First(ctx context.Context, timeout time.Duration) (First, error
 	}
 }
 
-// lookAhead reads until n bytes lie ahead.
+// lookAhead reads until it has n bytes ahead.
 func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) error {
 	if len(t.ahead) >= n {
 		return nil
@@ -195,8 +195,8 @@ func (t *Tunnel) lookAhead(ctx context.Context, n int, timeout time.Duration) er
 	return nil
 }
 
-// maxHello bounds the bytes that are read for a ClientHello, records included. Post-quantum key shares bring
-// it to some 2 KiB today.
+// maxHello bounds the bytes that are read for a ClientHello, records included. With post-quantum
+// key shares it has some 2 KiB today.
 const maxHello = 64 << 10
 
 var (
@@ -204,15 +204,16 @@ var (
 	errHelloRead = errors.New("the ClientHello has been read")
 )
 
-// ServerName looks at the client's TLS ClientHello, waiting at most timeout for the whole of it,
-// and returns the name that it asks for (SNI, RFC 6066 section 3), as sent; empty for none. With
-// Encrypted Client Hello it is the name of the outer hello, not of the site. The bytes stay to be
-// read. Call it for tunnels that began with [FirstTLS]. The end of ctx closes the tunnel.
+// ServerName looks at the client's TLS ClientHello, and waits no longer than timeout for the whole
+// of it. It returns the name that the client asks for (SNI, RFC 6066 section 3) as sent, or "" if
+// it sends no SNI. With Encrypted Client Hello it is the name of the outer hello, not the site's.
+// The bytes can still be read. Call it for tunnels that began with [FirstTLS]. The end of ctx
+// closes the tunnel.
 func (t *Tunnel) ServerName(ctx context.Context, timeout time.Duration) (string, error) {
 	var name string
 	conn := &helloConn{Tunnel: t, ctx: ctx, deadline: time.Now().Add(timeout)}
 	err := tls.Server(conn, &tls.Config{
-		MinVersion: tls.VersionTLS12, // of no effect: the hello is not answered
+		MinVersion: tls.VersionTLS12, // has no effect, because the hello is not answered
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name = hello.ServerName
 			return nil, errHelloRead

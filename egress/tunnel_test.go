@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// halfConn is what tests speak over as a client: a tunnel whose sending half closes.
+// halfConn is the client's end in tests: a tunnel whose sending half can be closed.
 type halfConn interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// connect opens a CONNECT through a gateway by HTTP/1.1 or HTTP/2.
+// connect opens a CONNECT through a gateway over HTTP/1.1 or HTTP/2.
 func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
 	tb.Helper()
 	if gw.TLS != nil {
@@ -80,7 +80,7 @@ func startConnect(tb testing.TB, proto string, serve func(*http.Request, *Tunnel
 	}), proto), done
 }
 
-// sayEcho reads all of a connection and then answers with it.
+// sayEcho reads all of a connection, and then sends it back.
 func sayEcho(c net.Conn, br *bufio.Reader) {
 	got, _ := io.ReadAll(br)
 	fmt.Fprintf(c, "echo %s", got)
@@ -130,8 +130,8 @@ func (w *wrapHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return struct{ net.Conn }{c}, rw, err
 }
 
-// TestTunnelHalfClose: each direction ends by itself, even if the server wraps what it gives up;
-// and the writer learns the status.
+// TestTunnelHalfClose: each direction ends by itself, even if the server wraps the connection that
+// it hands over. The writer learns the status.
 func TestTunnelHalfClose(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, sayEcho)
@@ -165,7 +165,7 @@ func TestTunnelHalfClose(t *testing.T) {
 	}
 }
 
-// TestTunnelOriginEndsFirst: the client learns of the origin's end, and may still send.
+// TestTunnelOriginEndsFirst: the client sees that the origin has ended, and may still send.
 func TestTunnelOriginEndsFirst(t *testing.T) {
 	t.Parallel()
 	rest := make(chan string, 1)
@@ -278,7 +278,7 @@ func TestTunnelFirstSilent(t *testing.T) {
 	}
 }
 
-// TestTunnelClientLeaves: the end of a client's HTTP/2 stream ends the wait for it.
+// TestTunnelClientLeaves: when a client's HTTP/2 stream ends, the wait for its first byte ends.
 func TestTunnelClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -343,7 +343,7 @@ func TestTunnelServerName(t *testing.T) {
 	}
 }
 
-// duplex makes a net.Conn of a test's end of a tunnel.
+// duplex makes a net.Conn from a test's end of a tunnel.
 type duplex struct{ halfConn }
 
 func (*duplex) LocalAddr() net.Addr              { return textAddr("") }
@@ -360,7 +360,8 @@ func gwCertificate(tb testing.TB) []tls.Certificate {
 	return s.TLS.Certificates
 }
 
-// TestTunnelServerNameSlow: a hello in crumbs is awaited as long as allowed, not longer.
+// TestTunnelServerNameSlow: the wait for a hello in small pieces is as long as allowed, and no
+// longer.
 func TestTunnelServerNameSlow(t *testing.T) {
 	t.Parallel()
 	hello := captureHello(t, &tls.Config{ServerName: "slow.example"})
@@ -381,7 +382,7 @@ func TestTunnelServerNameSlow(t *testing.T) {
 		t.Errorf("name %q, %v", name, <-result)
 	}
 	<-result
-	if err := <-result; err != nil { // it lies ahead already
+	if err := <-result; err != nil { // it has already been read ahead
 		t.Error(err)
 	}
 	<-done
@@ -404,8 +405,8 @@ func TestAcceptOnUnsupportedWriter(t *testing.T) {
 	}
 }
 
-// FuzzTunnel: whatever a client says in a tunnel, looking ahead takes nothing of it away, and waits
-// for no more than came.
+// FuzzTunnel: whatever a client sends in a tunnel, looking ahead takes none of it away, and waits
+// for no more bytes than came.
 func FuzzTunnel(f *testing.F) {
 	for _, s := range []string{"", "G", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "SSH-2.0-x\r\n", "\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
 		f.Add([]byte(s), []byte{})

@@ -21,16 +21,17 @@ import (
 // maxConnectHeader bounds an upstream proxy's answer to CONNECT.
 const maxConnectHeader = 64 << 10
 
-// Upstream is a proxy to send requests through. The guard stays on: a target's name is resolved and
-// every one of its addresses checked before the name is handed over. The upstream resolves the name
-// again, out of this gateway's hands, so an upstream that can reach private networks should refuse
-// them itself. The upstream's own address is the operator's choice and may be private. There is no
-// fallback to a direct connection.
+// Upstream is a proxy to send requests through. The guard still applies: the gateway resolves a
+// target's name and checks every address before it hands the name over. The upstream resolves the
+// name again, beyond this gateway's control, so an upstream that can reach private networks should
+// refuse them itself. The upstream's own address is the operator's choice and may be private. There
+// is no fallback to a direct connection.
 type Upstream struct {
-	// URL is http, https or socks5, with credentials in its userinfo where the proxy wants some. The
-	// names are resolved by the proxy in all three.
+	// URL is http, https or socks5, with credentials in its userinfo if the proxy wants some. In all
+	// three cases the proxy resolves names.
 	URL *url.URL
-	// Match reports whether a host (lower case, IPv6 without brackets) goes this way; nil means all.
+	// Match reports whether a host (lower case, IPv6 without brackets) goes this way; nil matches
+	// every host.
 	Match func(host string) bool
 }
 
@@ -40,15 +41,15 @@ type upstream struct {
 	host   string
 	port   uint16
 	dialer *Dialer
-	tls    *tls.Config // towards the proxy; nil for plain
+	tls    *tls.Config // for connections to the proxy; nil if they have no TLS
 	via    string
 	http   *http.Transport
-	pair   transportPair // http, and one that shares no connections
+	pair   transportPair // http, and its copy that shares no connections
 }
 
 // ParseUpstream reads the URL of an upstream proxy. Errors leave its password out.
 func ParseUpstream(s string) (u Upstream, err error) {
-	if u.URL, err = url.Parse(s); err != nil { // which repeats the whole text
+	if u.URL, err = url.Parse(s); err != nil { // the error repeats the whole text
 		return Upstream{}, errors.New("url cannot be parsed")
 	}
 	_, err = u.port()
@@ -95,9 +96,9 @@ func (t *Transport) newUpstream(c TransportConfig, u Upstream) (*upstream, error
 	plain := &url.URL{Scheme: "http", Host: net.JoinHostPort(up.host, strconv.Itoa(int(port))), User: u.URL.User}
 	up.http.Proxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme == "https" {
-			return nil, nil // it goes through a tunnel
+			return nil, nil // the request goes through a tunnel
 		}
-		return plain, nil // TLS towards the proxy is dialProxy's
+		return plain, nil // dialProxy does TLS with the proxy
 	}
 	up.pair = pairOf(up.http, up.dialProxy, up.dialThrough)
 	return up, nil
@@ -107,7 +108,8 @@ func (u *upstream) name() string { return net.JoinHostPort(u.host, strconv.Itoa(
 
 func (u *upstream) isSOCKS() bool { return u.http.Proxy == nil }
 
-// granted returns an error for an answer that refuses a tunnel, any but 2xx (RFC 9110, 9.3.6).
+// granted returns an error for an answer that refuses a tunnel, any but 2xx (RFC 9110 section
+// 9.3.6).
 func (u *upstream) granted(resp *http.Response) error {
 	if resp.StatusCode/100 == 2 {
 		return nil
@@ -115,7 +117,7 @@ func (u *upstream) granted(resp *http.Response) error {
 	return &Error{Kind: KindUpstream, Err: fmt.Errorf("upstream proxy %s %w", u.name(), tunnelError(resp.StatusCode))}
 }
 
-// tunnelError is an upstream proxy's answer to CONNECT, by its status.
+// tunnelError is the status of an upstream proxy's answer to CONNECT.
 type tunnelError int
 
 func (s tunnelError) Error() string { return fmt.Sprintf("answered %d", int(s)) }
@@ -140,7 +142,7 @@ func (u *upstream) roundTrip(r *http.Request) (*http.Response, error) {
 	return u.pair.roundTrip(r)
 }
 
-// dialProxy connects to the proxy itself, TLS included.
+// dialProxy connects to the proxy itself, with TLS if it needs that.
 func (u *upstream) dialProxy(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := u.dialer.dial(ctx, u.host, u.port, toProxy)
 	if err != nil {
@@ -164,7 +166,8 @@ func (u *upstream) failed(addr netip.AddrPort, err error) error {
 	return &DialError{Phase: PhaseProxy, Host: u.name(), Dialed: Dialed{Addr: addr}, Err: err}
 }
 
-// dialTunnel opens a tunnel to a target whose addresses the guard passes for the purpose.
+// dialTunnel opens a tunnel to a target. The guard must allow the target's addresses for the
+// purpose.
 func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p purpose) (net.Conn, error) {
 	if _, err := u.dialer.check(ctx, host, port, p); err != nil {
 		return nil, err
@@ -176,7 +179,7 @@ func (u *upstream) dialTunnel(ctx context.Context, host string, port uint16, p p
 	return u.dialThrough(ctx, "tcp", target)
 }
 
-// dialThrough opens a tunnel through a proxy of HTTP.
+// dialThrough opens a tunnel through an HTTP proxy.
 func (u *upstream) dialThrough(ctx context.Context, _, target string) (net.Conn, error) {
 	conn, err := u.dialProxy(ctx, "", "")
 	if err != nil {
@@ -190,8 +193,8 @@ func (u *upstream) dialThrough(ctx context.Context, _, target string) (net.Conn,
 	return tunnel, nil
 }
 
-// connect asks for a tunnel over a connection to the proxy. It waits for the answer at most as long
-// as for a dial.
+// connect asks for a tunnel over a connection to the proxy. It waits for the answer no longer than
+// a dial may take.
 func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -213,7 +216,7 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 		return nil, fmt.Errorf("sending CONNECT: %w", err)
 	}
 	br := bufio.NewReader(io.LimitReader(conn, maxConnectHeader))
-	resp, err := http.ReadResponse(br, req) //nolint:bodyclose // what follows is the tunnel, or ends with the connection
+	resp, err := http.ReadResponse(br, req) //nolint:bodyclose // the tunnel follows, or the end
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to CONNECT: %w", err)
 	}
@@ -229,8 +232,8 @@ func (u *upstream) connect(ctx context.Context, conn net.Conn, target string) (n
 	return replay(conn, br, conn), nil
 }
 
-// socksClient is the ability of x/net's SOCKS5 dialer beyond its interface: to speak over a
-// connection that exists. Its own dialing would hide the connection behind a type without
+// socksClient is a method that x/net's SOCKS5 dialer has besides its interface: it speaks over an
+// existing connection. The dialer's own dialing would hide the connection behind a type without
 // CloseWrite.
 type socksClient interface {
 	DialWithConn(ctx context.Context, conn net.Conn, network, address string) (net.Addr, error)
@@ -247,7 +250,7 @@ func (u *upstream) dialSOCKS(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		return nil, u.failed(netip.AddrPort{}, err)
 	}
-	socks := d.(socksClient) //nolint:forcetypeassert // which go.mod's version has; the tests hold it
+	socks := d.(socksClient) //nolint:forcetypeassert // go.mod's version has it; tests hold that
 	ctx, cancel := context.WithTimeout(ctx, u.dialer.timeout())
 	defer cancel()
 	conn, err := u.dialProxy(ctx, "", "")

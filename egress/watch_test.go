@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watching is a watch in a bubble, and what it noticed.
+// watching is a watch in a bubble that records its calls of ended.
 type watching struct {
 	*watch
 	began   time.Time
@@ -81,7 +81,7 @@ func TestWatchIdle(t *testing.T) {
 	}
 }
 
-// parcel is what one party does in a simulated transfer: it takes a time for some bytes.
+// parcel is one party's step in a simulated transfer: some bytes, and the time that they take.
 type parcel struct {
 	client, origin time.Duration
 	bytes          int
@@ -167,7 +167,7 @@ func TestWatchRate(t *testing.T) {
 }
 
 // TestWatchRateModel runs random transfers: parties that are above the rate in every piece are left
-// alone, one that is at half of it is not.
+// alone, but not one that is at half of the rate.
 func TestWatchRateModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -179,7 +179,7 @@ func TestWatchRateModel(t *testing.T) {
 			for range 200 {
 				p := parcel{bytes: 1 + rnd.IntN(32<<10)}
 				allowed := time.Duration(p.bytes) * time.Second / time.Duration(rate)
-				// A piece that is taken counts from its first byte on, one that is sent with its
+				// A piece that a party takes counts from its first byte on, and one that it sends only with its
 				// last.
 				taking, sending := &p.client, &p.origin
 				if upload {
@@ -242,8 +242,8 @@ func TestWatchBodyDeadline(t *testing.T) {
 	}
 }
 
-// TestWatchLastPiece: an origin that does not take the last piece of a body is given up, until it
-// has taken the request.
+// TestWatchLastPiece: an origin that does not take the last piece of a body is given up, but not
+// once it has taken the request.
 func TestWatchLastPiece(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {

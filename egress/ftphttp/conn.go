@@ -28,7 +28,7 @@ const (
 	maxEntries = 20_000
 )
 
-// Errors of servers that go over a limit, from RoundTrip or from reading the body.
+// Errors for servers that exceed a limit. RoundTrip returns them, or reading the body does.
 var (
 	ErrReplies = fmt.Errorf("FTP server sent more than %d bytes of replies", maxReplies)
 	ErrListing = fmt.Errorf("FTP server sent a listing of more than %d bytes or %d lines", maxListing, maxEntries)
@@ -38,8 +38,8 @@ var (
 // bufferSize bounds one read of a file.
 const bufferSize = 32 << 10
 
-// connect makes the control connection first, then those for data. The host that the library names
-// for these is ignored, see [Dial].
+// connect makes the control connection at the first call and data connections at later ones. For
+// these it ignores the host that the library names; see [Dial].
 func (s *session) connect(_, address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
 	port, portErr := guard.ParsePort(text)
@@ -69,7 +69,7 @@ func (s *session) connectControl(address string, port uint16) (net.Conn, error) 
 	trace.GotConn(httptrace.GotConnInfo{Conn: conn})
 	trace.WroteRequest(httptrace.WroteRequestInfo{}) // the server is at work from now on
 	s.control = &controlConn{Conn: conn, answered: trace.GotFirstResponseByte}
-	return s.control, conn.SetDeadline(time.Now().Add(s.timeout)) // afresh: GotConn may wait
+	return s.control, conn.SetDeadline(time.Now().Add(s.timeout)) // again, because GotConn may wait
 }
 
 // open makes a connection that ends with the session.
@@ -98,12 +98,12 @@ type controlConn struct {
 
 	answered func() // called at the first byte of the greeting
 	read     int
-	failed   error  // what ended the reading
+	failed   error  // why reading ended
 	command  string // the word of the last command
 	reply    []byte // the first three bytes of the reply to it
 }
 
-// RemoteAddr satisfies the library, which insists on a TCP address. It does nothing with it.
+// RemoteAddr satisfies the library, which insists on a TCP address but does not use it.
 func (*controlConn) RemoteAddr() net.Addr { return new(net.TCPAddr) }
 
 func (c *controlConn) Read(p []byte) (int, error) {
@@ -120,15 +120,15 @@ func (c *controlConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [io.Writer]. The library writes each command at once.
+// Write implements [io.Writer]. The library writes each command in one call.
 func (c *controlConn) Write(p []byte) (int, error) {
 	c.command, _, _ = strings.Cut(strings.TrimSpace(string(p)), " ")
 	c.reply = c.reply[:0]
 	return c.Conn.Write(p)
 }
 
-// aboutPath reports whether the last command was about the path: any other 550 does not say that
-// the path is missing.
+// aboutPath reports whether the last command was about the path. A 550 to any other command does
+// not mean that the path is missing.
 func (c *controlConn) aboutPath() bool {
 	return slices.Contains([]string{"SIZE", "MDTM", "RETR", "CWD", "LIST", "MLSD", "NLST"}, c.command)
 }
@@ -149,7 +149,7 @@ func (l *listingConn) Read(p []byte) (int, error) {
 		n, err = 0, ErrListing
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		l.end() // or the library would wait for the reply to what has broken off
+		l.end() // otherwise the library would wait for the reply to a transfer that has broken off
 	}
 	return n, err
 }
@@ -161,7 +161,7 @@ func (s *session) transfer(size int64) (io.ReadCloser, error) {
 		return nil, err
 	}
 	data := bufio.NewReaderSize(file, bufferSize)
-	// From here on the caller looks after transfers that stall.
+	// From here on the caller watches for transfers that stall.
 	return &body{session: s, file: file, data: data, size: size}, file.SetDeadline(time.Time{})
 }
 
@@ -171,7 +171,7 @@ type body struct {
 	session *session
 	file    *ftp.Response
 	data    *bufio.Reader
-	size    int64 // -1 where it is not known
+	size    int64 // -1 if unknown
 	read    int64
 	whole   bool
 }
@@ -215,7 +215,7 @@ func (b *body) finish() error {
 	return nil
 }
 
-// Close implements [io.Closer]. It ends the session, however far it is.
+// Close implements [io.Closer]. It ends the session at any stage.
 func (b *body) Close() error {
 	b.session.end()
 	return nil

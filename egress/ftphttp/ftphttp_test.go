@@ -52,8 +52,8 @@ func parsed(t *testing.T, s string) *url.URL {
 	return u
 }
 
-// TestFTPListing: names of all kinds lead to themselves and nowhere else, and no byte of them is
-// markup.
+// TestFTPListing: the links of all kinds of names lead to these names and nowhere else, and no byte
+// of a name becomes markup.
 func TestFTPListing(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -98,7 +98,7 @@ func TestFTPListing(t *testing.T) {
 	}
 }
 
-// pageOf gives the links of a page, and its kinds of elements in order of their first.
+// pageOf returns the links of a page, and its kinds of elements in the order of their first use.
 func pageOf(t *testing.T, page string) (links, elements []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -153,8 +153,8 @@ func FuzzFTPListing(f *testing.F) {
 	})
 }
 
-// FuzzFTPReplies: whatever a server says, a session ends, with an error or an answer that can be
-// read.
+// FuzzFTPReplies: whatever a server replies, a session ends, with an error or with an answer that
+// can be read.
 func FuzzFTPReplies(f *testing.F) {
 	const login = "220 ready\r\n331 pass\r\n230 hello\r\n211-has\r\n MLST\r\n MDTM\r\n211 end\r\n200 binary\r\n"
 	f.Add(login+"213 5\r\n213 20200102030405\r\n229 (|||99|)\r\n150 comes\r\n226 done\r\n", "12345", "/a")

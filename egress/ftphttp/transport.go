@@ -1,4 +1,3 @@
-// Package ftphttp answers HTTP requests for ftp URLs by the FTP server.
 package ftphttp
 
 import (
@@ -25,7 +24,7 @@ import (
 )
 
 // Dial connects to a port of an FTP server. control is nil for the control connection. For a data
-// connection it is the control connection, to whose address the data connection has to go: the
+// connection it is the control connection, to whose address the data connection must go: the
 // address in the server's answer to PASV is ignored.
 type Dial func(ctx context.Context, host string, port uint16, control net.Conn) (net.Conn, error)
 
@@ -33,12 +32,12 @@ type Dial func(ctx context.Context, host string, port uint16, control net.Conn) 
 // method must be GET or HEAD. timeout bounds all replies up to a transfer, a listing, and the last
 // reply.
 //
-// The path begins at the server's root, as /robots.txt does, whatever folder a login leads to. A
+// The path begins at the server's root, as /robots.txt does, whatever directory a login leads to. A
 // path that ends in a slash is a directory. Replies become statuses: 550 about a path is 404, a
 // refused login is 403, 421 is 503 and every other refusal is 502.
 //
-// A path that can be spelled in another way, and a directory without its slash, are redirected to
-// their one URL. So the rules have judged the name of whatever is read.
+// A path that has another spelling, and a directory without its slash, are redirected to their only
+// URL. So the rules have always judged the name of the file that is read.
 func RoundTrip(r *http.Request, timeout time.Duration, dial Dial) (*http.Response, error) {
 	s := &session{dial: dial, timeout: timeout, request: r}
 	return s.roundTrip()
@@ -77,7 +76,7 @@ func (s *session) roundTrip() (*http.Response, error) {
 		return s.refused(reply), nil
 	}
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok && s.control.failed != nil {
-		err = s.control.failed // it cut the line that the library has taken for a whole one
+		err = s.control.failed // the limit cut the line, which the library took for a whole one
 	}
 	if err != nil {
 		s.end()
@@ -85,9 +84,9 @@ func (s *session) roundTrip() (*http.Response, error) {
 	return resp, err
 }
 
-// spelling resolves the escapes of bytes that a path may hold as they are (RFC 3986 section 3.3).
-// Rules tell such a byte from its escape (RFC 9309 section 2.2.2); an FTP server gets the byte in
-// both cases. RFC 1738 reserves the semicolon, so it is none of them.
+// spelling resolves the escapes of bytes that a path may contain unescaped (RFC 3986 section 3.3).
+// Rules distinguish such a byte from its escape (RFC 9309 section 2.2.2), but an FTP server gets
+// the byte in both cases. The semicolon is missing because RFC 1738 reserves it.
 var spelling = strings.NewReplacer(
 	"%21", "!", "%24", "$", "%26", "&", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "%2a", "*",
 	"%2B", "+", "%2b", "+", "%2C", ",", "%2c", ",", "%3A", ":", "%3a", ":", "%3D", "=", "%3d", "=",
@@ -97,7 +96,7 @@ var spelling = strings.NewReplacer(
 // converse logs in and asks for the path.
 func (s *session) converse() (resp *http.Response, err error) {
 	defer func() {
-		// The library trusts in the form of some replies, such as the brackets of that to PASV.
+		// The library relies on the form of some replies, such as the brackets in the reply to PASV.
 		if p := recover(); p != nil {
 			resp, err = nil, fmt.Errorf("reading a reply of an FTP server: %v", p)
 		}
@@ -121,13 +120,13 @@ func (s *session) converse() (resp *http.Response, err error) {
 	return s.file()
 }
 
-// file answers with a file; HEAD by SIZE and MDTM (RFC 3659), without a transfer.
+// file answers with a file. It answers HEAD from SIZE and MDTM (RFC 3659), without a transfer.
 func (s *session) file() (*http.Response, error) {
 	name := s.request.URL.Path
 	size, sizeErr := s.client.FileSize(name)
 	modified, timeErr := s.client.GetTime(name)
 	if sizeErr != nil || size < 0 || size == 0 && s.request.Method == http.MethodGet {
-		size = -1 // servers say 0 of files that they make on demand
+		size = -1 // servers report 0 for files that they make on demand
 	}
 	header := make(http.Header)
 	if timeErr == nil {
@@ -161,7 +160,7 @@ func (s *session) directory() (*http.Response, error) {
 	if name == "" {
 		name = "/"
 	}
-	// As an argument of LIST, servers would take it for a pattern, or for options.
+	// Servers would take an argument of LIST for a pattern, or for options.
 	if err := s.client.ChangeDir(name); err != nil {
 		return nil, err
 	}
@@ -203,8 +202,8 @@ func (s *session) page(status int, header http.Header, text string) *http.Respon
 	return s.respond(status, header, int64(len(text)), io.NopCloser(strings.NewReader(text)))
 }
 
-// respond answers with a body of the given length, -1 where it is not known. To HEAD there is no
-// body, and the session ends.
+// respond answers with a body of the given length, -1 if it is unknown. A HEAD gets no body, and
+// ends the session.
 func (s *session) respond(status int, header http.Header, length int64, body io.ReadCloser) *http.Response {
 	if length >= 0 {
 		header.Set("Content-Length", strconv.FormatInt(length, 10))
@@ -218,8 +217,8 @@ func (s *session) respond(status int, header http.Header, length int64, body io.
 	}
 }
 
-// list asks for the entries of the current directory: by MLSD where the server has it, else by
-// LIST, and by NLST where LIST gives nothing that is understood.
+// list returns the entries of the current directory. It asks by MLSD if the server has it and
+// otherwise by LIST, and by NLST if it understands nothing of LIST's answer.
 func (s *session) list() ([]*ftp.Entry, error) {
 	s.listing = true
 	entries, err := s.client.List("")
@@ -230,7 +229,7 @@ func (s *session) list() ([]*ftp.Entry, error) {
 	names, nameErr := s.client.NameList("")
 	nameErr = transferDone(nameErr)
 	if _, refused := errors.AsType[*textproto.Error](nameErr); refused {
-		return nil, err // many servers say 550 of an empty directory
+		return nil, err // many servers answer 550 for an empty directory
 	}
 	for _, name := range names {
 		entries = append(entries, &ftp.Entry{Name: name})
@@ -249,7 +248,7 @@ func pageFor(request http.Header) (header http.Header, write func(dir string, en
 	return http.Header{"Content-Type": {contentType}, "Vary": {"Accept"}}, write
 }
 
-// textPage writes one name a line.
+// textPage writes one name per line.
 func textPage(_ string, entries []*ftp.Entry) string {
 	var b strings.Builder
 	for name := range names(entries) {
@@ -278,8 +277,8 @@ func htmlPage(dir string, entries []*ftp.Entry) string {
 	return b.String()
 }
 
-// names iterates over the names of entries, with a slash behind directories. It leaves out names
-// that cannot be names in the directory.
+// names iterates over the names of entries, with a slash after directories. It leaves out those
+// that cannot be the name of something in the directory.
 func names(entries []*ftp.Entry) iter.Seq[string] {
 	unfit := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	return func(yield func(string) bool) {

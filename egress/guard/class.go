@@ -42,7 +42,7 @@ const (
 )
 
 // classified lists the address blocks that are not public. The first block that contains an address
-// decides its class, so narrow blocks stand before the wide ones that contain them.
+// decides its class, so narrow blocks come before the wide ones that contain them.
 var classified = []struct {
 	block netip.Prefix
 	class Class
@@ -104,13 +104,13 @@ var (
 	v4Translated  = netip.MustParsePrefix("::ffff:0:0:0/96")
 )
 
-// Classify returns the class of an address. A zone is ignored, an IPv4-mapped address
-// (::ffff:0:0/96) is taken as the IPv4 address that it holds.
+// Classify returns the class of an address. It ignores a zone, and treats an IPv4-mapped address
+// (::ffff:0:0/96) as the IPv4 address that it holds.
 //
 // An address under the well-known NAT64 prefix (64:ff9b::/96, RFC 6052) has the class of the IPv4
-// address inside: in an IPv6-only network every IPv4 site is reached so. The other forms with an
-// address inside (NAT64 local use, 6to4, Teredo, IPv4-compatible, IPv4-translated) are refused
-// whatever they hold, because no site is published there.
+// address inside, because it is the way to every IPv4 site from an IPv6-only network. The other
+// forms with an address inside (NAT64 local use, 6to4, Teredo, IPv4-compatible, IPv4-translated)
+// are refused whatever they hold, because no site is published there.
 func Classify(addr netip.Addr) Class {
 	if !addr.IsValid() {
 		return ClassInvalid

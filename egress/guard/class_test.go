@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each block of features.md b.2.7 and of the IANA special-purpose registries is held by its first
-// and last address and, where those are public, by its neighbours.
+// Each block of the IANA special-purpose registries is held by its first and last address and, where
+// those are public, by its neighbours. The addresses of several metadata services are held as well.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -168,7 +168,7 @@ func TestEmbedded(t *testing.T) {
 
 func BenchmarkClassify(b *testing.B) {
 	b.ReportAllocs()
-	addr := netip.MustParseAddr("2606:4700::1111") // public: the whole table is passed
+	addr := netip.MustParseAddr("2606:4700::1111") // public, so the whole table is searched
 	for b.Loop() {
 		if Classify(addr) != ClassPublic {
 			b.Fatal("not public")

@@ -1,6 +1,3 @@
-// Package guard decides which addresses and ports a forward proxy may connect to: public addresses,
-// and what the operator opens besides, but never a gateway, the admin API or the operator's page of
-// its own process.
 package guard
 
 import (
@@ -47,16 +44,16 @@ func ParsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// defaultPorts are open for egress where none are configured. The privileged rest holds mail, DNS
-// and the like, which crawlers do not need.
+// defaultPorts are open for egress if none are configured. The other privileged ports are for mail,
+// DNS and the like, which crawlers do not need.
 var defaultPorts = []PortRange{{80, 80}, {443, 443}, {1024, 65535}}
 
 // Guard decides which addresses may be dialed. The zero value is the strictest useful one: public
 // addresses only, on the default ports. The fields are set before first use; the methods are safe
 // for concurrent use.
 type Guard struct {
-	// AllowPrivate names the non-public blocks that may be dialed nevertheless. An address that a
-	// cloud's metadata service uses is opened only by a block of just this address, never by a wider
+	// AllowPrivate lists the non-public blocks that may be dialed nevertheless. An address that a
+	// cloud's metadata service uses is opened only by a block of this one address, never by a wider
 	// one. An IPv6 address with an IPv4 address inside (NAT64, 6to4, ...) is opened by a block of the
 	// IPv6 address, not of the inner one.
 	AllowPrivate []netip.Prefix
@@ -64,17 +61,18 @@ type Guard struct {
 	Ports []PortRange
 
 	// Listener returns the part of this process that a connection to an address would reach. public
-	// reports that the address is in no special block. nil means none. It is called for every
-	// connection, sometimes more than once.
+	// means that the address is in no special block. If Listener is nil, no address reaches this
+	// process. It is called for every connection, sometimes more than once.
 	Listener func(ap netip.AddrPort, public bool) Listener
 }
 
-// Listener is the part of this process that listens at an address. The zero value is none.
+// Listener is the part of this process that listens at an address. The zero value means that no
+// part does.
 type Listener uint8
 
 // The listeners. A gateway and the rest of the process are refused whatever AllowPrivate says. A
-// site, and a listener that cannot be determined, are opened where AllowPrivate names the very
-// address: a block of that address alone.
+// site, and a listener that cannot be determined, are allowed if AllowPrivate has a block of their
+// address alone.
 const (
 	NoListener      Listener = iota
 	ListenerUnknown          // an address of this machine, on a system that does not list listeners
@@ -113,7 +111,7 @@ func (g *Guard) Allow(ap netip.AddrPort) error {
 // FTPPort is the port of FTP's control connections.
 const FTPPort = 21
 
-// AllowFTP is Allow for connections to FTP servers, for which their port is open too.
+// AllowFTP is like [Guard.Allow], but for connections to FTP servers, whose port is open too.
 func (g *Guard) AllowFTP(ap netip.AddrPort) error {
 	err := g.Allow(ap)
 	// Allow checks the port last.
@@ -123,7 +121,7 @@ func (g *Guard) AllowFTP(ap netip.AddrPort) error {
 	return err
 }
 
-// NotOwn refuses gateways, the admin API and the operator's page of this process only. It guards
+// NotOwn refuses only gateways, the admin API and the operator's page of this process. It checks
 // connections to upstream proxies, whose addresses the operator has named.
 func (g *Guard) NotOwn(ap netip.AddrPort) error {
 	if g == nil {
@@ -136,8 +134,8 @@ func (g *Guard) NotOwn(ap netip.AddrPort) error {
 	return nil
 }
 
-// listener returns the part of this process that would be reached, also through a translator to the
-// IPv4 address inside.
+// listener returns the part of this process that a connection would reach, either directly or,
+// through a translator, at the IPv4 address inside.
 func (g *Guard) listener(ap netip.AddrPort, class Class) Listener {
 	if g.Listener == nil || class == ClassInvalid {
 		return NoListener
@@ -156,7 +154,7 @@ func (g *Guard) opened(addr netip.Addr, class Class) bool {
 	return slices.ContainsFunc(g.AllowPrivate, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// named reports whether AllowPrivate has a block of just this address.
+// named reports whether AllowPrivate has a block of this address alone.
 func (g *Guard) named(addr netip.Addr) bool {
 	return slices.ContainsFunc(g.AllowPrivate, func(p netip.Prefix) bool { return p.IsSingleIP() && p.Contains(addr) })
 }
@@ -175,8 +173,8 @@ type ForbiddenError struct {
 	Class Class
 	// Listener is the part of this process that listens there, for [ClassOwn].
 	Listener Listener
-	// Name is the name that was looked up, for [ClassMixed], and Other another address of it: one of
-	// the two is public.
+	// For [ClassMixed], Name is the name that was looked up, and Other is another of its addresses:
+	// either Addr or Other is public.
 	Name  string
 	Other netip.Addr
 }
@@ -225,7 +223,7 @@ func (e *ForbiddenError) Forbidden() string {
 	}
 }
 
-// ParsePrefixes reads CIDR ranges; a bare address is the range of itself. Errors begin with what.
+// ParsePrefixes reads CIDR ranges; a bare address is a range of one. Errors begin with what.
 func ParsePrefixes(what string, list []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(list))
 	for _, s := range list {

@@ -39,7 +39,7 @@ func TestGuardAllow(t *testing.T) {
 		{"lan", "[fd00::1]:80", ClassPublic},
 		{"lan", "[fc00::1]:80", ClassUniqueLocal},
 		{"lan", "169.254.1.1:80", ClassPublic},
-		{"lan", "169.254.169.254:80", ClassMetadata}, // named by itself only
+		{"lan", "169.254.169.254:80", ClassMetadata}, // opened only by a block of its own
 		{"lan", "[64:ff9b::10.0.0.1]:80", ClassPublic},
 		{"lan", "[64:ff9b::169.254.169.254]:80", ClassMetadata},
 		{"lan", "[2002:a00:1::1]:80", Class6to4}, // 10.0.0.1 inside: the inner address opens nothing
@@ -74,8 +74,8 @@ func checkRefusal(t *testing.T, what string, err error, want Class) {
 	}
 }
 
-// TestGuardListener: what listens in this process is refused also where the address is allowed, a
-// site of it unless the very address is.
+// TestGuardListener: a listener of this process is refused even if AllowPrivate has its address.
+// Only a site is allowed, if a block has its address alone.
 func TestGuardListener(t *testing.T) {
 	t.Parallel()
 	listeners := map[string]Listener{
@@ -126,8 +126,8 @@ func TestGuardListener(t *testing.T) {
 	}
 }
 
-// TestForbiddenErrorThroughNetHTTP: the fetch package knows the refusal by a method, through
-// whatever wraps it.
+// TestForbiddenErrorThroughNetHTTP: the fetch package recognizes the refusal by a method, whatever
+// wraps it.
 func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	t.Parallel()
 	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: ClassPrivate}}
@@ -189,7 +189,7 @@ func TestParsePortRange(t *testing.T) {
 		if err == nil {
 			t.Errorf("ParsePortRange(%q) = %v, want an error", in, got)
 		} else if !strings.Contains(err.Error(), "reading port range") {
-			t.Errorf("ParsePortRange(%q): %v does not say what was done", in, err)
+			t.Errorf("ParsePortRange(%q): %v does not name the operation", in, err)
 		}
 	}
 }

@@ -22,13 +22,13 @@ type conn struct {
 	net.Conn // with TLS for https
 
 	tcp    net.Conn
-	answer *Mended // is read from, once there is a request
+	answer *Mended // reads go through it once there is a request
 	key    key
 	reused bool
 	since  time.Time     // when it became idle
 	stop   func() bool   // from context.AfterFunc; nil while idle
 	br     *bufio.Reader // nil while idle
-	header int64         // bytes that may still be read
+	header int64         // bytes of headers that may still be read
 }
 
 // bufferSize holds a common page with its header, so that it comes in one read.
@@ -39,8 +39,8 @@ var (
 	writers = sync.Pool{New: func() any { return bufio.NewWriter(nil) }}
 )
 
-// size is the memory of the idle connection in KiB, its socket included. TLS has certificates, keys
-// and a record.
+// size is the memory of the idle connection in KiB, including its socket. TLS has certificates,
+// keys and a record.
 func (c *conn) size() int {
 	if c.key.scheme == "https" {
 		return 16
@@ -48,8 +48,8 @@ func (c *conn) size() int {
 	return 8
 }
 
-// endWith closes the connection when the context ends. TLS is not closed: that may wait for the
-// origin.
+// endWith closes the connection when the context ends. It does not close TLS, because that may wait
+// for the origin.
 func (c *conn) endWith(ctx context.Context) {
 	c.stop = context.AfterFunc(ctx, func() { _ = c.tcp.Close() })
 }
@@ -71,7 +71,8 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	_ = c.SetDeadline(time.Now().Add(t.config.ResponseHeaderTimeout)) // fails for a connection that is closed, as does the write
+	// This fails if the connection is closed, and so does the write.
+	_ = c.SetDeadline(time.Now().Add(t.config.ResponseHeaderTimeout))
 	if err := c.write(r); err != nil {
 		return nil, fmt.Errorf("sending a request: %w: %w", errStale, err)
 	}
@@ -98,7 +99,8 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 		t.release(c, keep)
 		return resp, nil
 	}
-	if resp.ContentLength < 0 || resp.ContentLength > int64(c.br.Buffered()) { // else nothing is waited for
+	// Otherwise the whole body is here.
+	if resp.ContentLength < 0 || resp.ContentLength > int64(c.br.Buffered()) {
 		_ = c.SetDeadline(time.Time{})
 	}
 	resp.Body = &body{src: resp.Body, ctx: r.Context(), conn: c, keep: keep, transport: t}
@@ -133,8 +135,8 @@ func (c *conn) readHeader(r *http.Request, trace *httptrace.ClientTrace) (*http.
 	}
 }
 
-// quiet reports whether an idle connection is open, and nothing has come over it since its last
-// response: that would become the answer to the next request.
+// quiet reports whether an idle connection is open and has received nothing since its last
+// response: such bytes would become the answer to the next request.
 func (c *conn) quiet() bool {
 	if !nothingToRead(c.tcp) {
 		return false
@@ -143,20 +145,20 @@ func (c *conn) quiet() bool {
 	if !ok {
 		return true
 	}
-	// TLS may have read ahead. That it reaches a deadline which has passed says that it has not.
+	// TLS may have read ahead. If it has not, this read fails, because its deadline has passed.
 	_ = secure.SetReadDeadline(time.Unix(1, 0))
 	n, err := secure.Read(make([]byte, 1))
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// body is the body of a response. The connection is kept when it has been read to its end.
+// body is the body of a response. The connection is kept when the body has been read to its end.
 type body struct {
 	src       io.Reader
 	ctx       context.Context //nolint:containedctx // of the request
 	conn      *conn
 	keep      bool
 	transport *Transport
-	err       error // after which nothing is read
+	err       error // once it is set, nothing more is read
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -171,7 +173,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements [io.Closer]. A connection with an unread rest is closed.
+// Close implements [io.Closer]. If part of the body is unread, it closes the connection.
 func (b *body) Close() error {
 	b.end(http.ErrBodyReadAfterClose)
 	return nil

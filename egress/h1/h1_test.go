@@ -32,7 +32,7 @@ const (
 	maxHeader   = 8 << 10
 )
 
-// ways are the two transports that one suite holds to the same behaviour.
+// ways are the two transports, for which the tests want the same behaviour.
 var ways = map[string]func(*tls.Config) wayOut{
 	"h1": func(c *tls.Config) wayOut {
 		return New(settings(c), 64)
@@ -97,7 +97,7 @@ func newOrigin(t *testing.T, secure func(net.Conn) net.Conn, answer func(c net.C
 	return o
 }
 
-// overTLS is how an origin speaks TLS; nil for no TLS.
+// overTLS returns the server side of an origin's TLS, or nil if it has none.
 func overTLS(config *tls.Config) func(net.Conn) net.Conn {
 	if config == nil {
 		return nil
@@ -136,7 +136,7 @@ func (o *origin) serve(c net.Conn, connection int, answer func(net.Conn, int) bo
 	}
 }
 
-// settle waits until all that the origin has to say of its requests has been sent.
+// settle waits until the origin has sent its answers to all requests.
 func (o *origin) settle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +145,7 @@ func (o *origin) settle() {
 	}
 }
 
-// connections are the connections by which the requests came, in order.
+// connections returns the connections by which the requests came, in order.
 func (o *origin) connections() (list []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,8 +195,8 @@ func get(t *testing.T, ctx context.Context, w wayOut, method, url string) string
 	return s
 }
 
-// TestConformance sends the same requests over both transports, to origins of all kinds: what RFC
-// 9112 says of messages and of connections holds for both.
+// TestConformance sends the same requests over both transports, to origins of all kinds: the rules
+// of RFC 9112 about messages and connections hold for both.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200<<10)
@@ -206,7 +206,7 @@ func TestConformance(t *testing.T) {
 		answers []string
 		want    []string
 		over    string // the connections of the requests
-		onlyH1  bool   // net/http may not have seen yet what came while the connection was idle
+		onlyH1  bool   // net/http may not have seen yet that bytes came while the connection was idle
 	}{
 		{"kept alive", "", []string{ok}, []string{`200 "ok"`, `200 "ok"`}, "1 1", false},
 		{"asks to close", "", []string{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"}, []string{`200 "ok"`, `200 "ok"`}, "1 2", false},
@@ -266,7 +266,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// certificate is one of a test server, and the authority for it.
+// certificate returns a test server's certificate, and the authority for it.
 func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -277,7 +277,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, roots
 }
 
-// newH1 is the transport under test, with settings that change sets.
+// newH1 returns the transport under test, with settings that change sets.
 func newH1(t *testing.T, change func(*http.Transport)) *Transport {
 	t.Helper()
 	c := settings(&tls.Config{MinVersion: tls.VersionTLS12})
@@ -373,8 +373,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestHeaderTimeout: an origin that is silent too long is not asked again, over a kept connection
-// either: it may be at work.
+// TestHeaderTimeout: an origin that is silent too long is not asked again, not even after a kept
+// connection: it may be at work.
 func TestHeaderTimeout(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, func(c net.Conn, request int) bool {
@@ -397,7 +397,7 @@ func TestHeaderTimeout(t *testing.T) {
 }
 
 // TestFresh: each request has a connection of its own, is sent once, and leaves its connection to
-// others.
+// later requests.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
@@ -411,7 +411,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestOtherProtocol: an origin that does not speak HTTP/1.1 says so in the handshake.
+// TestOtherProtocol: the handshake shows that an origin does not speak HTTP/1.1.
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	config, roots := certificate(t)
@@ -424,7 +424,7 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// gathering writes what it is given when the connection closes or is read.
+// gathering delays writes until the connection is read.
 type gathering struct {
 	net.Conn
 	bytes []byte
@@ -438,7 +438,7 @@ func (c *gathering) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// TestTLSReadAhead: a second record of TLS that comes with the first is in no buffer that a socket
+// TestTLSReadAhead: a second TLS record that arrives with the first is in no buffer that a socket
 // or a bufio.Reader shows.
 func TestTLSReadAhead(t *testing.T) {
 	t.Parallel()
@@ -457,7 +457,7 @@ func TestTLSReadAhead(t *testing.T) {
 	}
 }
 
-// TestUnreadBody: a connection whose response was not read to its end serves no other request.
+// TestUnreadBody: a connection with an unread rest of a response serves no other request.
 func TestUnreadBody(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
@@ -484,7 +484,7 @@ type closer struct {
 
 func (c *closer) Close() error { c.closed.Store(true); return nil }
 
-// TestPool holds the bounds of the pool: number and time.
+// TestPool holds the bounds of the pool: memory and time.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -510,7 +510,7 @@ func TestPool(t *testing.T) {
 			}
 		}
 		check("too many", 2)
-		p.close(time.Now().Add(-9 * time.Second)) // all but none: the last one came 10 s ago
+		p.close(time.Now().Add(-9 * time.Second)) // the last one came 10 s ago
 		check("idle", 5)
 		last := new(closer)
 		conns = append(conns, last)
@@ -528,7 +528,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// FuzzResponse holds that both transports understand any bytes of an origin alike.
+// FuzzResponse holds that both transports understand any bytes of an origin in the same way.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		ok, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.0 404 x\r\nContent-Length: 1\r\n\r\n12",

@@ -12,18 +12,20 @@ import (
 // maxHead bounds the head of a response that is mended. It is the largest that a [Transport] reads.
 const maxHead = 256 << 10
 
-// Mended is a connection to an origin, above TLS, that mends the heads of HTTP/1 responses in front
-// of net/http's parser. As RFC 9112 wants it of a proxy, the blanks before the colon of a field are
-// taken out (section 5.1), and a field that goes on in the next line becomes one line (section
-// 5.2). net/http loses the one, and refuses "Transfer-Encoding: identity", behind which a body ends
-// with the connection (section 6.3). A name with a blank within is no field to anyone: net/http
-// keeps it, and the server leaves it out. If it is one of decisive but for the blank, net/http gets
-// a tab there, for which it refuses the answer: the field must not be lost.
+// Mended is a connection to an origin, above TLS, that mends the heads of HTTP/1 responses before
+// net/http parses them. As RFC 9112 requires of a proxy, it removes the blanks before a field's
+// colon (section 5.1), and joins a field that continues on the next line (section 5.2). net/http
+// does not recognize a field with such blanks. It also refuses "Transfer-Encoding: identity", with
+// which a body ends when the connection does (section 6.3); Mended leaves it out.
+//
+// A name with a blank inside is not a valid field name: net/http keeps the field, and the server
+// leaves it out. If the name is one of decisive apart from its blanks, they become tabs, so that
+// net/http refuses the answer: such a field must not be lost.
 type Mended struct {
 	net.Conn
 	awaited atomic.Bool // a response begins with the next byte
-	head    bool        // the bytes that come are of a head
-	held    []byte      // the beginning of one
+	head    bool        // the next bytes belong to a head
+	held    []byte      // the beginning of that head
 	ready   []byte      // mended, not read yet
 }
 
@@ -40,7 +42,7 @@ func (m *Mended) Await() { m.awaited.Store(true) }
 // NetConn returns the connection within, as [crypto/tls.Conn] does.
 func (m *Mended) NetConn() net.Conn { return m.Conn }
 
-// CloseWrite closes the sending half, for what becomes of the connection after 101.
+// CloseWrite closes the sending half, for the protocol that follows a 101.
 func (m *Mended) CloseWrite() error {
 	if c, ok := m.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -48,7 +50,7 @@ func (m *Mended) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Read reads a head whole, and all else as it comes.
+// Read reads a head as a whole, and everything else as it arrives.
 func (m *Mended) Read(p []byte) (int, error) {
 	for len(m.ready) == 0 {
 		n, err := m.Conn.Read(p)
@@ -70,8 +72,8 @@ func (m *Mended) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take adds to the head that is held. What of it can be read goes to ready: all that there is at
-// the end, of what is no HTTP/1, and beyond the limit.
+// take adds p to the held beginning of a head, and moves to ready the bytes that may be read: a
+// complete head, once mended, and all bytes if they are not HTTP/1, exceed the limit, or end here.
 func (m *Mended) take(p []byte, ended bool) {
 	if m.held != nil {
 		p = append(m.held, p...)
@@ -92,8 +94,8 @@ func (m *Mended) take(p []byte, ended bool) {
 	m.ready = append(m.ready, p...)
 }
 
-// decisive are the fields by which a message is framed and read, and by which rules and preferences
-// are found.
+// decisive are the fields that say how a message is framed and read, and those that carry rules and
+// preferences.
 var decisive = []string{
 	"content-encoding", "content-length", "content-range", "content-signal", "content-type", "content-usage", "location", "retry-after",
 	"set-cookie", "tdm-policy", "tdm-reservation", "transfer-encoding", "x-robots-tag",
@@ -101,7 +103,7 @@ var decisive = []string{
 
 var protocol = []byte("HTTP/1.")
 
-// headEnd returns the length of the head at the beginning of p, -1 where it has not ended.
+// headEnd returns the length of the head at the beginning of p, or -1 if the head has not ended.
 func headEnd(p []byte) int {
 	for n := 0; ; {
 		i := bytes.IndexByte(p[n:], '\n')
@@ -114,14 +116,14 @@ func headEnd(p []byte) int {
 	}
 }
 
-// interim reports whether another response follows a head: behind a 1xx that does not change the
-// protocol.
+// interim reports whether another response follows a head, as it follows a 1xx that does not change
+// the protocol.
 func interim(head []byte) bool {
 	_, status, _ := bytes.Cut(head, []byte{' '})
 	return bytes.HasPrefix(status, []byte{'1'}) && !bytes.HasPrefix(status, []byte("101"))
 }
 
-// mendHead mends a head in its place. The result is not longer.
+// mendHead mends a head in place. The result is never longer.
 func mendHead(head []byte) []byte {
 	out, fields, coded := head[:0], 0, false
 	for line := range bytes.Lines(head) {
@@ -147,7 +149,8 @@ func mendHead(head []byte) []byte {
 	return out
 }
 
-// spread makes the blanks within a name tabs if it must be refused for them, and spaces if not.
+// spread turns the blanks within a name into tabs if the name must be refused, and otherwise into
+// spaces.
 func spread(name []byte) {
 	parts, blank := bytes.Fields(name), byte(' ')
 	if slices.Contains(decisive, strings.ToLower(string(bytes.Join(parts, nil)))) {
@@ -160,8 +163,8 @@ func spread(name []byte) {
 	}
 }
 
-// untilClose leaves the fields of a length out of a head where the only transfer coding is
-// identity. Of others net/http knows chunked, and refuses the rest.
+// untilClose removes the length fields from a head whose only transfer coding is identity. net/http
+// knows the coding chunked, and refuses all others.
 func untilClose(head []byte) (out []byte) {
 	for line := range bytes.Lines(head) {
 		name, value, _ := bytes.Cut(line, []byte{':'})

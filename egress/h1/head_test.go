@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// pieces is a connection that gives a stream in reads of the sizes given, in turn.
+// pieces is a connection that returns a stream in reads of the given sizes, in turn.
 type pieces struct {
 	net.Conn // nil: it is only read from
 	rest     []byte
@@ -33,7 +33,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// heads are responses with what is read of them.
+// heads are responses, and how they are read.
 var heads = []struct{ name, sent, want string }{
 	{"nothing to mend", "HTTP/1.1 200 OK\r\nA: b : c\r\nContent-Length: 5\r\n\r\nD : e", ""},
 	{"bare line feeds", "HTTP/1.1 200 OK\nA: b\n\nC : d", ""},
@@ -78,7 +78,8 @@ func TestMendedHeads(t *testing.T) {
 	}
 }
 
-// TestDecisiveNames: a blank within a name by which a message is framed or read, or a preference found, breaks the answer.
+// TestDecisiveNames: a blank within a name makes an answer unreadable if the field decides how a
+// message is framed or read, or carries a preference.
 func TestDecisiveNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -92,7 +93,7 @@ func TestDecisiveNames(t *testing.T) {
 	}
 }
 
-// TestMendedWaitsForNothing: what is complete, and what can never be HTTP, is read at once.
+// TestMendedWaitsForNothing: a complete head, and bytes that can never be HTTP, are read at once.
 func TestMendedWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{
@@ -109,7 +110,7 @@ func TestMendedWaitsForNothing(t *testing.T) {
 	}
 }
 
-// TestMendedNextResponse: a body is left alone, however it looks, until a request is sent.
+// TestMendedNextResponse: a body is left alone, whatever it looks like, until a request is sent.
 func TestMendedNextResponse(t *testing.T) {
 	t.Parallel()
 	const first, second = "HTTP/1.1 200 OK\r\nA : b\r\n\r\n", "HTTP/1.1 200 OK\r\nC : d\r\n\r\n"
@@ -135,8 +136,8 @@ func TestMendedNextResponse(t *testing.T) {
 	}
 }
 
-// FuzzMended holds that a response which net/http can read, and which has nothing to mend, is read
-// as it would be without; that reads of any size give the same; and that no byte is added.
+// FuzzMended holds that a response which net/http can read, and which needs no mending, is read as
+// it would be without Mended; that reads of any size give the same; and that no byte is added.
 func FuzzMended(f *testing.F) {
 	for _, tt := range heads[:len(heads)-1] {
 		f.Add([]byte(tt.sent), []byte{})

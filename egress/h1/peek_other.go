@@ -4,5 +4,5 @@ package h1
 
 import "net"
 
-// nothingToRead does not know, so that no connection is used twice.
+// nothingToRead cannot tell on this system, so that no connection is used twice.
 func nothingToRead(net.Conn) bool { return false }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// nothingToRead reports whether a connection is open, and has no bytes to be read. It looks at the
-// socket: a Read could only wait for them.
+// nothingToRead reports whether a connection is open and has no bytes to read. It looks at the
+// socket, because a Read would wait for bytes.
 func nothingToRead(c net.Conn) bool {
 	socket, ok := c.(syscall.Conn)
 	if !ok {

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// key says to which origin a connection leads.
+// key identifies the origin that a connection leads to.
 type key struct{ scheme, host string }
 
-// pool keeps the idle connections to all origins, within a bound on their memory: none has a
-// goroutine or a buffer.
+// pool keeps the idle connections to all origins, and bounds their memory. An idle connection has
+// no goroutine and no buffer.
 type pool struct {
-	max     int // of the sum of their sizes
+	max     int // bounds used
 	timeout time.Duration
 
 	mu    sync.Mutex
-	conns map[key][]*conn // in each the last one was used last
-	used  int             // the sum
-	timer *time.Timer     // runs expire, while there are connections
+	conns map[key][]*conn // the most recently used one is last
+	used  int             // the sum of the connections' sizes
+	timer *time.Timer     // runs expire while there are connections
 }
 
 func newPool(most int, timeout time.Duration) *pool {
 	return &pool{max: most, timeout: timeout, conns: make(map[key][]*conn)}
 }
 
-// take returns the connection to an origin that was used last, nil for none. It closes those on the
-// way that cannot be used any more.
+// take returns the most recently used connection to an origin, or nil. It closes the unusable ones
+// that it finds on the way.
 func (p *pool) take(k key) *conn {
 	for {
 		p.mu.Lock()
@@ -58,7 +58,7 @@ func (p *pool) remove(k key, i int) *conn {
 	return c
 }
 
-// put keeps a connection, in place of others where there are too many.
+// put keeps a connection. If there are too many, it closes others.
 func (p *pool) put(c *conn) {
 	c.reused, c.since = true, time.Now()
 	p.mu.Lock()
@@ -80,7 +80,8 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// expire closes the connections that have been idle for too long, by a quarter of the time at most.
+// expire closes the connections that have been idle for too long, late by at most a quarter of that
+// time.
 func (p *pool) expire() {
 	p.close(time.Now().Add(-p.timeout))
 	p.mu.Lock()
@@ -90,7 +91,7 @@ func (p *pool) expire() {
 	}
 }
 
-// close closes the connections that have been idle since the time given.
+// close closes the connections that have been idle since the given time.
 func (p *pool) close(since time.Time) {
 	var closing []*conn
 	p.mu.Lock()

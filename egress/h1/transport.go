@@ -1,8 +1,3 @@
-// Package h1 sends requests without a body over HTTP/1.1, in the goroutine of the caller.
-//
-// Most of what a crawler sends is such a request. net/http's transport serves each connection with
-// two goroutines and two buffers, also while it is idle; here an idle connection has none. What is
-// written and read is left to [http.Request.Write] and [http.ReadResponse].
 package h1
 
 import (
@@ -18,10 +13,11 @@ import (
 	"time"
 )
 
-// Transport is an [http.RoundTripper] for requests that it [Serves]. It calls the hooks GetConn,
-// GotConn, WroteRequest, GotFirstResponseByte and Got1xxResponse of httptrace, in the goroutine of
-// the caller; if the context has ended when GotConn returns, nothing is sent. The body of a
-// response is for one goroutine at a time. Otherwise safe for concurrent use.
+// Transport is an [http.RoundTripper] for the requests that [Serves] accepts. It calls the hooks
+// GetConn, GotConn, WroteRequest, GotFirstResponseByte and Got1xxResponse of httptrace in the
+// caller's goroutine; if the context has ended when GotConn returns, nothing is sent. Only one
+// goroutine at a time may use the body of a response. Otherwise a Transport is safe for concurrent
+// use.
 type Transport struct {
 	config *http.Transport
 	tls    *tls.Config
@@ -31,7 +27,7 @@ type Transport struct {
 
 // New returns a transport with the settings of c: DialContext, TLSClientConfig and
 // TLSHandshakeTimeout; ResponseHeaderTimeout, which includes the sending of the request;
-// MaxResponseHeaderBytes, which includes interim responses; IdleConnTimeout. All are needed.
+// MaxResponseHeaderBytes, which includes interim responses; IdleConnTimeout. All are required.
 // maxIdle bounds the memory of idle connections to all hosts together, in KiB.
 func New(c *http.Transport, maxIdle int) *Transport {
 	secure := c.TLSClientConfig.Clone() // net/http changes its own
@@ -39,8 +35,8 @@ func New(c *http.Transport, maxIdle int) *Transport {
 	return &Transport{config: c, tls: secure, pool: newPool(maxIdle, c.IdleConnTimeout)}
 }
 
-// Fresh returns a transport with the settings of c that sends each request over a new connection,
-// once. The connection then serves later requests of t, if t has no idle one.
+// Fresh returns a transport with the settings of c that sends each request once, over a new
+// connection. The connection then serves later requests of t, unless t has an idle one.
 func (t *Transport) Fresh(c *http.Transport) *Transport {
 	fresh := *t
 	fresh.config, fresh.fresh = c, true
@@ -52,24 +48,24 @@ func (t *Transport) CloseIdleConnections() { t.pool.close(time.Now()) }
 
 // Errors of [Transport.RoundTrip].
 var (
-	// ErrProtocol says that an origin does not speak HTTP/1.1. Nothing was sent.
+	// ErrProtocol means that an origin does not speak HTTP/1.1. Nothing was sent.
 	ErrProtocol = errors.New("the origin does not speak HTTP/1.1")
-	// ErrHeaderSize says that the header of a response is larger than MaxResponseHeaderBytes.
+	// ErrHeaderSize means that the header of a response is larger than MaxResponseHeaderBytes.
 	ErrHeaderSize = errors.New("the header of the response is too large")
 )
 
-// errStale says that a connection ended before the first byte of a response.
+// errStale means that a connection ended before the first byte of a response.
 var errStale = errors.New("the connection ended before a response")
 
-// Serves reports whether a request is one for a [Transport]: GET or HEAD of http or https, without
-// a body and without a change of the protocol.
+// Serves reports whether a [Transport] can send a request: GET or HEAD of http or https, without a
+// body and without a change of the protocol.
 func Serves(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Body == nil &&
 		(r.URL.Scheme == "http" || r.URL.Scheme == "https") && r.Header["Upgrade"] == nil
 }
 
-// RoundTrip implements [http.RoundTripper]. A request over a kept connection that the origin has
-// closed is sent once more, over a new one.
+// RoundTrip implements [http.RoundTripper]. If the origin has closed a kept connection, the request
+// is sent once more, over a new one.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	trace := cmp.Or(httptrace.ContextClientTrace(r.Context()), &noTrace)
 	for fresh := t.fresh; ; fresh = true {
@@ -93,7 +89,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var noTrace httptrace.ClientTrace
 
-// ended returns why the context has ended, err if it has not.
+// ended returns why the context has ended, or err if it has not.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -129,10 +125,12 @@ func (t *Transport) connect(r *http.Request, fresh bool) (*conn, error) {
 func (t *Transport) handshake(c *conn, host string) error {
 	config := t.tls.Clone()
 	config.ServerName = host
-	_ = c.tcp.SetDeadline(time.Now().Add(t.config.TLSHandshakeTimeout)) // fails for a connection that is closed
+	// This fails if the connection is closed.
+	_ = c.tcp.SetDeadline(time.Now().Add(t.config.TLSHandshakeTimeout))
 	secure := tls.Client(c.tcp, config)
 	c.Conn = secure
-	// A context that can end costs a goroutine; the end of the request's closes the connection.
+	// A context that can end costs a goroutine, and the end of the request's context closes the
+	// connection anyway.
 	err := secure.HandshakeContext(context.Background())
 	if err != nil && strings.Contains(err.Error(), "no application protocol") { // crypto/tls has no type for this alert
 		return ErrProtocol
@@ -143,9 +141,9 @@ func (t *Transport) handshake(c *conn, host string) error {
 // release ends the use of a connection, and keeps it if that is wanted and possible.
 func (t *Transport) release(c *conn, keep bool) {
 	keep = c.stop() && keep
-	c.stop = nil // it holds the request
+	c.stop = nil // it refers to the request
 	if c.br != nil {
-		keep = keep && c.br.Buffered() == 0 // else there are bytes that nobody has asked for
+		keep = keep && c.br.Buffered() == 0 // otherwise there are bytes that nobody has asked for
 		c.br.Reset(nil)
 		readers.Put(c.br)
 		c.br = nil

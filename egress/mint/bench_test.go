@@ -34,7 +34,7 @@ func BenchmarkMintKept(b *testing.B) {
 	})
 }
 
-// BenchmarkMintManyHosts tells the bytes that one kept leaf takes.
+// BenchmarkMintManyHosts measures the bytes that one kept leaf takes.
 func BenchmarkMintManyHosts(b *testing.B) {
 	const hosts = MaxLeaves
 	for b.Loop() {

@@ -1,4 +1,3 @@
-// Package mint makes the certificates of intercepted hosts.
 package mint
 
 import (
@@ -20,13 +19,13 @@ import (
 )
 
 const (
-	// leafLifetime is how long a leaf is valid, unless its issuer ends sooner.
+	// leafLifetime is how long a leaf is valid, unless its issuer expires sooner.
 	leafLifetime = 48 * time.Hour
 	// MaxLeaves bounds the leaves that a [Minter] keeps; each takes about 1 KiB.
 	MaxLeaves = 10_000
 	// Backdate is how far a certificate reaches back, for clients whose clocks are behind.
 	Backdate = 24 * time.Hour
-	// maxCommonName is X.520's bound. A longer host stands in the SAN alone.
+	// maxCommonName is X.520's bound. A longer host is in the SAN only.
 	maxCommonName = 64
 )
 
@@ -34,16 +33,17 @@ const (
 // for each leaf, and may answer for different generations; the [Minter] notices this and asks
 // again.
 type Issuer interface {
-	// Chain returns the issuing certificate first and then those above it that clients need to be
-	// sent, without the root.
+	// Chain returns the issuing certificate, and after it those above it that clients need to be sent,
+	// without the root.
 	Chain() []*x509.Certificate
 	// Signer returns the issuing certificate's key.
 	Signer() crypto.Signer
 }
 
 // Minter makes leaf certificates for hosts that are intercepted, and keeps them. All share one key,
-// which is made with each Minter and never stored. A reader of the process's memory could read the
-// issuer's key as well, so a key for each host would protect nothing. Safe for concurrent use.
+// which is made with each Minter and never stored. A key for each host would protect nothing,
+// because a reader of the process's memory could read the issuer's key as well. A Minter is safe
+// for concurrent use.
 type Minter struct {
 	issuer Issuer
 	key    *ecdsa.PrivateKey
@@ -56,7 +56,7 @@ type Minter struct {
 	leaves map[string]leaf // by host
 }
 
-// leaf is a certificate, and when another is due.
+// leaf is a certificate, and the time when it is due for renewal.
 type leaf struct {
 	cert  *tls.Certificate
 	renew time.Time
@@ -72,8 +72,8 @@ func New(issuer Issuer) (*Minter, error) {
 }
 
 // Certificate returns the certificate for host, a name in lower case (punycode) or an IP address
-// without brackets. It is made once for all concurrent callers, and again when two thirds of its
-// life are over or the issuer has changed.
+// without brackets. It makes the certificate once for all concurrent callers, and again when two
+// thirds of its life are over or the issuer has changed.
 func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	var issuer []byte
 	if chain := m.issuer.Chain(); len(chain) > 0 {
@@ -96,14 +96,14 @@ func (m *Minter) Certificate(host string) (*tls.Certificate, error) {
 	return cert.(*tls.Certificate), nil //nolint:forcetypeassert // returned above
 }
 
-// Len counts the certificates kept.
+// Len returns the number of certificates kept.
 func (m *Minter) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.leaves)
 }
 
-// authority reads the issuer's chain and key of one generation.
+// authority returns the issuer's chain and key, both of one generation.
 func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 	for range 2 {
 		chain, signer := m.issuer.Chain(), m.issuer.Signer()
@@ -118,8 +118,8 @@ func (m *Minter) authority() ([]*x509.Certificate, crypto.Signer, error) {
 	return nil, nil, errors.New("the issuer's key does not belong to its certificate")
 }
 
-// kept returns the certificate that is kept for a host, nil for none. It drops one that is due, and
-// all of another issuer than the given one.
+// kept returns the certificate that is kept for a host, or nil. It drops a certificate that is due
+// for renewal, and all certificates of other issuers.
 func (m *Minter) kept(host string, issuer []byte) *tls.Certificate {
 	now := m.now()
 	m.mu.Lock()
@@ -136,7 +136,7 @@ func (m *Minter) kept(host string, issuer []byte) *tls.Certificate {
 }
 
 // keep keeps a leaf, unless its issuer has been renewed since. Beyond the limit it drops an
-// arbitrary one: making that again costs less than keeping an order.
+// arbitrary leaf: to make that one again costs less than to keep an order.
 func (m *Minter) keep(host string, l leaf) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

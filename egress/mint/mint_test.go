@@ -28,7 +28,7 @@ func newTestMinter(tb testing.TB, issuer Issuer) *Minter {
 	return m
 }
 
-// counting counts how often its key was asked for: once a leaf.
+// counting counts how often its key was asked for: once for each leaf.
 type counting struct {
 	Issuer
 	made atomic.Int64
@@ -57,8 +57,8 @@ func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
 	return leafCert(tb, c)
 }
 
-// TestMinterLeaves: a leaf verifies for its host and no other, as a server's, up to the root, RFC
-// 5280 and RFC 6125.
+// TestMinterLeaves: a leaf is valid for its host and no other, for a server, with a chain up to the
+// root (RFC 5280 and RFC 6125).
 func TestMinterLeaves(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
@@ -136,18 +136,18 @@ func TestMinterKeeps(t *testing.T) {
 	}
 	before := issuer.made.Load()
 	if mint(t, m, "e"); issuer.made.Load() != before || m.Len() != 3 {
-		t.Errorf("%d kept, %d made anew", m.Len(), issuer.made.Load()-before)
+		t.Errorf("%d kept, %d made again", m.Len(), issuer.made.Load()-before)
 	}
 	for _, host := range []string{"a", "b", "c", "d"} {
 		mint(t, m, host)
 	}
 	if made := issuer.made.Load() - before; made < 2 || m.Len() != 3 {
-		t.Errorf("%d kept, %d made anew", m.Len(), made)
+		t.Errorf("%d kept, %d made again", m.Len(), made)
 	}
 }
 
-// TestMinterRenewedIssuer: leaves of an issuer that has been renewed are not given out any more,
-// and the two calls that read the issuer may see different generations.
+// TestMinterRenewedIssuer: the leaves of an issuer that has been renewed are no longer used, and
+// the two calls that read the issuer may see different generations.
 func TestMinterRenewedIssuer(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
@@ -158,7 +158,7 @@ func TestMinterRenewedIssuer(t *testing.T) {
 	a.Skew.Store(1)
 	second := mint(t, m, "a")
 	if second.SerialNumber.Cmp(first.SerialNumber) == 0 || second.CheckSignatureFrom(a.Chain()[0]) != nil || m.Len() != 1 {
-		t.Errorf("a leaf of the issuer before is given out; %d kept", m.Len())
+		t.Errorf("a leaf of the previous issuer is given out; %d kept", m.Len())
 	}
 	a.Skew.Store(2)
 	if c, err := m.Certificate("c"); err == nil {
@@ -239,8 +239,8 @@ func (s slowSigner) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	return s.Signer.Sign(r, digest, opts)
 }
 
-// TestMinterSingleFlight: all who ask at once wait for one leaf; a failure is told to all and kept
-// for none.
+// TestMinterSingleFlight: all concurrent callers wait for one leaf. A failure is returned to all of
+// them, and is not kept.
 func TestMinterSingleFlight(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)

@@ -1,6 +1,3 @@
-// Package block reads the { } blocks of a Caddyfile by a grammar: which lines a block may have, how
-// many arguments each takes, and what they set. One loop reads all blocks, so that unknown,
-// repeated, missing and extra words fail in the same way everywhere, with file and line.
 package block
 
 import (
@@ -16,33 +13,33 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Grammar is what may stand in a block: options by their names.
+// Grammar lists the options that a block may have, by name.
 type Grammar map[string]Option
 
-// Option is one line of a block, with the block that it opens.
+// Option is one line of a block, together with the block that it may open.
 type Option struct {
 	// Min and Max bound the number of arguments. A Max below 0 means any number.
 	Min, Max int
-	// Repeat says that the option may stand more than once.
+	// Repeat means that the option may appear more than once.
 	Repeat bool
-	// Set takes the arguments of an option without a block.
+	// Set receives the arguments of an option without a block.
 	Set func(args []string) error
-	// Block takes the arguments of an option with a block, and reads the block by a [Grammar], whose
-	// error it returns as it is. Exactly one of Set and Block is there.
+	// Block receives the arguments of an option with a block, and reads the block by a [Grammar],
+	// whose error it returns unchanged. Exactly one of Set and Block is not nil.
 	Block func(r *Reader, args []string) error
 }
 
-// Reader reads the lines of a segment: of a directive or a global option.
+// Reader reads the lines of the segment of a directive or a global option.
 type Reader struct {
 	*caddyfile.Dispenser
-	lines, limit int             // read so far, and to read at most
-	last         caddyfile.Token // of the last line that was read
+	lines, limit int             // read so far, and how many to read at most
+	last         caddyfile.Token // from the last line that was read
 }
 
 // errLimit ends the reading of a segment that is only read in part.
 var errLimit = errors.New("enough lines have been read")
 
-// Read consumes the block that opens on the current line, if any. Errors name it by what.
+// Read consumes the block that opens on the current line, if any. Errors call the block what.
 func (g Grammar) Read(r *Reader, what string) error {
 	seen := make(map[string]bool, len(g))
 	for nesting := r.Nesting(); r.NextBlock(nesting); {
@@ -102,10 +99,10 @@ func arguments(n int) string {
 	return strconv.Itoa(n) + " arguments"
 }
 
-// Segment reads and compiles the segment of a directive or an option. read sets dst by the lines,
-// each by itself. compile finds faults that several lines may cause together. Such a fault is
-// reported for the line that completes it. To find that line, the beginnings of the segment are
-// read again, into values that fresh makes.
+// Segment reads and compiles the segment of a directive or an option. read sets dst from the lines,
+// one at a time. compile finds faults that several lines cause together. Segment reports such a
+// fault for the line that completes it. To find that line, it reads beginnings of the segment
+// again, into values that fresh makes.
 func Segment[T, C any](
 	d *caddyfile.Dispenser, dst T, fresh func() T, read func(T, *Reader) error, compile func(T) (C, error),
 ) error {
@@ -118,7 +115,7 @@ func Segment[T, C any](
 	if fault == nil {
 		return nil
 	}
-	// The beginnings that are too short for the fault have no fault, or another one.
+	// A beginning that is too short for the fault has no fault, or another one.
 	first := sort.Search(whole.lines, func(n int) bool {
 		part := fresh()
 		err := read(part, newReader(tokens, n))
@@ -128,7 +125,7 @@ func Segment[T, C any](
 		return err != nil && err.Error() == fault.Error()
 	})
 	until := newReader(tokens, first)
-	_ = read(fresh(), until) // for its last line
+	_ = read(fresh(), until) // to learn its last line
 	at := newReader([]caddyfile.Token{until.last}, 0)
 	return at.WrapErr(fmt.Errorf("%s: %w", tokens[0].Text, fault))
 }

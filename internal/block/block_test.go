@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// config is what the tests read.
+// config is the type whose fields the tests set.
 type config struct {
 	text        string
 	list        []string
@@ -37,7 +37,7 @@ func (c *config) read(r *Reader) error {
 	}.Read(r, "test")
 }
 
-// compile fails where the text and a line of the nested block are the same.
+// compile fails if the text is the same as a line of the nested block.
 func (c *config) compile() (int, error) {
 	for _, s := range c.inner {
 		if s == c.text {

@@ -18,8 +18,8 @@ func Parsed[T any](dst *T, parse func(string) (T, error)) Option {
 	}}
 }
 
-// Optional turns a parser of values into one for fields in which nil stands for the default, and
-// the zero value for itself.
+// Optional turns a parser of values into a parser for fields whose nil stands for the default, so
+// that a zero value can be set.
 func Optional[T any](parse func(string) (T, error)) func(string) (*T, error) {
 	return func(s string) (*T, error) {
 		v, err := parse(s)
@@ -32,7 +32,8 @@ func Text(dst *string) Option {
 	return Parsed(dst, func(s string) (string, error) { return s, nil })
 }
 
-// Switch is an option whose one argument is on, or one of the words for the opposite.
+// Switch is an option whose one argument is the word on, or one of the words off, which mean the
+// opposite.
 func Switch(dst *bool, on string, off ...string) Option {
 	return Parsed(dst, func(s string) (bool, error) {
 		if words := append([]string{on}, off...); !slices.Contains(words, s) {
@@ -55,7 +56,7 @@ func Nested(read func(r *Reader) error) Option {
 	return Option{Block: func(r *Reader, _ []string) error { return read(r) }}
 }
 
-// List is an option that takes one or more arguments and may be repeated; all are collected.
+// List is an option that takes one or more arguments and may be repeated. It collects all of them.
 func List(dst *[]string) Option {
 	return Option{Min: 1, Max: -1, Repeat: true, Set: func(args []string) error {
 		*dst = append(*dst, args...)
@@ -92,7 +93,7 @@ func ParseSize(s string) (int64, error) {
 // Duration is an option whose one argument is a time span above 0.
 func Duration(dst *caddy.Duration) Option { return Parsed(dst, ParsePositive) }
 
-// ParsePositive reads a time span above 0, for an option whose value 0 stands for its default.
+// ParsePositive reads a time span above 0, for an option for which 0 means its default.
 func ParsePositive(s string) (caddy.Duration, error) {
 	v, err := ParseDuration(s)
 	if err == nil && v == 0 {

@@ -35,7 +35,7 @@ var (
 	errWindow  = errors.New("br: window too large")
 )
 
-// decoder is what all decoders have in common. Reset gets a [bufio.Reader].
+// decoder is the interface of all decoders. Reset gets a [bufio.Reader].
 type decoder interface {
 	io.Reader
 	Reset(in io.Reader) error
@@ -77,9 +77,8 @@ func NewReader(name string, in io.Reader) (*Reader, error) {
 	return r, r.dec.Reset(&r.in)
 }
 
-// NewLenientReader returns a decoder that reads what clients such as curl, wget and browsers read:
-// zlib data that is called gzip, gzip data with something else behind its end, and br with any
-// window.
+// NewLenientReader returns a decoder for data that clients such as curl, wget and browsers accept:
+// zlib data that is called gzip, gzip data followed by something else, and br with any window.
 func NewLenientReader(name string, in io.Reader) (*Reader, error) {
 	r := &Reader{}
 	r.in.Reset(in)
@@ -162,9 +161,9 @@ func brotliWindow(in *bufio.Reader) int {
 	return 17 + int(head[0]>>1&7)
 }
 
-// members reads the members of a gzip file (RFC 1952 section 2.2). It drops what follows the last
-// member and does not begin another, as gzip, wget and browsers do: the checksums say that the text
-// is complete.
+// members reads the members of a gzip file (RFC 1952 section 2.2). After the last member it drops
+// anything that does not begin another, as gzip, wget and browsers do: the checksums show that the
+// text is complete.
 type members struct {
 	gzip.Reader
 	in *bufio.Reader

@@ -1,5 +1,3 @@
-// Package escape makes texts of others fit to be shown: bounded, and without characters that act on
-// a terminal, a log or a header field. Such characters are escaped as \xNN, byte by byte.
 package escape
 
 import (
@@ -25,16 +23,17 @@ func Cut(s string, limit int) string {
 	return s[:end] + Ellipsis
 }
 
-// Unprintable returns all of s fit for a terminal: what a robots.txt says must not move the cursor,
-// colour the screen, change the direction of the line or look like other text. A tab becomes a
-// blank.
+// Unprintable returns all of s in a form that is safe for a terminal: the text of a robots.txt must
+// not move the cursor, colour the screen, change the direction of the line or look like other text.
+// A tab becomes a blank.
 func Unprintable(s string) string {
 	return Visible(strings.ReplaceAll(s, "\t", " "), 4*len(s)) // an escape has four bytes
 }
 
-// Visible is Printable for the text of a site, in which a reader looks for what counts. It escapes
-// also what may be taken for ASCII: beside ASCII all signs, such as the hyphen U+2011, and beside
-// its letters those that look like them. A whole word of such letters stays: it may be meant.
+// Visible is like [Printable], but for the text of a site, which a reader inspects closely. It also
+// escapes characters that could be mistaken for ASCII: any sign next to ASCII, such as the hyphen
+// U+2011, and next to ASCII letters the letters that look like them. It leaves a word alone that
+// consists only of such letters, because it may be meant.
 func Visible(s string, limit int) string {
 	return escape(s, limit, func(before, r, after rune) bool {
 		isLetter := func(r rune) bool { return r <= unicode.MaxASCII && unicode.IsLetter(r) }
@@ -58,12 +57,12 @@ var lookAlike = []*unicode.RangeTable{
 	unicode.Common, unicode.Inherited,
 }
 
-// Printable returns at most limit bytes of s that are safe to show. It escapes what is not
-// printable: control characters, invalid UTF-8, marks that change the direction of text or show
-// nothing.
+// Printable returns at most limit bytes of s that are safe to show. It escapes everything that is
+// not printable: control characters, invalid UTF-8, and marks that are invisible or change the
+// direction of text.
 func Printable(s string, limit int) string { return escape(s, limit, isPrintable) }
 
-// ASCII is Printable for places that hold ASCII only, such as header fields.
+// ASCII is like [Printable], but for places that hold only ASCII, such as header fields.
 func ASCII(s string, limit int) string {
 	return escape(s, limit, func(_, r, _ rune) bool { return r == ' ' || isGraphic(r) })
 }
@@ -72,8 +71,8 @@ func isPrintable(_, r, _ rune) bool { return r != utf8.RuneError && unicode.IsPr
 
 func isGraphic(r rune) bool { return ' ' < r && r < 0x7f }
 
-// escape keeps the runes that pass, between their neighbours, and writes the bytes of all others as
-// \xNN. It cuts between runes. A clean, short s is returned as it is.
+// escape keeps the runes that pass accepts, given their neighbours, and writes the bytes of all
+// others as \xNN. It cuts only between runes. It returns a clean, short s unchanged.
 func escape(s string, limit int, pass func(before, r, after rune) bool) string {
 	if len(s) <= limit && isPlain(s) {
 		return s
@@ -104,7 +103,7 @@ func escape(s string, limit int, pass func(before, r, after rune) bool) string {
 	return string(b)
 }
 
-// isPlain reports that s is of printable ASCII, which passes everywhere.
+// isPlain reports whether s is printable ASCII, which is safe everywhere.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

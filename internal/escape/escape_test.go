@@ -35,7 +35,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestVisible: in a shown text of a site, nothing but ASCII looks like ASCII.
+// TestVisible: in the text of a site, as it is shown, only ASCII looks like ASCII.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
@@ -78,7 +78,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzSanitize: bounded, printable, and nothing is lost that fits.
+// FuzzSanitize: the result is bounded and printable, and keeps everything that fits.
 func FuzzSanitize(f *testing.F) {
 	f.Add("plain text", uint16(20))
 	f.Add("\x00\xff\u202e", uint16(4))

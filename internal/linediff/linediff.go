@@ -8,8 +8,8 @@ import (
 
 // Hunk is a stretch of changed lines with some unchanged ones around them.
 type Hunk struct {
-	// From and To are the numbers of its first line in the old and the new text, counted from 1. If the
-	// hunk has no line of a text, the number is that of the line before it. FromCount and ToCount are
+	// From and To are the numbers of its first line in the old and the new text, counted from 1. If
+	// the hunk has no line of a text, the number is the preceding line's. FromCount and ToCount are
 	// how many lines of each text it has.
 	From      int `json:"from_line"`
 	FromCount int `json:"from_count"`

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// compare returns the hunks, which are held to lie where they say, in order, and to lead from one
-// text to the other.
+// compare returns the hunks. It holds that they are in order and at their line numbers, and lead
+// from one text to the other.
 func compare(tb testing.TB, a, b []byte, context int) (list []Hunk, edits int) {
 	tb.Helper()
 	list = Compare(a, b, context)
@@ -125,7 +125,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// hostile are pairs of texts of 500 KiB for which the search for the fewest edits is long.
+// hostile are pairs of texts of 500 KiB for which it takes long to find the fewest edits.
 func hostile() map[string][2][]byte {
 	numbered := func(prefix string) []byte {
 		var b bytes.Buffer
@@ -166,7 +166,8 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// shortest is the least number of edits, by the textbook's table of longest common subsequences.
+// shortest returns the least number of edits, by the textbook's table of longest common
+// subsequences.
 func shortest(a, b []string) int {
 	table := make([][]int, len(a)+1)
 	for i := range table {

@@ -39,7 +39,7 @@ func FuzzReadLines(f *testing.F) {
 	})
 }
 
-// TestLongLines: of a line that is too long the beginning is given, and the next line follows.
+// TestLongLines: the beginning of a line that is too long is returned, and the next line follows.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	in := NewReader(strings.NewReader(strings.Repeat("x", 19)+"\n"+strings.Repeat("y", 20)+"\n"+strings.Repeat("z", 100)+"\na\n"), 20)

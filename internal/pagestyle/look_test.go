@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestContrast holds every pair of colours that stand on each other to WCAG 2.2 AA, in both schemes.
+// TestContrast holds every pair of colours that meet on a page to WCAG 2.2 AA, in both schemes.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	light, dark, _ := strings.Cut(CSS, "@media (prefers-color-scheme: dark)")
@@ -47,7 +47,7 @@ func properties(css string) map[string]string {
 	return all
 }
 
-// contrast is the contrast of two colours by WCAG.
+// contrast returns the contrast of two colours as WCAG defines it.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	x, y := luminance(t, a), luminance(t, b)
@@ -75,7 +75,8 @@ func luminance(t *testing.T, colour string) (sum float64) {
 	return sum
 }
 
-// TestSheet holds that a page with the sheet asks for nothing, and is the one that its policy names.
+// TestSheet holds that a page with the sheet loads nothing else, and that its policy names this
+// sheet.
 func TestSheet(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{"url(", "@import", "</", "{{", "/*"} {
@@ -95,7 +96,7 @@ func TestSheet(t *testing.T) {
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(b.String())
 	if style == nil || !strings.Contains(Policy, "style-src "+Source(style[1])+";") {
-		t.Errorf("a template makes another style of it than %s has", Policy)
+		t.Errorf("a template renders another style than %s allows", Policy)
 	}
 	for _, used := range regexp.MustCompile(`var\((--[a-z-]+)\)`).FindAllStringSubmatch(CSS, -1) {
 		if !strings.Contains(CSS, used[1]+":") {

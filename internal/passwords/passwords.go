@@ -1,5 +1,3 @@
-// Package passwords checks passwords against slow hashes, a few at a time: all at once, wrong ones
-// would take the CPUs from everything else in the process.
 package passwords
 
 import (
@@ -16,18 +14,18 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// Checker checks the passwords of agents and operators with the hashes that Caddy's own basic_auth
-// takes.
+// Checker checks the passwords of agents and operators against the hashes that Caddy's own
+// basic_auth accepts.
 //
 // A hash is slow on purpose, some 100 ms with argon2id and a second with bcrypt, and a crawler
-// sends its credentials with every request. So a password that was right is remembered, as a keyed
-// digest that is worth nothing outside this process, and wrong ones are remembered for a while.
-// Both outlive reloads. All else waits for its turn in hashes.
+// sends its credentials with every request. So a right password is remembered, as a keyed digest
+// that is worth nothing outside this process, and wrong ones are remembered for a while. Both
+// outlive reloads. All other passwords wait for their turn in hashes.
 //
-// It is safe for concurrent use once the last account has been added. The zero value has no
+// A Checker is safe for concurrent use once the last account has been added. The zero value has no
 // account.
 type Checker struct {
-	hashes   *hashing           // nil: those of the process
+	hashes   *hashing           // nil means the process's
 	accounts map[string]account // by user
 	users    []string           // sorted; one of them stands in for a user that does not exist
 }
@@ -63,8 +61,8 @@ func (p *Checker) add(user string, a account) {
 var errHash = errors.New("the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password")
 
 // comparerFor returns the algorithm of a hash by its prefix (Modular Crypt Format). It refuses a
-// hash that no password could ever fit. The error does not repeat it: it may be a password written
-// in the wrong place.
+// hash that no password could ever fit. The error does not repeat the hash, because it may be a
+// password written in the wrong place.
 func comparerFor(hash string) (caddyauth.Comparer, error) {
 	switch {
 	case strings.HasPrefix(hash, "$argon2id$"):
@@ -81,8 +79,8 @@ func comparerFor(hash string) (caddyauth.Comparer, error) {
 	return nil, errHash
 }
 
-// Verify checks whether the password is that of the user. For a user that does not exist it
-// computes the hash of one that does, so that the time taken tells nothing.
+// Verify checks whether the password is the user's. If the user does not exist, Verify computes the
+// hash of one that does, so that the time taken tells nothing.
 func (p *Checker) Verify(ctx context.Context, source netip.Addr, user, password string) enforce.PasswordCheck {
 	a, known := p.accounts[user]
 	if !known {

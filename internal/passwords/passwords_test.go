@@ -57,7 +57,7 @@ var (
 	there = netip.MustParseAddr("10.0.0.2")
 )
 
-// ask has the password checked beside others; it comes after those asked before.
+// ask has the password checked in parallel with others, but later than those before.
 func (r *hashRig) ask(source netip.Addr, user, password string, want enforce.PasswordCheck) {
 	r.t.Helper()
 	r.group.Go(func() {
@@ -109,8 +109,8 @@ func TestPasswordsCostOneHash(t *testing.T) {
 	})
 }
 
-// TestPasswordsTakeTurns holds in which order those that wait go: by source, then by user, then the
-// newest.
+// TestPasswordsTakeTurns holds the order in which passwords leave the queue: by source, then by
+// user, then the newest first.
 func TestPasswordsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestPasswordsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPasswordsLeaveRoom holds that one source takes half of the places, and that there is one for
+// TestPasswordsLeaveRoom holds that one source gets half of the places, and that there is one for
 // another source.
 func TestPasswordsLeaveRoom(t *testing.T) {
 	t.Parallel()
@@ -176,8 +176,8 @@ func TestPasswordsRememberFew(t *testing.T) {
 	}
 }
 
-// TestPasswordsOutliveReloads holds that a password that was right is known to the next
-// configuration, and that it is not with a changed hash.
+// TestPasswordsOutliveReloads holds that the next configuration knows a password that was right,
+// unless its hash has changed.
 func TestPasswordsOutliveReloads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

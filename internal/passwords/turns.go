@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// hashesWaiting bounds the passwords that wait to be checked. One source may have as many of them
-	// as it leaves free: alone half of them, so that there is always room for others.
+	// hashesWaiting bounds the passwords that wait to be checked. One source may occupy as many places
+	// as it leaves free. So it gets half of them if it is alone, and there is always room for others.
 	hashesWaiting = 256
 	// hashWait is how long a request waits for its password to be checked.
 	hashWait = 30 * time.Second
-	// refusedKept and refusedFor bound for how many wrong passwords, and for how long, no hash is
-	// computed again. Beyond that number all of them are forgotten.
+	// refusedKept and refusedFor bound how many wrong passwords are remembered, and for how long. No
+	// hash is computed for these. Beyond that number all of them are forgotten.
 	refusedKept = 1024
 	refusedFor  = time.Minute
 	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all
-	// of them are checked once more.
+	// of them have to be checked once more.
 	rightKept = 1 << 16
 	// turnsKept bounds the sources and users whose last turn is remembered.
 	turnsKept = 1024
@@ -39,9 +39,9 @@ const (
 //
 // It is safe for concurrent use.
 type hashing struct {
-	key      [32]byte // of the digests
+	key      [32]byte // makes the digests
 	parallel int
-	right    atomic.Pointer[map[digest]bool] // replaced when there is one more
+	right    atomic.Pointer[map[digest]bool] // replaced when a password is added
 
 	mu      sync.Mutex
 	running int
@@ -52,24 +52,24 @@ type hashing struct {
 	turns   map[asker]uint64 // the last one of each source and of each of its users
 }
 
-// asker is a source, with a user's name one of its users.
+// asker is a source or, with a user's name, one of the source's users.
 type asker struct {
 	source netip.Addr
 	user   string
 }
 
-// check is a password that is checked, for all requests that bring it at the same time.
+// check is the check of one password, for all requests that bring it at the same time.
 type check struct {
 	asker
 	digest   digest
 	compute  func() bool
 	requests int
 	done     chan struct{}
-	right    bool // once done is closed
+	right    bool // valid once done is closed
 }
 
-// hashes leaves one CPU free, if there are several: a request would wait for some 30 ms at one that
-// computes hashes.
+// hashes leaves one CPU free if there are several: on a CPU that computes hashes, a request would
+// wait for some 30 ms.
 var hashes = newHashing(max(1, runtime.GOMAXPROCS(0)-1))
 
 func newHashing(parallel int) *hashing {
@@ -90,7 +90,7 @@ type digest [sha256.Size]byte
 func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
 	mac := hmac.New(sha256.New, h.key[:])
 	mac.Write([]byte(user))
-	mac.Write([]byte{0}) // neither a user name nor a hash has it
+	mac.Write([]byte{0}) // neither a user name nor a hash contains it
 	mac.Write(hash)
 	mac.Write([]byte{0})
 	mac.Write([]byte(password))
@@ -101,14 +101,14 @@ func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
 // remembers reports whether a password was right before. It takes no lock.
 func (h *hashing) remembers(d digest) bool { return (*h.right.Load())[d] }
 
-// check has compute called once for all that ask for the same digest, when it is its turn.
+// check calls compute once for all callers with the same digest, when it is its turn.
 func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, compute func() bool) enforce.PasswordCheck {
 	if source.Is6() {
-		network, _ := source.Prefix(64) // a client that has one address has them all
+		network, _ := source.Prefix(64) // a client that has one address of the network has them all
 		source = network.Addr()
 	}
 	h.mu.Lock()
-	if h.remembers(d) { // since the caller asked
+	if h.remembers(d) { // it may have been checked since the caller asked
 		h.mu.Unlock()
 		return enforce.PasswordRight
 	}
@@ -164,7 +164,7 @@ func (h *hashing) await(ctx context.Context, c *check) enforce.PasswordCheck {
 	return enforce.PasswordUnchecked
 }
 
-// begin starts as many checks as may run, under the lock.
+// begin starts as many checks as may run. The caller holds the lock.
 func (h *hashing) begin() {
 	for h.running < h.parallel && len(h.waiting) > 0 {
 		c := h.next()
@@ -173,8 +173,8 @@ func (h *hashing) begin() {
 	}
 }
 
-// next takes out the check whose turn it is: its source had the last turn longest ago, then its
-// user, then it is the newest.
+// next removes and returns the check whose turn it is: the source had its last turn longest ago,
+// then the user did, and of a user's checks it is the newest.
 func (h *hashing) next() *check {
 	best := 0
 	for i, c := range h.waiting {
@@ -213,8 +213,8 @@ func (h *hashing) run(c *check) {
 	close(c.done)
 }
 
-// remember keeps a right password, under the lock. Readers need none, and it comes after a slow
-// hash.
+// remember keeps a right password. The caller holds the lock. Copying the map lets readers do
+// without the lock, and costs little beside the slow hash.
 func (h *hashing) remember(d digest) {
 	right := maps.Clone(*h.right.Load())
 	if right == nil || len(right) >= rightKept {
@@ -224,7 +224,7 @@ func (h *hashing) remember(d digest) {
 	h.right.Store(&right)
 }
 
-// refuse remembers a wrong password, under the lock.
+// refuse remembers a wrong password. The caller holds the lock.
 func (h *hashing) refuse(d digest, now time.Time) {
 	if len(h.refused) >= refusedKept {
 		clear(h.refused)

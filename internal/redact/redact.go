@@ -1,8 +1,3 @@
-// Package redact keeps passwords and keys out of logs.
-//
-// Caddy copies a request for its logs before any handler of a site runs. So what must not be logged
-// is taken out in front of Caddy's handler ([Fields.Withhold]), and put back by the gateway's
-// ([PutBack]).
 package redact
 
 import (
@@ -18,12 +13,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Mark replaces what must not be logged.
+// Mark replaces text that must not be logged.
 const Mark = "REDACTED"
 
-// defaults are the request and response fields that are not logged where the operator names none:
-// those by which common APIs take and give keys. Authorization, Proxy-Authorization, Cookie and
-// Set-Cookie are Caddy's own business.
+// defaults are the request and response fields that are not logged if the operator names none:
+// fields in which common APIs accept and return keys. Caddy itself hides Authorization,
+// Proxy-Authorization, Cookie and Set-Cookie.
 var defaults = []string{
 	"Api-Key", "Apikey", "X-Api-Key", "X-Apikey", "X-Api-Secret", "X-Api-Token", "X-Access-Key", "X-Access-Token", "X-Auth-Key", "X-Auth-Token",
 	"X-Authorization", "X-Client-Secret", "X-Csrf-Token", "X-Secret", "X-Session-Token", "X-Token", "X-Xsrf-Token",
@@ -31,11 +26,11 @@ var defaults = []string{
 	"X-Shopify-Access-Token", "X-Subscription-Token", "X-Vault-Token",
 }
 
-// Fields are the fields whose values are not logged, by their names in canonical form.
+// Fields are the fields whose values are not logged, by name in canonical form.
 type Fields map[string]struct{}
 
-// New returns the fields of the names given, the defaults for none; "off" alone stands for no
-// field.
+// New returns the fields with the given names, or the defaults if names is empty; "off" alone
+// stands for no field.
 func New(names []string) (Fields, error) {
 	if len(names) == 0 {
 		names = defaults
@@ -57,8 +52,8 @@ func New(names []string) (Fields, error) {
 	return fields, nil
 }
 
-// hides reports whether the values of a field are not to be logged. Caddy drops names with _ or a
-// dot, but logs them.
+// hides reports whether the values of a field must not be logged. Caddy drops fields with _ or a
+// dot in their names, but logs them.
 func (f Fields) hides(name string) bool {
 	if strings.ContainsAny(name, "_.") {
 		name = textproto.CanonicalMIMEHeaderKey(hyphens.Replace(name))
@@ -69,7 +64,7 @@ func (f Fields) hides(name string) bool {
 
 var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
-// shown returns what may be logged of a field in its place, nil for all of it.
+// shown returns the values that may be logged in place of a field's, or nil for all of them.
 func (f Fields) shown(name string, values []string) []string {
 	if f.hides(name) {
 		return []string{Mark}
@@ -90,10 +85,10 @@ func (f Fields) shown(name string, values []string) []string {
 	return shown
 }
 
-// withheldKey is the key of a request's withheld in its context.
+// withheldKey is the context key of a request's withheld.
 type withheldKey struct{}
 
-// withheld has the parts that were taken out of a request.
+// withheld holds the parts that were taken out of a request.
 type withheld struct {
 	fields        []withheldField
 	target, shown string // the target as it was, and as it is logged
@@ -106,9 +101,9 @@ type withheldField struct {
 	was, shown []string
 }
 
-// Withhold takes out of a request what must not be logged, for [PutBack] to find. Fields are taken
-// from proxied requests, and from those whose target holds a user name or password: of others
-// nobody would put them back.
+// Withhold takes out of a request the parts that must not be logged; [PutBack] puts them back. It
+// takes fields from proxied requests, and from those whose target holds a user name or password:
+// into other requests nothing would put them back.
 func (f Fields) Withhold(r *http.Request, proxied bool) {
 	w := withheld{target: r.RequestURI, url: r.URL}
 	w.shown, w.userinfo = hideUserinfo(r.Method, r.RequestURI)
@@ -130,7 +125,7 @@ func (f Fields) Withhold(r *http.Request, proxied bool) {
 		}
 	}
 	if w.userinfo || w.fields != nil || w.shown != w.target {
-		// In place, as net/http looks at the request too.
+		// In place, because net/http looks at the request too.
 		*r = *r.WithContext(context.WithValue(r.Context(), withheldKey{}, w))
 	}
 }
@@ -150,8 +145,8 @@ func retarget(r *http.Request, target string) {
 	}
 }
 
-// PutBack gives a request its fields and its path and query again, if no handler has changed them
-// since, and reports whether the authority of its target held a user name or password.
+// PutBack restores a request's fields, path and query, if no handler has changed them since. It
+// reports whether the authority of the request's target held a user name or password.
 func PutBack(r *http.Request) (userinfo bool) {
 	w, ok := r.Context().Value(withheldKey{}).(withheld)
 	if !ok {
@@ -162,10 +157,10 @@ func PutBack(r *http.Request) (userinfo bool) {
 			r.Header[f.name] = f.was
 		}
 	}
-	if w.userinfo || w.shown == w.target { // with userinfo it is refused, and its target shown in logs only
+	if w.userinfo || w.shown == w.target { // with userinfo, the target is refused and only logged
 		return w.userinfo
 	}
-	// A request inside a tunnel has got the scheme and host in front of its target.
+	// A request inside a tunnel now has the scheme and host before its target.
 	if front, ok := strings.CutSuffix(r.RequestURI, w.shown); ok {
 		u := *w.url
 		u.Scheme, u.Host = r.URL.Scheme, r.URL.Host
@@ -174,7 +169,7 @@ func PutBack(r *http.Request) (userinfo bool) {
 	return false
 }
 
-// redacting is the handler in front of Caddy's.
+// redacting is the handler that runs before Caddy's.
 type redacting struct {
 	http.Handler
 	fields Fields
@@ -185,15 +180,15 @@ func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
-// Front puts the redaction in front of the handler of a server that has served no request yet.
+// Front puts the redaction before the handler of a server that has served no request yet.
 func (f Fields) Front(s *http.Server) {
 	if _, done := s.Handler.(*redacting); !done { // by another gateway at the same port
 		s.Handler = &redacting{s.Handler, f}
 	}
 }
 
-// HideSent takes out of a response header that has been sent what must not be logged. Trailers are
-// still to come.
+// HideSent takes out of a response header that has been sent the values that must not be logged.
+// Trailers are still to come.
 func (f Fields) HideSent(h http.Header) {
 	for name, values := range h {
 		if shown := f.shown(name, values); shown != nil && !httpguts.HeaderValuesContainsToken(h["Trailer"], name) {
@@ -202,9 +197,9 @@ func (f Fields) HideSent(h http.Header) {
 	}
 }
 
-// Target returns the target of a request line, or a URL, with a mark for what may be a user name
-// and password. It knows the spellings that clients come to by mistake as well: //u:p@h/,
-// http:/u:p@h/, http:u:p@h/, u:p@h/, and \ for /.
+// Target returns the target of a request line, or a URL, with a mark in place of a user name and
+// password. It also recognizes spellings that clients use by mistake: //u:p@h/, http:/u:p@h/,
+// http:u:p@h/, u:p@h/, and \ for /.
 func Target(method, target string) string {
 	shown, _ := hideUserinfo(method, target)
 	return shown
@@ -213,7 +208,7 @@ func Target(method, target string) string {
 // schemePattern is the scheme that a URL begins with, its colon included (RFC 3986 section 3.1).
 var schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
-// hideUserinfo is Target, and reports whether there was anything to hide.
+// hideUserinfo is like [Target], and also reports whether it has hidden anything.
 func hideUserinfo(method, target string) (shown string, found bool) {
 	if !strings.Contains(target, "@") {
 		return target, false
@@ -225,7 +220,7 @@ func hideUserinfo(method, target string) (shown string, found bool) {
 	rest := strings.TrimLeft(target[len(scheme):], `/\`)
 	slashes := target[len(scheme) : len(target)-len(rest)]
 	authority := rest
-	// Of other spellings, which are refused in any case, all is hidden that looks like it.
+	// All other spellings are refused in any case, so everything before the @ is hidden.
 	if scheme == "" && method != http.MethodConnect || slashes == "//" {
 		if end := strings.IndexAny(rest, `/\?#`); end >= 0 {
 			authority = rest[:end]
@@ -241,14 +236,14 @@ func hideUserinfo(method, target string) (shown string, found bool) {
 	return scheme + slashes + Mark + rest[at:], true
 }
 
-// The beginning and the end of an authority in a text, also percent-encoded.
+// The beginning and the end of an authority in a text, plain or percent-encoded.
 var (
 	authorityStart = regexp.MustCompile(`(?i)(?::|%3A)(?:/|%2F)(?:/|%2F)`)
 	authorityEnd   = regexp.MustCompile(`(?i)[/\\?#&"<> \t]|%(?:2F|5C|3F|23|26|22|3C|3E|20|09)`)
 )
 
-// URLs returns text with a mark for the user name and password of each URL in it, also where these
-// are percent-encoded, as in a query.
+// URLs returns text with a mark in place of the user name and password of each URL in it, even if
+// they are percent-encoded, as in a query.
 func URLs(text string) string {
 	if !strings.Contains(text, "@") && !strings.Contains(text, "%40") {
 		return text

@@ -133,7 +133,8 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestPutBackLeavesWhatWasChanged: what a handler in front of ours has set or taken away stays so.
+// TestPutBackLeavesWhatWasChanged: a field that an earlier handler has set or removed stays that
+// way.
 func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	t.Parallel()
 	f, err := New(nil)
@@ -155,8 +156,8 @@ func TestPutBackLeavesWhatWasChanged(t *testing.T) {
 	}
 }
 
-// FuzzWithhold reads requests and holds that nothing which is to be hidden is left while Caddy
-// looks, that all fields come back, and that no user information which net/url knows is overlooked.
+// FuzzWithhold reads requests. It holds that no secret is left while Caddy looks, that all fields
+// come back, and that no user information which net/url recognizes is overlooked.
 func FuzzWithhold(f *testing.F) {
 	for _, target := range []string{
 		"GET http://u:p@h/", "GET //u:p@h/", "GET http:/u:p@h/", "GET http:u:p@h/", "CONNECT u:p@h:443", "CONNECT h:443", "GET /", "OPTIONS *",
@@ -200,7 +201,7 @@ func FuzzWithhold(f *testing.F) {
 	})
 }
 
-// BenchmarkWithhold is what a request costs that has nothing to hide.
+// BenchmarkWithhold measures a request that has nothing to hide.
 func BenchmarkWithhold(b *testing.B) {
 	f, err := New(nil)
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package redislink connects to Redis or Valkey, for all that gateways share.
+// Package redislink connects to Redis or Valkey for the packages that share state between gateways.
 package redislink

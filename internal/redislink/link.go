@@ -17,8 +17,8 @@ import (
 // Options reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
 // timeout bounds dialing. Errors leave the URL out, because it may hold a password.
 //
-// A call is made once, without a cache of its own, over one connection: of several, each would find
-// out by itself that the server is gone.
+// Each call is made once, without client-side caching, over one connection: if there were several,
+// each would have to find out by itself that the server is gone.
 func Options(rawURL string, timeout time.Duration) (rueidis.ClientOption, error) {
 	if rawURL == "" {
 		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
@@ -37,7 +37,7 @@ func Options(rawURL string, timeout time.Duration) (rueidis.ClientOption, error)
 }
 
 // CheckURL refuses a URL that [Options] cannot use, before anything dials it. It accepts every text
-// with placeholders of Caddy, whose values are not known yet. Errors leave the URL out.
+// with Caddy placeholders, because their values are not known yet. Errors leave the URL out.
 func CheckURL(raw string) error {
 	if strings.Contains(raw, "{") {
 		return nil
@@ -54,7 +54,7 @@ func CheckURL(raw string) error {
 	return nil
 }
 
-// Link is a client that is made when the server is there for the first time. It is safe for
+// Link is a client that is made when the server can be reached for the first time. It is safe for
 // concurrent use.
 type Link struct {
 	option rueidis.ClientOption
@@ -64,10 +64,11 @@ type Link struct {
 	closed bool
 }
 
-// New makes a link. It connects to nothing yet.
+// New makes a link. It does not connect yet.
 func New(option rueidis.ClientOption) *Link { return &Link{option: option} }
 
-// Connect makes the client, which needs the server to be there once; later it reconnects by itself.
+// Connect makes the client. The server must be reachable for that; later the client reconnects by
+// itself.
 func (l *Link) Connect() (rueidis.Client, error) {
 	if c := l.Client(); c != nil {
 		return c, nil
@@ -92,7 +93,7 @@ func (l *Link) Connect() (rueidis.Client, error) {
 
 var errClosed = errors.New("the link to redis is closed")
 
-// Client returns the client, nil before the first connection.
+// Client returns the client, or nil before the first connection.
 func (l *Link) Client() rueidis.Client {
 	if c := l.client.Load(); c != nil {
 		return *c
@@ -100,7 +101,7 @@ func (l *Link) Client() rueidis.Client {
 	return nil
 }
 
-// Channel is the name of a channel of the link's database: Redis delivers a message to the
+// Channel returns the name of a channel of the link's database: Redis delivers a message to the
 // subscribers of all databases.
 func (l *Link) Channel(name string) string {
 	if l.option.SelectDB == 0 {

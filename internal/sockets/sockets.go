@@ -7,16 +7,16 @@ import (
 
 // Socket is a socket in the state "listen".
 type Socket struct {
-	// Addr is where it listens, without zone, an IPv4-mapped address as IPv4. It is the zero AddrPort
-	// where the socket is not one of TCP, such as a unix socket.
+	// Addr is where it listens, without a zone; an IPv4-mapped address is an IPv4 one here. It is the
+	// zero AddrPort for sockets other than TCP's, such as unix sockets.
 	Addr netip.AddrPort
-	// Inode identifies the socket on this machine; 0 where the system has none.
+	// Inode identifies the socket on this machine; it is 0 if the system has none.
 	Inode uint64
 }
 
-// Foreign lists the TCP addresses at which other processes of this machine listen. own is what [Own]
-// returned a moment before: a socket that this process closes in between is in neither list. The
-// error is errors.ErrUnsupported on all systems but Linux.
+// Foreign lists the TCP addresses at which other processes of this machine listen. own is the
+// result of [Own] a moment before: a socket that this process closes in between is in neither list.
+// The error is errors.ErrUnsupported on all systems but Linux.
 func Foreign(own []Socket) ([]netip.AddrPort, error) {
 	all, err := listening()
 	if err != nil {
@@ -25,8 +25,8 @@ func Foreign(own []Socket) ([]netip.AddrPort, error) {
 	return without(all, own), nil
 }
 
-// without takes own out of all, one address for each socket. It does not compare inodes, because a
-// kernel may show another inode for a socket of MPTCP in its table.
+// without removes own from all, one address for each socket. It does not compare inodes, because a
+// kernel may show another inode for an MPTCP socket in its table.
 func without(all []netip.AddrPort, own []Socket) []netip.AddrPort {
 	rest, seen := slices.Clone(all), make(map[uint64]bool, len(own))
 	for _, s := range own {
@@ -41,9 +41,9 @@ func without(all []netip.AddrPort, own []Socket) []netip.AddrPort {
 	return rest
 }
 
-// Overlap reports whether one connection could reach sockets at both addresses: the ports are the
-// same, and so are the addresses, or one of them stands for all of the machine's. An IPv6 one does
-// so for IPv4 too.
+// Overlap reports whether one connection could reach sockets at both addresses: their ports are
+// equal, and so are their IP addresses, or one of these is unspecified. The unspecified IPv6
+// address stands for IPv4 too.
 func Overlap(a, b netip.AddrPort) bool {
 	if a.Port() != b.Port() {
 		return false

@@ -29,7 +29,7 @@ func supported(tb testing.TB, err error) {
 	}
 }
 
-// TestOwn opens sockets of all kinds and looks which of them are listed.
+// TestOwn opens sockets of all kinds and checks which of them are listed.
 func TestOwn(t *testing.T) {
 	wild := listen(t, "tcp", ":0")
 	v4, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
@@ -73,7 +73,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestForeign takes this process for another by hiding a socket of its own.
+// TestForeign makes this process look like another one by hiding one of its sockets.
 func TestForeign(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
 	addr := netip.MustParseAddrPort(l.Addr().String())

@@ -41,14 +41,14 @@ func listening() ([]netip.AddrPort, error) {
 // understand. It stops at the first socket in another state: the kernel lists the listening ones
 // first, and reading on past tens of thousands of others takes about 0.1 s.
 func parseTable(table io.Reader) ([]netip.AddrPort, error) {
-	const listen, handshake = 0x0A, 0x03 // before Linux 4.4, handshakes stood among the listening ones
+	const listen, handshake = 0x0A, 0x03 // before Linux 4.4, handshakes were among the listening ones
 	var list []netip.AddrPort
 	lines := bufio.NewScanner(table)
 	lines.Scan() // the headings
 	for lines.Scan() {
 		var host []byte
 		var port, state uint16
-		var other string // of the columns that do not matter
+		var other string // columns that do not matter
 		_, err := fmt.Sscanf(lines.Text(), "%s %x:%x %s %x", &other, &host, &port, &other, &state)
 		if err != nil || state == handshake || len(host)%4 != 0 {
 			continue

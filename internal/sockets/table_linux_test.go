@@ -30,10 +30,10 @@ const table6 = `  sl  local_address                         remote_address      
 func TestParseTable(t *testing.T) {
 	t.Parallel()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the text is of a little-endian machine")
+		t.Skip("the text comes from a little-endian machine")
 	}
 	want := addrPorts("127.0.0.1:3000", "0.0.0.0:80", "127.0.0.1:81", "[::]:8080", "127.0.0.2:8081", "[2001:db8::1]:8082")
-	// What follows those that listen is not read.
+	// The sockets after the listening ones are not read.
 	got, err := parseTable(io.MultiReader(strings.NewReader(table), iotest.ErrReader(errors.New("read on"))))
 	six, err6 := parseTable(strings.NewReader(table6))
 	if got = append(got, six...); !slices.Equal(got, want) || err != nil || err6 != nil {

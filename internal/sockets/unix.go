@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// DescriptorLimit returns how many files and connections the process may have open, 0 if that is
-// not known.
+// DescriptorLimit returns how many files and connections the process may have open, or 0 if that is
+// unknown.
 func DescriptorLimit() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -25,15 +25,15 @@ func DescriptorLimit() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// folder is the open folder of descriptors. It stays open, as a process that has no descriptor left
-// would not get it again.
+// folder is the open folder of descriptors. It stays open, because a process without free
+// descriptors could not open it again.
 var folder struct {
 	sync.Mutex
 	file *os.File
 }
 
 // Own lists the sockets at which this process listens. A socket with several descriptors is listed
-// once for each. The error is errors.ErrUnsupported where the system does not tell. With 10,000
+// once for each. The error is errors.ErrUnsupported if the system does not tell. With 10,000
 // descriptors it takes some 15 ms.
 func Own() ([]Socket, error) {
 	names, err := descriptorNames()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestOwnWithoutDescriptors takes all that the process may have.
+// TestOwnWithoutDescriptors uses up all descriptors of the process.
 func TestOwnWithoutDescriptors(t *testing.T) {
 	l := listen(t, "tcp", "127.0.0.1:0")
 	if _, err := Own(); err != nil {

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// The greatest age of an answer. A look takes milliseconds where there are many descriptors. An
-// address of this machine, or one that is not public and so may become its own, is worth five new
-// looks a second; any other is not.
+// The greatest age of an answer. A look takes milliseconds if there are many descriptors. Five new
+// looks a second are justified for an address of this machine, and for one that is not public and
+// so may become one of this machine's; for others they are not.
 const (
 	nearAge = 200 * time.Millisecond
 	farAge  = 10 * time.Second
 )
 
-// Process is what this process listens at, whichever configuration opened it: a request of an old
-// one must not reach the admin endpoint of a new one.
+// Process watches the sockets of this process, whichever configuration opened them: a request of an
+// old configuration must not reach the admin endpoint of a new one.
 var Process = Watch{Own: Own, Interfaces: interfaceAddrs}
 
 // Watch knows the TCP sockets at which this process listens and the addresses of this machine, as
-// they were a moment ago. It is safe for concurrent use; Own, and Interfaces, which lists the
-// addresses of this machine, are set before.
+// they were a moment ago. It is safe for concurrent use. Own, and Interfaces, which lists the
+// addresses of this machine, are set before first use.
 type Watch struct {
 	Own        func() ([]Socket, error)
 	Interfaces func() ([]netip.Addr, error)
@@ -34,25 +34,25 @@ type Watch struct {
 	last    atomic.Pointer[sight]
 }
 
-// sight is what one look has seen.
+// sight is the result of one look.
 type sight struct {
 	sockets  []netip.AddrPort
 	unknown  error // why sockets cannot be listed
 	addrs    []netip.Addr
-	allLocal bool // the addresses cannot be listed: any may be this machine's
+	allLocal bool // the addresses cannot be listed, so any may be this machine's
 	began    time.Time
 	changes  uint64
 }
 
-// Changed discards the last look. Callers call it after something began to listen.
+// Changed discards the last look. Call it after a socket began to listen.
 func (w *Watch) Changed() { w.changes.Add(1) }
 
 // At returns the addresses at which this process listens at the port of ap, if the address of ap is
-// one of this machine's. It does not matter at which of the machine's addresses: rules of a
-// firewall may lead from one to another. The address must have no zone and no IPv4-mapped form.
-// public says that it is not of a block for private or other special use. A socket is known 0.2
-// seconds after it began to listen, or at once after [Watch.Changed]. An error means that ap is an
-// address of this machine, whose sockets cannot be listed.
+// one of this machine's. It does not matter which one: firewall rules may lead from one of them to
+// another. The address must have no zone and no IPv4-mapped form. public means that it is not in a
+// block for private or other special use. A socket is known 0.2 seconds after it began to listen,
+// or at once after [Watch.Changed]. An error means that ap is an address of this machine, whose
+// sockets cannot be listed.
 func (w *Watch) At(ap netip.AddrPort, public bool) ([]netip.AddrPort, error) {
 	if public && !w.look(farAge).local(ap.Addr()) {
 		return nil, nil
@@ -103,7 +103,7 @@ func (w *Watch) see() *sight {
 	if s.addrs, err = w.Interfaces(); err == nil {
 		return s
 	}
-	if last := w.last.Load(); last != nil { // the process may lack descriptors
+	if last := w.last.Load(); last != nil { // the process may be out of descriptors
 		s.addrs, s.allLocal = last.addrs, last.allLocal
 	} else {
 		s.allLocal = true
@@ -111,8 +111,8 @@ func (w *Watch) see() *sight {
 	return s
 }
 
-// local reports whether an address is one of this machine's. A connection to 0.0.0.0 or :: goes to
-// its loopback address.
+// local reports whether an address is this machine's. A connection to 0.0.0.0 or :: goes to its
+// loopback address.
 func (s *sight) local(addr netip.Addr) bool {
 	return s.allLocal || addr.IsLoopback() || addr.IsUnspecified() || slices.Contains(s.addrs, addr)
 }

@@ -65,7 +65,7 @@ func TestWatchAt(t *testing.T) {
 	}
 }
 
-// TestWatchUnknown: what cannot be told concerns the addresses of this machine only.
+// TestWatchUnknown: if the sockets cannot be listed, only addresses of this machine are affected.
 func TestWatchUnknown(t *testing.T) {
 	t.Parallel()
 	w := &world{err: errors.ErrUnsupported, addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
@@ -85,8 +85,8 @@ func TestWatchUnknown(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsAddresses: where the addresses of the machine cannot be told any more, the last
-// ones count.
+// TestWatchKeepsAddresses: if the machine's addresses can no longer be listed, the last known ones
+// count.
 func TestWatchKeepsAddresses(t *testing.T) {
 	t.Parallel()
 	w := &world{sockets: []Socket{socket("[::]:80", 1)}, addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
@@ -105,8 +105,8 @@ func TestWatchKeepsAddresses(t *testing.T) {
 	}
 }
 
-// TestWatchAge: a look is good for 0.2 s where the target may be this machine, for 10 s where not,
-// and never after a change.
+// TestWatchAge: a look is good for 0.2 s if the target may be this machine, otherwise for 10 s, and
+// never after a change.
 func TestWatchAge(t *testing.T) {
 	t.Parallel()
 	near, far, home := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("8.8.8.8:80"), netip.MustParseAddrPort("9.9.9.9:80")
@@ -134,7 +134,7 @@ func TestWatchAge(t *testing.T) {
 	})
 }
 
-// BenchmarkAt is what a guarded dial pays.
+// BenchmarkAt measures the cost for a guarded dial.
 func BenchmarkAt(b *testing.B) {
 	watch := new(Watch)
 	for name, target := range map[string]string{"public": "8.8.8.8:443", "loopback": "127.0.0.1:1"} {

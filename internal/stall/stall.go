@@ -1,5 +1,3 @@
-// Package stall knows which requests are writing their lines into a log, and for how long. It keeps
-// a log that takes no more lines from holding up those that come after.
 package stall
 
 import (
@@ -10,20 +8,20 @@ import (
 const (
 	// Wait is how long a request waits for a log.
 	Wait = 5 * time.Second
-	// suspect is how long a line may be on its way before others wait for it in front of the log.
+	// suspect is how long a line may take before other lines wait in front of the log.
 	suspect = 100 * time.Millisecond
 	// places is how many requests may be held up by a log that stalls.
 	places = 16
 )
 
-// Log is the log, or the logs, of some requests. The zero value is ready for use. It is safe for
-// concurrent use.
+// Log is the log, or the logs, that some requests share. The zero value is ready for use. It is
+// safe for concurrent use.
 type Log struct {
 	mu    sync.Mutex
-	lines map[*Line]time.Time // those on their way, and when they were begun
+	lines map[*Line]time.Time // the lines being written, and when they were begun
 }
 
-// look tells how many lines are on their way, and for how long the oldest has been.
+// look returns how many lines are being written, and how long the oldest has taken so far.
 func (l *Log) look() (lines int, oldest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,13 +37,13 @@ func (l *Log) Stalls() bool {
 	return oldest >= Wait
 }
 
-// Idle reports whether no line is on its way.
+// Idle reports whether no line is being written.
 func (l *Log) Idle() bool {
 	lines, _ := l.look()
 	return lines == 0
 }
 
-// Admit waits until the log takes lines. It reports false if that takes too long: the caller must
+// Admit waits until the log accepts lines. It reports false if that takes too long: the caller must
 // not write its line then.
 func (l *Log) Admit() bool {
 	began := time.Now()
@@ -61,7 +59,7 @@ func (l *Log) Admit() bool {
 	}
 }
 
-// Release releases those who have waited for a line for as long as a request waits.
+// Release releases the waiters of the lines that have taken [Wait] or longer.
 func (l *Log) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,12 +70,12 @@ func (l *Log) Release() {
 	}
 }
 
-// Line is the line of one request. It is for one goroutine.
+// Line is the line of one request. Only one goroutine may use it at a time.
 type Line struct {
 	Log *Log
-	// Waiter is released once at most, while the line is on its way; it may be nil.
+	// Waiter is released at most once, while the line is being written; it may be nil.
 	Waiter interface{ Release() }
-	mu     sync.Mutex // of Waiter
+	mu     sync.Mutex // guards Waiter
 }
 
 // Begin says that the line is about to be written. It may be called again for each log that gets

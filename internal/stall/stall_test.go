@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestStall: a line that is not taken holds up those behind it for Wait, and no longer.
+// TestStall: a line that the log does not take holds up the lines after it for Wait, and no longer.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestStall(t *testing.T) {
 		time.Sleep(suspect)
 		began := time.Now()
 		if log.Admit() {
-			t.Error("a line behind one that is not taken was admitted")
+			t.Error("a line after one that is not taken was admitted")
 		}
 		if waited := time.Since(began); waited < Wait-suspect || waited > Wait {
 			t.Errorf("it waited for %v", waited)
@@ -67,7 +67,8 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// TestPlaces: as many lines as there are places may be on their way; another waits for one of them, whatever their age.
+// TestPlaces: as many lines as there are places may be written at once. Another line waits for one
+// of them, however old they are.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,8 @@ type waiter struct{ released atomic.Int32 }
 
 func (w *waiter) Release() { w.released.Add(1) }
 
-// TestRelease: whoever waits for a line that is not taken is released after Wait, once, and never behind the end of the line.
+// TestRelease: a waiter for a line that is not taken is released after Wait, once, and never after
+// the end of the line.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,3 @@
-// Package version tells which build of Crawlgate runs.
 package version
 
 import (
@@ -12,18 +11,18 @@ import (
 // of one that xcaddy built.
 const modulePath = "github.com/crawlgate/crawlgate"
 
-// unknown is the version of a build that carries none.
+// unknown is the version of a build that has none.
 const unknown = "devel"
 
-// Read returns the version of the module in the running binary, such as v1.2.3 or a pseudo-version,
-// which names its commit; "devel" where the build has none. It is safe for concurrent use.
+// Read returns the version of the module in the running binary, such as v1.2.3, a pseudo-version,
+// which names its commit, or "devel" if the build has none. It is safe for concurrent use.
 var Read = sync.OnceValue(func() string {
 	build, _ := debug.ReadBuildInfo()
 	return of(build)
 })
 
-// of reads the build information that the Go toolchain leaves in a binary; nil is a binary without
-// any. A module that a folder replaces has no version.
+// of reads the build information that the Go toolchain leaves in a binary; it is nil if the binary
+// has none. A module that is replaced by a folder has no version.
 func of(build *debug.BuildInfo) string {
 	if build == nil {
 		return unknown
@@ -59,9 +58,9 @@ func Ref(version string) string {
 	return tag
 }
 
-// UserAgent names the program, and the project where nobody has configured a contact. Many sites
-// answer a request without a User-Agent with 403, which for robots.txt would mean that all is
-// allowed.
+// UserAgent names the program, and the project in case nobody has configured a contact. Many sites
+// answer a request without a User-Agent with 403, which for robots.txt would mean that everything
+// is allowed.
 func UserAgent() string {
 	return "crawlgate/" + strings.TrimPrefix(Read(), "v") + " (+https://" + modulePath + ")"
 }

@@ -1,0 +1,2 @@
+// Package mint makes the certificates of intercepted hosts.
+package mint

@@ -1,0 +1,2 @@
+// Package version tells which build of Crawlgate is running.
+package version
