@@ -27,8 +27,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestTotals: how honest lines of each kind are counted.
-// TestTunnelTotals: a CONNECT is a tunnel that was opened or refused, and no request. A request in one
-// that was looked into has its own line.
+// TestTunnelTotals: a CONNECT counts as a tunnel that was opened or refused, not as a request. A
+// request in an intercepted tunnel has its own line.
 func TestTunnelTotals(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -72,7 +72,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestCaps: the number of counted names is bounded, and all further ones are counted together.
+// TestCaps: the number of counted names is bounded, and all others are counted together.
 func TestCaps(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -96,7 +96,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestOwners: the last line that names an owner or a contact tells who answers for an agent.
+// TestOwners: the owner and contact of an agent come from the last line that names one of them.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -106,7 +106,7 @@ func TestOwners(t *testing.T) {
 		line.with("agent", "A").with("owner", "team a").with("contact", "a@acme.example").at(at(1)),
 		line.with("agent", "A").with("contact", "b@acme.example").at(at(2)),
 		line.with("agent", "A").at(at(3)),
-		line.with("agent", "B").with("owner", strings.Repeat("x", maxLabel+1)).at(at(4)), // no log of ours has it
+		line.with("agent", "B").with("owner", strings.Repeat("x", maxLabel+1)).at(at(4)), // no gateway logs it
 		line.with("agent", strings.Repeat("x", maxLabel+1)).with("owner", "team c").at(at(5)),
 	))
 	got := make(map[string][2]string)
@@ -118,8 +118,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestFaults: a log that cannot be read, or not to its end, does not keep the others from being
-// read.
+// TestFaults: if a log cannot be read, or not to its end, the others are read all the same.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -160,7 +159,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLost: a log that says that requests have no line is not complete (docs/access-log.md, "A log that takes no lines").
+// TestLost: a log that says that requests have no line is incomplete (docs/access-log.md, "A log
+// that takes no lines").
 func TestLost(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -179,8 +179,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestRunEnds: a report that fails and a context that ends are the end of it, and leave nothing
-// behind.
+// TestRunEnds: Run ends when a report fails or the context ends, and leaves nothing behind.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -209,7 +208,8 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestFilesOfOneLog: folders that hold one sealed log are one list, in the order of its lines, whatever their times are.
+// TestFilesOfOneLog: the files of one sealed log in several folders are one list, in the order of
+// the log's lines, whatever the times of the files.
 func TestFilesOfOneLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -257,13 +257,13 @@ func TestFilesOfOneLog(t *testing.T) {
 	}
 }
 
-// sealedLine is a line of the writer of evidence, with a number.
+// sealedLine is a sealed notice with the given number.
 func sealedLine(seq int64) string {
 	return strings.TrimSuffix(string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence"}`), "gw1/access/1", seq)), "\n")
 }
 
-// fileLines are the lines of files by their names: a number is a line of an access log at that minute, packed as the
-// name says.
+// fileLines are the lines of files by their names: a number is a line of an access log at that
+// minute, packed as the name says.
 func fileLines(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -303,14 +303,15 @@ func fileLines(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestFiles holds which logs an argument stands for, whatever their names, their order, and the files left out.
+// TestFiles holds which logs an argument stands for, whatever their names, in which order, and
+// which files are left out.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	const none, processLine = `{"level":"info"}`, `{"level":"error","logger":"http.log.error","request":{"method":"GET"},"status":502,"err_id":"x"}`
 	for _, tt := range []struct {
 		name  string
 		files map[string]string
-		args  string // of the folder; empty for it
+		args  string // files of the folder; empty for the folder itself
 		logs  string // the files of a log, joined by spaces; logs by " | "
 		left  string
 	}{
@@ -388,7 +389,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestUnreadableFiles: what may hold lines and cannot be read is an error of the audit, by name.
+// TestUnreadableFiles: a file that may contain lines and cannot be read is an error that names it.
 func TestUnreadableFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -410,7 +411,7 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
-// TestNoObject: a log whose filter took the object out is not passed over.
+// TestNoObject: a log whose filter removed the robots object is not skipped.
 func TestNoObject(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -419,7 +420,7 @@ func TestNoObject(t *testing.T) {
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, l, l)); r.brief() != "a:0 error\n" || r.totals.Unjudged != 2 {
 		t.Errorf("%q %+v", r.brief(), r.totals)
 	}
-	// The gateway answers for this host itself, and for no other that has the name in it.
+	// The gateway itself answers for this host, and for no other host whose name contains it.
 	own := object{"request": object{"method": "GET", "uri": "https://crawlgate.invalid/agent"}}
 	other := object{"request": object{"method": "GET", "uri": "http://example.com/?u=http://crawlgate.invalid/agent"}}
 	if r := auditLogs(t, Config{Texts: store}, logOf(t, own, own, other)); r.totals.Foreign != 3 || r.totals.Unjudged != 1 {
@@ -427,8 +428,8 @@ func TestNoObject(t *testing.T) {
 	}
 }
 
-// TestPacked: logs are read whatever Caddy packs them with, and by their content, not by their
-// names.
+// TestPacked: logs are read in each compression that Caddy uses, which their content shows and not
+// their names.
 func TestPacked(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -450,8 +451,8 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralGateways: their lines are taken in the order of their times, so that a gap between
-// two gateways is seen, and a line without a time stays behind the one before it.
+// TestLogsOfSeveralGateways: lines of several gateways are read in the order of their times, so
+// that a gap between two gateways is seen. A line without a time stays after the line before it.
 func TestLogsOfSeveralGateways(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -35,7 +35,7 @@ func wildLog(tb testing.TB) (log string, n int, store memory) {
 	return logOf(tb, lines...), len(lines), store
 }
 
-// repeated is the first n lines of a log, which starts again at its end.
+// repeated is the first n lines of a log that begins again at its end.
 func repeated(log string, n int) [][]Source {
 	return [][]Source{{{"log", func() (io.ReadCloser, error) {
 		var again []io.Reader
@@ -65,7 +65,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is what the other readers of logs share with it. An op is a line.
+// BenchmarkRead is the part of an audit that the other readers of logs share. An op is a line.
 func BenchmarkRead(b *testing.B) {
 	log, n, _ := wildLog(b)
 	b.SetBytes(int64(len(log) / n))
@@ -76,8 +76,8 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// TestReadsOnce: each reader of a log decodes a line once, as an audit does, and so needs no more memory
-// than it but for the line that may be kept.
+// TestReadsOnce: each reader of a log decodes a line once, as an audit does. So it needs no more
+// memory than an audit, except for the line that it may keep.
 func TestReadsOnce(t *testing.T) {
 	log, n, store := wildLog(t)
 	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore) })

@@ -45,8 +45,8 @@ func TestReadEntry(t *testing.T) {
 	}
 }
 
-// FuzzReadEntry: no line stops an audit, a line that is not JSON is an error, and a line of ours has been
-// read.
+// FuzzReadEntry: no line stops an audit, a line that is not JSON is an error, and a line of the
+// gateway is read.
 func FuzzReadEntry(f *testing.F) {
 	f.Add([]byte(`{"level":"info","ts":1795262400.25,"request":{"method":"GET","uri":"http://site.example/x"},"duration":0.02,"robots":{"schema":2,"decision":"allow","reason":"no_rule","mode":"enforce","origin":"http://site.example","robots_url":"http://site.example/robots.txt","state":"rules","sha256":"aa","path_visible":true,"tokens":["a"]}}`))
 	f.Add([]byte(`{"ts":"2026/11/21 12:00:00","duration":"1s","robots":{"schema":2}}`))
@@ -68,8 +68,8 @@ func FuzzReadEntry(f *testing.F) {
 	})
 }
 
-// TestTorn: what a crash, a full disk or the emptying of a file leaves is counted, and the line behind it is read. What
-// nobody's crash leaves is an error.
+// TestTorn: a line that a crash, a full disk or a truncated file leaves is counted, and the line
+// after it is read. A line that no crash leaves is an error.
 func TestTorn(t *testing.T) {
 	t.Parallel()
 	store := memory{}

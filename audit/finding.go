@@ -70,7 +70,7 @@ type Place = verify.Place
 type Finding struct {
 	Place
 	Kind Kind `json:"kind"`
-	// Message says what is wrong. It is for humans and may change.
+	// Message describes the contradiction. It is for humans and may change.
 	Message string `json:"message"`
 	Agent   string `json:"agent"`
 	// URL is the request's. It is empty if the line has none, or if a later line shows the finding.

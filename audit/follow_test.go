@@ -32,7 +32,7 @@ func wild(tb testing.TB) (texts []string) {
 	return texts
 }
 
-// pathsOf are targets that the rules of a text care about, and some that no rule does.
+// pathsOf returns targets that the rules of a text match, and some that no rule matches.
 func pathsOf(text string, r *rand.Rand) []string {
 	paths := []string{"/", "/robots.txt", "/robots.txt?x", "/a/b?c=d", "/%7Euser/\u00e9?q=%2F", "//a;b/../c"}
 	for i, start := 0, 0; i < len(text); i++ {
@@ -49,7 +49,7 @@ func pathsOf(text string, r *rand.Rand) []string {
 	return paths[:min(len(paths), 30)]
 }
 
-// cleaned makes a path of a rule.
+// cleaned turns a rule into a path.
 func cleaned(rule string) string {
 	b := []byte(rule)
 	for i, c := range b {
@@ -99,7 +99,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 			seen[d.Reason] = true
 			add(d, "CONNECT", o.HostPort())
 		}
-		for _, host := range []string{"down.example", "down2.example"} { // a site that is not there is unreachable
+		for _, host := range []string{"down.example", "down2.example"} { // a site that does not exist is unreachable
 			to := target(t, "https://"+host+"/x")
 			d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: to, Identity: id})
 			seen[d.Reason] = true
@@ -125,7 +125,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	}
 }
 
-// TestUnreachableExpired is a site that was away for so long that it counts as absent.
+// TestUnreachableExpired: a site that was unreachable for long enough counts as absent.
 func TestUnreachableExpired(t *testing.T) {
 	t.Parallel()
 	p := fetch.DefaultPolicy()
@@ -141,8 +141,8 @@ func TestUnreachableExpired(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasABasis: the audit of a reason that comes before the rules, and is not known to,
-// would pass whatever it says.
+// TestEveryReasonHasABasis: each reason that comes before the rules is known as one. Otherwise an
+// audit would accept whatever a line with it says.
 func TestEveryReasonHasABasis(t *testing.T) {
 	t.Parallel()
 	later := []enforce.Reason{

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// encoded is what Caddy's encoder makes of the end of a request and of how long it took.
+// encoded is the end and the duration of a request, as Caddy's encoder writes them.
 func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time.Duration) (ts, duration json.RawMessage) {
 	tb.Helper()
 	line, err := zapcore.NewJSONEncoder(c.ZapcoreEncoderConfig()).EncodeEntry(zapcore.Entry{Time: end}, []zapcore.Field{zap.Duration("duration", took)})
@@ -27,7 +27,8 @@ func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time
 	return fields.TS, fields.Duration
 }
 
-// TestFilters: a line that Caddy's filters have changed is no finding, and is not proven if they hide its URL.
+// TestFilters: a line that Caddy's filters have changed is not a finding. If they hide its URL, it
+// is not proven.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -77,8 +78,9 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestFormats: whatever form Caddy gives to times and durations, and if a filter takes them out, an honest line is no finding,
-// and one that rests on an older text, or whose request was sent after its end, is one. The line has its own times.
+// TestFormats: in all of Caddy's formats of times and durations, and if a filter removes them, an
+// honest line is not a finding. A line that rests on an older text, or whose request was sent after
+// its end, is one. The robots object has its own times.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// request is a line of a request to a host with a Crawl-delay of 2 s, with its times in
+// request is the line of a request to a host with a Crawl-delay of 2 s. Its times are in
 // milliseconds after noon.
 type request struct {
 	began, took, waited int
@@ -58,7 +58,7 @@ func (q request) line(tb testing.TB, store memory) object {
 	return l
 }
 
-// TestGaps holds what a log proves of the time between two requests.
+// TestGaps holds what a log proves about the time between two requests.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -117,7 +117,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestGapFinding holds what a finding says of a gap.
+// TestGapFinding holds what a finding says about a gap.
 func TestGapFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -155,8 +155,8 @@ func TestOperatorsBounds(t *testing.T) {
 	}
 }
 
-// TestUntimed: a line without the time of sending cannot be compared, and that is counted. No other
-// time of the line is asked for.
+// TestUntimed: a line without the time of sending cannot be compared, and is counted. No other time
+// of the line replaces it.
 func TestUntimed(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -172,8 +172,8 @@ func TestUntimed(t *testing.T) {
 	}
 }
 
-// TestLateLines: a request that ended long after others were sent is compared with those that are
-// remembered. Where its neighbours are forgotten, that is counted.
+// TestLateLines: a request that ended long after others were sent is compared with the requests
+// that are remembered. If its neighbours are forgotten, it is counted.
 func TestLateLines(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -187,7 +187,7 @@ func TestLateLines(t *testing.T) {
 	}{
 		{2000 * 2 * window, GapTotals{Kept: 1}},
 		{2000*2*window - 3000, GapTotals{Kept: -1, Short: 2}}, // between two that are remembered
-		{1000, GapTotals{Kept: 1, Late: 1}},                   // after it there was quiet; before it nobody knows
+		{1000, GapTotals{Kept: 1, Late: 1}},                   // quiet after it; the requests before it are forgotten
 	} {
 		end := 2000*2*window + 5001 // whole seconds have no unit
 		r := auditLogs(t, Config{Texts: store}, logOf(t, append(lines[:2*window:2*window], request{began: tt.began, took: end - tt.began}.line(t, store))...))
@@ -199,8 +199,8 @@ func TestLateLines(t *testing.T) {
 	}
 }
 
-// TestHostsAreForgotten: the number of hosts is bounded, the one asked least recently goes, and the
-// totals say so.
+// TestHostsAreForgotten: the number of hosts is bounded. The host that was asked least recently is
+// dropped, and the totals say so.
 func TestHostsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -40,14 +40,14 @@ func (m memory) Body(_ context.Context, sha [32]byte) ([]byte, error) {
 	return t.body, t.err
 }
 
-// keep adds a text under its own hash and returns that as the log has it.
+// keep adds a text under its own hash, and returns the hash as the log has it.
 func (m memory) keep(text string) string {
 	sha := sha256.Sum256([]byte(text))
 	m[sha] = memoryText{body: []byte(text)}
 	return hex.EncodeToString(sha[:])
 }
 
-// sites fetch: the robots.txt of each host by its name.
+// sites is a fetcher. It has the robots.txt of each host by its name.
 type sites map[string]fetch.Outcome
 
 func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
@@ -97,7 +97,7 @@ func target(tb testing.TB, rawURL string) origin.Target {
 		tb.Fatal(err)
 	}
 	to, err := origin.ParseTarget(rawURL)
-	if err != nil { // of a path that no request can have
+	if err != nil { // no request can have the path
 		return origin.Target{Origin: o, Path: strings.TrimPrefix(rawURL, o.String())}
 	}
 	return to
@@ -106,7 +106,8 @@ func target(tb testing.TB, rawURL string) origin.Target {
 // object is a line as JSON has it, to be changed.
 type object map[string]any
 
-// lineOf is the access-log line of a decision on a request that ended then, 20 ms after it was made.
+// lineOf is the access-log line of a decision on a request that ended then, 20 ms after it was
+// made.
 func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time) object {
 	tb.Helper()
 	rec.DecidedAt, rec.EndedAt = enforce.SecondsOf(end.Add(-20*time.Millisecond)), enforce.SecondsOf(end)
@@ -134,7 +135,7 @@ func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time
 	}
 }
 
-// with returns the line with a field of its robots object changed; nil takes it out.
+// with returns the line with a field of its robots object changed; nil removes the field.
 func (o object) with(field string, value any) object {
 	changed, robots := maps.Clone(o), maps.Clone(o["robots"].(object))
 	if robots[field] = value; value == nil {
@@ -144,7 +145,7 @@ func (o object) with(field string, value any) object {
 	return changed
 }
 
-// at returns the line with another end.
+// at returns the line with another end time.
 func (o object) at(end time.Time) object {
 	changed := o.with("decided_at", enforce.SecondsOf(end.Add(-20*time.Millisecond))).with("ended_at", enforce.SecondsOf(end))
 	changed["ts"] = float64(end.UnixMicro()) / 1e6
@@ -173,7 +174,7 @@ func logOf(tb testing.TB, lines ...object) string {
 	return b.String()
 }
 
-// told is what an audit reports.
+// told is the result of an audit.
 type told struct {
 	findings []Finding
 	faults   []Fault
@@ -225,8 +226,9 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	return r
 }
 
-// answersFor is what a log says of each robots.txt before the lines that rest on it, unless they say it themselves. Its time is
-// after theirs: so it also stands for what each site had before.
+// answersFor returns lines about each robots.txt that the lines of logs rest on, or nothing if logs
+// has such lines itself. Their time is after the others', so they also stand for the earlier
+// content of each site.
 func answersFor(logs string) string {
 	var b strings.Builder
 	if strings.Contains(logs, "robots_txt\"") {
@@ -240,7 +242,7 @@ func answersFor(logs string) string {
 				Gateway: r.Gateway,
 			}
 			if badAnswer(&a) != "" {
-				continue // of a line that contradicts itself
+				continue // the line contradicts itself
 			}
 			known, _ := json.Marshal(object{"robots_txt": a})
 			if !strings.Contains(b.String(), string(known)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// histories are the versions of robots.txt files that the lines read so far tell of.
+// histories are the versions of robots.txt files that the lines read so far describe.
 type histories struct {
 	byKey     map[historyKey][]Version // at most `most` records
 	most      int
@@ -61,7 +61,7 @@ func (h *histories) add(k historyKey, next ...Version) {
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
 }
 
-// forget drops what a log has said, because lines about robots.txt are missing from it.
+// forget drops the versions from a log, because lines about robots.txt are missing from it.
 func (h *histories) forget(series int) {
 	maps.DeleteFunc(h.byKey, func(k historyKey, _ []Version) bool { return k.series == series })
 }
@@ -109,9 +109,9 @@ func badAnswer(a *robotscache.Answer) string {
 
 // Then returns the versions of the origin's robots.txt that may have been in force when the line
 // was decided, the newest first. They were fetched in the name of an agent or, if it is empty, of
-// the gateway. There are none if the line has no time. Lines about a robots.txt come before those
-// that rest on it. The last version may have expired by then; all older ones have. Call it only in
-// the function that [Read] calls with the line.
+// the gateway. Without a time of the line, it returns none. Lines about a robots.txt come before
+// those that rest on it. The last version may have expired by then; all older ones have. Call it
+// only in the function that [Read] calls with the line.
 func (l *Line) Then(agent string) iter.Seq[*Version] {
 	versions := l.histories.byKey[historyKey{l.series, l.Robots.Gateway, l.Robots.Origin, agent}]
 	at := l.Robots.DecidedAt.Time()
@@ -128,7 +128,8 @@ func (l *Line) Then(agent string) iter.Seq[*Version] {
 	}
 }
 
-// checkHistory compares what a line rests on with what the log says of its origin at that time.
+// checkHistory compares the answer that a line rests on with the log's lines about its origin at
+// that time.
 func (j *judge) checkHistory(l *Line, v *verdict) {
 	r, at := l.Robots, l.Robots.DecidedAt.Time().Add(-clockSlack)
 	var newest, last *Version

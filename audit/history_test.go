@@ -20,8 +20,9 @@ func answered(second int, a robotscache.Answer) object {
 	}
 }
 
-// TestHistory: a line rests on what the log says of its origin, in the lines before it, as of the time at which its request
-// was decided. A line that was changed is found; before the first line about the origin nothing can be said.
+// TestHistory: a line rests on the log's earlier lines about its origin, as of the time when its
+// request was decided. A changed line is found. Before the first line about the origin, nothing is
+// claimed.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -46,7 +47,7 @@ func TestHistory(t *testing.T) {
 	after := func(second int, line string) object {
 		return lines[line].at(noon.Add(time.Duration(second) * time.Second))
 	}
-	decided := func(second float64, o object) object { // longer before the end than others
+	decided := func(second float64, o object) object { // decided longer before its end than the others
 		return o.with("decided_at", float64(noon.Unix())+second)
 	}
 	var refreshed []object
@@ -110,7 +111,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfSeveralLogs: each log has its own, be it in a folder or in another one.
+// TestHistoryOfSeveralLogs: each log has its own history, in the same folder or in another.
 func TestHistoryOfSeveralLogs(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -150,7 +151,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	l := sampleLines(t, store)["allowed"]
 	site, sha := l["robots"].(object)["origin"].(string), l["robots"].(object)["sha256"].(string)
 	var lines []object
-	for range 3 * keptVersions { // of one record the last ones are kept
+	for range 3 * keptVersions { // only the last versions of a record are kept
 		lines = append(lines, answered(-60, robotscache.Answer{Origin: site, Status: 200, State: "rules", SHA256: sha}))
 	}
 	lines = append(lines, l)
@@ -167,7 +168,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnswers: a line about a robots.txt that contradicts itself, or its text, is found.
+// TestAnswers: a line about a robots.txt that contradicts itself or its text is found.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -201,8 +202,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHistoryBehindLostLines: among lines that the log says it took none of may be those about a robots.txt. What the log had
-// said before them accuses nobody, until it says more.
+// TestHistoryBehindLostLines: if the log says that lines are lost, lines about a robots.txt may be
+// among them. Earlier lines about it then lead to no finding, until the log has newer ones.
 func TestHistoryBehindLostLines(t *testing.T) {
 	t.Parallel()
 	store := memory{}

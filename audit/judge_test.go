@@ -187,7 +187,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestStatus: a refused request is not answered as if it had been let pass.
+// TestStatus: a refused request must not be answered as if it had passed.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -200,7 +200,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFormsOfOtherConfigurations: with "paths as_sent" a path is judged as sent, and the line says so.
+// TestFormsOfOtherConfigurations: with "paths as_sent" a path is judged as sent, and the line says
+// so.
 func TestFormsOfOtherConfigurations(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -220,7 +221,7 @@ func TestFormsOfOtherConfigurations(t *testing.T) {
 	}
 }
 
-// TestURLTampering: the URL of a line is held against its origin and against the rules.
+// TestURLTampering: the URL of a line is compared with its origin, and matched against the rules.
 func TestURLTampering(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -240,7 +241,7 @@ func TestURLTampering(t *testing.T) {
 	}
 }
 
-// TestFinding holds what the line of a finding says.
+// TestFinding holds how a finding is printed.
 func TestFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -254,8 +255,7 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// TestTexts: a text that is unavailable is counted and listed, one with another hash is
-// found.
+// TestTexts: an unavailable text is counted and listed. A text with another hash is a finding.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	honest := memory{}
@@ -290,8 +290,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCutText: if a text is as long as the kept part of a longer one, its last line may be half a rule,
-// and may be a whole one.
+// TestCutText: if a text is as long as the kept part of a longer one, its last line may be part of
+// a rule or a whole one.
 func TestCutText(t *testing.T) {
 	t.Parallel()
 	const head, tail = "User-agent: *\nDisallow: /a\n", "\nDisallow: /b"
@@ -316,7 +316,7 @@ func TestCutText(t *testing.T) {
 	}
 }
 
-// TestRedactedQueries: where a rule could look at a query that the log does not show, nothing is
+// TestRedactedQueries: if a rule could look at a query that the log does not show, nothing is
 // claimed.
 func TestRedactedQueries(t *testing.T) {
 	t.Parallel()
@@ -353,8 +353,8 @@ func TestRedactedQueries(t *testing.T) {
 	}
 }
 
-// TestAskers holds that a rule which could look at the query is known by its beginning, however it
-// is written.
+// TestAskers: a rule that could look at the query is recognized by its beginning, however it is
+// written.
 func TestAskers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -391,8 +391,8 @@ func TestBrokenURL(t *testing.T) {
 	}
 }
 
-// TestOwnGroupOnly: that no group * binds an agent stands in the configuration only, unless it is a
-// well-known one.
+// TestOwnGroupOnly: only the configuration says that the group * does not bind an agent, unless the
+// agent is a well-known one.
 func TestOwnGroupOnly(t *testing.T) {
 	t.Parallel()
 	store := memory{}
@@ -418,8 +418,8 @@ func TestOwnGroupOnly(t *testing.T) {
 	}
 }
 
-// TestTextsAreForgotten: the memory for rulesets is bounded, and one that is needed again is read
-// again.
+// TestTextsAreForgotten: the memory for rulesets is bounded, and a forgotten one is read again when
+// it is needed.
 func TestTextsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -6,8 +6,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestTDMFileLines: a line that has the rule of a TDM file is computed from it. Where the rule was longer than a line, or the log
-// does not show the whole URL, nothing is claimed.
+// TestTDMFileLines: a line that has the rule of a TDM file is computed from it. If the rule was
+// longer than a line, or the log does not show the whole URL, nothing is claimed.
 func TestTDMFileLines(t *testing.T) {
 	t.Parallel()
 	const (

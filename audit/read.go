@@ -10,23 +10,23 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// Line is a line of an access log, as [Read] gives it. All of it is as it stands in the log.
+// Line is a line of an access log, as [Read] returns it. All of it is exactly as in the log.
 type Line struct {
 	Place
 	entry
 	// Sealed says that the line has the seal of the evidence.
 	Sealed bool
 
-	text   []byte // nil of a line that is not whole
-	err    error  // why it or, without a number, its file cannot be read
-	torn   error  // what the line begins with, or is, was cut off
-	series int    // of the list that it is from
+	text   []byte // nil if the line is not whole
+	err    error  // why the line, or its file if it has no number, cannot be read
+	torn   error  // the line, or its beginning, was cut off
+	series int    // the list that it is from
 	// histories has what the lines before this one say of robots.txt.
 	histories *histories
 }
 
-// Time is when the request ended or what the line tells of a robots.txt happened, zero if it does
-// not say.
+// Time returns when the request ended or, for a line about a robots.txt, when its event happened.
+// It is zero if the line does not say.
 func (l *Line) Time() time.Time {
 	switch {
 	case l.Robots != nil:

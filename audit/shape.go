@@ -15,12 +15,12 @@ const (
 	onLater  basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
 	onRules               // the text and the path
 	onTunnel              // the text, for a tunnel whose paths are not seen
-	onState               // that there is no text
-	onSelf                // that it is for robots.txt itself
+	onState               // the absence of a text
+	onSelf                // the request being for robots.txt itself
 	onSender              // the operator's word and the sender, before anything is sent: as recorded
 )
 
-// bases has the reasons that do not come after the rules.
+// bases are the reasons that do not come after the rules.
 var bases = map[enforce.Reason]basis{
 	enforce.ReasonAllowedByRule: onRules, enforce.ReasonNoRule: onRules, enforce.ReasonDisallowed: onRules,
 	enforce.ReasonUnrestricted: onTunnel, enforce.ReasonTunnelRestricted: onTunnel,
@@ -64,7 +64,7 @@ func contradiction(r *enforce.Record) string {
 	return ""
 }
 
-// closed are the closed sets of words besides the reasons.
+// closed has the closed sets of words, except the reasons.
 var closed = []struct {
 	what  string
 	words []string

@@ -91,12 +91,12 @@ type file struct {
 	generation int    // of its first seal
 	of         string // the log that the seal names
 	seq        int64
-	time       time.Time // of its first line that tells it
+	time       time.Time // of its first line that has one
 	told       int       // lines read since the first one of an access log
 }
 
-// look reads a file until it knows what it is, and a few lines more. If sealed is set, it reads
-// until a line has a seal.
+// look reads a file until it knows its kind, and a few lines more. If sealed is set, it reads until
+// a line has a seal.
 func look(name string, sealed bool) *file {
 	f := &file{Source: Source{name, func() (io.ReadCloser, error) { return os.Open(name) }}, log: logOfFile(name)}
 	info, err := os.Stat(name)

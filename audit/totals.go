@@ -12,7 +12,7 @@ import (
 type Totals struct {
 	Files int   `json:"files"`
 	Lines int64 `json:"lines"`
-	// Foreign are lines without a robots object. Unjudged are those of them that are about requests
+	// Foreign are lines without a robots object. Unjudged counts the ones that are about requests
 	// through a proxy. Unreadable are lines that could not be read.
 	Foreign    int64 `json:"not_ours"`
 	Unjudged   int64 `json:"unjudged"`

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// Whoever has the lines of a log, its public key and a signed checkpoint verifies all lines.
+// Anyone with the lines of a log, its public key and a signed checkpoint can verify all lines.
 func ExampleTree() {
 	const id = "gw1.example/access/1"
 	key, public, err := note.GenerateKey(rand.Reader, id)

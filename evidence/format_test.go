@@ -64,12 +64,12 @@ func TestSplice(t *testing.T) {
 	}
 }
 
-// FuzzSeal: a seal that is read is one that Splice writes, and a line that was sealed has its seal.
+// FuzzSeal: ReadSeal reads only seals that Splice writes, and reads the seal of each sealed line.
 func FuzzSeal(f *testing.F) {
 	f.Add(`{"a":1}`, int64(0))
 	f.Add(`{"log":"g/a/1","seq":1}`, int64(1<<62))
 	f.Add(`{"a":"}","log":"g/a/1","seq":1}`, int64(5))
-	f.Add(`{0{}`, int64(1)) // no JSON, and yet sealed
+	f.Add(`{0{}`, int64(1)) // not JSON, but sealed
 	f.Fuzz(func(t *testing.T, line string, seq int64) {
 		const id = "gw.example/access/3"
 		seq &= 1<<63 - 1
@@ -91,8 +91,8 @@ func FuzzSeal(f *testing.F) {
 	})
 }
 
-// TestTree: roots are those of package tlog, and a client of tiles that knows nothing but the root finds every leaf in
-// the tiles on disk, from which the tree can go on (C2SP tlog-tiles).
+// TestTree: the roots equal the ones of package tlog. A client of tiles that knows only the root
+// finds every leaf in the tiles on disk, and the tree can continue from them (C2SP tlog-tiles).
 func TestTree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func TestTree(t *testing.T) {
 	if _, err := Tiles(dir).Hashes(0, most); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a leaf behind the end: %v", err)
 	}
-	// A full disk cut the narrowest tile that has the leaf: a wider one has it too.
+	// If a full disk cut the narrowest tile that has the leaf, a wider one has it too.
 	cut := Tile{Tile: tlog.Tile{H: TileHeight, N: most / TileSize, W: 3}}
 	if err := os.Truncate(filepath.Join(dir, cut.Path()), 2*tlog.HashSize+1); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestTree(t *testing.T) {
 	if leaves, err := Tiles(dir).Hashes(0, most-most%TileSize+2); err != nil || leaves[0] != stored[tlog.StoredHashIndex(0, most-most%TileSize+2)] {
 		t.Errorf("a leaf whose narrowest tile was cut: %v", err)
 	}
-	// The hashes over leaves that are gone stand for them.
+	// The hashes over leaves replace leaves that are gone.
 	var skipped Tree
 	for n := range int64(most / TileSize) {
 		over, err := Tiles(dir).Hashes(1, n)
@@ -180,7 +180,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestTilePath: names are as C2SP tlog-tiles has them, without the height.
+// TestTilePath: names are as in C2SP tlog-tiles, without the height.
 func TestTilePath(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -234,7 +234,8 @@ func TestParseCheckpoint(t *testing.T) {
 	}
 }
 
-// FuzzReadCheckpoints: each checkpoint that is read was signed, and a bad end hides none before it.
+// FuzzReadCheckpoints: each checkpoint that is read was signed, and a bad end hides no checkpoint
+// before it.
 func FuzzReadCheckpoints(f *testing.F) {
 	signed, known := signedBy(f, "g/a/1", CheckpointText("g/a/1", 5, tlog.RecordHash(nil)))
 	block := string(signed) + CheckpointEnd
@@ -259,7 +260,7 @@ func FuzzReadCheckpoints(f *testing.F) {
 	})
 }
 
-// TestReadClaim: what a note claims is read without a key, and a note with cosignatures is made short.
+// TestReadClaim: the claim of a note is read without a key, and cosignatures are stripped.
 func TestReadClaim(t *testing.T) {
 	t.Parallel()
 	secret, _, err := note.GenerateKey(rand.Reader, "g/a/1")
@@ -288,7 +289,8 @@ func TestReadClaim(t *testing.T) {
 	}
 }
 
-// TestLongestSeal: the seal of the longest names and numbers is read, behind a long line and a short one.
+// TestLongestSeal: the seal with the longest names and numbers is read, after a long line and after
+// a short one.
 func TestLongestSeal(t *testing.T) {
 	t.Parallel()
 	id := LogID{strings.Repeat("g", 100), strings.Repeat("l", 100), maxGeneration}

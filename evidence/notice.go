@@ -56,7 +56,7 @@ type LateLines struct {
 	File string `json:"file"` // that contains the first of them
 }
 
-// Parts of the reason for a new generation, if the log differs from what was signed, or if more
+// Parts of the reason for a new generation, if the log differs from the signed lines, or if more
 // lines are unsigned than a crash leaves. The audit recognizes such a generation by them.
 const (
 	ReasonSigned   = "that were signed"

@@ -25,7 +25,8 @@ func BenchmarkOf(b *testing.B) {
 	}
 }
 
-// TestCostOfALine: a report allocates little more per line than reading it does: the line's origin and hour.
+// TestCostOfALine: a report allocates little more per line than reading it does: the line's origin
+// and hour.
 func TestCostOfALine(t *testing.T) {
 	sources, n := manyDays(200)
 	reported := testing.AllocsPerRun(3, func() { _, _ = Of(t.Context(), sources, Filter{}, unreported) })

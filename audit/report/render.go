@@ -106,7 +106,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Summary describes in sentences what the report covers, and what it does not prove.
+// Summary describes in sentences what the report covers and does not prove.
 func (r *Report) Summary() []string {
 	c, t := r.Total, r.Total.Tunnels
 	all := []string{

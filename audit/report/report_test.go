@@ -79,12 +79,12 @@ func day() []string {
 	}
 }
 
-// counts are those of requests.
+// counts are counts of requests.
 func counts(asked, allowed, refused, failed, held int64, wait float64) Counts {
 	return Counts{Counts: audit.Counts{Outcomes: audit.Outcomes{Asked: asked, Allowed: allowed, Refused: refused, Failed: failed}}, Held: held, WaitSeconds: wait}
 }
 
-// row is one that has no other key than its name.
+// row is a row whose only key is its name.
 func row(name string, c Counts) Row { return Row{Name: name, Counts: c} }
 
 func TestReport(t *testing.T) {
@@ -119,7 +119,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestTunnels: a CONNECT counts as a tunnel in each table, and in no number of requests.
+// TestTunnels: a CONNECT counts as a tunnel in each table, and never as a request.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	connect := func(change func(r *enforce.Record)) string {
@@ -165,7 +165,7 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// TestPassedUnreachable: what mode report let pass is no refusal.
+// TestPassedUnreachable: a request that mode report let pass is not a refusal.
 func TestPassedUnreachable(t *testing.T) {
 	t.Parallel()
 	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.Record) {
@@ -176,7 +176,7 @@ func TestPassedUnreachable(t *testing.T) {
 	}
 }
 
-// TestTimeline: bars get wider as the time gets longer, and lose no request.
+// TestTimeline: bars get wider when the period gets longer, and no request is lost.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -215,8 +215,8 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// TestConflicts: preferences are counted by the purpose that the site does not want, whether the
-// request passed or not, and so are answers that ask for money.
+// TestConflicts: preferences are counted by the purpose that the site denies, whether the request
+// passed or not. Answers that ask for payment are counted too.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	conflict := func(text string, denied bool) string {
@@ -266,7 +266,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestGapsInAnyOrder: lines are in the order in which requests ended, and gaps in the order of sending.
+// TestGapsInAnyOrder: lines are in the order in which requests ended, and gaps in the order of
+// sending.
 func TestGapsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {
@@ -293,7 +294,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestBounds: names beyond those that are kept are counted together.
+// TestBounds: names beyond the bound are counted together.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	var lines []string
@@ -330,7 +331,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestHTML: the page stands by itself, and no text of a log is markup.
+// TestHTML: the page is self-contained, and no text of a log becomes markup.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script>"'&`
@@ -344,7 +345,7 @@ func TestHTML(t *testing.T) {
 	if !strings.Contains(out.String(), pagestyle.Head) || !strings.Contains(html.UnescapeString(out.String()), pagestyle.Policy) {
 		t.Error("the page does not have the common look and its policy")
 	}
-	page := strings.Replace(out.String(), pagestyle.Head, "", 1) // its icon has the name of a format in it, a URL
+	page := strings.Replace(out.String(), pagestyle.Head, "", 1) // its icon contains the name of a format, a URL
 	for _, s := range []string{"<script", "<style", "style=", "http://", "https://", "url(", "src=", "href=", "ZgotmplZ", "NaN"} {
 		if strings.Contains(page, s) {
 			t.Errorf("the page has %q", s)
@@ -361,7 +362,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// FuzzReport: whatever lines say, each request is counted once, and the page and the table are made.
+// FuzzReport: whatever lines say, each request is counted once, and the page and the CSV table are
+// written.
 func FuzzReport(f *testing.F) {
 	f.Add(strings.Join(day(), "\n"))
 	f.Add(`{"ts":1e300,"robots":{"schema":2,"sent_at":1e308,"crawl_delay_s":1e308,"origin":"%","decision":"x"}}`)

@@ -7,9 +7,9 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestAnswers: what an answer said is taken from the fields and tags that the line has, and held
-// against the other policy's purposes. Where the line does not have all that could refuse, nothing is
-// said to differ for it.
+// TestAnswers: the signals of an answer come from the fields and tags that the line has, and are
+// compared with the purposes of the other policy. If the line lacks something that could refuse the
+// request, it is not said to differ.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const field, page = "X-Robots-Tag: noai", "meta robots: noai"

@@ -33,7 +33,7 @@ func BenchmarkRun(b *testing.B) {
 	simulated(b, logs)
 }
 
-// TestCostOfALine: a simulation allocates no more for a line than an audit, which replays it too.
+// TestCostOfALine: a simulation allocates no more for a line than an audit, which also replays it.
 func TestCostOfALine(t *testing.T) {
 	const n = 2000
 	logs := sameLines(t, n)

@@ -41,9 +41,9 @@ func (k *lookup) inForce(agent string) *audit.Version {
 }
 
 // byPolicy returns what an absent or unreachable robots.txt permits by the policy of [Config]. The
-// line has the state and, if told is set, what it permitted then; the log has the run of failures
-// and the status. If several answers are possible, the line's counts. If the line's is not among
-// them, the result is unknown.
+// line has the state and, if told is set, the access that it permitted; the log has the run of
+// failures and the status. If several answers are possible, the line's counts. If the line's is not
+// among them, the result is unknown.
 func (k *lookup) byPolicy(agent string, w known, told bool) known {
 	all := k.permitted(agent, w, told)
 	switch {

@@ -11,8 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestByPolicy checks what an absent or unreachable robots.txt permits by the options of fetch (docs/status-table.md,
-// RFC 9309 section 2.3.1). The line came at noon, took two minutes, and records only its reason.
+// TestByPolicy checks what an absent or unreachable robots.txt permits by the options of fetch
+// (docs/status-table.md, RFC 9309 section 2.3.1). The line came at noon, took two minutes, and
+// records only its reason.
 func TestByPolicy(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -24,7 +25,7 @@ func TestByPolicy(t *testing.T) {
 	down := func(ago time.Duration, sha string) robotscache.Answer {
 		return answered(ago, robotscache.Answer{State: "unreachable", Cause: "status", Status: 503, SHA256: sha, UnreachableSince: noon.Add(-ago)})
 	}
-	fails := func(ago, until time.Duration) robotscache.Answer { // a good answer goes on until it ends
+	fails := func(ago, until time.Duration) robotscache.Answer { // the good answer holds until then
 		a := text(ago)
 		a.Status, a.Cause, a.UnreachableSince, a.FreshUntil = 503, "status", a.At, noon.Add(-until)
 		return a

@@ -42,7 +42,7 @@ type known struct {
 	sha    fetch.Sum
 }
 
-// Bounds of what is kept, in bytes of texts and in entries.
+// Bounds of the cache, in bytes of texts and in entries.
 const (
 	maxTexts   = 64 << 20
 	maxEntries = 10_000

@@ -69,7 +69,7 @@ const (
 	// CauseTunnel is a request inside a tunnel that would not be intercepted or not be opened, or a
 	// tunnel whose content is unknown.
 	CauseTunnel Cause = "tunnel"
-	// CauseState is a robots.txt if neither the line nor the history says what it permits.
+	// CauseState is a robots.txt whose access neither the line nor the history shows.
 	CauseState Cause = "state"
 	// CauseText is a text that was not fetched then, or that the store does not have.
 	CauseText Cause = "text"

@@ -42,7 +42,7 @@ func newStored() stored {
 	return stored{bodies: map[[32]byte]string{sha256.Sum256([]byte(text)): text}}
 }
 
-// policy makes a policy of agents and an operator's.
+// policy makes a policy from agents and an operator's policy.
 func policy(tb testing.TB, agents []enforce.Agent, operator enforce.PolicyConfig) Policy {
 	tb.Helper()
 	operator.ConnectDefault = enforce.ConnectIntercept
@@ -63,11 +63,11 @@ type request struct {
 	Method, URI, Client, Headers, TLS string
 	Status                            int
 	Robots                            enforce.Record
-	// Before are the lines about the robots.txt of the site that stand before it.
+	// Before are the lines about the site's robots.txt that come before it.
 	Before []robotscache.Answer
 }
 
-// answered is a line about the robots.txt of the site, so long before noon.
+// answered is a line about the site's robots.txt, the given time before noon.
 func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
 	a.Schema, a.Event, a.Origin, a.At = robotscache.AnswerSchema, robotscache.EventFetched, "https://example.com", noon.Add(-ago)
 	return a
@@ -132,7 +132,8 @@ func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	return result, totals
 }
 
-// TestDecide: the result of one line under one other policy. The integration tests compare with a gateway.
+// TestDecide holds the result of one line under another policy. The integration tests compare such
+// results with a gateway.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	acme := enforce.Agent{Name: "AcmeBot"}
@@ -278,7 +279,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestFormAlone: a decision that another form of the path comes to is the same.
+// TestFormAlone: the same decision by another form of the path does not differ.
 func TestFormAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -304,7 +305,7 @@ func TestFormAlone(t *testing.T) {
 	}
 }
 
-// TestTunnelsApart: lines about tunnels are counted as such.
+// TestTunnelsApart: lines about tunnels are counted separately.
 func TestTunnelsApart(t *testing.T) {
 	t.Parallel()
 	r := disallowed()
@@ -319,7 +320,7 @@ func TestTunnelsApart(t *testing.T) {
 	}
 }
 
-// TestStoreThatFails holds that an error of the store is one, and no decision.
+// TestStoreThatFails: an error of the store is an error of the line, not a decision.
 func TestStoreThatFails(t *testing.T) {
 	t.Parallel()
 	broken := newStored()
@@ -330,7 +331,7 @@ func TestStoreThatFails(t *testing.T) {
 	}
 }
 
-// TestCutText holds that a text of the greatest size counts as the beginning of a longer file.
+// TestCutText: a text of the greatest size counts as the beginning of a longer file.
 func TestCutText(t *testing.T) {
 	t.Parallel()
 	long := "User-agent: *\nDisallow: /private\n" + strings.Repeat("#", robotstxt.MaxSize)
@@ -345,7 +346,7 @@ func TestCutText(t *testing.T) {
 	}
 }
 
-// TestCauseDocs holds that each cause has a row in docs/simulate.md.
+// TestCauseDocs: each cause has a row in docs/simulate.md.
 func TestCauseDocs(t *testing.T) {
 	t.Parallel()
 	causes := map[string]bool{}

@@ -20,8 +20,8 @@ import (
 )
 
 // all connects log writers with configurations, which Caddy keeps apart: it opens writers first,
-// keeps them over reloads and (2.11.9) never closes them. A log that no configuration has any more
-// is signed to its end and stays open, because the last requests may still be logged.
+// keeps them over reloads and (2.11.9) never closes them. A log that no configuration has any
+// longer is signed to its end and stays open, because the last requests may still be logged.
 var all = logs{byKey: make(map[string]*sealed)}
 
 func init() {
@@ -212,7 +212,7 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return log.Write(p)
 }
 
-// lastWait is how long witnesses may take for the last checkpoint of a log.
+// lastWait bounds how long witnesses may take to cosign the last checkpoint of a log.
 const lastWait = 5 * time.Second
 
 // Close implements io.Closer.
@@ -243,7 +243,7 @@ func (s *sealed) report(logger *zap.Logger, e sealer.Event) {
 			logger.Log(level, e.Message, zap.String("detail", e.Detail))
 			<-s.reporting
 		}()
-	default: // drop it: there are more than anybody reads
+	default: // drop it: nobody reads this many
 	}
 }
 

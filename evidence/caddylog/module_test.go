@@ -16,7 +16,7 @@ func parse(text string) (*Evidence, error) {
 	return e, e.UnmarshalCaddyfile(caddyfile.NewTestDispenser("robots_evidence {\n" + text + "\n}\n"))
 }
 
-// TestOptions: what the Caddyfile says is what the JSON has.
+// TestOptions: the JSON has each option of the Caddyfile.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	e, err := parse("file /l/a.log {\nroll_size 1MiB\n}\nname n\nkey /k\nstate /s\nevery 2s 30\nheads /h\nwitness https://w " + vkey + "\non_failure refuse")
@@ -34,7 +34,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestCaddyfileErrors: faults name their line.
+// TestCaddyfileErrors: an error names its line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, place, want string }{
@@ -77,7 +77,7 @@ func TestOnlyFiles(t *testing.T) {
 	}
 }
 
-// TestAlone: which configurations keep all checkpoints on the machine.
+// TestAlone holds which configurations keep all checkpoints on the machine.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -23,17 +23,17 @@ const (
 	logLine = 1315
 )
 
-// keptLogs are the sealed logs as they were when somebody looked last.
+// keptLogs are the sealed logs, as CheckRetention last found them.
 var keptLogs atomic.Pointer[[]keptLog]
 
 type keptLog struct {
 	File
-	rolled int       // files
-	oldest time.Time // line; zero if it cannot be read
-	kept   bool      // for as long as roll_keep_for says
+	rolled int       // how many files were rotated
+	oldest time.Time // of the first line; zero if it cannot be read
+	kept   bool      // roll_keep does not drop lines before roll_keep_for is over
 }
 
-// keeps is for how long roll_keep leaves the lines of a log that gets so many a second.
+// keeps returns how long roll_keep keeps the lines of a log that gets rate lines a second.
 func keeps(w *logging.FileWriter, rate float64) time.Duration {
 	each := float64(cmp.Or(w.RollSizeMB, DefaultRollSizeMB)<<20) / logLine / rate // infinite for 0
 	for perDay, n := range map[float64]int{1: len(w.RollAt), 24: len(w.RollAtMinutes)} {
@@ -48,8 +48,8 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 	return time.Duration(min(each*float64(cmp.Or(w.RollKeep, DefaultRollKeep)), century)) * time.Second
 }
 
-// look finds out how much is kept of a log. might says that roll_keep would drop files before
-// roll_keep_for is over if the log got a line a second.
+// look finds out how much of a log is kept. might means that roll_keep would drop files before
+// roll_keep_for is over, if the log got one line a second.
 func look(file File, now time.Time) (l keptLog, might bool) {
 	l.File = file
 	if names, err := sealer.LogFiles(file.Path); err == nil && len(names) > 0 {
@@ -80,7 +80,7 @@ func CheckRetention(logger *zap.Logger, warn bool) {
 		}
 	}
 	keptLogs.Store(&list)
-	if open, _ := filepath.Glob("/proc/self/fd/*"); warn { // there are none where the system has no such folder
+	if open, _ := filepath.Glob("/proc/self/fd/*"); warn { // other systems do not have this folder
 		for _, name := range renamed(open) {
 			logger.Warn("a log was renamed, and its lines go on into the renamed file: have logrotate use copytruncate, with roll_disabled in the log",
 				zap.String("file", name))
@@ -88,11 +88,11 @@ func CheckRetention(logger *zap.Logger, warn bool) {
 	}
 }
 
-// rotatedName is what logrotate puts behind a name.
+// rotatedName matches the suffix that logrotate adds to a name.
 var rotatedName = regexp.MustCompile(`(\.\d+|-\d{8}(-\d+)?)$`)
 
-// renamed gives those of some open files, by their links, that have a name of logrotate's, and
-// another file in their place.
+// renamed returns the open files that logrotate has renamed and replaced by another file. links
+// are the links of all open files.
 func renamed(links []string) (names []string) {
 	for _, link := range links {
 		name, err := os.Readlink(link)
@@ -105,7 +105,8 @@ func renamed(links []string) (names []string) {
 	return names
 }
 
-// firstTime is the time of the first line of a file, packed or not; zero if it cannot be read.
+// firstTime returns the time of the first line of a file, compressed or not. It is zero if it
+// cannot be read.
 func firstTime(name string) (at time.Time) {
 	for text, err := range lines.Of(func() (io.ReadCloser, error) { return os.Open(name) }, 1<<20) {
 		var line struct{ TS any }

@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/logging"
 )
 
-// TestRetention: what roll_keep leaves is held against roll_keep_for (docs/operate.md).
+// TestRetention: the lines that roll_keep keeps are compared with roll_keep_for (docs/operate.md).
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	off, now := false, time.Unix(1e9, 0)
@@ -61,7 +61,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRenamed: a file that is open and was renamed by logrotate is told from others.
+// TestRenamed: an open file that logrotate has renamed is distinguished from others.
 func TestRenamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +88,8 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// TestFirstTime: the time of a line in the forms of time_format that are no local ones, of a packed file too.
+// TestFirstTime reads the first time of plain and compressed files, in all forms of time_format
+// except the local ones.
 func TestFirstTime(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer

@@ -24,9 +24,9 @@ func (l *Log) appendBytes(b []byte) error {
 	return nil
 }
 
-// checkFile compares the file with what was written to it: it may have been rotated, deleted, or
-// changed by another program since the last check. Checking after each line would cost as much as
-// hashing it.
+// checkFile compares the size of the file with the bytes that were written to it. Since the last
+// check it may have been rotated, deleted, or changed by another program. Checking after each line
+// would cost as much as hashing it.
 func (l *Log) checkFile() error {
 	stat := syscall.Stat_t{Size: -1, Nlink: 1} // if Fstat fails
 	_ = syscall.Fstat(int(l.file.Fd()), &stat)

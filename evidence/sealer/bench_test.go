@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
-// BenchmarkSeal measures what a checkpoint costs a line, if there is one each 1,000 lines.
+// BenchmarkSeal measures the cost of a checkpoint for each line, with one every 1,000 lines.
 func BenchmarkSeal(b *testing.B) {
 	line := []byte(strings.TrimSuffix(entry(1), "}") + `,"pad":"` + strings.Repeat("x", 1090) + "\"}\n")
 	bench := newBench(b)

@@ -37,8 +37,8 @@ func syncFile(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// appendFile appends to a file and syncs it. It appends all or nothing, unless the process ends
-// meantime.
+// appendFile appends to a file and syncs it. It appends all or nothing, unless the process ends in
+// the meantime.
 func appendFile(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -79,7 +79,7 @@ func newestGeneration(dir string) (newest int, err error) {
 	return newest, nil
 }
 
-// tailOf reads the last bytes of a file, and what is appended while it reads.
+// tailOf reads the last bytes of a file, including any that are appended while it reads.
 func tailOf(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/sealer"
 )
 
-// An auditor who has the public key verifies that a line is in the log, without any other line.
+// An auditor with the public key verifies that a line is in the log, without any other line.
 func Example() {
 	folder, err := os.MkdirTemp("", "sealed")
 	if err != nil {

@@ -30,7 +30,7 @@ type rotator struct {
 	size int64
 	n    int
 
-	fails func(b []byte) (wrote int, err error) // stands for a full disk; nil error for none
+	fails func(b []byte) (wrote int, err error) // simulates a full disk; a nil error means that there is room
 }
 
 func (r *rotator) open() (io.WriteCloser, error) {
@@ -99,7 +99,7 @@ func packFile(name string) {
 	os.Remove(name)
 }
 
-// bench is a log in a folder, with what its gateway told.
+// bench is a log in a folder, with the events that its gateway reported.
 type bench struct {
 	t      testing.TB
 	dir    string
@@ -174,7 +174,7 @@ func (b *bench) flush(l *Log) {
 	}
 }
 
-// lastWait is as at the end of a process.
+// lastWait is the wait of a process that ends.
 const lastWait = 5 * time.Second
 
 func (b *bench) close(l *Log) {
@@ -188,7 +188,7 @@ func entry(i int) string {
 	return fmt.Sprintf(`{"level":"info","ts":1700000000.%d,"logger":"http.log.access","msg":"handled request","status":200}`, i)
 }
 
-// lines gives all lines of the log, with where files end inside a line.
+// lines returns all lines of the log, and where files end inside a line.
 func (b *bench) lines() (lines []string) {
 	b.t.Helper()
 	names, err := LogFiles(b.config.File)
@@ -214,9 +214,9 @@ func (b *bench) lines() (lines []string) {
 	return lines
 }
 
-// verify recomputes all checkpoints of a generation from the lines from first on: by the stored
-// hashes of package tlog, which the writer does not use. It gives the number of lines in the tree
-// by the newest of them.
+// verify recomputes all checkpoints of a generation from the lines from first on. It uses the
+// stored hashes of package tlog, which the writer does not use. It returns the number of lines in
+// the tree of the newest checkpoint.
 func (b *bench) verify(generation int, first int) (signed int64) {
 	b.t.Helper()
 	lines := b.lines()[first:]
@@ -256,7 +256,7 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		// A cosigned copy comes when its witnesses have answered, which may be behind the next
+		// A cosigned copy comes when its witnesses have answered, which may be after the next
 		// checkpoint.
 		if checkpoint.Size > int64(len(lines)) || checkpoint.Size < signed && !kept[checkpoint.Size] {
 			b.t.Fatalf("a checkpoint of %d of %d lines, after one of %d", checkpoint.Size, len(lines), signed)
@@ -289,8 +289,8 @@ func newest(tb testing.TB, checkpoints []byte, verifier note.Verifier) (tree tlo
 	return tree
 }
 
-// noLeftovers: `checkpoint` is the newest signed one, all its tiles are there by their names, and
-// few that others replaced.
+// noLeftovers checks that `checkpoint` is the newest signed one, that all its tiles exist under
+// their names, and that few replaced tiles are left.
 func (b *bench) noLeftovers(dir string, size int64) {
 	b.t.Helper()
 	h, err := evidence.ReadClaim(string(must(os.ReadFile(filepath.Join(dir, "checkpoint")))))
@@ -310,7 +310,7 @@ func (b *bench) noLeftovers(dir string, size int64) {
 	})
 }
 
-// snapshot has the files of a folder.
+// snapshot is the contents of all files of a folder.
 func (b *bench) snapshot() map[string][]byte {
 	files := map[string][]byte{}
 	filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {

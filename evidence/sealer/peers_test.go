@@ -23,7 +23,8 @@ func noteOf(tb testing.TB, id string, size int64) string {
 	return string(must(note.Sign(&note.Note{Text: evidence.CheckpointText(id, size, tlog.Hash{byte(size)})}, signer)))
 }
 
-// TestRecordPeerCheckpoints: each checkpoint of others is written once, at most once a minute, and makes no checkpoint.
+// TestRecordPeerCheckpoints: each checkpoint of another gateway is written once, at most once a
+// minute, and causes no checkpoint of this log.
 func TestRecordPeerCheckpoints(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -123,7 +123,7 @@ func (l *Log) resumeGeneration(r *resumed) error {
 	return nil
 }
 
-// begin starts a generation with an empty tree, after what is already in the log.
+// begin starts a generation with an empty tree, after the lines that are already in the log.
 func (l *Log) begin(generation int, why evidence.Notice) error {
 	if err := l.setLogID(generation); err != nil {
 		return err
@@ -183,11 +183,11 @@ type resumed struct {
 	newest evidence.Checkpoint // the newest of signed, or of size 0
 	claim  evidence.Checkpoint // the newest that a notice claims
 	next   int64               // the number of the next line, or less than the tree's size if unknown
-	file   string              // that has the first line after the newest checkpoint
+	file   string              // the file with the first line after the newest checkpoint
 	known  int64               // lines according to the position file
 	late   *evidence.LateLines // nil if no lines are late
 	torn   int                 // torn lines among the late ones
-	tail   []byte              // a last line of the current file without its newline, which is no leaf yet
+	tail   []byte              // a last line of the current file without its newline, which is not a leaf yet
 }
 
 // resume reads the state of a generation, and adds lines of the log that the tree lacks. The error

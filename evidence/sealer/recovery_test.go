@@ -44,8 +44,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestNewGenerations: what opens another generation, why, and that it begins behind the lines of
-// the one before.
+// TestNewGenerations holds when another generation begins, which reason it states, and that it
+// begins after the lines of the one before.
 func TestNewGenerations(t *testing.T) {
 	t.Parallel()
 	state := func(b *bench, name string) string { return filepath.Join(b.config.State, "access", "1", name) }
@@ -100,7 +100,7 @@ func TestNewGenerations(t *testing.T) {
 			if strings.Contains(line, b.dir) {
 				t.Errorf("a folder of the machine is in the log: %s", line)
 			}
-			// The generation before is named with its last checkpoint, if the state has it.
+			// The notice has the last checkpoint of the generation before, if the state has it.
 			checkpoint := fmt.Sprintf(`,"size":%d,"root":"`, 11)
 			if known := name != "state gone" && name != "vkey gone" && generation == 2; strings.Contains(line, checkpoint) != known {
 				t.Errorf("the last checkpoint of the generation before: want %t: %s", known, line)
@@ -114,7 +114,7 @@ func TestNewGenerations(t *testing.T) {
 			if signed := b.verify(generation, len(before)); signed != 4 {
 				t.Errorf("%d lines are signed", signed)
 			}
-			l = b.open() // which goes on
+			l = b.open() // it continues the generation
 			if want := fmt.Sprintf("/%d", generation); !strings.HasSuffix(l.id, want) {
 				t.Errorf("then it is %s, want %s", l.id, want)
 			}
@@ -123,9 +123,8 @@ func TestNewGenerations(t *testing.T) {
 	}
 }
 
-// TestGoesOn: a log whose signed lines were changed or removed while the gateway was
-// off goes on behind them: the audit tells of it. One that was renamed is read on under its new
-// name.
+// TestGoesOn: if signed lines were changed or removed while the gateway was off, the log continues
+// after them, and the audit finds that. A renamed log is read under its new name.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench){
@@ -177,8 +176,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestRolledBack: with yesterday's state, the lines since are sealed late if they are what was
-// signed of them, and open another generation if not.
+// TestRolledBack: with yesterday's state, the lines since then are sealed late if they are the
+// signed ones. Otherwise another generation begins.
 func TestRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {
@@ -222,7 +221,7 @@ func TestRolledBack(t *testing.T) {
 				b.verify(2, count)
 				continue
 			}
-			// With a copy, that says that they were signed in time.
+			// A copy shows that they were signed in time.
 			if e, told := b.told(lateMessage); told == copied || told && !strings.HasPrefix(e.Detail, "lines 5 to ") {
 				t.Errorf("told %+v", e)
 			}
@@ -233,8 +232,9 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
-// TestLaundered: a start seals no more lines than a crash leaves. More begin a generation that says
-// how many there were, from which file on; they stay without a checkpoint.
+// TestLaundered: a start seals no more lines than a crash leaves. If there are more, a generation
+// begins that says how many there were and in which file they begin. They stay without a
+// checkpoint.
 func TestLaundered(t *testing.T) {
 	t.Parallel()
 	for _, lines := range []int{7999, 8000} {
@@ -242,7 +242,7 @@ func TestLaundered(t *testing.T) {
 		b.config.Terms.Lines = 1000
 		l := b.open()
 		b.close(l)
-		var made []byte // up while the gateway was off
+		var made []byte // forged while the gateway was off
 		for i := range lines {
 			made = append(made, evidence.Splice([]byte(entry(i)), l.id, int64(4+i))...)
 		}
@@ -258,8 +258,8 @@ func TestLaundered(t *testing.T) {
 	}
 }
 
-// TestCutAgainstCopy: a log and its state that are both set back are found out by the second copy
-// of the checkpoints.
+// TestCutAgainstCopy: if a log and its state are both set back, the second copy of the checkpoints
+// reveals it.
 func TestCutAgainstCopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -276,9 +276,9 @@ func TestCutAgainstCopy(t *testing.T) {
 	}
 }
 
-// TestOnlyCopyLeft: a generation that only the second copy of the checkpoints has is not begun
-// again, whatever else is lost or set back: under its identity and with a key that is kept
-// elsewhere the gateway would sign two logs. A torn end of the copy takes no checkpoint with it.
+// TestOnlyCopyLeft: if only the second copy of the checkpoints has a generation, it does not begin
+// again, whatever else is lost or set back. Otherwise the gateway would sign two logs under one
+// identity, if its key is kept elsewhere. A torn end of the copy costs no checkpoint.
 func TestOnlyCopyLeft(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"state and log", "state and log, torn", "state; log set back", "both set back", "both set back, and changed"} {
@@ -323,9 +323,8 @@ func TestOnlyCopyLeft(t *testing.T) {
 	}
 }
 
-// FuzzRecovery: whatever a kill or a power cut leaves after the last sync,
-// the same generation goes on, and all lines that are there are sealed. No byte of the log is
-// changed.
+// FuzzRecovery: whatever a kill or a power cut leaves after the last sync, the same generation
+// continues, and all remaining lines are sealed. No byte of the log changes.
 func FuzzRecovery(f *testing.F) {
 	f.Add(uint8(0), uint16(0), uint16(0), uint16(0), false)
 	f.Add(uint8(3), uint16(70), uint16(33), uint16(100), true)
@@ -351,17 +350,17 @@ func FuzzRecovery(f *testing.F) {
 		b := newBench(t)
 		b.rot.most = 3000
 		files := maps.Clone(moments[int(moment)%len(moments)])
-		// The position is not waited for: the disk may have one of an earlier checkpoint.
+		// Nobody waits for the position: the disk may have an earlier checkpoint's.
 		const position = "/evidence/access/1/position"
 		files[position] = moments[int(leaves)%(int(moment)%len(moments)+1)][position]
-		// Files that are only appended to may have any length between then and the end.
+		// Files that only grow may have any length between the last sync and the end.
 		extend := func(name string, n uint16) {
 			if before, after := files[name], end[name]; bytes.HasPrefix(after, before) {
 				files[name] = after[:len(before)+int(n)%(len(after)-len(before)+1)]
 			}
 		}
 		extend("/access.log", log)
-		if headKept { // tiles that were written since, some of them behind what the disk has of the log, or without what is in them
+		if headKept { // tiles written since then: they may cover lines that the disk lacks, or be cut or empty
 			later := moments[int(checkpoints)%len(moments)]
 			for name, data := range later {
 				if _, there := files[name]; !there && strings.Contains(name, "/tile/") {
@@ -369,7 +368,7 @@ func FuzzRecovery(f *testing.F) {
 				}
 			}
 		}
-		if cut := int(checkpoints) % maxCut; headKept { // a checkpoint that is not whole
+		if cut := int(checkpoints) % maxCut; headKept { // part of a checkpoint
 			files["/evidence/access/1/heads"] = append(bytes.Clone(files["/evidence/access/1/heads"]), end["/evidence/access/1/heads"][:cut]...)
 		}
 		b.restore(files)

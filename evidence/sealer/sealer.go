@@ -34,7 +34,7 @@ type Config struct {
 	// the file key in the log's part of the state folder.
 	State string
 	Key   string
-	// Terms say when new lines get a checkpoint, and which files Open keeps.
+	// Terms says when new lines get a checkpoint, and which files Open keeps.
 	Terms evidence.Terms
 	// Checkpoints is a file for a second copy of all checkpoints, or empty.
 	Checkpoints string
@@ -78,7 +78,7 @@ type Log struct {
 
 	mu           sync.Mutex
 	dest         io.WriteCloser
-	file         *os.File // that dest writes: its size shows what was written
+	file         *os.File // the file that dest writes: its size is compared with end
 	end          int64    // where the file should end, after our writes
 	tail         []byte   // a last line without its newline, after a failed write
 	buf          []byte
@@ -87,7 +87,7 @@ type Log struct {
 	saved        int64 // leaves that are on disk
 	requestLines int64 // lines since the start, without notices
 	signed       int64 // requestLines in the newest checkpoint
-	fileChanges  int64 // how often the file was not as it should be
+	fileChanges  int64 // how often another program changed or deleted the file
 	deleted      bool  // the file was deleted, and no notice says so yet
 	rotated      bool  // no notice in the file has the terms yet
 	closed       bool

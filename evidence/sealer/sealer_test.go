@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSealed: checkpoints cover the lines of a log, with notices, over an end and a new
-// start.
+// TestSealed: checkpoints cover the lines of a log and its notices, over a stop and a new start.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -108,8 +107,8 @@ func TestRotated(t *testing.T) {
 	}
 }
 
-// TestTerms: each file has a line of ours that says under which terms the log is written, so that
-// they are known when older files have expired.
+// TestTerms: each file has a notice with the terms of the log, so that they are known when older
+// files have expired.
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -132,20 +131,20 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: lines that come while a slow disk holds a checkpoint up get the next one at once,
-// if they are enough.
+// TestCaughtUp: lines that arrive while a slow disk delays a checkpoint get the next one at once,
+// if there are enough of them.
 func TestCaughtUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.config.Terms.Lines = 3
 	l := b.open()
-	stuck := filepath.Join(l.folder, newestFile+".new") // stands for a slow disk, until somebody reads it
+	stuck := filepath.Join(l.folder, newestFile+".new") // simulates a slow disk, until it is read
 	if err := syscall.Mkfifo(stuck, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.write(l, entry(1), entry(2), entry(3))
 	for bytes.Count(must(os.ReadFile(filepath.Join(l.folder, checkpointsFile))), []byte(evidence.CheckpointEnd)) < 2 {
-		runtime.Gosched() // until it is under way
+		runtime.Gosched() // until the checkpoint is under way
 	}
 	for i := range 10 {
 		b.write(l, entry(i))
@@ -163,7 +162,7 @@ func TestCaughtUp(t *testing.T) {
 	b.close(l)
 }
 
-// TestFullDisk: whatever part of a line gets to the disk is in the tree.
+// TestFullDisk: any part of a line that reaches the disk is in the tree.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, rotate := range []int64{0, 700} {
@@ -189,7 +188,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			b.rot.fails = nil
 			switch part % 3 {
-			case 1: // the file with the torn line is put aside
+			case 1: // the file with the torn line is rotated
 				if err := b.rot.rotate(); err != nil {
 					t.Fatal(err)
 				}
@@ -216,8 +215,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestLost: when the log can be written again, it says how many entries it has not, and from when
-// to when.
+// TestLost: when the log can be written again, it says how many entries are missing, and from which
+// time to which.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -255,7 +254,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestHeldUp: a disk that does not answer does not block Status.
+// TestHeldUp: Status does not block if a disk does not answer.
 func TestHeldUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -271,12 +270,12 @@ func TestHeldUp(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { b.write(l, entry(2)) })
-	for l.mu.TryLock() { // until the line is on its way
+	for l.mu.TryLock() { // until the line is being written
 		l.mu.Unlock()
 		runtime.Gosched()
 	}
 	var asking sync.WaitGroup
-	for range 2 { // the second one asks nobody
+	for range 2 { // neither waits for the disk
 		asking.Go(func() {
 			if s := l.Status(); s.Lines != 1 || !strings.Contains(s.Error, "does not answer") {
 				t.Errorf("held up: %+v", s)
@@ -292,7 +291,8 @@ func TestHeldUp(t *testing.T) {
 	b.close(l)
 }
 
-// TestStateDisk: where only the state cannot be written, the log is, and sealed when it can.
+// TestStateDisk: if only the state cannot be written, the log still is. It is sealed as soon as the
+// state can be written.
 func TestStateDisk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -318,7 +318,7 @@ func TestStateDisk(t *testing.T) {
 	}
 }
 
-// TestNoRoom: leaves that memory has no room for are read from the log again.
+// TestNoRoom: leaves that do not fit into memory are read from the log again.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -340,7 +340,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestDeleted: a log that was deleted while it is written begins again; the tree goes on.
+// TestDeleted: a log that is deleted while it is written begins a new file, and the tree continues.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -366,8 +366,8 @@ func TestDeleted(t *testing.T) {
 	b.close(l)
 }
 
-// TestDeletedAndMade: a file that was deleted, and in whose place the writer has made another one,
-// is no rotated one. Caddy's writer makes it with the first line after a start.
+// TestDeletedAndMade: a file that was deleted and replaced by the writer does not count as rotated.
+// Caddy's writer creates the new file with the first line after a start.
 func TestDeletedAndMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -419,7 +419,7 @@ func TestStuckDisk(t *testing.T) {
 	b := newBench(t)
 	l := b.open()
 	l.patience = time.Millisecond
-	stuck := filepath.Join(l.folder, newestFile+".new") // stands for a disk that is away, until somebody reads it
+	stuck := filepath.Join(l.folder, newestFile+".new") // simulates a missing disk, until it is read
 	if err := syscall.Mkfifo(stuck, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestStuckDisk(t *testing.T) {
 	b.verify(1, 0)
 }
 
-// TestRefused: what a log cannot be opened with, and why.
+// TestRefused holds which settings and files a log refuses to open with, and why.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -489,7 +489,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestKeys: a key is made for its owner alone, and signs under any name.
+// TestKeys: only its owner may read a new key, and a key signs under any name.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -508,8 +508,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkWrite compares a log that is sealed with one that is not, by time and by CPU time, which
-// has the checkpoints.
+// BenchmarkWrite compares a sealed log with one that is not, by time and by CPU time. CPU time
+// includes the checkpoints.
 func BenchmarkWrite(b *testing.B) {
 	line := []byte(strings.TrimSuffix(entry(1), "}") + `,"pad":"` + strings.Repeat("x", 1090) + "\"}\n")
 	for _, tt := range []struct {

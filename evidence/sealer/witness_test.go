@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// testWitness does what C2SP tlog-witness v1.0.0 asks of a witness of one log.
+// testWitness is a witness of one log, as C2SP tlog-witness v1.0.0 describes it.
 type testWitness struct {
 	vkey   string
 	signer note.Signer
@@ -124,8 +124,8 @@ func (w *testWitness) sizes() []int64 {
 	return append([]int64(nil), w.seen...)
 }
 
-// cosigned waits until a witness has cosigned the newest checkpoint. That is kept when the log is
-// closed, at the latest.
+// cosigned waits until a witness has cosigned the newest checkpoint. The cosignature is kept by the
+// time the log is closed.
 func cosigned(t *testing.T, l *Log, w *testWitness) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -139,8 +139,8 @@ func cosigned(t *testing.T, l *Log, w *testWitness) {
 	}
 }
 
-// TestWitnesses: each checkpoint is cosigned, over an end, after which the witness says its size,
-// and a witness that is away.
+// TestWitnesses: each checkpoint is cosigned, also after a restart, when the witness states the
+// size that it knows, and while another witness is away.
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -192,8 +192,8 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
-// TestWitnessedEnd: the checkpoint over `closed` is cosigned at the end of the process, and kept so
-// where clients of the tiles look.
+// TestWitnessedEnd: the checkpoint over `closed` is cosigned when the process ends, and its
+// cosignatures are in the file that clients of the tiles read.
 func TestWitnessedEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -218,7 +218,7 @@ func TestWitnessedEnd(t *testing.T) {
 	b.verify(1, 0)
 }
 
-// TestBadWitnesses: bad answers of a witness, and the errors that they cause.
+// TestBadWitnesses holds which errors bad answers of a witness cause.
 func TestBadWitnesses(t *testing.T) {
 	t.Parallel()
 	other := newWitness(t, "w.example", nil)
@@ -263,7 +263,7 @@ func TestBadWitnesses(t *testing.T) {
 	}
 }
 
-// TestSlowWitness: nothing waits for a witness, but for the end of the process, and that not for
+// TestSlowWitness: nothing waits for a witness, except the end of the process, which does not wait
 // long.
 func TestSlowWitness(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ type long struct {
 	*fixture
 	lines  []string // from kept on
 	leaves []byte
-	signed [][]byte // of 25,000, 50,000, 65,560 and all lines
+	signed [][]byte // checkpoints of 25,000, 50,000, 65,560 and all lines
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 
 func newLong(tb testing.TB) *long {
 	tb.Helper()
-	l := &long{fixture: newFixtureOf(tb, "null", 1000)} // all lines are of more than a day
+	l := &long{fixture: newFixtureOf(tb, "null", 1000)} // the lines span more than a day
 	var edge evidence.Tree
 	for seq := range int64(longSize) {
 		line := string(evidence.Splice([]byte(`{}`), id(1), seq))
@@ -61,7 +61,7 @@ func (l *long) restore(tb testing.TB) {
 	l.writeLeaves(1, l.leaves)
 }
 
-// forge changes the line of a number, and its leaf.
+// forge changes the line with a number, and its leaf.
 func (l *long) forge(seq int) {
 	l.edit(0, func(lines []string) []string {
 		lines[seq-kept0] = madeUp(seq)
@@ -72,7 +72,7 @@ func (l *long) forge(seq int) {
 	l.writeLeaves(1, leaves)
 }
 
-// TestTilesGone: the hashes over tiles stand for leaves that are gone, and for no others.
+// TestTilesGone: hashes over tiles replace leaves that are gone, and no others.
 func TestTilesGone(t *testing.T) {
 	t.Parallel()
 	l := newLong(t)

@@ -17,8 +17,8 @@ import (
 
 const peerID = "peer.example/access/1"
 
-// heardBy adds the sealed log of another gateway, which has checkpoints of the fixture, and gives
-// its folder of evidence and its key.
+// heardBy adds the sealed log of another gateway, which has checkpoints of the fixture. It returns
+// that log's folder of evidence and key.
 func (f *fixture) heardBy(notes ...string) (folder, key string) {
 	f.tb.Helper()
 	folder = f.tb.TempDir()
@@ -79,11 +79,11 @@ func (f *fixture) cutTo(g, checkpoints int) {
 	f.write(g, "heads", []byte(strings.Join(kept, evidence.CheckpointEnd)+evidence.CheckpointEnd))
 }
 
-// TestPeers: by what the log of another gateway has of a log, it is found that this was written
-// again. A checkpoint that cannot be checked is counted, or found where the log is given.
+// TestPeers: checkpoints in the log of another gateway reveal that a log was rewritten. A
+// checkpoint that cannot be checked is counted, or is a finding if its log is given.
 func TestPeers(t *testing.T) {
 	t.Parallel()
-	other := func(size int) string { // of a log that never was, by the key of generation 1
+	other := func(size int) string { // of a log that never existed, signed with the key of generation 1
 		f := newFixture(t)
 		var e evidence.Tree
 		for range size {

@@ -118,7 +118,7 @@ const mostUnknown = 10_000
 // series is the state of consecutive files.
 type series struct {
 	current *tree // of the last line with a seal; nil before the first
-	// lines is how many lines came before the first seal. place and hash are those of the last one.
+	// lines is how many lines came before the first seal. place and hash belong to the last one.
 	lines int64
 	place Place
 	hash  tlog.Hash

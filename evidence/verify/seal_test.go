@@ -17,20 +17,20 @@ import (
 	"github.com/crawlgate/crawlgate/evidence"
 )
 
-// fixture is a sealed log of two generations in three files, as a gateway leaves it: with a line that
-// was cut off in a crash, lines that were sealed late, and some behind the last checkpoint.
+// fixture is a sealed log of two generations in three files, as a gateway leaves it: with a line
+// that was cut off in a crash, lines that were sealed late, and some behind the last checkpoint.
 type fixture struct {
 	tb     testing.TB
 	files  []file
 	folder string
 	key    string // the verifier key of the first generation
 	keys   map[int]signer
-	said   *[]string // if it is set, the messages of findings
+	said   *[]string // if set, collects the messages of findings
 	terms  string    // of the lines opened
 	pace   int64     // seconds from line to line
-	idle   int       // an hour passes before this line of all; 0: before none
-	zone   int64     // in seconds, by how much the times of the writer's lines are others
-	grow   func()    // what the gateway does when the state was read and the lines were not; nil for nothing
+	idle   int       // an hour passes before the line with this index; 0: before none
+	zone   int64     // by how many seconds the times of notices differ from the others
+	grow   func()    // the gateway calls it after the state is read and before the lines are; or nil
 }
 
 type file struct {
@@ -150,7 +150,7 @@ func writeTiles(tb testing.TB, dir string, leaves []byte) {
 	}
 }
 
-// leaves gives what writeLeaves wrote.
+// leaves returns the leaves that writeLeaves wrote.
 func (f *fixture) leaves(g int) (leaves []byte) {
 	f.tb.Helper()
 	for seq := int64(0); ; {
@@ -165,7 +165,7 @@ func (f *fixture) leaves(g int) (leaves []byte) {
 	}
 }
 
-// replace changes a line of the last file, and makes all leaves and checkpoints of it again.
+// replace changes a line of the last file, and makes the leaves and checkpoints again.
 func (f *fixture) replace(g, seq int, line string) {
 	f.tb.Helper()
 	f.edit(2, func(l []string) []string {
@@ -225,13 +225,13 @@ func kept(tb testing.TB, checkpoints []byte) string {
 	return name
 }
 
-// lines gives the lines of a file, with their ends; edit changes them.
+// lines returns the lines of a file, with their ends; edit changes them.
 func (f *fixture) edit(n int, change func(lines []string) []string) {
 	lines := strings.SplitAfter(f.files[n].text, "\n")
 	f.files[n].text = strings.Join(change(lines[:len(lines)-1]), "")
 }
 
-// check gives the findings, each as file:line kind, and the totals.
+// check returns the findings, each as file:line kind, and the totals.
 func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	f.tb.Helper()
 	cfg.Folders = append(cfg.Folders, f.folder)
@@ -274,7 +274,7 @@ func (f *fixture) check(cfg Config) (found []string, totals Totals) {
 	return found, totals
 }
 
-// TestHonest: a crash, a new generation and lines that are not sealed yet are no tampering.
+// TestHonest: a crash, a new generation and lines that are not sealed yet are not tampering.
 func TestHonest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -288,8 +288,8 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// TestRunning: of a log that is written during the audit, the lines tell of checkpoints that came when the state was read. If the
-// state does not get them, it was set back.
+// TestRunning: if a log is written during the audit, its lines claim checkpoints that came after
+// the state was read. If the state does not get these checkpoints, it was set back.
 func TestRunning(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
@@ -312,7 +312,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestHonestLogs: what an operator may do to logs and evidence is no tampering either.
+// TestHonestLogs: the operations on logs and evidence that an operator may do are not tampering.
 func TestHonestLogs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -498,8 +498,9 @@ func own(seq int, members string) string {
 	return string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence",`+members+`}`), id(2), int64(seq)))
 }
 
-// TestOwnAccount: a log that says itself that lines are not in it is incomplete, one with lines that nobody signed is not, and
-// neither passes. If a gateway is still writing the lines, nothing is found.
+// TestOwnAccount: a log that itself says that lines are missing is incomplete. One with lines that
+// nobody signed has findings. Neither passes. If a gateway is still writing the lines, nothing is
+// found.
 func TestOwnAccount(t *testing.T) {
 	t.Parallel()
 	const end = secondSize + open
@@ -507,7 +508,7 @@ func TestOwnAccount(t *testing.T) {
 	appended := func(lines ...string) func(*fixture) {
 		return func(f *fixture) { f.edit(2, func(l []string) []string { return append(l, lines...) }) }
 	}
-	// sealed puts a line of the writer's in place of one that is sealed.
+	// sealed replaces a sealed line by a notice.
 	sealed := func(seq int, members string) func(*fixture) {
 		return func(f *fixture) { f.replace(2, seq, own(seq, members)) }
 	}
@@ -567,7 +568,7 @@ func TestOwnAccount(t *testing.T) {
 		}, "access-2.log:1 incomplete", "their file was deleted while it was written"},
 		{"more lines than a crash leaves", func(f *fixture) {
 			f.edit(2, func(l []string) []string {
-				for i := range 8000 - open + 2 { // one of those that are open is excused
+				for i := range 8000 - open + 2 { // one of the unsealed lines is excused
 					l = append(l, own(end+i, `"msg":"peer"`))
 				}
 				return l
@@ -655,7 +656,7 @@ func TestOwnAccount(t *testing.T) {
 	}
 }
 
-// TestKeyGone: a key that was kept elsewhere is enough, if the one beside the log is gone.
+// TestKeyGone: if the key beside the log is gone, a key that was kept elsewhere is enough.
 func TestKeyGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -673,7 +674,8 @@ func TestKeyGone(t *testing.T) {
 	}
 }
 
-// TestKeptElsewhere: a key and a checkpoint from elsewhere find a log that was rewritten as a whole.
+// TestKeptElsewhere: a key and a checkpoint from elsewhere reveal a log that was rewritten as a
+// whole.
 func TestKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	honest := newFixture(t)
@@ -682,7 +684,7 @@ func TestKeptElsewhere(t *testing.T) {
 	single := bytes.TrimSuffix(checkpoint, []byte(evidence.CheckpointEnd))
 	cfg := Config{Keys: []string{honest.key, honest.keys[2].public}, Checkpoints: []string{kept(t, single)}}
 
-	// A fork: the message says up to where the logs agree.
+	// For a fork, the message says up to which line the logs agree.
 	forked := newFixture(t)
 	forked.files = nil
 	var said []string
@@ -739,7 +741,7 @@ func TestKeptElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzTampering: no change of one byte goes unnoticed in the lines that are sealed.
+// FuzzTampering: each change of one byte in the sealed lines is found.
 func FuzzTampering(f *testing.F) {
 	f.Add(uint16(5000), uint8('x'))
 	f.Add(uint16(0), uint8('\n'))
@@ -761,7 +763,7 @@ func FuzzTampering(f *testing.F) {
 	})
 }
 
-// FuzzLines: no operation on the lines that a checkpoint covers goes unseen.
+// FuzzLines: each operation on the lines that a checkpoint covers is found.
 func FuzzLines(f *testing.F) {
 	for op := range uint8(5) {
 		f.Add(op, uint16(10), uint16(11))
@@ -788,7 +790,7 @@ func FuzzLines(f *testing.F) {
 			lines = slices.Insert(slices.Delete(lines, i, i+1), j, honest[i])
 		case 3:
 			lines = slices.Insert(lines, j, honest[i])
-		case 4: // forged: numbers that are taken, after the end, or missing
+		case 4: // forged: with a number that exists, that is missing, or after the end
 			if b%5 > 0 {
 				made = string(evidence.Splice([]byte(made), id(1+int(b)%2), int64(b)))
 			}

@@ -17,7 +17,7 @@ type tree struct {
 	logID      string
 	generation int
 	log        *logAges
-	tiles      evidence.Tiles // empty if there are none
+	tiles      evidence.Tiles // empty if there are no tiles
 	report     func(Finding) error
 	totals     LogTotals
 
