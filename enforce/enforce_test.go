@@ -445,7 +445,7 @@ func TestStopKnowsTheNameless(t *testing.T) {
 }
 
 // The agent that is configured looks for its group under its tokens, in their order, and
-// leaves * out where it says so (seeds 002, 003).
+// leaves * out if its block says so.
 func TestDecideForConfiguredAgents(t *testing.T) {
 	t.Parallel()
 	file := rules("User-agent: Acme\nDisallow: /acme\n\nUser-agent: *\nDisallow: /star\n")
