@@ -45,7 +45,7 @@ func TestAdminDocs(t *testing.T) {
 	for _, answer := range []any{
 		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Gateways{}, adminapi.Refreshed{}, adminapi.Evidence{}, sealer.WitnessStatus{},
 	} {
-		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.Record](), reflect.TypeFor[enforce.Problem]())
+		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.LogRecord](), reflect.TypeFor[enforce.Problem]())
 	}
 	testdocs.Same(t, "field", inCode, documented)
 }

@@ -102,7 +102,7 @@ type Explanation struct {
 	// URL is the target, as it would be sent.
 	URL string `json:"url"`
 	// Robots is the object that the access log would have.
-	Robots enforce.Record `json:"robots"`
+	Robots enforce.LogRecord `json:"robots"`
 	// Refusal is the answer that the client would get, nil if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
 	// Preferences are what the robots.txt says of the use of the URL, by purpose; see [PreferencesOf].

@@ -36,8 +36,8 @@ type Config struct {
 	limits limits // for tests
 }
 
-// Report receives findings and faults, in the order of the lines.
-type Report struct {
+// Callbacks receives findings and faults, in the order of the lines.
+type Callbacks struct {
 	Finding func(Finding) error
 	Fault   func(Fault) error
 }
@@ -45,7 +45,7 @@ type Report struct {
 // Run audits logs. It reads the sources of each list one after the other, and merges the lists by
 // the times of their lines. It ends early when ctx ends or a function of the report returns an
 // error; the totals then cover the lines read so far. Errors of a log go to the report.
-func Run(ctx context.Context, cfg Config, logs [][]Source, report Report) (Totals, error) {
+func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")
 	}
@@ -84,7 +84,7 @@ type auditor struct {
 	gaps      *Gaps
 	histories *histories
 	counts    *counts
-	report    Report
+	report    Callbacks
 	seals     *verify.Checker // nil: not asked for
 }
 

@@ -143,7 +143,7 @@ func TestFaults(t *testing.T) {
 		{"no end of line", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.TrimSpace(log))), nil }},
 	}
 	var faults []string
-	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{sources}, Report{Fault: func(f Fault) error {
+	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{sources}, Callbacks{Fault: func(f Fault) error {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
 		return nil
 	}})
@@ -169,7 +169,7 @@ func TestLost(t *testing.T) {
 	var faults []string
 	totals, err := Run(t.Context(), Config{Texts: store}, [][]Source{{{"a.log", func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(whole + log)), nil
-	}}}}, Report{Fault: func(f Fault) error {
+	}}}}, Callbacks{Fault: func(f Fault) error {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
 		return nil
 	}})
@@ -188,7 +188,7 @@ func TestRunEnds(t *testing.T) {
 	source := Source{"a", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(log)), nil }}
 	for range 4 {
 		n := 0
-		_, err := Run(t.Context(), Config{Texts: store}, [][]Source{{source}}, Report{Finding: func(Finding) error {
+		_, err := Run(t.Context(), Config{Texts: store}, [][]Source{{source}}, Callbacks{Finding: func(Finding) error {
 			if n++; n == 100 {
 				return stop
 			}
@@ -198,12 +198,12 @@ func TestRunEnds(t *testing.T) {
 			t.Fatalf("%d findings, %v", n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err = Run(ctx, Config{Texts: store}, [][]Source{{source}}, Report{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+		if _, err = Run(ctx, Config{Texts: store}, [][]Source{{source}}, Callbacks{Finding: func(Finding) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		cancel()
 	}
-	if _, err := Run(t.Context(), Config{}, nil, Report{}); err == nil {
+	if _, err := Run(t.Context(), Config{}, nil, Callbacks{}); err == nil {
 		t.Error("an audit without texts")
 	}
 }
@@ -402,7 +402,7 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Errorf("with the folder inside: %v, left out %v, %v", all, left, err)
 	}
 	var said []string
-	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Report{
+	_, err = Run(t.Context(), Config{Texts: memory{}}, logs, Callbacks{
 		Finding: func(Finding) error { return nil },
 		Fault:   func(f Fault) error { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()); return nil },
 	})
@@ -468,7 +468,7 @@ func TestLogsOfSeveralGateways(t *testing.T) {
 		{source("west", at(2000), at(6000), at(8500), at(12000))},
 		nil,
 	}
-	totals, err := Run(t.Context(), Config{Texts: store, Tolerance: 100 * time.Millisecond}, texts, Report{
+	totals, err := Run(t.Context(), Config{Texts: store, Tolerance: 100 * time.Millisecond}, texts, Callbacks{
 		Finding: func(f Finding) error { findings = append(findings, fmt.Sprint(f.Place, f.Kind)); return nil },
 		Fault:   func(f Fault) error { return f.Err },
 	})

@@ -49,7 +49,7 @@ func repeated(log string, n int) [][]Source {
 	}}}}
 }
 
-var ignore = Report{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
+var ignore = Callbacks{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
 
 // BenchmarkRun is an audit. An op is a line.
 func BenchmarkRun(b *testing.B) {

@@ -25,7 +25,7 @@ type entry struct {
 		Headers json.RawMessage `json:"headers"`
 		TLS     json.RawMessage `json:"tls"`
 	} `json:"request"`
-	Robots *enforce.Record `json:"robots"`
+	Robots *enforce.LogRecord `json:"robots"`
 	// Answer is set in lines about a robots.txt, which belong to no request.
 	Answer *robotscache.Answer `json:"robots_txt"`
 }
@@ -81,8 +81,8 @@ func objectOf(line []byte) []byte {
 }
 
 // evidenceOf returns the evidence that a line records.
-func evidenceOf(r *enforce.Record) Evidence {
-	return Evidence{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
+func evidenceOf(r *enforce.LogRecord) Verdict {
+	return Verdict{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }
 
 // toDuration converts seconds, limited to the range of a Duration.

@@ -39,27 +39,27 @@ func Kinds() []Kind {
 	}, verify.Kinds()...)
 }
 
-// Cause says why a line can be neither confirmed nor contradicted. The set is closed and its
+// Unprovable says why a line can be neither confirmed nor contradicted. The set is closed and its
 // spellings are stable; docs/audit.md has a row for each.
-type Cause string
+type Unprovable string
 
 const (
 	// CauseTextMissing is a text that the store does not have, or no longer has.
-	CauseTextMissing Cause = "text_missing"
+	CauseTextMissing Unprovable = "text_missing"
 	// CauseTextUnread is a text that could not be read; a [Fault] says why.
-	CauseTextUnread Cause = "text_unread"
+	CauseTextUnread Unprovable = "text_unread"
 	// CauseHistory is an answer from before the log's first line about its robots.txt, or a decision
 	// without a time.
-	CauseHistory Cause = "history"
+	CauseHistory Unprovable = "history"
 	// CauseQuery is a URL whose query the log does not show, where a rule could look at it.
-	CauseQuery Cause = "query"
+	CauseQuery Unprovable = "query"
 	// CauseURL is a URL with bytes that a JSON log cannot hold.
-	CauseURL Cause = "url"
+	CauseURL Unprovable = "url"
 )
 
 // Causes lists all causes, in the order of their documentation.
-func Causes() []Cause {
-	return []Cause{CauseTextMissing, CauseTextUnread, CauseHistory, CauseQuery, CauseURL}
+func Causes() []Unprovable {
+	return []Unprovable{CauseTextMissing, CauseTextUnread, CauseHistory, CauseQuery, CauseURL}
 }
 
 // Place is a line of a log, counted from 1.
@@ -78,14 +78,14 @@ type Finding struct {
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`
 	// Recorded is the evidence of the line, Computed the evidence by the text.
-	Recorded *Evidence `json:"recorded,omitempty"`
-	Computed *Evidence `json:"computed,omitempty"`
+	Recorded *Verdict `json:"recorded,omitempty"`
+	Computed *Verdict `json:"computed,omitempty"`
 	// Gap is set for [KindGap].
 	Gap *Gap `json:"gap,omitempty"`
 }
 
-// Evidence is the reason and the rule that decided, as the access log names them.
-type Evidence struct {
+// Verdict is the reason and the rule that decided, as the access log names them.
+type Verdict struct {
 	Reason     string  `json:"reason"`
 	Group      string  `json:"group"`
 	Rule       string  `json:"rule"`

@@ -46,7 +46,7 @@ func TestFilters(t *testing.T) {
 	query["status"] = 403
 	for name, tt := range map[string]struct {
 		line  object
-		cause Cause
+		cause Unprovable
 	}{
 		"the URL is deleted":                  {request(lines["allowed"], "uri", nil), CauseURL},
 		"the URL is hashed":                   {lines["disallowed"].asked("3fa2b1c0"), CauseURL},

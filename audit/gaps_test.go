@@ -33,7 +33,7 @@ func (q request) line(tb testing.TB, store memory) object {
 	if q.reason == "" {
 		q.reason = enforce.ReasonNoRule
 	}
-	rec := enforce.Record{
+	rec := enforce.LogRecord{
 		Schema: 2, Decision: q.decision, Reason: q.reason, Mode: "enforce", Agent: q.agent, Tokens: []string{q.agent},
 		Origin: "http://" + q.host, RobotsURL: "http://" + q.host + "/robots.txt", State: "rules", Group: "*", CrawlDelay: 2,
 		SHA256: store.keep("User-agent: *\nCrawl-delay: 2\n\nUser-agent: Free\nDisallow:\n"), Source: "hot", PathVisible: true,

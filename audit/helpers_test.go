@@ -108,7 +108,7 @@ type object map[string]any
 
 // lineOf is the access-log line of a decision on a request that ended then, 20 ms after it was
 // made.
-func lineOf(tb testing.TB, rec enforce.Record, method, uri string, end time.Time) object {
+func lineOf(tb testing.TB, rec enforce.LogRecord, method, uri string, end time.Time) object {
 	tb.Helper()
 	rec.DecidedAt, rec.EndedAt = enforce.SecondsOf(end.Add(-20*time.Millisecond)), enforce.SecondsOf(end)
 	data, err := json.Marshal(rec)
@@ -208,7 +208,7 @@ func auditLogs(tb testing.TB, cfg Config, logs ...string) told {
 	if answers != "" {
 		sources = append([]Source{{"answers", func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(answers)), nil }}}, sources...)
 	}
-	r.totals, err = Run(tb.Context(), cfg, [][]Source{sources}, Report{
+	r.totals, err = Run(tb.Context(), cfg, [][]Source{sources}, Callbacks{
 		Finding: func(f Finding) error {
 			if f.File != "answers" {
 				r.findings = append(r.findings, f)

@@ -147,7 +147,7 @@ func (j *judge) checkHistory(l *Line, v *verdict) {
 }
 
 // holds reports whether a line decided at that time may rest on the version.
-func (x *Version) holds(r *enforce.Record, at time.Time) bool {
+func (x *Version) holds(r *enforce.LogRecord, at time.Time) bool {
 	if r.State == stateUnreachable { // the last good text may have been fresh until then
 		return r.SHA256 == x.SHA256
 	}

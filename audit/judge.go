@@ -30,7 +30,7 @@ const (
 // verdict is the result of judging one line.
 type verdict struct {
 	how      how
-	cause    Cause // for unproven
+	cause    Unprovable // for unproven
 	host     string
 	findings []Finding
 	fault    error // why a text could not be read
@@ -224,14 +224,14 @@ func (j *judge) redacted(text string) bool {
 }
 
 // otherPath reports whether the path of a line is not the one that was judged.
-func otherPath(r *enforce.Record, path string) bool {
+func otherPath(r *enforce.LogRecord, path string) bool {
 	judged, _, _ := strings.Cut(r.PathSum, "-")
 	return judged != "" && !strings.HasPrefix(enforce.PathSum(path), judged)
 }
 
 // queryRedacted reports whether the filter of the log has changed the query of a line. Caddy's
 // filter query leaves no mark, but sorts the rest of the query.
-func (j *judge) queryRedacted(r *enforce.Record, path string) bool {
+func (j *judge) queryRedacted(r *enforce.LogRecord, path string) bool {
 	_, query, _ := strings.Cut(path, "?")
 	if j.redacted(query) || r.PathSum == "" || r.PathSum == enforce.PathSum(path) || otherPath(r, path) {
 		return j.redacted(query)
@@ -241,7 +241,7 @@ func (j *judge) queryRedacted(r *enforce.Record, path string) bool {
 }
 
 // compute returns what the rules decide, as the log writes it.
-func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidence {
+func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict {
 	r := e.Robots
 	bound := enforce.Bind(rules, j.agent(r), r.AlsoObey)
 	delay, _ := bound.Own.CrawlDelay()
@@ -251,7 +251,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0) {
 			reason = enforce.ReasonUnrestricted
 		}
-		return shown(r, Evidence{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()})
+		return shown(r, Verdict{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()})
 	}
 	paths := enforce.PathsAsSent
 	if r.Form == enforce.PathBoth || r.Form == enforce.PathResolved {
@@ -265,11 +265,11 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Evidenc
 	case m.Line > 0:
 		reason = enforce.ReasonAllowedByRule
 	}
-	return shown(r, Evidence{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form})
+	return shown(r, Verdict{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form})
 }
 
 // shown cuts and escapes the evidence as the log does.
-func shown(r *enforce.Record, e Evidence) Evidence {
+func shown(r *enforce.LogRecord, e Verdict) Verdict {
 	if e.Group == r.Group && e.Rule == r.Rule {
 		return e
 	}
@@ -279,7 +279,7 @@ func shown(r *enforce.Record, e Evidence) Evidence {
 }
 
 // agent returns the crawler of a line.
-func (j *judge) agent(r *enforce.Record) robotstxt.Agent {
+func (j *judge) agent(r *enforce.LogRecord) robotstxt.Agent {
 	a := robotstxt.Agent{Tokens: r.Tokens}
 	if slices.ContainsFunc(j.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {
 		a.IgnoreWildcard = true
@@ -290,12 +290,12 @@ func (j *judge) agent(r *enforce.Record) robotstxt.Agent {
 }
 
 // refuses reports whether the rules alone refuse.
-func (e Evidence) refuses() bool {
+func (e Verdict) refuses() bool {
 	return e.Reason == string(enforce.ReasonDisallowed) || e.Reason == string(enforce.ReasonTunnelRestricted)
 }
 
 // difference says how a line differs from the computed evidence. The kind is empty if they agree.
-func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
+func difference(r *enforce.LogRecord, got Verdict) (kind Kind, message string) {
 	rec, on := evidenceOf(r), bases[r.Reason]
 	switch byRules := on == onRules || on == onTunnel; {
 	case byRules && rec.Reason != got.Reason:
@@ -313,7 +313,7 @@ func difference(r *enforce.Record, got Evidence) (kind Kind, message string) {
 }
 
 // String describes the evidence for humans.
-func (e Evidence) String() string {
+func (e Verdict) String() string {
 	form := ""
 	if e.Form != "" {
 		form = fmt.Sprintf(", form %q of the path", e.Form)

@@ -249,8 +249,8 @@ func TestFinding(t *testing.T) {
 	r := auditLogs(t, Config{Texts: store}, logOf(t, l))
 	f := r.findings[0]
 	if f.Message != `logged as no_rule, the rules say disallowed by line 2, "/private/" of group "*"` || f.Agent != "AcmeBot" ||
-		f.URL != "http://site.example/private/x" || *f.Computed != (Evidence{"disallowed", "*", "/private/", 2, 2, ""}) ||
-		*f.Recorded != (Evidence{"no_rule", "*", "", 0, 2, ""}) || f.SHA256 != store.keep(sample) {
+		f.URL != "http://site.example/private/x" || *f.Computed != (Verdict{"disallowed", "*", "/private/", 2, 2, ""}) ||
+		*f.Recorded != (Verdict{"no_rule", "*", "", 0, 2, ""}) || f.SHA256 != store.keep(sample) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -267,7 +267,7 @@ func TestTexts(t *testing.T) {
 		name  string
 		store memory
 		want  string
-		cause Cause
+		cause Unprovable
 	}{
 		{"altered", memory{sha: {body: []byte(sample + "# more\n")}}, "a:1 text\na:3 text\n", ""},
 		{"damaged", memory{sha: {err: fmt.Errorf("text: %w", robotscache.ErrCorrupt)}}, "a:1 text\na:3 text\n", ""},
@@ -323,7 +323,7 @@ func TestRedactedQueries(t *testing.T) {
 	store := memory{}
 	lines := sampleLines(t, store)
 	loner := lines["loner"]
-	plain := lineOf(t, enforce.Record{
+	plain := lineOf(t, enforce.LogRecord{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"},
 		Origin: "http://plain.example", RobotsURL: "http://plain.example/robots.txt", State: "rules", Group: "*",
 		SHA256: store.keep("User-agent: *\nDisallow: /private/\nDisallow: /x*y\n"), Source: "hot", PathVisible: true,

@@ -15,7 +15,7 @@ func TestTDMFileLines(t *testing.T) {
 		free = `tdm file: {"location":"/a","tdm-reservation":0}`
 		url  = "http://plain.example/a"
 	)
-	line := lineOf(t, enforce.Record{
+	line := lineOf(t, enforce.LogRecord{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonAbsent, Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"},
 		Origin: "http://plain.example", RobotsURL: "http://plain.example/robots.txt", State: "absent", Source: "hot", PathVisible: true,
 		SignalsRead: "robots_txt+headers+tdm_file", Vocabulary: enforce.Vocabulary, SignalFields: []string{rule}, Purposes: []string{"tdm"},

@@ -55,8 +55,8 @@ var states = map[enforce.Reason]string{
 
 // contradiction says which fields of a record exclude each other, whatever the text is. It is empty
 // if none do.
-func contradiction(r *enforce.Record) string {
-	for _, check := range []func(*enforce.Record) string{BadWord, badDecision, badEvidence, badAfterwards} {
+func contradiction(r *enforce.LogRecord) string {
+	for _, check := range []func(*enforce.LogRecord) string{BadWord, badDecision, badEvidence, badAfterwards} {
 		if s := check(r); s != "" {
 			return s
 		}
@@ -77,7 +77,7 @@ var closed = []struct {
 
 // BadWord says which word of a record is in none of the closed sets, or which number makes no
 // sense; empty if none.
-func BadWord(r *enforce.Record) string {
+func BadWord(r *enforce.LogRecord) string {
 	for i, word := range [...]string{r.Decision, r.Mode, r.State, string(r.Form)} {
 		if !slices.Contains(closed[i].words, word) {
 			return fmt.Sprintf("%s %q does not exist", closed[i].what, word)
@@ -95,7 +95,7 @@ func BadWord(r *enforce.Record) string {
 // badDecision compares the decision with the reason and the mode: "report" refuses for hard reasons
 // only, and "off" looks at no rules. A request for robots.txt itself is answered from the record in
 // every mode, and refused while the record is unknown.
-func badDecision(r *enforce.Record) string {
+func badDecision(r *enforce.LogRecord) string {
 	decision, spared := enforce.OutcomeDeny, false
 	switch {
 	case r.Reason.Allows():
@@ -118,7 +118,7 @@ func badDecision(r *enforce.Record) string {
 }
 
 // badEvidence compares the reason with the evidence that it needs.
-func badEvidence(r *enforce.Record) string {
+func badEvidence(r *enforce.LogRecord) string {
 	hasText, hasRule := r.SHA256 != "", r.Rule != "" || r.Line != 0
 	want, byState := states[r.Reason]
 	switch on := bases[r.Reason]; {
@@ -152,12 +152,12 @@ func badEvidence(r *enforce.Record) string {
 }
 
 // beforeSending reports whether a request was refused before anything was sent.
-func beforeSending(r *enforce.Record) bool {
+func beforeSending(r *enforce.LogRecord) bool {
 	return r.Decision == enforce.OutcomeDeny && bases[r.Reason] != onLater && r.Reason != enforce.ReasonKillSwitch
 }
 
 // badAfterwards compares the decision with the steps after it.
-func badAfterwards(r *enforce.Record) string {
+func badAfterwards(r *enforce.LogRecord) string {
 	switch {
 	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0 || r.Removed > 0 || r.PaymentRequired):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)

@@ -29,8 +29,8 @@ type text struct {
 	rules, cut *robotstxt.Ruleset
 	// asks disallows the paths for which some rule may look at the query.
 	asks    *robotstxt.Ruleset
-	altered bool  // the store's text has another hash
-	cause   Cause // why the text is unavailable; err explains CauseTextUnread
+	altered bool       // the store's text has another hash
+	cause   Unprovable // why the text is unavailable; err explains CauseTextUnread
 	err     error
 }
 

@@ -29,10 +29,10 @@ type Totals struct {
 	Checked int64 `json:"checked"`
 	// Replayed were computed from the text. ByState follow from the state that they record. AsRecorded
 	// do not depend on a text. NotProvable can be neither confirmed nor contradicted.
-	Replayed    int64           `json:"replayed"`
-	ByState     int64           `json:"by_state"`
-	AsRecorded  int64           `json:"as_recorded"`
-	NotProvable map[Cause]int64 `json:"not_provable"`
+	Replayed    int64                `json:"replayed"`
+	ByState     int64                `json:"by_state"`
+	AsRecorded  int64                `json:"as_recorded"`
+	NotProvable map[Unprovable]int64 `json:"not_provable"`
 	// Findings by kind.
 	Findings map[Kind]int64 `json:"findings"`
 	Gaps     GapTotals      `json:"gaps"`
@@ -107,11 +107,11 @@ type AgentTotals struct {
 
 // TextTotals is an unavailable text.
 type TextTotals struct {
-	SHA256 string `json:"sha256"`
-	Origin string `json:"origin"`
-	Cause  Cause  `json:"cause"`
-	Lines  int64  `json:"lines"`
-	First  Place  `json:"first"`
+	SHA256 string     `json:"sha256"`
+	Origin string     `json:"origin"`
+	Cause  Unprovable `json:"cause"`
+	Lines  int64      `json:"lines"`
+	First  Place      `json:"first"`
 }
 
 // CapTotals say where a bound on memory was exceeded. All are 0 in a complete audit.
@@ -146,7 +146,7 @@ var defaultLimits = limits{agents: 10_000, texts: 10_000, hosts: 50_000, records
 
 func newCounts(l limits) *counts {
 	return &counts{
-		Totals: Totals{NotProvable: make(map[Cause]int64), Findings: make(map[Kind]int64)},
+		Totals: Totals{NotProvable: make(map[Unprovable]int64), Findings: make(map[Kind]int64)},
 		limits: l, agents: make(map[string]*AgentTotals), texts: make(map[string]*TextTotals),
 	}
 }
@@ -212,7 +212,7 @@ func Bounded[K comparable, V any](m map[K]*V, k, others K, most int, beyond *int
 }
 
 // text counts a line whose text is unavailable, and reports whether it is the first one.
-func (c *counts) text(l *Line, cause Cause) (first bool) {
+func (c *counts) text(l *Line, cause Unprovable) (first bool) {
 	t := Bounded(c.texts, l.Robots.SHA256, Others, c.limits.texts, &c.Caps.Texts)
 	if t.Lines++; t.Lines > 1 {
 		return false

@@ -215,8 +215,8 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
 }
 
 // report prints findings to out, and faults as they come.
-func (c *auditOptions) report(s streams, out io.Writer) audit.Report {
-	return audit.Report{
+func (c *auditOptions) report(s streams, out io.Writer) audit.Callbacks {
+	return audit.Callbacks{
 		Finding: func(f audit.Finding) error {
 			if c.json {
 				printJSON(out, AuditFinding{"finding", f})

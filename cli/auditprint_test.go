@@ -28,7 +28,7 @@ func fill(v reflect.Value, last *int64) {
 		v.Set(reflect.MakeMap(v.Type()))
 		keys := []string{"one", "two"}
 		switch v.Type().Key() {
-		case reflect.TypeFor[audit.Cause]():
+		case reflect.TypeFor[audit.Unprovable]():
 			keys = []string{string(audit.CauseQuery), string(audit.CauseURL)}
 		case reflect.TypeFor[audit.Kind]():
 			keys = []string{string(audit.KindGap), string(audit.KindText)}

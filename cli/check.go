@@ -153,7 +153,7 @@ type judge func(ctx context.Context, rawURL string) (judgement, error)
 
 // judgement is the record of a decision, with more for the table.
 type judgement struct {
-	enforce.Record
+	enforce.LogRecord
 	// fetched describes the fetch of robots.txt, if it brought no text.
 	fetched string
 	// said is what the robots.txt says of the use of the content.
@@ -216,7 +216,7 @@ func (c *checkOptions) askGateway() (judge, error) {
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		query := url.Values{"agent": {c.agent}, "url": {rawURL}, "site": {c.site}}
 		e, err := call[adminapi.Explanation](ctx, client, get("explain", query))
-		return judgement{Record: e.Robots, said: e.Preferences}, err
+		return judgement{LogRecord: e.Robots, said: e.Preferences}, err
 	}, nil
 }
 
@@ -233,12 +233,12 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 			status = exitError
 			continue
 		}
-		status = max(status, statusOf(j.Record))
+		status = max(status, statusOf(j.LogRecord))
 		if c.json {
-			printJSON(s.out, j.Record)
+			printJSON(s.out, j.LogRecord)
 			continue
 		}
-		t.row(verdictOf(j.Record), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
+		t.row(verdictOf(j.LogRecord), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
 		j.addSaid(said, u)
 		if j.fetched != "" && !slices.Contains(notes, j.fetched) {
 			notes = append(notes, j.fetched)
@@ -271,7 +271,7 @@ func (j *judgement) addSaid(t *table, rawURL string) {
 }
 
 // statusOf is the exit status that a decision stands for.
-func statusOf(r enforce.Record) int {
+func statusOf(r enforce.LogRecord) int {
 	switch {
 	case r.Decision == enforce.OutcomeAllow:
 		return exitOK
@@ -282,7 +282,7 @@ func statusOf(r enforce.Record) int {
 	}
 }
 
-func verdictOf(r enforce.Record) string {
+func verdictOf(r enforce.LogRecord) string {
 	if r.WouldDeny {
 		return r.Decision + " (would deny)"
 	}

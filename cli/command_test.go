@@ -181,7 +181,7 @@ func TestCheckFile(t *testing.T) {
 	t.Run("from standard input", func(t *testing.T) {
 		t.Parallel()
 		run := runCommand(t.Context(), t, sample, "check", "--robots", "-", "--agent", "a", "--json", "/private/x", "/")
-		var records [2]enforce.Record
+		var records [2]enforce.LogRecord
 		decoder := json.NewDecoder(strings.NewReader(run.out))
 		decoder.DisallowUnknownFields()
 		for i := range records {

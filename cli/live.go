@@ -134,7 +134,7 @@ func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, e
 			return judgement{}, err
 		}
 		if d.Reason.Hard() { // refused for the address, and so not fetched
-			return judgement{Record: d.Record(), fetched: rawURL + ": " + d.Detail}, nil
+			return judgement{LogRecord: d.Record(), fetched: rawURL + ": " + d.Detail}, nil
 		}
 		return judgement{d.Record(), r.came(fetch.Key{Origin: target.Origin, Agent: d.FetchedAs}), adminapi.PreferencesOf(&d)}, nil
 	}, nil

@@ -72,7 +72,7 @@ func TestCheckPreferences(t *testing.T) {
 	}
 	runCommand(t.Context(), t, "", "check", "--jsonl", "--purpose", "tdm").check(t, 2, "", "takes no other flag")
 	run := runCommand(t.Context(), t, "", "check", "--robots", robots, "--agent", "a", "--purpose", "train-ai", "--json", "/open")
-	var r enforce.Record
+	var r enforce.LogRecord
 	if err := json.Unmarshal([]byte(run.out), &r); err != nil || run.status != 0 || len(r.Preferences) != 2 ||
 		r.Conflict != "train-ai=n;from=robots;line=3" || r.SignalsRead != "robots_txt" {
 		t.Errorf("%v: %+v", err, run)

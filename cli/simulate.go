@@ -60,11 +60,11 @@ type (
 	SimulatedLine struct {
 		Type string `json:"type"` // "difference" or "not_computed"
 		audit.Place
-		Method string            `json:"method"`
-		URL    string            `json:"url"`
-		Cause  simulate.Cause    `json:"cause,omitempty"`
-		Old    *simulate.Outcome `json:"old,omitempty"`
-		New    *simulate.Outcome `json:"new,omitempty"`
+		Method string              `json:"method"`
+		URL    string              `json:"url"`
+		Cause  simulate.Uncomputed `json:"cause,omitempty"`
+		Old    *simulate.Verdict   `json:"old,omitempty"`
+		New    *simulate.Verdict   `json:"new,omitempty"`
 	}
 	// SimulatedTotals sums up the lines.
 	SimulatedTotals struct {

@@ -227,7 +227,7 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 	site.SetRobots(testorigin.OK(rules))
 	r.Visit(site.URL("/page"), "alpha")
 	for i := range 1100 {
-		engine.RecordRecent(&enforce.Record{
+		engine.RecordRecent(&enforce.LogRecord{
 			Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: fmt.Sprint(i, strings.Repeat(`"`, 200)), Origin: site.Origin().String(),
 			Rule: strings.Repeat(hostile, 20), Line: i,
 		}, "GET", strings.Repeat(`<"`, 32)+fmt.Sprint(i), true, func() string { return site.URL("/") + strings.Repeat(`"<`, 400) })

@@ -92,7 +92,7 @@ func TestFrames(t *testing.T) {
 		}
 		before := len(w.sent())
 		for range 100 { // 10 s
-			engine.RecordRecent(&enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "alpha"}, "GET", "alpha", false,
+			engine.RecordRecent(&enforce.LogRecord{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "alpha"}, "GET", "alpha", false,
 				func() string { return "https://example.com/" })
 			time.Sleep(100 * time.Millisecond)
 		}

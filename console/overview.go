@@ -38,7 +38,7 @@ type overview struct {
 	Hour     engine.Recent
 	Kinds    []kind
 	Agents   []agent
-	Refusals []engine.Refusal
+	Refusals []engine.RecentRefusal
 	Clocks   adminapi.Clocks
 	Blocked  []adminapi.Clock
 	Troubled troubled

@@ -133,7 +133,7 @@ func TestForwardLooksAtAnswers(t *testing.T) {
 				}), proto)
 				g := startGateway(t, proto, origin)
 				look := &looking{ahead: test.ahead, refuse: test.refuse, began: test.began}
-				g.steps = func(r *Result) { r.Steps, look.res = look, r }
+				g.steps = func(r *Result) { r.Hooks, look.res = look, r }
 				resp, err := g.client(t).Get(g.URL)
 				if err != nil {
 					t.Fatal(err)

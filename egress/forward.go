@@ -42,10 +42,10 @@ type Forwarder struct {
 	idle time.Duration // 0 means defaultIdle, which is too long for tests
 }
 
-// Steps has a hook for each step of an exchange. Forward calls them one after the other. The
+// Hooks has a hook for each step of an exchange. Forward calls them one after the other. The
 // transport may try more than one connection: then it calls Connecting and Connected again, and the
 // last calls count.
-type Steps interface {
+type Hooks interface {
 	// Connecting is called when a connection is wanted.
 	Connecting()
 	// Connected is called when there is one. If the context of the exchange has ended when it returns,
@@ -64,11 +64,11 @@ type Steps interface {
 
 // Result describes the outcome of one exchange. It is also filled in if [Forwarder.Forward] panics.
 type Result struct {
-	Steps Steps // set by the caller
+	Hooks Hooks // set by the caller
 	Pass  Pass  // set by the caller
 
 	// Ahead is how many bytes of the answer's body are read before its header goes out, for at most
-	// 100 ms. Copy receives the bytes of the body that the client has received. The hooks in Steps may
+	// 100 ms. Copy receives the bytes of the body that the client has received. The hooks may
 	// set both.
 	Ahead int
 	Copy  io.Writer
@@ -139,13 +139,13 @@ func (f *Forwarder) Forward(
 
 // passes asks the caller whether the client may get the answer.
 func (x *forwarding) passes(ctx context.Context, resp *http.Response) bool {
-	if !x.res.Steps.Answered(resp.StatusCode, resp.Header) {
+	if !x.res.Hooks.Answered(resp.StatusCode, resp.Header) {
 		return false
 	}
 	if x.res.Ahead <= 0 || x.bodiless(resp) || resp.StatusCode == http.StatusSwitchingProtocols {
 		return true
 	}
-	return x.res.Steps.Began(readAhead(ctx, resp, x.res.Ahead))
+	return x.res.Hooks.Began(readAhead(ctx, resp, x.res.Ahead))
 }
 
 // forwarding is one request and its response.
@@ -187,22 +187,22 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 func (x *forwarding) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
-			x.res.Steps.Connecting()
+			x.res.Hooks.Connecting()
 			x.reached, x.res.Dialed = false, Dialed{}
 		},
 		GotConn:        x.gotConn,
 		Got1xxResponse: x.got1xx,
 		WroteRequest: func(httptrace.WroteRequestInfo) {
-			x.res.Steps.Sent()
+			x.res.Hooks.Sent()
 			x.body.written()
 		},
-		GotFirstResponseByte: x.res.Steps.Sent,
+		GotFirstResponseByte: x.res.Hooks.Sent,
 	})
 }
 
 // gotConn notes the connection. The transport calls it in the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
-	x.res.Steps.Connected(info.Conn)
+	x.res.Hooks.Connected(info.Conn)
 	x.reached = true
 	x.res.Dialed, _ = DialedOf(info.Conn)
 	if info.Reused {

@@ -144,8 +144,8 @@ func (unnoted) Began([]byte, bool) bool        { return true }
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	if res.Steps == nil {
-		res.Steps = unnoted{}
+	if res.Hooks == nil {
+		res.Hooks = unnoted{}
 	}
 	return f.Forward(ctx, cancel, w, r, target, res)
 }

@@ -199,7 +199,7 @@ func TestStepsOfOneExchange(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
 	var connected int
-	g.steps = func(res *Result) { res.Steps = countingSteps{n: &connected} }
+	g.steps = func(res *Result) { res.Hooks = countingSteps{n: &connected} }
 	for i := range 3 {
 		readAll(t, send(t, g.client(t), request(t, t.Context(), "POST", g.URL, strings.NewReader("x"))))
 		<-g.results

@@ -29,9 +29,9 @@ const Vocabulary = preferences.Vocabulary
 // maxSignalFields bounds the bytes of fields and tags that a log line has.
 const maxSignalFields = 1 << 10
 
-// Answer is what an answer says of the use of its content: the fields of its header, and the tags
-// in the head of its page.
-type Answer struct {
+// AnswerSignals is what an answer says of the use of its content: the fields of its header, and the
+// tags in the head of its page.
+type AnswerSignals struct {
 	Header http.Header
 	Page   htmlhead.Metas
 	// file has the rules of the TDM file that applied: only in a log.
@@ -43,7 +43,7 @@ type Answer struct {
 // must not reach the crawler. The fields of a redirect or an error are not read: see [HasContent].
 func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string) {
 	if d.use.reads.Headers && HasContent(status) {
-		d.take(Answer{Header: header}, false)
+		d.take(AnswerSignals{Header: header}, false)
 	}
 	return d.dictionary()
 }
@@ -70,12 +70,12 @@ func (d *Decision) ReadPage(p Page) (dictionary string) {
 	coding := strings.Join(p.Coding, ",") // of two lines too, which are two codings
 	tags, cut := htmlhead.Read(coding, p.Head, HTMLMax, o)
 	d.SignalsCut = d.SignalsCut || cut
-	d.take(Answer{Page: tags}, p.Sent)
+	d.take(AnswerSignals{Page: tags}, p.Sent)
 	return d.dictionary()
 }
 
 // take notes for the log what an answer says, if it says something, and adds it.
-func (d *Decision) take(a Answer, sent bool) {
+func (d *Decision) take(a AnswerSignals, sent bool) {
 	fields, cut := a.appendTo(slices.Clip(d.SignalFields))
 	says := cut || len(fields) > len(d.SignalFields)
 	d.SignalFields, d.SignalsCut = fields, d.SignalsCut || cut
@@ -88,7 +88,7 @@ func (d *Decision) take(a Answer, sent bool) {
 func (d *Decision) names() []string { return slices.Concat(d.Tokens, d.AlsoObey) }
 
 // add adds the preferences of an answer to the known ones, and judges them.
-func (d *Decision) add(a Answer, sent bool) {
+func (d *Decision) add(a AnswerSignals, sent bool) {
 	var said directives.Set
 	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
 	d.Signals = d.Signals.Join(said)
@@ -98,7 +98,7 @@ func (d *Decision) add(a Answer, sent bool) {
 
 // Recall reads the answer of a log line once more, for this decision on its request. It reports
 // false where the line does not have all that could refuse it.
-func (d Decision) Recall(r *Record) (again Decision, known bool) {
+func (d Decision) Recall(r *LogRecord) (again Decision, known bool) {
 	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
 		return d, true // nothing in an answer changes it
 	}
@@ -108,7 +108,7 @@ func (d Decision) Recall(r *Record) (again Decision, known bool) {
 		return d, false
 	}
 	if reads.Headers {
-		d.add(Answer{Header: answer.Header}, false)
+		d.add(AnswerSignals{Header: answer.Header}, false)
 	}
 	if d.Conflict != "" || reads.HTML != HTMLHold {
 		return d, true
@@ -119,13 +119,13 @@ func (d Decision) Recall(r *Record) (again Decision, known bool) {
 	if keptBack || !strings.Contains(r.SignalsRead, "html") || slices.ContainsFunc(d.names(), isOther) {
 		return d, false
 	}
-	d.add(Answer{Page: answer.Page}, false)
+	d.add(AnswerSignals{Page: answer.Page}, false)
 	return d, true
 }
 
 // RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would
 // have, or the TDM file, and not a line of robots.txt.
-func (r *Record) RefusedByAnswer() bool {
+func (r *LogRecord) RefusedByAnswer() bool {
 	source := ";from=" + preferences.RobotsContentUsage.From()
 	return r.Reason == ReasonPreferenceDenied && !strings.Contains(r.Conflict, source) &&
 		!strings.HasSuffix(r.Conflict, "="+preferences.Unknown.String())
@@ -142,13 +142,13 @@ func (d *Decision) dictionary() (dictionary string) {
 
 // Read returns what an answer says to an agent of some product tokens, and its preferences
 // together with those that were known before.
-func (a Answer) Read(tokens, alsoObey []string, before preferences.Set) (directives.Set, preferences.Set) {
+func (a AnswerSignals) Read(tokens, alsoObey []string, before preferences.Set) (directives.Set, preferences.Set) {
 	names := tokens
 	if len(alsoObey) > 0 {
 		names = slices.Concat(tokens, alsoObey)
 	}
 	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
-	page := preferences.Page{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
+	page := preferences.PageTags{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
 	page.Reservation = reservation(a.Page.TDM)
 	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, marksOf(header)), page.Of())
 }
@@ -171,7 +171,7 @@ func reservation(tags []htmlhead.Named) (reserved string) {
 }
 
 // appendTo appends the fields and tags that are read, as "Name: value", up to a number of bytes.
-func (a Answer) appendTo(dst []string) (fields []string, cut bool) {
+func (a AnswerSignals) appendTo(dst []string) (fields []string, cut bool) {
 	for _, name := range signalFields {
 		for _, value := range a.Header[name] {
 			if name == "Link" && !strings.Contains(value, "license") {
@@ -211,13 +211,13 @@ func appendField(dst []string, name, value string) (fields []string, cut bool) {
 
 // parseFields reads the fields, tags and rules of a line. It reports false for a value that may
 // have been escaped for the log.
-func parseFields(fields []string) (Answer, bool) {
-	a := Answer{Header: make(http.Header)}
+func parseFields(fields []string) (AnswerSignals, bool) {
+	a := AnswerSignals{Header: make(http.Header)}
 	var rules []string // objects of JSON
 	for _, field := range fields {
 		name, value, found := strings.Cut(field, ": ")
 		if !found || strings.Contains(value, `\`) {
-			return Answer{}, false
+			return AnswerSignals{}, false
 		}
 		tag, isMeta := strings.CutPrefix(name, metaField)
 		switch {
@@ -240,7 +240,7 @@ func parseFields(fields []string) (Answer, bool) {
 
 // TDMFile returns the rules of the site's TDM file that applied to the request. It reports false
 // if the line does not have all of the file.
-func (r *Record) TDMFile() (preferences.TDMRules, bool) {
+func (r *LogRecord) TDMFile() (preferences.TDMRules, bool) {
 	a, ok := parseFields(r.SignalFields)
 	return a.file, ok
 }
@@ -267,7 +267,7 @@ func directivesOf(s directives.Set) (all []preferences.Directive) {
 // Reread computes the signals and preferences of a log line again: from the rules of its text, nil
 // where there was none, and from the fields that it has. It reports false where the line does not
 // have all that they came from.
-func Reread(r *Record, rules *robotstxt.Ruleset, a robotstxt.Agent, path string) (signals, wishes []string, ok bool) {
+func Reread(r *LogRecord, rules *robotstxt.Ruleset, a robotstxt.Agent, path string) (signals, wishes []string, ok bool) {
 	var known preferences.Set
 	if strings.Contains(r.SignalsRead, "robots_txt") && rules != nil {
 		paths := PathsStrict

@@ -145,7 +145,7 @@ func TestReadAnswer(t *testing.T) {
 }
 
 // rereads computes what a line says again.
-func rereads(t *testing.T, r Record) {
+func rereads(t *testing.T, r LogRecord) {
 	t.Helper()
 	signals, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/")
 	if ok == r.SignalsCut {

@@ -211,7 +211,7 @@ func (d Decision) Paced() bool {
 	return d.Allowed && !d.unpaced
 }
 
-// The values of [Record.Decision].
+// The values of [LogRecord.Decision].
 const (
 	OutcomeAllow = "allow"
 	OutcomeDeny  = "deny"

@@ -16,19 +16,19 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// SchemaVersion is the value of [Record.Schema]. No release has written schema 1.
+// SchemaVersion is the value of [LogRecord.Schema]. No release has written schema 1.
 const SchemaVersion = 2
 
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) that are shown or logged.
 const maxShown = 512
 
-// Record is a [Decision] in the form that is shown and stored: the object "robots" of the access
+// LogRecord is a [Decision] in the form that is shown and stored: the object "robots" of the access
 // log, of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
 // and escaped where it is not printable.
 //
 // The JSON names are those of the log, and are stable within a schema. Fields with omitempty are
 // left out where they are empty.
-type Record struct {
+type LogRecord struct {
 	Schema       int      `json:"schema"`
 	Decision     string   `json:"decision"`
 	Reason       Reason   `json:"reason"`
@@ -125,9 +125,9 @@ func (s *Seconds) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// recordFields are the fields of a [Record] in order.
+// recordFields are the fields of a [LogRecord] in order.
 var recordFields = func() (all []recordField) {
-	for f := range reflect.TypeFor[Record]().Fields() {
+	for f := range reflect.TypeFor[LogRecord]().Fields() {
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		all = append(all, recordField{name, option == "omitempty"})
 	}
@@ -141,7 +141,7 @@ type recordField struct {
 
 // Fields yields the fields of r by their JSON names, in order, but for those that JSON leaves out.
 // Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string.
-func (r *Record) Fields() iter.Seq2[string, reflect.Value] {
+func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		values := reflect.ValueOf(r).Elem()
 		for i, f := range recordFields {
@@ -158,7 +158,7 @@ func (r *Record) Fields() iter.Seq2[string, reflect.Value] {
 
 // Field returns the value of the field with a JSON name, also an empty one. It reports false for a
 // name that no field has.
-func (r *Record) Field(name string) (reflect.Value, bool) {
+func (r *LogRecord) Field(name string) (reflect.Value, bool) {
 	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
 	if at < 0 {
 		return reflect.Value{}, false
@@ -191,8 +191,8 @@ func shownAll(list []string) []string {
 }
 
 // Record returns d in the form that is shown and stored.
-func (d Decision) Record() Record {
-	r := Record{
+func (d Decision) Record() LogRecord {
+	r := LogRecord{
 		Schema:       SchemaVersion,
 		Decision:     d.Outcome(),
 		Reason:       d.Reason,

@@ -106,7 +106,7 @@ func TestSeconds(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`"REDACTED"`, `"1"`, `true`, `null`, `[1]`, `{}`, `1e999`, `0`, `-1`} {
-		var r Record
+		var r LogRecord
 		if err := json.Unmarshal([]byte(`{"decided_at":`+text+`,"line":7}`), &r); err != nil || !r.DecidedAt.Time().IsZero() || r.Line != 7 {
 			t.Errorf("%s: %v, %v", text, r.DecidedAt, err)
 		}

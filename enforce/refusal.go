@@ -122,7 +122,7 @@ type Problem struct {
 	// RetryAfter is in seconds, as in the field Retry-After.
 	RetryAfter int64 `json:"retry_after_s,omitempty"`
 	// Robots is the same object as in the access log.
-	Robots Record `json:"robots"`
+	Robots LogRecord `json:"robots"`
 
 	phrase, proxyStatus, decision string
 	quoted                        quotation
@@ -289,7 +289,7 @@ func (p Problem) facts() []fact {
 	return slices.DeleteFunc(all, func(f fact) bool { return f.Value == "" })
 }
 
-func describeAgent(r Record) string {
+func describeAgent(r LogRecord) string {
 	s := r.Agent
 	if s == "" {
 		s = "unknown"
@@ -303,7 +303,7 @@ func describeAgent(r Record) string {
 	return s
 }
 
-func describeRule(r Record) string {
+func describeRule(r LogRecord) string {
 	switch {
 	case r.Line == 0:
 		return ""
@@ -314,7 +314,7 @@ func describeRule(r Record) string {
 	}
 }
 
-func describeState(r Record) string {
+func describeState(r LogRecord) string {
 	switch {
 	case r.Source == "none":
 		return "" // it was not asked for

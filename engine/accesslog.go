@@ -57,7 +57,7 @@ func (e *Engine) admit() bool {
 // AdmitLine waits until the access log takes the line of a request that is answered, and adds the
 // number of lost lines to it. If it reports false, this line is lost as well. A nil record stands
 // for a request for the gateway itself, whose line does not count as lost.
-func (e *Engine) AdmitLine(r *enforce.Record) bool {
+func (e *Engine) AdmitLine(r *enforce.LogRecord) bool {
 	if r == nil {
 		return e.log.Admit()
 	}

@@ -19,7 +19,7 @@ func TestRecorder(t *testing.T) {
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
 	r.add(now, "GET", OtherAgent, true, nil)
 	for i := range recentRefusals + 5 {
-		r.add(now.Add(time.Minute), "GET", "alpha", false, &Refusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
+		r.add(now.Add(time.Minute), "GET", "alpha", false, &RecentRefusal{At: now.Add(time.Minute), Agent: strconv.Itoa(i % (recentKinds + 5)), Reason: "disallowed", Line: i})
 	}
 	h := r.lastHour(now.Add(3 * time.Minute))
 	if len(h.Refusals) != recentRefusals || h.Refusals[0].Line != recentRefusals+4 {
@@ -56,7 +56,7 @@ func TestRecorder(t *testing.T) {
 // printable.
 func TestRecordRecent(t *testing.T) {
 	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
-	d := &enforce.Record{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
+	d := &enforce.LogRecord{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
 	before := len(LastHour().Refusals) // of an earlier run of the test
 	RecordRecent(d, "GET", OtherAgent, false, target)
 	if h := LastHour(); len(h.Refusals) != before {
@@ -79,7 +79,7 @@ func TestRecordRecent(t *testing.T) {
 func TestTunnelsAreNoRequests(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
-	refusal := &Refusal{At: now, Agent: "a", Reason: "unreachable"}
+	refusal := &RecentRefusal{At: now, Agent: "a", Reason: "unreachable"}
 	r.add(now, "CONNECT", "alpha", false, nil)
 	r.add(now, "CONNECT", "alpha", false, refusal)
 	r.add(now, "GET", OtherAgent, true, nil)
@@ -97,7 +97,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 
 // BenchmarkRecordRecent is the cost of an allowed request.
 func BenchmarkRecordRecent(b *testing.B) {
-	d := &enforce.Record{Decision: enforce.OutcomeAllow}
+	d := &enforce.LogRecord{Decision: enforce.OutcomeAllow}
 	for name, on := range map[string]bool{"off": false, "on": true} {
 		b.Run(name, func(b *testing.B) {
 			if on {

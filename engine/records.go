@@ -268,7 +268,7 @@ func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate
 // fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the
 // operator stops counts as given up, which says nothing about the site.
 func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
-	ctx, entry, _ := underWay.enter(ctx, &Entry{origin: k.Origin}, 0) // no limit holds for fetches
+	ctx, entry, _ := underWay.enter(ctx, &InFlight{origin: k.Origin}, 0) // no limit holds for fetches
 	defer entry.Leave()
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
 	if err := e.StopsFetch(k.Origin); err != nil {

@@ -150,9 +150,9 @@ const (
 	recentText     = 128
 )
 
-// Refusal is a request that was refused, or would be in another mode. Its texts are printable
+// RecentRefusal is a request that was refused, or would be in another mode. Its texts are printable
 // ASCII.
-type Refusal struct {
+type RecentRefusal struct {
 	At       time.Time
 	Agent    string
 	Method   string
@@ -193,7 +193,7 @@ type Recent struct {
 	// Minutes has the last [RecentMinutes], oldest first. The last one is not over.
 	Minutes []Minute
 	// Refusals are the last ones, newest first.
-	Refusals []Refusal
+	Refusals []RecentRefusal
 	// Kinds counts the refusals of the hour, those of pairs beyond a bound together as "other".
 	Kinds map[RefusalKind]int
 	// Agents counts the requests of each agent block, those of all other senders as [OtherAgent].
@@ -209,7 +209,7 @@ type recorder struct {
 	minutes  [RecentMinutes]Minute // by the minute modulo their number
 	last     time.Time             // the beginning of the newest minute
 	cpu      time.Duration         // of the process, when that began
-	refusals [recentRefusals]Refusal
+	refusals [recentRefusals]RecentRefusal
 	next     int // the place of the next refusal
 }
 
@@ -231,7 +231,7 @@ var pages sync.Map // of *caddyhttp.Server
 
 // RecordRecent records a request or a tunnel for the operator's page, if there is one. block and
 // early are as for [CountDecision]; target returns the URL or authority of the request.
-func RecordRecent(d *enforce.Record, method, block string, early bool, target func() string) {
+func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return
 	}
@@ -240,14 +240,14 @@ func RecordRecent(d *enforce.Record, method, block string, early bool, target fu
 		return
 	}
 	text := func(s string) string { return escape.ASCII(s, recentText) }
-	recent.add(time.Now(), method, block, early, &Refusal{
+	recent.add(time.Now(), method, block, early, &RecentRefusal{
 		At: time.Now(), Agent: text(d.Agent), Method: text(method),
 		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
 		Reported: d.WouldDeny,
 	})
 }
 
-func (r *recorder) add(now time.Time, method, block string, early bool, refusal *Refusal) {
+func (r *recorder) add(now time.Time, method, block string, early bool, refusal *RecentRefusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, tunnel := r.minute(now), method == http.MethodConnect

@@ -150,7 +150,7 @@ func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, er
 // The zero value is ready for use. It is safe for concurrent use.
 type register struct {
 	mu      sync.Mutex
-	entries map[*Entry]struct{}
+	entries map[*InFlight]struct{}
 	open    [tunnelEntry + 1]map[string]int // by agent; an agent without any has no key
 }
 
@@ -169,8 +169,8 @@ const (
 // maxTunnels bounds the open tunnels of one agent.
 const maxTunnels = 16384
 
-// Entry is one entry of the register. A nil entry is in none.
-type Entry struct {
+// InFlight is one entry of the register. A nil entry is in none.
+type InFlight struct {
 	in     *register
 	kind   entryKind
 	origin origin.Origin
@@ -183,17 +183,17 @@ type Entry struct {
 // EnterRequest registers a request of an agent for as long as it runs, or fails if the agent has as
 // many as it may have. agent is the name by which stops know it. The context that it
 // returns ends when an order stops the request, see [StoppedBy]. The caller must call Leave.
-func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *Entry, error) {
-	return underWay.enter(ctx, &Entry{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
+func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *InFlight, error) {
+	return underWay.enter(ctx, &InFlight{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
 }
 
 // EnterTunnel does the same for a tunnel. No order ends a tunnel that is not blind: it ends the
 // requests inside, which are registered themselves.
-func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *Entry, error) {
-	return underWay.enter(ctx, &Entry{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
+func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *InFlight, error) {
+	return underWay.enter(ctx, &InFlight{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
 }
 
-func (r *register) enter(outer context.Context, e *Entry, limit int) (context.Context, *Entry, error) {
+func (r *register) enter(outer context.Context, e *InFlight, limit int) (context.Context, *InFlight, error) {
 	ctx, cancel := context.WithCancelCause(outer)
 	e.in, e.cancel = r, cancel
 	if open := r.add(e, limit); !open {
@@ -204,7 +204,7 @@ func (r *register) enter(outer context.Context, e *Entry, limit int) (context.Co
 }
 
 // add reports false where the agent has as many entries of the kind as limit says.
-func (r *register) add(e *Entry, limit int) bool {
+func (r *register) add(e *InFlight, limit int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.kind != fetchEntry {
@@ -218,14 +218,14 @@ func (r *register) add(e *Entry, limit int) bool {
 		r.open[e.kind][e.agent] = n + 1
 	}
 	if r.entries == nil {
-		r.entries = make(map[*Entry]struct{})
+		r.entries = make(map[*InFlight]struct{})
 	}
 	r.entries[e] = struct{}{}
 	return true
 }
 
 // Leave takes the entry out of the register and ends its context.
-func (e *Entry) Leave() {
+func (e *InFlight) Leave() {
 	if e == nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (e *Entry) Leave() {
 	e.cancel(nil)
 }
 
-func (r *register) leave(e *Entry) {
+func (r *register) leave(e *InFlight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := len(r.entries)
@@ -248,7 +248,7 @@ func (r *register) leave(e *Entry) {
 }
 
 // Cancel ends the context of the entry for another reason than an order.
-func (e *Entry) Cancel(why error) { e.cancel(why) }
+func (e *InFlight) Cancel(why error) { e.cancel(why) }
 
 // stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing
 // is canceled under the lock.

@@ -221,7 +221,7 @@ func TestInFlightStop(t *testing.T) {
 				if entry.agent == "" {
 					kind = fetchEntry
 				}
-				ctx, e, err := f.enter(t.Context(), &Entry{kind: kind, origin: site(t, entry.origin), agent: entry.agent}, len(entries))
+				ctx, e, err := f.enter(t.Context(), &InFlight{kind: kind, origin: site(t, entry.origin), agent: entry.agent}, len(entries))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -254,7 +254,7 @@ func TestInFlightStop(t *testing.T) {
 func TestInFlightTellsWho(t *testing.T) {
 	t.Parallel()
 	var f register
-	ctx, e, _ := f.enter(t.Context(), &Entry{origin: site(t, "https://example.com"), agent: "alpha"}, 0)
+	ctx, e, _ := f.enter(t.Context(), &InFlight{origin: site(t, "https://example.com"), agent: "alpha"}, 0)
 	defer e.Leave()
 	var stops enforce.Stops
 	for _, order := range []enforce.Stop{
@@ -287,10 +287,10 @@ func TestInFlightLeave(t *testing.T) {
 	t.Parallel()
 	var f register
 	o := site(t, "https://example.com")
-	all := make([]*Entry, 100)
+	all := make([]*InFlight, 100)
 	contexts := make([]context.Context, len(all))
 	for i := range all {
-		contexts[i], all[i], _ = f.enter(t.Context(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, len(all))
+		contexts[i], all[i], _ = f.enter(t.Context(), &InFlight{kind: requestEntry, origin: o, agent: "alpha"}, len(all))
 	}
 	for i := 0; i < len(all); i += 3 {
 		all[i].Leave()
@@ -312,7 +312,7 @@ func TestInFlightLeave(t *testing.T) {
 	if len(f.entries) > 0 || len(f.open[requestEntry]) > 0 {
 		t.Errorf("%d are left, and the counts %v", len(f.entries), f.open)
 	}
-	var none *Entry
+	var none *InFlight
 	none.Leave()
 }
 
@@ -321,7 +321,7 @@ func TestInFlightLimits(t *testing.T) {
 	t.Parallel()
 	var f register
 	o := site(t, "https://example.com")
-	var entered []*Entry
+	var entered []*InFlight
 	for i, step := range []struct {
 		kind  entryKind
 		agent string
@@ -349,7 +349,7 @@ func TestInFlightLimits(t *testing.T) {
 			continue
 		}
 		got := ""
-		_, e, err := f.enter(t.Context(), &Entry{kind: step.kind, origin: o, agent: step.agent}, step.limit)
+		_, e, err := f.enter(t.Context(), &InFlight{kind: step.kind, origin: o, agent: step.agent}, step.limit)
 		if err != nil {
 			got = err.Error()
 		}
@@ -397,7 +397,7 @@ func TestInFlightNothingSlips(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				<-begin
-				ctx, e, _ := f.enter(context.Background(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 8)
+				ctx, e, _ := f.enter(context.Background(), &InFlight{kind: requestEntry, origin: o, agent: "alpha"}, 8)
 				defer e.Leave()
 				if _, stopped := stops.Match(o, "alpha"); stopped {
 					return
@@ -441,7 +441,7 @@ func BenchmarkInFlight(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			_, e, _ := f.enter(ctx, &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 16384)
+			_, e, _ := f.enter(ctx, &InFlight{kind: requestEntry, origin: o, agent: "alpha"}, 16384)
 			e.Leave()
 		}
 	})
@@ -459,7 +459,7 @@ func BenchmarkInFlightStop(b *testing.B) {
 	}
 	o := site(b, "https://example.com")
 	for range 10_000 {
-		_, _, _ = f.enter(context.Background(), &Entry{kind: requestEntry, origin: o, agent: "alpha"}, 10_000)
+		_, _, _ = f.enter(context.Background(), &InFlight{kind: requestEntry, origin: o, agent: "alpha"}, 10_000)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

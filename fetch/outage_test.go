@@ -90,7 +90,7 @@ func liveOutage(t *testing.T, p Policy, before Outcome) {
 
 // outageAccess is the part "While unreachable" of docs/status-table.md once more, from the times
 // alone.
-func outageAccess(mode Mode, before Outcome, now, firstFailure time.Time) Access {
+func outageAccess(mode UnreachableMode, before Outcome, now, firstFailure time.Time) Access {
 	if before.Kind == KindRules && now.Before(t0.Add(day)) {
 		return AccessRules
 	}

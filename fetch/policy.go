@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Mode says what an unreachable robots.txt permits. The zero value is ModeSpec.
-type Mode uint8
+// UnreachableMode says what an unreachable robots.txt permits. The zero value is ModeSpec.
+type UnreachableMode uint8
 
 const (
 	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there
 	// is one, else permits everything (RFC 9309 section 2.3.1.4).
-	ModeSpec Mode = iota
+	ModeSpec UnreachableMode = iota
 	// ModeStale uses the last good copy at once; without one it is ModeSpec.
 	ModeStale
 	// ModeGoogle refuses everything for 12 hours, then uses the last good copy; without one, and
@@ -23,7 +23,9 @@ const (
 )
 
 // String returns "spec", "stale", "google" or "strict".
-func (m Mode) String() string { return NameOf(min(m, ModeStrict), "spec", "stale", "google", "strict") }
+func (m UnreachableMode) String() string {
+	return NameOf(min(m, ModeStrict), "spec", "stale", "google", "strict")
+}
 
 // Defaults of Policy. TTL defaults to maxTTL.
 const (
@@ -59,7 +61,7 @@ const MaxUse = 2 * maxRetryAfter
 // one.
 type Policy struct {
 	// Mode says what an unreachable file permits; default ModeSpec.
-	Mode Mode
+	Mode UnreachableMode
 	// UnreachableFor is how long ModeSpec refuses, from the first failure of the unbroken run;
 	// default 30 days.
 	UnreachableFor time.Duration

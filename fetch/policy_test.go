@@ -19,7 +19,7 @@ const (
 var (
 	t0     = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 	site   = origin.Origin{Scheme: "https", Host: "a.example", Port: 443}
-	modes  = []Mode{ModeSpec, ModeStale, ModeGoogle, ModeStrict}
+	modes  = []UnreachableMode{ModeSpec, ModeStale, ModeGoogle, ModeStrict}
 	good   = Outcome{Kind: KindRules, Status: 200, Body: []byte(rules)}
 	gone   = Outcome{Kind: KindAbsent, Cause: CauseStatus, Status: 404}
 	broken = Outcome{Kind: KindUnreachable, Cause: CauseStatus, Status: 500}
@@ -52,7 +52,7 @@ func TestZeroValuesDeny(t *testing.T) {
 			t.Errorf("unknown Kind gives %s", got)
 		}
 	}
-	if (Record{}).State != StateUnknown || Access(99).String() != "deny" || State(99).String() != "unknown" || Mode(99).String() != "strict" {
+	if (Record{}).State != StateUnknown || Access(99).String() != "deny" || State(99).String() != "unknown" || UnreachableMode(99).String() != "strict" {
 		t.Error("a value that was never declared is not the safe one")
 	}
 	if got := (Policy{Mode: 99}).Access(after(Policy{}, 0*hour, broken), t0.Add(400*day)); got != AccessDeny {
@@ -84,7 +84,7 @@ func TestExt_UnreachableModes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, mode := range modes {
-			want := map[Mode]Access{ModeSpec: tt.spec, ModeStale: tt.stale, ModeGoogle: tt.google, ModeStrict: tt.strict}[mode]
+			want := map[UnreachableMode]Access{ModeSpec: tt.spec, ModeStale: tt.stale, ModeGoogle: tt.google, ModeStrict: tt.strict}[mode]
 			p := Policy{Mode: mode}
 			starts := map[string]Record{"new origin": {Origin: site}, "origin without a file": after(p, -day, gone)}
 			if tt.hasCopy {

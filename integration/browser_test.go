@@ -50,7 +50,7 @@ func hostileRules() string {
 // reportPage is the report of a made-up log of three days, as a file.
 func reportPage(t *testing.T) string {
 	t.Helper()
-	kinds := []enforce.Record{ // the first are the most
+	kinds := []enforce.LogRecord{ // the first are the most
 		{Decision: "allow", Reason: enforce.ReasonNoRule, Origin: "https://shop.example", Agent: "AcmeBot", Owner: "search"},
 		{Decision: "allow", Reason: enforce.ReasonAllowedByRule, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news", CrawlDelay: 10, WaitMillis: 700},
 		{Decision: "deny", Reason: enforce.ReasonDisallowed, Origin: "https://shop.example", Agent: "PriceWatch", Owner: "search"},

@@ -54,7 +54,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		}
 	}
 	g.Stop()
-	logged := map[string]enforce.Record{}
+	logged := map[string]enforce.LogRecord{}
 	for _, l := range g.ReadLogs() {
 		logged[l.Request.URI] = l.Robots
 	}

@@ -266,14 +266,14 @@ func (p *policies) plainInTunnels(g *rig.Gateway, site *testorigin.Site, account
 }
 
 // numbered reads a log, by the numbers of the requests.
-func numbered(t *testing.T, file string) (lines map[int]enforce.Record, numbers []int) {
+func numbered(t *testing.T, file string) (lines map[int]enforce.LogRecord, numbers []int) {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	lines = make(map[int]enforce.Record)
+	lines = make(map[int]enforce.LogRecord)
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
@@ -281,7 +281,7 @@ func numbered(t *testing.T, file string) (lines map[int]enforce.Record, numbers 
 			Request struct {
 				Headers map[string][]string `json:"headers"`
 			} `json:"request"`
-			Robots *enforce.Record `json:"robots"`
+			Robots *enforce.LogRecord `json:"robots"`
 		}
 		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
 			t.Fatal(err)

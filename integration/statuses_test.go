@@ -183,7 +183,7 @@ func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCas
 	}
 	wg.Wait()
 	g.Stop()
-	logged := make(map[string][]enforce.Record)
+	logged := make(map[string][]enforce.LogRecord)
 	for _, l := range g.ReadLogs() {
 		logged[l.Request.URI] = append(logged[l.Request.URI], l.Robots)
 	}
@@ -229,7 +229,7 @@ func (c *robotsCase) checkAnswer(t *testing.T, g *rig.Gateway, site *testorigin.
 	}
 }
 
-func (c *robotsCase) checkRecord(t *testing.T, page string, r enforce.Record) {
+func (c *robotsCase) checkRecord(t *testing.T, page string, r enforce.LogRecord) {
 	t.Helper()
 	var reason enforce.Reason
 	line := 0

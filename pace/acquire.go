@@ -86,7 +86,7 @@ func (w *waiter) wakeUp() {
 func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
 	w := p.waiter(cfg, r)
 	defer w.withdraw()
-	if refused := w.hopeless(); refused != nil {
+	if refused := w.rejectLate(); refused != nil {
 		return Slot{}, w.pacer.refuse(refused)
 	}
 	slot, until := w.advance(ctx)
@@ -186,7 +186,7 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 	}
 	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now), on.behind(c.reserved, s.terms))
 	if c.queue.current == nil {
-		at = c.queue.holdBack(at)
+		at = c.queue.deferUntil(at)
 	}
 	return at, at <= now
 }

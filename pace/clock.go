@@ -46,9 +46,9 @@ func (g gcra) take(t terms, at instant) gcra {
 	return gcra{tat: max(g.tat, at) + t.interval, last: at, gap: t.gap}
 }
 
-// spent is the state with no burst left at the given instant: the next request under t may go then,
-// and the one after it an interval later.
-func (g gcra) spent(t terms, at instant) gcra {
+// withoutBurst is the state with no burst left at the given instant: the next request under t may
+// go then, and the one after it an interval later.
+func (g gcra) withoutBurst(t terms, at instant) gcra {
 	g.tat = max(g.tat, at+t.tolerance)
 	return g
 }
@@ -78,15 +78,15 @@ func (c *clock) blockedUntil() instant {
 	return c.backoff.until
 }
 
-// rested is the state for the next request: right after a block it has no burst, as requests that
+// stateFor is the state for the next request: right after a block it has no burst, as requests that
 // piled up during the block must not burst upon the site. Nor has it one that may have been used
 // before this process began.
-func (c *clock) rested(t terms, at instant) gcra {
+func (c *clock) stateFor(t terms, at instant) gcra {
 	switch {
 	case c.backoff != nil && c.backoff.fresh:
-		return c.gcra.spent(t, at)
+		return c.gcra.withoutBurst(t, at)
 	case c.serial == 0:
-		return c.gcra.spent(t, c.gcra.last)
+		return c.gcra.withoutBurst(t, c.gcra.last)
 	}
 	return c.gcra
 }
@@ -101,11 +101,11 @@ func (c *clock) idle(now instant, keep time.Duration) bool {
 
 // full reports whether no place in flight is left for the agent under t, under the shard's lock.
 func (p *Pacer) full(s *shard, c *clock, t terms, agent string) bool {
-	return t.places > 0 && (int(c.inFlight) >= t.places || p.sated(s, c, t, agent))
+	return t.places > 0 && (int(c.inFlight) >= t.places || p.hasMaxPlaces(s, c, t, agent))
 }
 
-// sated reports whether the agent has as many places as one may have.
-func (p *Pacer) sated(s *shard, c *clock, t terms, agent string) bool {
+// hasMaxPlaces reports whether the agent has as many places as one may have.
+func (p *Pacer) hasMaxPlaces(s *shard, c *clock, t terms, agent string) bool {
 	most := t.places - 1
 	return t.shared && most > 0 && int(c.inFlight) >= most &&
 		int(s.inFlight[inFlight{c, agent}]) >= most && !p.alone()
@@ -132,7 +132,7 @@ func (s *shard) charge(c *clock, t terms, agent string, now instant) charge {
 		}
 		s.inFlight[inFlight{c, agent}]++
 	}
-	before := c.rested(t, now)
+	before := c.stateFor(t, now)
 	if c.backoff != nil {
 		c.backoff.fresh = false
 	}
@@ -190,7 +190,7 @@ func (s *shard) elect(c *clock) {
 		f.held = false
 		if len(f.waiters) > 0 {
 			w := f.waiters[0]
-			f.held = w.pacer.sated(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
+			f.held = w.pacer.hasMaxPlaces(s, c, w.pacer.coordination().dividePlaces(w.terms), w.agent)
 		}
 	}
 	c.queue.elect()

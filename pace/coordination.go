@@ -46,7 +46,7 @@ type Demand struct {
 
 // Reservation is the answer to Reserve.
 type Reservation struct {
-	Outcome Outcome
+	Outcome ReserveOutcome
 	// At is when the request may go, Until when it may no more, by this gateway's clock. Slots of
 	// different gateways are apart as demanded whenever between the two the requests go.
 	At, Until time.Time
@@ -59,12 +59,12 @@ type Reservation struct {
 	Token any
 }
 
-// Outcome is the result of an attempt to reserve.
-type Outcome uint8
+// ReserveOutcome is the result of an attempt to reserve.
+type ReserveOutcome uint8
 
 const (
 	// TooLate reserved nothing: the slot lies beyond maxWait.
-	TooLate Outcome = iota
+	TooLate ReserveOutcome = iota
 	// Reserved reserved the slot.
 	Reserved
 	// NotYet reserved nothing: a clock that only few share is not ready, and a reservation now would

@@ -95,7 +95,7 @@ func (g *fakeGateway) Reserve(_ context.Context, demands []Demand, maxWait time.
 	for _, d := range demands {
 		before[d.Key] = g.clocks[d.Key]
 		if d.Spent {
-			g.clocks[d.Key] = g.clocks[d.Key].spent(d.terms(), at)
+			g.clocks[d.Key] = g.clocks[d.Key].withoutBurst(d.terms(), at)
 		}
 		g.clocks[d.Key] = g.clocks[d.Key].take(d.terms(), at)
 		spaced = spaced || d.Delay > 0 || d.Interval > 0 && d.Tolerance == 0

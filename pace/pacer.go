@@ -131,7 +131,7 @@ func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
 	}
 	cfg := p.config.Load()
-	p.saw(r.Agent)
+	p.noteAgent(r.Agent)
 	p.table.remember(&r)
 	s, ok := p.acquireAtOnce(&r, cfg)
 	if !ok {
@@ -167,21 +167,21 @@ func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 // loneAfter is how long after its start a Pacer takes an agent for the only one.
 const loneAfter = 10 * time.Minute
 
-// several stands for more than one agent.
-var several = new(string)
+// manyAgents stands for more than one agent.
+var manyAgents = new(string)
 
-// saw notes that the agent asks.
-func (p *Pacer) saw(agent string) {
+// noteAgent notes that the agent asks.
+func (p *Pacer) noteAgent(agent string) {
 	lone := p.lone.Load()
 	if lone == nil {
 		name := agent
 		p.lone.CompareAndSwap(nil, &name)
 		lone = p.lone.Load()
 	}
-	if lone != several && *lone != agent {
-		p.lone.Store(several)
+	if lone != manyAgents && *lone != agent {
+		p.lone.Store(manyAgents)
 	}
 }
 
 // alone reports whether only one agent ever asked, for long enough.
-func (p *Pacer) alone() bool { return p.lone.Load() != several && p.now() >= epochAge+loneAfter }
+func (p *Pacer) alone() bool { return p.lone.Load() != manyAgents && p.now() >= epochAge+loneAfter }

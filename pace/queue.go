@@ -173,10 +173,10 @@ func (q *queue) expire(now instant) {
 	})
 }
 
-// holdBack is when the head, which could go at the given instant, does go: a moment later when an
+// deferUntil is when the head, which could go at the given instant, does go: a moment later when an
 // agent that is before it was told to come back right then and could not be held until the slot
 // after. That moment is a tenth of the agent's interval, a second at most.
-func (q *queue) holdBack(at instant) instant {
+func (q *queue) deferUntil(at instant) instant {
 	until := at
 	for _, f := range q.flows {
 		if len(f.waiters) > 0 || f.kept.due == 0 || !f.before(q.head.flow) {

@@ -47,17 +47,17 @@ func (r *Refused) Seconds() int64 {
 	return max(1, int64((r.RetryAfter+time.Second-1)/time.Second))
 }
 
-// hopeless refuses a newcomer that cannot be in time at one of its clocks.
-func (w *waiter) hopeless() *Refused {
+// rejectLate refuses a newcomer that cannot be in time at one of its clocks.
+func (w *waiter) rejectLate() *Refused {
 	for i := range w.steps {
-		if refused := w.hopelessAt(&w.steps[i]); refused != nil {
+		if refused := w.rejectLateAt(&w.steps[i]); refused != nil {
 			return refused
 		}
 	}
 	return nil
 }
 
-func (w *waiter) hopelessAt(s *step) *Refused {
+func (w *waiter) rejectLateAt(s *step) *Refused {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	now := w.pacer.now()
@@ -163,7 +163,7 @@ func (c *clock) forecast(w *waiter, t terms, now instant) instant {
 	first := true
 	goes := func(t terms, at instant) {
 		if first {
-			g, first = c.rested(t, at), false
+			g, first = c.stateFor(t, at), false
 		}
 		g = g.take(on.local(t), at)
 	}

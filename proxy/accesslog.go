@@ -69,7 +69,7 @@ func (x *exchange) account() {
 // writeLine adds our object to the line that Caddy will write about the request, or suppresses the
 // line while the log takes none. If two gateways in one route handle a request, its line has the
 // object of the last.
-func (x *exchange) writeLine(rec *enforce.Record) {
+func (x *exchange) writeLine(rec *enforce.LogRecord) {
 	ctx := x.r.Context()
 	extra, ok := ctx.Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
 	if skip, _ := caddyhttp.GetVar(ctx, caddyhttp.LogSkipVar).(bool); !ok || skip {
@@ -86,7 +86,7 @@ func (x *exchange) writeLine(rec *enforce.Record) {
 // logLine.
 type logLine struct {
 	*stall.Line
-	rec *enforce.Record // nil for none
+	rec *enforce.LogRecord // nil for none
 }
 
 // MarshalLogObject implements [zapcore.ObjectMarshaler].
@@ -112,7 +112,7 @@ func (x *exchange) withoutQuery() string {
 }
 
 // logObject is a decision's record in the form that zap takes. docs/access-log.md lists its fields.
-type logObject struct{ *enforce.Record }
+type logObject struct{ *enforce.LogRecord }
 
 // MarshalLogObject writes the fields that the JSON form has, in the same order.
 func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {

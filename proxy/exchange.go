@@ -30,8 +30,8 @@ type exchange struct {
 	site      *Site
 	w         http.ResponseWriter
 	r         *http.Request
-	ctx       context.Context // the request's, which a stop can end
-	entry     *engine.Entry   // its place among what a stop can end
+	ctx       context.Context  // the request's, which a stop can end
+	entry     *engine.InFlight // its place among what a stop can end
 	began     time.Time
 	line      *stall.Line // of the access log; nil outside of a server
 	tunnel    *tunnel     // it came through, nil for none
@@ -137,7 +137,7 @@ func (x *exchange) address(o origin.Origin) netip.Addr {
 
 // forward sends the request out and the answer back.
 func (x *exchange) forward(target origin.Target) error {
-	x.dial, x.sent.Steps = step{noop.Span{}}, x
+	x.dial, x.sent.Hooks = step{noop.Span{}}, x
 	agent := x.identity.Config
 	x.sent.Pass = egress.Pass{Price: agent.Passes(enforce.PassPrice), Signature: agent.Passes(enforce.PassSignature)}
 	u := target.URL()
@@ -163,7 +163,7 @@ func (x *exchange) forward(target origin.Target) error {
 	return x.fail(reasonOf(failure), failure.Err.Error())
 }
 
-// Connecting begins the step of a connection. The exchange is the [egress.Steps] of its request.
+// Connecting begins the step of a connection. The exchange is the [egress.Hooks] of its request.
 func (x *exchange) Connecting() { _, x.dial = startStep(x.ctx, spanDial) }
 
 // Connected asks whether it is still this request's turn. If it is not, the end of the context

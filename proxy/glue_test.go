@@ -43,9 +43,9 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 // field by field.
 func TestLogObjectIsTheRecord(t *testing.T) {
 	t.Parallel()
-	var full enforce.Record
+	var full enforce.LogRecord
 	fill(reflect.ValueOf(&full).Elem())
-	for name, rec := range map[string]enforce.Record{
+	for name, rec := range map[string]enforce.LogRecord{
 		"empty":    {},
 		"zero":     enforce.Decision{}.Record(),
 		"decision": enforce.Decision{Allowed: true, Reason: enforce.ReasonNoRule, Tokens: []string{"a"}, CrawlDelay: 1500e6}.Record(),
@@ -124,7 +124,7 @@ func TestPlaceholderDocs(t *testing.T) {
 
 // recordFields are the names of the log's fields.
 func recordFields() (names []string) {
-	for f := range reflect.TypeFor[enforce.Record]().Fields() {
+	for f := range reflect.TypeFor[enforce.LogRecord]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		names = append(names, name)
 	}

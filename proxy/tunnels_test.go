@@ -35,7 +35,7 @@ func TestTunnelsPerAgent(t *testing.T) {
 		return x.decision
 	}
 	const letIn = enforce.ReasonInternal // a recorder has no connection that a tunnel could take over
-	open := make([]*engine.Entry, 16384)
+	open := make([]*engine.InFlight, 16384)
 	for i := range open {
 		if _, open[i], err = site.Engine.EnterTunnel(t.Context(), origin.Origin{}, "Tester", false); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.C
 // well.
 func TestRFC9309_2_3_1_4_OutageOf33Days(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []fetch.Mode{fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict} {
+	for _, mode := range []fetch.UnreachableMode{fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			overTiers(t, func(t *testing.T, hot robotscache.HotTier) { testOutage(t, mode, hot) })
@@ -52,7 +52,7 @@ func TestRFC9309_2_3_1_4_OutageOf33Days(t *testing.T) {
 	}
 }
 
-func testOutage(t *testing.T, mode fetch.Mode, hot robotscache.HotTier) {
+func testOutage(t *testing.T, mode fetch.UnreachableMode, hot robotscache.HotTier) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := &site{took: time.Second}
 	cfg := robotscache.Config{Fetcher: s, Policy: fetch.Policy{Mode: mode}}
@@ -106,7 +106,7 @@ func firstFailure(s *site, o origin.Origin) time.Time {
 }
 
 // inOutage is the table of docs/status-table.md for an origin whose answer has expired.
-func inOutage(mode fetch.Mode, age time.Duration, hasCopy bool) fetch.Access {
+func inOutage(mode fetch.UnreachableMode, age time.Duration, hasCopy bool) fetch.Access {
 	switch {
 	case mode == fetch.ModeStrict:
 		return fetch.AccessDeny
@@ -178,7 +178,7 @@ func TestLookup_AgreesWithTheTransition(t *testing.T) {
 
 func testAgreement(t *testing.T, seed uint64, hot robotscache.HotTier) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	p := fetch.Policy{Mode: fetch.Mode(seed % 4)}
+	p := fetch.Policy{Mode: fetch.UnreachableMode(seed % 4)}
 	s := &shadow{
 		policy:  p,
 		took:    time.Duration(rnd.IntN(10)) * time.Second,

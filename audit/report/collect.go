@@ -15,11 +15,11 @@ type collector struct {
 	Report
 	byKey []map[key]*Row // one map for each table
 	gaps  *audit.Gaps
-	least map[string]*Gap // by host
+	least map[string]*WorstGap // by host
 }
 
 func newCollector() *collector {
-	c := &collector{gaps: audit.NewGaps(mostNames), least: make(map[string]*Gap), byKey: make([]map[key]*Row, len(tables))}
+	c := &collector{gaps: audit.NewGaps(mostNames), least: make(map[string]*WorstGap), byKey: make([]map[key]*Row, len(tables))}
 	for i := range c.byKey {
 		c.byKey[i] = make(map[key]*Row)
 	}
@@ -92,12 +92,12 @@ func (c *collector) report() Report {
 		})
 		*r.rows()[i] = rows
 	}
-	r.Gaps = []Gap{}
+	r.Gaps = []WorstGap{}
 	for host, g := range c.least {
 		g.Host = host
 		r.Gaps = append(r.Gaps, *g)
 	}
-	slices.SortFunc(r.Gaps, func(a, b Gap) int {
+	slices.SortFunc(r.Gaps, func(a, b WorstGap) int {
 		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
 	})
 	return r

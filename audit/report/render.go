@@ -42,7 +42,7 @@ func (r *Report) Sections() (all []Section) {
 			}
 		}
 	}
-	gaps := section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g Gap) []string {
+	gaps := section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g WorstGap) []string {
 		return []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)}
 	})
 	if len(gaps.Rows) > 0 {

@@ -52,9 +52,9 @@ type Row struct {
 	Counts
 }
 
-// Gap is the worst time between two requests to a host, in relation to the Crawl-delay of the
+// WorstGap is the worst time between two requests to a host, in relation to the Crawl-delay of the
 // agent's group. If the delays of the two differ, the longer one counts.
-type Gap struct {
+type WorstGap struct {
 	Host string `json:"host"`
 	// Delay is the Crawl-delay as the site wrote it, and Least the gap, both in seconds.
 	Delay float64 `json:"crawl_delay_s"`
@@ -81,16 +81,16 @@ type Report struct {
 	// PaymentRequired are the requests that a site answered with 402 (Payment Required).
 	PaymentRequired int64 `json:"payment_required"`
 
-	Owners      []Row `json:"owners"`
-	Agents      []Row `json:"agents"`
-	Hosts       []Row `json:"hosts"`
-	Reasons     []Row `json:"reasons"`
-	Conflicts   []Row `json:"conflicts"` // by the purpose that a site denies
-	Hours       []Row `json:"hours"`     // by when they begin, in order
-	Exceptions  []Row `json:"exceptions"`
-	Modes       []Row `json:"modes"` // other than enforce
-	Unreachable []Row `json:"unreachable"`
-	Gaps        []Gap `json:"gaps"`
+	Owners      []Row      `json:"owners"`
+	Agents      []Row      `json:"agents"`
+	Hosts       []Row      `json:"hosts"`
+	Reasons     []Row      `json:"reasons"`
+	Conflicts   []Row      `json:"conflicts"` // by the purpose that a site denies
+	Hours       []Row      `json:"hours"`     // by when they begin, in order
+	Exceptions  []Row      `json:"exceptions"`
+	Modes       []Row      `json:"modes"` // other than enforce
+	Unreachable []Row      `json:"unreachable"`
+	Gaps        []WorstGap `json:"gaps"`
 
 	overTime timeline
 }

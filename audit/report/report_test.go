@@ -22,9 +22,9 @@ import (
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // asked returns the line of a request that was sent, and ended, the given minutes after noon.
-func asked(minutes float64, change func(r *enforce.Record)) string {
+func asked(minutes float64, change func(r *enforce.LogRecord)) string {
 	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
-	r := enforce.Record{
+	r := enforce.LogRecord{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "news", Owner: "team news",
 		Origin: "https://slow.example", PathVisible: true, SentAt: enforce.SecondsOf(at), EndedAt: enforce.SecondsOf(at), CrawlDelay: 60,
 	}
@@ -55,8 +55,8 @@ func reportOf(tb testing.TB, f Filter, lines ...string) Report {
 }
 
 func day() []string {
-	refused := func(reason enforce.Reason, more func(r *enforce.Record)) func(r *enforce.Record) {
-		return func(r *enforce.Record) {
+	refused := func(reason enforce.Reason, more func(r *enforce.LogRecord)) func(r *enforce.LogRecord) {
+		return func(r *enforce.LogRecord) {
 			r.Decision, r.Reason, r.SentAt = "deny", reason, 0
 			if more != nil {
 				more(r)
@@ -65,16 +65,16 @@ func day() []string {
 	}
 	return []string{
 		string(bytes.TrimSpace(evidence.Splice([]byte(asked(0, nil)), "gw/access/1", 0))),
-		asked(1.5, func(r *enforce.Record) { r.WaitMillis = 30_000 }),
+		asked(1.5, func(r *enforce.LogRecord) { r.WaitMillis = 30_000 }),
 		asked(2, nil),
-		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.Record) { r.Agent, r.Owner = "shop", "" })),
-		asked(62, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example:8080", "timeout" })),
-		asked(63, refused(enforce.ReasonUnreachable, func(r *enforce.Record) { r.Origin, r.Cause = "http://gone.example", "timeout" })),
-		asked(64, func(r *enforce.Record) { r.Decision, r.Reason, r.SentAt = "error", "reset", 0 }),
-		asked(65, func(r *enforce.Record) {
+		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.LogRecord) { r.Agent, r.Owner = "shop", "" })),
+		asked(62, refused(enforce.ReasonUnreachable, func(r *enforce.LogRecord) { r.Origin, r.Cause = "http://gone.example:8080", "timeout" })),
+		asked(63, refused(enforce.ReasonUnreachable, func(r *enforce.LogRecord) { r.Origin, r.Cause = "http://gone.example", "timeout" })),
+		asked(64, func(r *enforce.LogRecord) { r.Decision, r.Reason, r.SentAt = "error", "reset", 0 }),
+		asked(65, func(r *enforce.LogRecord) {
 			r.Reason, r.Exception, r.CrawlDelay = enforce.ReasonException, "slow.example: ticket 7", 0
 		}),
-		asked(66, func(r *enforce.Record) { r.Mode, r.SentAt = "report", 0 }),
+		asked(66, func(r *enforce.LogRecord) { r.Mode, r.SentAt = "report", 0 }),
 		`{"msg":"no request"}`,
 	}
 }
@@ -112,7 +112,7 @@ func TestReport(t *testing.T) {
 		Exceptions:  []Row{{Name: "slow.example: ticket 7", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
 		Modes:       []Row{{Name: "report", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
 		Unreachable: []Row{gone},
-		Gaps:        []Gap{{"slow.example", 60, 30, 3}},
+		Gaps:        []WorstGap{{"slow.example", 60, 30, 3}},
 	}
 	if r.overTime = (timeline{}); !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
@@ -122,16 +122,16 @@ func TestReport(t *testing.T) {
 // TestTunnels: a CONNECT counts as a tunnel in each table, and never as a request.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
-	connect := func(change func(r *enforce.Record)) string {
+	connect := func(change func(r *enforce.LogRecord)) string {
 		return strings.Replace(asked(67, change), `"method":"GET"`, `"method":"CONNECT"`, 1)
 	}
 	r := reportOf(t, Filter{}, append(day(),
-		connect(func(r *enforce.Record) { r.Reason = enforce.ReasonIntercepted }),
-		connect(func(r *enforce.Record) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }),
-		connect(func(r *enforce.Record) {
+		connect(func(r *enforce.LogRecord) { r.Reason = enforce.ReasonIntercepted }),
+		connect(func(r *enforce.LogRecord) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }),
+		connect(func(r *enforce.LogRecord) {
 			r.Decision, r.Reason, r.PathVisible, r.Cause, r.WaitMillis = "deny", enforce.ReasonUnreachable, false, "dns", 1000
 		}),
-		connect(func(r *enforce.Record) { r.Decision, r.Reason, r.PathVisible = "error", "reset", false }))...)
+		connect(func(r *enforce.LogRecord) { r.Decision, r.Reason, r.PathVisible = "error", "reset", false }))...)
 	want := counts(9, 5, 3, 1, 1, 30)
 	want.Tunnels = audit.Tunnels{Outcomes: audit.Outcomes{Asked: 4, Allowed: 2, Refused: 1, Failed: 1}, Blind: 1}
 	if r.Total != want {
@@ -168,7 +168,7 @@ func TestTunnels(t *testing.T) {
 // TestPassedUnreachable: a request that mode report let pass is not a refusal.
 func TestPassedUnreachable(t *testing.T) {
 	t.Parallel()
-	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.Record) {
+	r := reportOf(t, Filter{}, append(day(), asked(68, func(r *enforce.LogRecord) {
 		r.Origin, r.Reason, r.Cause, r.Mode, r.WouldDeny = "http://gone.example", enforce.ReasonUnreachable, "timeout", "report", true
 	}))...)
 	if n := r.Unreachable; len(n) != 1 || n[0].Asked != 3 || n[0].Refused != 2 || n[0].Allowed != 1 {
@@ -220,7 +220,7 @@ func TestGrouped(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	conflict := func(text string, denied bool) string {
-		return asked(70, func(r *enforce.Record) {
+		return asked(70, func(r *enforce.LogRecord) {
 			if r.Conflict = text; denied {
 				r.Decision, r.Reason = "deny", enforce.ReasonPreferenceDenied
 			}
@@ -228,7 +228,7 @@ func TestConflicts(t *testing.T) {
 	}
 	r := reportOf(t, Filter{}, append(day(),
 		conflict("train-ai=n;from=robots;line=3", false), conflict("train-ai=n;from=meta", true), conflict("search=unknown", true),
-		asked(71, func(r *enforce.Record) { r.PaymentRequired = true }))...)
+		asked(71, func(r *enforce.LogRecord) { r.PaymentRequired = true }))...)
 	want := []Row{row("train-ai", counts(2, 1, 1, 0, 0, 0)), row("search", counts(1, 0, 1, 0, 0, 0))}
 	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 {
 		t.Errorf("%+v, %d", r.Conflicts, r.PaymentRequired)
@@ -273,7 +273,7 @@ func TestGapsInAnyOrder(t *testing.T) {
 	for _, order := range [][]float64{{0, 1, 3}, {3, 1, 0}, {0, 3, 1}, {1, 3, 0}} {
 		var lines []string
 		for _, at := range order {
-			lines = append(lines, asked(at, func(r *enforce.Record) { r.CrawlDelay = 90 }))
+			lines = append(lines, asked(at, func(r *enforce.LogRecord) { r.CrawlDelay = 90 }))
 		}
 		if r := reportOf(t, Filter{}, lines...); len(r.Gaps) != 1 || r.Gaps[0].Least != 60 || r.Gaps[0].Delay != 90 || r.Gaps[0].Pairs != 2 {
 			t.Errorf("%v: %+v", order, r.Gaps)
@@ -299,7 +299,7 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	var lines []string
 	for i := range mostNames + 10 {
-		lines = append(lines, asked(0, func(r *enforce.Record) { r.Origin = fmt.Sprintf("http://h%d.example", i) }))
+		lines = append(lines, asked(0, func(r *enforce.LogRecord) { r.Origin = fmt.Sprintf("http://h%d.example", i) }))
 	}
 	r := reportOf(t, Filter{}, lines...)
 	if r.Hosts[0].Name != audit.Others || r.Hosts[0].Asked != 10 || r.Beyond != 20 || r.Total.Asked != mostNames+10 {
@@ -310,7 +310,7 @@ func TestBounds(t *testing.T) {
 // TestCSV: no cell is a formula, and all rows are there.
 func TestCSV(t *testing.T) {
 	t.Parallel()
-	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) { r.Agent, r.Owner = "=cmd()", "+1" }))...)
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.LogRecord) { r.Agent, r.Owner = "=cmd()", "+1" }))...)
 	var out bytes.Buffer
 	if err := r.CSV(&out); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestCSV(t *testing.T) {
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script>"'&`
-	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.Record) {
+	r := reportOf(t, Filter{}, append(day(), asked(70, func(r *enforce.LogRecord) {
 		r.Agent, r.Owner, r.Exception = evil, evil, evil
 	}))...)
 	var out bytes.Buffer

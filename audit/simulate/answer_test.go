@@ -17,7 +17,7 @@ func TestAnswers(t *testing.T) {
 		return enforce.Agent{Name: "AcmeBot", Preferences: mode, Purposes: purposes}
 	}
 	trainer := agent(enforce.PreferencesDeny, "train-ai")
-	line := func(reason enforce.Reason, conflict, read string, fields ...string) enforce.Record {
+	line := func(reason enforce.Reason, conflict, read string, fields ...string) enforce.LogRecord {
 		r := disallowed().Robots
 		r.Decision, r.Reason, r.Rule, r.Line = enforce.OutcomeAllow, reason, "", 0
 		if reason == enforce.ReasonPreferenceDenied {
@@ -29,10 +29,10 @@ func TestAnswers(t *testing.T) {
 		}
 		return r
 	}
-	refused := func(conflict, read string, fields ...string) enforce.Record {
+	refused := func(conflict, read string, fields ...string) enforce.LogRecord {
 		return line(enforce.ReasonPreferenceDenied, conflict, read, fields...)
 	}
-	passed := func(read string, fields ...string) enforce.Record {
+	passed := func(read string, fields ...string) enforce.LogRecord {
 		return line(enforce.ReasonNoRule, "", read, fields...)
 	}
 	const both, all = "robots_txt+headers", "robots_txt+headers+html"
@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 		name       string
 		agent      enforce.Agent
 		reads      enforce.Signals
-		line       enforce.Record
+		line       enforce.LogRecord
 		want       string
 		asRecorded int64
 	}{

@@ -39,7 +39,7 @@ func TestCostOfALine(t *testing.T) {
 	logs := sameLines(t, n)
 	audited := testing.AllocsPerRun(3, func() {
 		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs,
-			audit.Report{Finding: func(audit.Finding) error { return nil }, Fault: func(audit.Fault) error { return nil }})
+			audit.Callbacks{Finding: func(audit.Finding) error { return nil }, Fault: func(audit.Fault) error { return nil }})
 		if err != nil || totals.Checked != n {
 			t.Fatalf("%+v, %v", totals, err)
 		}

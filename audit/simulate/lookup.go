@@ -24,7 +24,7 @@ type lookup struct {
 	at   time.Time // of its decision
 
 	// The results for the line.
-	cause      Cause // why the line cannot be computed
+	cause      Uncomputed // why the line cannot be computed
 	err        error
 	failedThen bool   // the lookup failed then, too
 	asRecorded bool   // what the state permits is taken from the line

@@ -18,8 +18,8 @@ type Totals struct {
 	Tunnels int64 `json:"tunnels"`
 	// AsRecorded are the Same lines whose decision, or what their robots.txt permitted, was taken from
 	// the line.
-	AsRecorded  int64           `json:"as_recorded"`
-	NotComputed map[Cause]int64 `json:"not_computed"`
+	AsRecorded  int64                `json:"as_recorded"`
+	NotComputed map[Uncomputed]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
 	// Changes are the differences by old and new decision, the most frequent first.
@@ -44,7 +44,7 @@ const mostAgents = 10_000
 func Run(
 	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
 ) (Totals, error) {
-	s, t := New(cfg), Totals{NotComputed: make(map[Cause]int64), Agents: make(map[string]int64), Changes: []Change{}}
+	s, t := New(cfg), Totals{NotComputed: make(map[Uncomputed]int64), Agents: make(map[string]int64), Changes: []Change{}}
 	changes := make(map[Change]int64) // of a closed set
 	failed := func(f audit.Fault) error {
 		if !f.Torn {

@@ -12,7 +12,7 @@ import (
 
 // senders returns the possible senders of a line's request: one, or one for each account or
 // certificate that it may have used.
-func (s *Simulator) senders(l *audit.Line, source netip.Addr) ([]enforce.Sender, Cause) {
+func (s *Simulator) senders(l *audit.Line, source netip.Addr) ([]enforce.Sender, Uncomputed) {
 	userAgent, ok := userAgentOf(l)
 	if !ok {
 		return nil, CauseUserAgent

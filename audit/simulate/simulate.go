@@ -46,40 +46,40 @@ type Config struct {
 	Redacted string
 }
 
-// Cause says why a line cannot be computed. The set is closed and its spellings are stable;
+// Uncomputed says why a line cannot be computed. The set is closed and its spellings are stable;
 // docs/simulate.md has a row for each.
-type Cause string
+type Uncomputed string
 
 const (
 	// CauseSchema is a line of an unknown schema, or an invalid one.
-	CauseSchema Cause = "schema"
+	CauseSchema Uncomputed = "schema"
 	// CauseTime is a line that does not say when it was decided.
-	CauseTime Cause = "time"
+	CauseTime Uncomputed = "time"
 	// CauseSource is a line without the address of its client.
-	CauseSource Cause = "source"
+	CauseSource Uncomputed = "source"
 	// CauseUserAgent is a User-Agent that the log has changed.
-	CauseUserAgent Cause = "user_agent"
+	CauseUserAgent Uncomputed = "user_agent"
 	// CauseCredentials is a request whose credentials or certificate are unknown and would decide
 	// which agent it is.
-	CauseCredentials Cause = "credentials"
+	CauseCredentials Uncomputed = "credentials"
 	// CauseURL is a URL that the log has changed.
-	CauseURL Cause = "url"
+	CauseURL Uncomputed = "url"
 	// CauseQuery is a redacted query that a rule or an exception could look at.
-	CauseQuery Cause = "query"
+	CauseQuery Uncomputed = "query"
 	// CauseTunnel is a request inside a tunnel that would not be intercepted or not be opened, or a
 	// tunnel whose content is unknown.
-	CauseTunnel Cause = "tunnel"
+	CauseTunnel Uncomputed = "tunnel"
 	// CauseState is a robots.txt whose access neither the line nor the history shows.
-	CauseState Cause = "state"
+	CauseState Uncomputed = "state"
 	// CauseText is a text that was not fetched then, or that the store does not have.
-	CauseText Cause = "text"
+	CauseText Uncomputed = "text"
 	// CauseGateway is a request that the gateway refused because of its own state, before it decided.
-	CauseGateway Cause = "gateway"
+	CauseGateway Uncomputed = "gateway"
 )
 
 // Causes lists all causes, in the order of their documentation.
-func Causes() []Cause {
-	return []Cause{
+func Causes() []Uncomputed {
+	return []Uncomputed{
 		CauseSchema, CauseTime, CauseSource, CauseUserAgent, CauseCredentials, CauseURL, CauseQuery, CauseTunnel, CauseState, CauseText,
 		CauseGateway,
 	}
@@ -88,11 +88,11 @@ func Causes() []Cause {
 // Result is the result of deciding a line again.
 type Result struct {
 	// Cause says why the line cannot be computed. It is empty if it can.
-	Cause Cause
+	Cause Uncomputed
 	// Old is the decision of the line, New the one by the other policy. If a later step decided the
 	// line, such as the pace of the host, and the other policy lets the request reach that step too,
 	// New is the decision of the line.
-	Old, New Outcome
+	Old, New Verdict
 	// Differs means that New has another decision, reason, rule or agent than Old.
 	Differs bool
 	// AsRecorded means that no more can be computed: New is taken from the line, or what a robots.txt
@@ -174,7 +174,7 @@ var formReasons = []enforce.Reason{
 }
 
 // decide takes the steps of a gateway up to pacing.
-func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Cause, err error) {
+func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Uncomputed, err error) {
 	s.lookup.begin(l)
 	if l.Tunnel() {
 		d, cause = s.connect(ctx, l, sender)
@@ -196,7 +196,7 @@ func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Se
 }
 
 // request decides a request in absolute form, or one inside a tunnel.
-func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Cause) {
+func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Uncomputed) {
 	if strings.ContainsRune(l.Request.URI, '\uFFFD') {
 		return enforce.Decision{}, CauseURL
 	}
@@ -230,7 +230,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 }
 
 // connect decides a CONNECT.
-func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Cause) {
+func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Uncomputed) {
 	o, err := origin.FromAuthority("https", l.Request.URI)
 	if err != nil {
 		return enforce.Decision{}.Refuse(enforce.ReasonBadTarget, err.Error(), 0), ""
@@ -303,7 +303,7 @@ var policyReasons = append([]enforce.Reason{
 }, senderReasons...)
 
 // judged reports whether a line was decided by the steps that are simulated.
-func judged(r *enforce.Record) bool {
+func judged(r *enforce.LogRecord) bool {
 	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
 }
 
@@ -318,13 +318,13 @@ func compared(l *audit.Line, d enforce.Decision) Result {
 	return r
 }
 
-func asRecorded(r *enforce.Record) Result {
+func asRecorded(r *enforce.LogRecord) Result {
 	o := outcomeOf(r)
 	return Result{Old: o, New: o, AsRecorded: true}
 }
 
-// Outcome are the fields of the access log that are compared, and the line of the rule.
-type Outcome struct {
+// Verdict are the fields of the access log that are compared, and the line of the rule.
+type Verdict struct {
 	Decision  string           `json:"decision"`
 	Reason    enforce.Reason   `json:"reason"`
 	WouldDeny bool             `json:"would_deny"`
@@ -336,19 +336,19 @@ type Outcome struct {
 	Exception string           `json:"exception,omitempty"`
 }
 
-func outcomeOf(r *enforce.Record) Outcome {
-	return Outcome{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
+func outcomeOf(r *enforce.LogRecord) Verdict {
+	return Verdict{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
 }
 
 // differs reports whether two outcomes differ. It ignores the form of the path and the line of the
 // rule, which moves when a text gets longer.
-func (o Outcome) differs(other Outcome) bool {
+func (o Verdict) differs(other Verdict) bool {
 	o.Line, o.Form = other.Line, other.Form
 	return o != other
 }
 
 // String describes the decision and the rule.
-func (o Outcome) String() string {
+func (o Verdict) String() string {
 	s := o.short()
 	if o.Line > 0 {
 		s += fmt.Sprintf(" by line %d, %q of group %q", o.Line, o.Rule, o.Group)
@@ -360,7 +360,7 @@ func (o Outcome) String() string {
 }
 
 // short is decision and reason.
-func (o Outcome) short() string {
+func (o Verdict) short() string {
 	if o.WouldDeny {
 		return o.Decision + " (would deny) " + string(o.Reason)
 	}

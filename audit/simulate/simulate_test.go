@@ -62,7 +62,7 @@ func policy(tb testing.TB, agents []enforce.Agent, operator enforce.PolicyConfig
 type request struct {
 	Method, URI, Client, Headers, TLS string
 	Status                            int
-	Robots                            enforce.Record
+	Robots                            enforce.LogRecord
 	// Before are the lines about the site's robots.txt that come before it.
 	Before []robotscache.Answer
 }
@@ -78,7 +78,7 @@ func disallowed() request {
 	sha := sha256.Sum256([]byte(text))
 	return request{
 		Method: "GET", URI: "https://example.com/private/x", Client: "127.0.0.1", Headers: `{"User-Agent":["AcmeBot/1"]}`, TLS: "null",
-		Robots: enforce.Record{
+		Robots: enforce.LogRecord{
 			Schema: 2, DecidedAt: enforce.SecondsOf(noon), Decision: "deny", Reason: "disallowed", Mode: "enforce", Agent: "AcmeBot", Tokens: []string{"AcmeBot"}, IdentifiedBy: "user_agent",
 			UserAgent: "AcmeBot/1", Origin: "https://example.com", State: "rules", Group: "*", Rule: "/private", Line: 2,
 			SHA256: fetch.Sum(sha).Hex(), Source: "hot", PathVisible: true, CrawlDelay: 60,
@@ -309,7 +309,7 @@ func TestFormAlone(t *testing.T) {
 func TestTunnelsApart(t *testing.T) {
 	t.Parallel()
 	r := disallowed()
-	r.Method, r.URI, r.Robots = "CONNECT", "example.com:443", enforce.Record{
+	r.Method, r.URI, r.Robots = "CONNECT", "example.com:443", enforce.LogRecord{
 		Schema: 2, DecidedAt: enforce.SecondsOf(noon), Decision: "deny", Reason: enforce.ReasonTunnelRestricted, Mode: "enforce", Agent: "AcmeBot", Origin: "https://example.com", State: "rules",
 		SHA256: r.Robots.SHA256, Group: "*",
 	}

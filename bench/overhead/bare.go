@@ -49,7 +49,7 @@ func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if err != nil {
 		return caddyhttp.Error(http.StatusBadRequest, err)
 	}
-	result := egress.Result{Steps: unnoted{}}
+	result := egress.Result{Hooks: unnoted{}}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	if failure := b.forwarder.Forward(ctx, cancel, w, r, target.URL(), &result); failure != nil {

@@ -83,7 +83,7 @@ func testChaos(t *testing.T, mode string, usual time.Duration) {
 // judge takes every visit, every page that reached an origin and every fetch of robots.txt before the
 // oracle. A visit may break off in a death, and where a reload closes its listener.
 func judge(
-	t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.Record, deaths []death, reloads []span,
+	t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.LogRecord, deaths []death, reloads []span,
 ) {
 	t.Helper()
 	chronicles := make([]chronicle, len(f.sites))
@@ -140,7 +140,7 @@ func judge(
 }
 
 // before describes the last visits to the site before v and their answers.
-func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.Record) []string {
+func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.LogRecord) []string {
 	var all []string
 	for i := range visits {
 		other := &visits[i]
@@ -154,7 +154,7 @@ func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.Recor
 
 func stamp(t time.Time) string { return t.Format("05.000") }
 
-func outcomeOf(v *visit, line *enforce.Record) string {
+func outcomeOf(v *visit, line *enforce.LogRecord) string {
 	switch {
 	case v.pending || line != nil && line.Reason == enforce.ReasonPending:
 		return "pending"
@@ -176,7 +176,7 @@ func (v *visit) within(times []span) bool {
 // logLine is the part of an access-log line that these tests look at.
 type logLine struct {
 	Request struct{ URI string }
-	Robots  enforce.Record
+	Robots  enforce.LogRecord
 }
 
 // linesOf reads the access log. A line that the end of the process cut is left out.
@@ -196,9 +196,9 @@ func linesOf(g *rig.Gateway) (lines []logLine) {
 }
 
 // linesByVisit has the lines of the access log by URL.
-func linesByVisit(g *rig.Gateway) map[string]*enforce.Record {
+func linesByVisit(g *rig.Gateway) map[string]*enforce.LogRecord {
 	g.T.Helper()
-	lines := make(map[string]*enforce.Record)
+	lines := make(map[string]*enforce.LogRecord)
 	for _, l := range linesOf(g) {
 		lines[l.Request.URI] = &l.Robots
 	}

@@ -195,7 +195,7 @@ func (h *chronicle) noteStarved(starved []span, c timing) {
 const starvation = 250 * time.Millisecond
 
 // starvedIn returns the times in which the gateway did not get that.
-func (f *fleet) starvedIn(visits []visit, lines map[string]*enforce.Record) []span {
+func (f *fleet) starvedIn(visits []visit, lines map[string]*enforce.LogRecord) []span {
 	var all []span
 	for i := range visits {
 		v := &visits[i]
@@ -365,7 +365,7 @@ func later(a, b time.Time) time.Time {
 
 // judge compares a visit, and its line in the access log if there is one, with every answer that would have been right. It returns
 // the fault, and whether only one answer was right.
-func (h *chronicle) judge(v *visit, line *enforce.Record, c timing) (fault string, exact bool) {
+func (h *chronicle) judge(v *visit, line *enforce.LogRecord, c timing) (fault string, exact bool) {
 	if v.status == 0 {
 		return "no answer", false
 	}

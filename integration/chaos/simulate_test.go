@@ -17,7 +17,7 @@ func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	t := g.T
 	t.Helper()
 	lines := linesByVisit(g)
-	maps.DeleteFunc(lines, func(_ string, r *enforce.Record) bool { return r.Schema == 0 }) // of the gateway's own pages
+	maps.DeleteFunc(lines, func(_ string, r *enforce.LogRecord) bool { return r.Schema == 0 }) // of the gateway's own pages
 	r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog())
 	t.Logf("simulated: %+v", r.Totals)
 	shown := 0
@@ -43,7 +43,7 @@ func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 
 // simulateAs simulates a log under another configuration, and has the oracle judge the result.
 func (f *fleet) simulateAs(
-	t *testing.T, name string, g *rig.Gateway, config rig.Config, as timing, visits []visit, lines map[string]*enforce.Record,
+	t *testing.T, name string, g *rig.Gateway, config rig.Config, as timing, visits []visit, lines map[string]*enforce.LogRecord,
 ) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Caddyfile")

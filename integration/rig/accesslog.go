@@ -19,16 +19,17 @@ type LogLine struct {
 		URI    string `json:"uri"`
 		Host   string `json:"host"`
 	} `json:"request"`
-	Duration  float64        `json:"duration"`
-	Status    int            `json:"status"`
-	BytesRead int64          `json:"bytes_read"`
-	Size      int64          `json:"size"`
-	Robots    enforce.Record `json:"robots"`
+	Duration  float64           `json:"duration"`
+	Status    int               `json:"status"`
+	BytesRead int64             `json:"bytes_read"`
+	Size      int64             `json:"size"`
+	Robots    enforce.LogRecord `json:"robots"`
 	Raw       string
 }
 
-// Logs reads the access log when it holds n lines or more. Caddy writes a line when the handler returns, which may be
-// after the client has its answer. To see that there are no more than n, stop the gateway first.
+// Logs reads the access log when it holds n lines or more. Caddy writes a line when the handler
+// returns, which may be after the client has its answer. To see that there are no more than n, stop
+// the gateway first.
 func (g *Gateway) Logs(n int) []LogLine {
 	g.T.Helper()
 	var lines []LogLine
@@ -39,7 +40,8 @@ func (g *Gateway) Logs(n int) []LogLine {
 	return lines
 }
 
-// ReadLogs reads all whole lines about requests, but for those about the gateway's own pages, which have no object "robots".
+// ReadLogs reads all whole lines about requests, but for those about the gateway's own pages, which
+// have no object "robots".
 func (g *Gateway) ReadLogs() []LogLine {
 	g.T.Helper()
 	content, err := os.ReadFile(filepath.Join(g.Dir, "access.log"))

@@ -29,7 +29,7 @@ type SimulatedTotals struct {
 type SimulatedLine struct {
 	Type, Cause, Method, URL, Error string
 	Line                            int
-	Old, New                        enforce.Record
+	Old, New                        enforce.LogRecord
 }
 
 // Simulate runs the command to its end.
@@ -65,6 +65,6 @@ func Simulate(t *testing.T, args ...string) (r Simulated) {
 }
 
 // Decided is the part of a decision that tests compare.
-func Decided(r enforce.Record) string {
+func Decided(r enforce.LogRecord) string {
 	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
 }

@@ -48,7 +48,7 @@ type Store struct {
 	cfg       Config
 	retention atomic.Pointer[robotscache.Retention]
 	file      *file
-	texts     *storecodec.Texts
+	texts     *storecodec.TextCodec
 	stop      context.CancelFunc // ends the sweeper
 	sweeping  sync.WaitGroup
 }

@@ -49,7 +49,7 @@ type Store struct {
 	cfg   Config
 	times atomic.Pointer[lifetimes]
 	link  *link
-	texts *storecodec.Texts
+	texts *storecodec.TextCodec
 }
 
 // lifetimes are how long keys live from a save on, in ms.

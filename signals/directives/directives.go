@@ -36,9 +36,9 @@ var flagNames = [...]string{
 	"indexifembedded", "noai", "noimageai", "nocache",
 }
 
-// Limit is the value of max-snippet (characters) or max-video-preview (seconds). The zero value
+// Maximum is the value of max-snippet (characters) or max-video-preview (seconds). The zero value
 // means that the directive was not there.
-type Limit struct {
+type Maximum struct {
 	Said bool
 	N    int // -1 is no limit, 0 is nothing at all
 }
@@ -49,8 +49,8 @@ type Set struct {
 	Flags Flags
 	// UnavailableAfter is the date of unavailable_after, in UTC; zero without one.
 	UnavailableAfter time.Time
-	MaxSnippet       Limit
-	MaxVideo         Limit
+	MaxSnippet       Maximum
+	MaxVideo         Maximum
 	// MaxImage is the value of max-image-preview: "none", "standard", "large", or "" without it.
 	MaxImage string
 	// Cut says that a bound was reached, so that more may have been said.
@@ -107,7 +107,7 @@ func (s *Set) say(date time.Time) {
 	}
 }
 
-func (l Limit) join(o Limit) Limit {
+func (l Maximum) join(o Maximum) Maximum {
 	if !l.Said || o.Said && o.N >= 0 && (l.N < 0 || o.N < l.N) {
 		return o
 	}

@@ -57,7 +57,7 @@ func laws(t *testing.T, x, y, z Set) {
 
 func bounded(t *testing.T, s Set) {
 	t.Helper()
-	for _, l := range []Limit{s.MaxSnippet, s.MaxVideo} {
+	for _, l := range []Maximum{s.MaxSnippet, s.MaxVideo} {
 		if l.N < -1 || !l.Said && l.N != 0 {
 			t.Errorf("limit %+v", l)
 		}

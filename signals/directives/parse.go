@@ -184,7 +184,7 @@ func (r *reader) limit(kind value, val string) {
 	if err != nil || n < -1 {
 		return
 	}
-	said := Limit{Said: true, N: int(n)}
+	said := Maximum{Said: true, N: int(n)}
 	if kind == snippetValue {
 		r.set.MaxSnippet = r.set.MaxSnippet.join(said)
 	} else {

@@ -55,15 +55,15 @@ func Fields(h http.Header, x Marks) Set {
 	return s.normalized()
 }
 
-// Page is what the meta and link elements of an HTML page say.
-type Page struct {
+// PageTags is what the meta and link elements of an HTML page say.
+type PageTags struct {
 	Marks                 // of the robots meta elements
 	Reservation  string   // content of the meta element tdm-reservation
 	LicenceLinks []string // href of link elements that have rel=license and type application/rsl+xml
 }
 
 // Of returns what a page says.
-func (p Page) Of() Set {
+func (p PageTags) Of() Set {
 	var s Set
 	s.marks(p.Marks, Meta)
 	s.reserve(TDMMeta, strings.Trim(p.Reservation, blanks))

@@ -93,7 +93,7 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 	case 1:
 		return fieldOf("Tdm-Reservation", text)
 	}
-	return preferences.Page{Reservation: text}.Of()
+	return preferences.PageTags{Reservation: text}.Of()
 }
 
 // sayMark makes a Set of a robots directive.
@@ -101,7 +101,7 @@ func (m *model) sayMark(kind byte) preferences.Set {
 	marks := preferences.Marks{NoIndex: kind == 0, NoArchive: kind == 1, NoAI: kind > 1}
 	m.say([]string{preferences.Search, preferences.Archive, preferences.TrainAI}[kind], preferences.No)
 	if kind == 1 {
-		return preferences.Page{Marks: marks}.Of()
+		return preferences.PageTags{Marks: marks}.Of()
 	}
 	return preferences.Fields(http.Header{}, marks)
 }

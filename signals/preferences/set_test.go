@@ -108,7 +108,7 @@ func TestDictionary(t *testing.T) {
 		robots("User-agent: *\nAllow: /\n\nContent-Usage: train-ai=n, genai=y, odd=x", "/", "a"),
 		preferences.Fields(http.Header{}, preferences.Marks{NoIndex: true}))
 	s = preferences.Join(s, fieldOf("Content-Signal", "use=reference"), fieldOf("Content-Usage", "noindex=y"),
-		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.Page{LicenceLinks: []string{"/caf\u00e9"}}.Of())
+		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.PageTags{LicenceLinks: []string{"/caf\u00e9"}}.Of())
 	directives := []preferences.Directive{
 		{Name: "noindex"},
 		{Name: "unavailable_after", Value: time.Unix(1790000000, 999)},
@@ -154,7 +154,7 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lines, signal, reservation string) {
 		a := robots("User-agent: *\n"+lines, "/a", "x")
 		b := preferences.Fields(http.Header{"Content-Signal": {signal}, "Content-Usage": {lines}, "Tdm-Reservation": {reservation}}, preferences.Marks{})
-		c := preferences.Page{Reservation: signal, Marks: preferences.Marks{NoAI: len(lines)%2 == 0}}.Of()
+		c := preferences.PageTags{Reservation: signal, Marks: preferences.Marks{NoAI: len(lines)%2 == 0}}.Of()
 		sets := []preferences.Set{a, b, c}
 		all := preferences.Join(a, b, c)
 		for name, other := range map[string]preferences.Set{

@@ -234,7 +234,7 @@ func TestTDMOrder(t *testing.T) {
 	}
 	file := rules.Apply("/").Set()
 	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), preferences.Marks{}) }
-	meta := func(value string) preferences.Set { return preferences.Page{Reservation: value}.Of() }
+	meta := func(value string) preferences.Set { return preferences.PageTags{Reservation: value}.Of() }
 	for _, c := range []struct {
 		name string
 		sets []preferences.Set
@@ -280,7 +280,7 @@ func TestTDMOrder(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	p := preferences.Page{Marks: preferences.Marks{NoAI: true, NoIndex: true}, LicenceLinks: []string{"/l.xml", ""}}
+	p := preferences.PageTags{Marks: preferences.Marks{NoAI: true, NoIndex: true}, LicenceLinks: []string{"/l.xml", ""}}
 	if got, want := text(p.Of()), `search=n;from=meta, train-ai=n;from=meta, license="/l.xml";from=meta`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -4,4 +4,4 @@ package storecodec
 var Sum = appendSum
 
 // Decompress is Decode without the hash.
-func (t *Texts) Decompress(data []byte) ([]byte, error) { return t.decompress(data) }
+func (t *TextCodec) Decompress(data []byte) ([]byte, error) { return t.decompress(data) }

@@ -52,14 +52,14 @@ func Decode(value []byte, head int, v Checked) error {
 // maxText bounds the memory for a damaged text, far above the limits on the size of a robots.txt.
 const maxText = 64 << 20
 
-// Texts compresses texts. Safe for concurrent use.
-type Texts struct {
+// TextCodec compresses texts. Safe for concurrent use.
+type TextCodec struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
 }
 
 // NewTexts returns a compressor.
-func NewTexts() *Texts {
+func NewTexts() *TextCodec {
 	// Their only errors are of options out of range.
 	encoder, _ := zstd.NewWriter(nil,
 		zstd.WithEncoderConcurrency(1),
@@ -71,15 +71,15 @@ func NewTexts() *Texts {
 		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxText))
-	return &Texts{encoder: encoder, decoder: decoder}
+	return &TextCodec{encoder: encoder, decoder: decoder}
 }
 
 // Encode returns the compressed form of a text.
-func (t *Texts) Encode(text []byte) []byte { return t.encoder.EncodeAll(text, nil) }
+func (t *TextCodec) Encode(text []byte) []byte { return t.encoder.EncodeAll(text, nil) }
 
 // Decode returns the text of a hash from its compressed form. A malformed one, or the text of
 // another hash, is a [robotscache.ErrCorrupt].
-func (t *Texts) Decode(data []byte, sha fetch.Sum) ([]byte, error) {
+func (t *TextCodec) Decode(data []byte, sha fetch.Sum) ([]byte, error) {
 	text, err := t.decompress(data)
 	if err == nil && sha256.Sum256(text) != sha {
 		err = fmt.Errorf("%w: the SHA-256 of a text is not %x", robotscache.ErrCorrupt, sha)
@@ -90,7 +90,7 @@ func (t *Texts) Decode(data []byte, sha fetch.Sum) ([]byte, error) {
 	return text, nil
 }
 
-func (t *Texts) decompress(data []byte) ([]byte, error) {
+func (t *TextCodec) decompress(data []byte) ([]byte, error) {
 	text, err := t.decoder.DecodeAll(data, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
@@ -100,7 +100,7 @@ func (t *Texts) decompress(data []byte) ([]byte, error) {
 
 // SetText gives a record that was loaded its text, which get returns compressed. Where that does
 // not find it, the record is not found either: it is of no use.
-func (t *Texts) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)) error {
+func (t *TextCodec) SetText(r *fetch.Record, get func(sha fetch.Sum) ([]byte, error)) error {
 	want, ok := r.Text()
 	if !ok {
 		return nil
