@@ -50,8 +50,9 @@ func (l *Reader) Next() (line []byte, whole bool, err error) {
 // ErrLong means that a line is longer than the reader allows.
 var ErrLong = errors.New("the line is too long")
 
-// Of returns the lines of a file, which may be compressed, as [Reader.Next] does. A line that is too
-// long yields its beginning with ErrLong. Any other error comes from the file and ends the lines.
+// Of returns the lines of a file, which may be compressed, as [Reader.Next] does. A line that is
+// too long yields its beginning with ErrLong. Any other error comes from the file and ends the
+// lines.
 func Of(open func() (io.ReadCloser, error), most int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := open()
