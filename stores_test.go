@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/memstore"
@@ -93,6 +93,7 @@ func (*notAStore) CaddyModule() caddy.ModuleInfo {
 // TestStoreModules: a module in robots.stores is a kind of store, in a Caddyfile and in JSON. An open store outlives a
 // reload that does not change its JSON, and is the one where records are kept.
 func TestStoreModules(t *testing.T) {
+	shelvesOpened.Store(0) // by runs before
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +120,7 @@ func TestStoreModules(t *testing.T) {
 		if err := caddy.Load(config, true); err != nil {
 			t.Fatal(err)
 		}
+		testgateway.AwaitOldListeners(t)
 	}
 	load("shelf a {\nkeep 1h\n}", "")
 	load("shelf a {\nkeep 1h\n}", "index_html on\n")
@@ -136,13 +138,10 @@ func TestStoreModules(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	_ = resp.Body.Close()
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if list, err := first.List(t.Context(), "", 0); err == nil && len(list) == 1 {
-			break
-		} else if time.Since(began) > 10*time.Second {
-			t.Fatalf("the store has %d records, %v", len(list), err)
-		}
-	}
+	testgateway.Until(t, "the store to have the record", func() bool {
+		list, err := first.List(t.Context(), "", 0)
+		return err == nil && len(list) == 1
+	})
 	load("shelf ab {\nkeep 1h\n}", "")
 	if n := shelvesOpened.Load(); n != 2 {
 		t.Errorf("%d stores were opened after a reload with another one, want 2", n)

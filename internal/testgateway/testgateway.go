@@ -152,10 +152,16 @@ http://:80 {
 	if err := caddy.Load(config, true); err != nil {
 		return err
 	}
-	// Caddy closes the old listeners a moment later. A connection that one of them still accepts is
-	// dropped, as by any server of net/http that shuts down.
-	Until(g.t, "the old listeners to close", noneTwice)
+	AwaitOldListeners(g.t)
 	return nil
+}
+
+// AwaitOldListeners waits after a reload until the listeners of the configuration before are
+// closed, which Caddy does a moment later. A connection that one of them still accepts is dropped,
+// as by any server of net/http that shuts down.
+func AwaitOldListeners(t *testing.T) {
+	t.Helper()
+	Until(t, "the old listeners to close", noneTwice)
 }
 
 // noneTwice reports whether this process has one descriptor for each socket at which it listens: a
