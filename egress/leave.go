@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"context"
 	"net/http"
 	"syscall"
 	"time"
@@ -25,21 +24,21 @@ func WatchLeaving(r *http.Request, left func()) (stop func()) {
 	if err != nil {
 		return func() {}
 	}
-	ctx, stop := context.WithCancel(r.Context())
-	go func() {
+	done := make(chan struct{})
+	timer := time.AfterFunc(leaveTick, func() {
 		tick := time.NewTicker(leaveTick)
 		defer tick.Stop()
-		for {
+		for !hungUp(raw) {
 			select {
-			case <-ctx.Done():
+			case <-done:
 				return
 			case <-tick.C:
 			}
-			if hungUp(raw) {
-				left()
-				return
-			}
 		}
-	}()
-	return stop
+		left()
+	})
+	return func() {
+		timer.Stop()
+		close(done)
+	}
 }
