@@ -104,8 +104,11 @@ type StoreModule interface {
 
 const storeNamespace = "robots.stores"
 
+// ownKinds are the kinds of stores that are ours.
+var ownKinds = []string{"file", "redis", "none"}
+
 func init() {
-	for _, kind := range []string{"file", "redis", "none"} {
+	for _, kind := range ownKinds {
 		caddy.RegisterModule(&Store{Kind: kind})
 	}
 }
@@ -150,7 +153,7 @@ func (s *Store) CaddyModule() caddy.ModuleInfo {
 
 // OwnKind reports whether the kind is one of ours, or the default.
 func (s *Store) OwnKind() bool {
-	return slices.Contains([]string{"", "file", "redis", "none"}, s.Kind)
+	return s.Kind == "" || slices.Contains(ownKinds, s.Kind)
 }
 
 // storeFields are the fields of our kinds.
