@@ -15,19 +15,19 @@ import (
 // Bounds of what a reader opens to follow one request.
 const (
 	mostSteps     = 36 // files that are listed as steps
-	mostFiles     = 72 // files of which anything runs
+	mostFiles     = 72 // files in which anything runs
 	mostReentries = 7  // returns to a folder that was left
 )
 
 // aStep is how many statements of a file run at least if the file is more than a value on the way.
 const aStep = 5
 
-// byHeartbeat are the files of which a part runs every half a second, beside any way.
+// byHeartbeat matches the files that heartbeats run every half a second, beside any way.
 var byHeartbeat = regexp.MustCompile(`^(cluster/|engine/fleet\.go$|internal/redislink/)`)
 
-// TestWaysAreMeasured walks the ways of docs/architecture.md with internal/testways, built to count what runs, and compares the
-// files with those that the page names: the page names no file that does not run, and leaves none out of which aStep statements or more
-// run, but for those of the way of a request, which the other ways begin with, and of heartbeats.
+// TestWaysAreMeasured walks the ways of docs/architecture.md with internal/testways, which counts what runs, and compares the files
+// with the page. Each file that the page names runs. The page names each file in which aStep statements or more run, except on other
+// ways the files of a request, with which they begin, and everywhere what heartbeats run.
 func TestWaysAreMeasured(t *testing.T) {
 	t.Parallel()
 	ways := waysOfPage(t)
@@ -44,7 +44,7 @@ func TestWaysAreMeasured(t *testing.T) {
 		}
 		for file, statements := range ran {
 			if statements >= aStep && !slices.Contains(page.named, file) && !byHeartbeat.MatchString(file) && (title == "A request" || !slices.Contains(ways["A request"].named, file)) {
-				t.Errorf("%s: the page does not name %s, of which %d statements run", title, file, statements)
+				t.Errorf("%s: the page does not name %s, in which %d statements run", title, file, statements)
 			}
 		}
 		t.Logf("%s: %d steps, %d named, %d files run, %d re-entries", title, len(page.steps), len(page.named), len(ran), reentries(page.steps))
