@@ -93,7 +93,8 @@ func (*notAStore) CaddyModule() caddy.ModuleInfo {
 // TestStoreModules: a module in robots.stores is a kind of store, in a Caddyfile and in JSON. An open store outlives a
 // reload that does not change its JSON, and is the one where records are kept.
 func TestStoreModules(t *testing.T) {
-	shelvesOpened.Store(0) // by runs before
+	shelvesOpened.Store(0)
+
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 bytes
 	if err != nil {
 		t.Fatal(err)
