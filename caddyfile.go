@@ -198,6 +198,28 @@ func readModule(r *block.Reader, module caddy.ModuleInfo, args []string, dst jso
 	return dst.UnmarshalJSON(caddyconfig.JSONModuleObject(value, "kind", module.ID.Name(), nil))
 }
 
+func (a *App) readRedis(r *block.Reader, args []string) error {
+	a.Redis = &RedisConfig{URL: args[0]}
+	return block.Grammar{
+		"prefix": block.Text(&a.Redis.Prefix),
+		"expect": block.Count(&a.Redis.Expect, 1, maxGateways),
+	}.Read(r, "redis")
+}
+
+func (a *App) readFleet(r *block.Reader, args []string) error {
+	a.Fleet = new(engine.Fleet)
+	if args[0] != "redis" {
+		return r.Errf(`option "fleet" of robots: unknown kind %q: want redis`, args[0])
+	}
+	if len(args) == 2 {
+		a.Fleet.URL = args[1]
+	}
+	return block.Grammar{
+		"prefix": block.Text(&a.Fleet.Prefix),
+		"expect": block.Count(&a.Fleet.Expect, 1, maxGateways),
+	}.Read(r, "fleet")
+}
+
 func (a *App) readCache(r *block.Reader) error {
 	a.Cache = new(CacheConfig)
 	return block.Grammar{
