@@ -45,7 +45,7 @@ func (e *Engine) admit() bool {
 	if e.log.Admit() {
 		return true
 	}
-	instruments.lost.Inc()
+	lostTotal.Inc()
 	lost.Lock()
 	defer lost.Unlock()
 	if lost.n.Add(1) == 1 {
@@ -223,7 +223,7 @@ type unwritten struct{ atomic.Int64 }
 // Write implements io.Writer.
 func (u *unwritten) Write(p []byte) (int, error) {
 	u.Add(1)
-	instruments.lost.Inc()
+	lostTotal.Inc()
 	return os.Stderr.Write(p)
 }
 

@@ -116,7 +116,7 @@ func (e *emitter) emit(name string, data func() map[string]any) {
 	select {
 	case e.queue <- event{name, data}:
 	default:
-		instruments.dropped.WithLabelValues("event").Inc()
+		droppedTotal.WithLabelValues("event").Inc()
 	}
 }
 

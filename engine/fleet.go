@@ -198,8 +198,6 @@ func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err 
 	return count(known), err
 }
 
-func count(found bool) int { return map[bool]int{true: 1}[found] }
-
 // refresh has an origin fetched in the background, where that is not forbidden.
 func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 	if e.StopsFetch(o) != nil {
@@ -209,7 +207,7 @@ func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 		_, _ = e.Cache().Refresh(s.ctx, o) // its failure is in the record; the fetch has its own bounds
 		return nil
 	}) {
-		instruments.dropped.WithLabelValues("refresh").Inc()
+		droppedTotal.WithLabelValues("refresh").Inc()
 	}
 }
 
@@ -259,10 +257,10 @@ func (s *fleetState) counted(state cluster.State) {
 }
 
 func counted(state cluster.State) {
-	instruments.fleetUp.Set(float64(count(state.Up)))
-	instruments.fleetSize.Set(float64(state.Gateways))
-	instruments.fleetVersion.Set(float64(state.Version))
-	instruments.fleetPending.Set(float64(state.Pending))
+	fleetUp.Set(float64(count(state.Up)))
+	fleetGateways.Set(float64(state.Gateways))
+	fleetVersion.Set(float64(state.Version))
+	fleetPending.Set(float64(state.Pending))
 }
 
 // checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and are

@@ -18,114 +18,89 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// instruments are the collectors of the process. Caddy makes a registry for each configuration; the
-// collectors are made once and registered again with each, so that no reload sets a counter back.
-// docs/metrics.md lists them.
-var instruments = newMetrics()
+// collectors are those of the process. Caddy makes a registry for each configuration; they are made
+// once and registered again with each, so that no reload sets a counter back. docs/metrics.md lists
+// them.
+var collectors = prometheus.NewRegistry()
 
-// metrics counts what the gateway does. No label ever holds a host, a path, a user agent or a name
-// that a client can choose: their number must stay small.
-type metrics struct {
-	decisions    *prometheus.CounterVec
-	states       *prometheus.CounterVec
-	asked        *prometheus.CounterVec
-	early        *prometheus.CounterVec
-	payment      prometheus.Counter
-	preferences  *prometheus.CounterVec
-	lookups      *prometheus.CounterVec
-	fetches      *prometheus.CounterVec
-	fetchSeconds prometheus.Histogram
-	fetchQueue   prometheus.Histogram
-	dropped      *prometheus.CounterVec
-	storeErrors  *prometheus.CounterVec
-	storeUp      *upGauge
-	texts        *prometheus.CounterVec
-	paceWait     prometheus.Histogram
-	paceRefused  *prometheus.CounterVec
-	blocks       *prometheus.CounterVec
-	sharedUp     *upGauge
-	tunnels      *prometheus.CounterVec
-	tunnelSaid   *prometheus.CounterVec
-	tunnelsOpen  prometheus.Gauge
-	handshakes   *prometheus.CounterVec
-	refused      *prometheus.CounterVec
-	fleetUp      prometheus.Gauge
-	fleetSize    prometheus.Gauge
-	fleetVersion prometheus.Gauge
-	fleetPending prometheus.Gauge
-	lost         prometheus.Counter
-	all          *prometheus.Registry
+// What the gateway does. No label ever holds a host, a path, a user agent or a name that a client
+// can choose: their number must stay small.
+var (
+	decisionsTotal     = counter("decisions_total", "Requests by decision and its reason.", "decision", "reason")
+	statesTotal        = counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state")
+	agentRequestsTotal = counter("agent_requests_total", "Requests by the agent block of the sender; other is all that none names.", "agent")
+	earlyRequestsTotal = counter("early_requests_total", "Requests that came back before their Retry-After was over, by the same.", "agent")
+	preferencesTotal   = counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value")
+	lookupsTotal       = counter("lookups_total", "Rulesets asked for, by where they came from.", "source")
+	fetchesTotal       = counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause")
+	fetchSeconds       = histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20)
+	fetchQueueSeconds  = histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20)
+	droppedTotal       = counter("dropped_total", "Things given up because a bound was reached.", "what")
+	storeErrorsTotal   = counter("store_errors_total", "Failed operations of the store.", "operation")
+	storeUp            = flag("store_up", "1 while the store works, 0 while it fails.", true)
+	textsTotal         = counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early")
+	paceWaitSeconds    = histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30)
+	paceRefusalsTotal  = counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason")
+	hostBlocksTotal    = counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit")
+	sharedUp           = flag("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.", false)
+	tunnelsSaidTotal   = counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside")
+	fleetUp            = gauge("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
+	fleetGateways      = gauge("fleet_gateways", "Gateways of the fleet that are alive, this one included.")
+	fleetVersion       = gauge("fleet_orders_version", "Version of the orders that this gateway has applied last.")
+	fleetPending       = gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
+	lostTotal          = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
+
+	// What only those see who have the connections. The limit of a refusal may be "unreadable".
+
+	PaymentsTotal           = counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues()
+	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind")
+	TunnelsOpen             = gauge("tunnels_open", "CONNECT tunnels open now.")
+	HandshakeFailuresTotal  = counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason")
+	ConnectionsRefusedTotal = counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason")
+)
+
+func init() { collectors.MustRegister(caddylog.Metrics(), statusMetrics{}) }
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.With(collectors).NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
 }
 
-func newMetrics() *metrics {
-	all := prometheus.NewRegistry()
-	auto := promauto.With(all)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets ...float64) prometheus.Histogram {
-		return auto.NewHistogram(prometheus.HistogramOpts{Namespace: "crawlgate", Name: name, Help: help, Buckets: buckets})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
-	}
-	m := &metrics{
-		all:          all,
-		decisions:    counter("decisions_total", "Requests by decision and its reason.", "decision", "reason"),
-		states:       counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state"),
-		asked:        counter("agent_requests_total", "Requests by the agent block of the sender; other is all that none names.", "agent"),
-		early:        counter("early_requests_total", "Requests that came back before their Retry-After was over, by the same.", "agent"),
-		payment:      counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues(),
-		preferences:  counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value"),
-		lookups:      counter("lookups_total", "Rulesets asked for, by where they came from.", "source"),
-		fetches:      counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause"),
-		fetchSeconds: histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20),
-		fetchQueue:   histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20),
-		dropped:      counter("dropped_total", "Things given up because a bound was reached.", "what"),
-		storeErrors:  counter("store_errors_total", "Failed operations of the store.", "operation"),
-		storeUp:      &upGauge{Gauge: gauge("store_up", "1 while the store works, 0 while it fails.")},
-		texts:        counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early"),
-		paceWait:     histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30),
-		paceRefused:  counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason"),
-		blocks:       counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit"),
-		sharedUp:     &upGauge{Gauge: gauge("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")},
-		tunnels:      counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind"),
-		tunnelSaid:   counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside"),
-		handshakes:   counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason"),
-		tunnelsOpen:  gauge("tunnels_open", "CONNECT tunnels open now."),
-		refused:      counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason"),
-		fleetUp:      gauge("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none."),
-		fleetSize:    gauge("fleet_gateways", "Gateways of the fleet that are alive, this one included."),
-		fleetVersion: gauge("fleet_orders_version", "Version of the orders that this gateway has applied last."),
-		fleetPending: gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet."),
-		lost:         counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues(),
-	}
-	all.MustRegister(caddylog.Metrics(), newStatusMetrics())
-	m.storeUp.Set(1)
-	return m
+func histogram(name, help string, buckets ...float64) prometheus.Histogram {
+	return promauto.With(collectors).NewHistogram(prometheus.HistogramOpts{Namespace: "crawlgate", Name: name, Help: help, Buckets: buckets})
 }
 
-// upGauge is a gauge of 0 and 1 that can be read.
-type upGauge struct {
-	prometheus.Gauge
-	up atomic.Bool
+func gauge(name, help string) prometheus.Gauge {
+	return promauto.With(collectors).NewGauge(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help})
 }
 
-// Set implements prometheus.Gauge.
-func (g *upGauge) Set(value float64) {
-	g.up.Store(value > 0)
-	g.Gauge.Set(value)
+// flag makes a gauge of 0 and 1, and returns the value that it shows.
+func flag(name, help string, up bool) *atomic.Bool {
+	shown := new(atomic.Bool)
+	shown.Store(up)
+	promauto.With(collectors).NewGaugeFunc(prometheus.GaugeOpts{Namespace: "crawlgate", Name: name, Help: help},
+		func() float64 { return float64(count(shown.Load())) })
+	return shown
+}
+
+// count is 1 for what there is, else 0.
+func count(found bool) int {
+	if found {
+		return 1
+	}
+	return 0
 }
 
 // RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no
 // error.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	err := registry.Register(instruments.all)
+	err := registry.Register(collectors)
 	if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -138,65 +113,74 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 func CountDecision(d enforce.Decision, method, block string, early bool) {
 	switch {
 	case method != http.MethodConnect:
-		instruments.decisions.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
-		instruments.asked.WithLabelValues(block).Inc()
-		instruments.early.WithLabelValues(block).Add(float64(count(early)))
+		decisionsTotal.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
+		agentRequestsTotal.WithLabelValues(block).Inc()
+		earlyRequestsTotal.WithLabelValues(block).Add(float64(count(early)))
 	case d.PathVisible:
-		instruments.tunnelSaid.WithLabelValues(d.Outcome(), string(d.Reason), "seen").Inc()
+		tunnelsSaidTotal.WithLabelValues(d.Outcome(), string(d.Reason), "seen").Inc()
 		return
 	default:
-		instruments.tunnelSaid.WithLabelValues(d.Outcome(), string(d.Reason), "unseen").Inc()
+		tunnelsSaidTotal.WithLabelValues(d.Outcome(), string(d.Reason), "unseen").Inc()
 	}
-	instruments.states.WithLabelValues(d.State.String()).Inc()
+	statesTotal.WithLabelValues(d.State.String()).Inc()
 	for _, purpose := range d.Purposes { // of the configuration, so their number is bounded
-		instruments.preferences.WithLabelValues(purpose, d.Preferences.Value(purpose).String()).Inc()
+		preferencesTotal.WithLabelValues(purpose, d.Preferences.Value(purpose).String()).Inc()
 	}
 }
 
-// PaymentRequired counts one request that a site answered with 402.
-func PaymentRequired() { instruments.payment.Inc() }
-
-// TunnelOpened counts a CONNECT tunnel that is open until closed is called.
-func TunnelOpened() (closed func()) {
-	instruments.tunnelsOpen.Inc()
-	return instruments.tunnelsOpen.Dec
+// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and
+// early are as for [CountDecision]; target returns the URL or authority of the request.
+func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target func() string) {
+	if recent.wanted.Load() == 0 {
+		return
+	}
+	if d.Decision != enforce.OutcomeDeny && !d.WouldDeny {
+		recent.add(time.Now(), method, block, early, nil)
+		return
+	}
+	text := func(s string) string { return escape.ASCII(s, recentText) }
+	recent.add(time.Now(), method, block, early, &RecentRefusal{
+		At: time.Now(), Agent: text(d.Agent), Method: text(method),
+		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
+		Reported: d.WouldDeny,
+	})
 }
-
-// TunnelSpoke counts a tunnel by what the client spoke in it.
-func TunnelSpoke(kind string) { instruments.tunnels.WithLabelValues(kind).Inc() }
-
-// HandshakeFailed counts a failed TLS handshake of a client, by its reason.
-func HandshakeFailed(reason string) { instruments.handshakes.WithLabelValues(reason).Inc() }
-
-// ConnectionRefused counts a connection of a client that was closed, by the limit that was reached,
-// or "unreadable".
-func ConnectionRefused(limit string) { instruments.refused.WithLabelValues(limit).Inc() }
 
 var unread = rate.Sometimes{Interval: time.Second} // of the lines below
 
 // RequestUnread counts and logs a request that net/http cannot read, and for which it calls no
 // handler. The fields say how it ended.
 func RequestUnread(fields ...zap.Field) {
-	ConnectionRefused("unreadable")
+	ConnectionsRefusedTotal.WithLabelValues("unreadable").Inc()
 	unread.Do(func() {
 		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; said once a second", fields...)
 	})
 }
 
+// clockObserver counts what the pacer does, and has written down what is to be kept.
+type clockObserver struct{ *pacing }
+
 // Granted implements pace.Observer.
-func (m *metrics) Granted(wait time.Duration, _ bool) { m.paceWait.Observe(wait.Seconds()) }
+func (o clockObserver) Granted(wait time.Duration, kept bool) {
+	paceWaitSeconds.Observe(wait.Seconds())
+	if kept {
+		o.note()
+	}
+}
 
 // Refused implements pace.Observer.
-func (m *metrics) Refused(reason pace.Reason) { m.paceRefused.WithLabelValues(string(reason)).Inc() }
+func (o clockObserver) Refused(reason pace.Reason) {
+	paceRefusalsTotal.WithLabelValues(string(reason)).Inc()
+}
 
 // Blocked implements pace.Observer.
-func (m *metrics) Blocked(explicit bool) {
-	m.blocks.WithLabelValues(strconv.FormatBool(explicit)).Inc()
+func (o clockObserver) Blocked(explicit bool) {
+	hostBlocksTotal.WithLabelValues(strconv.FormatBool(explicit)).Inc()
+	o.note()
 }
 
 // cacheObserver counts what the cache does, and logs what an operator should know.
 type cacheObserver struct {
-	*metrics
 	logger  *zap.Logger
 	fetcher *currentFetcher
 	short   rate.Sometimes // says that the machine lacks something
@@ -206,17 +190,17 @@ type cacheObserver struct {
 // Looked implements robotscache.Observer.
 func (o *cacheObserver) Looked(s robotscache.Source, err error) {
 	if err != nil {
-		o.lookups.WithLabelValues("error").Inc()
+		lookupsTotal.WithLabelValues("error").Inc()
 		return
 	}
-	o.lookups.WithLabelValues(s.String()).Inc()
+	lookupsTotal.WithLabelValues(s.String()).Inc()
 }
 
 // Fetched implements robotscache.Observer.
 func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Duration) {
-	o.fetches.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
-	o.fetchSeconds.Observe(out.Duration.Seconds())
-	o.fetchQueue.Observe(queued.Seconds())
+	fetchesTotal.WithLabelValues(out.Kind.String(), string(out.Cause)).Inc()
+	fetchSeconds.Observe(out.Duration.Seconds())
+	fetchQueueSeconds.Observe(queued.Seconds())
 	if out.Kind == fetch.KindRules && robotstxt.IsUTF16(out.Body) {
 		o.logger.Warn("robots.txt is in UTF-16, not UTF-8; nothing in it can be read, so it allows everything", zap.Stringer("origin", k.Origin))
 	}
@@ -239,14 +223,14 @@ func (o *cacheObserver) Recorded(before fetch.Record, entry *robotscache.Entry, 
 }
 
 // Dropped implements robotscache.Observer.
-func (o *cacheObserver) Dropped(d robotscache.Drop) { o.dropped.WithLabelValues(string(d)).Inc() }
+func (o *cacheObserver) Dropped(d robotscache.Drop) { droppedTotal.WithLabelValues(string(d)).Inc() }
 
 // StoreFailed implements robotscache.Observer.
-func (o *cacheObserver) StoreFailed(op string, _ error) { o.storeErrors.WithLabelValues(op).Inc() }
+func (o *cacheObserver) StoreFailed(op string, _ error) { storeErrorsTotal.WithLabelValues(op).Inc() }
 
 // StoreAvailable implements robotscache.Observer. The cache calls it once for each change.
 func (o *cacheObserver) StoreAvailable(ok bool, err error) {
-	o.storeUp.Set(float64(count(ok)))
+	storeUp.Store(ok)
 	if ok {
 		o.logger.Info("store of robots.txt records works again")
 		return
@@ -256,7 +240,7 @@ func (o *cacheObserver) StoreAvailable(ok bool, err error) {
 
 // textsDropped counts texts that the store has dropped.
 func (o *cacheObserver) textsDropped(n int, early bool) {
-	o.texts.WithLabelValues(strconv.FormatBool(early)).Add(float64(n))
+	textsTotal.WithLabelValues(strconv.FormatBool(early)).Add(float64(n))
 	if n == 0 || !early {
 		return
 	}

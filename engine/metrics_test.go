@@ -94,7 +94,7 @@ func decisions(t *testing.T, registry *prometheus.Registry) (total float64) {
 func descriptions() (list []*prometheus.Desc) {
 	descs := make(chan *prometheus.Desc)
 	go func() {
-		newMetrics().all.Describe(descs)
+		collectors.Describe(descs)
 		close(descs)
 	}()
 	for d := range descs {
@@ -139,7 +139,7 @@ func labelsOf(d *prometheus.Desc) []string {
 func TestUTF16IsLogged(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
-	o := &cacheObserver{metrics: instruments, logger: zap.New(core)}
+	o := &cacheObserver{logger: zap.New(core)}
 	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
 		o.Fetched(fetch.Key{Origin: origin.Origin{}}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0)
 		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
@@ -154,7 +154,8 @@ func TestTextsDropped(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	fetcher := new(currentFetcher)
 	fetcher.Store(new(Engine))
-	o := &cacheObserver{metrics: newMetrics(), logger: zap.New(core), fetcher: fetcher, full: rate.Sometimes{Interval: time.Hour}}
+	o := &cacheObserver{logger: zap.New(core), fetcher: fetcher, full: rate.Sometimes{Interval: time.Hour}}
+	before := dropped(t)
 	o.textsDropped(3, false)
 	o.textsDropped(0, true)
 	if n := logs.Len(); n != 0 {
@@ -162,7 +163,18 @@ func TestTextsDropped(t *testing.T) {
 	}
 	o.textsDropped(2, true)
 	o.textsDropped(2, true)
-	families, err := o.all.Gather()
+	if got, want := dropped(t), map[string]float64{"false": before["false"] + 3, "true": before["true"] + 4}; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["retain_max"] != int64(4<<30) {
+		t.Errorf("warned by %+v", got)
+	}
+}
+
+// dropped counts the texts that the store has dropped, by whether that was early.
+func dropped(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := collectors.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,12 +186,7 @@ func TestTextsDropped(t *testing.T) {
 			}
 		}
 	}
-	if want := map[string]float64{"false": 3, "true": 4}; !maps.Equal(counted, want) {
-		t.Errorf("counted %v, want %v", counted, want)
-	}
-	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["retain_max"] != int64(4<<30) {
-		t.Errorf("warned by %+v", got)
-	}
+	return counted
 }
 
 // TestMetricsAreDocumented compares the collectors with the table of docs/metrics.md, both ways.

@@ -112,7 +112,7 @@ func (p *pacing) counted(gateways int) {
 
 func (p *pacing) config(e *Engine) pace.Config {
 	config := e.Config.Clocks
-	config.Observer = clockObserver{instruments, p}
+	config.Observer = clockObserver{p}
 	return config
 }
 
@@ -197,32 +197,12 @@ func (p *pacing) Destruct() error {
 
 // sharedChanged tells the operator, once each time, that the clocks are not shared for a while.
 func (p *pacing) sharedChanged(up bool, why error) {
-	instruments.sharedUp.Set(map[bool]float64{true: 1}[up])
+	sharedUp.Store(up)
 	if up {
 		p.logger.Info("clocks are shared with the other gateways")
 		return
 	}
 	p.logger.Error("clocks cannot be shared; each gateway keeps to its part of the rate", zap.Error(why))
-}
-
-// clockObserver counts what the pacer does, and notes when there is something to keep.
-type clockObserver struct {
-	*metrics
-	pacing *pacing
-}
-
-// Granted implements pace.Observer.
-func (o clockObserver) Granted(wait time.Duration, kept bool) {
-	o.metrics.Granted(wait, kept)
-	if kept {
-		o.pacing.note()
-	}
-}
-
-// Blocked implements pace.Observer.
-func (o clockObserver) Blocked(explicit bool) {
-	o.metrics.Blocked(explicit)
-	o.pacing.note()
 }
 
 // Unblock ends the back-off of one clock, has that written down, and reports which one it was if

@@ -73,7 +73,7 @@ func (r *records) Destruct() error {
 func openRecords(e *Engine, key string) (*records, error) {
 	r := &records{key: key}
 	observer := &cacheObserver{
-		metrics: instruments, logger: e.logger.Named("cache"), fetcher: &r.fetcher,
+		logger: e.logger.Named("cache"), fetcher: &r.fetcher,
 		short: rate.Sometimes{Interval: time.Minute}, full: rate.Sometimes{Interval: time.Hour},
 	}
 	var err error

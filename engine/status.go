@@ -17,79 +17,64 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/internal/escape"
-	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 // statusMetrics tell the status of the current configuration at each collection: what
 // ends and when, and which parts are configured. So they follow reloads and renewals.
-type statusMetrics struct {
-	build, authority, exceptions, exceptionEnds, sharedWanted, fleetExpected, fleetContact, logUp *prometheus.Desc
-}
+type statusMetrics struct{}
 
-func newStatusMetrics() *statusMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("crawlgate_"+name, help, labels, nil)
-	}
-	return &statusMetrics{
-		build:         desc("build_info", "Always 1, with the versions that the process was built from.", "version", "caddy", "go"),
-		authority:     desc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority ends.", "certificate"),
-		exceptions:    desc("exceptions", "Exceptions from robots.txt that are in force."),
-		exceptionEnds: desc("exception_ends_seconds", "Unix time at which the next exception ends."),
-		sharedWanted:  desc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0."),
-		fleetExpected: desc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known."),
-		fleetContact:  desc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered."),
-		logUp:         desc("log_up", "1 while the access log takes lines, 0 while it stalls."),
-	}
+var (
+	statusDescs []*prometheus.Desc // of all that follow
+
+	buildDesc         = statusDesc("build_info", "Always 1, with the versions that the process was built from.", "version", "caddy", "go")
+	authorityDesc     = statusDesc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority ends.", "certificate")
+	exceptionsDesc    = statusDesc("exceptions", "Exceptions from robots.txt that are in force.")
+	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception ends.")
+	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0.")
+	fleetExpectedDesc = statusDesc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known.")
+	fleetContactDesc  = statusDesc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered.")
+	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
+)
+
+func statusDesc(name, help string, labels ...string) *prometheus.Desc {
+	desc := prometheus.NewDesc("crawlgate_"+name, help, labels, nil)
+	statusDescs = append(statusDescs, desc)
+	return desc
 }
 
 // Describe implements prometheus.Collector.
-func (m *statusMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		m.build, m.authority, m.exceptions, m.exceptionEnds, m.sharedWanted, m.fleetExpected, m.fleetContact, m.logUp,
-	} {
+func (statusMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range statusDescs {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *statusMetrics) Collect(ch chan<- prometheus.Metric) {
+func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	caddyVersion, _ := caddy.Version()
-	send(m.build, 1, version.Read(), caddyVersion, runtime.Version())
+	send(buildDesc, 1, version.Read(), caddyVersion, runtime.Version())
 	e := Current()
 	if e == nil {
 		return
 	}
-	sites, now := e.Sites(), time.Now()
-	for name, cert := range authorityOf(sites) {
-		send(m.authority, float64(cert.NotAfter.Unix()), name)
+	s := e.Status()
+	for name, cert := range s.Authority {
+		send(authorityDesc, float64(cert.NotAfter.Unix()), name)
 	}
-	inForce, next := exceptionsOf(sites, now)
-	send(m.exceptions, float64(inForce))
-	if !next.IsZero() {
-		send(m.exceptionEnds, float64(next.Unix()))
+	send(exceptionsDesc, float64(s.Exceptions))
+	if !s.ExceptionEnds.IsZero() {
+		send(exceptionEndsDesc, float64(s.ExceptionEnds.Unix()))
 	}
-	send(m.sharedWanted, float64(count(e.Config.SharedClocks != "")))
-	send(m.logUp, float64(count(!e.log.Stalls())))
+	send(sharedWantedDesc, float64(count(s.SharedWanted)))
+	send(logUpDesc, float64(count(!e.log.Stalls())))
 	if e.fleet != nil {
-		send(m.fleetExpected, float64(e.Config.Fleet.Expect))
-		send(m.fleetContact, now.Sub(*e.fleet.heard.Load()).Seconds())
+		send(fleetExpectedDesc, float64(e.Config.Fleet.Expect))
+		send(fleetContactDesc, time.Since(*e.fleet.heard.Load()).Seconds())
 	}
-}
-
-// authorityOf returns the certificates that sites intercept with, by their names, or none if
-// nothing is intercepted. All sites have the same authority.
-func authorityOf(sites []*SitePolicy) map[string]*x509.Certificate {
-	for _, s := range sites {
-		if s.Authority != nil {
-			return s.Authority()
-		}
-	}
-	return nil
 }
 
 // exceptionsOf counts the exceptions of all sites that are in force, and says when the next one of
@@ -118,26 +103,32 @@ type Status struct {
 	StoreUp      bool
 	SharedWanted bool // clocks are meant to be shared with other gateways
 	SharedUp     bool
-	// AuthorityEnds is when the first certificate of the authority ends, zero where nothing is
-	// intercepted.
+	// Authority has the certificates that sites intercept with, by their names, and AuthorityEnds is
+	// when the first of them ends. Both are zero where nothing is intercepted.
+	Authority     map[string]*x509.Certificate
 	AuthorityEnds time.Time
-	Exceptions    int // in force
+	Exceptions    int       // in force
+	ExceptionEnds time.Time // when the next one of them ends; zero if none does
 }
 
 var started = time.Now()
 
-// Status returns the status of the configuration. The caller has called [Engine.Open].
+// Status returns the status of the configuration.
 func (e *Engine) Status() Status {
 	s := Status{
-		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: instruments.storeUp.up.Load(),
-		SharedWanted: e.Config.SharedClocks != "", SharedUp: instruments.sharedUp.up.Load(),
+		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: storeUp.Load(),
+		SharedWanted: e.Config.SharedClocks != "", SharedUp: sharedUp.Load(),
 	}
-	for _, cert := range authorityOf(e.Sites()) {
+	sites := e.Sites()
+	s.Exceptions, s.ExceptionEnds = exceptionsOf(sites, time.Now())
+	if i := slices.IndexFunc(sites, func(s *SitePolicy) bool { return s.Authority != nil }); i >= 0 {
+		s.Authority = sites[i].Authority() // all sites have the same
+	}
+	for _, cert := range s.Authority {
 		if s.AuthorityEnds.IsZero() || cert.NotAfter.Before(s.AuthorityEnds) {
 			s.AuthorityEnds = cert.NotAfter
 		}
 	}
-	s.Exceptions, _ = exceptionsOf(e.Sites(), time.Now())
 	return s
 }
 
@@ -228,24 +219,6 @@ func Record(server *caddyhttp.Server) (stop func()) {
 
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
-
-// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and
-// early are as for [CountDecision]; target returns the URL or authority of the request.
-func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target func() string) {
-	if recent.wanted.Load() == 0 {
-		return
-	}
-	if d.Decision != enforce.OutcomeDeny && !d.WouldDeny {
-		recent.add(time.Now(), method, block, early, nil)
-		return
-	}
-	text := func(s string) string { return escape.ASCII(s, recentText) }
-	recent.add(time.Now(), method, block, early, &RecentRefusal{
-		At: time.Now(), Agent: text(d.Agent), Method: text(method),
-		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
-		Reported: d.WouldDeny,
-	})
-}
 
 func (r *recorder) add(now time.Time, method, block string, early bool, refusal *RecentRefusal) {
 	r.mu.Lock()

@@ -57,7 +57,7 @@ func (x *exchange) account() {
 		engine.ComeBack(x.decision.Agent, x.r, time.Now().Add(time.Duration(wait)*time.Second))
 	}
 	if rec.PaymentRequired {
-		engine.PaymentRequired()
+		engine.PaymentsTotal.Inc()
 	}
 	engine.RecordRecent(&rec, x.r.Method, block, x.early, func() string { return x.asked().URL })
 	if rec.Decision == enforce.OutcomeDeny || rec.WouldDeny {

@@ -112,11 +112,12 @@ func (c *connect) open(handleTLS func()) error {
 	if c.client, err = egress.Accept(c.w, c.r); err != nil {
 		return c.fail(enforce.ReasonInternal, err.Error())
 	}
-	defer engine.TunnelOpened()()
+	engine.TunnelsOpen.Inc()
+	defer engine.TunnelsOpen.Dec()
 	ctx, done := endingWith(c.ctx, server.draining)
 	defer done()
 	first, err := c.client.First(ctx, firstByte)
-	engine.TunnelSpoke(string(first))
+	engine.TunnelsTotal.WithLabelValues(string(first)).Inc()
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -199,7 +200,7 @@ func (c *connect) intercept() {
 		c.end(err)
 		return
 	}
-	engine.HandshakeFailed(string(handshake.Reason))
+	engine.HandshakeFailuresTotal.WithLabelValues(string(handshake.Reason)).Inc()
 	if handshake.Reason == egress.HandshakeName {
 		c.misdirected("the TLS handshake names another host than the tunnel")
 		return

@@ -208,7 +208,7 @@ var fullAnswer = fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nConnection: cl
 
 // refuse closes a connection over a limit. A client that expects TLS gets no answer.
 func (c *boundedConn) refuse(reason, option string) {
-	engine.ConnectionRefused(reason)
+	engine.ConnectionsRefusedTotal.WithLabelValues(reason).Inc()
 	c.bounds.full.Do(func() {
 		c.bounds.logger.Warn("connections of clients are refused: a limit is reached; said once a minute",
 			zap.String("limit", option), zap.Stringer("source", c.source))
