@@ -1,9 +1,15 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,7 +106,8 @@ type Engine struct {
 	files     *fetch.Fetcher // for TDM files
 	stops     *stopState
 	emitter   *emitter // nil without an events app
-	sites     sites
+	sitesMu   sync.Mutex
+	sites     []*SitePolicy           // guarded by sitesMu
 	listens   atomic.Pointer[listens] // since its start
 	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
 	digest    func() string
@@ -315,6 +322,40 @@ func (e *Engine) CloseIdle() {
 	if e.transport != nil && e.retired.Load() {
 		e.transport.CloseIdleConnections()
 	}
+}
+
+// ConfigDigest names the configuration of the engine and all its sites: gateways and times with one
+// digest had the same rules of the operator. It is the first 16 hexadecimal digits of a SHA-256. It
+// may be called once all sites are provisioned.
+func (e *Engine) ConfigDigest() string { return e.digest() }
+
+func (e *Engine) digestSources() string {
+	sites := e.Sites()
+	sources := make([]string, 0, len(sites)+1)
+	for _, s := range sites {
+		sources = append(sources, string(s.Source))
+	}
+	slices.Sort(sources) // Caddy provisions servers in no order
+	h := sha256.New()
+	for _, s := range append(sources, string(e.Config.Source)) {
+		h.Write([]byte(s))
+		h.Write([]byte{0}) // is in no JSON text
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// SourceOf returns the address that Caddy takes for the client's. It may differ from the
+// connection's if trusted_proxies is set. A client over a unix socket is one of this machine.
+func SourceOf(r *http.Request) netip.Addr {
+	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	source, err := netip.ParseAddr(ip)
+	if err == nil {
+		return source
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.Addr{}
 }
 
 // Cache is the cache of the records. The caller has called [Engine.Open].

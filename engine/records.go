@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -271,7 +272,7 @@ func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate
 // fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the
 // operator stops counts as given up, which says nothing about the site.
 func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
-	ctx, entry, _ := underWay.enter(ctx, &InFlight{origin: k.Origin}, 0) // no limit holds for fetches
+	ctx, entry, _ := underWay.enter(ctx, &InFlight{origin: k.Origin}, math.MaxInt)
 	defer entry.Leave()
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}
 	if err := e.StopsFetch(k.Origin); err != nil {
@@ -294,7 +295,7 @@ func (e *Engine) StopsFetch(o origin.Origin) error {
 	if order, stopped := e.stops.held.Match(o, ""); stopped {
 		return fmt.Errorf("by a stop: %s", order)
 	}
-	if pattern, denied := e.sites.deny(o); denied {
+	if pattern, denied := e.denied(o); denied {
 		return fmt.Errorf("by the configuration: deny %s", pattern)
 	}
 	return nil

@@ -2,18 +2,14 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
@@ -71,44 +67,15 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 	})
 }
 
-// sites are those of one configuration. It is safe for concurrent use.
-type sites struct {
-	mu   sync.Mutex
-	list []*SitePolicy
-}
-
-// add reports whether the site is the first one with a server.
-func (s *sites) add(site *SitePolicy) (first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	served := func(other *SitePolicy) bool { return other.Server != nil }
-	first = served(site) && !slices.ContainsFunc(s.list, served)
-	s.list = append(s.list, site)
-	return first
-}
-
-// all returns them in the order in which they were provisioned.
-func (s *sites) all() []*SitePolicy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.list)
-}
-
-// deny reports whether the deny list of every site names the origin, and the pattern of the last
-// one.
-func (s *sites) deny(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
-	for _, site := range s.all() {
-		if pattern, denied = site.Operator.Denied(o); !denied {
-			return pattern, false
-		}
-	}
-	return pattern, denied
-}
-
 // AddSite adds a site while its handler is provisioned with ctx. It fails if another process
 // listens at an address of the site.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
-	if first := e.sites.add(s); first {
+	served := func(s *SitePolicy) bool { return s.Server != nil }
+	e.sitesMu.Lock()
+	first := served(s) && !slices.ContainsFunc(e.sites, served)
+	e.sites = append(e.sites, s)
+	e.sitesMu.Unlock()
+	if first {
 		if err := e.tellWhenReady(ctx); err != nil {
 			return err
 		}
@@ -120,7 +87,22 @@ func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 }
 
 // Sites returns the sites in the order in which they were provisioned.
-func (e *Engine) Sites() []*SitePolicy { return e.sites.all() }
+func (e *Engine) Sites() []*SitePolicy {
+	e.sitesMu.Lock()
+	defer e.sitesMu.Unlock()
+	return slices.Clone(e.sites)
+}
+
+// denied reports whether the deny list of every site names the origin, and the pattern of the last
+// one.
+func (e *Engine) denied(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
+	for _, site := range e.Sites() {
+		if pattern, denied = site.Operator.Denied(o); !denied {
+			return pattern, false
+		}
+	}
+	return pattern, denied
+}
 
 // Wrapped notes that the connections of a server are counted, or that the operator was warned that
 // they are not. It reports whether that was news. It is for the time of provisioning.
@@ -140,7 +122,7 @@ func (e *Engine) tellWhenReady(ctx caddy.Context) error {
 		return err
 	}
 	return whenStarted(events, func() {
-		if proxies, listen := e.sites.addresses(); len(listen) > 0 {
+		if proxies, listen := e.addresses(); len(listen) > 0 {
 			e.logger.Info("ready", zap.Strings("proxy", proxies), zap.Strings("listen", listen))
 		}
 	})
@@ -148,9 +130,9 @@ func (e *Engine) tellWhenReady(ctx caddy.Context) error {
 
 // addresses returns the URLs that clients on this machine set as their proxy, and the addresses at
 // which the sites listen. A unix socket has no such URL.
-func (s *sites) addresses() (proxies, listen []string) {
+func (e *Engine) addresses() (proxies, listen []string) {
 	var seen []*caddyhttp.Server
-	for _, site := range s.all() {
+	for _, site := range e.Sites() {
 		if site.Server == nil || slices.Contains(seen, site.Server) {
 			continue
 		}
@@ -177,26 +159,6 @@ func reachable(listen netip.AddrPort) string {
 	return fmt.Sprintf("localhost:%d", listen.Port())
 }
 
-// ConfigDigest names the configuration of the engine and all its sites: gateways and times with one
-// digest had the same rules of the operator. It is the first 16 hexadecimal digits of a SHA-256. It
-// may be called once all sites are provisioned.
-func (e *Engine) ConfigDigest() string { return e.digest() }
-
-func (e *Engine) digestSources() string {
-	sites := e.Sites()
-	sources := make([]string, 0, len(sites)+1)
-	for _, s := range sites {
-		sources = append(sources, string(s.Source))
-	}
-	slices.Sort(sources) // Caddy provisions servers in no order
-	h := sha256.New()
-	for _, s := range append(sources, string(e.Config.Source)) {
-		h.Write([]byte(s))
-		h.Write([]byte{0}) // is in no JSON text
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
 // WithoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
 // net/http's server, which the redaction stands in front of.
 func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
@@ -217,20 +179,6 @@ func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	return nil
 }
 
-// SourceOf returns the address that Caddy takes for the client's. It may differ from the
-// connection's if trusted_proxies is set. A client over a unix socket is one of this machine.
-func SourceOf(r *http.Request) netip.Addr {
-	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	source, err := netip.ParseAddr(ip)
-	if err == nil {
-		return source
-	}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && strings.HasPrefix(local.Network(), "unix") {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	return netip.Addr{}
-}
-
 // listens are the addresses of a configuration's HTTP servers, those with a gateway and the others.
 type listens struct{ gateways, sites []netip.AddrPort }
 
@@ -245,7 +193,7 @@ func listensOf(e *Engine) (*listens, error) {
 		return nil, err
 	}
 	for _, server := range http.Servers {
-		if slices.ContainsFunc(e.sites.all(), func(s *SitePolicy) bool { return s.Server == server }) {
+		if slices.ContainsFunc(e.Sites(), func(s *SitePolicy) bool { return s.Server == server }) {
 			l.gateways = append(l.gateways, listenAddrs(server)...)
 		} else {
 			l.sites = append(l.sites, listenAddrs(server)...)

@@ -37,8 +37,8 @@ func TestDenyOfAllSites(t *testing.T) {
 		{"the other of two", []*SitePolicy{site(), site("*.example.com")}, ""},
 		{"both", []*SitePolicy{site("www.example.com"), site("*.example.com")}, "*.example.com"},
 	} {
-		s := sites{list: tt.sites}
-		if pattern, denied := s.deny(o); pattern.String() != tt.pattern || denied != (tt.pattern != "") {
+		e := &Engine{sites: tt.sites}
+		if pattern, denied := e.denied(o); pattern.String() != tt.pattern || denied != (tt.pattern != "") {
 			t.Errorf("%s: denied by %q: %v, want by %q", tt.name, pattern, denied, tt.pattern)
 		}
 	}

@@ -151,7 +151,13 @@ func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, er
 type register struct {
 	mu      sync.Mutex
 	entries map[*InFlight]struct{}
-	open    [tunnelEntry + 1]map[string]int // by agent; an agent without any has no key
+	open    map[entriesOf]int // what has no entries has no key
+}
+
+// entriesOf names the entries of one kind that an agent has.
+type entriesOf struct {
+	kind  entryKind
+	agent string
 }
 
 // underWay is the register of the process, which outlives reloads.
@@ -196,32 +202,18 @@ func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string,
 func (r *register) enter(outer context.Context, e *InFlight, limit int) (context.Context, *InFlight, error) {
 	ctx, cancel := context.WithCancelCause(outer)
 	e.in, e.cancel = r, cancel
-	if open := r.add(e, limit); !open {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[entriesOf{e.kind, e.agent}] >= limit {
 		cancel(nil)
 		return outer, nil, fmt.Errorf("%d %s", limit, map[entryKind]string{requestEntry: "requests are under way", tunnelEntry: "tunnels are open"}[e.kind])
 	}
-	return ctx, e, nil
-}
-
-// add reports false where the agent has as many entries of the kind as limit says.
-func (r *register) add(e *InFlight, limit int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.kind != fetchEntry {
-		n := r.open[e.kind][e.agent]
-		if n >= limit {
-			return false
-		}
-		if r.open[e.kind] == nil {
-			r.open[e.kind] = make(map[string]int)
-		}
-		r.open[e.kind][e.agent] = n + 1
-	}
 	if r.entries == nil {
-		r.entries = make(map[*InFlight]struct{})
+		r.entries, r.open = make(map[*InFlight]struct{}), make(map[entriesOf]int)
 	}
 	r.entries[e] = struct{}{}
-	return true
+	r.open[entriesOf{e.kind, e.agent}]++
+	return ctx, e, nil
 }
 
 // Leave takes the entry out of the register and ends its context.
@@ -229,21 +221,16 @@ func (e *InFlight) Leave() {
 	if e == nil {
 		return
 	}
-	e.in.leave(e)
-	e.cancel(nil)
-}
-
-func (r *register) leave(e *InFlight) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := len(r.entries)
-	if delete(r.entries, e); len(r.entries) == before || e.kind == fetchEntry {
+	defer e.cancel(nil)
+	e.in.mu.Lock()
+	defer e.in.mu.Unlock()
+	if _, in := e.in.entries[e]; !in {
 		return
 	}
-	if n := r.open[e.kind][e.agent]; n > 1 {
-		r.open[e.kind][e.agent] = n - 1
-	} else {
-		delete(r.open[e.kind], e.agent)
+	delete(e.in.entries, e)
+	of := entriesOf{e.kind, e.agent}
+	if e.in.open[of]--; e.in.open[of] == 0 {
+		delete(e.in.open, of)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -254,7 +255,7 @@ func TestInFlightStop(t *testing.T) {
 func TestInFlightTellsWho(t *testing.T) {
 	t.Parallel()
 	var f register
-	ctx, e, _ := f.enter(t.Context(), &InFlight{origin: site(t, "https://example.com"), agent: "alpha"}, 0)
+	ctx, e, _ := f.enter(t.Context(), &InFlight{origin: site(t, "https://example.com"), agent: "alpha"}, 1)
 	defer e.Leave()
 	var stops enforce.Stops
 	for _, order := range []enforce.Stop{
@@ -309,7 +310,7 @@ func TestInFlightLeave(t *testing.T) {
 		}
 		all[i].Leave()
 	}
-	if len(f.entries) > 0 || len(f.open[requestEntry]) > 0 {
+	if len(f.entries) > 0 || len(f.open) > 0 {
 		t.Errorf("%d are left, and the counts %v", len(f.entries), f.open)
 	}
 	var none *InFlight
@@ -335,7 +336,7 @@ func TestInFlightLimits(t *testing.T) {
 		{kind: requestEntry, agent: "a", limit: 2, want: "2 requests are under way"},
 		{kind: tunnelEntry, agent: "a", limit: 1},
 		{kind: tunnelEntry, agent: "a", limit: 1, want: "1 tunnels are open"},
-		{kind: fetchEntry},
+		{kind: fetchEntry, limit: math.MaxInt},
 		{kind: requestEntry, agent: "b", limit: 1},
 		{kind: requestEntry, agent: "a", limit: 3}, // a reload raised it
 		{kind: requestEntry, agent: "a", limit: 1, want: "1 requests are under way"},
@@ -358,7 +359,8 @@ func TestInFlightLimits(t *testing.T) {
 		}
 		entered = append(entered, e)
 	}
-	if want := map[string]int{"a": 3, "b": 1}; !maps.Equal(f.open[requestEntry], want) || !maps.Equal(f.open[tunnelEntry], map[string]int{"a": 1}) {
+	want := map[entriesOf]int{{requestEntry, "a"}: 3, {requestEntry, "b"}: 1, {tunnelEntry, "a"}: 1, {fetchEntry, ""}: 1}
+	if !maps.Equal(f.open, want) {
 		t.Errorf("counted %v", f.open)
 	}
 }
