@@ -172,10 +172,6 @@ type PaceConfig struct {
 	// Shared is the URL of a Redis that keeps the clocks of several gateways. Placeholders are
 	// replaced.
 	Shared string `json:"shared,omitempty"`
-	// Gateways is how many gateways share that Redis at the least. It counts while Redis cannot be
-	// reached and this gateway knows of fewer: one that starts then, for the first time, knows of
-	// none. Default 1.
-	Gateways int `json:"gateways,omitempty"`
 }
 
 // RedisConfig is the Redis where gateways share their records, clocks and orders. Store,
@@ -259,7 +255,7 @@ func checkStore(c *engine.Store) error {
 // setRedis sets what store, pace and fleet begin with.
 func (a *App) setRedis(c *engine.Config) error {
 	r := cmp.Or(a.Redis, new(RedisConfig))
-	c.SharedClocks, c.Gateways, c.Prefix = r.URL, r.Expect, cmp.Or(r.Prefix, "crawlgate")
+	c.SharedClocks, c.Prefix = r.URL, cmp.Or(r.Prefix, "crawlgate")
 	switch {
 	case a.Redis == nil:
 		return nil
@@ -267,15 +263,11 @@ func (a *App) setRedis(c *engine.Config) error {
 		return errors.New("redis needs a url")
 	case r.Expect < 0 || r.Expect > maxGateways:
 		return fmt.Errorf("redis: expect: %d is not from 1 to %d", r.Expect, maxGateways)
-	case !isPrefix(r.Prefix):
-		return fmt.Errorf("redis: prefix %q: %s", r.Prefix, wantPrefix)
+	case !isGatewayName(c.Prefix) || strings.ContainsAny(c.Prefix, "{}"):
+		return fmt.Errorf("redis: prefix %q: want up to %d visible ASCII characters without braces", c.Prefix, maxGatewayName)
 	}
 	return redislink.CheckURL(r.URL)
 }
-
-func isPrefix(s string) bool { return isGatewayName(s) && !strings.ContainsAny(s, "{}") }
-
-var wantPrefix = fmt.Sprintf("want up to %d visible ASCII characters without braces", maxGatewayName)
 
 // setFleet runs after the settings of store and pace. Gateways that share records or clocks by a
 // Redis share orders by it too: a stop must not end one of them only.
@@ -289,17 +281,12 @@ func (a *App) setFleet(c *engine.Config) error {
 	}
 	c.Fleet = *f
 	c.Fleet.URL, c.Fleet.Expect = cmp.Or(f.URL, r.URL, c.SharedClocks, c.Store.URL), cmp.Or(f.Expect, r.Expect)
-	c.Prefix = cmp.Or(f.Prefix, c.Prefix)
 	c.Fleet.Self.Name, c.Fleet.Self.Version = c.Name, version.Read()
 	switch {
 	case c.Fleet.URL == "":
 		return errors.New("redis needs a url: neither `pace shared` nor `store redis` has one")
 	case f.Expect < 0 || f.Expect > maxGateways:
 		return fmt.Errorf("expect: %d is not from 1 to %d", f.Expect, maxGateways)
-	case !isPrefix(f.Prefix):
-		return fmt.Errorf("prefix %q: %s", f.Prefix, wantPrefix)
-	case f.Prefix != "" && r.Prefix != "" && f.Prefix != r.Prefix:
-		return fmt.Errorf("prefix %q: redis has prefix %q, and a gateway belongs to one fleet", f.Prefix, r.Prefix)
 	case c.Name == "":
 		return errors.New("each gateway needs a name of its own: set gateway")
 	}

@@ -85,7 +85,6 @@ func atTop(h httpcaddyfile.Helper) bool {
 //		redact <field>... | off
 //		unlogged refuse|serve
 //		fleet redis [<url>] {
-//			prefix crawlgate
 //			expect <number>
 //		}
 //		cache {
@@ -110,7 +109,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 //			queue 1000
 //			per host|site|address...
 //			backoff 60s 24h | off
-//			shared redis <url> [<gateways>]
+//			shared redis <url>
 //		}
 //		egress {
 //			allow_private <cidr>...
@@ -214,10 +213,7 @@ func (a *App) readFleet(r *block.Reader, args []string) error {
 	if len(args) == 2 {
 		a.Fleet.URL = args[1]
 	}
-	return block.Grammar{
-		"prefix": block.Text(&a.Fleet.Prefix),
-		"expect": block.Count(&a.Fleet.Expect, 1, maxGateways),
-	}.Read(r, "fleet")
+	return block.Grammar{"expect": block.Count(&a.Fleet.Expect, 1, maxGateways)}.Read(r, "fleet")
 }
 
 func (a *App) readCache(r *block.Reader) error {
@@ -254,7 +250,7 @@ func (a *App) readPace(r *block.Reader) error {
 		"queue":       block.Count(&p.Queue, 1, 1_000_000),
 		"per":         {Min: 1, Max: 3, Set: block.List(&p.Per).Set},
 		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
-		"shared":      {Min: 2, Max: 3, Set: p.setShared},
+		"shared":      {Min: 2, Max: 2, Set: p.setShared},
 	}.Read(r, "pace")
 }
 
@@ -282,16 +278,11 @@ func (p *PaceConfig) setBackoff(args []string) error {
 	return nil
 }
 
-func (p *PaceConfig) setShared(args []string) (err error) {
+func (p *PaceConfig) setShared(args []string) error {
 	if args[0] != "redis" {
 		return fmt.Errorf("unknown kind %q: want redis", args[0])
 	}
 	p.Shared = args[1]
-	if len(args) == 3 {
-		if p.Gateways, err = block.ParseCount(1, maxGateways)(args[2]); err != nil {
-			return fmt.Errorf("number of gateways %q: want 1 to %d", args[2], maxGateways)
-		}
-	}
 	return nil
 }
 

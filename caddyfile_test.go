@@ -129,7 +129,7 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nbackoff 60s\n}", 4, `option "backoff" of pace: unknown value "60s": want "off" or a first and a longest pause`},
 		{"pace {\nbackoff 24h 60s\n}", 4, `robots: pace: backoff: 24h0m0s is longer than 1m0s`},
 		{"pace {\nshared memcached localhost\n}", 4, `option "shared" of pace: unknown kind "memcached": want redis`},
-		{"pace {\nshared redis redis://localhost 0\n}", 4, `option "shared" of pace: number of gateways "0": want 1 to 1000`},
+		{"pace {\nshared redis redis://localhost 3\n}", 4, `option "shared" of pace takes 2 arguments, found 3`},
 		{"pace {\nshared redis localhost:6379\n}", 4, `robots: pace: shared: redis url has scheme "localhost": want redis, rediss or unix`},
 
 		{"fleet", 3, `option "fleet" of robots takes at least 1 argument, found 0`},
@@ -138,16 +138,11 @@ func TestBadEngine(t *testing.T) {
 		{"redis redis://localhost {\nprefix {x}y\n}", 4, `robots: redis: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
 		{"redis redis://localhost {\nexpect 0\n}", 4, `option "expect" of redis: "0" is not a whole number from 1 to 1000`},
 		{"redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in redis: want one of expect, prefix`},
-		{
-			"redis redis://localhost {\nprefix a\n}\nfleet redis {\nprefix b\n}", 7,
-			`robots: fleet: prefix "b": redis has prefix "a", and a gateway belongs to one fleet`,
-		},
 		{"fleet etcd", 3, `option "fleet" of robots: unknown kind "etcd": want redis`},
 		{"fleet redis", 3, "robots: fleet: redis needs a url: neither `pace shared` nor `store redis` has one"},
 		{"fleet redis localhost:6379", 3, `robots: fleet: redis url has scheme "localhost": want redis, rediss or unix`},
 		{"fleet redis redis://localhost {\nexpect 0\n}", 4, `option "expect" of fleet: "0" is not a whole number from 1 to 1000`},
-		{"store redis redis://localhost\nfleet redis {\nexpect 2\nprefix {x}y\n}", 6, `robots: fleet: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
-		{"fleet redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in fleet: want one of expect, prefix`},
+		{"fleet redis redis://localhost {\nmembers 2\n}", 4, `unknown option "members" in fleet: want one of expect`},
 
 		{"limits {\nmin_rate 100\n}", 4, `robots: limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nmin_rate 0B/s\n}", 4, `robots: limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},
@@ -174,7 +169,7 @@ const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, deny, egress, except, max_wait, mode, paths, preferences, unidentified, unknown`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, deny, egress, except, mode, paths, preferences, unidentified, unknown`},
 		{"mode strict", 3, `robots: mode "strict": want enforce, report, off`},
 		{"clients", 3, `option "clients" of robots takes at least 1 argument, found 0`},
 		{"clients everyone", 3, `robots: clients "everyone": not an address range`},
@@ -255,7 +250,6 @@ func TestBadGateway(t *testing.T) {
 			`or a time such as 2026-12-31T12:00:00Z`},
 		{"deny", 3, `option "deny" of robots takes at least 1 argument, found 0`},
 		{"deny http://example.com", 3, `robots: deny: host pattern "http://example.com": is a URL; want the host alone`},
-		{"max_wait 10", 3, `option "max_wait" of robots: "10" is not a duration such as 10s, 5m or 24h`},
 		{"egress on", 3, `option "egress" of robots: unknown value "on": want off`},
 		{"egress off\negress off", 4, `option "egress" of robots is given twice`},
 	} {

@@ -113,7 +113,7 @@ func TestEvents(t *testing.T) {
 	}
 
 	// A reload changes nothing about that.
-	g.Load("max_wait 5s", catchAll)
+	g.Load("unknown deny", catchAll)
 	s.SetRobots(testorigin.Respond(testorigin.Response{
 		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + testgateway.RulesA + "Sitemap: https://example.com/map.xml\n"),
 	}))

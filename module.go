@@ -77,9 +77,6 @@ type Handler struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Deny lists hosts to which nothing goes, in every mode.
 	Deny []string `json:"deny,omitempty"`
-	// MaxWait bounds how long a request of this site is held for politeness, unless its agent has a
-	// max_wait of its own. Default: the engine's wait.
-	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`
 
@@ -160,7 +157,6 @@ func (h *Handler) Cleanup() error {
 //		preferences log|deny
 //		unknown allow|deny
 //		deny <host-pattern>...
-//		max_wait <duration>
 //		egress off
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -187,7 +183,6 @@ func (h *Handler) read(r *block.Reader) error {
 		"preferences":  block.Text(&h.Preferences),
 		"unknown":      block.Text(&h.Unknown),
 		"deny":         block.List(&h.Deny),
-		"max_wait":     block.Parsed(&h.MaxWait, block.Optional(block.ParseDuration)),
 		"egress":       block.Switch(&h.EgressOff, "off"),
 	}.Read(r, "robots")
 }

@@ -27,7 +27,7 @@ type AgentConfig struct {
 	From        []string     `json:"from,omitempty"`
 	Rate        string       `json:"rate,omitempty"`
 	Mode        string       `json:"mode,omitempty"`
-	// MaxWait bounds how long a request of the agent is held. Default: the site's max_wait.
+	// MaxWait bounds how long a request of the agent is held. Default: the engine's wait.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
 	// Preferences and Unknown take precedence over the gateway's.
 	Preferences string `json:"preferences,omitempty"`
@@ -54,10 +54,7 @@ func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
 
 // policyBy is policy with another way to check passwords than by the agents'.
 func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
-	c := proxy.Config{MaxWait: (*time.Duration)(h.MaxWait), EgressOff: h.EgressOff}
-	if h.MaxWait != nil && *h.MaxWait < 0 {
-		return c, fmt.Errorf("max_wait %s is negative", c.MaxWait)
-	}
+	c := proxy.Config{EgressOff: h.EgressOff}
 	var err error
 	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err

@@ -200,10 +200,7 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	if c.Politeness.Per, err = parsePer(p.Per); err != nil {
 		return err
 	}
-	c.SharedClocks, c.Gateways = cmp.Or(p.Shared, c.SharedClocks), cmp.Or(p.Gateways, c.Gateways, 1)
-	if c.Gateways < 1 || c.Gateways > maxGateways {
-		return fmt.Errorf("gateways: %d is not from 1 to %d", c.Gateways, maxGateways)
-	}
+	c.SharedClocks = cmp.Or(p.Shared, c.SharedClocks)
 	if p.Shared != "" {
 		if err := redislink.CheckURL(p.Shared); err != nil {
 			return fmt.Errorf("shared: %w", err)

@@ -43,7 +43,7 @@ func TestFleetSettings(t *testing.T) {
 	}{
 		{App{Store: store, Fleet: new(engine.Fleet)}, "redis://store.example", ""},
 		{App{Store: store, Pace: shared, Fleet: new(engine.Fleet)}, "redis://pace.example", ""},
-		{App{Store: store, Fleet: &engine.Fleet{URL: "{env.FLEET_URL}", Prefix: "p", Expect: 3}}, "redis://fleet.example", ""},
+		{App{Store: store, Fleet: &engine.Fleet{URL: "{env.FLEET_URL}", Expect: 3}}, "redis://fleet.example", ""},
 		{App{Store: store}, "redis://store.example", ""},
 		{App{Store: store, Pace: shared}, "redis://pace.example", ""},
 		{App{Pace: &PaceConfig{Shared: "{env.FLEET_URL}"}}, "redis://fleet.example", ""},
@@ -76,31 +76,28 @@ func TestRedisSettings(t *testing.T) {
 		app                          App
 		store, clocks, fleet, prefix string
 		kind                         string
-		gateways, expect             int
+		expect                       int
 	}{
 		"all": {
-			App{Redis: redis}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3, 3,
+			App{Redis: redis}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3,
 		},
 		"nothing but a URL": {
-			App{Redis: &RedisConfig{URL: redis.URL}}, redis.URL, redis.URL, redis.URL, "crawlgate", "redis", 1, 0,
+			App{Redis: &RedisConfig{URL: redis.URL}}, redis.URL, redis.URL, redis.URL, "crawlgate", "redis", 0,
 		},
 		"records in a file": {
-			App{Redis: redis, Store: &engine.Store{Kind: "file", Path: "/x"}}, "", redis.URL, redis.URL, "acme", "file", 3, 3,
+			App{Redis: redis, Store: &engine.Store{Kind: "file", Path: "/x"}}, "", redis.URL, redis.URL, "acme", "file", 3,
 		},
 		"records elsewhere": {
-			App{Redis: redis, Store: &engine.Store{Kind: "redis", URL: "redis://s"}}, "redis://s", redis.URL, redis.URL, "acme", "redis", 3, 3,
+			App{Redis: redis, Store: &engine.Store{Kind: "redis", URL: "redis://s"}}, "redis://s", redis.URL, redis.URL, "acme", "redis", 3,
 		},
 		"records kept for a day": {
-			App{Redis: redis, Store: &engine.Store{Kind: "redis", Retain: 1}}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3, 3,
+			App{Redis: redis, Store: &engine.Store{Kind: "redis", Retain: 1}}, redis.URL, redis.URL, redis.URL, "acme", "redis", 3,
 		},
 		"clocks elsewhere": {
-			App{Redis: redis, Pace: &PaceConfig{Shared: "redis://p", Gateways: 5}}, redis.URL, "redis://p", redis.URL, "acme", "redis", 5, 3,
+			App{Redis: redis, Pace: &PaceConfig{Shared: "redis://p"}}, redis.URL, "redis://p", redis.URL, "acme", "redis", 3,
 		},
 		"orders elsewhere": {
-			App{Redis: redis, Fleet: &engine.Fleet{URL: "redis://f", Expect: 4}}, redis.URL, redis.URL, "redis://f", "acme", "redis", 3, 4,
-		},
-		"a prefix of fleet": {
-			App{Redis: &RedisConfig{URL: redis.URL}, Fleet: &engine.Fleet{Prefix: "f"}}, redis.URL, redis.URL, redis.URL, "f", "redis", 1, 0,
+			App{Redis: redis, Fleet: &engine.Fleet{URL: "redis://f", Expect: 4}}, redis.URL, redis.URL, "redis://f", "acme", "redis", 4,
 		},
 	} {
 		c, err := tt.app.settings()
@@ -108,8 +105,8 @@ func TestRedisSettings(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := []any{c.Store.URL, c.SharedClocks, c.Fleet.URL, c.Prefix, c.Store.Kind, c.Gateways, c.Fleet.Expect}
-		want := []any{tt.store, tt.clocks, tt.fleet, tt.prefix, tt.kind, tt.gateways, tt.expect}
+		got := []any{c.Store.URL, c.SharedClocks, c.Fleet.URL, c.Prefix, c.Store.Kind, c.Fleet.Expect}
+		want := []any{tt.store, tt.clocks, tt.fleet, tt.prefix, tt.kind, tt.expect}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
@@ -226,19 +223,18 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 func TestNegativeWaits(t *testing.T) {
 	t.Parallel()
 	var pace App
-	var site, agent Handler
+	var agent Handler
 	for text, v := range map[string]any{
-		`{"pace":{"wait":"-1s"}}`: &pace, `{"max_wait":"-1s"}`: &site, `{"agents":[{"name":"A","max_wait":"-1s"}]}`: &agent,
+		`{"pace":{"wait":"-1s"}}`: &pace, `{"agents":[{"name":"A","max_wait":"-1s"}]}`: &agent,
 	} {
 		if err := json.Unmarshal([]byte(text), v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, enginesErr := pace.settings()
-	_, sitesErr := site.policy()
 	_, agentsErr := agent.policy()
 	for want, err := range map[string]error{
-		"pace: wait -1s is negative": enginesErr, "max_wait -1s is negative": sitesErr, `agent "A": max_wait -1s is negative`: agentsErr,
+		"pace: wait -1s is negative": enginesErr, `agent "A": max_wait -1s is negative`: agentsErr,
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -262,6 +258,7 @@ func TestBadHTMLMode(t *testing.T) {
 func TestUnknownFields(t *testing.T) {
 	for _, field := range []string{
 		`"cache":{"min_ttl":300000000000}`, `"limits":{"body_timeout":600000000000}`, `"fetch":{"max_redirects":5}`, `"signals":{"headers":true}`,
+		`"fleet":{"prefix":"a"}`, `"pace":{"gateways":3}`,
 	} {
 		name := strings.Split(field, `"`)[3]
 		if err := validate([]byte(`{"apps":{"robots":{` + field + `}}}`)); err == nil || !strings.Contains(err.Error(), `unknown field "`+name+`"`) {

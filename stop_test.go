@@ -199,7 +199,7 @@ func TestStopCutsUpload(t *testing.T) {
 
 // TestStopEndsWaiting ends a request that waits for its turn at the host.
 func TestStopEndsWaiting(t *testing.T) {
-	g := newStopRig(t, "max_wait 60s", "")
+	g := newStopRig(t, "agent alpha {\nmax_wait 60s\n}", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
 	g.Visit(s.URL("/first"), "alpha")
@@ -321,11 +321,11 @@ func TestStopOutlives(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	await(t, e.begun, patience, "the answer")
-	g.Load("max_wait 7s", "")
+	g.Load("unknown allow", "")
 	g.deny("host", site(t, e.URL).Host, 1)
 	await(t, e.ended, effective, "the end of what an older configuration had begun")
 
-	g.Load("max_wait 8s", "")
+	g.Load("unknown deny", "")
 	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
 		t.Errorf("after a reload: %d", status)
 	}

@@ -55,8 +55,6 @@ type Config struct {
 	SharedClocks string
 	// Prefix tells fleets in one database of a Redis apart: it is part of all keys and channels.
 	Prefix string
-	// Gateways is how many of them there are at the least.
-	Gateways int
 	// Fleet are the gateways that orders reach; without a URL there is only this one.
 	Fleet  Fleet
 	Limits Limits

@@ -22,9 +22,8 @@ type Fleet struct {
 	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or else of the store,
 	// even if no fleet is configured.
 	URL string `json:"url,omitempty"`
-	// Prefix tells several fleets in one Redis apart. Default "crawlgate".
-	Prefix string `json:"prefix,omitempty"`
-	// Expect is how many gateways there should be at least: fewer that answer to an order are said.
+	// Expect is how many gateways there should be at least: commands say if fewer answer to an order,
+	// and while the Redis of the clocks is away no gateway takes more than this part of a rate.
 	// Default: not known.
 	Expect int `json:"expect,omitempty"`
 	// Self is this gateway.

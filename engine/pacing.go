@@ -89,7 +89,7 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	var err error
 	p.shared, err = redisclock.New(redisclock.Config{
 		// The more gateways there may be, the less each of them takes while Redis is away.
-		URL: url, Prefix: e.Config.Prefix, Gateways: max(e.Config.Gateways, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
+		URL: url, Prefix: e.Config.Prefix, Gateways: max(e.Config.Fleet.Expect, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
 	})
 	if err != nil {
 		return fmt.Errorf("sharing clocks: %w", err)

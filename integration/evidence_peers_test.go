@@ -55,7 +55,7 @@ func TestEvidencePeers(t *testing.T) {
 	}
 	ask(gwA, 20)
 	rig.Eventually(t, "redis has the checkpoint of gwa", func() bool {
-		return strings.Contains(redis.Say("HVALS {test}:fleet:acks"), fmt.Sprintf(`gwa/access/1\n%d\n`, sizeOf(t, a)))
+		return strings.Contains(redis.Say("HVALS {crawlgate}:fleet:acks"), fmt.Sprintf(`gwa/access/1\n%d\n`, sizeOf(t, a)))
 	})
 	gwB := rig.New(t, b.ofFleet("gwb", redis.URL(), ""))
 	gwSingle := rig.New(t, single.config(""))

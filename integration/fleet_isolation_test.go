@@ -27,8 +27,8 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 		"prefixes": func(url string) (string, string) {
 			return fmt.Sprintf(one, url, "staging"), fmt.Sprintf(one, url, "production")
 		},
-		"prefixes of fleet": func(url string) (string, string) {
-			three := three + " {\nprefix %[2]s\n}"
+		"prefixes with a line for each part": func(url string) (string, string) {
+			three := "redis %[1]s {\nprefix %[2]s\n}\n" + three
 			return fmt.Sprintf(three, url, "staging"), fmt.Sprintf(three, url, "production")
 		},
 	} {

@@ -25,7 +25,7 @@ import (
 
 // fleetEngine is the configuration of one gateway of a fleet.
 func fleetEngine(name, url string, expect int) string {
-	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nprefix test\nexpect %d\n}", name, rig.PaceOff, url, expect)
+	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nexpect %d\n}", name, rig.PaceOff, url, expect)
 }
 
 // orderFleet is three gateways that take orders from each other. The third may reach Redis by a
@@ -319,11 +319,11 @@ func TestFleetWithoutRedis(t *testing.T) {
 	f.run(0, 0, "3 of 3 gateways", "deny", "host", hostOf(first))
 	f.stopped(first, true, true, true)
 	f.redis.Say("FLUSHALL")
-	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {crawlgate}:fleet:orders") == ":1\r\n" })
 	f.stopped(first, true, true, true)
 	f.redis.Kill()
 	f.redis.Start() // empty
-	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {test}:fleet:orders") == ":1\r\n" })
+	rig.Eventually(t, "redis is refilled", func() bool { return f.redis.Say("HLEN {crawlgate}:fleet:orders") == ":1\r\n" })
 	f.meet()
 	f.stopped(first, true, true, true)
 	f.run(1, 0, "3 of 3 gateways", "undeny", "host", hostOf(first))

@@ -18,7 +18,7 @@ func TestUnblock(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.Respond(testorigin.Response{Status: 429, Header: http.Header{"Retry-After": {"3000"}}}))
 	host := site.Origin().Host
-	config := rig.Config{Site: "max_wait 1s"}
+	config := rig.Config{Engine: "pace {\nwait 1s\n}"}
 	g := rig.New(t, config)
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusTooManyRequests {
 		t.Fatalf("%d %s", a.Status, a.Body)

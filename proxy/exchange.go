@@ -114,7 +114,7 @@ func (x *exchange) pace(o origin.Origin) error {
 	if !d.Paced() {
 		return nil
 	}
-	request, err := x.site.polite.Request(*d, func() netip.Addr { return x.address(o) })
+	request, err := x.site.Engine.Config.Politeness.Request(*d, func() netip.Addr { return x.address(o) })
 	if err != nil {
 		return err
 	}

@@ -32,9 +32,6 @@ type Config struct {
 	// SitePolicy is complete but for Life and Enforcer. Outside of a server CONNECT is refused.
 	engine.SitePolicy
 	Warnings []string // about the configuration, for the operator
-	// MaxWait bounds how long a request is held for politeness, unless its agent has another; nil for
-	// the engine's wait.
-	MaxWait *time.Duration
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool
 	Logger    *zap.Logger
@@ -44,7 +41,6 @@ type Config struct {
 type Site struct {
 	*engine.SitePolicy
 
-	polite    enforce.Politeness
 	egressOff bool
 	forwarder *egress.Forwarder
 	authority *authority    // nil if nothing is intercepted
@@ -90,15 +86,11 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	}
 	s := &Site{
 		SitePolicy: &c.SitePolicy,
-		polite:     c.Engine.Config.Politeness,
 		egressOff:  c.EgressOff,
 		forwarder: &egress.Forwarder{
 			Transport: c.Engine.Transport(), Name: enforce.Name, HeaderPrefix: "Crawlgate-",
 			MinRate: c.Engine.Config.MinRate, BodyTimeout: bodyTimeout,
 		},
-	}
-	if c.MaxWait != nil {
-		s.polite.Wait = *c.MaxWait
 	}
 	if err := s.prepare(ctx, c.Logger); err != nil {
 		return nil, err
