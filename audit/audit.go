@@ -38,13 +38,13 @@ type Config struct {
 
 // Callbacks receives findings and faults, in the order of the lines.
 type Callbacks struct {
-	Finding func(Finding) error
-	Fault   func(Fault) error
+	Finding func(Finding)
+	Fault   func(Fault)
 }
 
 // Run audits logs. It reads the sources of each list one after the other, and merges the lists by
-// the times of their lines. It ends early when ctx ends or a function of the report returns an
-// error; the totals then cover the lines read so far. Errors of a log go to the report.
+// the times of their lines. It ends early when ctx ends; the totals then cover the lines read so
+// far. Errors of a log go to the report.
 func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (Totals, error) {
 	if cfg.Texts == nil {
 		return Totals{}, errors.New("auditing: no source of texts is given")
@@ -65,16 +65,17 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 	for _, sources := range logs {
 		a.counts.Files += len(sources)
 	}
-	err := each(ctx, logs, a.histories, a.line)
-	if c := a.counts; err == nil && c.Checked == 0 && c.Unjudged > 0 {
-		err = a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
+	if err := each(ctx, logs, a.histories, a.line); err != nil {
+		return a.totals(), err
 	}
-	if err == nil && a.seals != nil {
-		var totals verify.Totals
-		totals, err = a.seals.End()
+	if c := a.counts; c.Checked == 0 && c.Unjudged > 0 {
+		a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
+	}
+	if a.seals != nil {
+		totals := a.seals.End()
 		a.counts.Seals = &totals
 	}
-	return a.totals(), err
+	return a.totals(), nil
 }
 
 // auditor replays logs, once.
@@ -89,96 +90,87 @@ type auditor struct {
 }
 
 // sealFinding reports a line that contradicts its seal, or lines that the log itself calls missing.
-func (a *auditor) sealFinding(f verify.Finding) error {
+func (a *auditor) sealFinding(f verify.Finding) {
 	if f.Kind == verify.Incomplete {
-		return a.fault(f.Place, errors.New("the log is incomplete: "+f.Message))
+		a.fault(f.Place, errors.New("the log is incomplete: "+f.Message))
+		return
 	}
-	a.counts.Findings[f.Kind]++
-	return a.report.Finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message})
+	a.finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message}, nil)
 }
 
 // line audits a line, or reports why it could not be read.
-func (a *auditor) line(l *Line) error {
+func (a *auditor) line(l *Line) {
 	c := a.counts
 	if l.Line == 0 {
 		c.Files--
-		return a.fault(l.Place, l.err)
+		a.fault(l.Place, l.err)
+		return
 	}
 	c.Lines++
 	if l.text != nil && a.seals != nil {
-		if err := a.seals.Line(l.series, l.Place, l.text, l.Time()); err != nil {
-			return err
-		}
+		a.seals.Line(l.series, l.Place, l.text, l.Time())
 	}
 	if l.torn != nil {
 		c.Torn++
-		if err := a.report.Fault(Fault{l.Place, l.torn, true}); err != nil {
-			return err
-		}
+		a.report.Fault(Fault{l.Place, l.torn, true})
 	}
 	switch e := &l.entry; {
 	case l.err != nil:
 		c.Unreadable++
-		return a.fault(l.Place, l.err)
+		a.fault(l.Place, l.err)
+		return
 	case e.Robots != nil:
 		if n := e.Robots.Lost; n > 0 {
 			since := e.Robots.LostSince.Time().UTC().Format(time.RFC3339)
-			if err := a.fault(l.Place, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n)); err != nil {
-				return err
-			}
+			a.fault(l.Place, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n))
 		}
-		return a.judged(l)
+		a.judged(l)
+		return
 	case e.Answer != nil:
-		return a.answer(l)
+		a.answer(l)
+		return
 	case e.Tunnel() || strings.Contains(e.Request.URI, "://") || e.Request.URI == "" && e.Request.Method != "":
 		if u, err := url.Parse(e.Request.URI); err != nil || !strings.EqualFold(u.Hostname(), enforce.OwnHost) {
 			c.Unjudged++
 		}
 	}
 	c.Foreign++
-	return nil
 }
 
 // answer audits a line about a robots.txt.
-func (a *auditor) answer(l *Line) error {
+func (a *auditor) answer(l *Line) {
 	a.counts.Answers++
 	r, f := l.Answer, Finding{Place: l.Place, Kind: KindImpossible, Message: badAnswer(l.Answer)}
 	if sha, ok := shaOf(r.SHA256); ok && f.Message == "" && a.judge.texts.get(sha).altered {
 		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
 	}
-	if f.Message == "" {
-		return nil
+	if f.Message != "" {
+		f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256
+		a.finding(f, nil)
 	}
-	a.counts.Findings[f.Kind]++ // it belongs to no agent
-	f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256
-	return a.report.Finding(f)
 }
 
 // judged judges a line, counts it, and reports its findings.
-func (a *auditor) judged(l *Line) error {
+func (a *auditor) judged(l *Line) {
 	v := a.judge.line(l)
 	agent := a.counts.line(l, &v)
 	for _, f := range v.findings {
 		f.Place = l.Place
-		if err := a.finding(f, agent); err != nil {
-			return err
-		}
+		a.finding(f, agent)
 	}
 	if v.how == unproven && (v.cause == CauseTextMissing || v.cause == CauseTextUnread) {
 		if first := a.counts.text(l, v.cause); first && v.fault != nil {
-			if err := a.fault(l.Place, v.fault); err != nil {
-				return err
-			}
+			a.fault(l.Place, v.fault)
 		}
 	}
-	return a.gap(l, &v)
+	a.gap(l, &v)
 }
 
 // gap compares a request that was sent with its neighbours.
-func (a *auditor) gap(l *Line, v *verdict) (err error) {
+func (a *auditor) gap(l *Line, v *verdict) {
 	s, left := l.Sending()
 	if v.host == "" || !left {
-		return nil
+		return
 	}
 	g := &a.counts.Gaps
 	if s.Delay = toDuration(v.delay); s.Delay > 0 {
@@ -190,20 +182,19 @@ func (a *auditor) gap(l *Line, v *verdict) (err error) {
 	}
 	if s.At.IsZero() {
 		g.Untimed++
-		return nil
+		return
 	}
 	late := a.gaps.Add(v.host, s, func(p Pair, n int64) {
 		if p.Gap >= p.Delay-a.cfg.Tolerance {
 			g.Pairs, g.Kept = g.Pairs+n, g.Kept+n
 		} else if n > 0 {
 			g.Pairs, g.Short = g.Pairs+1, g.Short+1
-			err = errors.Join(err, a.finding(l.tooShort(p, v.host), a.counts.agent(p.Second.Agent)))
+			a.finding(l.tooShort(p, v.host), a.counts.agent(p.Second.Agent))
 		}
 	})
 	if late {
 		g.Late++
 	}
-	return err
 }
 
 // tooShort makes the finding for a pair whose gap is too short. The line is one of the two.
@@ -219,15 +210,18 @@ func (l *Line) tooShort(p Pair, host string) Finding {
 	return f
 }
 
-func (a *auditor) finding(f Finding, agent *AgentTotals) error {
+// finding counts and reports a finding. The agent is nil if the finding belongs to none.
+func (a *auditor) finding(f Finding, agent *AgentTotals) {
 	a.counts.Findings[f.Kind]++
-	agent.Findings++
-	return a.report.Finding(f)
+	if agent != nil {
+		agent.Findings++
+	}
+	a.report.Finding(f)
 }
 
-func (a *auditor) fault(at Place, err error) error {
+func (a *auditor) fault(at Place, err error) {
 	a.counts.Errors++
-	return a.report.Fault(Fault{Place: at, Err: err})
+	a.report.Fault(Fault{Place: at, Err: err})
 }
 
 // totals sums up the lines read so far.

@@ -49,7 +49,7 @@ func repeated(log string, n int) [][]Source {
 	}}}}
 }
 
-var ignore = Callbacks{Finding: func(Finding) error { return nil }, Fault: func(Fault) error { return nil }}
+var ignore = Callbacks{Finding: func(Finding) {}, Fault: func(Fault) {}}
 
 // BenchmarkRun is an audit. An op is a line.
 func BenchmarkRun(b *testing.B) {
@@ -71,7 +71,7 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(log) / n))
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := Read(b.Context(), repeated(log, b.N), func(*Line) error { return nil }, ignore.Fault); err != nil {
+	if err := Read(b.Context(), repeated(log, b.N), func(*Line) {}, ignore.Fault); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -81,7 +81,7 @@ func BenchmarkRead(b *testing.B) {
 func TestReadsOnce(t *testing.T) {
 	log, n, store := wildLog(t)
 	audited := testing.AllocsPerRun(1, func() { _, _ = Run(t.Context(), Config{Texts: store}, repeated(log, n), ignore) })
-	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) error { return nil }, ignore.Fault) })
+	read := testing.AllocsPerRun(1, func() { _ = Read(t.Context(), repeated(log, n), func(*Line) {}, ignore.Fault) })
 	if audited < float64(n) || read > audited+float64(n) {
 		t.Errorf("%d lines: %g allocations to read, %g to audit", n, read, audited)
 	}

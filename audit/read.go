@@ -66,24 +66,25 @@ func (l *Line) Certified() bool {
 }
 
 // Read calls line for each line of the logs, in the same order as [Run], and fault for what cannot
-// be read. The function may keep the line. Read ends early with the error of ctx or of one of the
-// functions. Its memory is bounded by the longest lines and a limited number of robots.txt files.
-func Read(ctx context.Context, logs [][]Source, line func(*Line) error, fault func(Fault) error) error {
-	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) error {
+// be read. The function may keep the line. Read ends early with the error of ctx. Its memory is
+// bounded by the longest lines and a limited number of robots.txt files.
+func Read(ctx context.Context, logs [][]Source, line func(*Line), fault func(Fault)) error {
+	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) {
 		switch {
 		case l.err != nil:
-			return fault(Fault{Place: l.Place, Err: l.err})
+			fault(Fault{Place: l.Place, Err: l.err})
 		case l.torn != nil && l.Robots == nil:
-			return fault(Fault{l.Place, l.torn, true})
+			fault(Fault{l.Place, l.torn, true})
+		default:
+			_, _, l.Sealed = evidence.ReadSeal(l.text)
+			l.text = nil // the next line overwrites it
+			line(l)
 		}
-		_, _, l.Sealed = evidence.ReadSeal(l.text)
-		l.text = nil // the next line overwrites it
-		return line(l)
 	})
 }
 
 // each calls f for each line of the logs, with the histories of robots.txt up to that line.
-func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line) error) error {
+func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) error {
 	for l := range byTime(logs) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -94,9 +95,7 @@ func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line) erro
 		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
 			h.learn(l.series, l.Answer, l.Place)
 		}
-		if err := f(&l); err != nil {
-			return err
-		}
+		f(&l)
 	}
-	return nil
+	return context.Cause(ctx)
 }

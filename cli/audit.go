@@ -196,8 +196,8 @@ func (s streams) logs(args []string) ([][]audit.Source, error) {
 }
 
 // faults prints what could not be read, with --json to out as well.
-func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
-	return func(f audit.Fault) error {
+func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) {
+	return func(f audit.Fault) {
 		place := f.File
 		if f.Line > 0 {
 			place = fmt.Sprintf("%s:%d", f.File, f.Line)
@@ -210,20 +210,18 @@ func (s streams) faults(out io.Writer, asJSON bool) func(audit.Fault) error {
 			}
 			printJSON(out, AuditError{kind, f.Place, f.Err.Error()})
 		}
-		return nil
 	}
 }
 
 // report prints findings to out, and faults as they come.
 func (c *auditOptions) report(s streams, out io.Writer) audit.Callbacks {
 	return audit.Callbacks{
-		Finding: func(f audit.Finding) error {
+		Finding: func(f audit.Finding) {
 			if c.json {
 				printJSON(out, AuditFinding{"finding", f})
 			} else {
 				printLine(out, fmt.Sprintf("%s:%d: %s: %s: %s %s", f.File, f.Line, f.Kind, f.Message, dashed(f.Agent), f.URL))
 			}
-			return nil
 		},
 		Fault: s.faults(out, c.json),
 	}

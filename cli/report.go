@@ -69,11 +69,11 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 		return exitError, err
 	}
 	status := exitOK
-	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) error {
+	r, err := report.Of(ctx, logs, c.filter, func(f audit.Fault) {
 		if !f.Torn {
 			status = exitError
 		}
-		return s.faults(nil, false)(f)
+		s.faults(nil, false)(f)
 	})
 	if err != nil {
 		return exitError, err

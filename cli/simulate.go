@@ -89,9 +89,8 @@ func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (in
 	defer closeTexts()
 	out := bufio.NewWriter(s.out)
 	cfg := simulate.Config{Policy: policy, Texts: source, Redacted: c.redacted}
-	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) error {
+	totals, err := simulate.Run(ctx, cfg, logs, func(l *audit.Line, r simulate.Result) {
 		c.printLine(out, l, r)
-		return nil
 	}, s.faults(out, c.json))
 	c.printTotals(out, totals)
 	err = errors.Join(err, out.Flush())

@@ -125,19 +125,18 @@ func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest
 	if err != nil {
 		return nil, exitError, err
 	}
-	err = audit.Read(ctx, logs, func(l *audit.Line) error {
+	err = audit.Read(ctx, logs, func(l *audit.Line) {
 		if l.Robots == nil || !c.asked(l) {
-			return nil
+			return
 		}
 		at, _ := slices.BinarySearchFunc(newest, l, func(a whyLine, b *audit.Line) int { return b.Time().Compare(a.line.Time()) })
 		newest = slices.Insert(newest, at, whyLine{l, unreachableSince(l)})
 		newest = newest[:min(len(newest), c.limit)]
-		return nil
-	}, func(f audit.Fault) error {
+	}, func(f audit.Fault) {
 		if !f.Torn {
 			status = exitError
 		}
-		return s.faults(nil, false)(f)
+		s.faults(nil, false)(f)
 	})
 	return newest, status, err
 }

@@ -13,7 +13,7 @@ func manyDays(n int) ([][]audit.Source, int) {
 	return logs(strings.Repeat(strings.Join(one, "\n")+"\n", n-1) + strings.Join(one, "\n")), n * len(one)
 }
 
-func unreported(audit.Fault) error { return nil }
+func unreported(audit.Fault) {}
 
 // BenchmarkOf is a report. An op is a line.
 func BenchmarkOf(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkOf(b *testing.B) {
 func TestCostOfALine(t *testing.T) {
 	sources, n := manyDays(200)
 	reported := testing.AllocsPerRun(3, func() { _, _ = Of(t.Context(), sources, Filter{}, unreported) })
-	read := testing.AllocsPerRun(3, func() { _ = audit.Read(t.Context(), sources, func(*audit.Line) error { return nil }, unreported) })
+	read := testing.AllocsPerRun(3, func() { _ = audit.Read(t.Context(), sources, func(*audit.Line) {}, unreported) })
 	if each := (reported - read) / float64(n); read < float64(n) || each > 3 {
 		t.Errorf("%d lines: %g allocations, %g of them to read: %g more for a line", n, reported, read, each)
 	}

@@ -96,22 +96,21 @@ type Report struct {
 }
 
 // Of reads logs and sums them up. It calls fault for what cannot be read. It ends early when ctx
-// ends or fault returns an error.
-func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault) error) (Report, error) {
+// ends.
+func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault)) (Report, error) {
 	c := newCollector()
-	err := audit.Read(ctx, logs, func(l *audit.Line) error {
+	err := audit.Read(ctx, logs, func(l *audit.Line) {
 		c.Lines++
 		if l.Robots == nil {
 			c.Foreign++
 		} else if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {
 			c.add(l, o.Host)
 		}
-		return nil
-	}, func(f audit.Fault) error {
+	}, func(f audit.Fault) {
 		if c.Unreadable++; f.Line > 0 {
 			c.Lines++
 		}
-		return fault(f)
+		fault(f)
 	})
 	return c.report(), err
 }

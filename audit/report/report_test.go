@@ -47,7 +47,7 @@ func logs(lines ...string) [][]audit.Source {
 
 func reportOf(tb testing.TB, f Filter, lines ...string) Report {
 	tb.Helper()
-	r, err := Of(tb.Context(), logs(lines...), f, func(f audit.Fault) error { return fmt.Errorf("%v: %w", f.Place, f.Err) })
+	r, err := Of(tb.Context(), logs(lines...), f, func(f audit.Fault) { tb.Errorf("%v: %v", f.Place, f.Err) })
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -285,9 +285,8 @@ func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	var faults []string
 	broken := audit.Source{Name: "b.log", Open: func() (io.ReadCloser, error) { return nil, errors.New("gone") }}
-	r, err := Of(t.Context(), append(logs(asked(0, nil), "{"), []audit.Source{broken}), Filter{}, func(f audit.Fault) error {
+	r, err := Of(t.Context(), append(logs(asked(0, nil), "{"), []audit.Source{broken}), Filter{}, func(f audit.Fault) {
 		faults = append(faults, fmt.Sprint(f.Place))
-		return nil
 	})
 	if err != nil || r.Unreadable != 2 || r.Total.Asked != 1 || strings.Join(faults, " ") != "b.log:0 a.log:2" {
 		t.Errorf("%v, %v, %+v", err, faults, r)
@@ -368,7 +367,7 @@ func FuzzReport(f *testing.F) {
 	f.Add(strings.Join(day(), "\n"))
 	f.Add(`{"ts":1e300,"robots":{"schema":2,"sent_at":1e308,"crawl_delay_s":1e308,"origin":"%","decision":"x"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := Of(t.Context(), logs(text), Filter{}, func(audit.Fault) error { return nil })
+		r, err := Of(t.Context(), logs(text), Filter{}, func(audit.Fault) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func sameLines(tb testing.TB, n int) [][]audit.Source {
 func simulated(tb testing.TB, logs [][]audit.Source) {
 	tb.Helper()
 	totals, err := Run(tb.Context(), Config{Policy: policy(tb, nil, enforce.PolicyConfig{}), Texts: newStored()}, logs,
-		func(*audit.Line, Result) error { return nil }, func(audit.Fault) error { return nil })
+		func(*audit.Line, Result) {}, func(audit.Fault) {})
 	if err != nil || totals.Same != totals.Lines || totals.Lines == 0 {
 		tb.Fatalf("%+v, %v", totals, err)
 	}
@@ -39,7 +39,7 @@ func TestCostOfALine(t *testing.T) {
 	logs := sameLines(t, n)
 	audited := testing.AllocsPerRun(3, func() {
 		totals, err := audit.Run(t.Context(), audit.Config{Texts: newStored()}, logs,
-			audit.Callbacks{Finding: func(audit.Finding) error { return nil }, Fault: func(audit.Fault) error { return nil }})
+			audit.Callbacks{Finding: func(audit.Finding) {}, Fault: func(audit.Fault) {}})
 		if err != nil || totals.Checked != n {
 			t.Fatalf("%+v, %v", totals, err)
 		}

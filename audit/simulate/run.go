@@ -39,37 +39,33 @@ type Change struct {
 const mostAgents = 10_000
 
 // Run decides the lines of logs. It calls report, in order, for lines that differ and lines that
-// cannot be computed, and fault for what cannot be read. It ends early when ctx ends or one of the
-// two returns an error.
+// cannot be computed, and fault for what cannot be read. It ends early when ctx ends.
 func Run(
-	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result) error, fault func(audit.Fault) error,
+	ctx context.Context, cfg Config, logs [][]audit.Source, report func(*audit.Line, Result), fault func(audit.Fault),
 ) (Totals, error) {
 	s, t := New(cfg), Totals{NotComputed: make(map[Uncomputed]int64), Agents: make(map[string]int64), Changes: []Change{}}
 	changes := make(map[Change]int64) // of a closed set
-	failed := func(f audit.Fault) error {
+	failed := func(f audit.Fault) {
 		if !f.Torn {
 			t.Errors++
 		}
-		return fault(f)
+		fault(f)
 	}
-	err := audit.Read(ctx, logs, func(l *audit.Line) error {
+	err := audit.Read(ctx, logs, func(l *audit.Line) {
 		if l.Robots == nil {
-			return nil
+			return
 		}
 		t.Lines++
 		if l.Tunnel() {
 			t.Tunnels++
 		}
-		r, err := s.Decide(ctx, l)
-		switch {
+		switch r, err := s.Decide(ctx, l); {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case err != nil:
-			return failed(audit.Fault{Place: l.Place, Err: err})
-		case !t.count(l, &r, changes):
-			return nil
+			failed(audit.Fault{Place: l.Place, Err: err})
+		case t.count(l, &r, changes):
+			report(l, r)
 		}
-		return report(l, r)
 	}, failed)
 	for c, n := range changes {
 		c.Lines = n

@@ -116,15 +116,13 @@ func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	}
 	source := audit.Source{Name: "a.log", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 	result := "as before"
-	totals, err := Run(t.Context(), cfg, [][]audit.Source{{source}}, func(_ *audit.Line, r Result) error {
+	totals, err := Run(t.Context(), cfg, [][]audit.Source{{source}}, func(_ *audit.Line, r Result) {
 		result = string(r.Cause)
 		if r.Cause == "" {
 			result = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.New.short(), r.New.Agent, r.New.Rule))
 		}
-		return nil
-	}, func(f audit.Fault) error {
+	}, func(f audit.Fault) {
 		result = "error: " + f.Err.Error()
-		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,8 +29,8 @@ type Config struct {
 }
 
 // New reads the evidence and checks the leaves against the signed checkpoints. It calls report for
-// each finding, as the Checker does later; an error of report ends the check.
-func New(ctx context.Context, cfg Config, report func(Finding) error) (*Checker, error) {
+// each finding, as the Checker does later.
+func New(ctx context.Context, cfg Config, report func(Finding)) (*Checker, error) {
 	keys := &keyring{local: make(map[string][]byte)}
 	c := &Checker{trees: make(map[string]*tree), logs: make(map[string]*logAges), series: make(map[int]*series), keys: keys, report: report}
 	for _, text := range cfg.Keys {
@@ -119,9 +119,7 @@ func (c *Checker) checkpoints(ctx context.Context, name string, keys *keyring, k
 		case err != nil && unsigned: // report one per file
 		case err != nil:
 			unsigned = true
-			if err := c.report(Finding{at, Checkpoint, err.Error()}); err != nil {
-				return err
-			}
+			c.report(Finding{at, Checkpoint, err.Error()})
 		default:
 			if err := c.checkpoint(h, at, kept); err != nil {
 				return err
@@ -145,16 +143,17 @@ func (c *Checker) checkpoint(h evidence.Checkpoint, at Place, kept bool) error {
 	}
 	p := checkpoint{h.Size, h.Root, at, t.agrees.size}
 	if p.size <= t.confirmed {
-		return t.within(p, t.keepAhead)
+		t.within(p, t.keepAhead)
+		return nil
 	}
 	confirmed, err := t.confirm(p)
 	if err != nil {
 		return fmt.Errorf("reading evidence of %s: %w", h.LogID, err)
 	}
-	if confirmed || p.size <= t.gone { // a later checkpoint confirms the hashes of deleted leaves
-		return nil
+	if !confirmed && p.size > t.gone { // a later checkpoint confirms the hashes of deleted leaves
+		t.keepAhead(p)
 	}
-	return t.keepAhead(p)
+	return nil
 }
 
 // mostAhead bounds how many checkpoints are kept that the leaves do not confirm.
@@ -162,22 +161,23 @@ const mostAhead = 100_000
 
 // keepAhead keeps a checkpoint that the lines must confirm. Two of the same size with different
 // roots are a fork.
-func (t *tree) keepAhead(p checkpoint) error {
+func (t *tree) keepAhead(p checkpoint) {
 	i, found := slices.BinarySearchFunc(t.ahead, p.size, func(q checkpoint, size int64) int { return int(min(max(q.size-size, -1), 1)) })
 	switch {
-	case found && t.ahead[i].root == p.root:
-		return nil
 	case found:
-		return t.fork(p, t.ahead[i].at.String())
+		if t.ahead[i].root != p.root {
+			t.report(t.forked(p, t.ahead[i].at.String()))
+		}
+		return
 	case len(t.ahead) >= mostAhead: // the largest one says how long the log has to be
 		t.ahead = t.ahead[:mostAhead-1]
 		i = min(i, mostAhead-1)
 	}
 	t.ahead = slices.Insert(t.ahead, i, p)
-	return nil
 }
 
-func (t *tree) fork(p checkpoint, other string) error { return t.report(t.forked(p, other)) }
+// largestConfirmed names the largest checkpoint that the leaves confirm.
+func (t *tree) largestConfirmed() string { return fmt.Sprintf("the one of %d lines", t.confirmed) }
 
 func (t *tree) forked(p checkpoint, other string) Finding {
 	from := fmt.Sprintf("they differ in a line from number %d to %d", p.agreed, p.size-1)
@@ -220,21 +220,20 @@ func (t *tree) confirm(p checkpoint) (bool, error) {
 
 // within compares a checkpoint with the hashes of a larger, confirmed one. It calls excluded if
 // they contradict it.
-func (t *tree) within(p checkpoint, excluded func(checkpoint) error) error {
+func (t *tree) within(p checkpoint, excluded func(checkpoint)) {
 	if p.size <= t.gone {
-		return nil
+		return
 	}
 	root, err := tlog.TreeHash(p.size, tlog.TileHashReader(tlog.Tree{N: t.confirmed, Hash: t.root}, t.tiles))
 	switch {
 	case err != nil && ignoreGone(err) == nil:
-		return nil
 	case err != nil:
-		return t.reportOnce(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s contradict the signed checkpoint of %d lines", t.logID, t.confirmed)})
+		t.reportOnce(Finding{p.at, Leaves, fmt.Sprintf("the hashes over the leaves of %s contradict the signed checkpoint of %d lines", t.logID, t.confirmed)})
 	case root != p.root:
-		return excluded(p)
+		excluded(p)
+	default:
+		t.agrees.size = p.size
 	}
-	t.agrees.size = p.size
-	return nil
 }
 
 // ignoreGone ignores errors about missing leaves, which are not faults of the disk.
@@ -249,9 +248,7 @@ func ignoreGone(err error) error {
 // of a confirmed checkpoint they are forks; beyond it, the leaves are wrong.
 func (t *tree) settle() error {
 	for len(t.ahead) > 0 && t.ahead[0].size <= t.confirmed {
-		if err := t.fork(t.ahead[0], fmt.Sprintf("the one of %d lines", t.confirmed)); err != nil {
-			return err
-		}
+		t.report(t.forked(t.ahead[0], t.largestConfirmed()))
 		t.ahead = t.ahead[1:]
 	}
 	if len(t.ahead) == 0 || t.tiles == "" {
@@ -263,5 +260,6 @@ func (t *tree) settle() error {
 		return ignoreGone(err)
 	}
 	message := fmt.Sprintf("the leaves %d to %d of %s contradict the signed checkpoint", t.confirmed, first.size-1, t.logID)
-	return t.report(Finding{first.at, Leaves, message})
+	t.report(Finding{first.at, Leaves, message})
+	return nil
 }

@@ -108,103 +108,102 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 // readSays evaluates a notice. Anyone may have written what no checkpoint covers. Of such notices
 // only two count: the size of a checkpoint, which must exist, and the checkpoint of a peer, which
 // is signed.
-func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) error {
-	if says.Msg == "checkpoint" {
+func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) {
+	covered := seq < t.size
+	switch says.Msg {
+	case "checkpoint":
 		if says.Size > t.claimed {
 			t.claimed, t.claimedAt = says.Size, at
 		}
-		if seq < t.size {
+		if covered {
 			t.since = time.Time{}
 		}
-	}
-	if says.Msg == "opened" { // a crash may have prevented the checkpoint that covers it
+		return
+	case "opened": // a crash may have prevented the checkpoint that covers it
 		t.closedAt = Place{}
+	case "peer":
+		if says.Note != "" {
+			c.peer(at, says.Note)
+		}
+		return
 	}
-	if says.Msg == "peer" && says.Note != "" {
-		return c.peer(at, says.Note)
-	}
-	if seq >= t.size {
-		return nil
+	if !covered {
+		return
 	}
 	switch says.Msg {
 	case "opened":
 		if says.Reason != "" {
-			return c.begun(t, at, says)
+			c.begun(t, at, says)
+		} else {
+			t.late(at, says)
 		}
-		return t.late(at, says)
 	case "closed":
 		t.closedAt = at
 	case "deleted":
 		t.deleted = at
 	case "lost":
-		return c.report(Finding{at, Incomplete, fmt.Sprintf("the log could not be written: %d lines are missing here, of the time from %.40s to %.40s", says.Lines, says.From, says.To)})
+		c.report(Finding{at, Incomplete, fmt.Sprintf("the log could not be written: %d lines are missing here, of the time from %.40s to %.40s", says.Lines, says.From, says.To)})
 	}
-	return nil
 }
 
 // late judges the lines that a start has sealed late, by the terms before it. A crash leaves few
 // such lines, from a short time.
-func (t *tree) late(at Place, says evidence.Notice) error {
-	defer func() { t.since = time.Time{} }()
-	if says.Late == nil {
-		return nil
+func (t *tree) late(at Place, says evidence.Notice) {
+	if says.Late != nil {
+		from, n := says.Late.From, says.Late.To-says.Late.From
+		t.totals.Late += max(n, 0)
+		if kind, why := t.excess(n); why != "" {
+			t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.logID, from, why)})
+		}
 	}
-	from, n := says.Late.From, says.Late.To-says.Late.From
-	t.totals.Late += max(n, 0)
-	kind, why := t.excess(n)
-	if why == "" {
-		return nil
-	}
-	return t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.logID, from, why)})
+	t.since = time.Time{}
 }
 
 // begun evaluates the first line of a generation.
-func (c *Checker) begun(t *tree, at Place, says evidence.Notice) error {
+func (c *Checker) begun(t *tree, at Place, says evidence.Notice) {
 	t.totals.Began = says.Reason
 	// Other reasons are about the key, the name and the state.
 	if strings.Contains(says.Reason, evidence.ReasonSigned) || strings.Contains(says.Reason, evidence.ReasonUnsigned) {
-		if err := c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s followed %.300s: %.300s", t.logID, says.Previous, says.Reason)}); err != nil {
-			return err
-		}
+		c.report(Finding{at, Reset, fmt.Sprintf("the log was not as signed when %s followed %.300s: %.300s", t.logID, says.Previous, says.Reason)})
 	}
 	before := c.trees[says.Previous]
 	if id, err := evidence.ParseLogID(says.Previous); before == nil && err == nil && len(c.trees) < mostUnknown && evidence.WithoutGeneration(says.Previous) == evidence.WithoutGeneration(t.logID) && id.Generation < t.generation {
 		c.tree(says.Previous).size = says.Size // its lines and its checkpoints are missing
 	}
 	if says.Size == 0 || before == nil || !t.follows(before) {
-		return nil
+		return
 	}
 	p := checkpoint{size: says.Size, root: says.Root, at: at}
 	switch {
 	case p.size > before.size && before.claimed <= before.size:
 		before.claimed, before.claimedAt = p.size, at
 	case p.size < before.size:
-		return c.report(Finding{at, Checkpoint, fmt.Sprintf("the line says that the last checkpoint of %s has %d lines, and one of %d is signed", before.logID, p.size, before.size)})
+		c.report(Finding{at, Checkpoint, fmt.Sprintf("the line says that the last checkpoint of %s has %d lines, and one of %d is signed", before.logID, p.size, before.size)})
 	case p.size <= before.confirmed:
-		return before.within(p, func(p checkpoint) error { return before.fork(p, fmt.Sprintf("the one of %d lines", before.confirmed)) })
+		before.within(p, func(p checkpoint) { before.report(before.forked(p, before.largestConfirmed())) })
 	}
-	return nil
 }
 
 // openEnd judges the lines after the newest checkpoint, or after the notice that closed the log.
-func (t *tree) openEnd(ended bool) error {
+func (t *tree) openEnd(ended bool) {
 	n := t.totals.Unsealed
 	kind, why := t.excess(n)
 	switch {
 	case t.claimed > t.size: // a missing checkpoint is reported elsewhere, unless the log is being written
-		return nil
+		return
 	case t.afterNo > 0:
-		return t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
+		t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
+		return
 	case n == 0:
-		return nil
+		return
 	case why != "" && ended:
 		kind = Unsealed
 	case ended:
 		kind, why = Incomplete, "the gateway was killed before it could sign one"
 	case why == "": // the log is being written, or ended in a crash
-		return nil
+		return
 	}
-	return t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.logID, t.openSeq, why)})
+	t.report(Finding{t.open, kind, fmt.Sprintf("%d lines of %s from number %d on are in no checkpoint: %s", n, t.logID, t.openSeq, why)})
 }
 
 // grown reports whether the log is being written: the state now has the checkpoint that a notice
@@ -283,7 +282,7 @@ func (l *logAges) drop(terms evidence.Terms) bool {
 
 // begins judges a log whose first lines are missing: its terms must explain that, in order, up to
 // the ones that dropped them.
-func (c *Checker) begins(t *tree, lines int64, at Place) error {
+func (c *Checker) begins(t *tree, lines int64, at Place) {
 	l, kind, why := t.log, Missing, "no line says for how long lines are kept"
 	var long, short *agreed
 	for i, a := range l.terms {
@@ -303,9 +302,9 @@ func (c *Checker) begins(t *tree, lines int64, at Place) error {
 		kind, why = Incomplete, fmt.Sprintf("their file was deleted while it was written, as %s says", t.deleted)
 	case short != nil && long == nil:
 		t.totals.Expired += lines
-		return nil
+		return
 	case short != nil:
 		kind, why = Incomplete, fmt.Sprintf("%s; %s cuts that short", why, short.at)
 	}
-	return c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.logID, why)})
+	c.report(Finding{at, kind, fmt.Sprintf("the first %d lines of %s are missing: %s", lines, t.logID, why)})
 }

@@ -12,17 +12,18 @@ import (
 // If the log is given but its key has not signed the checkpoint, one of the two was forged: that is
 // reported once for each log. If the log is not given, nothing is reported, because the logs of one
 // gateway may be audited alone.
-func (c *Checker) peer(at Place, text string) error {
+func (c *Checker) peer(at Place, text string) {
 	h, err := evidence.ParseCheckpoint([]byte(text), c.keys)
 	if err != nil {
 		claim, _ := evidence.ReadClaim(text) // invalid: the zero value names no log
 		t := c.trees[claim.LogID]
 		if t == nil || t.totals.Key == "" {
 			c.totals.PeersUnknown++
-			return nil
+			return
 		}
 		message := fmt.Sprintf("the line has a checkpoint of %s that the key of that log has not signed: %v", claim.LogID, err)
-		return t.reportOnce(Finding{at, Checkpoint, message})
+		t.reportOnce(Finding{at, Checkpoint, message})
+		return
 	}
 	t := c.trees[h.LogID]
 	id, _ := evidence.ParseLogID(h.LogID)
@@ -31,50 +32,45 @@ func (c *Checker) peer(at Place, text string) error {
 	}
 	if t == nil {
 		c.totals.PeersUnknown++
-		return nil
+		return
 	}
 	t.totals.KeptElsewhere = true
 	t.totals.Peers++
-	return t.takePeer(checkpoint{size: h.Size, root: h.Root, at: at})
+	t.takePeer(checkpoint{size: h.Size, root: h.Root, at: at})
 }
 
 // takePeer compares a checkpoint in a line of another log with the confirmed leaves. Larger ones
 // are left to the lines, or to the end.
-func (t *tree) takePeer(p checkpoint) error {
+func (t *tree) takePeer(p checkpoint) {
 	if p.size > t.largestPeer.size {
 		t.largestPeer = p
 	}
 	switch {
 	case p.size <= t.confirmed:
-		return t.within(p, func(p checkpoint) error {
-			return t.reportOnce(t.forked(p, fmt.Sprintf("the one of %d lines", t.confirmed)))
-		})
+		t.within(p, func(p checkpoint) { t.reportOnce(t.forked(p, t.largestConfirmed())) })
 	case p.size <= t.size && p.size > t.edge.Size():
-		return t.keepAhead(p)
+		t.keepAhead(p)
 	}
-	return nil
 }
 
 // checkPeers compares the largest checkpoint that others have with those that are kept.
-func (t *tree) checkPeers() error {
-	if t.largestPeer.size <= t.size {
-		return nil
-	}
-	if t.next < t.largestPeer.size {
+func (t *tree) checkPeers() {
+	switch {
+	case t.largestPeer.size <= t.size:
+	case t.next < t.largestPeer.size:
 		t.size = t.largestPeer.size // its end is missing
-		return nil
+	default:
+		message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, the largest that is kept has %d",
+			t.largestPeer.size, t.logID, t.size)
+		t.report(Finding{t.largestPeer.at, Checkpoint, message})
 	}
-	message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, the largest that is kept has %d",
-		t.largestPeer.size, t.logID, t.size)
-	return t.report(Finding{t.largestPeer.at, Checkpoint, message})
 }
 
 // reportOnce reports the first finding about a checkpoint in a line of another log. Each further
 // such line would repeat it.
-func (t *tree) reportOnce(f Finding) error {
-	if t.reported {
-		return nil
+func (t *tree) reportOnce(f Finding) {
+	if !t.reported {
+		t.reported = true
+		t.report(f)
 	}
-	t.reported = true
-	return t.report(f)
 }

@@ -108,7 +108,7 @@ type Checker struct {
 	logs   map[string]*logAges // by log ID without the generation
 	series map[int]*series
 	keys   *keyring
-	report func(Finding) error
+	report func(Finding)
 	totals Totals
 }
 
@@ -126,7 +126,7 @@ type series struct {
 
 // Line checks the next line, with or without its newline, and its time, which may be zero. number
 // identifies the files that it belongs to, because lines of several logs may be interleaved.
-func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error {
+func (c *Checker) Line(number int, at Place, line []byte, when time.Time) {
 	s := c.series[number]
 	if s == nil {
 		s = new(series)
@@ -139,37 +139,33 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) error 
 	case !ok && s.current == nil:
 		s.lines++
 		s.place, s.hash = at, hash
-		return nil
+		return
 	case !ok:
-		return c.withoutSeal(s.current, at, line, hash)
+		c.withoutSeal(s.current, at, line, hash)
+		return
 	}
 	t := c.trees[id]
 	if t == nil {
-		if err := c.report(Finding{at, Checkpoint, fmt.Sprintf("no checkpoint is known of the log %.300s", id)}); err != nil {
-			return err
-		}
-		if _, err := evidence.ParseLogID(id); err != nil || len(c.trees) >= mostUnknown {
-			return nil //nolint:nilerror // reported above
+		c.report(Finding{at, Checkpoint, fmt.Sprintf("no checkpoint is known of the log %.300s", id)})
+		if len(c.trees) >= mostUnknown {
+			return
 		}
 		t = c.tree(id)
 	}
 	if t.log.begun > t.generation && seq >= t.size { // the generation has ended
-		return c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s comes after its end: a later generation has begun", seq, id)})
+		c.report(Finding{at, Extra, fmt.Sprintf("line %d of %s comes after its end: a later generation has begun", seq, id)})
+		return
 	}
 	if s.current == nil && s.lines > 0 && seq > 0 {
-		if err := c.first(s, t, seq); err != nil {
-			return err
-		}
+		c.first(s, t, seq)
 	}
 	if s.current != t && seq == t.next {
 		t.log.begun = max(t.log.begun, t.generation)
 	}
 	s.current = t
 	t.says, t.when = readNotice(line), when
-	if err := c.readSays(t, at, seq, t.says); err != nil {
-		return err
-	}
-	return t.place(at, seq, hash)
+	c.readSays(t, at, seq, t.says)
+	t.place(at, seq, hash)
 }
 
 // follows reports whether t is a later generation of the same log as other.
@@ -179,75 +175,66 @@ func (t *tree) follows(other *tree) bool {
 
 // withoutSeal checks a line without a seal, after a sealed one: the tree has part of a line that a
 // crash cut off. The sealer gives every whole object a seal.
-func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) error {
+func (c *Checker) withoutSeal(t *tree, at Place, line []byte, hash tlog.Hash) {
 	t.says, t.when = evidence.Notice{Msg: torn}, time.Time{}
 	seq := t.lastSeq + 1
 	leaf, err := t.leaf(seq)
 	if seq < t.confirmed && (err != nil || leaf != hash) || seq >= t.size && json.Valid(line) && line[0] == '{' {
-		return c.report(Finding{at, Extra, "the line has no seal, and is in no checkpoint"})
+		c.report(Finding{at, Extra, "the line has no seal, and is in no checkpoint"})
+		return
 	}
-	return t.place(at, seq, hash)
+	t.place(at, seq, hash)
 }
 
 // first checks the line before the first seal, if that seal is not the log's first: a file may
 // begin with part of a line.
-func (c *Checker) first(s *series, t *tree, seq int64) error {
+func (c *Checker) first(s *series, t *tree, seq int64) {
 	if leaf, err := t.leaf(seq - 1); seq <= t.confirmed && err == nil && leaf == s.hash && s.lines == 1 {
 		s.lines = 0
-		return t.place(s.place, seq-1, leaf)
+		t.place(s.place, seq-1, leaf)
+		return
 	}
-	return c.report(Finding{s.place, Extra, "the line has no seal, and the log has sealed lines before it"})
+	c.report(Finding{s.place, Extra, "the line has no seal, and the log has sealed lines before it"})
 }
 
 // End reports the findings that only the end of all logs shows, and returns the totals.
-func (c *Checker) End() (Totals, error) {
+func (c *Checker) End() Totals {
 	for _, s := range c.series {
 		c.totals.WithoutSeal += s.lines
 	}
 	for _, t := range c.sorted() {
-		if err := c.end(t); err != nil {
-			return c.totals, err
-		}
+		c.end(t)
 		t.totals.Size = t.size
 		c.totals.Logs = append(c.totals.Logs, t.totals)
 	}
-	return c.totals, nil
+	return c.totals
 }
 
-func (c *Checker) end(t *tree) error {
+func (c *Checker) end(t *tree) {
 	t.giveUp()
 	if t.size == 0 && t.tiles == "" && t.largestPeer.size == 0 {
-		return nil // its first line was reported already
+		return // its first line was reported already
 	}
 	earlier, later := c.family(t)
 	for _, g := range t.gaps {
 		if g.atBegin && g.to <= t.confirmed && earlier == nil {
-			if err := c.begins(t, g.to-g.from, g.before); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := t.missing(g); err != nil {
-			return err
+			c.begins(t, g.to-g.from, g.before)
+		} else {
+			t.missing(g)
 		}
 	}
-	if err := t.openEnd(later != nil); err != nil {
-		return err
-	}
+	t.openEnd(later != nil)
 	if t.claimed > t.size && !c.grown(t) {
 		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest that is kept has %d", t.claimed, t.size)
-		if err := c.report(Finding{t.claimedAt, Checkpoint, message}); err != nil {
-			return err
-		}
+		c.report(Finding{t.claimedAt, Checkpoint, message})
 	}
-	if err := t.checkPeers(); err != nil {
-		return err
-	}
+	t.checkPeers()
 	switch {
 	case t.next >= t.size:
-		return nil
+		return
 	case t.next == 0 && later != nil:
-		return c.begins(t, t.size, later.first)
+		c.begins(t, t.size, later.first)
+		return
 	}
 	message := fmt.Sprintf("of the log %s, lines %d to %d are missing: cut off, or their file is not given", t.logID, t.next, t.size-1)
 	if t.largestPeer.size == t.size {
@@ -256,5 +243,5 @@ func (c *Checker) end(t *tree) error {
 	if t.lastSeq < 0 {
 		t.last = t.largestPeer.at
 	}
-	return c.report(Finding{t.last, Tail, message})
+	c.report(Finding{t.last, Tail, message})
 }

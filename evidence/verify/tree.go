@@ -18,7 +18,7 @@ type tree struct {
 	generation int
 	log        *logAges
 	tiles      evidence.Tiles // empty if there are no tiles
-	report     func(Finding) error
+	report     func(Finding)
 	totals     LogTotals
 
 	confirmed int64         // how many leaves a signed checkpoint confirms
@@ -105,64 +105,63 @@ func (t *tree) leaf(seq int64) (tlog.Hash, error) {
 }
 
 // place checks the line with the given number.
-func (t *tree) place(at Place, seq int64, hash tlog.Hash) error {
+func (t *tree) place(at Place, seq int64, hash tlog.Hash) {
 	if seq < t.confirmed && seq != t.next && seq != t.lastSeq+1 {
 		// An unexpected number must have the hash that was sealed under it.
 		if leaf, err := t.leaf(seq); err == nil && leaf != hash {
-			return t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, but is not the one that was sealed under it", seq, t.logID)})
+			t.report(Finding{at, Extra, fmt.Sprintf("the line has number %d of %s, but is not the one that was sealed under it", seq, t.logID)})
+			return
 		}
 	}
-	fresh, err := t.order(at, seq)
-	if err != nil || !fresh {
-		return err
+	if !t.order(at, seq) {
+		return
 	}
 	t.lastSeq, t.last = seq, at
 	t.pass(at, seq)
 	if seq >= t.confirmed {
-		return t.behind(at, seq, hash)
+		t.behind(at, seq, hash)
+		return
 	}
 	switch leaf, err := t.leaf(seq); {
 	case err != nil:
-		return t.withoutLeaf(at, seq)
+		t.withoutLeaf(at, seq)
 	case leaf != hash:
-		return t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than were sealed", seq, t.logID)})
+		t.report(Finding{at, Changed, fmt.Sprintf("line %d of %s has other bytes than were sealed", seq, t.logID)})
 	default:
 		t.totals.Sealed++
 	}
-	return nil
 }
 
 // withoutLeaf counts a line whose leaf was deleted.
-func (t *tree) withoutLeaf(at Place, seq int64) error {
+func (t *tree) withoutLeaf(at Place, seq int64) {
 	t.totals.Unproven++
-	if t.missed {
-		return nil
+	if !t.missed {
+		t.missed = true
+		t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.logID)})
 	}
-	t.missed = true
-	return t.report(Finding{at, Leaves, fmt.Sprintf("the leaves from line %d of %s on are gone, while the lines are there", seq, t.logID)})
 }
 
 // order compares the number of a line with those before it. It reports whether the line is the
 // first with its number.
-func (t *tree) order(at Place, seq int64) (fresh bool, err error) {
+func (t *tree) order(at Place, seq int64) (fresh bool) {
 	switch {
 	case seq == t.next:
 		t.next++
-		return true, nil
 	case seq > t.next:
 		g := gap{t.next, seq, t.last, at, t.lastSeq < 0}
 		t.next = seq + 1
 		if len(t.gaps) < mostGaps {
 			t.gaps = append(t.gaps, g)
-			return true, nil
+		} else {
+			t.missing(g)
 		}
-		return true, t.missing(g)
 	case !t.fill(seq):
-		return false, t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s appears a second time, or was forged", seq, t.logID)})
+		t.report(Finding{at, Extra, fmt.Sprintf("line %d of %s appears a second time, or was forged", seq, t.logID)})
+		return false
 	case seq != t.lastSeq+1:
-		return true, t.report(Finding{at, Order, fmt.Sprintf("line %d of %s comes after line %d at %s", seq, t.logID, t.lastSeq, t.last)})
+		t.report(Finding{at, Order, fmt.Sprintf("line %d of %s comes after line %d at %s", seq, t.logID, t.lastSeq, t.last)})
 	}
-	return true, nil
+	return true
 }
 
 // fill removes a line from the gap that it is in, and reports whether there is one.
@@ -178,25 +177,26 @@ func (t *tree) fill(seq int64) bool {
 	return true
 }
 
-func (t *tree) missing(g gap) error {
+func (t *tree) missing(g gap) {
 	between := "before this one"
 	if g.after.File != "" {
 		between = "between " + g.after.String() + " and this one"
 	}
-	return t.report(Finding{g.before, Missing, fmt.Sprintf("lines %d to %d of %s are missing %s", g.from, g.to-1, t.logID, between)})
+	t.report(Finding{g.before, Missing, fmt.Sprintf("lines %d to %d of %s are missing %s", g.from, g.to-1, t.logID, between)})
 }
 
 // behind checks a line after the confirmed leaves.
-func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
+func (t *tree) behind(at Place, seq int64, hash tlog.Hash) {
 	switch {
 	case seq >= t.size:
-		return nil
+		return
 	case seq < t.gone:
-		return t.withoutLeaf(at, seq)
+		t.withoutLeaf(at, seq)
+		return
 	case t.broken || len(t.ahead) == 0 || seq != t.edge.Size():
 		t.giveUp()
 		t.totals.Unproven++
-		return nil
+		return
 	}
 	if t.pending == 0 {
 		t.from = at
@@ -205,15 +205,15 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) error {
 	t.pending++
 	next := t.ahead[0]
 	if t.edge.Size() < next.size {
-		return nil
+		return
 	}
 	if t.edge.Root() != next.root {
 		t.giveUp()
-		return t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one is not as the checkpoint at %s has it", t.from, next.at)})
+		t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one is not as the checkpoint at %s has it", t.from, next.at)})
+		return
 	}
 	t.totals.Sealed += t.pending
 	t.pending, t.ahead = 0, t.ahead[1:]
-	return nil
 }
 
 // giveUp counts the lines since the last checkpoint as unproven.
