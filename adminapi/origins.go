@@ -15,7 +15,6 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 // maxScanned bounds the records that are read for one page, however few of them pass the filter.
@@ -144,7 +143,7 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (Ori
 	if request.As == nil {
 		entry, _ = e.Cache().PeekAs(o, identity.Asker())
 	}
-	if rules := rulesOf(entry, entry.View(time.Now())); rules != nil {
+	if rules := entry.Rules(); rules != nil {
 		d.Preferences = scopedOf(rules, identity)
 	}
 	return d, nil
@@ -186,12 +185,11 @@ func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refr
 func found(there bool) int { return map[bool]int{true: 1}[there] }
 
 func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (OriginDetail, error) {
-	now := time.Now()
-	view, record := entry.View(now), entry.Record()
+	now, record := time.Now(), entry.Record()
 	d := OriginDetail{
-		Record: infoOf(record, e.Config.Cache.Policy, now), View: viewOf(view), TDMFile: e.TDMFileState(record.Origin),
+		Record: infoOf(record, e.Config.Cache.Policy, now), View: viewOf(entry.View(now)), TDMFile: e.TDMFileState(record.Origin),
 	}
-	d.Record.Sitemaps = sitemapsOf(record.Origin, rulesOf(entry, view))
+	d.Record.Sitemaps = sitemapsOf(record.Origin, entry.Rules())
 	if record.Agent == "" {
 		kept, err := e.Cache().Variants(ctx, record.Origin)
 		if err != nil {
@@ -204,14 +202,6 @@ func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (Or
 	var err error
 	d.History, err = history(ctx, e, record.Key())
 	return d, err
-}
-
-// rulesOf returns the rules of the text that decides, else of the last one that did, else nil.
-func rulesOf(entry *robotscache.Entry, v robotscache.View) *robotstxt.Ruleset {
-	if text, ok := entry.Record().Text(); v.Rules == nil && ok {
-		return robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body)
-	}
-	return v.Rules
 }
 
 // history reads the history of a record from the store. It is empty if nothing is saved yet.

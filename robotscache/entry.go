@@ -83,6 +83,15 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
+// Rules returns the ruleset of the record's text as the cache reads it, whether or not the text
+// decides now. It is nil without a text.
+func (e *Entry) Rules() *robotstxt.Ruleset {
+	if e == nil || e.rules == nil {
+		return nil
+	}
+	return e.rules()
+}
+
 // Derive returns the result of read for the text that holds at the time now, nil without such a
 // text. It calls read once and keeps the result, for caches of files other than robots.txt. The
 // caller must always pass the same read.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
@@ -138,6 +139,31 @@ func benchRecord(i, rules int) fetch.Record {
 		text += "Disallow: /" + example(i*j).Host + "\n"
 	}
 	return storetest.Rules(example(i), text, time.Now())
+}
+
+// TestEntry_Rules: the ruleset of the last good text is read with the options of the cache, also
+// while it decides nothing.
+func TestEntry_Rules(t *testing.T) {
+	t.Parallel()
+	o, err := origin.Parse("https://example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fetch.Copy{Body: []byte("User-agent: *\nDisallow: /x/\nAllow: /x/index.html\n")}
+	r := fetch.Record{Origin: o, State: fetch.StateUnreachable, UnreachableSince: time.Unix(1, 0), LastGood: &text}
+	for _, indexHTML := range []bool{false, true} {
+		e := robotscache.NewEntry(r, robotscache.Interpretation{IndexHTML: indexHTML})
+		if v := e.View(time.Unix(2, 0)); v.Access != fetch.AccessDeny || v.Rules != nil {
+			t.Errorf("%v decides", v.Access)
+		}
+		if m := e.Rules().Match([]string{"bot"}, "/x/"); m.Allowed != indexHTML {
+			t.Errorf("indexHTML %t: %+v", indexHTML, m)
+		}
+	}
+	absent := robotscache.NewEntry(fetch.Record{State: fetch.StateAbsent}, robotscache.Interpretation{})
+	if (*robotscache.Entry)(nil).Rules() != nil || absent.Rules() != nil {
+		t.Error("rules without a text")
+	}
 }
 
 // Derive reads the text that holds, once, and nothing else: a file that cannot be had any more is
