@@ -45,24 +45,14 @@ var errHidden = errors.New("the operator's page has to stand in a route of its s
 // accessOf tells what guards the pages of a server. It is called while the server is provisioned,
 // when routes have handlers as JSON.
 func accessOf(server *caddyhttp.Server) (access, error) {
-	routes := make([]route, len(server.Routes))
-	for i, r := range server.Routes {
-		routes[i].Group = r.Group
-		routes[i].Match = make([]json.RawMessage, len(r.MatcherSets)+len(r.MatcherSetsRaw))
-		for _, raw := range r.HandlersRaw {
-			var h handler
-			if err := json.Unmarshal(raw, &h); err != nil {
-				return open, fmt.Errorf("reading the routes of the site: %w", err)
-			}
-			routes[i].Handle = append(routes[i].Handle, h)
-		}
-	}
-	least, found := leastOf(routes, open)
-	if !found {
+	least, found, err := leastOf(server.Routes, open)
+	switch {
+	case err != nil:
+		return open, fmt.Errorf("reading the routes of the site: %w", err)
+	case !found:
 		return open, errHidden
-	}
-	if requiresCertificates(server) {
-		least = known
+	case requiresCertificates(server):
+		return known, nil
 	}
 	return least, nil
 }
@@ -78,16 +68,10 @@ func requiresCertificates(server *caddyhttp.Server) bool {
 	return len(server.TLSConnPolicies) > 0
 }
 
-// route and handler are what matters of them in a configuration.
-type route struct {
-	Group  string            `json:"group"`
-	Match  []json.RawMessage `json:"match"`
-	Handle []handler         `json:"handle"`
-}
-
+// handler is what matters of a handler in a configuration.
 type handler struct {
-	Handler        string  `json:"handler"`
-	Routes         []route `json:"routes"`
+	Handler        string              `json:"handler"`
+	Routes         caddyhttp.RouteList `json:"routes"`
 	HandleResponse []struct {
 		Match struct {
 			StatusCode []int `json:"status_code"`
@@ -114,12 +98,19 @@ func (h handler) access() access {
 // leastOf returns the least access control that a request passes on its way to a page in the
 // routes. A guard behind a matcher guards its own route only. So does one in a group, where only
 // the first route that matches is taken.
-func leastOf(routes []route, before access) (least access, found bool) {
+func leastOf(routes caddyhttp.RouteList, before access) (least access, found bool, err error) {
 	least = known
 	for _, r := range routes {
 		here := before
-		for _, h := range r.Handle {
-			inner, inside := leastOf(h.Routes, here)
+		for _, raw := range r.HandlersRaw {
+			var h handler
+			if err := json.Unmarshal(raw, &h); err != nil {
+				return open, false, err
+			}
+			inner, inside, err := leastOf(h.Routes, here)
+			if err != nil {
+				return open, false, err
+			}
 			if inside {
 				least, found = min(least, inner), true
 			}
@@ -128,11 +119,11 @@ func leastOf(routes []route, before access) (least access, found bool) {
 			}
 			here = max(here, h.access())
 		}
-		if len(r.Match) == 0 && r.Group == "" {
+		if len(r.MatcherSets)+len(r.MatcherSetsRaw) == 0 && r.Group == "" {
 			before = here
 		}
 	}
-	return least, found
+	return least, found, nil
 }
 
 // siteNames are the names in the addresses of the sites of a server.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -99,6 +100,7 @@ func reach(report cluster.Acknowledgements) string {
 
 // note describes the result of an order.
 type note struct {
+	key  string
 	Text string
 	Done bool
 }
@@ -109,28 +111,23 @@ const maxNotes = 64
 // notes are kept until the page that they are for has been asked for. The text is not in its URL:
 // anybody could write it there.
 type notes struct {
-	mu    sync.Mutex
-	keys  []string
-	texts map[string]note
+	mu   sync.Mutex
+	list []note
 }
 
 func (n *notes) add(text note) (key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.texts == nil {
-		n.texts = make(map[string]note)
-	}
-	if len(n.keys) == maxNotes {
-		delete(n.texts, n.keys[0])
-		n.keys = n.keys[1:]
-	}
-	key = rand.Text()
-	n.keys, n.texts[key] = append(n.keys, key), text
-	return key
+	text.key = rand.Text()
+	n.list = append(n.list[max(len(n.list)-maxNotes+1, 0):], text)
+	return text.key
 }
 
 func (n *notes) get(key string) note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.texts[key]
+	if i := slices.IndexFunc(n.list, func(text note) bool { return text.key == key }); i >= 0 {
+		return n.list[i]
+	}
+	return note{}
 }

@@ -43,10 +43,7 @@ type overview struct {
 	Blocked  []adminapi.Clock
 	Troubled troubled
 	Ending   []enforce.Exception
-	Requests sparkline
-	Refused  sparkline
-	Tunnels  sparkline
-	CPU      sparkline
+	Curves   []sparkline
 }
 
 // badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
@@ -101,8 +98,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		o.Ending = append(o.Ending, site.Operator.Ending(now, now.AddDate(0, 0, 14))...)
 	}
 	o.Ending = bounded(o.Ending, maxListed)
-	o.Badges = badgesOf(ctx, e, o)
-	o.draw()
+	o.Badges, o.Curves = badgesOf(ctx, e, o), curvesOf(o.Hour.Minutes)
 	return o
 }
 
@@ -197,28 +193,27 @@ func level(well bool, yes, no string) string {
 	return no
 }
 
-// Curves are the curves of the last hour.
-func (o *overview) Curves() []sparkline { return []sparkline{o.Requests, o.Refused, o.Tunnels, o.CPU} }
-
-// draw makes the curves of the hour.
-func (o *overview) draw() {
-	for _, m := range o.Hour.Minutes {
-		o.Requests.Values = append(o.Requests.Values, float64(m.Requests))
-		o.Refused.Values = append(o.Refused.Values, float64(m.Refused))
-		o.Tunnels.Values = append(o.Tunnels.Values, float64(m.Tunnels))
-		o.CPU.Values = append(o.CPU.Values, 100*m.CPU.Seconds()/60)
-	}
-	for _, s := range []struct {
-		*sparkline
+// curvesOf makes the curves of the last hour.
+func curvesOf(minutes []engine.Minute) (curves []sparkline) {
+	for _, c := range []struct {
 		name, unit string
-	}{{&o.Requests, "Requests", " a minute"}, {&o.Refused, "Refused", " a minute"}, {&o.Tunnels, "Tunnels (CONNECT)", " a minute"}, {&o.CPU, "CPU", " % of a core"}} {
+		value      func(m engine.Minute) float64
+	}{
+		{"Requests", " a minute", func(m engine.Minute) float64 { return float64(m.Requests) }},
+		{"Refused", " a minute", func(m engine.Minute) float64 { return float64(m.Refused) }},
+		{"Tunnels (CONNECT)", " a minute", func(m engine.Minute) float64 { return float64(m.Tunnels) }},
+		{"CPU", " % of a core", func(m engine.Minute) float64 { return 100 * m.CPU.Seconds() / 60 }},
+	} {
+		var s sparkline
 		last, most := 0.0, 0.0
-		if n := len(s.Values); n > 1 {
-			last = s.Values[n-2] // the newest minute is not over
+		for i, m := range minutes {
+			v := c.value(m)
+			if s.Values, most = append(s.Values, v), max(most, v); i == len(minutes)-2 { // the newest minute is not over
+				last = v
+			}
 		}
-		for _, v := range s.Values {
-			most = max(most, v)
-		}
-		s.Label = fmt.Sprintf("%s: %.0f%s in the last full minute, %.0f at most", s.name, last, s.unit, most)
+		s.Label = fmt.Sprintf("%s: %.0f%s in the last full minute, %.0f at most", c.name, last, c.unit, most)
+		curves = append(curves, s)
 	}
+	return curves
 }
