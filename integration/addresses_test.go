@@ -91,7 +91,7 @@ func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 		}
 		t.Logf("%q: %d spellings, answers by status: %v", site, len(spellings), counts)
 	}
-	open := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "mode off", Egress: everywhere, Wrap: dns.Command})
+	open := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "mode off", Egress: rig.Everywhere, Wrap: dns.Command})
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost", "canary.test", "0.0.0.0", "[::]"} {
 		for way, ask := range open.Through(http.MethodGet, host+":"+port, "/") {
 			if a, err := ask(); err != nil || a.Body != "canary" || reached.Swap(0) == 0 {

@@ -206,7 +206,7 @@ type chaosFleet struct {
 	t             *testing.T
 	redis         *redistest.Server
 	server        *testorigin.Server
-	log           *sealedLog
+	log           *rig.SealedLog
 	first, second *rig.Gateway
 	both          [2]*rig.Gateway
 	traffic       *traffic
@@ -214,9 +214,9 @@ type chaosFleet struct {
 
 func startChaosFleet(t *testing.T) *chaosFleet {
 	t.Helper()
-	c := &chaosFleet{t: t, redis: redistest.Start(t), server: testorigin.Start(t, testorigin.Config{}), log: newSealedLog(t)}
+	c := &chaosFleet{t: t, redis: redistest.Start(t), server: testorigin.Start(t, testorigin.Config{}), log: rig.NewSealedLog(t)}
 	address := c.redis.URL()
-	config := c.log.config("")
+	config := c.log.Config("")
 	fleet := fmt.Sprintf("fleet redis %s {\nexpect 2\n}", address)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", "store redis "+address, address, fleet)
 	config.Egress = "trust_ca " + rig.CAFile(t, c.server)
@@ -331,7 +331,7 @@ func (c *chaosFleet) outage() {
 		c.t.Fatal(err)
 	}
 	c.first.LimitDescriptors(4096)
-	if err := os.Rename(filepath.Join(c.log.state(), "1"), filepath.Join(c.log.state(), "1.away")); err != nil {
+	if err := os.Rename(filepath.Join(c.log.State(), "1"), filepath.Join(c.log.State(), "1.away")); err != nil {
 		c.t.Fatal(err)
 	}
 	c.redis.Kill()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -63,7 +64,7 @@ func newDay(t *testing.T) *day {
 		t: t, logs: rig.TempDir(t), server: testorigin.Start(t, testorigin.Config{}),
 		script: rand.New(rand.NewPCG(6, 3)), special: make(map[string]*testorigin.Site),
 	}
-	files, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")
+	files, err := filepath.Glob(testdocs.Path("robotstxt", "testdata", "wild", "*.txt"))
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -285,7 +286,7 @@ func (d *day) inTunnels() {
 	// It is accepted, as there may be plain HTTP in it, and refused when TLS comes.
 	shut := d.g.Dial()
 	_ = shut.Connect(t, d.special["shut"].Origin().Authority(), "AcmeBot/1.0").Body.Close()
-	_, _ = shut.Write([]byte(clientHello(t)))
+	_, _ = shut.Write([]byte(rig.ClientHello(t, "example.com")))
 	_ = shut.Close()
 	d.asked.Add(1)
 	for _, tt := range []struct{ site, agent string }{{"secure", "AcmeBot/1.0"}, {"secure", "Free/1.0"}, {"tunnel", "Free/1.0"}, {"tunnel", "AcmeBot/1.0"}} {

@@ -60,7 +60,7 @@ func TestAuditHistory(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
 	g := rig.New(t, rig.Config{Engine: rig.PaceOff})
-	crowd := &bouncer{known: map[string]string{"AcmeBot": "User-agent: *\nDisallow: /x\n", "Failing": "503"}}
+	crowd := &rig.Bouncer{Known: map[string]string{"AcmeBot": "User-agent: *\nDisallow: /x\n", "Failing": "503"}}
 	bouncing := httptest.NewServer(crowd)
 	defer bouncing.Close()
 	site, other := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
@@ -199,10 +199,10 @@ func TestAuditHistoryAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetPages(testorigin.OK("the page"))
-	sealed := newSealedLog(t)
-	for name, c := range map[string]rig.Config{"file": {Engine: rig.PaceOff}, "sealed": sealed.config("")} {
+	sealed := rig.NewSealedLog(t)
+	for name, c := range map[string]rig.Config{"file": {Engine: rig.PaceOff}, "sealed": sealed.Config("")} {
 		g := rig.New(t, c)
-		log := map[string]string{"file": g.AccessLog(), "sealed": filepath.Join(sealed.dir, "access.log")}[name]
+		log := map[string]string{"file": g.AccessLog(), "sealed": filepath.Join(sealed.Dir, "access.log")}[name]
 		site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /x\n"))
 		ask := func() { g.MustFetch("AcmeBot/1.0", site.URL("/a")) }
 		ask()

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"crypto/tls"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,23 +15,9 @@ func TestTLSToThePlainPort(t *testing.T) {
 	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
 	w := g.Dial()
 	// net/http answers and closes at once, which may reset the connection while the body is read.
-	if a, err := w.Ask(http.MethodGet, clientHello(t)); a.Status != http.StatusBadRequest {
+	if a, err := w.Ask(http.MethodGet, rig.ClientHello(t, "example.com")); a.Status != http.StatusBadRequest {
 		t.Errorf("the answer is %d, %v", a.Status, err)
 	}
-}
-
-// clientHello is the first message of TLS.
-func clientHello(t *testing.T) string {
-	t.Helper()
-	client, server := net.Pipe()
-	go func() { _ = tls.Client(client, &tls.Config{ServerName: "example.com"}).HandshakeContext(t.Context()) }()
-	hello := make([]byte, 4096)
-	n, err := server.Read(hello)
-	_, _ = client.Close(), server.Close()
-	if err != nil || n < 24 {
-		t.Fatalf("%d bytes of a handshake: %v", n, err)
-	}
-	return string(hello[:n])
 }
 
 // TestBinaryRobotsTxt gives a robots.txt of 64 KiB of all bytes, with a rule on a line of its own in the middle.

@@ -105,7 +105,7 @@ func TestMethodThatIsNoToken(t *testing.T) {
 		for _, l := range g.ReadLogs() {
 			reasons = append(reasons, l.Robots.Reason)
 		}
-		return countReason(reasons, enforce.ReasonBadRequest) == len(methods)
+		return rig.CountReason(reasons, enforce.ReasonBadRequest) == len(methods)
 	})
 	if n := site.Arrived(); len(n) > 0 {
 		t.Errorf("the site was asked for %+v", n)

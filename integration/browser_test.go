@@ -111,7 +111,7 @@ var browserChecks = []string{
 func TestConsoleInABrowser(t *testing.T) {
 	rig.LoadsMachine(t)
 	plan := browserPlan{Chromium: rig.Need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
-	node, dir := rig.Need(t, "node"), nodePrograms(t, "browser")
+	node, dir := rig.Need(t, "node"), rig.NodePrograms(t, ".")
 	startConsole(t, &plan)
 	plan.Report = "file://" + reportPage(t)
 	told, err := json.Marshal(plan)

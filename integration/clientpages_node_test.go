@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -33,7 +34,7 @@ func npmCI(t *testing.T, dir, command string) {
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	cmd.Env = append(os.Environ(), "npm_config_prefer_offline=true", "npm_config_ignore_scripts=true", "npm_config_audit=false", "npm_config_fund=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		missing(t, command+" ("+err.Error()+": "+string(out)+")")
+		rig.Missing(t, command+" ("+err.Error()+": "+string(out)+")")
 	}
 }
 

@@ -218,8 +218,8 @@ func needs(t *testing.T, programs []string, module string) {
 	if module == "" {
 		return
 	}
-	if err := exec.CommandContext(t.Context(), rig.Need(t, systemPython), "-c", "import "+module).Run(); err != nil {
-		missing(t, "Python's "+module)
+	if err := exec.CommandContext(t.Context(), rig.Need(t, rig.SystemPython), "-c", "import "+module).Run(); err != nil {
+		rig.Missing(t, "Python's "+module)
 	}
 }
 
@@ -292,7 +292,7 @@ func docAgents(t *testing.T) string {
 // TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with
 // https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
 // and nothing comes to the sites but through the gateway.
-func TestClientPages(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
+func TestClientPages(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
 	for _, c := range clientPages {
@@ -332,7 +332,7 @@ func TestScrapyComesBack(t *testing.T) {
 
 // TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
 // pages of 101 is what a company gets that changes one setting.
-func TestPlainClients(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
+func TestPlainClients(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
 	for _, c := range plainClients {

@@ -63,7 +63,7 @@ func TestConsole(t *testing.T) {
 // an address that was a plain site's before a reload.
 func TestConsoleIsNoTarget(t *testing.T) {
 	t.Parallel()
-	allowed := []string{everywhere}
+	allowed := []string{rig.Everywhere}
 	for _, host := range spellingsOfThisMachine(t) {
 		if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 			allowed = append(allowed, netip.PrefixFrom(ip, ip.BitLen()).String())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -52,7 +52,7 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 	bodies := make(map[string][]byte) // by origin
 	planned := make(map[string]bool)  // by URL: allowed
 	for _, c := range crawlSites {
-		body, err := os.ReadFile(filepath.Join("..", "robotstxt", "testdata", "wild", c.file))
+		body, err := os.ReadFile(testdocs.Path("robotstxt", "testdata", "wild", c.file))
 		if err != nil {
 			t.Fatal(err)
 		}

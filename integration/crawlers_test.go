@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +34,7 @@ func crawlByCurl(t *testing.T, curl string, g *rig.Gateway, sites []*testorigin.
 					mu.Lock()
 					asked[got.url] = got.status
 					mu.Unlock()
-					for _, link := range linksIn(got.body) {
+					for _, link := range rig.LinksIn(got.body) {
 						if url := site.URL(link); !seen[url] {
 							seen[url] = true
 							next = append(next, url)
@@ -94,16 +92,6 @@ func curlAll(t *testing.T, curl string, g *rig.Gateway, urls []string) []curlAns
 		answers = append(answers, a)
 	}
 	return answers
-}
-
-var href = regexp.MustCompile(`<a href="([^"]*)"`)
-
-// linksIn returns the links of a page.
-func linksIn(page string) (links []string) {
-	for _, m := range href.FindAllStringSubmatch(page, -1) {
-		links = append(links, html.UnescapeString(m[1]))
-	}
-	return links
 }
 
 // crawlByScrapy runs a spider.

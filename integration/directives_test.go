@@ -296,7 +296,7 @@ func askRobotDirectives(t *testing.T, pages []spokenTo) []map[string]bool {
 		input.Write(append(line, '\n'))
 	}
 	cmd := exec.CommandContext(t.Context(), rig.Need(t, "node"), "judge.mjs")
-	cmd.Dir = nodePrograms(t, "testdata", "directives")
+	cmd.Dir = rig.NodePrograms(t, "testdata", "directives")
 	var stderr strings.Builder
 	cmd.Stdin, cmd.Stderr = &input, &stderr
 	out, err := cmd.Output()

@@ -23,9 +23,9 @@ import (
 func TestDishonestAccounts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := rig.New(t, s.config("every 50ms 1"))
-	log := filepath.Join(s.dir, "access.log")
+	s := rig.NewSealedLog(t)
+	g := rig.New(t, s.Config("every 50ms 1"))
+	log := filepath.Join(s.Dir, "access.log")
 	askUntil := func(what, text string) {
 		t.Helper()
 		rig.Eventually(t, what, func() bool {
@@ -54,8 +54,8 @@ func TestDishonestAccounts(t *testing.T) {
 	}
 	askUntil("lines that are lost", `"msg":"lost"`)
 	g.Stop()
-	m := &tampered{t, s, g.Store(), s.files()}
-	r := m.audit(s.dir)
+	m := &tampered{t, s, g.Store(), s.Files()}
+	r := m.audit(s.Dir)
 	for _, want := range []string{"the log could not be written: ", "their file was deleted while it was written, as " + log} {
 		if r.Status != 2 || len(r.Findings) > 0 || !strings.Contains(strings.Join(r.Errors, "\n"), want) {
 			t.Errorf("honest: status %d, %+v, want %s: %q", r.Status, r.Findings, want, r.Errors)
@@ -71,8 +71,8 @@ func TestDishonestAccounts(t *testing.T) {
 // restart has a gateway go on with a log for a while, under other options of its file, and gives its seal's findings.
 func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...string) (r rig.AuditRun) {
 	m.t.Helper()
-	s := &sealedLog{m.t, dir}
-	c := s.config("every 200ms 100")
+	s := &rig.SealedLog{T: m.t, Dir: dir}
+	c := s.Config("every 200ms 100")
 	c.Global = strings.Replace(c.Global, "roll_keep 1000", roll, 1)
 	g := rig.New(m.t, c)
 	for range 150 {
@@ -119,8 +119,8 @@ func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...s
 func TestDishonestRestarts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
-	g := rig.New(t, s.config("every 200ms 100"))
+	s, early := rig.NewSealedLog(t), filepath.Join(t.TempDir(), "early")
+	g := rig.New(t, s.Config("every 200ms 100"))
 	ask := func() {
 		for range 150 {
 			rig.Get(t, g.Client("somebot"), site.URL("/"))
@@ -128,16 +128,16 @@ func TestDishonestRestarts(t *testing.T) {
 	}
 	ask()
 	g.Kill()
-	if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
+	if err := os.CopyFS(early, os.DirFS(s.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Start(s.config("every 200ms 100")); err != nil {
+	if err := g.Start(s.Config("every 200ms 100")); err != nil {
 		t.Fatal(err)
 	}
 	ask()
 	g.Stop()
-	m, kept := &tampered{t, s, g.Store(), s.files()}, filepath.Join(s.state(), "1", "heads")
-	if r := m.audit(s.dir); r.Status != 0 {
+	m, kept := &tampered{t, s, g.Store(), s.Files()}, filepath.Join(s.State(), "1", "heads")
+	if r := m.audit(s.Dir); r.Status != 0 {
 		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
 	}
 	found := func(what string, r rig.AuditRun, kind, file string, line int, says string) {
@@ -172,7 +172,7 @@ func TestDishonestRestarts(t *testing.T) {
 	// The first lines are taken, and then the terms changed so that they would have expired.
 	all := slices.Collect(bytes.Lines(rig.Unpacked(t, m.files[0])))
 	cut := filepath.Join(t.TempDir(), "cut")
-	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.dir, "evidence"))); err != nil {
+	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.Dir, "evidence"))); err != nil {
 		t.Fatal(err)
 	}
 	rotated := "access-" + time.Now().UTC().Format("2006-01-02T15-04-05.000") + "-size.log"

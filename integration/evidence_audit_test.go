@@ -19,17 +19,17 @@ import (
 func TestAuditOfASealedLog(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := s.crawlOverAKill(site, 3, func() {})
+	s := rig.NewSealedLog(t)
+	g := crawlOverAKill(s, site, 3, func() {})
 
 	names := make([]string, 0, 8)
-	for _, name := range s.files() {
+	for _, name := range s.Files() {
 		names = append(names, filepath.Base(name))
 	}
 	if len(names) < 3 {
 		t.Fatalf("files of the log: %v", names)
 	}
-	if r := rig.Audit(t, "--seal", "--strict", "--store", g.Store(), s.dir); r.Status != 0 || len(r.Findings) > 0 {
+	if r := rig.Audit(t, "--seal", "--strict", "--store", g.Store(), s.Dir); r.Status != 0 || len(r.Findings) > 0 {
 		t.Fatalf("honest: status %d, %+v", r.Status, r.Findings)
 	}
 	last := len(names) - 1
@@ -54,7 +54,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 		{"the tail cut", last, func(l [][]byte) [][]byte { return l[:len(l)-3] }, "seal_tail", 0},
 	} {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(s.dir)); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(s.Dir)); err != nil {
 			t.Fatal(err)
 		}
 		name := filepath.Join(dir, names[tt.file])
@@ -71,26 +71,26 @@ func TestAuditOfASealedLog(t *testing.T) {
 			t.Errorf("%s: status %d, %+v; want %s at %s:%d", tt.name, r.Status, r.Findings, tt.want, name, tt.at)
 		}
 	}
-	s.tamperFolder(g, names)
+	tamperFolder(s, g, names)
 }
 
 // crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
 // between the kill and the restart.
-func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func()) *rig.Gateway {
-	s.t.Helper()
+func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed func()) *rig.Gateway {
+	s.T.Helper()
 	site.SetRobots(testorigin.OK(rig.Rules))
-	g := rig.New(s.t, s.config("every 200ms 100"))
-	ctx, cancel := context.WithCancel(s.t.Context())
+	g := rig.New(s.T, s.Config("every 200ms 100"))
+	ctx, cancel := context.WithCancel(s.T.Context())
 	defer cancel()
 	_, wait := crawlAll(g, ctx, site, 4)
 	rig.Pause(ctx, 1500*time.Millisecond)
 	g.Kill()
 	killed()
-	if err := g.Start(s.config("every 200ms 100")); err != nil {
-		s.t.Fatal(err)
+	if err := g.Start(s.Config("every 200ms 100")); err != nil {
+		s.T.Fatal(err)
 	}
 	rig.Pause(ctx, 1500*time.Millisecond)
-	for end := time.Now().Add(time.Minute); len(s.files()) < files && time.Now().Before(end); { // a busy machine writes fewer lines
+	for end := time.Now().Add(time.Minute); len(s.Files()) < files && time.Now().Before(end); { // a busy machine writes fewer lines
 		rig.Pause(ctx, 100*time.Millisecond)
 	}
 	cancel()
@@ -100,8 +100,8 @@ func (s *sealedLog) crawlOverAKill(site *testorigin.Site, files int, killed func
 }
 
 // tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.
-func (s *sealedLog) tamperFolder(g *rig.Gateway, names []string) {
-	t := s.t
+func tamperFolder(s *rig.SealedLog, g *rig.Gateway, names []string) {
+	t := s.T
 	t.Helper()
 	for what, change := range map[string]func(dir string) error{
 		"seal_missing": func(dir string) error { return os.Remove(filepath.Join(dir, names[1])) },
@@ -116,7 +116,7 @@ func (s *sealedLog) tamperFolder(g *rig.Gateway, names []string) {
 		},
 	} {
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(s.dir)); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(s.Dir)); err != nil {
 			t.Fatal(err)
 		}
 		if err := change(dir); err != nil {

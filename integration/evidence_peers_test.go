@@ -18,9 +18,9 @@ import (
 )
 
 // ofFleet is the configuration of a gateway of a fleet with a sealed log.
-func (s *sealedLog) ofFleet(name, url, lines string) rig.Config {
-	c := s.config("every 50ms 1\n" + lines)
-	c.Engine = fleetEngine(name, url, 2)
+func ofFleet(s *rig.SealedLog, name, url, lines string) rig.Config {
+	c := s.Config("every 50ms 1\n" + lines)
+	c.Engine = rig.FleetEngine(name, url, 2)
 	return c
 }
 
@@ -33,8 +33,8 @@ func TestEvidencePeers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	a, b, single := newSealedLog(t), newSealedLog(t), newSealedLog(t)
-	gwA := rig.New(t, a.ofFleet("gwa", redis.URL(), ""))
+	a, b, single := rig.NewSealedLog(t), rig.NewSealedLog(t), rig.NewSealedLog(t)
+	gwA := rig.New(t, ofFleet(a, "gwa", redis.URL(), ""))
 	ask := func(g *rig.Gateway, n int) {
 		for range n {
 			if got := rig.Get(t, g.Client("somebot"), site.URL("/")); got.Status != http.StatusOK {
@@ -47,18 +47,18 @@ func TestEvidencePeers(t *testing.T) {
 	yesterday := t.TempDir()
 	size := sizeOf(t, a)
 	gwA.Stop()
-	if err := os.CopyFS(yesterday, os.DirFS(a.dir)); err != nil {
+	if err := os.CopyFS(yesterday, os.DirFS(a.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := gwA.Start(a.ofFleet("gwa", redis.URL(), "")); err != nil {
+	if err := gwA.Start(ofFleet(a, "gwa", redis.URL(), "")); err != nil {
 		t.Fatal(err)
 	}
 	ask(gwA, 20)
 	rig.Eventually(t, "redis has the checkpoint of gwa", func() bool {
 		return strings.Contains(redis.Say("HVALS {crawlgate}:fleet:acks"), fmt.Sprintf(`gwa/access/1\n%d\n`, sizeOf(t, a)))
 	})
-	gwB := rig.New(t, b.ofFleet("gwb", redis.URL(), ""))
-	gwSingle := rig.New(t, single.config(""))
+	gwB := rig.New(t, ofFleet(b, "gwb", redis.URL(), ""))
+	gwSingle := rig.New(t, single.Config(""))
 	var heard evidence.Checkpoint
 	rig.Eventually(t, "gwb has the checkpoint of gwa", func() bool {
 		heard = heardOf(t, b, "gwa")
@@ -76,13 +76,13 @@ func TestEvidencePeers(t *testing.T) {
 			t.Errorf("warned that checkpoints stay on the machine: %t", alone)
 		}
 	}
-	if found := b.check(); found.Verdict != "PASS" {
+	if found := b.Check(); found.Verdict != "PASS" {
 		t.Errorf("%+v", found)
 	}
 	both := func(of string) rig.AuditRun {
-		return rig.Audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.dir, "evidence"), "--store", gwA.Store(), of, b.dir)
+		return rig.Audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.Dir, "evidence"), "--store", gwA.Store(), of, b.Dir)
 	}
-	if r := both(a.dir); len(r.Findings) > 0 {
+	if r := both(a.Dir); len(r.Findings) > 0 {
 		t.Errorf("honest: %+v", r.Findings)
 	}
 	if r := rig.Audit(t, "--seal", "--store", gwA.Store(), yesterday); len(r.Findings) > 0 {
@@ -90,15 +90,15 @@ func TestEvidencePeers(t *testing.T) {
 	}
 	r := both(yesterday)
 	if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "seal_tail" || r.Findings[0].File != filepath.Join(yesterday, "access.log") ||
-		!strings.Contains(r.Findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.dir, "access.log")) {
+		!strings.Contains(r.Findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.Dir, "access.log")) {
 		t.Errorf("set back: status %d, %+v", r.Status, r.Findings)
 	}
 }
 
 // sizeOf is the size of the newest checkpoint of a log.
-func sizeOf(t *testing.T, s *sealedLog) int64 {
+func sizeOf(t *testing.T, s *rig.SealedLog) int64 {
 	t.Helper()
-	state, err := sealer.ReadState(filepath.Join(s.dir, "evidence"), "access", 0)
+	state, err := sealer.ReadState(filepath.Join(s.Dir, "evidence"), "access", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,9 +106,9 @@ func sizeOf(t *testing.T, s *sealedLog) int64 {
 }
 
 // heardOf is the largest checkpoint of a gateway in the log of another one.
-func heardOf(t *testing.T, s *sealedLog, gateway string) (heard evidence.Checkpoint) {
+func heardOf(t *testing.T, s *rig.SealedLog, gateway string) (heard evidence.Checkpoint) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.dir, "access.log"))
+	text, err := os.ReadFile(filepath.Join(s.Dir, "access.log"))
 	if err != nil {
 		t.Fatal(err)
 	}

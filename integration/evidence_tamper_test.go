@@ -84,14 +84,14 @@ func renumber(by string) func([][]byte, int) [][]byte {
 func TestMatrixOfDishonestLogs(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s, early := newSealedLog(t), filepath.Join(t.TempDir(), "early")
-	g := s.crawlOverAKill(site, 4, func() {
-		if err := os.CopyFS(early, os.DirFS(s.dir)); err != nil {
+	s, early := rig.NewSealedLog(t), filepath.Join(t.TempDir(), "early")
+	g := crawlOverAKill(s, site, 4, func() {
+		if err := os.CopyFS(early, os.DirFS(s.Dir)); err != nil {
 			t.Fatal(err)
 		}
 	})
-	for bytes.Count(rig.Unpacked(t, filepath.Join(s.dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
-		if err := g.Start(s.config("every 200ms 100")); err != nil {
+	for bytes.Count(rig.Unpacked(t, filepath.Join(s.Dir, "access.log")), []byte("\n")) < 60 { // the log was rotated just before
+		if err := g.Start(s.Config("every 200ms 100")); err != nil {
 			t.Fatal(err)
 		}
 		for range 60 {
@@ -99,8 +99,8 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 		}
 		g.Stop()
 	}
-	m := &tampered{t, s, g.Store(), s.files()}
-	if r := m.audit(s.dir); r.Status != 0 {
+	m := &tampered{t, s, g.Store(), s.Files()}
+	if r := m.audit(s.Dir); r.Status != 0 {
 		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
 	}
 	last := len(m.files) - 1
@@ -117,7 +117,7 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 // tampered is an honest log with its copies.
 type tampered struct {
 	t     *testing.T
-	log   *sealedLog
+	log   *rig.SealedLog
 	store string
 	files []string
 }
@@ -131,7 +131,7 @@ func (m *tampered) audit(dir string, args ...string) rig.AuditRun {
 func (m *tampered) copied(file int, folder func(dir string), edit func(l [][]byte) [][]byte) (dir, name string) {
 	m.t.Helper()
 	dir = filepath.Join(m.t.TempDir(), "log")
-	if err := os.CopyFS(dir, os.DirFS(m.log.dir)); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(m.log.Dir)); err != nil {
 		m.t.Fatal(err)
 	}
 	name = filepath.Join(dir, filepath.Base(m.files[file]))
@@ -232,7 +232,7 @@ func (m *tampered) tamperState(early string) {
 	in := func(dir string, name ...string) string {
 		return filepath.Join(append([]string{dir, "evidence", "access", "1"}, name...)...)
 	}
-	heads, err := os.ReadFile(in(m.log.dir, "heads"))
+	heads, err := os.ReadFile(in(m.log.Dir, "heads"))
 	if err != nil {
 		t.Fatal(err)
 	}

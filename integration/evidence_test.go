@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,53 +15,9 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
-
-// sealedLog is a log of a gateway that is sealed, besides the ordinary one.
-type sealedLog struct {
-	t   *testing.T
-	dir string
-}
-
-func newSealedLog(t *testing.T) *sealedLog {
-	t.Helper()
-	return &sealedLog{t, rig.TempDir(t)}
-}
-
-// config writes a configuration with the sealed log; lines are options of the writer.
-func (s *sealedLog) config(lines string) rig.Config {
-	return rig.Config{
-		Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}",
-		Global: fmt.Sprintf(`log sealed {
-			output robots_evidence {
-				file %s {
-					roll_size 1MiB
-					roll_keep 1000
-				}
-				%s
-			}
-			include http.log.access
-		}`, filepath.Join(s.dir, "access.log"), lines),
-	}
-}
-
-func (s *sealedLog) state() string { return filepath.Join(s.dir, "evidence", "access") }
-
-// files lists the log's files, the oldest first.
-func (s *sealedLog) files() []string {
-	s.t.Helper()
-	names, err := filepath.Glob(filepath.Join(s.dir, "access-*"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	slices.Sort(names)
-	return append(names, filepath.Join(s.dir, "access.log"))
-}
-
-func (s *sealedLog) check() rig.Verified {
-	return rig.VerifyLog(s.t, append([]string{s.state()}, s.files()...)...)
-}
 
 // crawlAll sends requests from several clients until the context ends, and counts those that were answered.
 func crawlAll(g *rig.Gateway, ctx context.Context, site *testorigin.Site, clients int) (answered *atomic.Int64, wait func()) {
@@ -90,8 +45,8 @@ func TestEvidence(t *testing.T) {
 	rig.LoadsMachine(t)
 	origin := testorigin.Start(t, testorigin.Config{})
 	site := origin.Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := rig.New(t, s.config(""))
+	s := rig.NewSealedLog(t)
+	g := rig.New(t, s.Config(""))
 	ctx, cancel := context.WithCancel(t.Context())
 	answered, wait := crawlAll(g, ctx, site, 8)
 	moments := rand.New(rand.NewPCG(7, 1))
@@ -99,12 +54,12 @@ func TestEvidence(t *testing.T) {
 	for range kills {
 		rig.Pause(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
 		g.Kill()
-		if err := g.Start(s.config("")); err != nil {
+		if err := g.Start(s.Config("")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rig.Pause(ctx, time.Second)
-	if err := g.Reload(s.config("every 200ms 100")); err != nil { // other settings of the same log
+	if err := g.Reload(s.Config("every 200ms 100")); err != nil { // other settings of the same log
 		t.Fatal(err)
 	}
 	rig.Pause(ctx, time.Second)
@@ -112,13 +67,13 @@ func TestEvidence(t *testing.T) {
 	wait()
 	g.Stop()
 
-	found := s.check()
+	found := s.Check()
 	one, ok := found.Generations["gw1.acme.example/access/1"]
 	if found.Verdict != "PASS" || !ok || len(found.Generations) != 1 {
 		t.Fatalf("%+v", found)
 	}
 	resumed, packed, lines := 0, 0, 0
-	for _, name := range s.files() {
+	for _, name := range s.Files() {
 		if strings.HasSuffix(name, ".gz") {
 			packed++
 		}
@@ -127,12 +82,12 @@ func TestEvidence(t *testing.T) {
 		lines += strings.Count(text, `"msg":"handled request"`)
 	}
 	t.Logf("%d requests answered, %d lines of them, %d in all, %d checkpoints, %d of %d files packed, resumed %d times",
-		answered.Load(), lines, one.Lines, one.Checkpoints, packed, len(s.files()), resumed)
+		answered.Load(), lines, one.Lines, one.Checkpoints, packed, len(s.Files()), resumed)
 	if packed < 3 || one.Newest != one.Lines-1 || resumed == 0 || int64(lines) < answered.Load()-8*kills {
 		t.Error("that is too little")
 	}
 
-	victim := s.files()[len(s.files())-1]
+	victim := s.Files()[len(s.Files())-1]
 	text, err := os.ReadFile(victim)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +96,7 @@ func TestEvidence(t *testing.T) {
 	if err := os.WriteFile(victim, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if found := s.check(); len(found.Findings) == 0 {
+	if found := s.Check(); len(found.Findings) == 0 {
 		t.Error("a changed byte was not found")
 	}
 }
@@ -150,14 +105,14 @@ func TestEvidence(t *testing.T) {
 func TestEvidenceReloads(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := rig.New(t, s.config(""))
+	s := rig.NewSealedLog(t)
+	g := rig.New(t, s.Config(""))
 	asked := 0
 	ask := func() { // and waits for its line, which belongs before a reload
 		rig.Get(t, g.Client("somebot"), site.URL("/"))
 		asked++
 		rig.Eventually(t, "the line of a request", func() bool {
-			return strings.Count(string(rig.Unpacked(t, filepath.Join(s.dir, "access.log"))), `"msg":"handled request"`) >= asked
+			return strings.Count(string(rig.Unpacked(t, filepath.Join(s.Dir, "access.log"))), `"msg":"handled request"`) >= asked
 		})
 	}
 	ask()
@@ -165,30 +120,30 @@ func TestEvidenceReloads(t *testing.T) {
 		lines, err string
 	}{
 		{"", ""},
-		{"every 100ms 10\nheads " + filepath.Join(s.dir, "heads"), ""},
-		{"name other", filepath.Join(s.dir, "access.log") + ": another process writes this log, or it is sealed under another name or state folder: that takes a restart"},
-		{"key " + s.dir, "reading the key: read " + s.dir + ": is a directory"},
-		{"key " + filepath.Join(s.dir, "new.key"), ""},
+		{"every 100ms 10\nheads " + filepath.Join(s.Dir, "heads"), ""},
+		{"name other", filepath.Join(s.Dir, "access.log") + ": another process writes this log, or it is sealed under another name or state folder: that takes a restart"},
+		{"key " + s.Dir, "reading the key: read " + s.Dir + ": is a directory"},
+		{"key " + filepath.Join(s.Dir, "new.key"), ""},
 	} {
-		before := len(s.check().Generations)
-		err := g.Reload(s.config(tt.lines))
+		before := len(s.Check().Generations)
+		err := g.Reload(s.Config(tt.lines))
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Fatalf("%q: got %v\nwant %s", tt.lines, err, tt.err)
 		}
 		ask()
-		if n := len(s.check().Generations); strings.HasPrefix(tt.lines, "key") != (n > before) && err == nil {
+		if n := len(s.Check().Generations); strings.HasPrefix(tt.lines, "key") != (n > before) && err == nil {
 			t.Errorf("%q: %d generations, %d before", tt.lines, n, before)
 		}
 	}
 	second := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
 	for _, lines := range []string{"", "state " + filepath.Join(t.TempDir(), "other")} {
-		if err := second.Start(s.config(lines)); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
+		if err := second.Start(s.Config(lines)); err == nil || !strings.Contains(err.Error(), "another process writes this log") {
 			t.Errorf("a second process, %q: %v", lines, err)
 		}
 	}
 	rig.Eventually(t, "all lines to be sealed", func() bool { return g.Metric("crawlgate_evidence_unsealed_lines") == 0 })
 	g.Stop()
-	found := s.check()
+	found := s.Check()
 	if len(found.Findings) > 0 || len(found.Generations) != 2 {
 		t.Errorf("%+v", found)
 	}
@@ -197,7 +152,7 @@ func TestEvidenceReloads(t *testing.T) {
 		t.Errorf("the second generation: %+v", second)
 	}
 	// One for the reload with other settings, one or more for those with other keys, and one for the end.
-	if n := strings.Count(string(rig.Unpacked(t, filepath.Join(s.dir, "access.log"))), `"logger":"crawlgate.evidence","msg":"closed"`); n < 3 {
+	if n := strings.Count(string(rig.Unpacked(t, filepath.Join(s.Dir, "access.log"))), `"logger":"crawlgate.evidence","msg":"closed"`); n < 3 {
 		t.Errorf("the log says %d times that it was closed", n)
 	}
 }
@@ -206,13 +161,13 @@ func TestEvidenceReloads(t *testing.T) {
 func TestEvidenceRefuses(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := rig.New(t, s.config("every 50ms 1\non_failure refuse"))
+	s := rig.NewSealedLog(t)
+	g := rig.New(t, s.Config("every 50ms 1\non_failure refuse"))
 	client := g.Client("somebot")
 	if a := rig.Get(t, client, site.URL("/")); a.Status != http.StatusOK {
 		t.Fatalf("status %d", a.Status)
 	}
-	generation := filepath.Join(s.state(), "1")
+	generation := filepath.Join(s.State(), "1")
 	if err := os.Rename(generation, generation+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +194,7 @@ func TestEvidenceRefuses(t *testing.T) {
 		t.Errorf("the process log: %s", out)
 	}
 	g.Stop()
-	if found := s.check(); len(found.Findings) > 0 {
+	if found := s.Check(); len(found.Findings) > 0 {
 		t.Errorf("%+v", found)
 	}
 }
@@ -248,8 +203,8 @@ func TestEvidenceRefuses(t *testing.T) {
 func TestEvidenceCommands(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	g := rig.New(t, s.config("every 50ms 1"))
+	s := rig.NewSealedLog(t)
+	g := rig.New(t, s.Config("every 50ms 1"))
 	for range 5 {
 		rig.Get(t, g.Client("somebot"), site.URL("/"))
 	}
@@ -275,7 +230,7 @@ func TestEvidenceCommands(t *testing.T) {
 	if answer := g.Admin("/robots/evidence").Body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
 		t.Errorf("the admin API: %s", answer)
 	}
-	page, err := os.ReadFile("../docs/evidence.md")
+	page, err := os.ReadFile(testdocs.Path("docs", "evidence.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,13 +258,13 @@ func TestEvidenceName(t *testing.T) {
 	}
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	for option, want := range map[string]string{"": host, "gateway eu/7.acme.example": "eu/7.acme.example"} {
-		s := newSealedLog(t)
-		config := s.config("")
+		s := rig.NewSealedLog(t)
+		config := s.Config("")
 		config.Engine = option
 		g := rig.New(t, config)
 		rig.Get(t, g.Client("somebot"), site.URL("/"))
 		g.Stop()
-		text := string(rig.Unpacked(t, filepath.Join(s.dir, "access.log")))
+		text := string(rig.Unpacked(t, filepath.Join(s.Dir, "access.log")))
 		if !strings.Contains(text, `"gateway":"`+want+`"`) || !strings.Contains(text, `"log":"`+want+`/access/1"`) {
 			t.Errorf("%q: want %s in %s", option, want, text)
 		}

@@ -82,8 +82,8 @@ func TestOmniwitness(t *testing.T) {
 	t.Parallel()
 	w := newOmniwitness(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	s := newSealedLog(t)
-	config := s.config(fmt.Sprintf("every 50ms 5\nwitness http://%s %s", w.addr, w.vkey))
+	s := rig.NewSealedLog(t)
+	config := s.Config(fmt.Sprintf("every 50ms 5\nwitness http://%s %s", w.addr, w.vkey))
 	g := rig.New(t, config)
 	ask := func() {
 		t.Helper()
@@ -97,12 +97,12 @@ func TestOmniwitness(t *testing.T) {
 		t.Helper()
 		ask()
 		rig.Eventually(t, "the newest checkpoint to be cosigned", func() bool {
-			cmd := exec.CommandContext(t.Context(), rig.Binary, "robots", "evidence", "head", "--state", filepath.Join(s.dir, "evidence"))
+			cmd := exec.CommandContext(t.Context(), rig.Binary, "robots", "evidence", "head", "--state", filepath.Join(s.Dir, "evidence"))
 			head, err := cmd.Output()
 			return err == nil && strings.Contains(string(head), "\n— witness.example ") && g.Metric("crawlgate_evidence_unsealed_lines") == 0
 		})
 	}
-	vkey, err := os.ReadFile(filepath.Join(s.state(), "1", "vkey"))
+	vkey, err := os.ReadFile(filepath.Join(s.State(), "1", "vkey"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOmniwitness(t *testing.T) {
 	cosigned()
 	g.Kill()
 	before := rig.TempDir(t)
-	if err := os.CopyFS(filepath.Join(before, "log"), os.DirFS(s.dir)); err != nil {
+	if err := os.CopyFS(filepath.Join(before, "log"), os.DirFS(s.Dir)); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Start(config); err != nil {
@@ -124,17 +124,17 @@ func TestOmniwitness(t *testing.T) {
 		t.Errorf("crawlgate_evidence_witness_age_seconds %g", n)
 	}
 	g.Stop()
-	if last, err := os.ReadFile(filepath.Join(s.state(), "1", "checkpoint")); err != nil || !strings.Contains(string(last), "\n— witness.example ") {
+	if last, err := os.ReadFile(filepath.Join(s.State(), "1", "checkpoint")); err != nil || !strings.Contains(string(last), "\n— witness.example ") {
 		t.Errorf("the checkpoint at the end has no witness: %v\n%s", err, last)
 	}
-	if found := s.check(); found.Verdict != "PASS" {
+	if found := s.Check(); found.Verdict != "PASS" {
 		t.Errorf("%+v", found)
 	}
 
-	if err := os.RemoveAll(s.dir); err != nil {
+	if err := os.RemoveAll(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(s.dir, os.DirFS(filepath.Join(before, "log"))); err != nil {
+	if err := os.CopyFS(s.Dir, os.DirFS(filepath.Join(before, "log"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Start(config); err != nil {

@@ -52,7 +52,7 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 				t.Errorf("production lists %+v", list.Gateways)
 			}
 
-			site.SetPages(overloaded(http.StatusTooManyRequests, "120"))
+			site.SetPages(rig.Overloaded(http.StatusTooManyRequests, "120"))
 			if status := staging.MustFetch("AcmeBot/1.0", site.URL("/a")).Status; status != http.StatusTooManyRequests {
 				t.Fatalf("staging: %d, want the 429 of the site", status)
 			}

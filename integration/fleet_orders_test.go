@@ -23,11 +23,6 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// fleetEngine is the configuration of one gateway of a fleet.
-func fleetEngine(name, url string, expect int) string {
-	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nexpect %d\n}", name, rig.PaceOff, url, expect)
-}
-
 // orderFleet is three gateways that take orders from each other. The third may reach Redis by a
 // relay.
 type orderFleet struct {
@@ -46,7 +41,7 @@ func startOrderFleet(t *testing.T, relayed bool) *orderFleet {
 		third = "redis://" + f.relay.addr
 	}
 	for i, url := range []string{f.redis.URL(), f.redis.URL(), third} {
-		f.gateways = append(f.gateways, rig.New(t, rig.Config{Engine: fleetEngine(fmt.Sprint("gw", i), url, 3)}))
+		f.gateways = append(f.gateways, rig.New(t, rig.Config{Engine: rig.FleetEngine(fmt.Sprint("gw", i), url, 3)}))
 	}
 	f.meet()
 	return f
@@ -220,7 +215,7 @@ func startEndlessPages(t *testing.T) *endlessPages {
 func TestFleetStopsWithinASecond(t *testing.T) {
 	rig.LoadsMachine(t)
 	rounds, clients := 10, 60
-	if long() {
+	if rig.Long() {
 		rounds, clients = 200, 300
 	}
 	f, s := startOrderFleet(t, false), startEndlessPages(t)
@@ -377,7 +372,7 @@ func TestFleetCutInTwo(t *testing.T) {
 	f.stopped(pages[0], false, false, true)
 	f.stopped(pages[1], true, true, false)
 	f.stopped(pages[2], true, true, false)
-	if long() {
+	if rig.Long() {
 		rig.Pause(t.Context(), time.Minute)
 	}
 	f.relay.cut(false)
@@ -425,7 +420,7 @@ func TestFleetActions(t *testing.T) {
 	if err != nil || strings.Count(out, "gw") != 3 || strings.Contains(out, "expected") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if err := f.gateways[0].Reload(rig.Config{Engine: fleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
+	if err := f.gateways[0].Reload(rig.Config{Engine: rig.FleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
 		t.Fatal(err)
 	}
 	rig.Eventually(t, "the new name is known", func() bool {

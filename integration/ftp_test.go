@@ -36,9 +36,9 @@ func ftpOrigin() *testorigin.FTPSite {
 // realFTP serves a folder with pyftpdlib, and returns its URL.
 func realFTP(t *testing.T, files map[string]string) string {
 	t.Helper()
-	rig.Need(t, systemPython)
-	if err := exec.Command(systemPython, "-c", "import pyftpdlib").Run(); err != nil {
-		missing(t, "Python's pyftpdlib")
+	rig.Need(t, rig.SystemPython)
+	if err := exec.Command(rig.SystemPython, "-c", "import pyftpdlib").Run(); err != nil {
+		rig.Missing(t, "Python's pyftpdlib")
 	}
 	dir := t.TempDir()
 	for name, content := range files {
@@ -49,7 +49,7 @@ func realFTP(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(systemPython, filepath.Join("testdata", "ftpd.py"), dir)
+	cmd := exec.Command(rig.SystemPython, filepath.Join("testdata", "ftpd.py"), dir)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

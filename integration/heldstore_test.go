@@ -121,7 +121,7 @@ func TestReloadToAHeldStore(t *testing.T) {
 	t.Parallel()
 	origins := testorigin.Start(t, testorigin.Config{})
 	site, blocked, killed := origins.Site(t, testorigin.SiteConfig{}), origins.Site(t, testorigin.SiteConfig{}), origins.Site(t, testorigin.SiteConfig{})
-	blocked.SetPages(overloaded(http.StatusTooManyRequests, ""))
+	blocked.SetPages(rig.Overloaded(http.StatusTooManyRequests, ""))
 	holder := rig.New(t, rig.Config{})
 	g := rig.New(t, rig.Config{
 		Engine: "user_agent Before/1\nfetch {\nforbidden disallow\n}\npace {\nrate off\nbackoff 1h 2h\n}",
@@ -165,7 +165,7 @@ func keptSettings(g *rig.Gateway, origins *testorigin.Server, blocked, killed *t
 	t.Helper()
 	shut := origins.Site(t, testorigin.SiteConfig{})
 	shut.SetRobots(testorigin.Status(http.StatusForbidden))
-	if a := g.MustFetch("Tester/1.0", shut.URL("/")); withoutUntil(t, a.Header.Get("Crawlgate-Decision")) != "deny; reason=robots_forbidden" {
+	if a := g.MustFetch("Tester/1.0", shut.URL("/")); rig.WithoutUntil(t, a.Header.Get("Crawlgate-Decision")) != "deny; reason=robots_forbidden" {
 		t.Errorf("cache: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	if got := shut.RobotsExchanges()[0].Header.Get("User-Agent"); got != "Before/1" {
@@ -176,7 +176,7 @@ func keptSettings(g *rig.Gateway, origins *testorigin.Server, blocked, killed *t
 		t.Errorf("clocks: the block of a host is gone: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	again := origins.Site(t, testorigin.SiteConfig{})
-	again.SetPages(overloaded(http.StatusServiceUnavailable, ""))
+	again.SetPages(rig.Overloaded(http.StatusServiceUnavailable, ""))
 	g.MustFetch("Tester/1.0", again.URL("/"))
 	if a := g.MustFetch("Tester/1.0", again.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
 		t.Errorf("clocks: no pause after a 503: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))

@@ -1,23 +1,17 @@
 package integration
 
 import (
-	"bufio"
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +38,7 @@ func TestHTTPSAuthorityRenewal(t *testing.T) {
 	for range 4 {
 		load.Go(func() {
 			for time.Now().Before(end) {
-				chain, err := oneTunnel(g, site, roots)
+				chain, err := g.OneTunnel(site, roots)
 				if err != nil {
 					t.Error(err)
 					return
@@ -80,7 +74,7 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 			root := g.Own("/ca.crt").Body
 			look := func() *x509.Certificate {
 				t.Helper()
-				chain, err := oneTunnel(g, site, g.Authority())
+				chain, err := g.OneTunnel(site, g.Authority())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -108,63 +102,6 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 	}
 }
 
-// errUnread is a connection that the gateway closed without a word.
-var errUnread = errors.New("closed before CONNECT was read")
-
-// openTunnel opens a tunnel outside of the test's own goroutine. The caller closes it.
-func openTunnel(g *rig.Gateway, ctx context.Context, authority string) (*rig.Wire, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.Addr)
-	if err != nil {
-		return nil, unread(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(rig.Patience))
-	w := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
-	_, err = io.WriteString(conn, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
-	var resp *http.Response
-	if err == nil {
-		resp, err = http.ReadResponse(w.Reader, &http.Request{Method: http.MethodConnect})
-	}
-	switch {
-	case err != nil:
-		err = unread(err)
-	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("CONNECT %s: %s", authority, resp.Status)
-	default:
-		return w, nil
-	}
-	_ = conn.Close()
-	return nil, err
-}
-
-// unread marks the errors of a connection that was closed.
-func unread(err error) error {
-	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, closed) {
-			return fmt.Errorf("%w: %w", errUnread, err)
-		}
-	}
-	return err
-}
-
-// oneTunnel opens a tunnel, asks for a page inside and gives the chain that verified.
-func oneTunnel(g *rig.Gateway, site *rig.SecureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
-	w, err := openTunnel(g, g.T.Context(), site.Authority())
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	config := &tls.Config{RootCAs: roots, ServerName: "localhost", CurvePreferences: []tls.CurveID{tls.X25519}}
-	inner, err := w.Over(g.T, config)
-	if err != nil {
-		return nil, err
-	}
-	a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
-	if err != nil || a.Status != http.StatusOK {
-		return nil, fmt.Errorf("GET: %d, %w", a.Status, err)
-	}
-	return inner.Conn.(*tls.Conn).ConnectionState().VerifiedChains[0], nil
-}
-
 // TestHTTPSOperatorsAuthority signs with a root and an intermediate of the company, which Caddy's pki app loads. The root's
 // key may stay where it is.
 func TestHTTPSOperatorsAuthority(t *testing.T) {
@@ -190,7 +127,7 @@ func TestHTTPSOperatorsAuthority(t *testing.T) {
 	site := rig.StartSecureSite(t, authority, nil)
 	roots := x509.NewCertPool()
 	roots.AddCert(root)
-	chain, err := oneTunnel(g, site, roots)
+	chain, err := g.OneTunnel(site, roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +151,7 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 	if err := os.MkdirAll(db, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
+	rig.RunBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
 	t.Setenv("HOME", home)
 	for name, global := range map[string]string{
 		"as it comes":     "",
@@ -230,7 +167,7 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 		if strings.Contains(before, certificate) {
 			t.Errorf("%s: the system trusts the gateway's certificate", name)
 		}
-		if list := runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-L", "-h", "all")); strings.Contains(list, "CT") || strings.Contains(list, "C,") {
+		if list := rig.RunBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-L", "-h", "all")); strings.Contains(list, "CT") || strings.Contains(list, "C,") {
 			t.Errorf("%s: the user's database has a trusted certificate:\n%s", name, list)
 		}
 	}
@@ -262,7 +199,7 @@ func TestHTTPSManyHosts(t *testing.T) {
 	t.Parallel()
 	hosts := 2000
 	switch {
-	case long():
+	case rig.Long():
 		hosts = 100_000
 	case rig.RaceEnabled:
 		hosts = 500
@@ -313,7 +250,7 @@ func TestHTTPSManyHosts(t *testing.T) {
 
 // leafOf is the certificate that the gateway shows for a host, verified.
 func leafOf(g *rig.Gateway, host string, roots *x509.CertPool) (*x509.Certificate, error) {
-	w, err := openTunnel(g, g.T.Context(), net.JoinHostPort(host, "443"))
+	w, err := g.OpenTunnel(g.T.Context(), net.JoinHostPort(host, "443"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -12,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // visited is what a client says of one page.
@@ -133,7 +131,7 @@ func (c *secureCrawl) follow(fetch func(url string) visited) []visited {
 	for i := 0; i < len(queue); i++ {
 		p := fetch(queue[i])
 		pages = append(pages, p)
-		for _, link := range linksIn(p.Body) {
+		for _, link := range rig.LinksIn(p.Body) {
 			u, err := base.Parse(link)
 			if err != nil {
 				c.t.Fatal(err)
@@ -194,52 +192,25 @@ func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 // run runs a program, bounded, and returns its output.
 func (c *secureCrawl) run(cmd *exec.Cmd) string {
 	c.t.Helper()
-	return runBounded(c.t, cmd)
-}
-
-func runBounded(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
-	bounded.Dir, bounded.Env, bounded.Stdin = cmd.Dir, cmd.Env, cmd.Stdin
-	bounded.WaitDelay = time.Second // children that hold the pipes do not hold the test
-	var stdout, stderr bytes.Buffer
-	bounded.Stdout, bounded.Stderr = &stdout, &stderr
-	if err := bounded.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s\n%s", cmd.Path, err, stdout.Bytes(), stderr.Bytes())
-	}
-	return stdout.String()
+	return rig.RunBounded(c.t, cmd)
 }
 
 func (c *secureCrawl) byColly() []visited {
 	dir := c.t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "colly"), ".")
-	build.Dir = filepath.Join("clients", "colly")
+	build.Dir = testdocs.Path("integration", "clients", "colly")
 	c.run(build)
 	return c.program(exec.Command(filepath.Join(dir, "colly")))
 }
 
-// systemPython is Debian's, for which requests and Scrapy are installed.
-const systemPython = "/usr/bin/python3"
-
 func (c *secureCrawl) byPython(module, script string) []visited {
-	rig.Need(c.t, systemPython)
-	if err := exec.Command(systemPython, "-c", "import "+module).Run(); err != nil {
-		missing(c.t, "Python's "+module)
+	rig.Need(c.t, rig.SystemPython)
+	if err := exec.Command(rig.SystemPython, "-c", "import "+module).Run(); err != nil {
+		rig.Missing(c.t, "Python's "+module)
 	}
-	cmd := exec.Command(systemPython, filepath.Join("clients", "python", script))
+	cmd := exec.Command(rig.SystemPython, testdocs.Path("integration", "clients", "python", script))
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	return c.program(cmd)
-}
-
-// missing is like need, for other things than programs.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-		t.Fatalf("%s is required and missing", what)
-	}
-	t.Skipf("%s is not installed", what)
 }
 
 func (c *secureCrawl) byRequests() []visited { return c.byPython("requests", "crawl_requests.py") }
@@ -247,30 +218,9 @@ func (c *secureCrawl) byScrapy() []visited   { return c.byPython("scrapy", "craw
 
 func (c *secureCrawl) byNode() []visited {
 	cmd := exec.Command(rig.Need(c.t, "node"), "crawl.mjs")
-	cmd.Dir = nodePrograms(c.t, "clients", "node")
+	cmd.Dir = rig.NodePrograms(c.t, testdocs.Path("integration", "clients", "node"))
 	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+c.ca)
 	return c.program(cmd)
-}
-
-// nodePrograms copies a folder of Node programs and installs their dependencies.
-func nodePrograms(t *testing.T, folder ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(folder...))); err != nil {
-		t.Fatal(err)
-	}
-	installNode(t, dir)
-	return dir
-}
-
-// installNode installs what the Node programs in a folder need.
-func installNode(t *testing.T, dir string) {
-	t.Helper()
-	install := exec.Command(rig.Need(t, "npm"), "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		missing(t, dir+" (npm ci: "+err.Error()+": "+string(out)+")")
-	}
 }
 
 func (c *secureCrawl) byJava() []visited {
@@ -279,55 +229,20 @@ func (c *secureCrawl) byJava() []visited {
 	c.run(exec.Command(keytool, "-importcert", "-noprompt", "-alias", "crawlgate", "-file", c.ca,
 		"-keystore", store, "-storetype", "PKCS12", "-storepass", "changeit"))
 	return c.program(exec.Command(java, "-XX:TieredStopAtLevel=1", "-Djavax.net.ssl.trustStore="+store,
-		"-Djavax.net.ssl.trustStorePassword=changeit", filepath.Join("clients", "java", "Crawl.java")))
+		"-Djavax.net.ssl.trustStorePassword=changeit", testdocs.Path("integration", "clients", "java", "Crawl.java")))
 }
 
 func (c *secureCrawl) byChromium() []visited {
-	return c.follow(startChromium(c.t, "http://"+c.g.Addr, c.http, c.ca).visit)
+	return c.browse(rig.StartChromium(c.t, "http://"+c.g.Addr, c.http, c.ca))
 }
 
-// chromium is a browser with a profile of its own.
-type chromium struct {
-	t    *testing.T
-	path string
-	args []string
-	home string
-}
-
-// startChromium makes a profile that goes through a proxy and trusts certificates.
-func startChromium(t *testing.T, proxy, version string, trusted ...string) *chromium {
-	t.Helper()
-	b := &chromium{t: t, path: rig.Need(t, "chromium"), home: t.TempDir()}
-	db := filepath.Join(b.home, ".pki", "nssdb")
-	if err := os.MkdirAll(db, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	certutil := rig.Need(t, "certutil")
-	runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
-	for _, file := range trusted {
-		runBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-A", "-t", "C,,", "-n", file, "-i", file))
-	}
-	b.args = []string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--proxy-server=" + proxy, "--proxy-bypass-list=<-loopback>",
-		"--user-data-dir=" + filepath.Join(b.home, "profile"), "--timeout=20000",
-	}
-	if version == "1.1" {
-		b.args = append(b.args, "--disable-http2")
-	}
-	return b
-}
-
-// visit loads a page as a person would, and reads what the browser shows. A browser shows no status, but the gateway's
-// own page has it in its heading.
-func (b *chromium) visit(url string) visited {
-	b.t.Helper()
-	cmd := exec.Command(b.path, append(slices.Clone(b.args), "--dump-dom", url)...)
-	cmd.Env = append(os.Environ(), "HOME="+b.home)
-	p := visited{URL: url, Body: runBounded(b.t, cmd), Status: http.StatusOK}
-	if strings.Contains(p.Body, "<h1>403 ") {
-		p.Status = http.StatusForbidden
-	}
-	return p
+// browse visits the pages as a person would. A browser shows no status, but the gateway's own page has it in its heading.
+func (c *secureCrawl) browse(b *rig.Chromium) []visited {
+	return c.follow(func(url string) visited {
+		p := visited{URL: url, Body: b.Visit(url), Status: http.StatusOK}
+		if strings.Contains(p.Body, "<h1>403 ") {
+			p.Status = http.StatusForbidden
+		}
+		return p
+	})
 }

@@ -201,7 +201,7 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 		reasons = append(reasons, l.Robots.Reason)
 	}
 	// Of each case: its own request, the one after it, and the tunnel.
-	if countReason(reasons, enforce.ReasonIntercepted) != 12 || countReason(reasons, enforce.ReasonMisdirected) != 4 || len(reasons) != 3*12 {
+	if rig.CountReason(reasons, enforce.ReasonIntercepted) != 12 || rig.CountReason(reasons, enforce.ReasonMisdirected) != 4 || len(reasons) != 3*12 {
 		t.Errorf("logged reasons: %q", reasons)
 	}
 }
@@ -224,15 +224,6 @@ func TestHTTPSNestedConnect(t *testing.T) {
 			t.Errorf("logged as %s", l.Raw)
 		}
 	}
-}
-
-func countReason(reasons []enforce.Reason, r enforce.Reason) (n int) {
-	for _, e := range reasons {
-		if e == r {
-			n++
-		}
-	}
-	return n
 }
 
 // TestHTTPSInnerAuthorityOverHTTP2 is domain fronting within one HTTP/2 connection.
@@ -379,7 +370,7 @@ func TestHTTPSHalfClosed(t *testing.T) {
 		// Not all of TLS: what passes is for the two ends to understand.
 		target := startEcho(t)
 		w := g.Tunnel(target)
-		hello := firstFlight(t)
+		hello := rig.ClientHello(t, "127.0.0.1")
 		_, _ = io.WriteString(w, hello+"and what follows")
 		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
@@ -433,21 +424,6 @@ func startEcho(t *testing.T) (authority string) {
 		_, _ = io.WriteString(conn, "after the end: "+string(said))
 	}()
 	return l.Addr().String()
-}
-
-// firstFlight is what a client of TLS says first to a literal address.
-func firstFlight(t *testing.T) string {
-	t.Helper()
-	client, server := net.Pipe()
-	defer client.Close()
-	defer server.Close()
-	go func() { _ = tls.Client(client, &tls.Config{ServerName: "127.0.0.1"}).HandshakeContext(t.Context()) }()
-	hello := make([]byte, 4096)
-	n, err := server.Read(hello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(hello[:n])
 }
 
 func selfSigned(t *testing.T) *tls.Certificate {

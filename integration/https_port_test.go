@@ -164,6 +164,5 @@ func (c *secureCrawl) byGoOverHTTP2(p *rig.TLSPort) []visited {
 }
 
 func (c *secureCrawl) byChromiumOverTLS(p *rig.TLSPort) []visited {
-	browser := startChromium(c.t, "https://"+p.Addr, c.http, c.ca, p.Authority.File)
-	return c.follow(browser.visit)
+	return c.browse(rig.StartChromium(c.t, "https://"+p.Addr, c.http, c.ca, p.Authority.File))
 }

@@ -67,8 +67,8 @@ func TestHTTPSReload(t *testing.T) {
 	for range 2 {
 		crawl.Go(func() {
 			for ; ctx.Err() == nil; asked.Add(1) {
-				switch _, err := oneTunnel(g, site, roots); {
-				case errors.Is(err, errUnread):
+				switch _, err := g.OneTunnel(site, roots); {
+				case errors.Is(err, rig.ErrUnread):
 					// A reload does this to connections that the old server was about to accept or to read from, even with
 					// Caddy's own `respond`: it closes its socket, and net/http drops the data it reads after Shutdown began.
 					unread.Add(1)

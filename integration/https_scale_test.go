@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -27,10 +26,6 @@ import (
 	"github.com/crawlgate/crawlgate/egress/mint"
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
-
-// long reports whether the tests of scale run in their full size, some minutes: CRAWLGATE_LONG=1. The results are in
-// bench/overhead/RESULTS.md.
-func long() bool { return os.Getenv("CRAWLGATE_LONG") == "1" }
 
 // ownIssuer signs for a minter.
 type ownIssuer struct {
@@ -53,7 +48,7 @@ func newOwnIssuer(t *testing.T) *ownIssuer {
 // the memory for them does not grow. It does not run beside others, whose memory it would see.
 func TestHTTPSMintManyHosts(t *testing.T) {
 	hosts := 2 * mint.MaxLeaves
-	if long() {
+	if rig.Long() {
 		hosts = 100_000
 	}
 	minter, err := mint.New(newOwnIssuer(t))
@@ -94,7 +89,7 @@ func liveHeap() int64 {
 // TestHTTPSInterceptorManyHosts is the same with a handshake for each host.
 func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	hosts := 2000
-	if long() {
+	if rig.Long() {
 		hosts = 100_000
 	}
 	issuer := newOwnIssuer(t)
@@ -181,7 +176,7 @@ func bulk(w http.ResponseWriter, r *http.Request) {
 func TestHTTPSVolume(t *testing.T) {
 	rig.LoadsMachine(t)
 	size := int64(128 << 20)
-	if long() {
+	if rig.Long() {
 		size = 1 << 30
 	}
 	authority := rig.NewTestCA(t)
@@ -256,7 +251,7 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 	t.Parallel()
 	const tunnels = 1000
 	idle := 5 * time.Second
-	if long() {
+	if rig.Long() {
 		idle = time.Minute
 	}
 	authority := rig.NewTestCA(t)

@@ -163,7 +163,7 @@ var typedClients = map[string]struct {
 
 // TestPageAsTyped types what the gateway's page says, in a new home, and again for http. The site is at the name and the
 // ports that the page has; only the gateway can find it.
-func TestPageAsTyped(t *testing.T) { //nolint:tparallel // loadsMachine: it takes turns with other tests
+func TestPageAsTyped(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	dns, blind := rig.StartDNS(t, "", map[string][]string{"example.com": {typedAddress}}), rig.StartDNS(t, "", nil)
 	authority := rig.NewTestCA(t)
@@ -209,7 +209,7 @@ func typeClient(t *testing.T, site *rig.SecureSite, place *rig.FakeDNS, c landin
 	dir := t.TempDir()
 	lines := strings.Split(c.lines, "\n")
 	if client.packages != "" {
-		dir = nodePrograms(t, "..", "examples", "clients", client.packages)
+		dir = rig.NodePrograms(t, testdocs.Path("examples", "clients", client.packages))
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "npm install ") })
 	}
 	script := strings.Join(lines, "\n")
@@ -270,7 +270,7 @@ func startTyped(t *testing.T, authority *rig.TestCA) *rig.SecureSite {
 	for port, l := range map[string]*net.Listener{"443": &site.Listener, "80": nil} {
 		at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", typedAddress+":"+port)
 		if errors.Is(err, os.ErrPermission) {
-			missing(t, "the right to listen at port "+port)
+			rig.Missing(t, "the right to listen at port "+port)
 		}
 		if err != nil {
 			t.Fatal(err)

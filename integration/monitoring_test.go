@@ -91,7 +91,7 @@ func TestDashboard(t *testing.T) {
 	t.Parallel()
 	rig.Need(t, "prometheus")
 	redis, server := redistest.Start(t), testorigin.Start(t, testorigin.Config{})
-	config := newSealedLog(t).config("")
+	config := rig.NewSealedLog(t).Config("")
 	address := redis.URL()
 	config.Admin = rig.FreePort(t)
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate 1/s\nqueue 4\nwait 300ms\nshared redis %s\n}\nfleet redis %s {\nexpect 1\n}",

@@ -74,7 +74,7 @@ func TestRotateAuthority(t *testing.T) {
 	trusted := func(want string) {
 		t.Helper()
 		for name, pool := range map[string]*x509.CertPool{"old": before, "new": after, "both": both} {
-			_, err := oneTunnel(g, site, pool)
+			_, err := g.OneTunnel(site, pool)
 			if ok := name == "both" || name == want; ok != (err == nil) {
 				t.Errorf("clients that trust %s, with the %s authority in use: %v", name, want, err)
 			}

@@ -17,9 +17,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// everywhere opens the gateway's egress to all that an operator can open by ranges.
-const everywhere = "allow_private 0.0.0.0/0 ::/0"
-
 // portOf takes a free port.
 func portOf(t *testing.T) string {
 	t.Helper()
@@ -72,7 +69,7 @@ func TestAdminIsNoTarget(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			admin := portOf(t)
-			g := rig.New(t, rig.Config{Admin: ":" + admin, Engine: rig.Unpaced, Egress: everywhere, Site: tt.site})
+			g := rig.New(t, rig.Config{Admin: ":" + admin, Engine: rig.Unpaced, Egress: rig.Everywhere, Site: tt.site})
 			_, own, _ := net.SplitHostPort(g.Addr)
 			asked := 0
 			for _, host := range spellingsOfThisMachine(t) {
@@ -109,7 +106,7 @@ func TestAdminIsNoTarget(t *testing.T) {
 func TestAdminIsNoTargetOfTLS(t *testing.T) {
 	t.Parallel()
 	admin, remote := "127.0.0.1:"+portOf(t), "127.0.0.1:"+portOf(t)
-	config := rig.Config{Admin: admin, Egress: everywhere, Site: "mode off\nconnect tunnel 127.0.0.1\nconnect intercept"}
+	config := rig.Config{Admin: admin, Egress: rig.Everywhere, Site: "mode off\nconnect tunnel 127.0.0.1\nconnect intercept"}
 	g := rig.New(t, config)
 	addRemoteAdmin(g, remote)
 	for _, target := range []string{admin, remote} {
@@ -117,7 +114,7 @@ func TestAdminIsNoTargetOfTLS(t *testing.T) {
 		if resp := w.Connect(t, target, "Tester/1.0"); resp.StatusCode != http.StatusOK {
 			t.Fatalf("CONNECT: %s", resp.Status)
 		}
-		_, _ = io.WriteString(w, firstFlight(t))
+		_, _ = io.WriteString(w, rig.ClientHello(t, "127.0.0.1"))
 		if got, _ := io.ReadAll(w); len(got) > 0 {
 			t.Errorf("%s answered %q", target, got)
 		}
@@ -163,7 +160,7 @@ func addRemoteAdmin(g *rig.Gateway, listen string) {
 func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	t.Parallel()
 	first, second, plain := portOf(t), portOf(t), portOf(t)
-	config := rig.Config{Admin: "127.0.0.1:" + first, Engine: "pace {\nrate 1/2s\nburst 1\nwait 20s\n}", Egress: everywhere, Site: "mode off"}
+	config := rig.Config{Admin: "127.0.0.1:" + first, Engine: "pace {\nrate 1/2s\nburst 1\nwait 20s\n}", Egress: rig.Everywhere, Site: "mode off"}
 	g := rig.New(t, config)
 	check := func(when, port string) {
 		t.Helper()
@@ -206,7 +203,7 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 	t.Parallel()
 	plain, admin := portOf(t), portOf(t)
 	config := rig.Config{
-		Admin: "127.0.0.1:" + admin, Engine: rig.Unpaced, Egress: everywhere + " 127.0.0.1/32", Site: "mode off",
+		Admin: "127.0.0.1:" + admin, Engine: rig.Unpaced, Egress: rig.Everywhere + " 127.0.0.1/32", Site: "mode off",
 		Sites: "http://:" + plain + " {\nrespond \"a second site\"\n}",
 	}
 	g := rig.New(t, config)
@@ -235,7 +232,7 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 func TestAdminAfterManyDescriptors(t *testing.T) {
 	t.Parallel()
 	admin := portOf(t)
-	g := rig.New(t, rig.Config{Admin: "127.0.0.1:" + admin, Egress: everywhere, Site: "mode off"})
+	g := rig.New(t, rig.Config{Admin: "127.0.0.1:" + admin, Egress: rig.Everywhere, Site: "mode off"})
 	for range 1000 {
 		g.Dial()
 	}

@@ -19,15 +19,6 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// overloaded answers with a status, and with Retry-After if there is any.
-func overloaded(status int, retryAfter string) testorigin.Behaviour {
-	r := testorigin.Response{Status: status, Body: []byte("later\n")}
-	if retryAfter != "" {
-		r.Header = http.Header{"Retry-After": {retryAfter}}
-	}
-	return testorigin.Respond(r)
-}
-
 // TestPaceHeedsTheOrigin has two agents of five workers each crawl a host that wants to be left alone for a while: no
 // request of either reaches it before its time, some soon after, and then at the rate, without a burst.
 func TestPaceHeedsTheOrigin(t *testing.T) {
@@ -37,15 +28,15 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 		answer      func() testorigin.Behaviour
 		least, most time.Duration // of the pause, from the moment at which the origin had the request
 	}{
-		{"429 with seconds", func() testorigin.Behaviour { return overloaded(429, "3") }, 3 * time.Second, 3 * time.Second},
-		{"503 with seconds", func() testorigin.Behaviour { return overloaded(503, "3") }, 3 * time.Second, 3 * time.Second},
+		{"429 with seconds", func() testorigin.Behaviour { return rig.Overloaded(429, "3") }, 3 * time.Second, 3 * time.Second},
+		{"503 with seconds", func() testorigin.Behaviour { return rig.Overloaded(503, "3") }, 3 * time.Second, 3 * time.Second},
 		{"503 with a date", func() testorigin.Behaviour {
-			return overloaded(503, time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat))
+			return rig.Overloaded(503, time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat))
 		}, 2 * time.Second, 5 * time.Second},
-		{"430 with seconds", func() testorigin.Behaviour { return overloaded(430, "3") }, 3 * time.Second, 3 * time.Second},
-		{"429 without", func() testorigin.Behaviour { return overloaded(429, "") }, 2 * time.Second, 2200 * time.Millisecond},
-		{"503 with nonsense", func() testorigin.Behaviour { return overloaded(503, "soon") }, 2 * time.Second, 2200 * time.Millisecond},
-		{"429 with more than the operator grants", func() testorigin.Behaviour { return overloaded(429, "86400") }, 6 * time.Second, 6 * time.Second},
+		{"430 with seconds", func() testorigin.Behaviour { return rig.Overloaded(430, "3") }, 3 * time.Second, 3 * time.Second},
+		{"429 without", func() testorigin.Behaviour { return rig.Overloaded(429, "") }, 2 * time.Second, 2200 * time.Millisecond},
+		{"503 with nonsense", func() testorigin.Behaviour { return rig.Overloaded(503, "soon") }, 2 * time.Second, 2200 * time.Millisecond},
+		{"429 with more than the operator grants", func() testorigin.Behaviour { return rig.Overloaded(429, "86400") }, 6 * time.Second, 6 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +93,7 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 func TestPaceBackoffDoubles(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetPages(overloaded(http.StatusServiceUnavailable, ""))
+	site.SetPages(rig.Overloaded(http.StatusServiceUnavailable, ""))
 	g := rig.New(t, rig.Config{Engine: "pace {\nrate off\nwait 10s\nbackoff 1s 4s\n}"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -155,7 +146,7 @@ func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-			site.SetPages(overloaded(http.StatusServiceUnavailable, "100"))
+			site.SetPages(rig.Overloaded(http.StatusServiceUnavailable, "100"))
 			g := rig.New(t, config)
 			began := time.Now()
 			if a := g.MustFetch("Alpha/1.0", site.URL("/")); a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") != "100" {
@@ -180,7 +171,7 @@ func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 func TestPaceBackoffOff(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetPages(overloaded(http.StatusTooManyRequests, "100"))
+	site.SetPages(rig.Overloaded(http.StatusTooManyRequests, "100"))
 	g := rig.New(t, rig.Config{Engine: "pace {\nwait 0s\nbackoff off\n}"})
 	for i := range 3 {
 		if a := g.MustFetch("Tester/1.0", site.URL("/"+strconv.Itoa(i))); a.Header.Get("Proxy-Status") != "" {
@@ -194,7 +185,7 @@ func TestPaceBlockIsShared(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetPages(overloaded(http.StatusServiceUnavailable, "100"))
+	site.SetPages(rig.Overloaded(http.StatusServiceUnavailable, "100"))
 	config := rig.Config{Engine: fmt.Sprintf("pace {\nwait 1s\nshared redis %s\n}", redis.URL())}
 	one, other := rig.New(t, config), rig.New(t, config)
 	for _, g := range []*rig.Gateway{one, other} {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -45,11 +45,7 @@ func TestPaceSharesBetweenFrameworks(t *testing.T) {
 			}
 		})
 	}
-	spider, err := filepath.Abs("../examples/clients/scrapy/pages.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run("scrapy", "runspider", spider, "-a", "urls="+strings.Join(urls("greedy", greedy), " "))
+	run("scrapy", "runspider", testdocs.Path("examples", "clients", "scrapy", "pages.py"), "-a", "urls="+strings.Join(urls("greedy", greedy), " "))
 	rig.Eventually(t, "the greedy one to begin", func() bool { return len(site.PageExchanges()) > 0 })
 	run("curl", append([]string{"--disable", "--silent", "--show-error", "--fail", "--parallel", "--parallel-max", "2", "--remote-name-all"}, urls("modest", modest)...)...)
 	both.Wait()

@@ -46,7 +46,7 @@ func TestManyReloads(t *testing.T) {
 				for i := 0; ctx.Err() == nil; i++ {
 					asked.Add(1)
 					a, err := rig.TryGet(t.Context(), client, sites[i%len(sites)].URL(fmt.Sprintf("/%d/%d", w, i)))
-					if errors.Is(unread(err), errUnread) {
+					if errors.Is(rig.Unread(err), rig.ErrUnread) {
 						lost.Add(1) // with its connection, while the old listener's backlog held that
 						continue
 					}

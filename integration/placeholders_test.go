@@ -2,10 +2,8 @@ package integration
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -31,7 +29,7 @@ func TestPlaceholders(t *testing.T) {
 		if why := a.Header.Get("X-Why"); why != want.why {
 			t.Errorf("%s: the placeholders are %q, want %q", path, why, want.why)
 		}
-		if d := a.Header.Values("Crawlgate-Decision"); len(d) != 1 || withoutUntil(t, d[0]) != want.decision {
+		if d := a.Header.Values("Crawlgate-Decision"); len(d) != 1 || rig.WithoutUntil(t, d[0]) != want.decision {
 			t.Errorf("%s: Crawlgate-Decision is %q, want %q", path, d, want.decision)
 		}
 	}
@@ -42,21 +40,6 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("%s: log_append has not added %s: %s", path, want, line.Raw)
 		}
 	}
-}
-
-// withoutUntil is a decision without the time until which the robots.txt of the site refuses: a day at most (RFC 9309
-// section 2.4).
-func withoutUntil(t *testing.T, decision string) string {
-	t.Helper()
-	rest, until, found := strings.Cut(decision, "; until=@")
-	seconds, err := strconv.ParseInt(until, 10, 64)
-	if left := time.Until(time.Unix(seconds, 0)); found && (err != nil || left < time.Minute || left > 24*time.Hour) {
-		t.Errorf("%s: ends in %s, %v", decision, left, err)
-	}
-	if found == strings.HasPrefix(decision, "allow") {
-		t.Errorf("%s: only what robots.txt refuses ends with it", decision)
-	}
-	return rest
 }
 
 // TestErrorRoutes has the routes of handle_errors answer what the gateway refuses. Machines still see whose refusal it is.
@@ -72,7 +55,7 @@ func TestErrorRoutes(t *testing.T) {
 	if a.Status != http.StatusForbidden || a.Body != want {
 		t.Errorf("got %d %q, want %q", a.Status, a.Body, want)
 	}
-	if d := a.Header.Get("Crawlgate-Decision"); withoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.Header.Get("X-House") != "yes" || a.Header.Get("Proxy-Status") == "" {
+	if d := a.Header.Get("Crawlgate-Decision"); rig.WithoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.Header.Get("X-House") != "yes" || a.Header.Get("Proxy-Status") == "" {
 		t.Errorf("header: %v", a.Header)
 	}
 	g.Logs(1) // which may come after the line of the next request

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -23,7 +24,7 @@ func TestCrawlPlanByAnotherEngine(t *testing.T) {
 	var input bytes.Buffer
 	rulesets := make(map[string]*robotstxt.Ruleset)
 	for _, c := range crawlSites {
-		file := filepath.Join("..", "robotstxt", "testdata", "wild", c.file)
+		file := testdocs.Path("robotstxt", "testdata", "wild", c.file)
 		body, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // typed is a command of the README and the output shown below it.
@@ -113,7 +114,7 @@ func TestReadme(t *testing.T) {
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
 		rig.Need(t, tool)
 	}
-	page, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile(testdocs.Path("README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func copySource(t *testing.T) string {
 	t.Helper()
 	dir := rig.TempDir(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", `git ls-files -coz --exclude-standard | xargs -0 cp --parents -t "$0"`, dir)
-	cmd.Dir = ".."
+	cmd.Dir = testdocs.Path()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("copying the source: %v\n%s", err, out)
 	}

@@ -47,7 +47,7 @@ func TestReport(t *testing.T) {
 	if err := os.WriteFile(page, []byte(made("html")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	shown := startChromium(t, "http://127.0.0.1:1", "2").visit("file://" + page).Body
+	shown := rig.StartChromium(t, "http://127.0.0.1:1", "2").Visit("file://" + page)
 	for _, s := range []string{"<h1>Crawling report</h1>", "team &lt;news&gt;", "Requests over time", `class="refused"`, "</svg>"} {
 		if !strings.Contains(shown, s) {
 			t.Errorf("the browser does not show %q: %s", s, shown)

@@ -162,7 +162,7 @@ func TestForbiddenOriginIsNoOutage(t *testing.T) {
 // have, and no longer.
 func TestFetchTimeoutIsOneBudget(t *testing.T) {
 	t.Parallel()
-	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nfetch {\ntimeout 3s\n}", Egress: everywhere + "\nresponse_header_timeout 500ms"})
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nfetch {\ntimeout 3s\n}", Egress: rig.Everywhere + "\nresponse_header_timeout 500ms"})
 	server := testorigin.Start(t, testorigin.Config{})
 	slow, slower := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
 	slow.SetRobots(testorigin.OK(rig.Rules).After(time.Second))

@@ -2,64 +2,22 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// bouncer answers 403 for its robots.txt to strangers. Crawlers that it knows get their own text or
-// status.
-type bouncer struct {
-	mu    sync.Mutex
-	known map[string]string
-	asked []string
-}
-
-func (s *bouncer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/robots.txt" {
-		_, _ = io.WriteString(w, "page\n")
-		return
-	}
-	agent := r.Header.Get("User-Agent")
-	s.mu.Lock()
-	s.asked = append(s.asked, agent)
-	text, known := s.known[agent]
-	s.mu.Unlock()
-	switch {
-	case text == "503":
-		w.WriteHeader(http.StatusServiceUnavailable)
-	case known:
-		_, _ = io.WriteString(w, text)
-	default:
-		w.WriteHeader(http.StatusForbidden)
-	}
-}
-
-// times is how often a name that begins so asked for robots.txt.
-func (s *bouncer) times(name string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.asked {
-		if strings.HasPrefix(a, name) {
-			n++
-		}
-	}
-	return n
-}
-
 // TestWhose4xx: RFC 9309 section 2.3.1.3 speaks of what the crawler was answered. A site that turns
 // the gateway away is asked in the name of the crawler, whose answer binds it, and no other.
 func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 	t.Parallel()
-	site := &bouncer{known: map[string]string{"AcmeBot": "User-agent: AcmeBot\nDisallow: /private\n", "DownBot": "503"}}
+	site := &rig.Bouncer{Known: map[string]string{"AcmeBot": "User-agent: AcmeBot\nDisallow: /private\n", "DownBot": "503"}}
 	server := httptest.NewServer(site)
 	defer server.Close()
 	for name, c := range map[string]rig.Config{
@@ -67,9 +25,7 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 		"agents": {Site: "agent acmebot {\nuser_agent AcmeBot\n}\nagent bob {\nuser_agent BobBot\n}\nagent down {\nuser_agent DownBot\n}\nunidentified allow"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			site.mu.Lock()
-			site.asked = nil
-			site.mu.Unlock()
+			site.Forget()
 			g := rig.New(t, c)
 			crawl := func() {
 				for _, step := range []struct {
@@ -88,19 +44,19 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 				}
 			}
 			crawl()
-			if a := g.MustFetch("AcmeBot/1.0", server.URL+"/robots.txt"); a.Body != site.known["AcmeBot"] {
+			if a := g.MustFetch("AcmeBot/1.0", server.URL+"/robots.txt"); a.Body != site.Known["AcmeBot"] {
 				t.Errorf("robots.txt for AcmeBot: %d %q", a.Status, a.Body)
 			}
 			if a := g.MustFetch("BobBot/1.0", server.URL+"/robots.txt"); a.Status != http.StatusNotFound {
 				t.Errorf("robots.txt for BobBot: %d %q", a.Status, a.Body)
 			}
-			site.wantAsked(t, 1, 1, 1)
+			wantAsked(t, site, 1, 1, 1)
 			g.Stop()
 			if err := g.Start(c); err != nil {
 				t.Fatal(err)
 			}
 			crawl()
-			site.wantAsked(t, 1, 1, 2) // what repeats the gateway's answer is not kept
+			wantAsked(t, site, 1, 1, 2) // what repeats the gateway's answer is not kept
 			agent := map[string]string{"tokens": "AcmeBot", "agents": "acmebot"}[name]
 			if out, err := g.Robots("show", server.URL); err != nil || !strings.Contains(out, "AcmeBot, DownBot") {
 				t.Errorf("show: %v: %s", err, out)
@@ -131,11 +87,11 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 	}
 }
 
-func (s *bouncer) wantAsked(t *testing.T, own, acme, bob int) {
+func wantAsked(t *testing.T, s *rig.Bouncer, own, acme, bob int) {
 	t.Helper()
-	got := []int{s.times("crawlgate/"), s.times("AcmeBot"), s.times("BobBot")}
+	got := []int{s.Times("crawlgate/"), s.Times("AcmeBot"), s.Times("BobBot")}
 	if !slices.Equal(got, []int{own, acme, bob}) {
-		t.Errorf("robots.txt was asked for by the gateway, AcmeBot and BobBot %d times, want %d: %q", got, []int{own, acme, bob}, s.asked)
+		t.Errorf("robots.txt was asked for by the gateway, AcmeBot and BobBot %d times, want %d: %q", got, []int{own, acme, bob}, s.Asked())
 	}
 }
 
@@ -143,7 +99,7 @@ func (s *bouncer) wantAsked(t *testing.T, own, acme, bob int) {
 // names are refused, not allowed.
 func TestWhose4xxIsBounded(t *testing.T) {
 	t.Parallel()
-	site := &bouncer{}
+	site := &rig.Bouncer{}
 	server := httptest.NewServer(site)
 	defer server.Close()
 	g := rig.New(t, rig.Config{Site: "mode enforce"})
@@ -153,7 +109,7 @@ func TestWhose4xxIsBounded(t *testing.T) {
 			t.Fatalf("name %d: %d %s", i, a.Status, a.Body)
 		}
 	}
-	if n := site.times("Bot"); n != 64 {
+	if n := site.Times("Bot"); n != 64 {
 		t.Errorf("asked in %d names", n)
 	}
 	g.Stop()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -88,14 +89,14 @@ func joined(all ...map[string]disagreement) map[string]disagreement {
 var voices = []voice{
 	{"robots-parser", func(t *testing.T) *exec.Cmd {
 		t.Helper()
-		return exec.CommandContext(t.Context(), rig.Need(t, "node"), filepath.Join(nodePrograms(t, "clients", "node"), "sitemaps.mjs"))
+		return exec.CommandContext(t.Context(), rig.Need(t, "node"), filepath.Join(rig.NodePrograms(t, testdocs.Path("integration", "clients", "node")), "sitemaps.mjs"))
 	}, joined(alike, same(noBreakSpace, "www.cfainstitute.org"), same(noColon, "www.au.dk"))},
 	{"temoto/robotstxt", func(t *testing.T) *exec.Cmd {
 		t.Helper()
 		program := filepath.Join(t.TempDir(), "sitemaps")
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./sitemaps")
-		build.Dir = filepath.Join("clients", "colly")
-		runBounded(t, build)
+		build.Dir = testdocs.Path("integration", "clients", "colly")
+		rig.RunBounded(t, build)
 		return exec.CommandContext(t.Context(), program)
 	}, joined(alike,
 		same(noURL, "www.cfainstitute.org"),
@@ -115,7 +116,7 @@ func TestSitemapsByOtherVoices(t *testing.T) {
 	t.Parallel()
 	folder, whole := os.Getenv("CRAWLGATE_CORPUS"), true
 	if folder == "" {
-		folder, whole = filepath.Join("..", "robotstxt", "testdata", "wild"), false
+		folder, whole = testdocs.Path("robotstxt", "testdata", "wild"), false
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(files) == 0 {

@@ -52,7 +52,7 @@ func TestUnblock(t *testing.T) {
 func TestUnblockIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetPages(overloaded(http.StatusServiceUnavailable, "3000"))
+	site.SetPages(rig.Overloaded(http.StatusServiceUnavailable, "3000"))
 	g := rig.New(t, rig.Config{})
 	g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
 	rig.Eventually(t, "the block to be on the disk", func() bool {

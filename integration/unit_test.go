@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // TestUnit has systemd judge the unit of the packages: it can be loaded, and it exposes little.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	analyze := rig.Need(t, "systemd-analyze")
-	text, err := os.ReadFile("../packaging/crawlgate.service")
+	text, err := os.ReadFile(testdocs.Path("packaging", "crawlgate.service"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestWayOutUnit(t *testing.T) {
 	t.Parallel()
 	analyze := rig.Need(t, "systemd-analyze")
 	nft := rig.Need(t, "nft")
-	text, err := os.ReadFile("../examples/egress/crawlers-nftables.service")
+	text, err := os.ReadFile(testdocs.Path("examples", "egress", "crawlers-nftables.service"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 )
@@ -65,4 +68,29 @@ func (g *Gateway) ReadLogs() []LogLine {
 		g.T.Fatal(err)
 	}
 	return lines
+}
+
+// WithoutUntil is a decision without the time until which the robots.txt of the site refuses: a day at most (RFC 9309
+// section 2.4).
+func WithoutUntil(t *testing.T, decision string) string {
+	t.Helper()
+	rest, until, found := strings.Cut(decision, "; until=@")
+	seconds, err := strconv.ParseInt(until, 10, 64)
+	if left := time.Until(time.Unix(seconds, 0)); found && (err != nil || left < time.Minute || left > 24*time.Hour) {
+		t.Errorf("%s: ends in %s, %v", decision, left, err)
+	}
+	if found == strings.HasPrefix(decision, "allow") {
+		t.Errorf("%s: only what robots.txt refuses ends with it", decision)
+	}
+	return rest
+}
+
+// CountReason counts how often a reason is among those of lines.
+func CountReason(reasons []enforce.Reason, r enforce.Reason) (n int) {
+	for _, e := range reasons {
+		if e == r {
+			n++
+		}
+	}
+	return n
 }

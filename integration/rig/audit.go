@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/internal/lines"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // AuditRun is what `crawlgate robots audit --json` said.
@@ -151,7 +152,8 @@ type Verified struct {
 // VerifyLog has files of a log recomputed.
 func VerifyLog(t *testing.T, args ...string) (found Verified) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), Need(t, "python3"), append([]string{"clients/verify_evidence.py", "--json"}, args...)...).Output()
+	program := testdocs.Path("integration", "clients", "verify_evidence.py")
+	out, err := exec.CommandContext(t.Context(), Need(t, "python3"), append([]string{program, "--json"}, args...)...).Output()
 	if jsonErr := json.Unmarshal(out, &found); jsonErr != nil || (err == nil) != (found.Verdict == "PASS") {
 		t.Fatalf("verify_evidence.py %q: %v, %v\n%s", args, err, jsonErr, out)
 	}

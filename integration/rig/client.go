@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -309,4 +310,31 @@ func (w *Wire) Over(t *testing.T, config *tls.Config) (*Wire, error) {
 func NewTunnelGateway(t *testing.T, server *testorigin.Server, site string) *Gateway {
 	t.Helper()
 	return New(t, Config{Site: site, Egress: "trust_ca " + CAFile(t, server)})
+}
+
+// ClientHello is what a client of TLS says first to a host, which it does not name if it is an address.
+func ClientHello(t *testing.T, host string) string {
+	t.Helper()
+	client, server := net.Pipe()
+	go func() { _ = tls.Client(client, &tls.Config{ServerName: host}).HandshakeContext(t.Context()) }()
+	hello := make([]byte, 4096)
+	n, err := server.Read(hello)
+	_, _ = client.Close(), server.Close()
+	if err != nil || n < 24 {
+		t.Fatalf("%d bytes of a handshake: %v", n, err)
+	}
+	return string(hello[:n])
+}
+
+// ErrUnread is a connection that the gateway closed without a word.
+var ErrUnread = errors.New("closed before CONNECT was read")
+
+// Unread marks the errors of a connection that was closed.
+func Unread(err error) error {
+	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, closed) {
+			return fmt.Errorf("%w: %w", ErrUnread, err)
+		}
+	}
+	return err
 }

@@ -77,3 +77,8 @@ func (t *Tail) String() string {
 
 // PaceOff is a configuration under which nothing waits for its turn.
 const PaceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"
+
+// FleetEngine is the configuration of one gateway of a fleet.
+func FleetEngine(name, url string, expect int) string {
+	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nexpect %d\n}", name, PaceOff, url, expect)
+}

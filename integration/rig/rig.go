@@ -130,3 +130,7 @@ func Need(t *testing.T, name string) string {
 	t.Skipf("%s is not installed", name)
 	return ""
 }
+
+// Long reports whether the tests of scale run in their full size, some minutes: CRAWLGATE_LONG=1. The results are in
+// bench/overhead/RESULTS.md.
+func Long() bool { return os.Getenv("CRAWLGATE_LONG") == "1" }

@@ -1,13 +1,20 @@
 package rig
 
 import (
+	"bufio"
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Inside makes a TLS connection inside a tunnel. Other tests check its certificate.
@@ -119,4 +126,48 @@ func (l LogLine) Secure(t *testing.T) (s SecureLine) {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// OpenTunnel opens a tunnel outside of the test's own goroutine. The caller closes it.
+func (g *Gateway) OpenTunnel(ctx context.Context, authority string) (*Wire, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.Addr)
+	if err != nil {
+		return nil, Unread(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(Patience))
+	w := &Wire{Conn: conn, Reader: bufio.NewReader(conn)}
+	_, err = io.WriteString(conn, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.ReadResponse(w.Reader, &http.Request{Method: http.MethodConnect})
+	}
+	switch {
+	case err != nil:
+		err = Unread(err)
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("CONNECT %s: %s", authority, resp.Status)
+	default:
+		return w, nil
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
+// OneTunnel opens a tunnel, asks for a page inside and gives the chain that verified.
+func (g *Gateway) OneTunnel(site *SecureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
+	w, err := g.OpenTunnel(g.T.Context(), site.Authority())
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	config := &tls.Config{RootCAs: roots, ServerName: "localhost", CurvePreferences: []tls.CurveID{tls.X25519}}
+	inner, err := w.Over(g.T, config)
+	if err != nil {
+		return nil, err
+	}
+	a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
+	if err != nil || a.Status != http.StatusOK {
+		return nil, fmt.Errorf("GET: %d, %w", a.Status, err)
+	}
+	return inner.Conn.(*tls.Conn).ConnectionState().VerifiedChains[0], nil
 }
