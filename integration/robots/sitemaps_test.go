@@ -1,4 +1,4 @@
-package integration
+package robots
 
 import (
 	"net/http"
