@@ -1,4 +1,4 @@
-package integration
+package pace
 
 import (
 	"net/http"
