@@ -1,4 +1,4 @@
-package integration
+package evidence
 
 import (
 	"crypto/rand"
