@@ -22,7 +22,7 @@ func TestClientPagesAreComplete(t *testing.T) {
 		return string(text)
 	}
 	index := read("docs", "clients", "README.md")
-	_, table, _ := strings.Cut(read("integration", "clientpages_test.go"), "\nvar clientPages = ")
+	_, table, _ := strings.Cut(read("integration", "clients", "pages_test.go"), "\nvar clientPages = ")
 	table, _, _ = strings.Cut(table, "\n}\n")
 	run := make(map[string]bool)
 	for _, row := range regexp.MustCompile(`\{name: "([^"]+)"`).FindAllStringSubmatch(table, -1) {
