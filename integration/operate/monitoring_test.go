@@ -1,4 +1,4 @@
-package integration
+package operate
 
 import (
 	"crypto/tls"

@@ -1,4 +1,4 @@
-package integration
+package operate
 
 import (
 	"encoding/base64"
@@ -133,7 +133,7 @@ func (r *recording) values(gateway int, name string) string {
 // ruleTests writes rules_test.yml.
 func (r *recording) ruleTests() string {
 	var b strings.Builder
-	b.WriteString("# Written by TestRecordedAlerts of integration/ with -update: the metrics of two gateways. What came in a phase\n" +
+	b.WriteString("# Written by TestRecordedAlerts of integration/operate with -update: the metrics of two gateways. What came in a phase\n" +
 		"# comes in each minute of it here.\nrule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n" +
 		r.series(0) + r.series(1) + "    promql_expr_test:\n")
 	end := -1
