@@ -1,6 +1,6 @@
 //go:build browser
 
-package integration
+package browser
 
 import (
 	"bytes"
