@@ -1,4 +1,3 @@
-// Package integration holds the tests that drive the real binary: a real Caddyfile, real clients, real origins on
-// loopback. It has no code of its own besides the tests. Package chaos below it has the tests in which the
-// gateway's dependencies fail under load, package egress those of the firewall rules, and package rig the code they share.
+// Package integration has the tests that drive the real binary: a real Caddyfile, real clients, real origins on loopback.
+// Each folder holds the tests of a subject, and package rig the code that they share.
 package integration

@@ -1,9 +1,0 @@
-package integration
-
-import (
-	"testing"
-
-	"github.com/crawlgate/crawlgate/integration/rig"
-)
-
-func TestMain(m *testing.M) { rig.Main(m.Run) }
