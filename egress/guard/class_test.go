@@ -70,10 +70,14 @@ func TestClassify(t *testing.T) {
 		{"255.255.255.255", ClassBroadcast},
 
 		{"169.254.169.254", ClassMetadata},
+		{"169.254.169.253", ClassMetadata},
 		{"169.254.170.2", ClassMetadata},
+		{"169.254.170.23", ClassMetadata},
 		{"100.100.100.200", ClassMetadata},
 		{"168.63.129.16", ClassMetadata},
 		{"168.63.129.17", ClassPublic},
+		{"fd00:ec2::23", ClassMetadata},
+		{"fd00:ec2::253", ClassMetadata},
 		{"fd00:ec2::254", ClassMetadata},
 		{"fd20:ce::254", ClassMetadata},
 
