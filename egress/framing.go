@@ -7,7 +7,9 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"strings"
+	"regexp"
+	"slices"
+	"strconv"
 )
 
 // Strict wraps c for an HTTP/1 server, so that the server refuses a request with both
@@ -27,7 +29,7 @@ import (
 //
 // If c is a TLS connection, or one is within it, the result has the method ConnectionState.
 func Strict(c net.Conn) net.Conn {
-	s := &strictConn{Conn: c, scan: scanner{step: (*scanner).start}}
+	s := &strictConn{Conn: c}
 	if secure, ok := find[*tls.Conn](c); ok {
 		return &strictTLSConn{strictConn: s, secure: secure}
 	}
@@ -42,7 +44,7 @@ func Unfollow(c net.Conn, state http.ConnState) {
 		return
 	}
 	if s := strictOf(c); s != nil {
-		s.scan.step, s.hijacked = nil, true
+		s.ready, s.hijacked = append(s.ready, s.scan.stop()...), true
 	}
 }
 
@@ -52,8 +54,7 @@ type strictConn struct {
 	scan     scanner
 	begun    bool
 	hijacked bool   // the server no longer does the writing
-	ready    []byte // to be read next: more bytes than one Read could take
-	kept     []byte // the beginning of an escape whose end has not come yet
+	ready    []byte // to be read next
 }
 
 func (c *strictConn) Read(p []byte) (int, error) {
@@ -66,21 +67,18 @@ func (c *strictConn) Read(p []byte) (int, error) {
 				return 0, io.EOF
 			}
 		}
-		in := p[:n]
-		if c.kept != nil {
-			in = append(c.kept, in...)
+		c.ready = c.scan.follow(p[:n])
+		if err != nil && !isTimeout(err) { // after a timeout the server may read on
+			c.ready = append(c.ready, c.scan.stop()...)
 		}
-		pass, keep := c.scan.follow(in)
-		if c.kept = keep; err != nil {
-			pass, c.kept = append(pass, keep...), nil
+		if len(c.ready) == 0 && (err != nil || n == 0) {
+			return 0, err
 		}
-		if len(pass) <= len(p) && (len(pass) > 0 || n == 0) {
-			return copy(p, pass), err
-		}
-		c.ready = pass
 	}
 	n := copy(p, c.ready)
-	c.ready = c.ready[n:]
+	if c.ready = c.ready[n:]; len(c.ready) == 0 {
+		c.ready = nil
+	}
 	return n, nil
 }
 
@@ -143,223 +141,160 @@ type strictTLSConn struct {
 // ConnectionState is like [tls.Conn.ConnectionState].
 func (c *strictTLSConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// scanner follows the requests in a stream. It need not notice requests that net/http refuses,
-// because nothing is read after them.
+// maxLine bounds the lines of a request. A longer one is made unreadable.
+const maxLine = 64 << 10
+
+// scanner follows the requests in a stream, line by line. It need not notice requests that net/http
+// refuses, because nothing is read after them.
 type scanner struct {
-	// step reads a part of p, which is not empty, and returns the rest. It is nil once the scanner has
-	// stopped following.
-	step func(s *scanner, p []byte) []byte
-
-	part      int                               // of the request line: method, path, rest
-	lone      bool                              // the last percent sign begins no escape
-	short     bool                              // more bytes are needed to decide
-	last      byte                              // the last byte of the request line so far
-	name      [17]byte                          // the beginning of the field's name in lower case
-	n         int                               // bytes in the name
-	value     func(s *scanner, p []byte) []byte // reads the value of the field
-	old       bool                              // HTTP/1.0
-	sized     bool                              // Content-Length was there
-	chunked   bool                              // Transfer-Encoding was there
-	trailer   bool                              // the fields are trailers
-	extension bool                              // the size of the chunk has ended
-	left      uint64                            // bytes of the body, or of the chunk with its line break
+	next    part
+	kept    []byte // the beginning of a line whose end has not come yet
+	left    uint64 // bytes of a body, or of a chunk with its line break, that come before the next line
+	old     bool   // HTTP/1.0
+	sized   bool   // Content-Length was there
+	length  uint64 // its value
+	goesOn  bool   // and may continue on the next line
+	chunked bool   // Transfer-Encoding was there
 }
 
-// follow reads p. It returns the bytes to pass on, and those to keep until more arrive.
-func (s *scanner) follow(p []byte) (pass, keep []byte) {
-	var out []byte // the bytes to pass on before p, once they differ from the input
-	rest := p
-	for len(rest) > 0 && s.step != nil {
-		rest = s.step(s, rest)
+// part is what a scanner takes the next line for.
+type part uint8
+
+const (
+	requestLine part = iota
+	fieldLine
+	chunkLine
+	trailerLine
+	unfollowed // the scanner has stopped following
+)
+
+// follow reads p, and returns the bytes to pass on. It may change p.
+func (s *scanner) follow(p []byte) []byte {
+	if s.kept != nil {
+		s.kept = append(s.kept, p...)
+		p = s.kept
+	}
+	for at := 0; at < len(p) && s.next != unfollowed; {
+		if s.left > 0 {
+			n := min(s.left, uint64(len(p)-at))
+			s.left -= n
+			at += int(n)
+			continue
+		}
+		if c := p[at]; s.next == requestLine && (c < ' ' && c != '\r' && c != '\n' || c == ' ' || c >= 0x7f) {
+			s.next = unfollowed // a TLS record in a tunnel, a frame of HTTP/2 or WebSocket
+			break
+		}
+		end := bytes.IndexByte(p[at:], '\n') + 1
 		switch {
-		case s.short:
-			s.short, keep = false, bytes.Clone(rest)
-			p = p[:len(p)-len(rest)]
-			rest = nil
-		case s.lone:
-			s.lone = false
-			out = append(append(out, p[:len(p)-len(rest)]...), "25"...)
-			p = rest
+		case end > 0:
+			line := s.take(p[at : at+end])
+			if len(line) > end {
+				p = slices.Concat(p[:at], line, p[at+end:])
+			}
+			at += len(line)
+		case len(p)-at > maxLine:
+			p[at] = 0
+			s.next = unfollowed
+		default:
+			if s.kept == nil || at > 0 {
+				s.kept = bytes.Clone(p[at:])
+			}
+			return p[:at]
 		}
 	}
-	if out == nil {
-		return p, keep
-	}
-	return append(out, p...), keep
-}
-
-// start waits for a request line. net/http ignores or refuses line breaks before it.
-func (s *scanner) start(p []byte) []byte {
-	switch c := p[0]; {
-	case c == '\r' || c == '\n':
-		return p[1:]
-	case c <= ' ' || c >= 0x7f:
-		return s.end() // a TLS record in a tunnel, a frame of HTTP/2 or WebSocket
-	}
-	*s = scanner{step: (*scanner).requestLine}
+	s.kept = nil
 	return p
 }
 
-// end stops following.
-func (s *scanner) end() []byte {
-	s.step = nil
-	return nil
+// stop ends the following, and returns the bytes that were kept.
+func (s *scanner) stop() []byte {
+	kept := s.kept
+	s.kept, s.next = nil, unfollowed
+	return kept
 }
 
-func (s *scanner) requestLine(p []byte) []byte {
-	for i, c := range p {
+// take reads a line, and returns it as it is to be passed on.
+func (s *scanner) take(line []byte) []byte {
+	text := bytes.TrimRight(line, "\r\n")
+	switch s.next {
+	case requestLine:
+		if len(text) > 0 { // net/http ignores or refuses an empty one
+			*s = scanner{next: fieldLine, kept: s.kept, old: text[len(text)-1] == '0'}
+			return escapeLone(line)
+		}
+	case fieldLine, trailerLine:
 		switch {
-		case c == '\n':
-			s.old, s.step = s.last == '0', (*scanner).fieldLine
-			return p[i+1:]
-		case c == ' ', c == '?' && s.part == 1:
-			s.part++
-		case c == '%' && s.part == 1:
-			s.step = (*scanner).escape
-			return p[i+1:]
+		case len(text) == 0 && s.next == fieldLine && s.chunked:
+			s.next = chunkLine
+		case len(text) == 0:
+			s.next, s.left = requestLine, s.length
+		case s.next == fieldLine:
+			s.field(line)
 		}
-		if c != '\r' {
-			s.last = c
-		}
+	case chunkLine:
+		s.chunk(line)
+	case unfollowed: // it takes none
 	}
-	return nil
+	return line
 }
 
-// escape reads what follows a percent sign.
-func (s *scanner) escape(p []byte) []byte {
-	const hex = "0123456789abcdefABCDEF"
-	first := strings.IndexByte(hex, p[0]) >= 0
-	if s.short = first && len(p) == 1; !s.short {
-		s.lone = !first || strings.IndexByte(hex, p[1]) < 0
-		s.step = (*scanner).requestLine
+var lonePercent = regexp.MustCompile(`%([0-9A-Fa-f]{2})?`)
+
+// escapeLone writes %25 for each percent sign in the path of a request line that begins no escape.
+func escapeLone(line []byte) []byte {
+	begin := bytes.IndexByte(line, ' ') + 1
+	length := bytes.IndexAny(line[begin:], " ?")
+	if begin == 0 || length < 0 || bytes.IndexByte(line[begin:begin+length], '%') < 0 {
+		return line
 	}
-	return p
+	path := lonePercent.ReplaceAllFunc(line[begin:begin+length], func(found []byte) []byte {
+		if len(found) == 1 {
+			return []byte("%25")
+		}
+		return found
+	})
+	return slices.Concat(line[:begin], path, line[begin+length:])
 }
 
-var lineFeed = []byte{'\n'}
-
-// fieldLine begins a line of the head, or of the trailers.
-func (s *scanner) fieldLine(p []byte) []byte {
-	switch p[0] {
-	case '\r':
-		return p[1:] // its line feed follows
-	case '\n':
-		s.headEnd()
-		return p[1:]
-	case ' ', '\t': // the previous value continues (RFC 9112 section 5.2)
-		if s.value == nil {
-			return s.end()
-		}
-		s.step = s.value
-		return p[1:]
+// field notes a field that says how long the body is.
+func (s *scanner) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	switch continued := line[0] == ' ' || line[0] == '\t'; {
+	case continued && s.goesOn: // RFC 9112 section 5.2
+		value = line
+	case continued:
+		return
+	case bytes.EqualFold(name, []byte("Content-Length")):
+		s.sized, s.goesOn, s.length = true, true, 0
+	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+		s.chunked, s.goesOn = true, false
 	default:
-		s.n, s.step = 0, (*scanner).fieldName
-		return p
-	}
-}
-
-func (s *scanner) fieldName(p []byte) []byte {
-	for i, c := range p {
-		switch {
-		case c == ':':
-			return s.field(p, i)
-		case c == '\n':
-			return s.end() // net/http refuses it
-		case s.n < len(s.name):
-			s.name[s.n] = c | 0x20 // lower case; other bytes that this changes are refused in a name
-		}
-		s.n++
-	}
-	return nil
-}
-
-// field notes a field whose name ends with the colon p[colon].
-func (s *scanner) field(p []byte, colon int) []byte {
-	s.step, s.value = (*scanner).otherValue, (*scanner).otherValue
-	if s.trailer || s.n > len(s.name) {
-		return p[colon+1:]
-	}
-	switch string(s.name[:s.n]) {
-	case "transfer-encoding":
-		s.chunked = true
-	case "content-length":
-		s.sized, s.left = true, 0
-		s.step, s.value = (*scanner).length, (*scanner).length
+		s.goesOn = false
+		return
 	}
 	if s.chunked && (s.sized || s.old) {
-		p[colon] = 0 // the line no longer has a valid name, even if it has another colon
-		return s.end()
+		line[len(name)] = 0 // the line no longer has a valid name, even if it has another colon
+		s.next = unfollowed
 	}
-	return p[colon+1:]
-}
-
-func (s *scanner) otherValue(p []byte) []byte {
-	_, rest, ended := bytes.Cut(p, lineFeed)
-	if ended {
-		s.step = (*scanner).fieldLine
-	}
-	return rest
-}
-
-// length reads the value of Content-Length.
-func (s *scanner) length(p []byte) []byte {
-	for i, c := range p {
-		switch {
-		case c == '\n':
-			s.step = (*scanner).fieldLine
-			return p[i+1:]
-		case s.left > math.MaxInt64/10-1:
-			return s.end() // too large for net/http, or for a body that ever ends
-		case '0' <= c && c <= '9':
-			s.left = s.left*10 + uint64(c-'0')
+	for _, c := range value {
+		if '0' <= c && c <= '9' && s.goesOn {
+			// A greater length than this is too large for net/http, or for a body that ever ends.
+			s.length = min(s.length*10+uint64(c-'0'), math.MaxInt64/10)
 		}
 	}
-	return nil
 }
 
-// headEnd handles the empty line after the fields.
-func (s *scanner) headEnd() {
+// chunk reads the size of a chunk.
+func (s *scanner) chunk(line []byte) {
+	text, _, _ := bytes.Cut(line, []byte{';'})
+	size, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 16, 63)
 	switch {
-	case s.trailer:
-		s.step = (*scanner).start
-	case s.chunked:
-		s.step = (*scanner).chunkSize
-	case s.left > 0:
-		s.step = (*scanner).body
+	case err != nil: // net/http refuses it, or the chunk never ends
+		s.next = unfollowed
+	case size == 0:
+		s.next, s.length = trailerLine, 0
 	default:
-		s.step = (*scanner).start
+		s.left = size + uint64(len("\r\n"))
 	}
-}
-
-// body skips a body, or a chunk.
-func (s *scanner) body(p []byte) []byte {
-	n := min(uint64(len(p)), s.left)
-	if s.left -= n; s.left == 0 {
-		s.step = (*scanner).start
-		if s.chunked {
-			s.step, s.extension = (*scanner).chunkSize, false
-		}
-	}
-	return p[n:]
-}
-
-func (s *scanner) chunkSize(p []byte) []byte {
-	for i, c := range p {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20) // net/http refuses the rest
-		switch {
-		case c == '\n' && s.left == 0:
-			s.trailer, s.value, s.step = true, nil, (*scanner).fieldLine
-			return p[i+1:]
-		case c == '\n':
-			s.left, s.step = s.left+uint64(len("\r\n")), (*scanner).body
-			return p[i+1:]
-		case digit < 0:
-			s.extension = true
-		case !s.extension && s.left >= 1<<58:
-			return s.end() // no chunk of this size ends
-		case !s.extension:
-			s.left = s.left<<4 | uint64(digit)
-		}
-	}
-	return nil
 }

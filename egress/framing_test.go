@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -368,7 +369,7 @@ func BenchmarkStrict(b *testing.B) {
 	const request = "GET http://www.example.com/some/path/to/a/page.html?with=a&query=1 HTTP/1.1\r\nHost: www.example.com\r\n" +
 		"User-Agent: ExampleBot/1.0 (+https://example.com/bot)\r\nAccept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8\r\n" +
 		"Accept-Encoding: gzip, deflate\r\nAccept-Language: en\r\nProxy-Connection: keep-alive\r\nCookie: session=0123456789abcdef\r\n\r\n"
-	s := scanner{step: (*scanner).start}
+	var s scanner
 	p := []byte(request)
 	b.SetBytes(int64(len(p)))
 	for b.Loop() {
@@ -463,7 +464,7 @@ func TestUnread(t *testing.T) {
 		"GET / HTTP/1.1\r\n\r\n":                                 "400 Bad Request: missing required Host header",
 		"GET / HTTP/1.1\r\nHost: h\r\nA B: c\r\n\r\n":            "400 Bad Request: invalid header name",
 		"GET / HTTP/3.1\r\nHost: h\r\n\r\n":                      "505 HTTP Version Not Supported: unsupported protocol version",
-		"GET /" + strings.Repeat("a", 9<<10):                     "431 Request Header Fields Too Large",
+		"GET /" + strings.Repeat("a", maxLine):                   "431 Request Header Fields Too Large",
 		"\x05\x01\x00":                                           "This is a proxy of plain HTTP; the client speaks SOCKS.",
 		"\x04\x01\x00\x50":                                       "This is a proxy of plain HTTP; the client speaks SOCKS.",
 		"\x16\x03\x01\x02\x00":                                   "This is a proxy of plain HTTP; the client speaks TLS.",
@@ -482,6 +483,62 @@ func TestUnread(t *testing.T) {
 		}
 		if got := <-told; got != want {
 			t.Errorf("%.40q: told %q", sent, got)
+		}
+	}
+}
+
+// TestStrictKeepsTheBeginningOfALine: a server interrupts its read when a handler returns, and
+// takes the connection over when one hijacks it. Neither loses the bytes that have come of a line.
+func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
+	t.Parallel()
+	server, client := net.Pipe()
+	defer client.Close()
+	c := Strict(server)
+	interrupted := func(sent string) {
+		t.Helper()
+		if err := c.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = io.WriteString(client, sent)
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+		}()
+		if n, err := c.Read(make([]byte, 100)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: %d bytes, %v", sent, n, err)
+		}
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	interrupted("GET /50")
+	interrupted("%")
+	go func() { _, _ = io.WriteString(client, "-off HTTP/1.1\r\n\r\n") }()
+	expect("GET /50%25-off HTTP/1.1\r\n\r\n")
+	interrupted("an early byt")
+	Unfollow(c, http.StateHijacked)
+	expect("an early byt")
+	go func() { _, _ = io.WriteString(client, "e") }()
+	expect("e")
+}
+
+// TestStrictRefusesALongLine: what is kept of a line is bounded, and the request line, whose end
+// says its version, must be known.
+func TestStrictRefusesALongLine(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{
+		"GET /" + strings.Repeat("a", 2*maxLine) + " HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET / HTTP/1.1\r\nX: " + strings.Repeat("a", 2*maxLine) + "\r\nHost: h\r\n\r\n",
+	} {
+		read, _, _ := hear(Strict(&pieces{rest: []byte(stream), sizes: []byte{255}}), []byte(stream))
+		if len(read) > 0 {
+			t.Errorf("%.30q: read", stream)
 		}
 	}
 }
