@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -15,26 +16,17 @@ const attemptDelay = 250 * time.Millisecond
 // interleave makes address families alternate, beginning with the family of the first address (RFC
 // 8305 section 4). Within a family it keeps the resolver's order (RFC 6724).
 func interleave(addrs []netip.Addr) []netip.Addr {
-	if len(addrs) < 2 {
-		return addrs
-	}
-	var turns [2][]netip.Addr
+	var tried [2]int // of each family
+	turn := make(map[netip.Addr]int, len(addrs))
 	for _, a := range addrs {
 		family := 0
 		if a.Is4() != addrs[0].Is4() {
 			family = 1
 		}
-		turns[family] = append(turns[family], a)
+		turn[a] = 2*tried[family] + family
+		tried[family]++
 	}
-	out := make([]netip.Addr, 0, len(addrs))
-	for i := 0; len(out) < len(addrs); i++ {
-		for _, t := range turns {
-			if i < len(t) {
-				out = append(out, t[i])
-			}
-		}
-	}
-	return out
+	return slices.SortedStableFunc(slices.Values(addrs), func(a, b netip.Addr) int { return turn[a] - turn[b] })
 }
 
 type attemptResult struct {
@@ -44,52 +36,40 @@ type attemptResult struct {
 }
 
 // race connects to the first of targets that answers. It tries them in order: the next attempt
-// starts after attemptDelay, or sooner if all before it have failed. targets must not be empty.
+// starts after attemptDelay, or as soon as one before it has failed. targets must not be empty.
 // Losing attempts are cancelled and closed. If all fail, race returns the error and the address of
 // the most telling failure.
 func race(
 	ctx context.Context, targets []netip.AddrPort, attempt func(context.Context, netip.AddrPort) (*net.TCPConn, error),
 ) (*net.TCPConn, netip.AddrPort, error) {
-	if len(targets) == 1 {
-		conn, err := attempt(ctx, targets[0])
-		return conn, targets[0], err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan attemptResult, len(targets)) // room for all, so that no attempt is left blocked
-	next, pending := 0, 0
-	start := func() {
-		target := targets[next]
-		next++
-		pending++
-		go func() {
-			conn, err := attempt(ctx, target)
-			results <- attemptResult{conn, target, err}
-		}()
-	}
-	timer := time.NewTimer(attemptDelay)
-	defer timer.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	var failed attemptResult
-	for start(); pending > 0; {
+	for started, ended := 0, 0; ended < len(targets); {
 		select {
-		case <-timer.C:
-			if next < len(targets) {
-				start()
-				timer.Reset(attemptDelay)
+		case <-next.C:
+			if started < len(targets) {
+				target := targets[started]
+				started++
+				go func() {
+					conn, err := attempt(ctx, target)
+					results <- attemptResult{conn, target, err}
+				}()
+				next.Reset(attemptDelay)
 			}
 		case r := <-results:
-			pending--
+			ended++
 			if r.err == nil {
-				go closeLosers(results, pending)
+				go closeLosers(results, started-ended)
 				return r.conn, r.addr, nil
 			}
 			if failed.err == nil || !informative(failed.err) && informative(r.err) {
 				failed = r
 			}
-			if next < len(targets) && ctx.Err() == nil {
-				start()
-				timer.Reset(attemptDelay)
-			}
+			next.Reset(0)
 		}
 	}
 	return nil, failed.addr, failed.err
