@@ -1092,7 +1092,7 @@ func TestForwardKeepsConnections(t *testing.T) {
 // TestErrorUnwraps: an error still contains the transport's error.
 func TestErrorUnwraps(t *testing.T) {
 	t.Parallel()
-	cause := &guard.ForbiddenError{Class: guard.ClassPrivate}
+	cause := &guard.ForbiddenError{Class: "private"}
 	err := error(classify(&url.Error{Op: "Get", URL: "http://h", Err: cause}, stageConnect))
 	if _, ok := errors.AsType[*guard.ForbiddenError](err); !ok {
 		t.Errorf("%v hides its cause", err)

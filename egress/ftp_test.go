@@ -474,7 +474,7 @@ func TestFTPGuard(t *testing.T) {
 	if err := check("ftp", "127.0.0.1", guard.FTPPort); err != nil {
 		t.Error(err)
 	}
-	checkRefusal(t, "another address", check("ftp", "127.0.0.2", guard.FTPPort), guard.ClassLoopback)
+	checkRefusal(t, "another address", check("ftp", "127.0.0.2", guard.FTPPort), "loopback")
 	checkRefusal(t, "another port", check("ftp", "127.0.0.1", 22), guard.ClassPort)
 	checkRefusal(t, "without FTP", check("http", "127.0.0.1", guard.FTPPort), guard.ClassPort)
 }

@@ -262,7 +262,7 @@ func TestUpstreamByHost(t *testing.T) {
 		Upstreams: []Upstream{{URL: mustURL(t, proxy.URL), Match: func(h string) bool { return h == "8.8.8.8" }}},
 	})
 	_, err = closed.RoundTrip(request(t, t.Context(), "GET", proxy.URL, nil))
-	checkRefusal(t, "the proxy as a target", err, guard.ClassLoopback)
+	checkRefusal(t, "the proxy as a target", err, "loopback")
 	closed.dialer.Guard = &guard.Guard{Listener: func(ap netip.AddrPort, _ bool) guard.Listener {
 		if ap == proxyAddr(t, proxy) {
 			return guard.ListenerGateway

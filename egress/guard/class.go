@@ -7,38 +7,17 @@ import "net/netip"
 // the zero value too.
 type Class string
 
-// The classes of addresses. The last three are not properties of an address: the guard assigns them
-// to listeners of its own process, to ports that are not open for egress, and to names with both
-// public and non-public addresses.
+// The classes that the guard treats in ways of their own. The last three are not properties of an
+// address: the guard assigns them to listeners of its own process, to ports that are not open for
+// egress, and to names with both public and non-public addresses. All others are in classified.
 const (
-	ClassInvalid        Class = "invalid"             // not an address
-	ClassPublic         Class = "public"              // globally reachable unicast
-	ClassThisNetwork    Class = "this_network"        // 0.0.0.0/8, RFC 791 section 3.2
-	ClassUnspecified    Class = "unspecified"         // ::, RFC 4291 section 2.5.2
-	ClassLoopback       Class = "loopback"            // 127.0.0.0/8, RFC 1122 section 3.2.1.3; ::1, RFC 4291 section 2.5.3
-	ClassPrivate        Class = "private"             // 10/8, 172.16/12, 192.168/16, RFC 1918
-	ClassShared         Class = "shared"              // 100.64.0.0/10, carrier-grade NAT, RFC 6598
-	ClassLinkLocal      Class = "link_local"          // 169.254.0.0/16, RFC 3927; fe80::/10, RFC 4291 section 2.5.6
-	ClassMetadata       Class = "metadata"            // instance metadata services of clouds, by their vendors' documents
-	ClassProtocol       Class = "protocol_assignment" // 192.0.0.0/24, RFC 6890 section 2.1; 2001::/23, RFC 2928
-	ClassDocumentation  Class = "documentation"       // 192.0.2/24, 198.51.100/24, 203.0.113/24, RFC 5737; 2001:db8::/32, RFC 3849; 3fff::/20, RFC 9637
-	ClassBenchmark      Class = "benchmark"           // 198.18.0.0/15, RFC 2544; 2001:2::/48, RFC 5180
-	Class6to4Relay      Class = "6to4_relay"          // 192.88.99.0/24, RFC 7526
-	ClassMulticast      Class = "multicast"           // 224.0.0.0/4, RFC 5771; ff00::/8, RFC 4291 section 2.7
-	ClassReserved       Class = "reserved"            // 240.0.0.0/4, RFC 1112 section 4; everything outside 2000::/3, RFC 4291 section 2.4
-	ClassBroadcast      Class = "broadcast"           // 255.255.255.255, RFC 919 section 7
-	ClassUniqueLocal    Class = "unique_local"        // fc00::/7, RFC 4193
-	ClassSiteLocal      Class = "site_local"          // fec0::/10, RFC 3879
-	ClassDiscard        Class = "discard"             // 100::/64, RFC 6666; 100:0:0:1::/64, RFC 9780
-	ClassNAT64Local     Class = "nat64_local"         // 64:ff9b:1::/48, RFC 8215
-	Class6to4           Class = "6to4"                // 2002::/16, RFC 3056
-	ClassTeredo         Class = "teredo"              // 2001::/32, RFC 4380
-	ClassIPv4Compatible Class = "ipv4_compatible"     // ::/96, RFC 4291 section 2.5.5.1
-	ClassIPv4Translated Class = "ipv4_translated"     // ::ffff:0:0:0/96, RFC 7915
-	ClassSegmentRouting Class = "segment_routing"     // 5f00::/16, RFC 9602
-	ClassOwn            Class = "own_listener"        // a listener of this process
-	ClassPort           Class = "port"                // the port is not open for egress
-	ClassMixed          Class = "mixed"               // the name has public and non-public addresses
+	ClassInvalid  Class = "invalid"      // not an address
+	ClassPublic   Class = "public"       // globally reachable unicast
+	ClassMetadata Class = "metadata"     // instance metadata services of clouds, by their vendors' documents
+	ClassReserved Class = "reserved"     // 240.0.0.0/4, RFC 1112 section 4; everything outside 2000::/3, RFC 4291 section 2.4
+	ClassOwn      Class = "own_listener" // a listener of this process
+	ClassPort     Class = "port"         // the port is not open for egress
+	ClassMixed    Class = "mixed"        // the name has public and non-public addresses
 )
 
 // classified lists the address blocks that are not public. The first block that contains an address
@@ -58,41 +37,41 @@ var classified = []struct {
 	{netip.MustParsePrefix("fd00:ec2::23/128"), ClassMetadata},   // AWS EKS pod identity
 	{netip.MustParsePrefix("fd20:ce::254/128"), ClassMetadata},   // Google Cloud
 
-	{netip.MustParsePrefix("0.0.0.0/8"), ClassThisNetwork},
-	{netip.MustParsePrefix("10.0.0.0/8"), ClassPrivate},
-	{netip.MustParsePrefix("100.64.0.0/10"), ClassShared},
-	{netip.MustParsePrefix("127.0.0.0/8"), ClassLoopback},
-	{netip.MustParsePrefix("169.254.0.0/16"), ClassLinkLocal},
-	{netip.MustParsePrefix("172.16.0.0/12"), ClassPrivate},
-	{netip.MustParsePrefix("192.0.0.0/24"), ClassProtocol},
-	{netip.MustParsePrefix("192.0.2.0/24"), ClassDocumentation},
-	{netip.MustParsePrefix("192.88.99.0/24"), Class6to4Relay},
-	{netip.MustParsePrefix("192.168.0.0/16"), ClassPrivate},
-	{netip.MustParsePrefix("198.18.0.0/15"), ClassBenchmark},
-	{netip.MustParsePrefix("198.51.100.0/24"), ClassDocumentation},
-	{netip.MustParsePrefix("203.0.113.0/24"), ClassDocumentation},
-	{netip.MustParsePrefix("224.0.0.0/4"), ClassMulticast},
-	{netip.MustParsePrefix("255.255.255.255/32"), ClassBroadcast},
+	{netip.MustParsePrefix("0.0.0.0/8"), "this_network"},           // RFC 791 section 3.2
+	{netip.MustParsePrefix("10.0.0.0/8"), "private"},               // RFC 1918
+	{netip.MustParsePrefix("100.64.0.0/10"), "shared"},             // carrier-grade NAT, RFC 6598
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},             // RFC 1122 section 3.2.1.3
+	{netip.MustParsePrefix("169.254.0.0/16"), "link_local"},        // RFC 3927
+	{netip.MustParsePrefix("172.16.0.0/12"), "private"},            // RFC 1918
+	{netip.MustParsePrefix("192.0.0.0/24"), "protocol_assignment"}, // RFC 6890 section 2.1
+	{netip.MustParsePrefix("192.0.2.0/24"), "documentation"},       // RFC 5737
+	{netip.MustParsePrefix("192.88.99.0/24"), "6to4_relay"},        // RFC 7526
+	{netip.MustParsePrefix("192.168.0.0/16"), "private"},           // RFC 1918
+	{netip.MustParsePrefix("198.18.0.0/15"), "benchmark"},          // RFC 2544
+	{netip.MustParsePrefix("198.51.100.0/24"), "documentation"},    // RFC 5737
+	{netip.MustParsePrefix("203.0.113.0/24"), "documentation"},     // RFC 5737
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},            // RFC 5771
+	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast"},     // RFC 919 section 7
 	{netip.MustParsePrefix("240.0.0.0/4"), ClassReserved},
 
-	{netip.MustParsePrefix("::/128"), ClassUnspecified},
-	{netip.MustParsePrefix("::1/128"), ClassLoopback},
-	{netip.MustParsePrefix("::/96"), ClassIPv4Compatible},
-	{netip.MustParsePrefix("::ffff:0:0:0/96"), ClassIPv4Translated},
-	{netip.MustParsePrefix("64:ff9b:1::/48"), ClassNAT64Local},
-	{netip.MustParsePrefix("100::/64"), ClassDiscard},
-	{netip.MustParsePrefix("100:0:0:1::/64"), ClassDiscard},
-	{netip.MustParsePrefix("2001::/32"), ClassTeredo},
-	{netip.MustParsePrefix("2001:2::/48"), ClassBenchmark},
-	{netip.MustParsePrefix("2001::/23"), ClassProtocol},
-	{netip.MustParsePrefix("2001:db8::/32"), ClassDocumentation},
-	{netip.MustParsePrefix("2002::/16"), Class6to4},
-	{netip.MustParsePrefix("3fff::/20"), ClassDocumentation},
-	{netip.MustParsePrefix("5f00::/16"), ClassSegmentRouting},
-	{netip.MustParsePrefix("fc00::/7"), ClassUniqueLocal},
-	{netip.MustParsePrefix("fe80::/10"), ClassLinkLocal},
-	{netip.MustParsePrefix("fec0::/10"), ClassSiteLocal},
-	{netip.MustParsePrefix("ff00::/8"), ClassMulticast},
+	{netip.MustParsePrefix("::/128"), "unspecified"},            // RFC 4291 section 2.5.2
+	{netip.MustParsePrefix("::1/128"), "loopback"},              // RFC 4291 section 2.5.3
+	{v4Compatible, "ipv4_compatible"},                           // RFC 4291 section 2.5.5.1
+	{v4Translated, "ipv4_translated"},                           // RFC 7915
+	{netip.MustParsePrefix("64:ff9b:1::/48"), "nat64_local"},    // RFC 8215
+	{netip.MustParsePrefix("100::/64"), "discard"},              // RFC 6666
+	{netip.MustParsePrefix("100:0:0:1::/64"), "discard"},        // RFC 9780
+	{teredo, "teredo"},                                          // RFC 4380
+	{netip.MustParsePrefix("2001:2::/48"), "benchmark"},         // RFC 5180
+	{netip.MustParsePrefix("2001::/23"), "protocol_assignment"}, // RFC 2928
+	{netip.MustParsePrefix("2001:db8::/32"), "documentation"},   // RFC 3849
+	{sixToFour, "6to4"},                                         // RFC 3056
+	{netip.MustParsePrefix("3fff::/20"), "documentation"},       // RFC 9637
+	{netip.MustParsePrefix("5f00::/16"), "segment_routing"},     // RFC 9602
+	{netip.MustParsePrefix("fc00::/7"), "unique_local"},         // RFC 4193
+	{netip.MustParsePrefix("fe80::/10"), "link_local"},          // RFC 4291 section 2.5.6
+	{netip.MustParsePrefix("fec0::/10"), "site_local"},          // RFC 3879
+	{netip.MustParsePrefix("ff00::/8"), "multicast"},            // RFC 4291 section 2.7
 }
 
 var (

@@ -23,26 +23,26 @@ func TestGuardAllow(t *testing.T) {
 		want          Class // ClassPublic stands for allowed
 	}{
 		{"nil", "8.8.8.8:443", ClassPublic},
-		{"nil", "127.0.0.1:443", ClassLoopback},
+		{"nil", "127.0.0.1:443", "loopback"},
 		{"zero", "8.8.8.8:80", ClassPublic},
 		{"zero", "8.8.8.8:1024", ClassPublic},
 		{"zero", "8.8.8.8:65535", ClassPublic},
 		{"zero", "8.8.8.8:1023", ClassPort},
 		{"zero", "8.8.8.8:25", ClassPort},
 		{"zero", "8.8.8.8:0", ClassPort},
-		{"zero", "10.0.0.1:80", ClassPrivate},
-		{"zero", "10.0.0.1:25", ClassPrivate},
+		{"zero", "10.0.0.1:80", "private"},
+		{"zero", "10.0.0.1:25", "private"},
 		{"lan", "10.0.0.1:80", ClassPublic},
 		{"lan", "[::ffff:10.0.0.1]:80", ClassPublic},
 		{"lan", "10.0.0.1:25", ClassPort},
-		{"lan", "192.168.0.1:80", ClassPrivate},
+		{"lan", "192.168.0.1:80", "private"},
 		{"lan", "[fd00::1]:80", ClassPublic},
-		{"lan", "[fc00::1]:80", ClassUniqueLocal},
+		{"lan", "[fc00::1]:80", "unique_local"},
 		{"lan", "169.254.1.1:80", ClassPublic},
 		{"lan", "169.254.169.254:80", ClassMetadata}, // opened only by a block of its own
 		{"lan", "[64:ff9b::10.0.0.1]:80", ClassPublic},
 		{"lan", "[64:ff9b::169.254.169.254]:80", ClassMetadata},
-		{"lan", "[2002:a00:1::1]:80", Class6to4}, // 10.0.0.1 inside: the inner address opens nothing
+		{"lan", "[2002:a00:1::1]:80", "6to4"}, // 10.0.0.1 inside: the inner address opens nothing
 		{"meta", "169.254.169.254:80", ClassPublic},
 		{"meta", "169.254.169.253:80", ClassMetadata},
 		{"all", "127.0.0.1:80", ClassPublic},
@@ -130,7 +130,7 @@ func TestGuardListener(t *testing.T) {
 // wraps it.
 func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	t.Parallel()
-	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: ClassPrivate}}
+	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: "private"}}
 	marked, ok := errors.AsType[interface {
 		error
 		Forbidden() string
@@ -151,8 +151,8 @@ func TestForbiddenErrorText(t *testing.T) {
 		err  ForbiddenError
 		want string
 	}{
-		{at("10.0.0.1:80", ClassPrivate, NoListener), "address 10.0.0.1:80 is not public (private)"},
-		{at("[2002:a00:1::]:80", Class6to4, NoListener), "address [2002:a00:1::]:80 is not public (6to4, holds 10.0.0.1)"},
+		{at("10.0.0.1:80", "private", NoListener), "address 10.0.0.1:80 is not public (private)"},
+		{at("[2002:a00:1::]:80", "6to4", NoListener), "address [2002:a00:1::]:80 is not public (6to4, holds 10.0.0.1)"},
 		{at("8.8.8.8:25", ClassPort, NoListener), "port of 8.8.8.8:25 is not open for egress"},
 		{at("127.0.0.1:3128", ClassOwn, ListenerGateway), "address 127.0.0.1:3128 is a listener of this gateway"},
 		{
