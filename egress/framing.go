@@ -3,10 +3,12 @@ package egress
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,7 +70,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 			}
 		}
 		c.ready = c.scan.follow(p[:n])
-		if err != nil && !isTimeout(err) { // after a timeout the server may read on
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // after a timeout the server may read on
 			c.ready = append(c.ready, c.scan.stop()...)
 		}
 		if len(c.ready) == 0 && (err != nil || n == 0) {
