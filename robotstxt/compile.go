@@ -22,12 +22,6 @@ func (p *parser) compile() *Ruleset {
 	}
 	rs.text = string(p.text)
 	rs.indexHeads(large)
-	for _, nested := range [...]*Ruleset{rs.usage, rs.signals} {
-		if nested != nil {
-			nested.text = rs.text
-			nested.indexHeads(large)
-		}
-	}
 	return rs
 }
 
@@ -131,16 +125,11 @@ func (p *parser) sortRules(blocks []uint32) {
 	slices.SortFunc(p.drafts, func(a, b draft) int { return cmp.Or(a.compareTargets(b), cmp.Compare(b.rank, a.rank)) })
 }
 
-// compileRules keeps the rules. Of those that match the same targets only the highest can ever
-// decide, so only it is kept.
+// compileRules keeps the rules, by block and from the highest rank down. Of those that match the
+// same targets only the highest can ever decide, so only it is kept.
 func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
 	p.sortRules(blocks)
-	p.drafts = slices.CompactFunc(p.drafts, func(a, b draft) bool { return a.compareTargets(b) == 0 })
-	p.keepRules(rs, p.drafts)
-}
-
-// keepRules sorts rules by block and, in a block, from the highest rank down.
-func (p *parser) keepRules(rs *Ruleset, drafts []draft) {
+	drafts := slices.CompactFunc(p.drafts, func(a, b draft) bool { return a.compareTargets(b) == 0 })
 	slices.SortFunc(drafts, func(a, b draft) int {
 		return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(b.rank, a.rank))
 	})

@@ -34,8 +34,6 @@ func (o Options) Parse(data []byte) *Ruleset {
 type parser struct {
 	names    []nameLine
 	drafts   []draft // of Allow and Disallow lines
-	usage    []draft // of Content-Usage lines
-	signals  []draft // of Content-Signal lines
 	prefs    []prefLine
 	sitemaps []sitemapLine
 	lists    uint32 // lists of names begun; the last is the current one

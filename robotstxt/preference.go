@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"sort"
 )
 
 // PreferenceKind tells preference lines apart by their key.
@@ -34,34 +33,31 @@ const maxApplying = 32
 
 // Preferences returns all preference lines of the file in its order, also those of no group.
 func (rs *Ruleset) Preferences() []Preference {
-	if rs == nil || len(rs.prefs)+len(rs.licenses) == 0 {
+	if rs == nil {
 		return nil
 	}
-	found := make([]Preference, 0, len(rs.prefs)+len(rs.licenses))
-	for _, list := range [...][]preference{rs.prefs, rs.licenses} {
-		for i := range list {
-			found = append(found, list[i].in(rs.text))
-		}
+	return rs.inOrder(nil, rs.prefs)
+}
+
+// inOrder returns lines of two lists in the order of the file.
+func (rs *Ruleset) inOrder(list []Preference, more []preference) []Preference {
+	for i := range more {
+		list = append(list, more[i].in(rs.text))
 	}
-	slices.SortFunc(found, func(a, b Preference) int { return cmp.Compare(a.Line, b.Line) })
-	return found
+	slices.SortFunc(list, func(a, b Preference) int { return cmp.Compare(a.Line, b.Line) })
+	return list
 }
 
 // HasPreferences reports whether there is any preference line in the file.
 func (rs *Ruleset) HasPreferences() bool {
-	return rs != nil && len(rs.prefs)+len(rs.licenses) > 0
+	return rs != nil && len(rs.prefs) > 0
 }
 
 // Preferences returns the group's Content-Usage and Content-Signal lines in the order of the file.
-func (g Group) Preferences() []Preference {
-	var found []Preference
+func (g Group) Preferences() (found []Preference) {
 	for _, b := range g.blocks() {
-		first, last := g.rs.preferencesOf(b)
-		for i := first; i < last; i++ {
-			found = append(found, g.rs.prefs[i].in(g.rs.text))
-		}
+		found = g.rs.inOrder(found, g.rs.prefsOf(b))
 	}
-	slices.SortFunc(found, func(a, b Preference) int { return cmp.Compare(a.Line, b.Line) })
 	return found
 }
 
@@ -83,128 +79,100 @@ func (g Group) AppendPreferences(dst []Preference, target string) (all []Prefere
 	if !isCanonical(target) {
 		target = string(appendTarget(nil, target))
 	}
-	for i := range g.rs.licenses[:min(len(g.rs.licenses), maxApplying)] {
-		dst = append(dst, g.rs.licenses[i].in(g.rs.text))
-	}
-	dst, usage := g.appendUsage(dst, target)
-	dst, signals := g.appendSignals(dst, target)
-	return dst, usage < 0 || signals < 0 || len(g.rs.licenses) > maxApplying
-}
-
-// appendUsage appends the Content-Usage lines that apply to a canonical target, and returns the
-// room left: below 0 there are more.
-func (g Group) appendUsage(dst []Preference, target string) ([]Preference, int) {
-	usage := g.rs.usage
-	if usage == nil {
-		return dst, 0
-	}
-	decider := Group{rs: usage, name: g.name}.decider(target)
-	if decider == nil {
-		return dst, 0
-	}
-	t, length, room := targets{target}, decider.rank>>rankLength, maxApplying
+	t := targets{target}
+	dst, licenses := g.rs.appendMatching(dst, License, 0, &t, maxApplying)
+	dst, usage := g.appendUsage(dst, &t)
+	dst, signals := g.rs.appendMatching(dst, ContentSignal, 0, &t, maxApplying)
 	for _, b := range g.blocks() {
-		rules := usage.rulesOf(b)
-		from := sort.Search(len(rules), func(i int) bool { return rules[i].rank>>rankLength <= length })
-		for i := from; i < len(rules) && rules[i].rank>>rankLength == length && room >= 0; i++ {
-			if !rules[i].matches(usage.text, &t) {
-				continue
-			}
-			if room--; room >= 0 {
-				dst = append(dst, g.rs.preferenceAt(b, rules[i].rank.line()))
-			}
-		}
+		dst, signals = g.rs.appendMatching(dst, ContentSignal, b, &t, signals)
 	}
-	return dst, room
+	return dst, min(licenses, usage, signals) < 0
 }
 
-// appendSignals appends the Content-Signal lines that apply to a canonical target, and returns the
-// room left, as appendUsage does.
-func (g Group) appendSignals(dst []Preference, target string) ([]Preference, int) {
-	if g.rs.signals == nil {
-		return dst, 0
-	}
-	t, room := targets{target}, maxApplying
-	dst, room = g.rs.appendSignals(dst, 0, &t, room)
-	for _, b := range g.blocks() {
-		dst, room = g.rs.appendSignals(dst, b, &t, room)
-	}
-	return dst, room
-}
-
-// appendSignals appends the Content-Signal lines of a block that match, and returns the room left.
-func (rs *Ruleset) appendSignals(dst []Preference, b uint32, t *targets, room int) ([]Preference, int) {
-	rules := rs.signals.rulesOf(b)
-	for i := 0; i < len(rules) && room >= 0; i++ {
-		if !rules[i].matches(rs.text, t) {
+// appendMatching appends the lines of a kind and block that match, and returns the room left: below
+// 0 there are more.
+func (rs *Ruleset) appendMatching(dst []Preference, kind PreferenceKind, b uint32, t *targets, room int) ([]Preference, int) {
+	list := rs.prefsOf(b)
+	for i := 0; i < len(list) && room >= 0; i++ {
+		if list[i].kind != kind || !list[i].rule.matches(rs.text, t) {
 			continue
 		}
 		if room--; room >= 0 {
-			dst = append(dst, rs.preferenceAt(b, rules[i].rank.line()))
+			dst = append(dst, list[i].in(rs.text))
 		}
 	}
 	return dst, room
 }
 
-// rulesOf returns the rules of a block, from the highest rank down.
-func (rs *Ruleset) rulesOf(b uint32) []rule { return rs.rules[rs.blocks[b].first:rs.blocks[b].last] }
-
-// preferenceAt returns the preference of a block and line. There must be one.
-func (rs *Ruleset) preferenceAt(b uint32, line int) Preference {
-	i := sort.Search(len(rs.prefs), func(i int) bool { return !rs.prefs[i].before(b, uint32(line)) })
-	return rs.prefs[i].in(rs.text)
+// appendUsage appends the Content-Usage lines that apply, and returns the room left.
+func (g Group) appendUsage(dst []Preference, t *targets) ([]Preference, int) {
+	before, length, room := len(dst), rank(0), maxApplying
+	for _, b := range g.blocks() {
+		list := g.rs.prefsOf(b)
+		for i := range list {
+			n := list[i].rule.rank >> rankLength
+			if n < length || n == length && room < 0 {
+				break // so it is with all that follow
+			}
+			if list[i].kind != ContentUsage || !list[i].rule.matches(g.rs.text, t) {
+				continue
+			}
+			if n > length {
+				dst, length, room = dst[:before], n, maxApplying
+			}
+			if room--; room >= 0 {
+				dst = append(dst, list[i].in(g.rs.text))
+			}
+		}
+	}
+	return dst, room
 }
 
-// preferencesOf returns the range of the preferences of a block in prefs.
-func (rs *Ruleset) preferencesOf(b uint32) (first, last int) {
-	first = sort.Search(len(rs.prefs), func(i int) bool { return !rs.prefs[i].before(b, 0) })
-	last = sort.Search(len(rs.prefs), func(i int) bool { return !rs.prefs[i].before(b+1, 0) })
-	return first, last
+// prefsOf returns the preference lines of a block, from the highest rank down. Those of block 0 are
+// outside of all groups.
+func (rs *Ruleset) prefsOf(b uint32) []preference {
+	return rs.prefs[rs.blocks[b].firstPref:rs.blocks[b].lastPref]
 }
 
-// preference is a preference line, with where its parts are in Ruleset.text.
+// preference is a preference line. Its path is that of its rule, which without one matches all
+// targets.
 type preference struct {
-	kind        PreferenceKind
-	loose       bool
-	block, line uint32
-	path, value span
+	kind  PreferenceKind
+	loose bool
+	rule  rule
+	value span
 }
 
 func (p *preference) in(text string) Preference {
 	return Preference{
-		Line: int(p.line), Kind: p.kind, Path: p.path.in(text), Value: p.value.in(text), Loose: p.loose,
+		Line: p.rule.rank.line(), Kind: p.kind, Path: p.rule.written(text), Value: p.value.in(text), Loose: p.loose,
 	}
 }
 
-// before reports whether p comes before a block and line.
-func (p *preference) before(b, line uint32) bool { return p.block < b || p.block == b && p.line < line }
-
-// prefLine is a preference line on its way from the file to the Ruleset.
+// prefLine is a preference line on its way from the file to the Ruleset. The list 0 of its draft is
+// before the first user-agent line.
 type prefLine struct {
-	kind        PreferenceKind
-	path, value []byte
-	list, line  uint32 // list 0 is before the first user-agent line
+	draft
+	kind  PreferenceKind
+	value []byte
+	loose bool
 }
 
 // addPreference takes a preference line. A Content-Usage line before the first user-agent line is
 // outside of all groups and matches nothing, as a rule there (draft-ietf-aipref-attach-05 section
 // 3).
 func (p *parser) addPreference(kind PreferenceKind, value []byte, line int) {
-	l := prefLine{kind: kind, value: value, list: p.lists, line: uint32(line)}
-	if kind != License {
-		l.path, l.value = splitPreference(value)
+	var path []byte
+	l := prefLine{kind: kind, loose: p.lists == 0, draft: draft{rank: newRank(0, false, line)}}
+	if kind != License { // which is for all crawlers wherever it stands
+		l.list = p.lists
+		path, value = splitPreference(value)
 	}
+	if len(path) > 0 {
+		l.draft = draftOf(path, l.list, l.rank)
+	}
+	l.value = value
 	p.prefs = append(p.prefs, l)
-	d := draft{rank: newRank(0, false, line), list: p.lists}
-	if len(l.path) > 0 {
-		d = draftOf(l.path, p.lists, d.rank)
-	}
-	switch {
-	case kind == ContentSignal:
-		p.signals = append(p.signals, d)
-	case kind == ContentUsage && p.lists > 0:
-		p.usage = append(p.usage, d)
-	}
 }
 
 // splitPreference divides the value of a preference line into the path it may begin with and the
@@ -219,35 +187,18 @@ func splitPreference(value []byte) (path, rest []byte) {
 	return value, nil
 }
 
-// compilePreferences keeps the preference lines, and as rules those that have paths.
+// compilePreferences keeps the preference lines, by block and from the highest rank down. Unlike
+// Allow and Disallow, lines of the same path all count.
 func (p *parser) compilePreferences(rs *Ruleset, blocks []uint32) {
-	for _, l := range p.prefs {
-		kept := preference{
-			kind: l.kind, loose: l.list == 0, block: blocks[l.list], line: l.line,
-			path: p.put(l.path), value: p.put(l.value),
-		}
-		if l.kind == License {
-			rs.licenses = append(rs.licenses, kept)
-		} else {
-			rs.prefs = append(rs.prefs, kept)
-		}
-	}
-	slices.SortFunc(rs.prefs, func(a, b preference) int {
-		return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.line, b.line))
+	slices.SortFunc(p.prefs, func(a, b prefLine) int {
+		return cmp.Or(cmp.Compare(blocks[a.list], blocks[b.list]), cmp.Compare(b.rank, a.rank))
 	})
-	rs.usage, rs.signals = p.nest(rs, p.usage, blocks), p.nest(rs, p.signals, blocks)
-}
-
-// nest makes the Ruleset of preference lines as rules. Unlike Allow and Disallow, lines of the same
-// path all count.
-func (p *parser) nest(rs *Ruleset, drafts []draft, blocks []uint32) *Ruleset {
-	if len(drafts) == 0 {
-		return nil
+	for i, l := range p.prefs {
+		rs.prefs = append(rs.prefs, preference{kind: l.kind, loose: l.loose, rule: p.compileRule(l.draft), value: p.put(l.value)})
+		b := &rs.blocks[blocks[l.list]]
+		if b.lastPref == 0 {
+			b.firstPref = uint32(i)
+		}
+		b.lastPref = uint32(i + 1)
 	}
-	nested := &Ruleset{blocks: make([]block, len(rs.blocks)), members: rs.members}
-	for i := range drafts {
-		drafts[i].block = blocks[drafts[i].list]
-	}
-	p.keepRules(nested, drafts)
-	return nested
 }

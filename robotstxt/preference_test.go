@@ -65,7 +65,7 @@ func TestPreferencesThatApply(t *testing.T) {
 	}
 }
 
-// Blocks of many lines are searched by heads, with the same outcome. What applies is bounded.
+// Of many lines the same apply. What applies is bounded.
 func TestPreferencesOfManyLines(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

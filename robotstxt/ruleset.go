@@ -12,16 +12,11 @@ type Ruleset struct {
 	text     string       // names, paths and values, one after the other
 	rules    []rule       // per block, from the highest rank to the lowest
 	byHead   []uint32     // the rules of large blocks, each in its block's place, by their heads
-	blocks   []block      // sets of rules that apply together; the first is empty
+	blocks   []block      // sets of rules that apply together; the first has no rules
 	names    []name       // without regard to case
 	members  []uint32     // blocks of each name, in the order of the file
-	prefs    []preference // Content-Usage and Content-Signal lines, by block and line
-	licenses []preference // in the order of the file
+	prefs    []preference // per block, from the highest rank to the lowest
 	sitemaps []sitemap
-
-	// usage and signals have the Content-Usage and the Content-Signal lines as rules, in blocks of
-	// the same numbers and with the same text; nil if there are no such lines.
-	usage, signals *Ruleset
 }
 
 // Agent says by which product tokens a crawler looks for its group.
@@ -108,16 +103,8 @@ func (rs *Ruleset) Size() int {
 	if rs == nil {
 		return 0
 	}
-	return len(rs.text) + rs.sizeOfRules() + sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) +
-		sizeOf(rs.licenses) + sizeOf(rs.sitemaps) + rs.usage.sizeOfRules() + rs.signals.sizeOfRules()
-}
-
-// sizeOfRules is the part of Size that Ruleset.usage and Ruleset.signals do not share.
-func (rs *Ruleset) sizeOfRules() int {
-	if rs == nil {
-		return 0
-	}
-	return int(unsafe.Sizeof(*rs)) + sizeOf(rs.rules) + sizeOf(rs.byHead) + sizeOf(rs.blocks)
+	return int(unsafe.Sizeof(*rs)) + len(rs.text) + sizeOf(rs.rules) + sizeOf(rs.byHead) + sizeOf(rs.blocks) +
+		sizeOf(rs.names) + sizeOf(rs.members) + sizeOf(rs.prefs) + sizeOf(rs.sitemaps)
 }
 
 func sizeOf[T any](s []T) int {
@@ -194,9 +181,10 @@ type rule struct {
 
 // block is a set of rules that apply together: what stands under one list of names.
 type block struct {
-	first, last uint32 // its rules
-	disallows   uint32 // the number of its disallow rules
-	byHead      bool   // they are in Ruleset.byHead
+	first, last         uint32 // its rules
+	firstPref, lastPref uint32 // its preference lines
+	disallows           uint32 // the number of its disallow rules
+	byHead              bool   // they are in Ruleset.byHead
 }
 
 // rank orders rules and packs the properties of one in a word. From the top: 16 bits of length, one
