@@ -18,7 +18,6 @@ var importRules = map[string][]string{
 	"origin":                 {"golang.org/x/"},
 	"robotstxt":              {"golang.org/x/"},
 	"signals/htmlhead":       {"golang.org/x/net/html", "internal/coding"},
-	"robotstxt/query":        {"origin", "robotstxt", "internal/lines"},
 	"egress":                 {"golang.org/x/", "github.com/dunglas/httpsfv"},
 	"egress/guard":           {},
 	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
@@ -84,13 +83,13 @@ var importRules = map[string][]string{
 	},
 	"cli": {
 		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/sealer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt",
-		"robotstxt/query", "internal/escape", "internal/linediff", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
+		"internal/escape", "internal/linediff", "internal/lines", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
 }
 
 // onlyInTests are packages that no program of ours may hold.
-var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "internal/testways", "robotscache/storetest", "pace/redisclock/redistest", "robotstxt/internal/oracle"}
+var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "internal/testways", "robotscache/storetest", "pace/redisclock/redistest", "internal/oracle"}
 
 // TestImportsPointOneWay holds importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/query"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
@@ -119,33 +116,6 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 // hasUse reports whether a flag says what the content is for.
 func (c *checkOptions) hasUse() bool {
 	return len(c.purposes)+len(c.alsoObey) > 0 || c.preferences != ""
-}
-
-// answer is --jsonl.
-func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
-	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 || c.hasUse() {
-		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
-	}
-	if len(args) > 1 {
-		return exitError, errors.New("--jsonl takes one file")
-	}
-	in, err := open(append(args, "-")[0], s.in)
-	if err != nil {
-		return exitError, fmt.Errorf("reading questions: %w", err)
-	}
-	defer func() { _ = in.Close() }() // it was only read
-	options := query.Options{IndexHTML: c.indexHTML}
-	if paths == enforce.PathsStrict {
-		options.Match = func(g robotstxt.Group, target string) (robotstxt.Match, string) {
-			m, form, _ := enforce.MatchPath(g, http.MethodGet, target, paths)
-			return m, string(form)
-		}
-	}
-	failed, err := query.Run(ctx, in, s.out, options)
-	if err != nil || failed {
-		return exitError, err
-	}
-	return exitOK, nil
 }
 
 // judge decides about one URL.

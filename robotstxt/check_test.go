@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/internal/oracle"
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // check is one row of a table: a file, a crawler, a target, and the expected verdict.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/internal/oracle"
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // Lists of tokens (Google's specification, RFC 9309 section 2.2.1): the first that has a group

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/internal/oracle"
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // addSeeds gives a fuzz target small real files and the shapes that have bitten other parsers.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/internal/oracle"
 	"github.com/crawlgate/crawlgate/robotstxt"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
 )
 
 // disagreement compares the answers of the two engines to one question, and returns the difference

@@ -1,4 +1,4 @@
-package query
+package cli
 
 import (
 	"bufio"
@@ -11,46 +11,62 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/lines"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
 const (
-	// maxLine is the number of bytes of the longest question. Of a longer line the rest is skipped.
-	maxLine = 8 << 20
-	// cacheBytes bounds the parsed files that are kept for later questions.
-	cacheBytes = 256 << 20
-	// overhead is an estimate of what a kept file takes besides its rules.
-	overhead = 512
+	// maxQuestion is the number of bytes of the longest question. Of a longer line the rest is skipped.
+	maxQuestion = 8 << 20
+	// maxParsed bounds the parsed files that are kept for later questions, in bytes.
+	maxParsed = 256 << 20
 )
 
-// Options says how files are read and paths judged.
-type Options struct {
-	// IndexHTML is the option of robotstxt.Options.
-	IndexHTML bool
-
-	// Match decides about a target, which begins with a slash and has no fragment, and names the form
-	// of it that decided: the field "form" that each answer then has. Without it the rules are asked
-	// about the target as it stands, and there is no such field.
-	Match func(g robotstxt.Group, target string) (m robotstxt.Match, form string)
+// answer is --jsonl.
+func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
+	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 || c.hasUse() {
+		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
+	}
+	if len(args) > 1 {
+		return exitError, errors.New("--jsonl takes one file")
+	}
+	in, err := open(append(args, "-")[0], s.in)
+	if err != nil {
+		return exitError, fmt.Errorf("reading questions: %w", err)
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	a := answerer{indexHTML: c.indexHTML, paths: paths, maxQuestion: maxQuestion, maxParsed: maxParsed}
+	failed, err := a.run(ctx, in, s.out)
+	if err != nil || failed {
+		return exitError, err
+	}
+	return exitOK, nil
 }
 
-// Run answers the questions of in on out, line by line and in order, until in ends. An answer is
-// written out before Run waits for the next question. Empty lines are skipped. The result failed
-// reports whether any line was answered by an error. Run returns an error when ctx is done, which
-// it notices between lines, and when reading or writing fails.
-func Run(ctx context.Context, in io.Reader, out io.Writer, opts Options) (failed bool, err error) {
-	return run(ctx, in, out, answerer{Options: opts, room: cacheBytes}, maxLine)
+// answerer answers questions. It keeps the files that it has parsed by the sums of their texts.
+type answerer struct {
+	indexHTML              bool
+	paths                  enforce.Paths
+	maxQuestion, maxParsed int
+
+	parsed map[[sha256.Size]byte]*robotstxt.Ruleset
+	size   int // of parsed
 }
 
-func run(ctx context.Context, in io.Reader, out io.Writer, a answerer, most int) (failed bool, err error) {
-	questions, answers := lines.NewReader(in, most), bufio.NewWriterSize(out, 1<<16)
+// run answers the questions of in on out, line by line and in order, until in ends. An answer is
+// written out before run waits for the next question. Empty lines are skipped. The result failed
+// reports whether any line was answered by an error. run returns an error when ctx is done, which it
+// notices between lines, and when reading or writing fails.
+func (a *answerer) run(ctx context.Context, in io.Reader, out io.Writer) (failed bool, err error) {
+	questions, answers := lines.NewReader(in, a.maxQuestion), bufio.NewWriterSize(out, 1<<16)
 	for {
 		if questions.Idle() || ctx.Err() != nil {
 			if err := answers.Flush(); err != nil {
@@ -70,31 +86,29 @@ func run(ctx context.Context, in io.Reader, out io.Writer, a answerer, most int)
 			continue
 		}
 		var q question
-		var result any
+		var v verdict
 		if whole {
-			q, result, err = a.answer(line)
+			q, v, err = a.decide(line)
 		} else {
-			err = fmt.Errorf("the line has more than %d bytes", most)
+			err = fmt.Errorf("the line has more than %d bytes", a.maxQuestion)
 		}
-		if err != nil {
-			failed, result = true, failure{err.Error()}
-		}
-		if err := write(answers, q.ID, result); err != nil {
-			return failed, fmt.Errorf("writing answers: %w", err)
-		}
+		writeAnswer(answers, q.ID, v, err)
+		failed = failed || err != nil
 	}
 }
 
-// write writes an answer. An encoder would not give the id back as it was written.
-func write(w io.Writer, id json.RawMessage, result any) error {
+// writeAnswer writes an answer, or the error in its place; answers keeps an error of writing. An
+// encoder would not give the id back as it was written.
+func writeAnswer(answers *bufio.Writer, id json.RawMessage, v verdict, err error) {
+	var result any = v
+	if err != nil {
+		result = map[string]string{"error": err.Error()}
+	}
 	var rest bytes.Buffer
 	e := json.NewEncoder(&rest)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(result); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, `{"id":%s,%s`, cmp.Or(string(id), "null"), rest.Bytes()[len("{"):])
-	return err
+	_ = e.Encode(result) // into memory
+	_, _ = fmt.Fprintf(answers, `{"id":%s,%s`, cmp.Or(string(id), "null"), rest.Bytes()[len("{"):])
 }
 
 // verdict is an answer behind its id.
@@ -103,12 +117,7 @@ type verdict struct {
 	Rule    string  `json:"rule"`
 	Line    int     `json:"line"`
 	Group   string  `json:"group"`
-	Form    *string `json:"form,omitempty"`
-}
-
-// failure is the answer to a line that is no question.
-type failure struct {
-	Error string `json:"error"`
+	Form    *string `json:"form,omitempty"` // with --paths strict
 }
 
 // question is one line of the input. Fields that are absent or null are nil.
@@ -121,8 +130,8 @@ type question struct {
 	URL        *string         `json:"url"`
 }
 
-// parse reads a question. With an error the question still has its id, if the line is JSON.
-func parse(line []byte) (q question, err error) {
+// parseQuestion reads a question. With an error the question still has its id, if the line is JSON.
+func parseQuestion(line []byte) (q question, err error) {
 	line = bytes.TrimSpace(line)
 	switch {
 	case !bytes.HasPrefix(line, []byte("{")):
@@ -157,16 +166,8 @@ func parse(line []byte) (q question, err error) {
 	return q, nil
 }
 
-// answerer answers questions. It keeps the files that it has parsed by the sums of their texts.
-type answerer struct {
-	Options
-
-	room, used int
-	parsed     map[[sha256.Size]byte]*robotstxt.Ruleset
-}
-
-func (a *answerer) answer(line []byte) (q question, v verdict, err error) {
-	if q, err = parse(line); err != nil {
+func (a *answerer) decide(line []byte) (q question, v verdict, err error) {
+	if q, err = parseQuestion(line); err != nil {
 		return q, v, err
 	}
 	target, err := targetOf(*q.URL)
@@ -183,14 +184,9 @@ func (a *answerer) answer(line []byte) (q question, v verdict, err error) {
 			tokens = append(tokens, *token)
 		}
 	}
-	g := a.rules(text).Select(robotstxt.Agent{Tokens: tokens})
-	var m robotstxt.Match
-	if a.Match == nil {
-		m = g.Match(target)
-	} else {
-		var form string
-		m, form = a.Match(g, target)
-		v.Form = &form
+	m, form, _ := enforce.MatchPath(a.rules(text).Select(robotstxt.Agent{Tokens: tokens}), http.MethodGet, target, a.paths)
+	if a.paths == enforce.PathsStrict {
+		v.Form = (*string)(&form)
 	}
 	v.Allowed, v.Rule, v.Line, v.Group = m.Allowed, m.Rule, m.Line, m.Group
 	return q, v, nil
@@ -204,14 +200,14 @@ func (q *question) text() (text []byte, err error) {
 		}
 		return text, nil
 	}
-	if text, err = readFile(*q.RobotsFile); err != nil {
+	if text, err = readParsed(*q.RobotsFile); err != nil {
 		return nil, fmt.Errorf("robots_file: %w", err)
 	}
 	return text, nil
 }
 
-// readFile reads as much of a file as is parsed, and what shows that there is more.
-func readFile(path string) ([]byte, error) {
+// readParsed reads as much of a file as is parsed, and what shows that there is more.
+func readParsed(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
@@ -231,10 +227,9 @@ func (a *answerer) rules(text []byte) *robotstxt.Ruleset {
 	if rs, ok := a.parsed[sum]; ok {
 		return rs
 	}
-	rs := robotstxt.Options{IndexHTML: a.IndexHTML}.Parse(text)
-	size := rs.Size() + overhead
-	if a.used += size; a.parsed == nil || a.used > a.room {
-		a.parsed, a.used = make(map[[sha256.Size]byte]*robotstxt.Ruleset), size
+	rs := robotstxt.Options{IndexHTML: a.indexHTML}.Parse(text)
+	if a.size += rs.Size(); a.parsed == nil || a.size > a.maxParsed {
+		a.parsed, a.size = make(map[[sha256.Size]byte]*robotstxt.Ruleset), rs.Size()
 	}
 	a.parsed[sum] = rs
 	return rs

@@ -1,4 +1,4 @@
-package query_test
+package cli_test
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/cli"
+	"github.com/crawlgate/crawlgate/internal/oracle"
 	"github.com/crawlgate/crawlgate/origin"
-	"github.com/crawlgate/crawlgate/robotstxt/internal/oracle"
-	"github.com/crawlgate/crawlgate/robotstxt/query"
 )
 
-// FuzzRun: every line that is not empty gets one line of JSON, an answer or an error, with
+// FuzzQuestions: every line that is not empty gets one line of JSON, an answer or an error, with
 // the id that encoding/json reads from the line.
-func FuzzRun(f *testing.F) {
+func FuzzQuestions(f *testing.F) {
 	for _, s := range []string{
 		`{"id":1,"robots":"VXNlci1hZ2VudDogKgpEaXNhbGxvdzogLw==","agent":"A","url":"http://example.com/x"}`,
 		"{\"id\":{\"a\":[1,null]},\"robots\":\"\",\"agents\":[\"A\",\"\\u0042\"],\"url\":\"/\\\"\"}\n\nx\n{\"id\":\"\xff\"}",
@@ -28,7 +28,7 @@ func FuzzRun(f *testing.F) {
 			return // no files of this machine
 		}
 		var out bytes.Buffer
-		failed, err := query.Run(context.Background(), bytes.NewReader(in), &out, query.Options{})
+		failed, err := cli.Answer(context.Background(), bytes.NewReader(in), &out, cli.MaxQuestion, cli.MaxParsed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func FuzzTarget(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := query.TargetOf(raw)
+		got, err := cli.TargetOf(raw)
 		if err != nil || oracle.Canonical(got) != oracle.Canonical(target.Path) {
 			t.Errorf("%q: got %q %v, the gateway matches %q", raw, got, err, target.Path)
 		}

@@ -1,4 +1,4 @@
-package query_test
+package cli_test
 
 import (
 	"bytes"
@@ -10,17 +10,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/crawlgate/crawlgate/robotstxt/query"
+	"github.com/crawlgate/crawlgate/cli"
 )
 
-// BenchmarkRun answers 50,000 questions an iteration, about the files of the folder that
+// BenchmarkQuestions answers 50,000 questions an iteration, about the files of the folder that
 // CRAWLGATE_CORPUS names or those of testdata in turn, once with the files on disk and once with
 // each file in its question.
-func BenchmarkRun(b *testing.B) {
+func BenchmarkQuestions(b *testing.B) {
 	const questions = 50_000
 	dir := os.Getenv("CRAWLGATE_CORPUS")
 	if dir == "" {
-		dir = "../testdata/wild"
+		dir = "../robotstxt/testdata/wild"
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil || len(files) == 0 {
@@ -41,7 +41,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(in.Len()))
 			for b.Loop() {
-				failed, err := query.Run(context.Background(), bytes.NewReader(in.Bytes()), io.Discard, query.Options{})
+				failed, err := cli.Answer(context.Background(), bytes.NewReader(in.Bytes()), io.Discard, cli.MaxQuestion, cli.MaxParsed)
 				if failed || err != nil {
 					b.Fatalf("failed %v: %v", failed, err)
 				}

@@ -1,4 +1,4 @@
-package query_test
+package cli_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/crawlgate/crawlgate/robotstxt/query"
+	"github.com/crawlgate/crawlgate/cli"
 )
 
 const rules = "User-agent: *\nDisallow: /private\nAllow: /private/open$\n\nUser-agent: B\nDisallow: /*.pdf\n"
@@ -22,7 +22,7 @@ const rules = "User-agent: *\nDisallow: /private\nAllow: /private/open$\n\nUser-
 func ask(t *testing.T, in string) (answers string, failed bool) {
 	t.Helper()
 	var out bytes.Buffer
-	failed, err := query.Run(context.Background(), strings.NewReader(in), &out, query.Options{})
+	failed, err := cli.Answer(context.Background(), strings.NewReader(in), &out, cli.MaxQuestion, cli.MaxParsed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +31,8 @@ func ask(t *testing.T, in string) (answers string, failed bool) {
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// TestAnswers holds spelling and order of the answers: scripts compare them byte by byte.
-func TestAnswers(t *testing.T) {
+// TestQuestions holds spelling and order of the answers: scripts compare them byte by byte.
+func TestQuestions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.txt")
 	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
@@ -108,8 +108,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestBadLines: each gets an error, with its id if it is JSON, and the stream goes on.
-func TestBadLines(t *testing.T) {
+// TestBadQuestions: each gets an error, with its id if it is JSON, and the stream goes on.
+func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	const good = `{"id":"after","robots":"","agent":"A","url":"/"}`
 	dir := t.TempDir()
@@ -198,15 +198,15 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestHugeLine: of a line of 100 MB no more is held than the limit, and the stream goes on.
-func TestHugeLine(t *testing.T) {
+// TestHugeQuestion: of a line of 100 MB no more is held than the limit, and the stream goes on.
+func TestHugeQuestion(t *testing.T) {
 	t.Parallel()
 	in := io.MultiReader(
 		strings.NewReader(`{"id":1,"agent":"A","url":"/`), &repeated{char: 'x', left: 100 << 20},
 		strings.NewReader("\"}\n"+`{"id":2,"robots":"","agent":"A","url":"/"}`+"\n"),
 	)
 	var out bytes.Buffer
-	failed, err := query.RunWithin(context.Background(), in, &out, 1<<20, 1<<20)
+	failed, err := cli.Answer(context.Background(), in, &out, 1<<20, 1<<20)
 	if err != nil || !failed {
 		t.Errorf("failed %v, error %v", failed, err)
 	}
@@ -217,12 +217,12 @@ func TestHugeLine(t *testing.T) {
 	}
 }
 
-// TestHugeLineMemory measures what the line of 100 MB takes.
-func TestHugeLineMemory(t *testing.T) {
+// TestHugeQuestionMemory measures what the line of 100 MB takes.
+func TestHugeQuestionMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	in := io.MultiReader(&repeated{char: 'x', left: 100 << 20}, strings.NewReader("\n"))
 	runtime.ReadMemStats(&before)
-	if _, err := query.RunWithin(context.Background(), in, io.Discard, 1<<20, 1<<20); err != nil {
+	if _, err := cli.Answer(context.Background(), in, io.Discard, 1<<20, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -231,9 +231,9 @@ func TestHugeLineMemory(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: with room for nothing every file is parsed again, and the answers are the
+// TestParsedFilesAreBounded: with room for nothing every file is parsed again, and the answers are the
 // same.
-func TestCacheIsBounded(t *testing.T) {
+func TestParsedFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	var in strings.Builder
 	for i := range 200 {
@@ -242,7 +242,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	var small, large bytes.Buffer
 	for out, room := range map[*bytes.Buffer]int{&small: 1, &large: 1 << 20} {
-		if _, err := query.RunWithin(context.Background(), strings.NewReader(in.String()), out, 1<<20, room); err != nil {
+		if _, err := cli.Answer(context.Background(), strings.NewReader(in.String()), out, 1<<20, room); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -261,7 +261,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	answers, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := query.Run(context.Background(), in, out, query.Options{})
+		_, err := cli.Answer(context.Background(), in, out, cli.MaxQuestion, cli.MaxParsed)
 		done <- err
 	}()
 	buf := make([]byte, 200)
@@ -293,7 +293,7 @@ func TestAnswerBeforeHalfALine(t *testing.T) {
 	in, feed := io.Pipe()
 	answers, out := io.Pipe()
 	go func() {
-		_, err := query.Run(context.Background(), in, out, query.Options{})
+		_, err := cli.Answer(context.Background(), in, out, cli.MaxQuestion, cli.MaxParsed)
 		out.CloseWithError(err)
 	}()
 	if _, err := io.WriteString(feed, `{"id":1,"robots":"","agent":"A","url":"/"}`+"\n"+`{"id":2,`); err != nil {
@@ -314,18 +314,18 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error)  { return 0, io.ErrClosedPipe }
 func (brokenPipe) Read(p []byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestErrorsOfTheStreams(t *testing.T) {
+func TestQuestionErrorsOfTheStreams(t *testing.T) {
 	t.Parallel()
 	in := strings.NewReader(`{"id":1,"robots":"","agent":"A","url":"/"}`)
-	if _, err := query.Run(context.Background(), in, brokenPipe{}, query.Options{}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := cli.Answer(context.Background(), in, brokenPipe{}, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("writing: got %v", err)
 	}
-	if _, err := query.Run(context.Background(), brokenPipe{}, io.Discard, query.Options{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := cli.Answer(context.Background(), brokenPipe{}, io.Discard, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("reading: got %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := query.Run(ctx, in, io.Discard, query.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := cli.Answer(ctx, in, io.Discard, cli.MaxQuestion, cli.MaxParsed); !errors.Is(err, context.Canceled) {
 		t.Errorf("ctx: got %v", err)
 	}
 }
