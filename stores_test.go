@@ -19,7 +19,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache"
-	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
 func init() {
@@ -36,7 +35,7 @@ type shelf struct {
 
 var (
 	shelvesOpened atomic.Int32
-	lastShelf     atomic.Pointer[memstore.Store]
+	lastShelf     atomic.Pointer[robotscache.Memory]
 )
 
 func (*shelf) CaddyModule() caddy.ModuleInfo {
@@ -60,7 +59,7 @@ func (s *shelf) OpenStore() (robotscache.Store, error) {
 		return nil, fmt.Errorf("opened before it was provisioned")
 	}
 	shelvesOpened.Add(1)
-	store := memstore.New(memstore.Config{})
+	store := robotscache.NewMemory(0)
 	lastShelf.Store(store)
 	return store, nil
 }

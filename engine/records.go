@@ -22,7 +22,6 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
-	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotscache/redisstore"
 )
 
@@ -254,7 +253,7 @@ func (s Store) open(prefix string, dropped func(texts int, early bool)) (robotsc
 	case "redis":
 		return redisstore.New(redisstore.Config{URL: s.URL, Prefix: prefix, Retention: s.retention(), Timeout: redisTimeout})
 	case "none":
-		return memstore.New(memstore.Config{}), nil
+		return robotscache.NewMemory(0), nil
 	}
 	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
 }

@@ -43,9 +43,8 @@ func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Deta
 type Cache struct {
 	cfg    Config // the one of the start: tuning has later changes
 	tuned  atomic.Pointer[tuning]
-	hot    hotTier
-	leaser Leaser // nil unless the store is shared
-	due    *dueList
+	hot    *lru[fetch.Key, *Entry] // what the store has may be dropped here at any time
+	leaser Leaser                  // nil unless the store is shared
 
 	base context.Context // ends with Close; all work is bound to it, none to a request
 	stop context.CancelFunc
@@ -57,6 +56,7 @@ type Cache struct {
 	waiters int
 	slots   [classes]*slots
 	pending *pendingWrites
+	due     map[fetch.Key]*time.Timer // see refreshLater
 	// cannotRead and cannotWrite say how the latest calls of the store went.
 	cannotRead, cannotWrite bool
 
@@ -70,18 +70,11 @@ func New(cfg Config) (*Cache, error) {
 		return nil, errors.New("robotscache: Config needs a Store and a Fetcher")
 	}
 	cfg = cfg.filled()
-	hot, err := newRistrettoTier(cfg.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	return newCache(cfg, hot), nil
-}
-
-func newCache(cfg Config, hot hotTier) *Cache {
 	c := &Cache{
 		cfg:     cfg,
-		hot:     hot,
+		hot:     newLRU[fetch.Key, *Entry](cfg.MaxSize),
 		flights: make(map[fetch.Key]*flight),
+		due:     make(map[fetch.Key]*time.Timer),
 		writer:  semaphore.NewWeighted(1),
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
@@ -91,9 +84,8 @@ func newCache(cfg Config, hot hotTier) *Cache {
 	c.pending = newPendingWrites(cfg.MaxSize / 4)
 	c.tuned.Store(cfg.tuning())
 	c.leaser, _ = cfg.Store.(Leaser)
-	c.due = newDueList(maxDue, c.refresh)
 	c.work.Go(c.runWriter)
-	return c
+	return c, nil
 }
 
 // Source tells where the answer of a [Cache.Lookup] came from. It is the value of the access log's
@@ -151,7 +143,7 @@ func (c *Cache) markUsed(e *Entry, now time.Time) {
 		return
 	}
 	if last == 0 {
-		c.due.add(e.record, e.interpretation.Policy.RefreshAt(e.record))
+		c.refreshLater(e.record.Key(), e.record.Failing(), time.Until(e.interpretation.Policy.RefreshAt(e.record)))
 	}
 	c.hot.touch(e.record.Key())
 	if e.interpretation.Policy.RefreshDue(e.record, now) && !c.refresh(e.record.Key(), e.record.Failing()) {
@@ -283,8 +275,8 @@ func (c *Cache) forget(k fetch.Key) error {
 	}
 	c.pending.drop(k)
 	c.hot.drop(k)
+	c.stopTimer(k)
 	c.mu.Unlock()
-	c.due.remove(k)
 	return nil
 }
 
@@ -293,7 +285,7 @@ func (c *Cache) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		for k := range c.hot.keys() {
+		for k := range c.hot.all() {
 			c.hot.drop(k)
 		}
 	}
@@ -309,11 +301,13 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.closed = true
+	for k := range c.due {
+		c.stopTimer(k)
+	}
 	c.mu.Unlock()
-	c.due.stop()
 	c.stop()
 	c.work.Wait()
-	c.hot.close()
+	c.hot.resize(0)
 	c.flush(context.Background())
 	c.mu.Lock()
 	n := len(c.pending.entries)

@@ -1,10 +1,12 @@
 package robotscache
 
 import (
+	"container/list"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -183,4 +185,22 @@ func (e *Entry) View(now time.Time) View {
 	}
 	v.Access = fetch.AccessDeny
 	return v
+}
+
+// entryOverhead is the memory of an entry besides the memory that its slices and strings refer to:
+// the entry itself, the closure and state for its ruleset, and its place in an lru.
+const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 40 + int64(unsafe.Sizeof(lruItem[fetch.Key, *Entry]{})+unsafe.Sizeof(list.Element{}))
+
+// cost returns the bytes that e keeps in memory. A last good copy that is not compiled yet is
+// counted as if it were.
+func (e *Entry) cost() int64 {
+	r := &e.record
+	n := entryOverhead + int64(unsafe.Sizeof(*e.askers)) + int64(cap(e.text.Body)) + int64(len(e.record.Agent))
+	n += int64(len(r.Origin.Host) + len(r.Detail) + len(r.LastFailure.Detail))
+	for _, hops := range [][]string{r.Hops, r.LastFailure.Hops} {
+		for _, h := range hops {
+			n += int64(unsafe.Sizeof(h)) + int64(len(h))
+		}
+	}
+	return n + int64(e.size)
 }

@@ -33,9 +33,6 @@ func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.C
 		t.Fatal(err)
 	}
 	cfg.Store = st
-	if _, ok := hot.(*robotscache.MapTier); ok {
-		hot = new(robotscache.MapTier)
-	}
 	return newCache(t, cfg, hot)
 }
 

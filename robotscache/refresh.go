@@ -1,7 +1,6 @@
 package robotscache
 
 import (
-	"sync"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -27,82 +26,43 @@ func (c *Cache) refresh(k fetch.Key, retry bool) bool {
 	return true
 }
 
-// dueList has the origins that were asked about since their last attempt. It has each refreshed
-// when that is due: early, at 80 % of the TTL, or for the retry of an unreachable one
-// (docs/status-table.md). So an origin in use need not be asked about in the last fifth of its TTL
-// to be refreshed in time, and a crawler that comes back after Retry-After finds the retry already
-// made. An origin that nobody asks about is refreshed once at most.
-//
-// It holds at most limit origins, each with a timer. An origin for which there is no room is
-// refreshed when a request finds it due.
-type dueList struct {
-	limit int
-	// fire begins a refresh, or a retry; it reports whether it could be queued.
-	fire func(k fetch.Key, retry bool) bool
-
-	mu    sync.Mutex
-	items map[fetch.Key]*dueItem // nil once stopped
-}
-
-type dueItem struct {
-	key   fetch.Key
-	retry bool // the last attempt failed
-	timer *time.Timer
-}
-
 // fullPause is how long an origin waits for room in the queues.
 const fullPause = 10 * time.Second
 
-func newDueList(limit int, fire func(fetch.Key, bool) bool) *dueList {
-	return &dueList{limit: limit, fire: fire, items: make(map[fetch.Key]*dueItem)}
-}
-
-// add puts the origin of r on the list, or moves it to a new time.
-func (l *dueList) add(r fetch.Record, at time.Time) {
-	l.remove(r.Key())
-	l.set(&dueItem{key: r.Key(), retry: r.Failing()}, time.Until(at))
-}
-
-// set puts an item on the list, unless its origin is there or there is no room.
-func (l *dueList) set(it *dueItem, wait time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.items == nil || l.items[it.key] != nil || len(l.items) >= l.limit {
+// refreshLater has an origin that is asked about refreshed when that is due: early, at 80 % of the
+// TTL, or for the retry of an unreachable one (docs/status-table.md). So an origin in use need not
+// be asked about in the last fifth of its TTL to be refreshed in time, and a crawler that comes back
+// after Retry-After finds the retry already made. An origin that nobody asks about is refreshed once
+// at most.
+//
+// Of an origin the latest call counts. One for which there is no room is refreshed when a request
+// finds it due.
+func (c *Cache) refreshLater(k fetch.Key, retry bool, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopTimer(k)
+	if c.closed || len(c.due) >= maxDue {
 		return
 	}
-	l.items[it.key] = it
-	it.timer = time.AfterFunc(wait, func() { l.run(it) })
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		listed := c.due[k] == timer // it may have been stopped just now
+		if listed {
+			delete(c.due, k)
+		}
+		c.mu.Unlock()
+		if listed && !c.refresh(k, retry) {
+			c.refreshLater(k, retry, fullPause)
+		}
+	})
+	c.due[k] = timer
 }
 
-// run is what the timer of an item calls.
-func (l *dueList) run(it *dueItem) {
-	l.mu.Lock()
-	listed := l.items[it.key] == it // it may have been removed just now
-	if listed {
-		delete(l.items, it.key)
+// stopTimer undoes refreshLater. c.mu is held.
+func (c *Cache) stopTimer(k fetch.Key) {
+	if timer := c.due[k]; timer != nil {
+		timer.Stop()
+		delete(c.due, k)
 	}
-	l.mu.Unlock()
-	if listed && !l.fire(it.key, it.retry) {
-		l.set(it, fullPause)
-	}
-}
-
-// remove takes k off the list.
-func (l *dueList) remove(k fetch.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if it := l.items[k]; it != nil {
-		it.timer.Stop()
-		delete(l.items, k)
-	}
-}
-
-// stop ends the list: nothing fires after the timers that fire now.
-func (l *dueList) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, it := range l.items {
-		it.timer.Stop()
-	}
-	l.items = nil
 }

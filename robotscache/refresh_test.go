@@ -1,9 +1,9 @@
 package robotscache
 
 import (
+	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,89 +12,118 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-func portOrigin(n int) origin.Origin {
-	return origin.Origin{Scheme: "http", Host: "due.example", Port: uint16(n)}
+func portKey(n int) fetch.Key {
+	return fetch.Key{Origin: origin.Origin{Scheme: "http", Host: "due.example", Port: uint16(n)}}
 }
 
-// dueIn returns the record of an unreachable origin that is due after d.
-func dueIn(n int, d time.Duration) fetch.Record {
-	now := time.Now()
-	return fetch.Record{Origin: portOrigin(n), State: fetch.StateUnreachable, UnreachableSince: now, NextAttempt: now.Add(d)}
-}
-
-func addDue(l *dueList, r fetch.Record) { l.add(r, r.NextAttempt) }
-
-func TestDueList_FiresInOrderAndOnTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		var mu sync.Mutex
-		var fired []int
-		l := newDueList(100, func(k fetch.Key, _ bool) bool {
-			n := int(k.Origin.Port)
-			if want := time.Duration(n) * time.Minute; time.Since(began) != want {
-				t.Errorf("%d fired after %v", n, time.Since(began))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			fired = append(fired, n)
-			return true
-		})
-		defer l.stop()
-		for _, n := range []int{5, 2, 9, 1, 7, 3} {
-			addDue(l, dueIn(n, time.Duration(n)*time.Minute))
-		}
-		addDue(l, dueIn(9, time.Hour))
-		addDue(l, dueIn(9, 9*time.Minute)) // it moves, there and back
-		l.remove(fetch.Key{Origin: portOrigin(7)})
-		l.remove(fetch.Key{Origin: portOrigin(7)})
-		time.Sleep(time.Hour)
+// refreshing is a cache whose fetches are written down, and end with it.
+func refreshing(t *testing.T, cfg Config) (c *Cache, fetched func() []int) {
+	t.Helper()
+	var mu sync.Mutex
+	var ports []int
+	cfg.Store = noStore{}
+	cfg.Fetcher = fetcherFunc(func(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
+		mu.Lock()
+		ports = append(ports, int(k.Origin.Port))
+		mu.Unlock()
+		<-ctx.Done()
+		return fetch.Outcome{Cause: fetch.CauseCanceled}
+	})
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, func() []int {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if !slices.Equal(fired, []int{1, 2, 3, 5, 9}) || l.len() != 0 {
-			t.Errorf("fired %v, %d left", fired, l.len())
+		return slices.Clone(ports)
+	}
+}
+
+func TestRefreshLater_InOrderAndOnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, fetched := refreshing(t, Config{})
+		began := time.Now()
+		later := func(n int, wait time.Duration) { c.refreshLater(portKey(n), true, wait) }
+		for _, n := range []int{5, 2, 9, 1, 7, 3} {
+			later(n, time.Duration(n)*time.Minute)
+		}
+		later(9, time.Hour)
+		later(9, 9*time.Minute) // it moves, there and back
+		for range 2 {
+			if err := c.forget(portKey(7)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []int{1, 2, 3, 5, 9}
+		for i, n := range want {
+			time.Sleep(time.Until(began.Add(time.Duration(n)*time.Minute - 1)))
+			if got := fetched(); !slices.Equal(got, want[:i]) {
+				t.Errorf("before %d minutes: fetched %d", n, got)
+			}
+			time.Sleep(time.Nanosecond)
+			if got := fetched(); !slices.Equal(got, want[:i+1]) {
+				t.Errorf("after %d minutes: fetched %d", n, got)
+			}
+		}
+		time.Sleep(time.Hour)
+		if got := fetched(); !slices.Equal(got, want) || c.Stats().Due != 0 {
+			t.Errorf("fetched %d, %d left", got, c.Stats().Due)
 		}
 	})
 }
 
-// A full list takes no more, and one that cannot fire tries again.
-func TestDueList_Bounds(t *testing.T) {
+// One that cannot be queued tries again, and none does once the cache is closed.
+func TestRefreshLater_WithoutRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var room, fired atomic.Int64
-		l := newDueList(10, func(fetch.Key, bool) bool {
-			if room.Load() == 0 {
-				return false
-			}
-			room.Add(-1)
-			fired.Add(1)
-			return true
-		})
-		for n := range 20 {
-			addDue(l, dueIn(n+1, time.Minute))
+		// One retrieval under way and one in the queue take all the room, for the budget.
+		c, fetched := refreshing(t, Config{InFlight: 1, Queue: 1, Budget: 6 * time.Minute})
+		if !c.refresh(portKey(98), true) || !c.refresh(portKey(99), true) {
+			t.Fatal("there is no room")
 		}
-		if l.len() != 10 {
-			t.Errorf("%d on the list", l.len())
+		for n := range 10 {
+			c.refreshLater(portKey(n+1), true, time.Minute)
 		}
 		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if fired.Load() != 0 || l.len() != 10 {
-			t.Errorf("%d fired without room, %d left", fired.Load(), l.len())
+		if got, due := fetched(), c.Stats().Due; !slices.Equal(got, []int{98}) || due != 10 {
+			t.Errorf("fetched %d without room, %d left", got, due)
 		}
-		room.Store(4)
-		time.Sleep(fullPause)
-		synctest.Wait()
-		if fired.Load() != 4 || l.len() != 6 {
-			t.Errorf("%d fired with room for 4, %d left", fired.Load(), l.len())
+		time.Sleep(time.Minute + fullPause)
+		if got, due := fetched(), c.Stats().Due; !slices.Equal(got, []int{98, 99}) || due != 9 {
+			t.Errorf("fetched %d with room for one, %d left", got, due)
 		}
-		l.stop()
-		room.Store(100)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		addDue(l, dueIn(99, time.Minute))
-		if fired.Load() != 4 || l.len() != 0 {
-			t.Errorf("%d fired after the stop, %d left", fired.Load(), l.len())
+		c.refreshLater(portKey(97), true, time.Minute)
+		if got, due := fetched(), c.Stats().Due; len(got) != 2 || due != 0 {
+			t.Errorf("fetched %d after the end, %d left", got, due)
+		}
+	})
+}
+
+// A full list takes no more, but moves what it has.
+func TestRefreshLater_Bounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, fetched := refreshing(t, Config{})
+		for n := range maxDue {
+			k := portKey(n)
+			k.Agent = "bounded"
+			c.refreshLater(k, true, time.Hour)
+		}
+		c.refreshLater(portKey(1), true, time.Minute)
+		moved := portKey(2)
+		moved.Agent = "bounded"
+		c.refreshLater(moved, true, time.Minute)
+		time.Sleep(time.Minute)
+		if got := fetched(); !slices.Equal(got, []int{2}) || c.Stats().Due != maxDue-1 {
+			t.Errorf("fetched %d, %d left", got, c.Stats().Due)
 		}
 	})
 }

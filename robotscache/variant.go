@@ -190,7 +190,7 @@ func (c *Cache) keys(o origin.Origin) []fetch.Key {
 			keys = append(keys, k)
 		}
 	}
-	for k := range c.hot.keys() {
+	for k := range c.hot.all() {
 		add(k)
 	}
 	c.mu.Lock()

@@ -1,0 +1,169 @@
+package robotscache
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+func numbered(o origin.Origin, n int) *Entry {
+	return NewEntry(fetch.Record{Origin: o, Attempts: n}, Interpretation{})
+}
+
+func (e *Entry) putIn(l *lru[fetch.Key, *Entry]) { l.put(e.record.Key(), e, e.cost()) }
+
+// checkBounds holds that what is in the map is in the order, and within the bound.
+func checkBounds[K comparable, V any](t *testing.T, l *lru[K, V]) {
+	t.Helper()
+	var size int64
+	n := 0
+	for e := l.order.Front(); e != nil; e = e.Next() {
+		it := e.Value.(*lruItem[K, V])
+		if in, ok := l.items.Load(it.key); !ok || in != it {
+			t.Errorf("%v is in the order, and not in the map", it.key)
+		}
+		size += it.size
+		n++
+	}
+	if n != l.items.Size() || size != l.size || size > l.max {
+		t.Errorf("%d items of %d bytes in the order, %d of %d in the map, bound %d", n, size, l.items.Size(), l.size, l.max)
+	}
+}
+
+// Once an entry is replaced or dropped, nobody gets it any more.
+func TestLRU_NeverReturnsWhatWasReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLRU[fetch.Key, *Entry](1 << 20)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			o := origin.Origin{Scheme: "http", Host: "replaced.example", Port: uint16(g + 1)}
+			var least atomic.Int64
+			done := make(chan struct{})
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					for {
+						select {
+						case <-done:
+							return
+						default:
+						}
+						before := least.Load()
+						if e := l.get(fetch.Key{Origin: o}); e != nil && int64(e.record.Attempts) < before {
+							t.Errorf("number %d after number %d was put", e.record.Attempts, before)
+							return
+						}
+					}
+				})
+			}
+			for n := range 20000 {
+				numbered(o, n).putIn(l)
+				least.Store(int64(n))
+				if n%100 == 0 {
+					l.drop(fetch.Key{Origin: o})
+					if e := l.get(fetch.Key{Origin: o}); e != nil {
+						t.Errorf("number %d after it was dropped", e.record.Attempts)
+					}
+				}
+			}
+			close(done)
+			readers.Wait()
+			if e := l.get(fetch.Key{Origin: o}); e == nil || e.record.Attempts != 19999 {
+				t.Errorf("number %d is left", e.record.Attempts)
+			}
+		})
+	}
+	wg.Wait()
+	checkBounds(t, l)
+}
+
+// An entry that is put again stays, as when a store that was away has taken it at last.
+func TestLRU_KeepsWhatIsPutAgain(t *testing.T) {
+	t.Parallel()
+	l := newLRU[fetch.Key, *Entry](1 << 20)
+	e := numbered(origin.Origin{Scheme: "http", Host: "again.example", Port: 80}, 1)
+	for range 3 {
+		e.putIn(l)
+		if got := l.get(fetch.Key{Origin: e.record.Origin}); got != e {
+			t.Fatalf("got %p, want the entry that was put, %p", got, e)
+		}
+	}
+	checkBounds(t, l)
+}
+
+// Entries that are dropped leave nothing behind, whoever puts and uses others meanwhile.
+func TestLRU_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	l := newLRU[fetch.Key, *Entry](200 << 10)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50000 {
+				o := origin.Origin{Scheme: "http", Host: "many.example", Port: uint16(i)}
+				if g%2 == 0 {
+					o.Scheme = "https"
+				}
+				numbered(o, i).putIn(l)
+				l.touch(fetch.Key{Origin: o})
+			}
+		})
+	}
+	wg.Wait()
+	checkBounds(t, l)
+}
+
+// The bound is one of bytes.
+func TestLRU_Bounded(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	l := newLRU[fetch.Key, *Entry](size)
+	text := make([]byte, 10000)
+	now := time.Now()
+	for i := range 1000 {
+		o := origin.Origin{Scheme: "http", Host: "bounded.example", Port: uint16(i + 1)}
+		out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}
+		NewEntry(fetch.Policy{}.Next(fetch.Record{Origin: o}, out, now), Interpretation{}).putIn(l)
+	}
+	var held int64
+	n := 0
+	for _, e := range l.all() {
+		held += e.cost()
+		n++
+	}
+	if held > size || n < 50 {
+		t.Errorf("%d entries of %d bytes in %d", n, held, size)
+	}
+	checkBounds(t, l)
+}
+
+// What was used least recently goes first; what is larger than the bound does not stay.
+func TestLRU_Order(t *testing.T) {
+	t.Parallel()
+	l := newLRU[int, string](30)
+	for i := range 3 {
+		l.put(i, "value", 10)
+	}
+	l.touch(0)
+	l.get(1) // which is no use
+	l.touch(99)
+	l.put(3, "new", 10)
+	if got := slices.Sorted(maps.Keys(maps.Collect(l.all()))); !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("%d are left", got)
+	}
+	l.resize(10)
+	if got := slices.Collect(maps.Keys(maps.Collect(l.all()))); !slices.Equal(got, []int{3}) {
+		t.Errorf("%d are left in 10 bytes", got)
+	}
+	l.put(4, "large", 11)
+	if got := l.items.Size(); got != 0 {
+		t.Errorf("%d are left beside one that is too large", got)
+	}
+	checkBounds(t, l)
+}
