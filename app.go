@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -232,7 +231,7 @@ type UpstreamConfig struct {
 }
 
 func checkStore(c *engine.Store) error {
-	if err := oneOf("kind", c.Kind, engine.StoreKinds()...); err != nil {
+	if err := enforce.OneOf("kind", c.Kind, engine.StoreKinds()...); err != nil {
 		return err
 	}
 	switch {
@@ -291,12 +290,4 @@ func (a *App) setFleet(c *engine.Config) error {
 		return errors.New("each gateway needs a name of its own: set gateway")
 	}
 	return redislink.CheckURL(c.Fleet.URL)
-}
-
-// oneOf reports whether v is one of allowed or empty (the default).
-func oneOf(what, v string, allowed ...string) error {
-	if v == "" || slices.Contains(allowed, v) {
-		return nil
-	}
-	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(allowed, ", "))
 }

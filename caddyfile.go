@@ -324,7 +324,7 @@ func (a *App) readLimits(r *block.Reader) error {
 func (a *App) readSignals(r *block.Reader) error {
 	a.Signals = new(enforce.Signals)
 	return block.Grammar{
-		"html":     block.Parsed(&a.Signals.HTML, enforce.ParseHTMLMode),
+		"html":     block.Text(&a.Signals.HTML),
 		"tdm_file": block.Switch(&a.Signals.TDMFile, "on", "off"),
 	}.Read(r, "signals")
 }

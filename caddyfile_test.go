@@ -93,7 +93,7 @@ func TestBadEngine(t *testing.T) {
 		{"fetch {\nretry 2h 1h\n}", 4, `robots: fetch: retry: 2h0m0s is longer than 1h0m0s`},
 		{"fetch {\nunreachable maybe\n}", 4, `robots: fetch: unreachable "maybe": want spec, stale, google, strict`},
 		{"fetch {\nforbidden deny\n}", 4, `robots: fetch: forbidden "deny": want allow, disallow`},
-		{"signals {\nhtml on\n}", 4, `option "html" of signals: html "on": want off, log, hold`},
+		{"signals {\nhtml on\n}", 4, `robots: signals: html "on": want off, log, hold`},
 		{"index_html yes", 3, `option "index_html" of robots: unknown value "yes": want on, off`},
 		{"index_html", 3, `option "index_html" of robots takes 1 argument, found 0`},
 		{"redact", 3, `option "redact" of robots takes at least 1 argument, found 0`},

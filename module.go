@@ -49,7 +49,7 @@ func init() {
 type Handler struct {
 	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
 	// or "off".
-	Mode string `json:"mode,omitempty"`
+	Mode enforce.Mode `json:"mode,omitempty"`
 	// Clients lists the ranges whose clients may use the gateway, or "any" alone. Caddy says which
 	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1.
 	// Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
@@ -68,10 +68,10 @@ type Handler struct {
 	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
 	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
 	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
-	Paths string `json:"paths,omitempty"`
+	Paths enforce.Paths `json:"paths,omitempty"`
 	// Preferences is what happens to a request if the site does not want a purpose of its agent:
 	// "deny", or "log" (default: it passes, and the log names the conflict).
-	Preferences string `json:"preferences,omitempty"`
+	Preferences enforce.PreferenceMode `json:"preferences,omitempty"`
 	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
 	// or "deny".
 	Unknown string `json:"unknown,omitempty"`
@@ -189,16 +189,16 @@ func (h *Handler) read(r *block.Reader) error {
 
 // setMode reads the mode of the gateway or, with patterns, of some hosts.
 func (h *Handler) setMode(args []string) error {
+	mode := enforce.Mode(args[0])
 	if len(args) == 1 {
 		if h.Mode != "" {
 			return errors.New("the mode of the gateway is given twice")
 		}
-		h.Mode = args[0]
+		h.Mode = mode
 		return nil
 	}
-	mode, err := enforce.ParseMode(args[0])
 	h.HostModes = append(h.HostModes, enforce.HostMode{Mode: mode, Hosts: args[1:]})
-	return err
+	return mode.Check()
 }
 
 func (h *Handler) addAgent(r *block.Reader, args []string) error {
@@ -231,10 +231,9 @@ func (a *AgentConfig) addCredential(args []string) error {
 }
 
 func (h *Handler) addConnect(args []string) error {
-	rule := enforce.ConnectRule{Hosts: args[1:]}
-	err := rule.Choice.UnmarshalText([]byte(args[0]))
+	rule := enforce.ConnectRule{Choice: enforce.Connect(args[0]), Hosts: args[1:]}
 	h.Connect = append(h.Connect, rule)
-	return err
+	return rule.Choice.Check()
 }
 
 func (h *Handler) addException(r *block.Reader, args []string) error {

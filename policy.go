@@ -26,12 +26,10 @@ type AgentConfig struct {
 	Credentials []Credential `json:"credentials,omitempty"`
 	From        []string     `json:"from,omitempty"`
 	Rate        string       `json:"rate,omitempty"`
-	Mode        string       `json:"mode,omitempty"`
 	// MaxWait bounds how long a request of the agent is held. Default: the engine's wait.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
-	// Preferences and Unknown take precedence over the gateway's.
-	Preferences string `json:"preferences,omitempty"`
-	Unknown     string `json:"unknown,omitempty"`
+	// Unknown takes precedence over the gateway's.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
@@ -59,12 +57,17 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	if c.Clients, err = proxy.ParseClients(h.Clients); err != nil {
 		return c, err
 	}
-	checker := new(passwords.Checker)
-	agents, names, err := h.agents(checker)
+	err = cmp.Or(
+		enforce.OneOf("unidentified", h.Unidentified, "deny", "allow"),
+		enforce.OneOf("unknown", h.Unknown, "allow", "deny"),
+		h.Preferences.Check(),
+	)
 	if err != nil {
 		return c, err
 	}
-	if err := oneOf("unidentified", h.Unidentified, "deny", "allow"); err != nil {
+	checker := new(passwords.Checker)
+	agents, names, err := h.agents(checker)
+	if err != nil {
 		return c, err
 	}
 	identifier := enforce.IdentifierConfig{Agents: agents, Verify: verify}
@@ -106,12 +109,11 @@ func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 func (h *Handler) agents(checker *passwords.Checker) (agents []enforce.Agent, names []string, err error) {
 	for _, c := range h.Agents {
 		a, err := c.agent(checker)
-		if err == nil {
-			err = h.setUse(&a, c)
-		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("agent %q: %w", c.Name, err)
 		}
+		a.Preferences = cmp.Or(c.Preferences, h.Preferences, enforce.PreferencesLog)
+		a.DenyUnknown = cmp.Or(c.Unknown, h.Unknown) == "deny"
 		agents, names = append(agents, a), append(names, c.Name)
 	}
 	for _, c := range h.known {
@@ -120,68 +122,28 @@ func (h *Handler) agents(checker *passwords.Checker) (agents []enforce.Agent, na
 	return agents, names, nil
 }
 
-// setUse sets what the agent's content is for, and what a site's preferences do to it.
-func (h *Handler) setUse(a *enforce.Agent, c AgentConfig) (err error) {
-	for _, text := range []string{h.Unknown, c.Unknown} {
-		if err := oneOf("unknown", text, "allow", "deny"); err != nil {
-			return err
-		}
+func (c *AgentConfig) agent(checker *passwords.Checker) (a enforce.Agent, err error) {
+	a = c.Agent
+	a.MaxWait = (*time.Duration)(c.MaxWait)
+	if a.From, err = guard.ParsePrefixes("from", c.From); err != nil {
+		return a, err
 	}
-	a.DenyUnknown = cmp.Or(c.Unknown, h.Unknown) == "deny"
-	if _, err := enforce.ParsePreferenceMode(h.Preferences); err != nil {
-		return err
+	if a.Interval, err = pace.ParseRate(cmp.Or(c.Rate, "off")); err != nil {
+		return a, err
 	}
-	if a.Preferences, err = enforce.ParsePreferenceMode(cmp.Or(c.Preferences, h.Preferences)); err != nil {
-		return fmt.Errorf("agent %q: %w", c.Name, err)
-	}
-	return nil
-}
-
-func (c *AgentConfig) agent(checker *passwords.Checker) (enforce.Agent, error) {
-	fail := func(err error) (enforce.Agent, error) {
-		return enforce.Agent{}, fmt.Errorf("agent %q: %w", c.Name, err)
-	}
-	from, err := guard.ParsePrefixes("from", c.From)
-	if err != nil {
-		return fail(err)
-	}
-	interval, err := pace.ParseRate(cmp.Or(c.Rate, "off"))
-	if err != nil {
-		return fail(err)
-	}
-	if _, err := enforce.ParseMode(c.Mode); err != nil {
-		return fail(err)
-	}
-	a := c.Agent
-	a.From, a.Interval, a.MaxWait = from, interval, (*time.Duration)(c.MaxWait)
 	for _, credential := range c.Credentials {
 		if err := checker.Add(credential.User, credential.Hash); err != nil {
-			return fail(fmt.Errorf("credential of %q: %w", credential.User, err))
+			return a, fmt.Errorf("credential of %q: %w", credential.User, err)
 		}
 		a.Credentials = append(a.Credentials, credential.User)
 	}
-	return a, nil
+	return a, enforce.OneOf("unknown", c.Unknown, "allow", "deny")
 }
 
-func (h *Handler) operatorConfig(names []string) (enforce.PolicyConfig, error) {
-	config := enforce.PolicyConfig{
-		Deny: h.Deny, Agents: names, HostModes: h.HostModes, Connect: h.Connect, ConnectDefault: enforce.ConnectIntercept,
-		AgentModes: make(map[string]enforce.Mode),
-	}
-	var err error
-	if config.Mode, err = enforce.ParseMode(h.Mode); err != nil {
-		return config, err
-	}
-	if config.Paths, err = enforce.ParsePaths(h.Paths); err != nil {
-		return config, err
-	}
-	for _, a := range h.Agents {
-		if a.Mode == "" {
-			continue // the general mode holds
-		}
-		if config.AgentModes[a.Name], err = enforce.ParseMode(a.Mode); err != nil {
-			return config, err
-		}
+func (h *Handler) operatorConfig(names []string) (config enforce.PolicyConfig, err error) {
+	config = enforce.PolicyConfig{
+		Mode: h.Mode, HostModes: h.HostModes, Paths: h.Paths, Deny: h.Deny, Agents: names,
+		Connect: h.Connect, ConnectDefault: enforce.ConnectIntercept,
 	}
 	for _, e := range h.Exceptions {
 		x := e.Exception

@@ -69,11 +69,14 @@ func (a *App) settings() (c engine.Config, err error) {
 	}
 	c.Signals = *cmp.Or(a.Signals, new(enforce.Signals))
 	c.Signals.RobotsTxt, c.Signals.Headers = true, true
+	if err := c.Signals.HTML.Check(); err != nil {
+		return engine.Config{}, fmt.Errorf("signals: %w", err)
+	}
 	if c.Redact, err = redact.New(a.Redact); err != nil {
 		return engine.Config{}, fmt.Errorf("redact: %w", err)
 	}
 	c.ServeUnlogged = a.Unlogged == "serve"
-	return c, oneOf("unlogged", a.Unlogged, "refuse", "serve")
+	return c, enforce.OneOf("unlogged", a.Unlogged, "refuse", "serve")
 }
 
 // setNames sets what the gateway calls itself, and where it explains itself.
@@ -149,20 +152,20 @@ func (c *FetchConfig) check() error {
 	case c.Timeout > caddy.Duration(maxFetchTimeout):
 		return fmt.Errorf("timeout %s is above 5m: a crawler waits for as long", time.Duration(c.Timeout))
 	}
-	return oneOf("soft_404", c.SoftNotFound, "detect", "off")
+	return enforce.OneOf("soft_404", c.SoftNotFound, "detect", "off")
 }
 
 func fetchPolicy(c *CacheConfig, f *FetchConfig) (fetch.Policy, error) {
-	mode, err := enforce.Named("fetch: unreachable", cmp.Or(f.Unreachable, "spec"),
-		fetch.ModeSpec, fetch.ModeStale, fetch.ModeGoogle, fetch.ModeStrict)
+	modes := []string{"spec", "stale", "google", "strict"} // in the order of their values
+	err := cmp.Or(
+		enforce.OneOf("fetch: unreachable", f.Unreachable, modes...),
+		enforce.OneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"),
+	)
 	if err != nil {
 		return fetch.Policy{}, err
 	}
-	if err := oneOf("fetch: forbidden", f.Forbidden, "allow", "disallow"); err != nil {
-		return fetch.Policy{}, err
-	}
 	p := fetch.Policy{
-		Mode: mode, UnreachableFor: time.Duration(f.UnreachableFor), TTL: time.Duration(c.TTL),
+		Mode: fetch.UnreachableMode(max(slices.Index(modes, f.Unreachable), 0)), UnreachableFor: time.Duration(f.UnreachableFor), TTL: time.Duration(c.TTL),
 		RetryMin: time.Duration(f.RetryFirst), RetryMax: time.Duration(f.RetryLongest), ForbiddenDisallow: f.Forbidden == "disallow",
 	}
 	d := p.Complete()

@@ -246,7 +246,10 @@ func TestNegativeWaits(t *testing.T) {
 func TestBadHTMLMode(t *testing.T) {
 	t.Parallel()
 	var a App
-	if err := json.Unmarshal([]byte(`{"signals":{"html":"on"}}`), &a); err == nil || !strings.Contains(err.Error(), `html "on": want off, log, hold`) {
+	if err := json.Unmarshal([]byte(`{"signals":{"html":"on"}}`), &a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.settings(); err == nil || err.Error() != `signals: html "on": want off, log, hold` {
 		t.Errorf("got %v", err)
 	}
 	if err := json.Unmarshal([]byte(`{"signals":{"html":"hold"}}`), &a); err != nil || a.Signals.HTML != enforce.HTMLHold {

@@ -26,7 +26,6 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		"site.example": goodText(sample), "free.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus},
 	}, fetch.DefaultPolicy())
 	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{
-		AgentModes: map[string]enforce.Mode{"Reporter": enforce.ModeReport, "Free": enforce.ModeOff},
 		Exceptions: []enforce.Exception{{Hosts: []string{"site.example"}, Paths: []string{"/private/permitted"}, Reason: "ticket 7"}},
 		Deny:       []string{"never.example"}, ConnectDefault: enforce.ConnectTunnel,
 	}, noon)
@@ -34,6 +33,7 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		tb.Fatal(err)
 	}
 	e := &enforce.Enforcer{Rules: rules, Policy: policy}
+	modes := map[string]enforce.Mode{"Reporter": enforce.ModeReport, "Free": enforce.ModeOff}
 	lines := make(map[string]object)
 	for name, c := range map[string]struct{ agent, url string }{
 		"allowed":     {"AcmeBot", "http://site.example/page"},
@@ -53,7 +53,9 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 		"as sent":     {"AcmeBot", "http://site.example/private/../page"},
 	} {
 		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[name == "posted"]
-		d := e.Decide(tb.Context(), enforce.Request{Method: method, Target: target(tb, c.url), Identity: crawler(tb, c.agent)})
+		id := crawler(tb, c.agent)
+		id.Config = &enforce.Agent{Mode: modes[c.agent], Preferences: enforce.PreferencesLog}
+		d := e.Decide(tb.Context(), enforce.Request{Method: method, Target: target(tb, c.url), Identity: id})
 		lines[name] = lineOf(tb, d.Record(), method, c.url, noon)
 		if name == "allowed" {
 			lines["paced"] = lineOf(tb, d.Refuse(enforce.ReasonRateLimited, "", 0).Record(), "GET", c.url, noon)

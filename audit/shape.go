@@ -36,9 +36,9 @@ var bases = map[enforce.Reason]basis{
 
 // The texts of the closed sets of the log.
 var (
-	modeEnforce = enforce.ModeEnforce.String()
-	modeReport  = enforce.ModeReport.String()
-	modeOff     = enforce.ModeOff.String()
+	modeEnforce = string(enforce.ModeEnforce)
+	modeReport  = string(enforce.ModeReport)
+	modeOff     = string(enforce.ModeOff)
 
 	stateUnknown     = fetch.StateUnknown.String()
 	stateRules       = fetch.StateRules.String()

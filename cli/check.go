@@ -81,8 +81,8 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 }
 
 func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, error) {
-	paths, err := enforce.ParsePaths(cmp.Or(c.paths, "as_sent")) // as RFC 9309 reads a file
-	if err != nil {
+	paths := enforce.Paths(cmp.Or(c.paths, "as_sent")) // as RFC 9309 reads a file
+	if err := paths.Check(); err != nil {
 		return exitError, fmt.Errorf("--%w", err)
 	}
 	if c.jsonl {
@@ -159,8 +159,8 @@ func (c *checkOptions) identity() (enforce.Identity, error) {
 	if err != nil {
 		return identity, fmt.Errorf("--agent: %w", err)
 	}
-	mode, err := enforce.ParsePreferenceMode(c.preferences)
-	if err != nil {
+	mode := enforce.PreferenceMode(cmp.Or(c.preferences, "log"))
+	if err := mode.Check(); err != nil {
 		return identity, fmt.Errorf("--%w", err)
 	}
 	const name = "flags" // for the check of the values alone

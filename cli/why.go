@@ -223,7 +223,7 @@ func sentence(l *audit.Line) string {
 	switch {
 	case r.WouldDeny:
 		s += "; it passed under mode report, and mode enforce refuses it"
-	case r.Mode != enforce.ModeEnforce.String():
+	case r.Mode != string(enforce.ModeEnforce):
 		s += "; mode " + r.Mode
 	}
 	if opened && !r.PathVisible {

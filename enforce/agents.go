@@ -55,9 +55,11 @@ type Agent struct {
 	// AlsoObey are tokens of crawlers and of controls, such as Google-Extended, whose groups bind the
 	// agent too.
 	AlsoObey []string `json:"also_obey,omitempty"`
+	// Mode takes precedence over the general mode; empty for that one.
+	Mode Mode `json:"mode,omitempty"`
 	// Preferences says what happens to a request for a purpose that the site does not want.
 	// DenyUnknown denies a purpose about which the site says nothing.
-	Preferences PreferenceMode `json:"-"`
+	Preferences PreferenceMode `json:"preferences,omitempty"`
 	DenyUnknown bool           `json:"-"`
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
@@ -292,7 +294,7 @@ func (a *agent) checkTexts() error {
 	if a.MaxWait != nil && *a.MaxWait < 0 {
 		return fmt.Errorf("max_wait %s is negative", a.MaxWait)
 	}
-	return nil
+	return cmp.Or(a.Mode.Check(), a.Preferences.Check())
 }
 
 func tooLong(what, s string, limit int) error {

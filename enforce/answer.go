@@ -99,7 +99,7 @@ func (d *Decision) add(a AnswerSignals, sent bool) {
 // Recall reads the answer of a log line once more, for this decision on its request. It reports
 // false where the line does not have all that could refuse it.
 func (d Decision) Recall(r *LogRecord) (again Decision, known bool) {
-	if d.use.mode != PreferencesDeny || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
+	if d.use.mode == PreferencesLog || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
 		return d, true // nothing in an answer changes it
 	}
 	reads := d.use.reads

@@ -184,14 +184,14 @@ func robotsSays(t *testing.T, text string) preferences.Set {
 	return Bind(robotstxt.Parse([]byte(text)), robotstxt.Agent{}, nil).Preferences("/", PathsAsSent)
 }
 
-func TestParseHTMLMode(t *testing.T) {
+func TestHTMLMode(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]HTMLMode{"": HTMLOff, "off": HTMLOff, "log": HTMLLog, "hold": HTMLHold} {
-		if got, err := ParseHTMLMode(text); got != want || err != nil {
-			t.Errorf("ParseHTMLMode(%q) = %d, %v", text, got, err)
+	for mode, reads := range map[HTMLMode]bool{"": false, HTMLOff: false, HTMLLog: true, HTMLHold: true} {
+		if err := mode.Check(); err != nil || mode.Reads() != reads {
+			t.Errorf("%q: %v, reads %t", mode, err, mode.Reads())
 		}
 	}
-	if got, err := ParseHTMLMode("on"); got != HTMLOff || err == nil {
-		t.Errorf("an unknown mode is read as %d, %v", got, err)
+	if mode := HTMLMode("on"); mode.Reads() || mode.Check() == nil {
+		t.Error("an unknown mode reads, or is taken")
 	}
 }

@@ -37,7 +37,7 @@ func BenchmarkDecide(b *testing.B) {
 		deny[i] = fmt.Sprintf("*.d%d.example", i)
 	}
 	policy := mustPolicy(b, PolicyConfig{
-		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}}, AgentModes: map[string]Mode{"x": ModeReport},
+		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}},
 		Exceptions: []Exception{{Hosts: []string{"*.partner.example"}, Reason: "x"}},
 	})
 	identify := func(a Agent) Identity {

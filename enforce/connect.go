@@ -85,7 +85,7 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	d.Group = bound.Own.Name()
 	if bound.Unrestricted() && !e.mayConflict(&d, bound) {
 		d.allow(ReasonUnrestricted)
-		if d.use.mode == PreferencesDeny {
+		if d.use.mode != PreferencesLog {
 			e.prefer(ctx, &d, Bound{}, "")
 		}
 	} else {
@@ -133,7 +133,7 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it: every
 // other refusal is given inside, where clients see it.
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
-	d := Decision{Mode: e.policy().Mode(o, ""), Origin: o, PathVisible: true}
+	d := Decision{Mode: e.policy().Mode(o, nil), Origin: o, PathVisible: true}
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
 	} else if reason, detail, refused := t.Refused(); refused {

@@ -1,8 +1,8 @@
 package enforce
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,69 +13,53 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Mode says what happens on a refusal. The zero value is ModeEnforce.
+// Mode says what happens on a refusal. A value that is not declared, such as the zero one, counts as
+// ModeEnforce.
 //
 // Whatever the mode, these hold: the stops, the operator's deny list, wrong proxy
 // credentials, and all that makes a request impossible to send. See [Reason.Hard].
-type Mode uint8
+type Mode string
 
 const (
 	// ModeEnforce refuses the request.
-	ModeEnforce Mode = iota
+	ModeEnforce Mode = "enforce"
 	// ModeReport lets a denied request pass and marks its decision with WouldDeny and with the reason
 	// of the refusal that it was spared.
-	ModeReport
+	ModeReport Mode = "report"
 	// ModeOff does not ask for robots.txt. An unidentified sender is still refused.
-	ModeOff
+	ModeOff Mode = "off"
 )
 
-// String returns "enforce", "report" or "off".
-func (m Mode) String() string { return fetch.NameOf(m, "enforce", "report", "off") }
+// Check reports a mode that is not declared. The empty one stands for a default.
+func (m Mode) Check() error { return OneOf("mode", m, ModeEnforce, ModeReport, ModeOff) }
 
-// ParseMode reads what String returns; the empty text stands for the default, enforce.
-func ParseMode(s string) (Mode, error) {
-	return Named("mode", cmp.Or(s, "enforce"), ModeEnforce, ModeReport, ModeOff)
-}
-
-// MarshalText returns what String does.
-func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText is ParseMode.
-func (m *Mode) UnmarshalText(text []byte) (err error) {
-	*m, err = ParseMode(string(text))
-	return err
-}
-
-// Named returns the one of some values that has a name.
-func Named[T fmt.Stringer](what, name string, values ...T) (value T, err error) {
-	names := make([]string, len(values))
-	for i, v := range values {
-		if names[i] = v.String(); names[i] == name {
-			return v, nil
-		}
+// OneOf reports a value of the configuration that is not an allowed one, nor empty, which stands for
+// a default.
+func OneOf[T ~string](what string, v T, allowed ...T) error {
+	if v == "" || slices.Contains(allowed, v) {
+		return nil
 	}
-	return value, fmt.Errorf("%s %q: want %s", what, name, strings.Join(names, ", "))
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return fmt.Errorf("%s %q: want %s", what, v, strings.Join(names, ", "))
 }
 
-// Paths says in which forms a path is held against the rules. The zero value is PathsStrict, and an
-// undeclared value is strict too.
-type Paths uint8
+// Paths says in which forms a path is held against the rules. A value that is not declared, such as
+// the zero one, counts as PathsStrict.
+type Paths string
 
 const (
 	// PathsStrict judges the bytes as sent, and the forms that servers resolve them to
 	// ([origin.Resolve]): a path that is disallowed in one of them is refused.
-	PathsStrict Paths = iota
+	PathsStrict Paths = "strict"
 	// PathsAsSent judges the bytes as sent alone, as RFC 9309 section 2.2.2 has it.
-	PathsAsSent
+	PathsAsSent Paths = "as_sent"
 )
 
-// String returns "strict" or "as_sent".
-func (p Paths) String() string { return fetch.NameOf(p, "strict", "as_sent") }
-
-// ParsePaths reads what String returns; the empty text stands for the default, strict.
-func ParsePaths(s string) (Paths, error) {
-	return Named("paths", cmp.Or(s, "strict"), PathsStrict, PathsAsSent)
-}
+// Check reports a value that is not declared. The empty one stands for a default.
+func (p Paths) Check() error { return OneOf("paths", p, PathsStrict, PathsAsSent) }
 
 // PathForm says by which form of a path the rules decided. It is empty where servers resolve the
 // path to itself, and where no rules were asked.

@@ -115,7 +115,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 // begin returns a decision with the facts that are known before anything is decided.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
-		At: e.clock(), Mode: e.policy().Mode(o, id.Agent), Agent: id.Agent, Tokens: id.Robots.Tokens,
+		At: e.clock(), Mode: e.policy().Mode(o, id.Config), Agent: id.Agent, Tokens: id.Robots.Tokens,
 		IdentifiedBy: id.IdentifiedBy, UserAgent: id.UserAgent, Origin: o, use: wanted{reads: e.Reads},
 	}
 	d.use.reads.TDMFile = false // it is not read for every request

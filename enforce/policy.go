@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"iter"
 	"net"
 	"net/netip"
@@ -9,33 +10,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Connect is the choice for a CONNECT that carries TLS. The zero value is ConnectDeny, and an
-// undeclared value denies too.
-type Connect uint8
+// Connect is the choice for a CONNECT that carries TLS. A value that is not declared, such as the zero
+// one, counts as ConnectDeny.
+type Connect string
 
 const (
 	// ConnectDeny opens no tunnel.
-	ConnectDeny Connect = iota
+	ConnectDeny Connect = "deny"
 	// ConnectTunnel opens one, blindly, where the rules refuse the agent nothing.
-	ConnectTunnel
+	ConnectTunnel Connect = "tunnel"
 	// ConnectIntercept opens one and looks into it: each request inside is decided.
-	ConnectIntercept
+	ConnectIntercept Connect = "intercept"
 )
 
-// String returns "deny", "tunnel" or "intercept".
-func (c Connect) String() string { return fetch.NameOf(c, "deny", "tunnel", "intercept") }
-
-// MarshalText returns what String does.
-func (c Connect) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText reads what String returns.
-func (c *Connect) UnmarshalText(text []byte) (err error) {
-	*c, err = Named("connect", string(text), ConnectIntercept, ConnectTunnel, ConnectDeny)
-	return err
+// Check reports a choice that is not declared. The empty one denies.
+func (c Connect) Check() error {
+	return OneOf("connect", c, ConnectIntercept, ConnectTunnel, ConnectDeny)
 }
 
 // Policy is the operator's policy, ready for use. It never changes and is safe for concurrent use.
@@ -43,7 +36,6 @@ func (c *Connect) UnmarshalText(text []byte) (err error) {
 // and opens no tunnel.
 type Policy struct {
 	mode           Mode
-	agentModes     map[string]Mode // by name in lower case
 	hostModes      hostIndex[Mode]
 	deny           hostIndex[struct{}]
 	exceptions     hostIndex[*exception]
@@ -59,16 +51,17 @@ type connectRule struct {
 	choice Connect
 }
 
-// Mode returns the mode for a request of the agent to the origin: the host's, else the agent's,
-// else the general one.
-func (p *Policy) Mode(o origin.Origin, agent string) Mode {
-	if _, m, ok := p.hostModes.closest(o); ok {
-		return m
+// Mode returns the mode for a request of the agent to the origin: the host's, else the agent's, which
+// may be nil, else the general one.
+func (p *Policy) Mode(o origin.Origin, agent *Agent) Mode {
+	_, mode, ok := p.hostModes.closest(o)
+	if !ok && agent != nil {
+		mode = agent.Mode
 	}
-	if m, ok := p.agentModes[strings.ToLower(agent)]; ok {
-		return m
+	if !ok && mode == "" {
+		mode = p.mode
 	}
-	return p.mode
+	return cmp.Or(mode, ModeEnforce)
 }
 
 // Denied returns the pattern of the deny list that the origin matches, if any.
@@ -84,7 +77,7 @@ func (p *Policy) Connect(o origin.Origin) Connect {
 			return rule.choice
 		}
 	}
-	return p.connectDefault
+	return cmp.Or(p.connectDefault, ConnectDeny)
 }
 
 // MayIntercept reports whether the choice for CONNECT to some origin is to intercept it.

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,9 +18,7 @@ import (
 type PolicyConfig struct {
 	// Mode holds where no other mode is given.
 	Mode Mode
-	// AgentModes are the modes of agents, by name. Names are compared ignoring case.
-	AgentModes map[string]Mode
-	// HostModes are the modes of hosts. They go before those of agents. Of several patterns that match
+	// HostModes are the modes of hosts. They go before [Agent.Mode]. Of several patterns that match
 	// a host the closest counts.
 	HostModes []HostMode
 	// Deny lists the hosts to which nothing goes, in every mode.
@@ -82,12 +81,14 @@ func ParseUntil(s string) (time.Time, error) {
 // NewPolicy checks a policy and makes it ready for use. The warnings, which are human-readable, are
 // about exceptions that are over at the time now, or have no reason or no end.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
-	p = &Policy{
-		mode: cfg.Mode, agentModes: make(map[string]Mode, len(cfg.AgentModes)), paths: cfg.Paths,
-		connectDefault: cfg.ConnectDefault,
-	}
-	if err := p.addModes(cfg); err != nil {
+	p = &Policy{mode: cfg.Mode, paths: cfg.Paths, connectDefault: cfg.ConnectDefault}
+	if err := cmp.Or(cfg.Mode.Check(), cfg.Paths.Check(), cfg.ConnectDefault.Check()); err != nil {
 		return nil, nil, err
+	}
+	for _, h := range cfg.HostModes {
+		if err := p.addHostMode(h); err != nil {
+			return nil, nil, fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
+		}
 	}
 	if err := p.deny.add(cfg.Deny, struct{}{}); err != nil {
 		return nil, nil, fmt.Errorf("deny: %w", err)
@@ -107,22 +108,17 @@ func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, e
 	return p, warnings, nil
 }
 
-func (p *Policy) addModes(cfg PolicyConfig) error {
-	for name, m := range cfg.AgentModes {
-		p.agentModes[strings.ToLower(name)] = m
+func (p *Policy) addHostMode(h HostMode) error {
+	if len(h.Hosts) == 0 {
+		return errors.New("names no host")
 	}
-	for _, h := range cfg.HostModes {
-		if len(h.Hosts) == 0 {
-			return fmt.Errorf("mode %s of hosts: names no host", h.Mode)
-		}
-		if err := p.hostModes.add(h.Hosts, h.Mode); err != nil {
-			return fmt.Errorf("mode %s of hosts: %w", h.Mode, err)
-		}
-	}
-	return nil
+	return cmp.Or(h.Mode.Check(), p.hostModes.add(h.Hosts, h.Mode))
 }
 
 func (p *Policy) addConnect(rule ConnectRule, last bool) error {
+	if err := rule.Choice.Check(); err != nil {
+		return err
+	}
 	if len(rule.Hosts) == 0 {
 		if !last {
 			return errors.New("holds for every host, so the rules after it are never reached")

@@ -1,13 +1,11 @@
 package enforce
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -54,7 +52,7 @@ var signalNames = func() (names [1 << len(signalSources)]string) {
 // String names the sources that are read, joined by "+"; empty for none.
 func (s Signals) String() string {
 	set := 0
-	for i, read := range [len(signalSources)]bool{s.RobotsTxt, s.Headers, s.HTML != HTMLOff, s.TDMFile} {
+	for i, read := range [len(signalSources)]bool{s.RobotsTxt, s.Headers, s.HTML.Reads(), s.TDMFile} {
 		if read {
 			set |= 1 << i
 		}
@@ -65,52 +63,39 @@ func (s Signals) String() string {
 // HTMLMax is how much of a page is looked at, in bytes, as it came and decoded.
 const HTMLMax = 64 << 10
 
-// HTMLMode says whether and when the tags of pages are read. The zero value reads none.
-type HTMLMode uint8
+// HTMLMode says whether and when the tags of pages are read. A value that is not declared, such as the
+// zero one, counts as HTMLOff.
+type HTMLMode string
 
 const (
 	// HTMLOff reads none.
-	HTMLOff HTMLMode = iota
+	HTMLOff HTMLMode = "off"
 	// HTMLLog reads them once the page has passed: they are logged, and refuse nothing.
-	HTMLLog
+	HTMLLog HTMLMode = "log"
 	// HTMLHold reads them before the crawler gets the answer.
-	HTMLHold
+	HTMLHold HTMLMode = "hold"
 )
 
-// String returns "off", "log" or "hold".
-func (m HTMLMode) String() string { return fetch.NameOf(m, "off", "log", "hold") }
+// Reads reports whether tags are read at all.
+func (m HTMLMode) Reads() bool { return m == HTMLLog || m == HTMLHold }
 
-// ParseHTMLMode reads what String returns; the empty text stands for off.
-func ParseHTMLMode(s string) (HTMLMode, error) {
-	return Named("html", cmp.Or(s, "off"), HTMLOff, HTMLLog, HTMLHold)
-}
-
-// MarshalText returns what String does.
-func (m HTMLMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText is ParseHTMLMode.
-func (m *HTMLMode) UnmarshalText(text []byte) (err error) {
-	*m, err = ParseHTMLMode(string(text))
-	return err
-}
+// Check reports a mode that is not declared. The empty one stands for a default.
+func (m HTMLMode) Check() error { return OneOf("html", m, HTMLOff, HTMLLog, HTMLHold) }
 
 // PreferenceMode says what happens to a request whose agent has a purpose that the site does not
-// want. The zero value refuses it.
-type PreferenceMode uint8
+// want. A value that is not declared, such as the zero one, counts as PreferencesDeny.
+type PreferenceMode string
 
 const (
 	// PreferencesDeny refuses it.
-	PreferencesDeny PreferenceMode = iota
+	PreferencesDeny PreferenceMode = "deny"
 	// PreferencesLog lets it pass, and names the conflict in the log.
-	PreferencesLog
+	PreferencesLog PreferenceMode = "log"
 )
 
-// String returns "deny" or "log".
-func (m PreferenceMode) String() string { return fetch.NameOf(m, "deny", "log") }
-
-// ParsePreferenceMode reads what String returns; the empty text stands for the default, log.
-func ParsePreferenceMode(s string) (PreferenceMode, error) {
-	return Named("preferences", cmp.Or(s, "log"), PreferencesLog, PreferencesDeny)
+// Check reports a mode that is not declared. The empty one stands for a default.
+func (m PreferenceMode) Check() error {
+	return OneOf("preferences", m, PreferencesLog, PreferencesDeny)
 }
 
 // Bounds of what an agent is configured with.
@@ -146,7 +131,7 @@ func (a *agent) checkUse() error {
 func (id *Identifier) DeniesByPages() string {
 	byTag := []string{preferences.Search, preferences.TrainAI, preferences.Archive, preferences.TDM}
 	for _, a := range id.agents {
-		if a.Preferences == PreferencesDeny && slices.ContainsFunc(a.Purposes, func(p string) bool { return slices.Contains(byTag, p) }) {
+		if a.Preferences != PreferencesLog && slices.ContainsFunc(a.Purposes, func(p string) bool { return slices.Contains(byTag, p) }) {
 			return a.Name
 		}
 	}
@@ -220,7 +205,7 @@ func (b Bound) SaysNo(purposes []string) bool {
 // formsOf are a path as sent and, where paths are strict, the forms that servers resolve it to.
 func formsOf(path string, paths Paths) []string {
 	forms := []string{path}
-	if resolved, ok := origin.Resolve(path); ok && paths == PathsStrict {
+	if resolved, ok := origin.Resolve(path); ok && paths != PathsAsSent {
 		forms = append(forms, resolved...)
 	}
 	return forms
@@ -297,7 +282,7 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 // mayConflict reports whether some path of a site could be refused for the site's preferences: in a
 // tunnel none is seen.
 func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
-	return d.use.mode == PreferencesDeny && len(d.Purposes) > 0 &&
+	return d.use.mode != PreferencesLog && len(d.Purposes) > 0 &&
 		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
 }
 
@@ -318,7 +303,7 @@ func (d *Decision) judge(sent bool) {
 // conflict notes the statement that stands against a purpose of the agent.
 func (d *Decision) conflict(s preferences.Statement, sent bool) {
 	d.Conflict = s.String()
-	if d.use.mode == PreferencesDeny && !sent {
+	if d.use.mode != PreferencesLog && !sent {
 		d.quoted.line = s.Line
 		d.deny(ReasonPreferenceDenied, d.Conflict)
 	}

@@ -53,7 +53,7 @@ func TestDeniesByPages(t *testing.T) {
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Preferences: tt.mode, Purposes: tt.purposes}}})
 		if got := id.DeniesByPages(); got != tt.want {
-			t.Errorf("%d %q: %q", tt.mode, tt.purposes, got)
+			t.Errorf("%s %q: %q", tt.mode, tt.purposes, got)
 		}
 	}
 }

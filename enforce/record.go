@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
@@ -197,7 +198,7 @@ func (d Decision) Record() LogRecord {
 		Decision:     d.Outcome(),
 		Reason:       d.Reason,
 		Detail:       escape.Printable(d.Detail, maxShown),
-		Mode:         d.Mode.String(),
+		Mode:         string(cmp.Or(d.Mode, ModeEnforce)),
 		WouldDeny:    d.WouldDeny,
 		Agent:        escape.Printable(d.Agent, maxToken),
 		Tokens:       d.Tokens, // of letters, digits, "-", "_" and "." (robotstxt.IsProductName)

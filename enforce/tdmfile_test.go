@@ -235,7 +235,7 @@ func TestTDMFileOfTunnel(t *testing.T) {
 		e.Reads, e.Files = Signals{RobotsTxt: true, TDMFile: true}, file
 		d := e.DecideTunnel(t.Context(), trainer(t, tt.mode, false, "train-ai"), mustOrigin(t, "https://example.com"))
 		if d.Reason != tt.reason || d.Conflict != tt.conflict || file.lookups > 0 != tt.asked {
-			t.Errorf("%s, %s, %d: %s %q, asked %d times", tt.record.State, tt.file, tt.mode, d.Reason, d.Conflict, file.lookups)
+			t.Errorf("%s, %s, %s: %s %q, asked %d times", tt.record.State, tt.file, tt.mode, d.Reason, d.Conflict, file.lookups)
 		}
 	}
 }

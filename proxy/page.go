@@ -17,9 +17,9 @@ var decoding = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 func (x *exchange) findPage(status int, header http.Header) {
 	reads := x.site.Enforcer.Reads
 	kind := header.Get("Content-Type")
-	if reads.HTML == enforce.HTMLOff || !htmlhead.Wanted(kind, status, x.r.Method, header.Get("Content-Range")) {
+	if !reads.HTML.Reads() || !htmlhead.Wanted(kind, status, x.r.Method, header.Get("Content-Range")) {
 		// The middle of a page says nothing of its head.
-		x.decision.SignalsCut = x.decision.SignalsCut || reads.HTML != enforce.HTMLOff && status == http.StatusPartialContent && htmlhead.IsPage(kind)
+		x.decision.SignalsCut = x.decision.SignalsCut || reads.HTML.Reads() && status == http.StatusPartialContent && htmlhead.IsPage(kind)
 		return
 	}
 	x.page = &enforce.Page{Type: kind, Coding: header["Content-Encoding"]}

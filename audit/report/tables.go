@@ -49,7 +49,7 @@ func keysOf(l *audit.Line, host string) [9]key {
 		{name: host},
 		{name: purpose, none: !conflict},
 		{name: r.Exception, agent: r.Agent, none: r.Exception == ""},
-		{name: r.Mode, agent: r.Agent, none: r.Mode == enforce.ModeEnforce.String()},
+		{name: r.Mode, agent: r.Agent, none: r.Mode == string(enforce.ModeEnforce)},
 		{name: host, cause: r.Cause, none: r.Reason != enforce.ReasonUnreachable},
 		{name: moment(l.Time().Truncate(time.Hour)), none: l.Time().IsZero()},
 	}

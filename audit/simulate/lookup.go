@@ -97,7 +97,7 @@ var failedReasons = []enforce.Reason{
 // log says.
 func (k *lookup) then(a robotscache.Asker) (w known) {
 	r := k.line.Robots
-	asked := r.Mode != enforce.ModeOff.String() && r.Exception == ""
+	asked := r.Mode != string(enforce.ModeOff) && r.Exception == ""
 	err := w.state.UnmarshalText([]byte(r.State))
 	if err == nil && r.SHA256 != "" {
 		err = w.sha.UnmarshalText([]byte(r.SHA256))
@@ -108,7 +108,7 @@ func (k *lookup) then(a robotscache.Asker) (w known) {
 	}
 	// If another reason refused the request, the line does not say what the rules permitted. The
 	// answer to a request for robots.txt is the state itself.
-	hidden := r.Mode == enforce.ModeReport.String() && !r.Reason.Allows() || r.Reason == enforce.ReasonRobotsTxt
+	hidden := r.Mode == string(enforce.ModeReport) && !r.Reason.Allows() || r.Reason == enforce.ReasonRobotsTxt
 	switch {
 	case w.state == fetch.StateUnknown && asked && slices.Contains(failedReasons, r.Reason):
 		k.failedThen = true

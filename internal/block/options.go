@@ -28,8 +28,8 @@ func Optional[T any](parse func(string) (T, error)) func(string) (*T, error) {
 }
 
 // Text is an option with exactly one argument, taken as it is.
-func Text(dst *string) Option {
-	return Parsed(dst, func(s string) (string, error) { return s, nil })
+func Text[T ~string](dst *T) Option {
+	return Parsed(dst, func(s string) (T, error) { return T(s), nil })
 }
 
 // Switch is an option whose one argument is the word on, or one of the words off, which mean the
