@@ -9,9 +9,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
-	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -246,7 +246,7 @@ func checkStore(c *engine.Store) error {
 	case c.Kind == "redis" && c.URL == "":
 		return errors.New("redis needs a url")
 	case c.Kind == "redis":
-		return redislink.CheckURL(c.URL)
+		return link.CheckURL(c.URL)
 	}
 	return nil
 }
@@ -265,7 +265,7 @@ func (a *App) setRedis(c *engine.Config) error {
 	case !isGatewayName(c.Prefix) || strings.ContainsAny(c.Prefix, "{}"):
 		return fmt.Errorf("redis: prefix %q: want up to %d visible ASCII characters without braces", c.Prefix, maxGatewayName)
 	}
-	return redislink.CheckURL(r.URL)
+	return link.CheckURL(r.URL)
 }
 
 // setFleet runs after the settings of store and pace. Gateways that share records or clocks by a
@@ -289,5 +289,5 @@ func (a *App) setFleet(c *engine.Config) error {
 	case c.Name == "":
 		return errors.New("each gateway needs a name of its own: set gateway")
 	}
-	return redislink.CheckURL(c.Fleet.URL)
+	return link.CheckURL(c.Fleet.URL)
 }

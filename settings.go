@@ -14,13 +14,13 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/redact"
-	"github.com/crawlgate/crawlgate/internal/redislink"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/pace"
@@ -205,7 +205,7 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 	}
 	c.SharedClocks = cmp.Or(p.Shared, c.SharedClocks)
 	if p.Shared != "" {
-		if err := redislink.CheckURL(p.Shared); err != nil {
+		if err := link.CheckURL(p.Shared); err != nil {
 			return fmt.Errorf("shared: %w", err)
 		}
 	}
@@ -320,7 +320,7 @@ func (a *App) resolve(c *engine.Config) (err error) {
 	}
 	// The fleet's comes last: it may be one of the others.
 	for _, part := range [][2]string{{"store", c.Store.URL}, {"pace: shared", c.SharedClocks}, {"fleet", c.Fleet.URL}} {
-		if err := redislink.CheckURL(part[1]); part[1] != "" && err != nil {
+		if err := link.CheckURL(part[1]); part[1] != "" && err != nil {
 			return fmt.Errorf("%s: %w", part[0], err)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 const aStep = 5
 
 // byHeartbeat matches the files that heartbeats run every half a second, beside any way.
-var byHeartbeat = regexp.MustCompile(`^(cluster/|engine/fleet\.go$|internal/redislink/)`)
+var byHeartbeat = regexp.MustCompile(`^(cluster/|engine/fleet\.go$)`)
 
 // TestWaysAreMeasured walks the ways of docs/architecture.md with internal/testways, which counts what runs, and compares the files
 // with the page. Each file that the page names runs. The page names each file in which aStep statements or more run, except on other

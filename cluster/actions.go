@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
 // Kind says what an action does.
@@ -76,7 +78,7 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 
 // act does the new actions of other gateways.
 func (f *Fleet) act(ctx context.Context) {
-	if c := f.link.Client(); c != nil && f.up() {
+	if c := f.link.Client(); c != nil && f.link.State().Up {
 		if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
 			f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
 		}
@@ -88,9 +90,9 @@ func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 	if f.joined || f.config.Local.LastAction() != "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	last, err := c.Do(ctx, c.B().Xrevrange().Key(f.key("actions")).End("+").Start("-").Count(1).Build()).AsXRange()
+	last, err := c.Do(ctx, c.B().Xrevrange().Key(f.link.Key("actions")).End("+").Start("-").Count(1).Build()).AsXRange()
 	if err != nil {
 		return fmt.Errorf("reading actions from redis: %w", err)
 	}
@@ -103,8 +105,8 @@ func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 
 func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 	for last := f.config.Local.LastAction(); ; {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		entries, err := c.Do(bounded, c.B().Xrange().Key(f.key("actions")).Start(cmp.Or(last, "-")).End("+").Count(actionsRead).Build()).AsXRange()
+		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
+		entries, err := c.Do(bounded, c.B().Xrange().Key(f.link.Key("actions")).Start(cmp.Or(last, "-")).End("+").Count(actionsRead).Build()).AsXRange()
 		cancel()
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return err
@@ -124,7 +126,7 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 			last = entry.ID
 		}
 		f.config.Local.KeepAction(last)
-		if err := f.heartbeat(ctx, c); err != nil {
+		if err := f.link.Beat(ctx); err != nil {
 			return err
 		}
 	}
@@ -132,8 +134,8 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 
 // do does an action, if another gateway gave it.
 func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
-	a, err := readAction(entry, f.redisNow())
-	if err == nil && a.From != f.process {
+	a, err := readAction(entry, f.link.Now())
+	if err == nil && a.From != f.link.Process() {
 		var n int
 		n, err = f.config.Local.Act(ctx, a)
 		if err == nil {
@@ -151,14 +153,13 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 	if f == nil {
 		return Acknowledgements{}
 	}
-	a := Action{ID: rand.Text(), From: f.process, Kind: kind, Value: value}
+	a := Action{ID: rand.Text(), From: f.link.Process(), Kind: kind, Value: value}
 	f.ack(a.ID, ended)
 	err := f.actions.Wait(ctx)
 	if err == nil {
 		f.syncMu.Lock()
-		c, failed := f.link.Connect()
-		if err = failed; err == nil {
-			_, err = f.send(ctx, c, write{Actions: []string{text(a)}})
+		if err = errAway; f.link.State().Up {
+			_, err = f.send(ctx, f.link.Client(), write{Actions: []string{text(a)}})
 		}
 		f.syncMu.Unlock()
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
 // Self is what a gateway says of itself.
@@ -101,7 +103,7 @@ func (r membership) with(read membership, now int64) membership {
 		after = make(membership, len(read))
 	}
 	maps.Copy(after, read)
-	maps.DeleteFunc(after, func(_ string, p process) bool { return p.last <= now-knownFor.Milliseconds() })
+	maps.DeleteFunc(after, func(_ string, p process) bool { return p.last <= now-link.KnownFor.Milliseconds() })
 	return after
 }
 
@@ -156,7 +158,7 @@ func (r membership) applied(id string, now int64, offset time.Duration, fresh bo
 		a := Applied{Self: p.Self, LastHeartbeat: p.heardAt(offset)}
 		if d, ok := p.Done[id]; ok {
 			a.AppliedAt, a.Ended = d.At, d.Ended
-		} else if fresh || p.last > now-aliveFor.Milliseconds() {
+		} else if fresh || p.last > now-link.AliveFor.Milliseconds() {
 			wait = true
 		}
 		list = append(list, a)

@@ -15,20 +15,18 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
 var (
 	//go:embed write.lua
 	writeSource string
-	//go:embed heartbeat.lua
-	heartbeatSource string
 	//go:embed read.lua
 	readSource string
 
-	writeScript     = rueidis.NewLuaScript(writeSource)
-	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
-	readScript      = rueidis.NewLuaScript(readSource)
+	writeScript = rueidis.NewLuaScript(writeSource)
+	readScript  = rueidis.NewLuaScript(readSource)
 )
 
 const (
@@ -126,9 +124,9 @@ func number(version string) int64 {
 }
 
 func (f *Fleet) send(ctx context.Context, c rueidis.Client, w write) (action string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	keys := []string{f.key("orders"), f.key("lifted"), f.key("version"), f.key("actions")}
+	keys := []string{f.link.Key("orders"), f.link.Key("lifted"), f.link.Key("version"), f.link.Key("actions")}
 	args := []string{f.channel(), rand.Text(), text(w), strconv.Itoa(maxActions)}
 	return writeScript.Exec(ctx, c, keys, args).ToString()
 }
@@ -137,9 +135,9 @@ var errTooMany = errors.New("there are too many of them in redis")
 
 // readVersion reads the version, empty for none.
 func (f *Fleet) readVersion(ctx context.Context, c rueidis.Client) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	version, err := c.Do(ctx, c.B().Get().Key(f.key("version")).Build()).ToString()
+	version, err := c.Do(ctx, c.B().Get().Key(f.link.Key("version")).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}
@@ -149,12 +147,12 @@ func (f *Fleet) readVersion(ctx context.Context, c rueidis.Client) (string, erro
 // readIDs reads which orders and lifts there are.
 func (f *Fleet) readIDs(ctx context.Context, c rueidis.Client) (read ids, err error) {
 	for name, set := range map[string]*map[string]bool{"orders": &read.orders, "lifted": &read.lifted} {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
+		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 		defer cancel()
-		if n, err := c.Do(bounded, c.B().Hlen().Key(f.key(name)).Build()).AsInt64(); err != nil || n > maxIDs {
+		if n, err := c.Do(bounded, c.B().Hlen().Key(f.link.Key(name)).Build()).AsInt64(); err != nil || n > maxIDs {
 			return read, cmp.Or(err, errTooMany)
 		}
-		list, err := c.Do(bounded, c.B().Hkeys().Key(f.key(name)).Build()).AsStrSlice()
+		list, err := c.Do(bounded, c.B().Hkeys().Key(f.link.Key(name)).Build()).AsStrSlice()
 		if err != nil {
 			return read, err
 		}
@@ -188,9 +186,9 @@ func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.
 func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, fields []string) (values []string, err error) {
 	values = make([]string, 0, len(fields))
 	for some := range slices.Chunk(fields, maxWrite) {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
+		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 		args := append([]string{strconv.Itoa(maxValue)}, some...)
-		list, err := readScript.Exec(bounded, c, []string{f.key(hash)}, args).AsStrSlice()
+		list, err := readScript.Exec(bounded, c, []string{f.link.Key(hash)}, args).AsStrSlice()
 		cancel()
 		if err != nil {
 			return nil, err
@@ -203,44 +201,11 @@ func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, field
 	return values, nil
 }
 
-// heartbeat says that the gateway is alive, and what it applied last.
-func (f *Fleet) heartbeat(ctx context.Context, c rueidis.Client) error {
-	f.heartbeatMu.Lock()
-	defer f.heartbeatMu.Unlock()
-	for {
-		held := len(f.config.Local.Orders().Held)
-		f.mu.Lock()
-		f.note.Orders = held
-		said, first := text(f.note), f.note.Since == 0
-		f.mu.Unlock()
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		answer, err := heartbeatScript.Exec(bounded, c, []string{f.key("gateways"), f.key("acks")}, []string{
-			f.process, said, milliseconds(knownFor), milliseconds(aliveFor),
-		}).AsIntSlice()
-		cancel()
-		if err == nil && len(answer) != 2 {
-			err = fmt.Errorf("redis has answered with %d numbers", len(answer))
-		}
-		if err != nil {
-			return fmt.Errorf("sending a heartbeat to redis: %w", err)
-		}
-		f.mu.Lock()
-		f.clock, f.state.Gateways = clock{answer[0], time.Now()}, int(answer[1])
-		f.note.Since = cmp.Or(f.note.Since, answer[0])
-		f.mu.Unlock()
-		if !first {
-			return nil
-		}
-	}
-}
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
 // readMembership reads the gateways and their notes.
 func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client) error {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	beats, err := c.Do(bounded, c.B().Zrange().Key(f.key("gateways")).Min("0").Max(strconv.Itoa(maxProcesses-1)).Rev().Withscores().Build()).AsZScores()
+	beats, err := c.Do(bounded, c.B().Zrange().Key(f.link.Key("gateways")).Min("0").Max(strconv.Itoa(maxProcesses-1)).Rev().Withscores().Build()).AsZScores()
 	if err != nil {
 		return fmt.Errorf("reading the gateways in redis: %w", err)
 	}
@@ -264,7 +229,7 @@ func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client) error {
 		}
 		read[b.Member] = p
 	}
-	now := f.redisNow()
+	now := f.link.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.membership = f.membership.with(read, now)

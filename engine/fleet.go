@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/cluster"
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/origin"
@@ -30,10 +32,59 @@ type Fleet struct {
 	Self cluster.Self `json:"-"`
 }
 
+// redisLink is the link to a Redis of all parts that have the same URL and prefix.
+type redisLink struct {
+	*link.Link
+	key    string
+	logger *zap.Logger
+	said   link.State // guarded by the order in which the link tells its states
+}
+
+// acquireLink connects to a Redis, or finds it connected.
+func acquireLink(e *Engine, url string) (*redisLink, error) {
+	key := "redis " + e.Config.Prefix + " " + url
+	return acquire(key, func() (*redisLink, error) {
+		to, err := link.New(link.Config{URL: url, Prefix: e.Config.Prefix})
+		if err != nil {
+			return nil, err
+		}
+		l := &redisLink{Link: to, key: key, logger: e.logger.Named("redis").With(zap.String("address", to.Address()))}
+		l.Watch(l.changed)
+		return l, nil
+	})
+}
+
+// Destruct closes the link.
+func (l *redisLink) Destruct() error {
+	l.Close()
+	return nil
+}
+
+// release gives the link back. A nil link is none.
+func (l *redisLink) release() error {
+	if l == nil {
+		return nil
+	}
+	return release(l.key)
+}
+
+// changed tells the operator, once each time, that Redis is away or back.
+func (l *redisLink) changed(now link.State) {
+	before := l.said
+	l.said = now
+	switch {
+	case now.Up && !now.Since.Equal(before.Since):
+		l.logger.Info("redis answers; it is shared with the other gateways", zap.NamedError("before", now.Why))
+	case !now.Up && (before.Up || before.Why == nil):
+		l.logger.Error("redis does not answer; nothing is shared with the other gateways until it does", zap.Error(now.Why))
+	}
+}
+
 // fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the
 // gateway for package fleet.
 type fleetState struct {
 	key     string
+	link    *redisLink
 	fleet   *cluster.Fleet
 	stops   *stopState
 	logger  *zap.Logger
@@ -87,12 +138,10 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	}
 	c := e.Config.Fleet
 	var err error
-	s.fleet, err = cluster.New(cluster.Config{
-		URL: c.URL, Prefix: e.Config.Prefix, Local: s, Changed: s.changed, Failed: s.failed, Counted: s.counted,
-	}, c.Self, c.Expect)
-	if err != nil {
+	if s.link, err = acquireLink(e, c.URL); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
+	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed, Counted: s.counted}, c.Self, c.Expect)
 	s.heads.Go(func() { s.exchangeCheckpoints(s.ctx) })
 	return s, nil
 }
@@ -101,7 +150,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 func (s *fleetState) Destruct() error {
 	s.stop()
 	s.heads.Wait()
-	err := s.fleet.Close()
+	err := errors.Join(s.fleet.Close(), s.link.release())
 	_ = s.refreshes.Wait() // they have no error
 	counted(cluster.State{})
 	return err
@@ -232,14 +281,6 @@ func (s *fleetState) KeepAction(id string) {
 	if err := fleetFile.write(s.folder, s.last); err != nil {
 		s.failed(err)
 	}
-}
-
-func (s *fleetState) changed(up bool, why error) {
-	if up {
-		s.logger.Info("orders reach the other gateways")
-		return
-	}
-	s.logger.Error("orders do not reach the other gateways; those given here hold here until they do", zap.Error(why))
 }
 
 func (s *fleetState) failed(err error) {

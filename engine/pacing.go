@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/pace/redisclock"
 )
@@ -18,8 +19,11 @@ import (
 type pacing struct {
 	key    string
 	pacer  *pace.Pacer
-	shared *redisclock.Clock // nil: this gateway keeps its clocks to itself
 	logger *zap.Logger
+
+	shared   *redisclock.Clock // nil: this gateway keeps its clocks to itself
+	link     *redisLink        // of shared
+	endWatch func()            // of link
 
 	writing sync.Mutex // guards the two below
 	folder  string     // of the files
@@ -79,30 +83,32 @@ func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
 
 // share connects the clocks with the other gateways' if the configuration says so.
 func (p *pacing) share(e *Engine, config *pace.Config) error {
-	url := e.Config.SharedClocks
-	if url == "" {
+	if e.Config.SharedClocks == "" {
 		return nil
 	}
 	if err := gatewaysFile.read(p.folder, &p.last); err != nil {
 		return err
 	}
 	var err error
-	p.shared, err = redisclock.New(redisclock.Config{
-		// The more gateways there may be, the less each of them takes while Redis is away.
-		URL: url, Prefix: e.Config.Prefix, Gateways: max(e.Config.Fleet.Expect, p.last.Gateways), Changed: p.sharedChanged, Counted: p.counted,
-	})
-	if err != nil {
+	if p.link, err = acquireLink(e, e.Config.SharedClocks); err != nil {
 		return fmt.Errorf("sharing clocks: %w", err)
 	}
+	// The more gateways there may be, the less each of them takes while Redis is away.
+	p.shared = redisclock.New(p.link.Link, max(e.Config.Fleet.Expect, p.last.Gateways))
+	p.endWatch = p.link.Watch(p.counted)
 	config.Shared = p.shared
 	return nil
 }
 
-// counted notes how many gateways there are, for a start without Redis.
-func (p *pacing) counted(gateways int) {
+// counted notes whether clocks are shared, and with how many gateways, for a start without Redis.
+func (p *pacing) counted(s link.State) {
+	sharedUp.Store(s.Up)
+	if !s.Up {
+		return
+	}
 	p.mu.Lock()
 	before := p.last.Gateways
-	p.last = p.last.Counted(gateways, time.Now())
+	p.last = p.last.Counted(s.Clocks, time.Now())
 	changed := p.last.Gateways != before
 	p.mu.Unlock()
 	if changed {
@@ -190,19 +196,10 @@ func (p *pacing) Destruct() error {
 		err = p.write(true)
 	}
 	if p.shared != nil {
-		err = errors.Join(err, p.shared.Close())
+		p.endWatch()
+		err = errors.Join(err, p.shared.Close(), p.link.release())
 	}
 	return err
-}
-
-// sharedChanged tells the operator, once each time, that the clocks are not shared for a while.
-func (p *pacing) sharedChanged(up bool, why error) {
-	sharedUp.Store(up)
-	if up {
-		p.logger.Info("clocks are shared with the other gateways")
-		return
-	}
-	p.logger.Error("clocks cannot be shared; each gateway keeps to its part of the rate", zap.Error(why))
 }
 
 // Unblock ends the back-off of one clock, has that written down, and reports which one it was if

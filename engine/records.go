@@ -29,6 +29,7 @@ import (
 type records struct {
 	key     string
 	store   robotscache.Store // the cache's
+	link    *redisLink        // of the store, nil if it has none
 	cache   *robotscache.Cache
 	fetcher currentFetcher
 	files   atomic.Pointer[robotscache.Cache] // of TDM files; nil until a configuration reads them
@@ -64,7 +65,7 @@ func (r *records) Destruct() error {
 	if f := r.files.Load(); f != nil {
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
+	if err = errors.Join(err, r.link.release()); err != nil {
 		return fmt.Errorf("closing the store of robots.txt records: %w", err)
 	}
 	return nil
@@ -77,14 +78,14 @@ func openRecords(e *Engine, key string) (*records, error) {
 		short: rate.Sometimes{Interval: time.Minute}, full: rate.Sometimes{Interval: time.Hour},
 	}
 	var err error
-	if r.store, err = e.Config.Store.open(e.Config.Prefix, observer.textsDropped); err != nil {
+	if r.store, r.link, err = e.openStore(observer.textsDropped); err != nil {
 		return nil, err
 	}
 	r.fetcher.Store(e)
 	config := e.Config.Cache
 	config.Store, config.Fetcher, config.Observer = r.store, &r.fetcher, observer
 	if r.cache, err = robotscache.New(config); err != nil {
-		return nil, errors.Join(err, r.store.Close())
+		return nil, errors.Join(err, r.store.Close(), r.link.release())
 	}
 	return r, nil
 }
@@ -244,18 +245,26 @@ func (s Store) isNew() bool {
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
-// open opens the store. It calls dropped for texts that the file drops.
-func (s Store) open(prefix string, dropped func(texts int, early bool)) (robotscache.Store, error) {
+// openStore opens the store, and links it to its Redis if it has one. It calls dropped for texts that the
+// file drops.
+func (e *Engine) openStore(dropped func(texts int, early bool)) (robotscache.Store, *redisLink, error) {
+	s := e.Config.Store
 	if s.module != nil {
-		return s.module.OpenStore()
+		store, err := s.module.OpenStore()
+		return store, nil, err
 	}
 	switch s.Kind {
 	case "redis":
-		return redisstore.New(redisstore.Config{URL: s.URL, Prefix: prefix, Retention: s.retention(), Timeout: redisTimeout})
+		l, err := acquireLink(e, s.URL)
+		if err != nil {
+			return nil, nil, fmt.Errorf("redis store: %w", err)
+		}
+		return redisstore.New(redisstore.Config{Link: l.Link, Retention: s.retention(), Timeout: redisTimeout}), l, nil
 	case "none":
-		return robotscache.NewMemory(0), nil
+		return robotscache.NewMemory(0), nil, nil
 	}
-	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
+	store, err := boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
+	return store, nil, err
 }
 
 // currentFetcher fetches by the current configuration: a refresh that begins after a reload follows

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/pace/redisclock"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
@@ -33,11 +34,7 @@ func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	c := &cluster{redis: redistest.Start(t), seen: make(map[string][]time.Time)}
 	for range n {
-		k, err := redisclock.New(redisclock.Config{URL: c.redis.URL(), Heartbeat: 100 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
+		k := c.clock(t, 100*time.Millisecond)
 		c.gateways = append(c.gateways, &gateway{clock: k, pacer: pace.New(pace.Config{Shared: k})})
 	}
 	redistest.Eventually(t, "all gateways know each other", func() bool {
@@ -49,6 +46,19 @@ func newCluster(t *testing.T, n int) *cluster {
 		return true
 	})
 	return c
+}
+
+// clock is that of another gateway.
+func (c *cluster) clock(t *testing.T, heartbeat time.Duration) *redisclock.Clock {
+	t.Helper()
+	l, err := link.New(link.Config{URL: c.redis.URL(), Heartbeat: heartbeat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	k := redisclock.New(l, 1)
+	t.Cleanup(func() { _ = k.Close() }) // redis may be gone by then
+	return k
 }
 
 // crawl lets the workers of one gateway ask for the hosts in turn until ctx ends.
@@ -276,17 +286,23 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	redistest.Eventually(t, "the block is told again", func() bool {
 		return strings.Contains(c.redis.Say("HEXISTS crawlgate:{pace}:key:h until"), ":1")
 	})
-	k, err := redisclock.New(redisclock.Config{URL: c.redis.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = k.Close() })
+	k := c.clock(t, 0)
 	redistest.Eventually(t, "the third is up", func() bool { return k.Peers().Up })
 	third := pace.New(pace.Config{Shared: k})
 	_, err = third.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
 	wantBlocked(t, err)
 	if third.Stats().Blocked != 1 {
 		t.Error("the third gateway does not remember the block")
+	}
+}
+
+// A shared clock that can be reached already learns of the blocks that a gateway had when it ended.
+func TestSharedLearnsRestoredBlocks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.gateways[0].pacer.Restore([]pace.State{{Key: "h", Until: time.Now().Add(time.Hour), Strikes: 1}})
+	if said := c.redis.Say("HEXISTS crawlgate:{pace}:key:h until"); said != ":1\r\n" {
+		t.Errorf("redis does not have the block: %q", said)
 	}
 }
 

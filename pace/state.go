@@ -107,6 +107,9 @@ func (p *Pacer) Merge(states []State) {
 		}
 	}
 	p.keepSweeping()
+	if p.shared != nil && p.shared.Peers().Up {
+		p.announceBlocks() // it will not be told again that the shared clock is back
+	}
 }
 
 // restore adds the state of one key, and reports whether its block is new.

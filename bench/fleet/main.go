@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/cluster"
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
@@ -75,18 +76,19 @@ func orders(url string, n, most int) error {
 	prefix := fmt.Sprint("bench-", os.Getpid())
 	for i := range n {
 		locals[i] = &local{name: fmt.Sprint("gw", i)}
-		f, err := cluster.New(cluster.Config{
-			URL: url, Prefix: prefix, Local: locals[i], Counted: func(cluster.State) {},
-			Changed: func(up bool, _ error) {
-				if !up {
-					away.Add(1)
-				}
-			},
-			Failed: func(error) { failed.Add(1) },
-		}, cluster.Self{Name: locals[i].name}, n)
+		l, err := link.New(link.Config{URL: url, Prefix: prefix})
 		if err != nil {
 			return err
 		}
+		defer l.Close()
+		l.Watch(func(s link.State) {
+			if !s.Up {
+				away.Add(1)
+			}
+		})
+		f := cluster.New(cluster.Config{
+			Link: l, Local: locals[i], Counted: func(cluster.State) {}, Failed: func(error) { failed.Add(1) },
+		}, cluster.Self{Name: locals[i].name}, n)
 		defer func() { _ = f.Close() }()
 		fleets[i] = f
 	}
@@ -123,7 +125,7 @@ func orders(url string, n, most int) error {
 			late += all - answered
 		}
 		slices.Sort(took)
-		fmt.Printf("%d gateways, %d orders: all have answered after %v (median), %v at most; %d answers missing, %d times away, %d calls failed\n",
+		fmt.Printf("%d gateways, %d orders: all have answered after %v (median), %v at most; %d answers missing, %d heartbeats without redis, %d calls failed\n",
 			n, held, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), late, away.Load(), failed.Load())
 	}
 	return nil

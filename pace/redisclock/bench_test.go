@@ -16,7 +16,7 @@ func BenchmarkAcquire(b *testing.B) {
 	for _, clocks := range []int{1, 3} {
 		b.Run(fmt.Sprintf("clocks=%d", clocks), func(b *testing.B) {
 			b.ReportAllocs()
-			k := clockAt(b, redistest.Start(b), Config{})
+			k := clockAt(b, redistest.Start(b))
 			p := pace.New(pace.Config{Shared: k})
 			took := make([]time.Duration, 0, b.N)
 			i := 0

@@ -1,120 +1,76 @@
 package redisclock
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	_ "embed" // the scripts
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/crawlgate/crawlgate/internal/redislink"
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/pace"
 )
 
 // ErrAway is the error of every call while Redis cannot be reached.
 var ErrAway = errors.New("redis cannot be reached")
 
-// Config says where and how.
-type Config struct {
-	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
-	// Required.
-	URL string
-	// Prefix tells the fleets in one database apart. Default: crawlgate.
-	Prefix string
-	// Name is this gateway's, different from all others. Default: random.
-	Name string
-	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
-	// After five missed ones others no longer count it. Default: 1 s.
-	Heartbeat time.Duration
-	// Gateways is the least number that share the clocks, while Redis is away. Default: 1.
-	Gateways int
-	// Counted is told how many gateways there are, with each heartbeat. It must not block. Default:
-	// nobody is told.
-	Counted func(gateways int)
-	// Changed is told when Redis is away, with the reason, and when it is back, once each time. It
-	// must not block. Default: nobody is told.
-	Changed func(up bool, why error)
-}
-
-func (c Config) withDefaults() Config {
-	c.Name, c.Prefix = cmp.Or(c.Name, rand.Text()), cmp.Or(c.Prefix, "crawlgate")
-	c.Heartbeat = cmp.Or(max(c.Heartbeat, 0), time.Second)
-	c.Gateways = max(c.Gateways, 1)
-	if c.Counted == nil {
-		c.Counted = func(int) {}
-	}
-	if c.Changed == nil {
-		c.Changed = func(bool, error) {}
-	}
-	return c
-}
-
-const (
-	// timeout bounds every call.
-	timeout = 500 * time.Millisecond
-)
-
 // Clock is a pace.Shared in Redis. It is safe for concurrent use.
 type Clock struct {
-	config Config
-	link   *redislink.Link
-	state  atomic.Pointer[state]
+	link *link.Link
+	made time.Time
 
-	mu      sync.Mutex // guards changes of state, and the two below
-	blocked func(key string, pause time.Duration, strikes int)
-	back    func()
-
-	stop context.CancelFunc
-	done sync.WaitGroup
+	ctx      context.Context // of the listener
+	stop     context.CancelFunc
+	tasks    sync.WaitGroup
+	endWatch func()
 }
 
-// New makes a Clock and connects in the background: until that succeeds it is away. The error is
-// about the configuration only. Close it after use.
-func New(c Config) (*Clock, error) {
-	option, err := redislink.Options(c.URL, timeout)
-	if err != nil {
-		return nil, err
-	}
-	c = c.withDefaults()
-	option.Dialer.KeepAlive = c.Heartbeat
-	ctx, stop := context.WithCancel(context.Background())
-	k := &Clock{config: c, link: redislink.New(option), stop: stop}
-	k.state.Store(&state{since: time.Now(), gateways: c.Gateways})
-	k.done.Go(func() { k.live(ctx) })
-	k.done.Go(func() { k.link.Listen(ctx, k.channel(), c.Heartbeat, k.receive) })
-	return k, nil
+// New makes a Clock of a link, which outlives it. gateways is the least number that share the
+// clocks, while Redis is away. Close it after use.
+func New(l *link.Link, gateways int) *Clock {
+	k := &Clock{link: l, made: time.Now(), endWatch: func() {}}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	l.ShareClocks(max(gateways, 1))
+	return k
 }
 
-// Close leaves the gateways and ends the connection.
+// Close leaves the gateways that share clocks.
 func (k *Clock) Close() error {
 	k.stop()
-	k.done.Wait()
-	defer k.link.Close()
-	c := k.link.Client()
-	if c == nil || !k.state.Load().up {
+	k.tasks.Wait()
+	k.endWatch()
+	k.link.ShareClocks(0)
+	if !k.link.State().Up {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	err := c.Do(ctx, c.B().Zrem().Key(k.key("gateways")).Member(k.config.Name).Build()).Error()
-	if err != nil {
-		return fmt.Errorf("leaving the gateways in redis: %w", err)
+	if err := k.link.Beat(context.Background()); err != nil {
+		return fmt.Errorf("leaving the gateways that share clocks: %w", err)
 	}
 	return nil
 }
 
 // Watch implements pace.Shared.
 func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), back func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.blocked, k.back = blocked, back
+	k.tasks.Go(func() {
+		k.link.Listen(k.ctx, k.channel(), func(text string) {
+			var block message
+			if json.Unmarshal([]byte(text), &block) == nil && block.From != k.link.Process() {
+				blocked(block.Key, block.Pause, block.Strikes)
+			}
+		})
+	})
+	var up time.Time // since when Redis answers
+	k.endWatch = k.link.Watch(func(s link.State) {
+		if s.Up && !s.Since.Equal(up) {
+			up = s.Since
+			back()
+		}
+	})
 }
 
 var (
@@ -126,14 +82,11 @@ var (
 	blockSource string
 	//go:embed unblock.lua
 	unblockSource string
-	//go:embed heartbeat.lua
-	heartbeatSource string
 
-	reserveScript   = rueidis.NewLuaScript(reserveSource)
-	releaseScript   = rueidis.NewLuaScript(releaseSource)
-	blockScript     = rueidis.NewLuaScript(blockSource)
-	unblockScript   = rueidis.NewLuaScript(unblockSource)
-	heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
+	reserveScript = rueidis.NewLuaScript(reserveSource)
+	releaseScript = rueidis.NewLuaScript(releaseSource)
+	blockScript   = rueidis.NewLuaScript(blockSource)
+	unblockScript = rueidis.NewLuaScript(unblockSource)
 )
 
 // token is what Release needs to know of a reservation.
@@ -192,7 +145,7 @@ func (k *Clock) slack(demands []pace.Demand) time.Duration {
 			slack = min(slack, max(spacing/20, 2*time.Millisecond), 50*time.Millisecond)
 		}
 	}
-	return max(slack, 2*k.state.Load().roundTrip)
+	return max(slack, 2*k.link.State().RoundTrip)
 }
 
 // withSlack adds the slack to intervals and gaps. A burst has room for it already.
@@ -245,7 +198,7 @@ func (k *Clock) Release(r pace.Reservation) error {
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
-	m := message{From: k.config.Name, Key: key, Pause: pause, Strikes: strikes}
+	m := message{From: k.link.Process(), Key: key, Pause: pause, Strikes: strikes}
 	args := []string{micros(pause), k.channel(), m.String()}
 	return k.call(context.Background(), "blocking a key in redis", blockScript,
 		[]string{k.clockKey(key)}, args, rueidis.RedisResult.Error)
@@ -253,7 +206,7 @@ func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	args := []string{k.channel(), message{From: k.config.Name, Key: key}.String()}
+	args := []string{k.channel(), message{From: k.link.Process(), Key: key}.String()}
 	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{k.clockKey(key)}, args,
 		func(a rueidis.RedisResult) (err error) {
 			found, err = a.AsBool()
@@ -262,14 +215,11 @@ func (k *Clock) Unblock(key string) (found bool, err error) {
 	return found, err
 }
 
-// Peers implements pace.Shared.
+// Peers implements pace.Shared. What the link knows from before the Clock was made does not count:
+// it begins like one whose Redis has just come back.
 func (k *Clock) Peers() pace.Peers {
-	s := k.state.Load()
-	count := s.gateways
-	if !s.up {
-		count = max(count, k.config.Gateways)
-	}
-	return pace.Peers{Up: s.up, For: time.Since(s.since), Count: count}
+	s := k.link.State()
+	return pace.Peers{Up: s.Up, For: min(time.Since(s.Since), time.Since(k.made)), Count: max(s.Clocks, 1)}
 }
 
 // call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
@@ -278,26 +228,39 @@ func (k *Clock) call(
 	ctx context.Context, doing string, script *rueidis.Lua, keys, args []string,
 	read func(rueidis.RedisResult) error,
 ) error {
-	c := k.link.Client()
-	if c == nil || !k.state.Load().up {
+	if !k.link.State().Up {
 		return fmt.Errorf("%s: %w", doing, ErrAway)
 	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	err := read(script.Exec(bounded, c, keys, args))
+	err := read(script.Exec(bounded, k.link.Client(), keys, args))
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() == nil {
-		k.setDown(err)
+		k.link.Fail(err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // key names what Redis has of this fleet. The channel carries the database's number too: Redis
 // delivers a message to the subscribers of all databases.
-func (k *Clock) key(name string) string      { return k.config.Prefix + ":{pace}:" + name }
+func (k *Clock) key(name string) string      { return k.link.Prefix() + ":{pace}:" + name }
 func (k *Clock) clockKey(name string) string { return k.key("key:" + name) }
 func (k *Clock) channel() string             { return k.link.Channel(k.key("blocks")) }
+
+// message tells other gateways of a block, or without a pause of its end.
+type message struct {
+	From    string        `json:"from"`
+	Key     string        `json:"key"`
+	Pause   time.Duration `json:"pause,omitempty"`
+	Strikes int           `json:"strikes,omitempty"`
+}
+
+// String is the form that is sent.
+func (m message) String() string {
+	text, _ := json.Marshal(m) // strings and numbers: it cannot fail
+	return string(text)
+}
 
 var _ pace.Shared = (*Clock)(nil)

@@ -6,11 +6,11 @@
 // flight are not kept there: each gateway has its part of them, the limit divided by the number of
 // gateways (at least one), as that needs no lease, and no second call when an answer ends.
 //
-// Every gateway reports once a second that it is alive, so all know how many they are. When Redis
-// cannot be reached each keeps to its part of the rate; see [pace.Peers]. It comes back by itself.
+// The link to Redis knows how many gateways share clocks. When Redis cannot be reached each keeps
+// to its part of the rate; see [pace.Peers]. It comes back by itself.
 //
 // All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
 // several of them demands. Keys expire two minutes after their clocks are free. A user with
 // restricted rights needs the keys and channels under PREFIX:{pace}: and the commands of the
-// scripts, EVALSHA, EVAL, SUBSCRIBE and ZREM.
+// scripts, EVALSHA, EVAL and SUBSCRIBE, beside what the heartbeat of package link needs.
 package redisclock

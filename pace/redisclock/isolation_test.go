@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -15,25 +16,28 @@ import (
 func TestFleetsOnOneServerShareNothing(t *testing.T) {
 	t.Parallel()
 	for name, fleets := range map[string]struct {
-		staging, production Config
+		staging, production link.Config
 		databases           [2]string
 	}{
 		"databases":           {databases: [2]string{"/0", "/1"}},
 		"high databases":      {databases: [2]string{"/1", "/11"}},
-		"prefixes":            {staging: Config{Prefix: "staging"}, production: Config{Prefix: "production"}},
-		"no prefix and one":   {production: Config{Prefix: "production"}},
-		"prefix and database": {staging: Config{Prefix: "acme"}, production: Config{Prefix: "acme"}, databases: [2]string{"/2", "/3"}},
+		"prefixes":            {staging: link.Config{Prefix: "staging"}, production: link.Config{Prefix: "production"}},
+		"no prefix and one":   {production: link.Config{Prefix: "production"}},
+		"prefix and database": {staging: link.Config{Prefix: "acme"}, production: link.Config{Prefix: "acme"}, databases: [2]string{"/2", "/3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			open := func(c Config, database string) *Clock {
+			open := func(c link.Config, database string) *Clock {
 				c.URL = s.URL() + database
 				return openClock(t, c)
 			}
 			staging := open(fleets.staging, fleets.databases[0])
 			production := open(fleets.production, fleets.databases[1])
 			other := open(fleets.production, fleets.databases[1])
+			for _, k := range []*Clock{staging, other} {
+				k.Watch(func(string, time.Duration, int) {}, func() {})
+			}
 			told := make(chan string, 8)
 			production.Watch(func(key string, _ time.Duration, _ int) { told <- key }, func() {})
 			redistest.Eventually(t, "all three listen", func() bool {

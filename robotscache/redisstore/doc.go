@@ -25,7 +25,7 @@
 // # Outages
 //
 // Each call is bounded by Config.Timeout. A server counts as gone if there is no connection to it,
-// or if no call gets an answer for twice that time. Calls then fail at once with
-// robotscache.ErrUnavailable, except for one each second that tries again, so nothing has to be
-// restarted. The server may also be away when the gateway starts.
+// or if heartbeats get no answer for twice that time. Calls then fail at once with
+// robotscache.ErrUnavailable, until a heartbeat is answered again. The server may also be away when
+// the gateway starts.
 package redisstore

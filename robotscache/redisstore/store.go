@@ -12,62 +12,52 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// Config holds the settings of a [Store]. Only URL is required; other fields that are zero take
+// Config holds the settings of a [Store]. Only Link is required; other fields that are zero take
 // their defaults.
 type Config struct {
-	// URL names the server: redis://user:password@host:port/db, rediss:// for TLS, unix:// for a
-	// socket; with ?addr=host:port for more nodes and ?master_set=name for sentinels.
-	URL string
-	// Prefix tells the fleets in one database apart; default "crawlgate".
-	Prefix string
+	// Link is to the server, with the prefix of all keys. It outlives the store.
+	Link *link.Link
 	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
 	// do not depend on it.
 	Versions int
 	// Retention says how long texts are kept; its Max is not for this store. [Store.SetRetention]
 	// changes it.
 	Retention robotscache.Retention
-	// Timeout bounds each call, and the dialing for it; default 500 ms.
+	// Timeout bounds each call; default [link.Timeout].
 	Timeout time.Duration
 }
 
-const (
-	defaultPrefix  = "crawlgate"
-	defaultTimeout = 500 * time.Millisecond
-
-	// format is the number of the layout of keys and values. Another release may have another; it then
-	// starts empty beside this one.
-	format = "2:"
-)
+// format is the number of the layout of keys and values. Another release may have another; it then
+// starts empty beside this one.
+const format = "2:"
 
 // Store is a [robotscache.Store] and a [robotscache.Leaser] in Redis.
 type Store struct {
-	cfg   Config
-	times atomic.Pointer[lifetimes]
-	link  *link
-	texts *storecodec.TextCodec
+	cfg    Config
+	times  atomic.Pointer[lifetimes]
+	closed atomic.Bool
+	link   *link.Link
+	texts  *storecodec.TextCodec
 }
 
 // lifetimes are how long keys live from a save on, in ms.
 type lifetimes struct{ records, texts string }
 
-// New returns a store. It waits for a connection for the timeout at most, for each address of the
-// URL. Without one the store is made too: its error is about the configuration.
-func New(cfg Config) (*Store, error) {
-	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
+// New returns a store. It waits for the first answer of the server, for [link.Timeout] at most for
+// each address. A server that is away may come later.
+func New(cfg Config) *Store {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
-	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
-	l, err := newLink(cfg.URL, cfg.Timeout)
-	if err != nil {
-		return nil, fmt.Errorf("redis store: %w", err)
-	}
-	s := &Store{cfg: cfg, link: l, texts: storecodec.NewTexts()}
+	cfg.Timeout = cmp.Or(cfg.Timeout, link.Timeout)
+	s := &Store{cfg: cfg, link: cfg.Link, texts: storecodec.NewTexts()}
 	s.SetRetention(cfg.Retention)
-	return s, nil
+	_ = s.link.Beat(context.Background()) // the link knows why it has failed
+	return s
 }
 
 // SetRetention changes how long later saves are kept.
@@ -77,7 +67,7 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 }
 
 func (s *Store) key(kind, name string) string {
-	return "{" + s.cfg.Prefix + "}:robots:" + format + kind + name
+	return "{" + s.link.Prefix() + "}:robots:" + format + kind + name
 }
 
 func (s *Store) recordKey(k fetch.Key) string  { return s.key("r:", k.String()) }
@@ -90,7 +80,7 @@ func (s *Store) fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.address, err)
+	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.Address(), err)
 }
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
@@ -106,7 +96,7 @@ func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err erro
 }
 
 func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
-	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Get().Key(key).Build())
 	})
 	if err != nil {
@@ -128,7 +118,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 			return s.fault("saving the record of "+r.Key().String(), err)
 		}
 	}
-	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return firstFailure(saveScript.ExecMulti(ctx, c, calls...))
 	})
 	return s.fault("saving", err)
@@ -177,7 +167,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milli
 // Delete implements [robotscache.Store].
 func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 	name := k.String()
-	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return firstFailure(c.DoMulti(ctx,
 			c.B().Del().Key(s.recordKey(k), s.historyKey(k)).Build(),
 			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
@@ -213,7 +203,7 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 	if after == "" {
 		from = "-"
 	}
-	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Zrangebylex().Key(s.key("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build())
 	})
 	if err != nil {
@@ -226,7 +216,7 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 	for i, name := range names {
 		keys[i] = s.key("r:", name)
 	}
-	result, err = s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	result, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Mget().Key(keys...).Build())
 	})
 	if err != nil {
@@ -248,7 +238,7 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 
 // History implements [robotscache.Store].
 func (s *Store) History(ctx context.Context, k fetch.Key) (history []robotscache.Version, err error) {
-	result, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		return c.Do(ctx, c.B().Lrange().Key(s.historyKey(k)).Start(0).Stop(-1).Build())
 	})
 	if err == nil {
@@ -266,7 +256,7 @@ func (s *Store) History(ctx context.Context, k fetch.Key) (history []robotscache
 // setKeptUntil asks how long the server will keep the texts of a history that is not empty.
 func (s *Store) setKeptUntil(ctx context.Context, history []robotscache.Version) error {
 	var answers []rueidis.RedisResult
-	_, err := s.link.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		asked := make(rueidis.Commands, len(history))
 		for i, v := range history {
 			asked[i] = c.B().Pttl().Key(s.textKey(v.SHA256)).Build()
@@ -297,7 +287,7 @@ func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error)
 
 // Close implements [robotscache.Store].
 func (s *Store) Close() error {
-	s.link.close()
+	s.closed.Store(true)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package redislink
+package link
 
 import (
 	"strings"

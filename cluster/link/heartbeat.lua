@@ -1,0 +1,34 @@
+-- Notes that a gateway is alive and what it says of itself, counts those that are, and forgets those
+-- that were silent too long.
+--
+-- KEYS  the gateways of the fleet by the time of their last heartbeat, what they say of themselves,
+--       the gateways that share clocks by the time of their last heartbeat
+-- ARGV  this gateway's process, what it says (empty: it is not of the fleet), whether it leaves the
+--       fleet, whether it shares clocks, and in ms: how long gateways are known, how long they count
+--       as alive
+-- answer  Redis's time in ms, and how many gateways are alive: of the fleet, and with shared clocks
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local dead = now - ARGV[6]
+local function note(set, belongs, at)
+	for _, gone in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', now - ARGV[5], 'LIMIT', 0, 100)) do
+		redis.call('ZREM', set, gone)
+		if set == KEYS[1] then
+			redis.call('HDEL', KEYS[2], gone)
+		end
+	end
+	if belongs then
+		redis.call('ZADD', set, at, ARGV[1])
+		redis.call('PEXPIRE', set, ARGV[5] * 2)
+	end
+	return redis.call('ZCOUNT', set, '(' .. dead, '+inf')
+end
+local fleet = note(KEYS[1], ARGV[2] ~= '', ARGV[3] == 'true' and dead or now)
+if ARGV[2] ~= '' then
+	redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+	redis.call('PEXPIRE', KEYS[2], ARGV[5] * 2)
+end
+if ARGV[4] ~= 'true' then
+	redis.call('ZREM', KEYS[3], ARGV[1])
+end
+return {now, fleet, note(KEYS[3], ARGV[4] == 'true', now)}

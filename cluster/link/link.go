@@ -1,0 +1,384 @@
+// Package link connects a gateway to a Redis or Valkey. The clocks, records and orders of a gateway
+// that use the same server and prefix have one link: one client, one heartbeat, one answer to
+// whether Redis is away and how many gateways there are.
+//
+// Twice a second a link tells Redis that the gateway is alive. It has two sets of gateways, by the
+// time of their last heartbeat, because a gateway may share only orders or only clocks:
+//
+//	{PREFIX}:fleet:gateways  zset  the gateways of the fleet
+//	{PREFIX}:fleet:acks      hash  what each of them says of itself
+//	{PREFIX}:fleet:clocks    zset  the gateways that share clocks
+package link
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// Timeout bounds dialing and a heartbeat. It is also the default for other calls.
+	Timeout = 500 * time.Millisecond
+	// AliveFor is how long after a heartbeat a gateway counts as alive.
+	AliveFor = missed * heartbeat
+	// KnownFor is how long a gateway that fell silent belongs to the fleet: it may be cut off, and
+	// crawl. One that shuts down cleanly leaves at once.
+	KnownFor = time.Hour
+
+	heartbeat = 500 * time.Millisecond
+	missed    = 10 // heartbeats, after which a gateway is not counted
+	// giveUp is how long a connection may be silent before another one replaces it. A server that is
+	// busy for less gets no more work by that.
+	giveUp = 6 * time.Second
+)
+
+// Config says where the gateways meet.
+type Config struct {
+	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
+	// Required.
+	URL string
+	// Prefix tells the fleets in one database apart. Default: crawlgate.
+	Prefix string
+	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
+	// After ten missed ones others no longer count it. Default: 0.5 s.
+	Heartbeat time.Duration
+}
+
+// State is what a link knows of Redis and of the gateways. It is a value.
+type State struct {
+	Up        bool          // Redis answers
+	Since     time.Time     // since when that is so
+	Why       error         // the last failure; nil if there was none
+	RoundTrip time.Duration // of the last heartbeat
+	Gateways  int           // of the fleet that are alive, as of the last heartbeat
+	// Clocks is how many gateways share clocks. Others may not have come back yet when Redis has, so
+	// for as long as one counts as alive it does not fall. While Redis is away it is the last known
+	// number, but at least the one of [Link.ShareClocks].
+	Clocks int
+}
+
+// Link is a client with a heartbeat. It is safe for concurrent use.
+type Link struct {
+	config  Config
+	option  rueidis.ClientOption
+	process string // random, so that two of one name are not taken for one
+	client  atomic.Pointer[rueidis.Client]
+	state   atomic.Pointer[State]
+
+	connecting sync.Mutex // held while the client is made or closed
+	closed     bool
+	beating    sync.Mutex // heartbeats arrive in their order
+
+	mu       sync.Mutex // guards all below, and changes of state
+	joined   bool       // there has been something to say with a heartbeat
+	note     func() string
+	least    int // gateways that share clocks; 0 if this one does not
+	clock    clock
+	watchers map[*func(State)]bool
+
+	wake  chan struct{}
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+}
+
+// clock is Redis's, as of the last heartbeat.
+type clock struct {
+	redis int64 // ms since 1970
+	local time.Time
+}
+
+// New makes a link, and connects in the background: until that succeeds Redis is away. The error is
+// about the configuration only. Call Close after use.
+func New(c Config) (*Link, error) {
+	option, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	c.Prefix, c.Heartbeat = cmp.Or(c.Prefix, "crawlgate"), cmp.Or(c.Heartbeat, heartbeat)
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Link{
+		config: c, option: option, process: rand.Text(), watchers: make(map[*func(State)]bool),
+		wake: make(chan struct{}, 1), stop: stop,
+	}
+	l.state.Store(&State{Since: time.Now()})
+	l.tasks.Go(func() { l.live(ctx) })
+	return l, nil
+}
+
+// Close ends the connection. Those who listen or watch must have ended.
+func (l *Link) Close() {
+	l.stop()
+	l.tasks.Wait()
+	l.connecting.Lock()
+	defer l.connecting.Unlock()
+	if c := l.Client(); c != nil && !l.closed {
+		c.Close()
+	}
+	l.closed = true
+}
+
+// Process names this process among the gateways.
+func (l *Link) Process() string { return l.process }
+
+// Prefix tells the fleets in one database apart.
+func (l *Link) Prefix() string { return l.config.Prefix }
+
+// Address is the server's, without credentials.
+func (l *Link) Address() string { return strings.Join(l.option.InitAddress, ",") }
+
+// State returns what the link knows now. It does not wait for Redis.
+func (l *Link) State() State { return *l.state.Load() }
+
+var errClosed = errors.New("the link to redis is closed")
+
+// Client returns the client, or nil before the first connection.
+func (l *Link) Client() rueidis.Client {
+	if c := l.client.Load(); c != nil {
+		return *c
+	}
+	return nil
+}
+
+// connect makes the client. The server must be reachable for that; later the client reconnects by
+// itself.
+func (l *Link) connect() (rueidis.Client, error) {
+	l.connecting.Lock()
+	defer l.connecting.Unlock()
+	if l.closed {
+		return nil, errClosed
+	}
+	if c := l.Client(); c != nil {
+		return c, nil
+	}
+	c, err := rueidis.NewClient(l.option)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to redis: %w", err)
+	}
+	l.client.Store(&c)
+	return c, nil
+}
+
+// Channel returns the name of a channel of the link's database: Redis delivers a message to the
+// subscribers of all databases.
+func (l *Link) Channel(name string) string {
+	if l.option.SelectDB == 0 {
+		return name
+	}
+	return name + ":" + strconv.Itoa(l.option.SelectDB)
+}
+
+// Listen hands the messages of a channel to heard, which must not block, until ctx ends. It
+// connects if nobody has, and subscribes again whenever the connection has ended.
+func (l *Link) Listen(ctx context.Context, channel string, heard func(message string)) {
+	tick := time.NewTicker(l.config.Heartbeat)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if c, err := l.connect(); err == nil {
+			// It ends with the connection, and always with an error.
+			_ = c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { heard(m.Message) })
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Announce makes this gateway one of the fleet: each heartbeat carries its note, which must not be
+// empty.
+func (l *Link) Announce(note func() string) {
+	l.mu.Lock()
+	l.note, l.joined = note, true
+	l.mu.Unlock()
+	l.beatSoon()
+}
+
+// Leave sends a last note, with which the gateway is not counted any more.
+func (l *Link) Leave(ctx context.Context) error {
+	var err error
+	if l.State().Up {
+		err = l.beat(ctx, true)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note = nil
+	return err
+}
+
+// ShareClocks has this gateway counted among those that share clocks. least is how many of them
+// there are at least, for as long as nobody is heard; 0 ends it.
+func (l *Link) ShareClocks(least int) {
+	l.mu.Lock()
+	l.least, l.joined = least, true
+	next := l.State()
+	next.Clocks = max(next.Clocks, least)
+	l.state.Store(&next)
+	l.mu.Unlock()
+	l.beatSoon()
+}
+
+// Watch calls f, which must not block, soon and then with the state after each heartbeat of the
+// link's own, until the function that it returns is called.
+func (l *Link) Watch(f func(State)) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchers[&f] = true
+	l.beatSoon()
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watchers, &f)
+	}
+}
+
+func (l *Link) beatSoon() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// live sends heartbeats. It is also what finds out that Redis is back.
+func (l *Link) live(ctx context.Context) {
+	tick := time.NewTicker(l.config.Heartbeat)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		wasUp := l.State().Up
+		if err := l.Beat(ctx); err != nil && wasUp {
+			_ = l.Beat(ctx) // one that is late is not said; the error is in the state
+		}
+		l.mu.Lock()
+		watchers := slices.Collect(maps.Keys(l.watchers))
+		l.mu.Unlock()
+		for _, f := range watchers {
+			(*f)(l.State())
+		}
+		select {
+		case <-tick.C:
+		case <-l.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Beat sends a heartbeat now, and connects if nobody has. The error says why Redis is away.
+func (l *Link) Beat(ctx context.Context) error { return l.beat(ctx, false) }
+
+func (l *Link) beat(ctx context.Context, leave bool) error {
+	l.beating.Lock()
+	defer l.beating.Unlock()
+	c, err := l.connect()
+	if err == nil {
+		bounded, cancel := context.WithTimeout(ctx, Timeout)
+		defer cancel()
+		err = l.tell(bounded, c, leave)
+	}
+	if err != nil && ctx.Err() == nil {
+		l.Fail(err)
+	}
+	return err
+}
+
+//go:embed heartbeat.lua
+var heartbeatSource string
+
+var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
+
+// tell tells Redis that this gateway is alive. If there is nothing to tell, or Redis's clock is not
+// known yet, it asks for that clock.
+func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
+	l.mu.Lock()
+	note, sharing, joined := l.note, l.least > 0, l.joined
+	l.mu.Unlock()
+	if asked := time.Now(); !joined || l.Now() == 0 {
+		answer, err := numbers(c.Do(ctx, c.B().Time().Build()), 2)
+		if err != nil {
+			return fmt.Errorf("asking redis for its time: %w", err)
+		}
+		l.answered(asked, answer[0]*1000+answer[1]/1000, 0, 0)
+	}
+	if !joined {
+		return nil
+	}
+	said := ""
+	if note != nil {
+		said = note()
+	}
+	asked := time.Now()
+	answer, err := numbers(heartbeatScript.Exec(ctx, c, []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")}, []string{
+		l.process, said, strconv.FormatBool(leave), strconv.FormatBool(sharing), milliseconds(KnownFor), milliseconds(l.aliveFor()),
+	}), 3)
+	if err != nil {
+		return fmt.Errorf("sending a heartbeat to redis: %w", err)
+	}
+	l.answered(asked, answer[0], int(answer[1]), int(answer[2]))
+	return nil
+}
+
+// numbers reads an answer of n numbers.
+func numbers(r rueidis.RedisResult, n int) ([]int64, error) {
+	list, err := r.AsIntSlice()
+	if err == nil && len(list) != n {
+		err = fmt.Errorf("redis has answered with %d numbers, not %d", len(list), n)
+	}
+	return list, err
+}
+
+func (l *Link) aliveFor() time.Duration { return missed * l.config.Heartbeat }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Key names what Redis has of the fleet. The prefix is a hash tag: in a cluster all keys of the
+// fleet are on one node, as the scripts need.
+func (l *Link) Key(name string) string { return "{" + l.config.Prefix + "}:fleet:" + name }
+
+// answered records an answer of Redis.
+func (l *Link) answered(asked time.Time, redis int64, gateways, clocks int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, now := l.State(), time.Now()
+	next := State{Up: true, Since: old.Since, Why: old.Why, RoundTrip: now.Sub(asked), Gateways: gateways, Clocks: clocks}
+	if !old.Up {
+		next.Since = now
+	}
+	if now.Sub(next.Since) < l.aliveFor() {
+		next.Clocks = max(clocks, old.Clocks)
+	}
+	l.clock = clock{redis, now}
+	l.state.Store(&next)
+}
+
+// Fail records that Redis has not answered a call, or not with what the caller can use. It counts
+// as away until the next heartbeat that succeeds.
+func (l *Link) Fail(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.State()
+	if next.Up {
+		next.Since = time.Now()
+	}
+	next.Up, next.Why, next.Clocks = false, why, max(next.Clocks, l.least)
+	l.state.Store(&next)
+}
+
+// Now returns the time by Redis's clock in ms since 1970, 0 before the first heartbeat.
+func (l *Link) Now() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clock.redis == 0 {
+		return 0
+	}
+	return l.clock.redis + time.Since(l.clock.local).Milliseconds()
+}

@@ -1,0 +1,140 @@
+package link
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, c Config) *Link {
+	t.Helper()
+	l, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+// TestNewRefusesABadConfiguration, and no error tells the password.
+func TestNewRefusesABadConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"", "://", "http://:secret@127.0.0.1:6379", "redis://:secret@127.0.0.1:bad port", "redis://user:secret@127.0.0.1/x", "redis://user:secret@[::1",
+	} {
+		if l, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, %v", url, l, err)
+		}
+	}
+}
+
+// TestListenDoesNotWaitForAHeartbeat: a message that is published right after the start is heard.
+func TestListenDoesNotWaitForAHeartbeat(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := open(t, Config{URL: s.URL(), Heartbeat: time.Hour})
+	heard := make(chan string, 1)
+	ctx, done := t.Context(), make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Listen(ctx, "news", func(message string) { heard <- message })
+	}()
+	t.Cleanup(func() { <-done })
+	redistest.Eventually(t, "it listens", func() bool { return s.Say("PUBLISH news hello") == ":1\r\n" })
+	if got := <-heard; got != "hello" {
+		t.Errorf("heard %q", got)
+	}
+}
+
+// TestGatewaysAreCountedByWhatTheyShare: one that shares orders only is not counted among those that share clocks, and
+// the other way round. One that leaves counts no more at once, and not after ten heartbeats.
+func TestGatewaysAreCountedByWhatTheyShare(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := Config{URL: s.URL(), Heartbeat: time.Minute} // none within the test
+	both, orders, clocks, store := open(t, c), open(t, c), open(t, c), open(t, c)
+	both.Announce(func() string { return "both" })
+	orders.Announce(func() string { return "orders" })
+	both.ShareClocks(1)
+	clocks.ShareClocks(1)
+	count := func(when string, fleet, sharing int) {
+		t.Helper()
+		for _, l := range []*Link{clocks, orders, store, both} {
+			if err := l.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := both.State(); got.Gateways != fleet {
+			t.Errorf("%s: %d gateways of the fleet, want %d", when, got.Gateways, fleet)
+		}
+		if n := strings.Count(s.Say("ZRANGE {crawlgate}:fleet:clocks 0 -1"), "$"); n != sharing {
+			t.Errorf("%s: %d share clocks, want %d", when, n, sharing)
+		}
+	}
+	count("all have begun", 2, 2)
+	if got := both.State().Clocks; got != 2 {
+		t.Errorf("%d share clocks, want 2", got)
+	}
+	if err := orders.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	count("one has left the fleet", 1, 2)
+	clocks.ShareClocks(0)
+	count("one shares no clocks any more", 1, 1)
+	if got := both.State().Clocks; got != 2 {
+		t.Errorf("%d share clocks, want 2 for as long as Redis has just come back", got)
+	}
+	if notes := s.Say("HVALS {crawlgate}:fleet:acks"); !strings.Contains(notes, "both") || !strings.Contains(notes, "orders") {
+		t.Errorf("redis has the notes %q", notes)
+	}
+}
+
+// TestAwayIsToldOnceAndComesBackByItself also for a call of another one that fails: Redis is away from then on until
+// the next heartbeat that succeeds.
+func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := open(t, Config{URL: s.URL(), Heartbeat: 20 * time.Millisecond})
+	l.ShareClocks(4)
+	changes := make(chan State, 100)
+	var last State
+	end := l.Watch(func(s State) {
+		if s.Up != last.Up || !s.Since.Equal(last.Since) {
+			last = s
+			changes <- s
+		}
+	})
+	next := func(up bool) State {
+		t.Helper()
+		for {
+			if s := <-changes; s.Up == up {
+				return s
+			}
+		}
+	}
+	if up := next(true); up.Clocks != 4 || up.Why != nil || l.Now() == 0 {
+		t.Errorf("%+v; want 4 for as long as others may not have come back", up)
+	}
+	failure := errors.New("no answer")
+	l.Fail(failure)
+	if back := next(true); !errors.Is(back.Why, failure) {
+		t.Errorf("%+v", back)
+	}
+	redistest.Eventually(t, "it is the only one", func() bool { return l.State().Clocks == 1 })
+	s.Kill()
+	if away := next(false); away.Why == nil || away.Clocks != 4 {
+		t.Errorf("%+v; want the 4 that there are at least", away)
+	}
+	s.Start()
+	if back := next(true); back.Clocks != 4 || len(changes) > 0 {
+		t.Errorf("%+v, and %d more changes", back, len(changes))
+	}
+	end()
+}

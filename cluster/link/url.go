@@ -1,0 +1,52 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// parse reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
+// Errors leave the URL out, because it may hold a password.
+//
+// Each call is made once, without client-side caching, over one connection: if there were several,
+// each would have to find out by itself that the server is gone.
+func parse(rawURL string) (rueidis.ClientOption, error) {
+	if rawURL == "" {
+		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
+	}
+	option, err := rueidis.ParseURL(rawURL)
+	if parse, ok := errors.AsType[*url.Error](err); ok {
+		err = parse.Err
+	}
+	if err != nil {
+		return rueidis.ClientOption{}, fmt.Errorf("parsing the redis URL: %w", err)
+	}
+	option.DisableCache, option.DisableRetry, option.PipelineMultiplex = true, true, -1
+	option.Dialer.Timeout, option.Dialer.KeepAlive = Timeout, time.Second
+	option.ConnWriteTimeout = giveUp
+	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
+	return option, nil
+}
+
+// CheckURL refuses a URL that [New] cannot use, before anything dials it. It accepts every text
+// with Caddy placeholders, because their values are not known yet. Errors leave the URL out.
+func CheckURL(raw string) error {
+	if strings.Contains(raw, "{") {
+		return nil
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return errors.New("redis url cannot be parsed")
+	case u.Scheme != "redis" && u.Scheme != "rediss" && u.Scheme != "unix":
+		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
+	case u.Scheme != "unix" && u.Hostname() == "":
+		return errors.New("redis url names no host")
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// silence is the number of timeouts without an answer after which the server counts as gone. A
+// server that is slow for less is a sign of load, perhaps our own: gateways that fetched for
+// themselves then would make the load greater. So the store is more patient than the link.
+const silence = 2
+
+var (
+	// errSlow is a call without an answer from a server that does not count as gone.
+	errSlow         = errors.New("no answer in time")
+	errClosed       = errors.New("store is closed")
+	errNotConnected = errors.New("there is no connection yet")
+)
+
+// call sends one command, or several, and returns the result that decides.
+type call func(ctx context.Context, c rueidis.Client) rueidis.RedisResult
+
+// do makes one call. Its errors are ErrNotFound for a nil answer, the end of ctx, errSlow, and
+// ErrUnavailable for everything else: a server that refuses a call (read-only, out of memory,
+// loading) may accept it later.
+func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult, err error) {
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	if s.closed.Load() {
+		return result, errClosed
+	}
+	if why := s.gone(); why != nil {
+		return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, why)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	result = makes(bounded, s.link.Client())
+	err = result.Error()
+	_, refused := rueidis.IsRedisErr(err)
+	switch {
+	case err == nil:
+		return result, nil
+	case rueidis.IsRedisNil(err):
+		return result, robotscache.ErrNotFound
+	case refused:
+	case ctx.Err() != nil:
+		return result, ctx.Err() // says nothing about the server
+	case isSlow(err):
+		if s.gone() == nil {
+			return result, fmt.Errorf("%w (%v)", errSlow, s.cfg.Timeout)
+		}
+	default:
+		s.link.Fail(err)
+	}
+	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
+}
+
+// gone returns why no call is made: there is no connection, or there was no answer for long. A
+// server that refuses the heartbeat of the link may do what the store asks.
+func (s *Store) gone() error {
+	if s.link.Client() == nil {
+		return errors.Join(errNotConnected, s.link.State().Why)
+	}
+	state := s.link.State()
+	_, refused := errors.AsType[*rueidis.RedisError](state.Why)
+	if state.Up || refused || isSlow(state.Why) && time.Since(state.Since) < silence*s.cfg.Timeout {
+		return nil
+	}
+	return state.Why
+}
+
+// isSlow reports whether an error is the end of a wait for the server: the caller's, or the
+// library's for a connection that is silent.
+func isSlow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
