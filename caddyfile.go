@@ -66,71 +66,7 @@ func atTop(h httpcaddyfile.Helper) bool {
 	return h.State[mark] == true
 }
 
-// UnmarshalCaddyfile reads the engine that all sites share. All lines are optional; the values
-// shown are the defaults.
-//
-//	robots {
-//		user_agent <text>
-//		gateway <name>
-//		help <url>
-//		redis <url> {
-//			prefix crawlgate
-//			expect <number>
-//		}
-//		store file [<path>] | redis [<url>] | none {
-//			retain 400d
-//			retain_max 4GiB
-//		}
-//		index_html on|off
-//		redact <field>... | off
-//		unlogged refuse|serve
-//		fleet redis [<url>] {
-//			expect <number>
-//		}
-//		cache {
-//			max_size 256MiB
-//			ttl 24h
-//		}
-//		fetch {
-//			timeout 20s
-//			retry 1m 1h
-//			unreachable spec|stale|google|strict
-//			unreachable_for 720h
-//			forbidden allow|disallow
-//			soft_404 detect|off
-//			parallel 256
-//		}
-//		pace {
-//			rate 5/s
-//			burst 5
-//			concurrency 8
-//			crawl_delay 0s 30s clamp|refuse|honor
-//			wait 25s
-//			queue 1000
-//			per host|site|address...
-//			backoff 60s 24h | off
-//			shared redis <url>
-//		}
-//		egress {
-//			allow_private <cidr>...
-//			ports 80 443 1024-65535
-//			trust_ca <pem-file>...
-//			upstream <url> [<host>...]
-//			dial_timeout 10s
-//			response_header_timeout 60s
-//		}
-//		signals {
-//			html off|log|hold
-//			tdm_file off|on
-//		}
-//		limits {
-//			connections <number>
-//			connections_per_source <number>
-//			requests_per_agent 16384
-//			tunnel_age 24h
-//			min_rate 100B/s | off
-//		}
-//	}
+// UnmarshalCaddyfile reads the global option. docs/caddyfile.md has its lines.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return block.Segment(d, a, func() *App { return new(App) }, (*App).read, (*App).settings)
 }

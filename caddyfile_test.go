@@ -246,7 +246,7 @@ func TestBadGateway(t *testing.T) {
 		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},
 		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, path, reason, until`},
 		{"except example.com {\npath x\n}", 4, `robots: except example.com: path "x" does not start with a slash`},
-		{"except example.com {\nuntil 2020-02-30\n}", 4, `robots: until "2020-02-30": want a date such as 2026-12-31, ` +
+		{"except example.com {\nuntil 2020-02-30\n}", 4, `robots: except example.com: until "2020-02-30": want a date such as 2026-12-31, ` +
 			`or a time such as 2026-12-31T12:00:00Z`},
 		{"deny", 3, `option "deny" of robots takes at least 1 argument, found 0`},
 		{"deny http://example.com", 3, `robots: deny: host pattern "http://example.com": is a URL; want the host alone`},

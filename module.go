@@ -47,36 +47,24 @@ func init() {
 // The access log gets an object "robots" with the decision and its evidence; docs/access-log.md
 // lists its fields.
 type Handler struct {
-	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
-	// or "off".
-	Mode enforce.Mode `json:"mode,omitempty"`
+	enforce.PolicyConfig
+
 	// Clients lists the ranges whose clients may use the gateway, or "any" alone. Caddy says which
 	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1.
 	// Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
 	Clients []string `json:"clients,omitempty"`
-	// HostModes are the modes for some hosts. They go before the mode of an agent and Mode.
-	HostModes []enforce.HostMode `json:"host_modes,omitempty"`
 	// Agents are the company's crawlers. With none, every request is taken for the product token of
 	// its User-Agent.
 	Agents []AgentConfig `json:"agents,omitempty"`
 	// Unidentified is "deny" (default where there are agents) or "allow": what happens to a request
 	// that matches no agent.
 	Unidentified string `json:"unidentified,omitempty"`
-	// Connect says what happens to a CONNECT: the first rule that matches counts.
-	Connect []enforce.ConnectRule `json:"connect,omitempty"`
-	// Exceptions let requests pass that robots.txt refuses.
-	Exceptions []ExceptionConfig `json:"exceptions,omitempty"`
-	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
-	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
-	Paths enforce.Paths `json:"paths,omitempty"`
 	// Preferences is what happens to a request if the site does not want a purpose of its agent:
 	// "deny", or "log" (default: it passes, and the log names the conflict).
 	Preferences enforce.PreferenceMode `json:"preferences,omitempty"`
 	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
 	// or "deny".
 	Unknown string `json:"unknown,omitempty"`
-	// Deny lists hosts to which nothing goes, in every mode.
-	Deny []string `json:"deny,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
 	EgressOff bool `json:"egress_off,omitempty"`
 
@@ -122,43 +110,7 @@ func (h *Handler) Cleanup() error {
 	return nil
 }
 
-// UnmarshalCaddyfile reads the gateway of one site.
-//
-//	robots {
-//		mode enforce|report|off [<host-pattern>...]
-//		clients <cidr>...|any
-//		agent <name> {
-//			token <product-token>...
-//			user_agent <pattern>...
-//			credential <user> <password-hash>
-//			from <cidr>...
-//			client_certificate <cn-or-san>...
-//			ignore_wildcard_group
-//			owner <text>
-//			contact <text>
-//			rate <rate>
-//			max_wait <duration>
-//			mode enforce|report|off
-//			pass price|signature...
-//			purpose <name>...
-//			also_obey <product-token>...
-//			preferences log|deny
-//			unknown allow|deny
-//		}
-//		unidentified deny|allow
-//		connect intercept|tunnel|deny [<host-pattern>...]
-//		except <host-pattern>... {
-//			path <prefix>...
-//			agent <name>...
-//			until <date>
-//			reason <text>
-//		}
-//		paths strict|as_sent
-//		preferences log|deny
-//		unknown allow|deny
-//		deny <host-pattern>...
-//		egress off
-//	}
+// UnmarshalCaddyfile reads the directive. docs/caddyfile.md has its lines.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fresh := func() *Handler { return &Handler{known: h.Agents} }
 	return block.Segment(d, h, fresh, (*Handler).read, (*Handler).policy)
@@ -237,7 +189,7 @@ func (h *Handler) addConnect(args []string) error {
 }
 
 func (h *Handler) addException(r *block.Reader, args []string) error {
-	e := ExceptionConfig{Exception: enforce.Exception{Hosts: args}}
+	e := enforce.Exception{Hosts: args}
 	err := block.Grammar{
 		"path":   block.List(&e.Paths),
 		"agent":  block.List(&e.Agents),

@@ -39,12 +39,6 @@ type Credential struct {
 	Hash string `json:"hash"`
 }
 
-// ExceptionConfig lets requests pass that robots.txt refuses. Each use is counted and logged.
-type ExceptionConfig struct {
-	enforce.Exception
-	Until string `json:"until,omitempty"` // a date or a time
-}
-
 // policy is what the configuration says about requests: the part of a site's that needs nothing
 // else. It is called when a Caddyfile is read, so that a fault is reported with its line, and again
 // when the module is provisioned, as the configuration may have come as JSON.
@@ -78,10 +72,8 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	if c.Identifier, c.Warnings, err = enforce.NewIdentifier(identifier); err != nil {
 		return c, err
 	}
-	operator, err := h.operatorConfig(names)
-	if err != nil {
-		return c, err
-	}
+	operator := h.PolicyConfig
+	operator.AgentNames, operator.ConnectDefault = names, enforce.ConnectIntercept
 	policy, warnings, err := enforce.NewPolicy(operator, time.Now())
 	c.Operator, c.Warnings = policy, append(c.Warnings, warnings...)
 	return c, err
@@ -138,23 +130,6 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (a enforce.Agent, err er
 		a.Credentials = append(a.Credentials, credential.User)
 	}
 	return a, enforce.OneOf("unknown", c.Unknown, "allow", "deny")
-}
-
-func (h *Handler) operatorConfig(names []string) (config enforce.PolicyConfig, err error) {
-	config = enforce.PolicyConfig{
-		Mode: h.Mode, HostModes: h.HostModes, Paths: h.Paths, Deny: h.Deny, Agents: names,
-		Connect: h.Connect, ConnectDefault: enforce.ConnectIntercept,
-	}
-	for _, e := range h.Exceptions {
-		x := e.Exception
-		if e.Until != "" {
-			if x.Until, err = enforce.ParseUntil(e.Until); err != nil {
-				return config, err
-			}
-		}
-		config.Exceptions = append(config.Exceptions, x)
-	}
-	return config, nil
 }
 
 // upstream parses one proxy. Its URL may hold credentials, which no error repeats.

@@ -103,6 +103,7 @@ func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
 // exception is an Exception ready for matching.
 type exception struct {
 	Exception
+	until time.Time // zero if it does not end
 	label string
 }
 
@@ -127,8 +128,8 @@ func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
 			continue
 		}
 		n++
-		if !x.Until.IsZero() && (next.IsZero() || x.Until.Before(next)) {
-			next = x.Until
+		if !x.until.IsZero() && (next.IsZero() || x.until.Before(next)) {
+			next = x.until
 		}
 	}
 	return n, next
@@ -137,16 +138,15 @@ func (p *Policy) InForce(now time.Time) (n int, next time.Time) {
 // Ending returns the exceptions that are in force at the time now and end before another, the next
 // one first.
 func (p *Policy) Ending(now, before time.Time) (list []Exception) {
-	for _, x := range p.all {
-		if !x.ended(now) && !x.Until.IsZero() && x.Until.Before(before) {
+	for _, x := range slices.SortedFunc(slices.Values(p.all), func(a, b *exception) int { return a.until.Compare(b.until) }) {
+		if !x.ended(now) && !x.until.IsZero() && x.until.Before(before) {
 			list = append(list, x.Exception)
 		}
 	}
-	slices.SortFunc(list, func(a, b Exception) int { return a.Until.Compare(b.Until) })
 	return list
 }
 
-func (x *exception) ended(now time.Time) bool { return !x.Until.IsZero() && !now.Before(x.Until) }
+func (x *exception) ended(now time.Time) bool { return !x.until.IsZero() && !now.Before(x.until) }
 
 func (x *exception) covers(path, agent string, now time.Time) bool {
 	if x.ended(now) {

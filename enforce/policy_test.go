@@ -116,8 +116,8 @@ func TestPolicyExempt(t *testing.T) {
 		{Hosts: []string{"partner.example", "*.partner.example"}, Reason: "contract 7"},
 		{Hosts: []string{"paths.example"}, Paths: []string{"/open/", "/a?x=", "/café"}, Reason: "paths"},
 		{Hosts: []string{"agents.example"}, Agents: []string{"Acme"}, Reason: "agents"},
-		{Hosts: []string{"time.example"}, Until: now.Add(time.Second), Reason: "time"},
-		{Hosts: []string{"over.example"}, Until: now, Reason: "over"},
+		{Hosts: []string{"time.example"}, Until: stamp(now.Add(time.Second)), Reason: "time"},
+		{Hosts: []string{"over.example"}, Until: stamp(now), Reason: "over"},
 		{Hosts: []string{"bare.example"}, Paths: []string{"/x"}},
 		{Hosts: []string{"two.example"}, Paths: []string{"/one"}, Reason: "first"},
 		{Hosts: []string{"*.example"}, Agents: []string{"Wide"}, Reason: "second"},
@@ -187,7 +187,7 @@ func TestParseUntil(t *testing.T) {
 		"2026-13-01":                "",
 		"":                          "",
 	} {
-		got, err := ParseUntil(s)
+		got, err := parseUntil(s)
 		if (err == nil) != (want != "") || err == nil && got.UTC().Format(time.RFC3339) != want {
 			t.Errorf("%q: %v %v, want %q", s, got, err, want)
 		}
@@ -218,7 +218,7 @@ func TestNewPolicyRefuses(t *testing.T) {
 		"except dot segment":     {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/a/%2e%2e/b"}}}}, `servers resolve it to "/b"`},
 		"except parameters":      {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/a;b/"}}}}, `servers resolve it to "/a/"`},
 		"except long path":       {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Paths: []string{"/" + strings.Repeat("x", 256)}}}}, "longer"},
-		"except unknown agent":   {PolicyConfig{Agents: agents, Exceptions: []Exception{{Hosts: []string{"a"}, Agents: []string{"b"}}}}, `no agent "b"`},
+		"except unknown agent":   {PolicyConfig{AgentNames: agents, Exceptions: []Exception{{Hosts: []string{"a"}, Agents: []string{"b"}}}}, `no agent "b"`},
 		"except two-line reason": {PolicyConfig{Exceptions: []Exception{{Hosts: []string{"a"}, Reason: "x\ny"}}}, "one line"},
 		"connect bad host":       {PolicyConfig{Connect: []ConnectRule{{ConnectTunnel, []string{"*a"}}}}, "connect tunnel"},
 		"connect twice":          {PolicyConfig{Connect: []ConnectRule{{ConnectTunnel, []string{"a"}}, {ConnectDeny, []string{"a"}}}}, `"a" is given twice`},
@@ -240,10 +240,10 @@ func TestNewPolicyWarns(t *testing.T) {
 		x    Exception
 		want []string
 	}{
-		{Exception{Hosts: []string{"a"}, Until: now.Add(time.Hour), Reason: "r"}, nil},
+		{Exception{Hosts: []string{"a"}, Until: stamp(now.Add(time.Hour)), Reason: "r"}, nil},
 		{Exception{Hosts: []string{"a"}, Reason: "r"}, []string{"a: r: has no end"}},
-		{Exception{Hosts: []string{"a", "b"}, Paths: []string{"/x"}, Until: now.Add(time.Hour)}, []string{"a b /x: has no reason"}},
-		{Exception{Hosts: []string{"a"}, Until: now, Reason: "r"}, []string{"ended at 2026-11-21T12:00:00Z"}},
+		{Exception{Hosts: []string{"a", "b"}, Paths: []string{"/x"}, Until: stamp(now.Add(time.Hour))}, []string{"a b /x: has no reason"}},
+		{Exception{Hosts: []string{"a"}, Until: stamp(now), Reason: "r"}, []string{"ended at 2026-11-21T12:00:00Z"}},
 	} {
 		_, warnings, err := NewPolicy(PolicyConfig{Exceptions: []Exception{tt.x}}, now)
 		if err != nil {

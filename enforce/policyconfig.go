@@ -16,24 +16,26 @@ import (
 
 // PolicyConfig is the operator's policy, as configured.
 type PolicyConfig struct {
-	// Mode holds where no other mode is given.
-	Mode Mode
+	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
+	// or "off". It holds if no other mode is given.
+	Mode Mode `json:"mode,omitempty"`
 	// HostModes are the modes of hosts. They go before [Agent.Mode]. Of several patterns that match
 	// a host the closest counts.
-	HostModes []HostMode
+	HostModes []HostMode `json:"host_modes,omitempty"`
 	// Deny lists the hosts to which nothing goes, in every mode.
-	Deny []string
-	// Exceptions let requests pass that robots.txt refuses.
-	Exceptions []Exception
+	Deny []string `json:"deny,omitempty"`
+	// Exceptions let requests pass that robots.txt refuses. Each use is counted and logged.
+	Exceptions []Exception `json:"exceptions,omitempty"`
 	// Connect are the choices for CONNECT. The first rule that matches counts, and ConnectDefault if
 	// none does.
-	Connect        []ConnectRule
-	ConnectDefault Connect
-	// Paths says in which forms a path is held against the rules.
-	Paths Paths
-	// Agents are the names of the agents. If there are any, the policy may refer to no others. If
+	Connect        []ConnectRule `json:"connect,omitempty"`
+	ConnectDefault Connect       `json:"-"`
+	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
+	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
+	Paths Paths `json:"paths,omitempty"`
+	// AgentNames are the names of the agents. If there are any, the policy may refer to no others. If
 	// there are not, every product token is an agent.
-	Agents []string
+	AgentNames []string `json:"-"`
 }
 
 // HostMode is the mode for the hosts of some patterns.
@@ -59,15 +61,15 @@ type Exception struct {
 	Paths []string `json:"paths,omitempty"`
 	// Agents are names of agents; none means every one.
 	Agents []string `json:"agents,omitempty"`
-	// Until is when the exception ends, zero if it does not. See [ParseUntil].
-	Until time.Time `json:"-"`
+	// Until is when the exception ends, empty if it does not: a date, which is included to its end in
+	// UTC, or a time of RFC 3339.
+	Until string `json:"until,omitempty"`
 	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
 	Reason string `json:"reason,omitempty"`
 }
 
-// ParseUntil reads the end of an exception: a date, which is included to its end in UTC, or a time
-// of RFC 3339.
-func ParseUntil(s string) (time.Time, error) {
+// parseUntil reads [Exception.Until].
+func parseUntil(s string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, s); err == nil {
 		return day.AddDate(0, 0, 1), nil
 	}
@@ -94,7 +96,7 @@ func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, e
 		return nil, nil, fmt.Errorf("deny: %w", err)
 	}
 	for _, c := range cfg.Exceptions {
-		w, err := p.addException(c, cfg.Agents, now)
+		w, err := p.addException(c, cfg.AgentNames, now)
 		if err != nil {
 			return nil, nil, fmt.Errorf("except %s: %w", strings.Join(c.Hosts, " "), err)
 		}
@@ -152,6 +154,11 @@ func (p *Policy) addException(
 		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
 	}
 	x := &exception{Exception: c}
+	if c.Until != "" {
+		if x.until, err = parseUntil(c.Until); err != nil {
+			return nil, err
+		}
+	}
 	p.all = append(p.all, x)
 	x.Paths = slices.Clone(c.Paths)
 	for i, prefix := range c.Paths {
@@ -180,10 +187,10 @@ func (p *Policy) addException(
 		warnings = append(warnings, fmt.Sprintf("except %s: has no reason", x.label))
 	}
 	switch {
-	case c.Until.IsZero():
+	case x.until.IsZero():
 		warnings = append(warnings, fmt.Sprintf("except %s: has no end", x.label))
-	case !now.Before(c.Until):
-		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, stamp(c.Until)))
+	case !now.Before(x.until):
+		warnings = append(warnings, fmt.Sprintf("except %s: ended at %s", x.label, stamp(x.until)))
 	}
 	return warnings, nil
 }

@@ -18,10 +18,11 @@ func TestExceptionsOf(t *testing.T) {
 		}
 		return &SitePolicy{Operator: p}
 	}
+	end := func(after time.Duration) string { return now.Add(after).Format(time.RFC3339Nano) }
 	hosts := []string{"a.example", "b.example"}
 	sites := []*SitePolicy{
-		site(enforce.Exception{Hosts: hosts, Until: now.Add(2 * time.Hour)}, enforce.Exception{Hosts: hosts, Until: now}),
-		site(enforce.Exception{Hosts: hosts}, enforce.Exception{Hosts: hosts[:1], Until: now.Add(time.Hour)}),
+		site(enforce.Exception{Hosts: hosts, Until: end(2 * time.Hour)}, enforce.Exception{Hosts: hosts, Until: end(0)}),
+		site(enforce.Exception{Hosts: hosts}, enforce.Exception{Hosts: hosts[:1], Until: end(time.Hour)}),
 		{},
 	}
 	if n, next := exceptionsOf(sites, now); n != 3 || !next.Equal(now.Add(time.Hour)) {
