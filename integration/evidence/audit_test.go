@@ -75,7 +75,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 }
 
 // crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
-// between the kill and the restart.
+// between the kill and the restart. The log is no larger, because whoever audits its copies reads all of it each time.
 func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed func()) *rig.Gateway {
 	s.T.Helper()
 	site.SetRobots(testorigin.OK(rig.Rules))
@@ -83,20 +83,32 @@ func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed f
 	ctx, cancel := context.WithCancel(s.T.Context())
 	defer cancel()
 	_, wait := crawlAll(g, ctx, site, 4)
-	rig.Pause(ctx, 1500*time.Millisecond)
+	until := func(files int) {
+		for end := time.Now().Add(time.Minute); rotated(s) < files-1 && time.Now().Before(end); { // a busy machine writes fewer lines
+			rig.Pause(ctx, 20*time.Millisecond)
+		}
+		rig.Pause(ctx, 250*time.Millisecond) // in which there is a checkpoint
+	}
+	until(files / 2)
 	g.Kill()
 	killed()
 	if err := g.Start(s.Config("every 200ms 100")); err != nil {
 		s.T.Fatal(err)
 	}
-	rig.Pause(ctx, 1500*time.Millisecond)
-	for end := time.Now().Add(time.Minute); len(s.Files()) < files && time.Now().Before(end); { // a busy machine writes fewer lines
-		rig.Pause(ctx, 100*time.Millisecond)
-	}
+	until(files)
 	cancel()
 	wait()
 	g.Stop()
 	return g
+}
+
+// rotated counts the files of a log besides the newest. One that is being packed is there twice.
+func rotated(s *rig.SealedLog) int {
+	names := make(map[string]bool)
+	for _, name := range s.Files() {
+		names[strings.TrimSuffix(name, ".gz")] = true
+	}
+	return len(names) - 1
 }
 
 // tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.
