@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,6 +123,9 @@ func TestReadme(t *testing.T) {
 	admin := "localhost" + port()
 	ports := strings.NewReplacer(":3128", port(), ":8080", port(), "localhost:2019", admin, "https://example.com/", "https://127.0.0.1/")
 	r := reader{t: t, dir: copySource(t)}
+	if exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run() == nil {
+		r.place = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"`, r.dir, testdocs.Path()}
+	}
 	r.env = append(os.Environ(), "CADDY_ADMIN="+admin, "XDG_DATA_HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir, "SHELL=bash", "no_proxy=", "NO_PROXY=",
 		"http_proxy=http://127.0.0.1:9") // a reader whose machine has another proxy, which does not answer here
 	for _, name := range []string{"try", "minimal"} {
@@ -172,15 +176,19 @@ func copySource(t *testing.T) string {
 
 // reader is someone at a terminal who follows the README.
 type reader struct {
-	t    *testing.T
-	dir  string
-	env  []string
-	stop func() // ends the gateway that runs, as Ctrl-C does
+	t   *testing.T
+	dir string
+	env []string
+	// place is the beginning of a command that has the copy at the path of the checkout, where go finds what it has compiled.
+	// Without the right to mount, there is none, and go compiles the copy.
+	place []string
+	stop  func() // ends the gateway that runs, as Ctrl-C does
 }
 
 // terminal runs a command in one of its own.
 func (r *reader) terminal(command string) *exec.Cmd {
-	cmd := exec.Command("script", "-qefc", command, "/dev/null")
+	words := append(slices.Clone(r.place), "script", "-qefc", command, "/dev/null")
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env = r.dir, r.env
 	return cmd
 }
