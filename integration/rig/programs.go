@@ -3,9 +3,12 @@ package rig
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -33,14 +36,53 @@ func NodePrograms(t *testing.T, folder ...string) string {
 	return dir
 }
 
-// InstallNode installs what the Node programs in a folder need.
+// installed are the folders with npm's packages, by their lock files.
+var installed sync.Map
+
+// InstallNode does what `npm ci` does in a folder. Packages of the same lock file are installed once for all tests of a
+// process, and then linked: no test changes them.
 func InstallNode(t *testing.T, dir string) {
 	t.Helper()
-	install := exec.Command(Need(t, "npm"), "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		Missing(t, dir+" (npm ci: "+err.Error()+": "+string(out)+")")
+	npm, cp := Need(t, "npm"), Need(t, "cp")
+	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	install, _ := installed.LoadOrStore(sha256.Sum256(lock), sync.OnceValues(func() (modules string, err error) {
+		return npmCI(npm, dir)
+	}))
+	modules, err := install.(func() (string, error))()
+	if err != nil {
+		Missing(t, dir+": "+err.Error())
+	}
+	if out, err := exec.CommandContext(t.Context(), cp, "-al", modules, dir).CombinedOutput(); err != nil {
+		t.Fatalf("linking %s: %v: %s", modules, err, out)
+	}
+}
+
+// npmCI installs the packages of a folder elsewhere, by npm's cache as far as it goes.
+func npmCI(npm, dir string) (modules string, err error) {
+	at, err := os.MkdirTemp(shared, "npm")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(at, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, npm, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir, cmd.WaitDelay = at, time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w: %s", err, out)
+	}
+	return filepath.Join(at, "node_modules"), nil
 }
 
 // RunBounded runs a program for two minutes at most and returns its standard output. Its failure is the test's.

@@ -44,7 +44,16 @@ func Main(tests func() int) {
 	os.Exit(run(tests))
 }
 
+// shared is a folder of the tests of this process.
+var shared string
+
 func run(tests func() int) int {
+	var err error
+	if shared, err = os.MkdirTemp("", "cg"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(shared)
 	if Binary = os.Getenv("CRAWLGATE_BIN"); Binary != "" {
 		return tests()
 	}
