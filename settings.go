@@ -218,7 +218,7 @@ func (c *CrawlDelayConfig) parse() (pace.CrawlDelay, error) {
 	if c == nil {
 		return pace.CrawlDelay{Max: enforce.DefaultMaxCrawlDelay}, nil
 	}
-	above, err := pace.ParseAbove(cmp.Or(c.Above, "clamp"))
+	above, err := enforce.Named("crawl_delay: above", cmp.Or(c.Above, "clamp"), pace.Clamp, pace.Refuse, pace.Honor)
 	if err == nil && c.Min > c.Max {
 		err = fmt.Errorf("crawl_delay: %s is longer than %s", time.Duration(c.Min), time.Duration(c.Max))
 	}
@@ -232,7 +232,7 @@ func parsePer(list []string) ([]pace.Scope, error) {
 	}
 	var scopes []pace.Scope
 	for _, s := range list {
-		scope, err := pace.ParseScope(s)
+		scope, err := enforce.Named("per", s, pace.PerHost, pace.PerSite, pace.PerAddress)
 		if err != nil {
 			return nil, err
 		}

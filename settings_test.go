@@ -18,6 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 )
 
 // TestSilentFetches: fetches that only wait must leave descriptors for the requests of crawlers.
@@ -254,6 +255,35 @@ func TestBadHTMLMode(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"signals":{"html":"hold"}}`), &a); err != nil || a.Signals.HTML != enforce.HTMLHold {
 		t.Errorf("got %v, %v", a.Signals, err)
+	}
+}
+
+// TestPaceWords: the words of an operator for what a clock stands for and for too long a Crawl-delay.
+func TestPaceWords(t *testing.T) {
+	t.Parallel()
+	read := func(per, above string) (engine.Config, error) {
+		return (&App{Pace: &PaceConfig{Per: []string{per}, CrawlDelay: &CrawlDelayConfig{Above: above}}}).settings()
+	}
+	for word, want := range map[string]pace.Scope{"host": pace.PerHost, "site": pace.PerSite, "address": pace.PerAddress} {
+		if c, err := read(word, ""); err != nil || !slices.Equal(c.Politeness.Per, []pace.Scope{want}) || c.Politeness.CrawlDelay.Above != pace.Clamp {
+			t.Errorf("per %q: %v, %v", word, c.Politeness, err)
+		}
+	}
+	for word, want := range map[string]pace.Above{"clamp": pace.Clamp, "refuse": pace.Refuse, "honor": pace.Honor} {
+		if c, err := read("host", word); err != nil || c.Politeness.CrawlDelay.Above != want {
+			t.Errorf("above %q: %v, %v", word, c.Politeness, err)
+		}
+	}
+	for _, bad := range []string{"Host", "hosts", "Clamp", "site "} {
+		if _, err := read(bad, ""); err == nil {
+			t.Errorf("per %q gave no error", bad)
+		}
+		if _, err := read("host", bad); err == nil {
+			t.Errorf("above %q gave no error", bad)
+		}
+	}
+	if _, err := read("", ""); err == nil {
+		t.Error("an empty word gave no error")
 	}
 }
 

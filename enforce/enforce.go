@@ -330,7 +330,7 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 		}
 	}
 	if d.interval > 0 {
-		key := pace.AgentKey(d.Agent, pace.HostKey(d.Origin.Host))
+		key := pace.AgentKey(d.Agent, d.Origin.Host)
 		request.Also = append(request.Also, pace.Limit{Key: key, Interval: d.interval, Burst: 1})
 	}
 	return request, nil

@@ -92,7 +92,7 @@ func brief(d time.Duration) string {
 // request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
-		wait := time.Duration(refused.Seconds()) * time.Second
+		wait := time.Duration(RetrySeconds(max(refused.RetryAfter, time.Second))) * time.Second
 		return d.Refuse(slotReasons[refused.Reason], fmt.Sprintf("a retry may succeed in %s", wait), wait)
 	}
 	if delay, ok := errors.AsType[*crawlDelayError](err); ok {

@@ -85,9 +85,11 @@ func (w *waiter) wakeUp() {
 // slot of the shared clock.
 func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slot, error) {
 	w := p.waiter(cfg, r)
-	defer w.withdraw()
-	if refused := w.rejectLate(); refused != nil {
-		return Slot{}, w.pacer.refuse(refused)
+	defer w.leaveFrom(0)
+	for i := range w.steps {
+		if refused := w.rejectLate(&w.steps[i]); refused != nil {
+			return Slot{}, w.pacer.refuse(refused)
+		}
 	}
 	slot, until := w.advance(ctx)
 	if slot.grant != nil {
@@ -219,7 +221,8 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 		until, ok := w.due(s, on, now)
 		s.shard.mu.Unlock()
 		if !ok {
-			w.backTo(i)
+			w.leaveFrom(i + 1)
+			w.at = i
 			return Slot{}, until
 		}
 	}
@@ -236,20 +239,10 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	return Slot{Wait: now - w.since, grant: g}, 0
 }
 
-// backTo returns w to step i: it stays current up to there and leaves the clocks beyond, so that it
-// does not hold up others.
-func (w *waiter) backTo(i int) {
+// leaveFrom takes w out of the queues from step i on, where it would hold up others.
+func (w *waiter) leaveFrom(i int) {
 	w.giveBack()
-	for j := i + 1; j < len(w.steps); j++ {
-		w.leave(&w.steps[j])
-	}
-	w.at = i
-}
-
-// withdraw takes w out of all queues where it still is.
-func (w *waiter) withdraw() {
-	w.giveBack()
-	for i := range w.steps {
+	for ; i < len(w.steps); i++ {
 		w.leave(&w.steps[i])
 	}
 }

@@ -115,7 +115,7 @@ func TestBlockedWhileWokenUp(t *testing.T) {
 		limit := Limit{Key: "h", Delay: 2 * time.Second}
 		granted(t, p, Request{Limit: limit}).Done()
 		w := p.waiter(p.config.Load(), &Request{Limit: limit, MaxWait: 3 * time.Second})
-		defer w.withdraw()
+		defer w.leaveFrom(0)
 		w.advance(t.Context())
 		p.RecordFailure("h", 0)
 		if _, ok := w.pass(&w.steps[0], p.coordination()); ok || w.refusal.Load() == nil {

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -108,8 +109,8 @@ func BenchmarkAcquireThreeKeys(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{})
 	r := Request{
-		Limit: Limit{Key: HostKey("www.example.com"), Interval: time.Nanosecond, Concurrency: 8},
-		Also:  []Limit{{Key: AgentKey("AcmeCrawl", "www.example.com"), Interval: time.Nanosecond}, {Key: SiteKey("www.example.com"), Interval: time.Nanosecond}},
+		Limit: Limit{Key: "www.example.com", Interval: time.Nanosecond, Concurrency: 8},
+		Also:  []Limit{{Key: AgentKey("AcmeCrawl", "www.example.com"), Interval: time.Nanosecond}, {Key: PerSite.Key("www.example.com", netip.Addr{}), Interval: time.Nanosecond}},
 		Agent: "AcmeCrawl",
 	}
 	ctx := b.Context()

@@ -290,19 +290,15 @@ func (t *table) remember(r *Request) {
 	}
 }
 
-// keep is how long a clock is kept after its last request: an agent that comes later, with the
-// longest delay there is, may ask how long ago that was.
-func (t *table) keep(cfg *Config) time.Duration {
-	return max(cfg.Idle, time.Duration(t.delay.Load()))
-}
-
-// sweepNext is one step in the background. It reports whether keys are left.
+// sweepNext is one step in the background. It reports whether keys are left. An agent that comes
+// later, with the longest delay there is, may ask how long ago the last request of a clock was.
 func (t *table) sweepNext(cfg *Config, now instant) bool {
+	keep := max(cfg.Idle, time.Duration(t.delay.Load()))
 	for range shardCount / sweepRounds {
 		s := &t.shards[t.next]
 		t.next = (t.next + 1) % shardCount
 		s.mu.Lock()
-		t.sweep(s, now, t.keep(cfg))
+		t.sweep(s, now, keep)
 		s.mu.Unlock()
 	}
 	return t.keys.Load() > 0

@@ -204,7 +204,8 @@ func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, o
 	r, answer, err := w.pacer.reserve(ctx, w.demands(on), w.end())
 	now = w.pacer.now()
 	if err != nil {
-		w.backTo(0) // once more, by this gateway's own clocks
+		w.leaveFrom(1)
+		w.at = 0 // once more, by this gateway's own clocks
 		return now, false
 	}
 	if r != nil {

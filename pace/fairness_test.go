@@ -52,7 +52,7 @@ func crawl(t *testing.T, p *Pacer, maxWait, long time.Duration, all []crawler) m
 					}
 					pause := 200 * time.Millisecond
 					if why := (*Refused)(nil); errors.As(err, &why) && c.obedient {
-						pause = time.Duration(why.Seconds()) * time.Second
+						pause = max(time.Second, (why.RetryAfter + time.Second - 1).Truncate(time.Second)) // as the gateway tells it
 					}
 					sleep(ctx, pause)
 				}

@@ -11,31 +11,29 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	v4, mapped, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("fe80::1%eth0")
 	tests := []struct{ name, got, want string }{
-		{"host", HostKey("www.example.com"), "www.example.com"},
-		{"site", SiteKey("www.example.com"), "site:example.com"},
-		{"site of itself", SiteKey("example.com"), "site:example.com"},
-		{"site under a two-label suffix", SiteKey("a.b.example.co.uk"), "site:example.co.uk"},
-		{"site under a private suffix", SiteKey("me.github.io"), "site:me.github.io"},
-		{"site of a public suffix", SiteKey("co.uk"), "site:co.uk"},
-		{"site of one label", SiteKey("localhost"), "site:localhost"},
-		{"site of an IPv4 literal", SiteKey("192.0.2.1"), "site:192.0.2.1"},
-		{"site of an IPv6 literal", SiteKey("2001:db8::1"), "site:2001:db8::1"},
-		{"site in punycode", SiteKey("www.xn--bcher-kva.example"), "site:xn--bcher-kva.example"},
-		{"address", AddressKey(v4), "addr:192.0.2.1"},
-		{"IPv4 in IPv6", AddressKey(mapped), "addr:192.0.2.1"},
-		{"zone", AddressKey(v6), "addr:fe80::1"},
+		{"host", PerHost.Key("www.example.com", v4), "www.example.com"},
+		{"site", PerSite.Key("www.example.com", v4), "site:example.com"},
+		{"site of itself", PerSite.Key("example.com", v4), "site:example.com"},
+		{"site under a two-label suffix", PerSite.Key("a.b.example.co.uk", v4), "site:example.co.uk"},
+		{"site under a private suffix", PerSite.Key("me.github.io", v4), "site:me.github.io"},
+		{"site of a public suffix", PerSite.Key("co.uk", v4), "site:co.uk"},
+		{"site of one label", PerSite.Key("localhost", v4), "site:localhost"},
+		{"site of an IPv4 literal", PerSite.Key("192.0.2.1", v4), "site:192.0.2.1"},
+		{"site of an IPv6 literal", PerSite.Key("2001:db8::1", v4), "site:2001:db8::1"},
+		{"site in punycode", PerSite.Key("www.xn--bcher-kva.example", v4), "site:xn--bcher-kva.example"},
+		{"address", PerAddress.Key("h", v4), "addr:192.0.2.1"},
+		{"IPv4 in IPv6", PerAddress.Key("h", mapped), "addr:192.0.2.1"},
+		{"zone", PerAddress.Key("h", v6), "addr:fe80::1"},
 		{"agent at a host", AgentKey("AcmeCrawl", "example.com"), "agent:AcmeCrawl@example.com"},
-		{"per host", PerHost.Key("a.example.com", v4), "a.example.com"},
-		{"per site", PerSite.Key("a.example.com", v4), "site:example.com"},
-		{"per address", PerAddress.Key("a.example.com", v4), "addr:192.0.2.1"},
-		{"per address, not resolved", PerAddress.Key("a.example.com", netip.Addr{}), "a.example.com"},
+		{"zero scope", Scope("").Key("a.example.com", v4), "a.example.com"},
+		{"address, not resolved", PerAddress.Key("a.example.com", netip.Addr{}), "a.example.com"},
 	}
 	for _, tt := range tests {
 		if tt.got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, tt.got, tt.want)
 		}
 	}
-	order := []string{AgentKey("a", "h"), HostKey("h"), SiteKey("h"), AddressKey(v4)}
+	order := []string{AgentKey("a", "h"), PerHost.Key("h", v4), PerSite.Key("h", v4), PerAddress.Key("h", v4)}
 	for i := 1; i < len(order); i++ {
 		if rank(order[i-1]) >= rank(order[i]) {
 			t.Errorf("%s does not come before %s", order[i-1], order[i])
@@ -43,28 +41,6 @@ func TestKeys(t *testing.T) {
 	}
 	if rank("2001:db8::1") != rank("h") || rank("add:d::1") != rank("h") {
 		t.Error("an IPv6 literal is not ranked as a host")
-	}
-}
-
-func TestParseScopeAndAbove(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]Scope{"host": PerHost, "site": PerSite, "address": PerAddress} {
-		if got, err := ParseScope(name); err != nil || got != want {
-			t.Errorf("ParseScope(%q) = %v, %v", name, got, err)
-		}
-	}
-	for name, want := range map[string]Above{"clamp": Clamp, "refuse": Refuse, "honor": Honor} {
-		if got, err := ParseAbove(name); err != nil || got != want {
-			t.Errorf("ParseAbove(%q) = %v, %v", name, got, err)
-		}
-	}
-	for _, bad := range []string{"", "Host", "hosts", "Clamp", "site "} {
-		if _, err := ParseScope(bad); err == nil {
-			t.Errorf("ParseScope(%q) gave no error", bad)
-		}
-		if _, err := ParseAbove(bad); err == nil {
-			t.Errorf("ParseAbove(%q) gave no error", bad)
-		}
 	}
 }
 
@@ -169,11 +145,6 @@ func FuzzParseRate(f *testing.F) {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
-		if got := (&Refused{RetryAfter: d}).Seconds(); got != want {
-			t.Errorf("Seconds of %s = %d, want %d", d, got, want)
-		}
-	}
 	err := &Refused{Key: "h", Reason: ReasonWait, RetryAfter: 12 * time.Second}
 	if want := "pacing h: refused (wait), retry after 12s"; err.Error() != want {
 		t.Errorf("Error = %q, want %q", err, want)

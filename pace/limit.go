@@ -3,7 +3,6 @@ package pace
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 // the Crawl-delay differs from agent to agent, and a reload of the configuration changes limits
 // without touching the clocks.
 type Limit struct {
-	// Key names the clock. See [HostKey], [SiteKey], [AddressKey] and [AgentKey].
+	// Key names the clock. See [Scope.Key] and [AgentKey].
 	Key string
 	// Interval is the operator's rate as the time between two requests ([ParseRate]). Zero or less: no
 	// rate.
@@ -89,26 +88,6 @@ const (
 	addressPrefix = "addr:"
 )
 
-// HostKey is the clock of one host, all ports and schemes together: they are one machine, or one
-// team's machines. host is canonical (lower-case, punycode, an IPv6 literal without brackets).
-func HostKey(host string) string { return host }
-
-// SiteKey is the clock of the registrable domain: www.example.co.uk and img.example.co.uk share the
-// clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites). A
-// host without a registrable domain, such as an IP literal or localhost, is its own site.
-func SiteKey(host string) string {
-	site, err := publicsuffix.EffectiveTLDPlusOne(host)
-	if err != nil {
-		site = host
-	}
-	return sitePrefix + site
-}
-
-// AddressKey is the clock of a resolved address. IPv4 in IPv6 counts as IPv4; a zone is left out.
-func AddressKey(addr netip.Addr) string {
-	return addressPrefix + addr.Unmap().WithZone("").String()
-}
-
 // AgentKey is the agent's own clock within another one: the agent's rate at one host, when key is
 // the host's.
 func AgentKey(agent, key string) string { return agentPrefix + agent + "@" + key }
@@ -128,36 +107,40 @@ func rank(key string) int {
 	return 1
 }
 
-// Scope is what one clock stands for.
-type Scope uint8
+// Scope is what one clock stands for. The zero value is [PerHost].
+type Scope string
 
 const (
-	// PerHost is a clock for each host.
-	PerHost Scope = iota
-	// PerSite is a clock for each registrable domain.
-	PerSite
-	// PerAddress is a clock for each resolved address.
-	PerAddress
+	// PerHost is a clock for each host, all ports and schemes together: they are one machine, or one
+	// team's machines.
+	PerHost Scope = "host"
+	// PerSite is a clock for each registrable domain: www.example.co.uk and img.example.co.uk share
+	// the clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites).
+	// A host without a registrable domain, such as an IP literal or localhost, is its own site.
+	PerSite Scope = "site"
+	// PerAddress is a clock for each resolved address. IPv4 in IPv6 counts as IPv4; a zone is left
+	// out.
+	PerAddress Scope = "address"
 )
 
-// ParseScope reads "host", "site" or "address".
-func ParseScope(s string) (Scope, error) {
-	if i := slices.Index([]string{PerHost: "host", PerSite: "site", PerAddress: "address"}, s); i >= 0 {
-		return Scope(i), nil
-	}
-	return PerHost, fmt.Errorf("parsing the scope of a clock: %q is not host, site or address", s)
-}
+// String returns the operator's word for the scope.
+func (c Scope) String() string { return string(c) }
 
-// Key is the key of a host under the scope. An address that is not valid (the name did not resolve)
-// falls back to the host's key.
+// Key is the key of a host under the scope. host is canonical (lower-case, punycode, an IPv6
+// literal without brackets). An address that is not valid (the name did not resolve) falls back to
+// the host's key.
 func (c Scope) Key(host string, addr netip.Addr) string {
 	switch {
 	case c == PerSite:
-		return SiteKey(host)
+		site, err := publicsuffix.EffectiveTLDPlusOne(host)
+		if err != nil {
+			site = host
+		}
+		return sitePrefix + site
 	case c == PerAddress && addr.IsValid():
-		return AddressKey(addr)
+		return addressPrefix + addr.Unmap().WithZone("").String()
 	}
-	return HostKey(host)
+	return host
 }
 
 const (
@@ -181,7 +164,7 @@ func ParseRate(s string) (interval time.Duration, err error) {
 	}
 	n, err := strconv.ParseUint(count, 10, 32)
 	switch {
-	case err != nil || count[0] == '+':
+	case err != nil:
 		return 0, fmt.Errorf("parsing rate %q: count %q is not a whole number "+
 			"(write 1/2s for one request every two seconds)", s, count)
 	case n == 0:
@@ -220,25 +203,21 @@ func parsePer(per string) (time.Duration, error) {
 }
 
 // Above says what happens on a Crawl-delay above the operator's maximum. Other crawlers differ:
-// Heritrix clamps, Nutch skips the page, crawler-commons takes it as a disallow.
-type Above uint8
+// Heritrix clamps, Nutch skips the page, crawler-commons takes it as a disallow. The zero value is
+// [Clamp].
+type Above string
 
 const (
 	// Clamp waits for the maximum instead.
-	Clamp Above = iota
+	Clamp Above = "clamp"
 	// Refuse does not crawl the host.
-	Refuse
+	Refuse Above = "refuse"
 	// Honor waits for as long as the site says.
-	Honor
+	Honor Above = "honor"
 )
 
-// ParseAbove reads "clamp", "refuse" or "honor".
-func ParseAbove(s string) (Above, error) {
-	if i := slices.Index([]string{Clamp: "clamp", Refuse: "refuse", Honor: "honor"}, s); i >= 0 {
-		return Above(i), nil
-	}
-	return Clamp, fmt.Errorf("parsing what to do above the longest crawl delay: %q is not clamp, refuse or honor", s)
-}
+// String returns the operator's word.
+func (a Above) String() string { return string(a) }
 
 // CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group,
 // which RFC 9309 does not know but many sites write.

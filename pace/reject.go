@@ -42,22 +42,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("pacing %s: refused (%s), retry after %s", r.Key, r.Reason, r.RetryAfter)
 }
 
-// Seconds is RetryAfter for the Retry-After field: whole seconds, rounded up, at least one.
-func (r *Refused) Seconds() int64 {
-	return max(1, int64((r.RetryAfter+time.Second-1)/time.Second))
-}
-
-// rejectLate refuses a newcomer that cannot be in time at one of its clocks.
-func (w *waiter) rejectLate() *Refused {
-	for i := range w.steps {
-		if refused := w.rejectLateAt(&w.steps[i]); refused != nil {
-			return refused
-		}
-	}
-	return nil
-}
-
-func (w *waiter) rejectLateAt(s *step) *Refused {
+// rejectLate refuses a newcomer that cannot be in time at the clock of the step.
+func (w *waiter) rejectLate(s *step) *Refused {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	now := w.pacer.now()
@@ -66,11 +52,10 @@ func (w *waiter) rejectLateAt(s *step) *Refused {
 		return &Refused{Key: s.key, Reason: ReasonOverflow, RetryAfter: w.config.Idle}
 	}
 	c.expire(now)
-	due := c.forecast(w, s.terms, now)
-	if due <= max(w.deadline, now) {
-		return nil
+	if due := c.forecast(w, s.terms, now); due > max(w.deadline, now) {
+		return w.refusalAt(s, c, due, now)
 	}
-	return w.refusalAt(s, c, due, now)
+	return nil
 }
 
 // tooLate refuses w when another request has refused it, when it has waited too long, or when it
@@ -119,28 +104,15 @@ func (w *waiter) refusalAt(s *step, c *clock, due, now instant) *Refused {
 	if due == never || due < now {
 		due = now
 	}
-	why := w.reason(s, c, now)
-	switch why {
-	case ReasonConcurrency:
-		// Nobody knows when a place will be free.
-		due = max(due, now+time.Second, now+s.terms.cost())
-	case ReasonWait:
-		c.openQueue().keep(w, s.terms, due, due+w.config.Wait)
-	default: // the block decides: no position to keep
-	}
-	return &Refused{Key: s.key, Reason: why, RetryAfter: due - now}
-}
-
-// reason says why a request must wait at the clock, under the shard's lock.
-func (w *waiter) reason(s *step, c *clock, now instant) Reason {
-	t := w.pacer.coordination().dividePlaces(s.terms)
-	switch {
+	switch t := w.pacer.coordination().dividePlaces(s.terms); {
 	case c.blockedUntil() > now:
-		return ReasonBlocked
+		return &Refused{s.key, ReasonBlocked, due - now}
 	case c.gcra.ready(t) <= now && w.pacer.full(s.shard, c, t, w.agent):
-		return ReasonConcurrency
+		// Nobody knows when a place will be free.
+		return &Refused{s.key, ReasonConcurrency, max(due-now, time.Second, s.terms.cost())}
 	}
-	return ReasonWait
+	c.openQueue().keep(w, s.terms, due, due+w.config.Wait)
+	return &Refused{s.key, ReasonWait, due - now}
 }
 
 // refuse tells the observer.

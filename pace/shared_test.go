@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -324,8 +325,8 @@ func TestSharedDecisionIsOneRoundTrip(t *testing.T) {
 	acquire := func(host string) {
 		t.Helper()
 		s, err := p.Acquire(t.Context(), pace.Request{
-			Limit: pace.Limit{Key: pace.HostKey(host), Interval: time.Minute},
-			Also:  []pace.Limit{{Key: pace.SiteKey(host), Interval: time.Minute}},
+			Limit: pace.Limit{Key: host, Interval: time.Minute},
+			Also:  []pace.Limit{{Key: pace.PerSite.Key(host, netip.Addr{}), Interval: time.Minute}},
 		})
 		if err != nil {
 			t.Fatal(err)

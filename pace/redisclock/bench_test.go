@@ -2,6 +2,7 @@ package redisclock
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func BenchmarkAcquire(b *testing.B) {
 				host := fmt.Sprintf("host-%d.example.com", i%10_000)
 				r := pace.Request{Limit: pace.Limit{Key: host, Interval: time.Microsecond, Burst: 1_000_000, Concurrency: 8}}
 				if clocks == 3 {
-					r.Also = []pace.Limit{{Key: pace.SiteKey(host)}, {Key: "addr:192.0.2.1"}}
+					r.Also = []pace.Limit{{Key: pace.PerSite.Key(host, netip.Addr{})}, {Key: "addr:192.0.2.1"}}
 				}
 				start := time.Now()
 				s, err := p.Acquire(b.Context(), r)
