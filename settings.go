@@ -218,7 +218,8 @@ func (c *CrawlDelayConfig) parse() (pace.CrawlDelay, error) {
 	if c == nil {
 		return pace.CrawlDelay{Max: enforce.DefaultMaxCrawlDelay}, nil
 	}
-	above, err := enforce.Named("crawl_delay: above", cmp.Or(c.Above, "clamp"), pace.Clamp, pace.Refuse, pace.Honor)
+	above := cmp.Or(pace.Above(c.Above), pace.Clamp)
+	err := enforce.OneOf("crawl_delay: above", above, pace.Clamp, pace.Refuse, pace.Honor)
 	if err == nil && c.Min > c.Max {
 		err = fmt.Errorf("crawl_delay: %s is longer than %s", time.Duration(c.Min), time.Duration(c.Max))
 	}
@@ -232,12 +233,12 @@ func parsePer(list []string) ([]pace.Scope, error) {
 	}
 	var scopes []pace.Scope
 	for _, s := range list {
-		scope, err := enforce.Named("per", s, pace.PerHost, pace.PerSite, pace.PerAddress)
-		if err != nil {
+		scope := cmp.Or(pace.Scope(s), pace.PerHost)
+		if err := enforce.OneOf("per", scope, pace.PerHost, pace.PerSite, pace.PerAddress); err != nil {
 			return nil, err
 		}
 		if slices.Contains(scopes, scope) {
-			return nil, fmt.Errorf("per: %q is given twice", s)
+			return nil, fmt.Errorf("per: %q is given twice", scope)
 		}
 		scopes = append(scopes, scope)
 	}

@@ -146,9 +146,9 @@ func TestRefuseSlot(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, d, tt.want)
 		}
 	}
-	for after, want := range map[time.Duration]time.Duration{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
+	for after, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
 		d := Decision{Allowed: true}.RefuseSlot(t.Context(), &pace.Refused{Reason: pace.ReasonWait, RetryAfter: after})
-		if d.RetryAfter != want*time.Second {
+		if RetrySeconds(d.RetryAfter) != want {
 			t.Errorf("%s becomes %s, want %d s", after, d.RetryAfter, want)
 		}
 	}

@@ -123,9 +123,6 @@ const (
 	PerAddress Scope = "address"
 )
 
-// String returns the operator's word for the scope.
-func (c Scope) String() string { return string(c) }
-
 // Key is the key of a host under the scope. host is canonical (lower-case, punycode, an IPv6
 // literal without brackets). An address that is not valid (the name did not resolve) falls back to
 // the host's key.
@@ -215,9 +212,6 @@ const (
 	// Honor waits for as long as the site says.
 	Honor Above = "honor"
 )
-
-// String returns the operator's word.
-func (a Above) String() string { return string(a) }
 
 // CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group,
 // which RFC 9309 does not know but many sites write.
