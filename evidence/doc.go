@@ -4,7 +4,7 @@
 // The hashes of the lines are the leaves of a Merkle tree (RFC 6962 section 2.1, tree.go), which is
 // kept on disk in tiles (C2SP tlog-tiles, tiles.go). A signed checkpoint (C2SP tlog-checkpoint
 // v1.0.0, checkpoint.go) says how many lines there are, with the root of the tree over them. The
-// writer adds notices (notice.go) to the log: when it was opened, closed, or could not be written.
+// writer adds notices (seal.go) to the log: when it was opened, closed, or could not be written.
 //
 // Package sealer writes such logs, package caddylog is its log writer in Caddy, and package verify
 // checks the logs. docs/evidence.md describes the format, for verifiers in other languages too.
