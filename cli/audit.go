@@ -88,7 +88,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err != nil {
 		return exitError, err
 	}
-	defer findings.close()
+	defer func() { _ = findings.file.Close() }() // it has no name any more
 	to := io.Writer(findings)
 	if c.json {
 		to = out
@@ -151,20 +151,14 @@ func newSpool() (*spool, error) {
 
 // copyTo prints the kept output.
 func (s *spool) copyTo(w io.Writer) error {
-	err := s.Flush()
-	if err == nil {
-		_, err = s.file.Seek(0, io.SeekStart)
-	}
-	if err == nil {
-		_, err = io.Copy(w, s.file)
-	}
-	if err != nil {
+	flushErr := s.Flush()
+	_, seekErr := s.file.Seek(0, io.SeekStart)
+	_, err := io.Copy(w, s.file)
+	if err := errors.Join(flushErr, seekErr, err); err != nil {
 		return fmt.Errorf("printing findings: %w", err)
 	}
 	return nil
 }
-
-func (s *spool) close() { _ = s.file.Close() }
 
 // The objects that --json prints, one a line. docs/audit.md describes them.
 type (

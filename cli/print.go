@@ -41,13 +41,21 @@ func newTable(headings ...any) *table {
 	return t
 }
 
-// row adds a line. Its cells are escaped.
+// row adds a line.
 func (t *table) row(cells ...any) {
 	line := make([]string, len(cells))
 	for i, c := range cells {
-		line[i] = escape.Unprintable(fmt.Sprint(c))
+		line[i] = fmt.Sprint(c)
 	}
-	t.text.WriteString(strings.Join(line, "\t") + "\n")
+	t.line(line)
+}
+
+// line adds a line. Its cells are escaped.
+func (t *table) line(cells []string) {
+	for i, cell := range cells {
+		cells[i] = escape.Unprintable(cell)
+	}
+	t.text.WriteString(strings.Join(cells, "\t") + "\n")
 	t.rows++
 }
 

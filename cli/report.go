@@ -102,9 +102,8 @@ func printReport(r *report.Report, w io.Writer) {
 	}
 	for _, s := range r.Sections() {
 		t := newTable()
-		t.row(cells(s.Heading)...)
-		for _, row := range s.Rows {
-			t.row(cells(row)...)
+		for _, row := range append([][]string{s.Heading}, s.Rows...) {
+			t.line(row)
 		}
 		more := ""
 		if s.More > 0 {
@@ -114,12 +113,4 @@ func printReport(r *report.Report, w io.Writer) {
 		printLine(w, s.Title+more)
 		t.print(w)
 	}
-}
-
-func cells(texts []string) []any {
-	all := make([]any, len(texts))
-	for i, text := range texts {
-		all[i] = text
-	}
-	return all
 }

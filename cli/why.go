@@ -235,14 +235,13 @@ func sentence(l *audit.Line) string {
 // around is how many lines of a text are shown on either side of a rule.
 const around = 3
 
-// printAround shows a rule among its neighbours. Lines end at CR, LF and CRLF (RFC 9309 section
-// 2.2).
+// printAround shows a rule among its neighbours.
 func printAround(w io.Writer, text []byte, rule int) error {
 	if rule < 1 {
 		printLine(w, "No rule of the text matched.")
 		return nil
 	}
-	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(bytes.TrimRight(text, "\r\n"))), "\n")
+	lines := linediff.Lines(bytes.TrimRight(text, "\r\n"))
 	if rule > len(lines) {
 		return fmt.Errorf("the text of that time has %d lines, and no line %d", len(lines), rule)
 	}
