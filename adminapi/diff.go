@@ -15,7 +15,6 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// bodyRequest names a text.
 type bodyRequest struct {
 	SHA256 string `json:"sha256"`
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// listOrders lists the orders that hold.
 func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error) {
 	return Orders{append([]enforce.Stop{}, e.Stops().List()...)}, nil
 }

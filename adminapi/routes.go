@@ -133,7 +133,6 @@ func write(w http.ResponseWriter, answer any) {
 	_ = encoder.Encode(answer) // as above: strings, numbers and times always marshal
 }
 
-// fault is an error with its status.
 func fault(status int, format string, args ...any) error {
 	return caddy.APIError{HTTPStatus: status, Err: fmt.Errorf(format, args...)}
 }
@@ -190,7 +189,6 @@ func question[Q, A any](answer func(ctx context.Context, e *engine.Engine, reque
 	}
 }
 
-// setField sets a field to the text of a parameter.
 func setField(field reflect.Value, text string) error {
 	switch field.Kind() {
 	case reflect.Pointer:

@@ -78,7 +78,6 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 	return a.totals(), nil
 }
 
-// auditor replays logs, once.
 type auditor struct {
 	cfg       Config
 	judge     judge
@@ -98,7 +97,6 @@ func (a *auditor) sealFinding(f verify.Finding) {
 	a.finding(Finding{Place: f.Place, Kind: f.Kind, Message: f.Message}, nil)
 }
 
-// line audits a line, or reports why it could not be read.
 func (a *auditor) line(l *Line) {
 	c := a.counts
 	if l.Line == 0 {
@@ -150,7 +148,6 @@ func (a *auditor) answer(l *Line) {
 	}
 }
 
-// judged judges a line, counts it, and reports its findings.
 func (a *auditor) judged(l *Line) {
 	v := a.judge.line(l)
 	agent := a.counts.line(l, &v)
@@ -224,7 +221,6 @@ func (a *auditor) fault(at Place, err error) {
 	a.report.Fault(Fault{Place: at, Err: err})
 }
 
-// totals sums up the lines read so far.
 func (a *auditor) totals() Totals {
 	a.counts.Caps.Hosts, a.counts.Caps.Records = a.gaps.Forgotten, a.histories.forgotten
 	return a.counts.sum()

@@ -48,7 +48,6 @@ const (
 	clockSlack = 500 * time.Millisecond
 )
 
-// add appends versions.
 func (h *histories) add(k historyKey, next ...Version) {
 	versions := append(h.byKey[k], next...)
 	if len(versions) == len(next) && len(h.byKey) >= h.most {

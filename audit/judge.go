@@ -11,13 +11,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// judge checks single lines.
 type judge struct {
 	cfg   Config
 	texts *texts
 }
 
-// how is the outcome of judging a line.
 type how uint8
 
 const (
@@ -27,7 +25,6 @@ const (
 	unproven              // the text is unavailable, or the line is incomplete: see Cause
 )
 
-// verdict is the result of judging one line.
 type verdict struct {
 	how      how
 	cause    Unprovable // for unproven
@@ -278,7 +275,6 @@ func shown(r *enforce.LogRecord, e Verdict) Verdict {
 	return e
 }
 
-// agent returns the crawler of a line.
 func (j *judge) agent(r *enforce.LogRecord) robotstxt.Agent {
 	a := robotstxt.Agent{Tokens: r.Tokens}
 	if slices.ContainsFunc(j.cfg.OwnGroupOnly, func(name string) bool { return strings.EqualFold(name, r.Agent) }) {

@@ -126,7 +126,6 @@ func byTime(logs [][]Source) iter.Seq[Line] {
 	}
 }
 
-// head is the next line of a list.
 type head struct {
 	next func() (Line, bool)
 	line Line
@@ -208,7 +207,6 @@ func objectOf(line []byte) []byte {
 	return line
 }
 
-// evidenceOf returns the evidence that a line records.
 func evidenceOf(r *enforce.LogRecord) Verdict {
 	return Verdict{string(r.Reason), r.Group, r.Rule, r.Line, r.CrawlDelay, r.Form}
 }

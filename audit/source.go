@@ -78,7 +78,6 @@ func Files(args []string, in io.Reader) (logs [][]Source, left []Fault, err erro
 	return logs, append(left, copies...), nil
 }
 
-// mostLogs bounds how many logs are read at once.
 const mostLogs = 256
 
 // file is a file that may belong to a log. Its first lines decide.
@@ -133,7 +132,6 @@ func look(name string, sealed bool) *file {
 	return f
 }
 
-// note records what a line says about its file.
 func (f *file) note(l *Line) {
 	if id, seq, ok := evidence.ReadSeal(l.text); ok && f.of == "" {
 		of, _ := evidence.ParseLogID(id)
@@ -173,7 +171,6 @@ const storeMark = "\xed\xda\x0c\xed"
 // apart.
 const maxShownLine = 4 << 10
 
-// isAccess reports whether a line is one of an access log.
 func isAccess(line []byte) bool {
 	if !bytes.Contains(line, []byte(`"robots`)) && !bytes.Contains(line, []byte(`"bytes_read"`)) {
 		return false

@@ -131,7 +131,6 @@ type CapTotals struct {
 // Others is the name under which all names beyond a bound are counted.
 const Others = "(others)"
 
-// counts collects Totals.
 type counts struct {
 	Totals
 	limits limits
@@ -222,7 +221,6 @@ func (c *counts) text(l *Line, cause Unprovable) (first bool) {
 	return true
 }
 
-// sum returns the totals, in order.
 func (c *counts) sum() Totals {
 	t := c.Totals
 	t.Agents, t.Texts = []AgentTotals{}, []TextTotals{}

@@ -17,7 +17,6 @@ import (
 	"github.com/crawlgate/crawlgate/evidence/verify"
 )
 
-// auditOptions are the flags of the command that replays access logs.
 type auditOptions struct {
 	audit.Config
 	textFlags
@@ -149,7 +148,6 @@ func newSpool() (*spool, error) {
 	return &spool{f, bufio.NewWriter(f)}, nil
 }
 
-// copyTo prints the kept output.
 func (s *spool) copyTo(w io.Writer) error {
 	flushErr := s.Flush()
 	_, seekErr := s.file.Seek(0, io.SeekStart)

@@ -9,7 +9,6 @@ import (
 	"github.com/crawlgate/crawlgate/audit"
 )
 
-// print writes the result, the findings and the totals.
 func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, status int) error {
 	if c.json {
 		printJSON(w, AuditTotals{"totals", t})
@@ -24,7 +23,6 @@ func (c *auditOptions) print(w io.Writer, findings *spool, t audit.Totals, statu
 	return err
 }
 
-// auditResult is the result in a line.
 func auditResult(t audit.Totals, status int) string {
 	word := map[int]string{exitOK: "PASS", exitNo: "FAIL"}[status]
 	text := fmt.Sprintf("%s: %d lines, %d findings, %d not proven", cmp.Or(word, "INCOMPLETE"), t.Lines, sumOf(t.Findings), t.Unproven())
@@ -58,7 +56,6 @@ func (c *auditOptions) assumptions(t audit.Totals) []string {
 	return all
 }
 
-// auditSummary is about the logs as a whole.
 func auditSummary(t audit.Totals) *table {
 	s := newTable()
 	s.fact("from", moment(t.First))
@@ -100,7 +97,6 @@ func auditSummary(t audit.Totals) *table {
 	return s
 }
 
-// auditSeals has a row a sealed log.
 func auditSeals(t audit.Totals) *table {
 	s := newTable("SEALED LOG", "SEALED", "LATE", "UNSEALED", "UNPROVEN", "EXPIRED", "CHECKPOINTS", "NEWEST", "PEERS", "BEGAN")
 	if t.Seals != nil {
@@ -111,7 +107,6 @@ func auditSeals(t audit.Totals) *table {
 	return s
 }
 
-// auditAgents has a row an agent.
 func auditAgents(t audit.Totals) *table {
 	headings := []any{"AGENT", "CHECKED", "REQUESTS", "ALLOWED", "REFUSED", "FAILED", "TUNNELS", "OPENED", "REFUSED", "FAILED", "UNSEEN", "FINDINGS"}
 	owned := slices.ContainsFunc(t.Agents, func(a audit.AgentTotals) bool { return a.Owner+a.Contact != "" })
@@ -136,7 +131,6 @@ func auditAgents(t audit.Totals) *table {
 // shownTexts is how many texts the table has; --json has all.
 const shownTexts = 20
 
-// auditTexts lists texts that were unavailable.
 func auditTexts(t audit.Totals) *table {
 	s := newTable("TEXT", "WHY", "LINES", "ORIGIN", "FIRST")
 	for i, x := range t.Texts {

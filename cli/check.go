@@ -16,7 +16,6 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// checkOptions are the flags of `check`.
 type checkOptions struct {
 	robots       string
 	agent        string
@@ -174,7 +173,6 @@ func (c *checkOptions) identity() (enforce.Identity, error) {
 	return identity, nil
 }
 
-// askGateway has a gateway decide.
 func (c *checkOptions) askGateway() (judge, error) {
 	if strings.Contains(c.agent, ",") {
 		return nil, errors.New("with --gateway, --agent is one name: the gateway knows its tokens")

@@ -23,7 +23,6 @@ import (
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
-// adminClient asks the admin API of a running gateway.
 type adminClient struct {
 	base   string
 	origin string // value of the Origin header field; empty over a unix socket
@@ -83,12 +82,10 @@ type adminRequest struct {
 	body         any        // sent as JSON; nil for none
 }
 
-// get is a question.
 func get(path string, query url.Values) adminRequest {
 	return adminRequest{method: http.MethodGet, path: path, query: query}
 }
 
-// post is an order.
 func post(path string, body any) adminRequest {
 	return adminRequest{method: http.MethodPost, path: path, body: body}
 }
@@ -146,7 +143,6 @@ func refusal(status int, data []byte) error {
 	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
 }
 
-// call sends a request and decodes the answer.
 func call[T any](ctx context.Context, c *adminClient, q adminRequest) (T, error) {
 	return decode[T](c.do(ctx, q))
 }

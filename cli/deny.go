@@ -70,7 +70,6 @@ func printOrders(w io.Writer, list adminapi.Orders) {
 	t.print(w)
 }
 
-// scopeOf reads the scope and value of an order.
 func scopeOf(args []string) (scope enforce.StopScope, value string, err error) {
 	switch {
 	case len(args) == 1 && args[0] == string(enforce.StopAll):
@@ -111,7 +110,6 @@ time holds on.`,
 	return cmd
 }
 
-// gatewaysCommand lists the fleet.
 func gatewaysCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "gateways",

@@ -21,7 +21,6 @@ type sealedLog struct {
 	files                []string
 }
 
-// evidenceCommand shows what a sealed access log is checked by.
 func evidenceCommand() *cobra.Command {
 	var l sealedLog
 	cmd := command(cobra.Command{

@@ -18,7 +18,6 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// lintOptions are the flags of `lint`.
 type lintOptions struct {
 	allowPrivate []string
 	json         bool

@@ -37,7 +37,6 @@ func originsCommand() *cobra.Command {
 	return cmd
 }
 
-// listOrigins prints page after page, up to the limit.
 func listOrigins(ctx context.Context, r remote, query url.Values, limit int) error {
 	for listed := 0; ; {
 		query.Set("limit", strconv.Itoa(min(adminapi.MaxPage, limit-listed)))
@@ -108,7 +107,6 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 	return cmd
 }
 
-// maxNamed bounds the origins that a question names.
 const maxNamed = 20
 
 // knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where
@@ -197,7 +195,6 @@ func printOrigin(w io.Writer, d adminapi.OriginDetail) {
 	printSections(w, preferencesTable(d.Preferences), h)
 }
 
-// preferencesTable has what a robots.txt says of the use of content.
 func preferencesTable(list []adminapi.Preference) *table {
 	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "PATH")
 	for i, p := range list {
@@ -210,7 +207,6 @@ func preferencesTable(list []adminapi.Preference) *table {
 	return said
 }
 
-// printDiff writes a unified diff.
 func printDiff(w io.Writer, d adminapi.TextDiff) {
 	printLine(w, fmt.Sprintf("--- %s/robots.txt %s %s", d.Origin, moment(d.From.FirstSeen), d.From.SHA256.Hex()))
 	printLine(w, fmt.Sprintf("+++ %s/robots.txt %s %s", d.Origin, moment(d.To.FirstSeen), d.To.SHA256.Hex()))

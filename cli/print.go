@@ -23,7 +23,6 @@ func printJSON(w io.Writer, v any) {
 // the writer: see [output].
 func printRaw(w io.Writer, data []byte) { _, _ = w.Write(data) }
 
-// printLine writes a line by itself.
 func printLine(w io.Writer, line string) { printRaw(w, []byte(escape.Unprintable(line)+"\n")) }
 
 // table prints rows in columns as wide as their widest cell.
@@ -41,7 +40,6 @@ func newTable(headings ...any) *table {
 	return t
 }
 
-// row adds a line.
 func (t *table) row(cells ...any) {
 	line := make([]string, len(cells))
 	for i, c := range cells {

@@ -14,7 +14,6 @@ import (
 	"github.com/crawlgate/crawlgate/audit/report"
 )
 
-// reportOptions are the flags of `report`.
 type reportOptions struct {
 	from, to string
 	format   string
@@ -95,7 +94,6 @@ func parseMoment(text string) (t time.Time, err error) {
 	return t, fmt.Errorf("%q: want a day such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z", text)
 }
 
-// printReport is the report as text.
 func printReport(r *report.Report, w io.Writer) {
 	for _, line := range r.Summary() {
 		printLine(w, line)

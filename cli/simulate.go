@@ -21,7 +21,6 @@ import (
 	"github.com/crawlgate/crawlgate/audit/simulate"
 )
 
-// simulateOptions are the flags of the command that decides lines by another policy.
 type simulateOptions struct {
 	textFlags
 	config, site, redacted string
@@ -124,7 +123,6 @@ func (c *simulateOptions) printLine(w io.Writer, l *audit.Line, r simulate.Resul
 	}
 }
 
-// printTotals prints the sums.
 func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) {
 	if c.json {
 		printJSON(w, SimulatedTotals{"totals", t})
@@ -231,7 +229,6 @@ func (c *simulateOptions) handler(servers map[string]server) (json.RawMessage, e
 	return handler, nil
 }
 
-// gatewaysIn finds the handlers of gateways in routes.
 func gatewaysIn(tree any) (handlers []any) {
 	switch v := tree.(type) {
 	case map[string]any:

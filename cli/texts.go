@@ -62,7 +62,6 @@ func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), 
 	return reader, func() { _ = reader.Close() }, nil // it was only read
 }
 
-// gatewayTexts asks a running gateway.
 type gatewayTexts struct{ client *adminClient }
 
 func (g gatewayTexts) Load(ctx context.Context, k fetch.Key) (fetch.Record, error) {

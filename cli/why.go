@@ -26,7 +26,6 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// whyOptions are the flags of the command that explains lines.
 type whyOptions struct {
 	textFlags
 	url, host, agent string
@@ -205,7 +204,6 @@ func unreachableSince(l *audit.Line) time.Time {
 	return time.Time{}
 }
 
-// sentence describes the decision and its reason.
 func sentence(l *audit.Line) string {
 	r := l.Robots
 	what := map[string]string{enforce.OutcomeAllow: "allowed", enforce.OutcomeDeny: "denied", enforce.OutcomeError: "failed"}[r.Decision]

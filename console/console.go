@@ -143,7 +143,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	return h.route(w, r, e)
 }
 
-// route answers by path and method.
 func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch path := r.URL.Path; {
@@ -169,7 +168,6 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 	return fail(w, http.StatusNotFound, "There is nothing at this path.")
 }
 
-// fail answers with a line of text.
 func fail(w http.ResponseWriter, status int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -126,7 +126,6 @@ func leastOf(routes caddyhttp.RouteList, before access) (least access, found boo
 	return least, found, nil
 }
 
-// siteNames are the names in the addresses of the sites of a server.
 func siteNames(server *caddyhttp.Server) (names []string) {
 	for _, r := range server.Routes {
 		for _, set := range r.MatcherSets {

@@ -40,7 +40,6 @@ var (
 // their templates.
 var sections = []string{"status", "orders", "refusals", "agents", "hosts", "unreachable", "exceptions", "load"}
 
-// pageData is what the page shows.
 type pageData struct {
 	Sections    map[string]template.HTML
 	Orders      bool
@@ -276,7 +275,6 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
 
-// clock is a time of day.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 // spark draws values as a line in a box of 240 by 40.

@@ -13,7 +13,6 @@ import (
 // mostNames bounds how many names are kept. Further ones are counted together.
 const mostNames = 20_000
 
-// collector sums lines up.
 type collector struct {
 	Report
 	byKey []map[key]*Row // one map for each table
@@ -131,7 +130,6 @@ const hour = "hour"
 
 func (t *table) dated() bool { return t.second == "cause" }
 
-// rows returns the rows of each table.
 func (r *Report) rows() []*[]Row {
 	return []*[]Row{&r.Owners, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Hours}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/crawlgate/crawlgate/audit"
 )
 
-// mostBars bounds the plot.
 const mostBars = 120
 
 // timeline counts requests in bars of equal width. The width grows until there are few enough bars.

@@ -56,7 +56,6 @@ func newLookup(cfg Config) *lookup {
 	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry)}
 }
 
-// begin resets the results for a line.
 func (k *lookup) begin(l *audit.Line) {
 	k.line, k.at, k.cause, k.err, k.text = l, l.Robots.DecidedAt.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false

@@ -35,7 +35,6 @@ type Change struct {
 	Lines int64  `json:"lines"`
 }
 
-// mostAgents is how many agents are counted by name.
 const mostAgents = 10_000
 
 // Run decides the lines of logs. It calls report, in order, for lines that differ and lines that

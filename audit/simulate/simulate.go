@@ -229,7 +229,6 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 	return d, ""
 }
 
-// connect decides a CONNECT.
 func (s *Simulator) connect(ctx context.Context, l *audit.Line, sender enforce.Sender) (enforce.Decision, Uncomputed) {
 	o, err := origin.FromAuthority("https", l.Request.URI)
 	if err != nil {
@@ -289,7 +288,6 @@ func recalled(l *audit.Line, d enforce.Decision) (again enforce.Decision, known 
 	return d, true
 }
 
-// senderReasons refuse a sender.
 var senderReasons = []enforce.Reason{
 	enforce.ReasonUnidentified, enforce.ReasonCredentialsMissing, enforce.ReasonCredentialsWrong, enforce.ReasonAgentMismatch,
 	enforce.ReasonUserAgentConflict, enforce.ReasonAmbiguousAgent, enforce.ReasonClientNotAllowed,
@@ -307,7 +305,6 @@ func judged(r *enforce.LogRecord) bool {
 	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
 }
 
-// compared makes the result of a decision.
 func compared(l *audit.Line, d enforce.Decision) Result {
 	n := enforce.Decision{ // only the fields that are compared
 		Allowed: d.Allowed, Reason: d.Reason, WouldDeny: d.WouldDeny, Agent: d.Agent,
@@ -359,7 +356,6 @@ func (o Verdict) String() string {
 	return s
 }
 
-// short is decision and reason.
 func (o Verdict) short() string {
 	if o.WouldDeny {
 		return o.Decision + " (would deny) " + string(o.Reason)

@@ -65,5 +65,4 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// oneIf is 1 for true and 0 for false.
 func oneIf(b bool) float64 { return map[bool]float64{true: 1}[b] }

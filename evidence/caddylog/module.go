@@ -137,7 +137,6 @@ func (e *Evidence) check() error {
 	return nil
 }
 
-// resolve makes the paths absolute.
 func (e *Evidence) resolve() error {
 	var errs []error
 	absolute := func(option, path string) string {
@@ -170,7 +169,6 @@ func (e *Evidence) Cleanup() error {
 	return nil
 }
 
-// config returns the configuration of the sealer.
 func (e *Evidence) config(gateway string, report func(sealer.Event)) sealer.Config {
 	t := evidence.Terms{Every: time.Duration(e.Every).Seconds(), Lines: e.Lines}
 	if w := e.file; w.Roll == nil || *w.Roll {

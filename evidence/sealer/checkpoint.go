@@ -252,7 +252,6 @@ func (l *Log) writeNotice(s evidence.Notice) error {
 	return err
 }
 
-// timeText formats a time for notices.
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 const (

@@ -72,7 +72,6 @@ func linesOf(name string) iter.Seq2[[]byte, error] {
 	}, maxLine+1)
 }
 
-// firstSeal returns the first seal in a file.
 func firstSeal(name string) (id string, seq int64, err error) {
 	for line, err := range linesOf(name) {
 		if id, seq, sealed := evidence.ReadSeal(line); sealed || err != nil {

@@ -79,7 +79,6 @@ func (l *Log) plain(reason error) string {
 	return text
 }
 
-// readState reads a file of the generation.
 func (l *Log) readState(name string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(l.folder, name))
 	if errors.Is(err, fs.ErrNotExist) {
