@@ -172,7 +172,8 @@ func Files() (files []File) {
 	defer all.mu.Unlock()
 	for _, s := range all.byKey {
 		if n := len(s.settings); n > 0 {
-			files = append(files, File{s.settings[n-1].Name, s.file, s.settings[n-1].file})
+			t := s.settings[n-1]
+			files = append(files, File{t.Name, t.paths.log, t.file})
 		}
 	}
 	return files
@@ -195,7 +196,6 @@ func (t settings) equal(o settings) bool { return t.text == o.text && t.gateway 
 type sealed struct {
 	settings  []settings    // of the running configurations, in order; under all.mu
 	reporting chan struct{} // bounds the events on their way into the process log
-	file      string        // since its first start; under all.mu
 
 	mu  sync.RWMutex // held for writing while the log is reopened
 	log atomic.Pointer[sealer.Log]
@@ -298,7 +298,6 @@ func (s *sealed) reopen(t settings) error {
 		}
 	}
 	log, err := sealer.Open(t.config(t.gateway, func(e sealer.Event) { s.report(t.logger, e) }))
-	s.file = t.paths.log
 	s.log.Store(log) // nil with an error
 	return err
 }

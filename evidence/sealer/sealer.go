@@ -163,9 +163,11 @@ func Open(c Config) (*Log, error) {
 		config: c, dir: filepath.Join(c.State, c.Name),
 		patience: 30 * time.Second, wake: make(chan struct{}, 1), cosign: make(chan struct{}, 1),
 		witnesses: make(map[string]WitnessStatus),
-		client:    http.Client{Transport: c.Transport},
+		client: http.Client{ // a witness must not redirect
+			Transport:     c.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
-	l.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a witness must not redirect
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("evidence of %s: %w", c.File, err), l.release())
 	}
