@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -121,9 +122,11 @@ func queryDependentRules(body []byte, indexHTML bool) *robotstxt.Ruleset {
 	return robotstxt.Parse(probe)
 }
 
-// QueryMatters reports whether a rule of a text may look at the query of a path.
-func QueryMatters(text []byte, indexHTML bool, path string) bool {
-	return dependsOnQuery(queryDependentRules(text, indexHTML), path)
+// QueryMatters returns a function that reports whether a rule of a text may look at the query of a
+// path. Its first call reads the text.
+func QueryMatters(text []byte, indexHTML bool) func(path string) bool {
+	asks := sync.OnceValue(func() *robotstxt.Ruleset { return queryDependentRules(text, indexHTML) })
+	return func(path string) bool { return dependsOnQuery(asks(), path) }
 }
 
 // dependsOnQuery is QueryMatters for the result of [queryDependentRules].

@@ -1,12 +1,14 @@
 package simulate
 
 import (
+	"crypto/sha256"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
 )
 
 // sameLines is a log of n lines of one request.
@@ -46,5 +48,31 @@ func TestCostOfALine(t *testing.T) {
 	})
 	if got := testing.AllocsPerRun(3, func() { simulated(t, logs) }); got > audited {
 		t.Errorf("%d lines: %g allocations, %g to audit", n, got, audited)
+	}
+}
+
+// TestRedactedLinesReadATextOnce: a line whose query is redacted costs no more than twice another
+// one, because its text is not read again to see whether a rule looks at the query.
+func TestRedactedLinesReadATextOnce(t *testing.T) {
+	const n = 200
+	long := text + strings.Repeat("Disallow: /a*?b\n", 1000)
+	sha := sha256.Sum256([]byte(long))
+	cost := func(uri string) float64 {
+		r := disallowed()
+		r.URI, r.Robots.SHA256 = uri, fetch.Sum(sha).Hex()
+		source := audit.Source{Name: "a.log", Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(strings.Repeat(r.line(t), n))), nil
+		}}
+		cfg := Config{Policy: policy(t, nil, enforce.PolicyConfig{}), Texts: stored{bodies: map[[32]byte]string{sha: long}}, Redacted: "REDACTED"}
+		return testing.AllocsPerRun(1, func() {
+			totals, err := Run(t.Context(), cfg, [][]audit.Source{{source}}, func(*audit.Line, Result) {}, func(audit.Fault) {})
+			if err != nil || totals.Same+totals.NotComputed[CauseQuery] != n {
+				t.Fatalf("%s: %+v, %v", uri, totals, err)
+			}
+		})
+	}
+	plain, redacted := cost("https://example.com/private/x?q"), cost("https://example.com/private/x?REDACTED")
+	if redacted > 2*plain {
+		t.Errorf("%d lines: %g allocations with a redacted query, %g without", n, redacted, plain)
 	}
 }

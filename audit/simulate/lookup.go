@@ -26,13 +26,20 @@ type lookup struct {
 	// The results for the line.
 	cause      Uncomputed // why the line cannot be computed
 	err        error
-	failedThen bool   // the lookup failed then, too
-	asRecorded bool   // what the state permits is taken from the line
-	text       []byte // that decided
+	failedThen bool // the lookup failed then, too
+	asRecorded bool // what the state permits is taken from the line
+	// queryMatters is [audit.QueryMatters] of the text that decided, or nil.
+	queryMatters func(path string) bool
 
 	day     time.Time // of the entries
 	size    int
-	entries map[known]*robotscache.Entry
+	entries map[known]kept
+}
+
+// kept is an entry, with queryMatters of its text.
+type kept struct {
+	*robotscache.Entry
+	queryMatters func(path string) bool
 }
 
 // known describes a robots.txt. It is the key of entries.
@@ -53,11 +60,11 @@ const (
 const dayLength = 24 * time.Hour
 
 func newLookup(cfg Config) *lookup {
-	return &lookup{cfg: cfg, entries: make(map[known]*robotscache.Entry)}
+	return &lookup{cfg: cfg, entries: make(map[known]kept)}
 }
 
 func (k *lookup) begin(l *audit.Line) {
-	k.line, k.at, k.cause, k.err, k.text = l, l.Robots.DecidedAt.Time(), "", nil, nil
+	k.line, k.at, k.cause, k.err, k.queryMatters = l, l.Robots.DecidedAt.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false
 	if day := k.at.Truncate(dayLength); !day.Equal(k.day) || k.size > maxTexts || len(k.entries) > maxEntries {
 		k.day, k.size = day, 0
@@ -143,17 +150,18 @@ func (k *lookup) entry(ctx context.Context, o origin.Origin, w known) (*robotsca
 			}
 			text.Body, text.Truncated = body, len(body) == robotstxt.MaxSize
 		}
-		e = k.make(o, w, text)
+		if e.Entry = k.make(o, w, text); text.Body != nil {
+			e.queryMatters = audit.QueryMatters(text.Body, k.cfg.Policy.Interpretation.IndexHTML)
+		}
 		k.entries[w] = e
 	}
-	text, _ := e.Record().Text()
-	k.text = text.Body
-	return e, nil
+	k.queryMatters = e.queryMatters
+	return e.Entry, nil
 }
 
 // make makes an entry that permits w.access for a day.
 func (k *lookup) make(o origin.Origin, w known, text fetch.Copy) *robotscache.Entry {
-	k.size += 2 * len(text.Body)
+	k.size += 3 * len(text.Body) // the text, its rules, and those of queryMatters
 	interpretation := robotscache.Interpretation{IndexHTML: k.cfg.Policy.Interpretation.IndexHTML}
 	r := fetch.Record{Origin: o, State: w.state, FetchedAt: k.day, FreshUntil: k.day.Add(dayLength)}
 	switch {

@@ -223,7 +223,7 @@ func (s *Simulator) request(ctx context.Context, l *audit.Line, sender enforce.S
 		target.Path = before + "?"
 	}
 	d := s.enforcer.Decide(ctx, enforce.Request{Method: l.Request.Method, Target: target, Identity: id})
-	if text := s.lookup.text; redacted && text != nil && audit.QueryMatters(text, s.cfg.Policy.Interpretation.IndexHTML, before) {
+	if matters := s.lookup.queryMatters; redacted && matters != nil && matters(before) {
 		return d, CauseQuery
 	}
 	return d, ""
