@@ -7,14 +7,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
-
-// maxReason keeps reason phrases below the hundred bytes that clients show without cutting.
-const maxReason = 99
 
 // lingerTime and lingerSize bound the wait for a refused client to read its refusal before the
 // connection is closed under it.
@@ -26,30 +22,12 @@ const (
 // Refusal is the gateway's own answer to a CONNECT.
 type Refusal struct {
 	Status int
-	// Reason is the reason phrase, to which [ReasonPhrase] is applied; empty means the standard one.
-	// Many clients show nothing else of a refused CONNECT. HTTP/2 has no reason phrase.
+	// Reason is the reason phrase, in printable ASCII; empty means the standard one. Many clients show
+	// nothing else of a refused CONNECT, and no more than a hundred bytes. HTTP/2 has no reason phrase.
 	Reason string
-	// Header may be nil. Content-Length, Connection and, unless set, Cache-Control: no-store are
-	// added.
+	// Header may be nil. Content-Length, Date and Connection are added.
 	Header http.Header
 	Body   []byte
-}
-
-// ReasonPhrase reduces a text to the characters of a reason phrase: printable ASCII, fewer than 100
-// bytes. Each run of white space and controls becomes one space, and every byte outside ASCII
-// becomes a question mark.
-func ReasonPhrase(s string) string {
-	text := []byte(s)
-	for i, c := range text {
-		switch {
-		case c >= 0x80:
-			text[i] = '?'
-		case c < ' ' || c == 0x7f:
-			text[i] = ' '
-		}
-	}
-	text = bytes.Join(bytes.Fields(text), []byte{' '})
-	return strings.TrimRight(string(text[:min(len(text), maxReason)]), " ")
 }
 
 // Refuse answers a CONNECT that is not accepted.
@@ -57,53 +35,37 @@ func ReasonPhrase(s string) string {
 // Over HTTP/1.1 a custom reason phrase takes the connection out of the server's hands, so the
 // connection ends with the answer; clients open another one for their next CONNECT anyway. But
 // several clients respond to a 407 on the same connection, so Refuse leaves a 407 to the server,
-// which keeps the connection open. It does the same with an answer without a reason.
+// which keeps the connection open. It does the same with an answer without a reason, or with one
+// that cannot be a phrase.
 func Refuse(w http.ResponseWriter, r *http.Request, a Refusal) {
-	reason := ReasonPhrase(a.Reason)
-	if r.ProtoMajor != 1 || a.Status == http.StatusProxyAuthRequired || reason == "" {
-		refusePlain(w, a)
+	h := w.Header()
+	custom := r.ProtoMajor == 1 && a.Status != http.StatusProxyAuthRequired && a.Reason != "" && httpguts.ValidHeaderFieldValue(a.Reason)
+	var conn net.Conn
+	if custom {
+		conn, _ = hijack(w, r)
+	}
+	if conn != nil {
+		h = make(http.Header, len(a.Header)+3)
+		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+		h.Set("Connection", "close")
+	}
+	maps.Copy(h, a.Header)
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	if conn == nil {
+		w.WriteHeader(a.Status)
+		_, _ = w.Write(a.Body) // a client that has left needs no answer
 		return
 	}
-	conn, err := hijack(w, r)
-	if err != nil {
-		refusePlain(w, a)
-		return
-	}
-	h := a.Header.Clone()
-	if h == nil {
-		h = make(http.Header, 4)
-	}
-	a.complete(h)
-	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	h["Connection"] = []string{"close"}
 	var answer bytes.Buffer // some clients read only the first segment
-	_ = writeHead(&answer, strconv.Itoa(a.Status)+" "+reason, h)
+	_ = writeHead(&answer, strconv.Itoa(a.Status)+" "+a.Reason, h)
 	_, _ = answer.Write(a.Body) // a buffer takes everything
-	_, err = conn.Write(answer.Bytes())
+	_, err := conn.Write(answer.Bytes())
 	w.WriteHeader(a.Status)
 	if err != nil {
 		_ = conn.Close()
 		return
 	}
 	go linger(conn, notedConn(r, conn)) // a client that stays must not delay the log
-}
-
-func refusePlain(w http.ResponseWriter, a Refusal) {
-	h := w.Header()
-	maps.Copy(h, a.Header)
-	a.complete(h)
-	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // a client that has left needs no answer
-}
-
-func (a Refusal) complete(h http.Header) {
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store")
-	}
-	if h.Get("Content-Type") == "" && len(a.Body) > 0 {
-		h.Set("Content-Type", "text/plain; charset=utf-8")
-	}
-	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 }
 
 // linger waits up to lingerTime for the client to read and close, and then closes. If bytes from

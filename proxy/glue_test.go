@@ -24,7 +24,7 @@ import (
 // knows.
 func TestEveryEgressKindIsAReason(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../egress/errors.go")
+	source, err := os.ReadFile("../egress/classify.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	texttemplate "text/template"
@@ -57,9 +56,6 @@ type landing struct {
 }
 
 const plainText = "text/plain; charset=utf-8"
-
-// isOwn reports whether a request is for the gateway itself.
-func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(), enforce.OwnHost) }
 
 // serveLanding answers a request for the gateway itself with its page, its certificate, a PAC file
 // or its health. The page says how to set up clients. Nothing here is secret, so clients need

@@ -1,3 +1,8 @@
+// Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
+// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP], which checks the
+// client and finds out what the request is for. exchange.go has the way of a proxied request,
+// connect.go the way of a CONNECT, landing.go what the gateway answers by itself. Every exchange is
+// accounted for once, however its request ends (accesslog.go).
 package proxy
 
 import (
@@ -8,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,16 +145,15 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 // complete adds to the server of net/http what Caddy has no setting for.
 func (s *Site) complete(server *http.Server) {
 	if _, done := server.Handler.(fronted); !done { // by another gateway at the same port
-		s.Engine.Config.Redact.Front(server)
 		server.Handler = fronted{server.Handler, s.Engine}
 	}
 	server.HTTP2 = cmp.Or(server.HTTP2, new(http.HTTP2Config))
 	server.HTTP2.CountError = unreadHTTP2
 }
 
-// fronted is the handler in front of Caddy's. After Caddy has written the line of the access log,
-// it frees the place of the line and may abort the answer. If a handler behind Caddy's aborted it
-// by a panic, Caddy would log a duration of 0.
+// fronted is the handler in front of Caddy's. It takes out of a request what must not be logged.
+// After Caddy has written the line of the access log, it frees the place of the line and may abort
+// the answer. If a handler behind Caddy's aborted it by a panic, Caddy would log a duration of 0.
 type fronted struct {
 	http.Handler
 	engine *engine.Engine
@@ -174,6 +180,12 @@ func (b *behind) Release() {
 }
 
 func (h fronted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.engine.Config.Redact.Withhold(r, r.Method == http.MethodConnect || r.URL.IsAbs())
+	h.serve(w, r)
+}
+
+// serve handles a request from which nothing more is to be taken out.
+func (h fronted) serve(w http.ResponseWriter, r *http.Request) {
 	b := &behind{w: w, line: h.engine.Line()}
 	b.line.Waiter = b
 	defer b.line.End()
@@ -262,6 +274,9 @@ func tunnelOf(r *http.Request) *tunnel {
 	t, _ := p.Value.(*tunnel)
 	return t
 }
+
+// isOwn reports whether a request is for the gateway itself.
+func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(), enforce.OwnHost) }
 
 // misdirectedKey is the key of the error of a request that does not belong in its tunnel.
 type misdirectedKey struct{}

@@ -136,7 +136,7 @@ func (s *tunnelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := egress.ConnectFrom(r.Context()).Resolve(r); err != nil {
 		r = r.WithContext(context.WithValue(r.Context(), misdirectedKey{}, err))
 	}
-	fronted{site.Server, site.Engine}.ServeHTTP(w, r)
+	fronted{site.Server, site.Engine}.serve(w, r)
 }
 
 // stop ends idle connections at once, lets running requests and blind tunnels end by themselves,

@@ -1,3 +1,4 @@
+// Package ftphttp answers HTTP requests for ftp URLs by asking the FTP server.
 package ftphttp
 
 import (

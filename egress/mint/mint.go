@@ -1,3 +1,4 @@
+// Package mint makes the certificates of intercepted hosts.
 package mint
 
 import (

@@ -1,12 +1,22 @@
+// Package passwords checks passwords against slow hashes, a few at a time. If it checked all at
+// once, wrong passwords would take the CPUs from everything else in the process.
 package passwords
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"golang.org/x/crypto/bcrypt"
@@ -103,4 +113,220 @@ func (p *Checker) Verify(ctx context.Context, source netip.Addr, user, password 
 func (p *Checker) decoy(user string) account {
 	sum := p.hashes.digest(user, nil, "")
 	return p.accounts[p.users[binary.BigEndian.Uint64(sum[:8])%uint64(len(p.users))]]
+}
+
+const (
+	// hashesWaiting bounds the passwords that wait to be checked. One source may occupy as many places
+	// as it leaves free. So it gets half of them if it is alone, and there is always room for others.
+	hashesWaiting = 256
+	// hashWait is how long a request waits for its password to be checked.
+	hashWait = 30 * time.Second
+	// refusedKept and refusedFor bound how many wrong passwords are remembered, and for how long. No
+	// hash is computed for these. Beyond that number all of them are forgotten.
+	refusedKept = 1024
+	refusedFor  = time.Minute
+	// rightKept bounds the passwords that are remembered as right, some 80 bytes each. Beyond it all
+	// of them have to be checked once more.
+	rightKept = 1 << 16
+	// turnsKept bounds the sources and users whose last turn is remembered.
+	turnsKept = 1024
+)
+
+// hashing computes the hashes of passwords for all configurations of the process, a few at a time.
+// Sources take turns and, within a source, users. The newest password of a user is next: a guesser
+// waits for its answers, so a right password that arrives in the meantime is the newest.
+//
+// It is safe for concurrent use.
+type hashing struct {
+	key      [32]byte // makes the digests
+	parallel int
+	right    atomic.Pointer[map[digest]bool] // replaced when a password is added
+
+	mu      sync.Mutex
+	running int
+	checks  map[digest]*check // waiting and running
+	waiting []*check          // in the order of their arrival
+	refused map[digest]time.Time
+	turn    uint64           // counts the turns
+	turns   map[asker]uint64 // the last one of each source and of each of its users
+}
+
+// asker is a source or, with a user's name, one of the source's users.
+type asker struct {
+	source netip.Addr
+	user   string
+}
+
+// check is the check of one password, for all requests that bring it at the same time.
+type check struct {
+	asker
+	digest   digest
+	compute  func() bool
+	requests int
+	done     chan struct{}
+	right    bool // valid once done is closed
+}
+
+// hashes leaves one CPU free if there are several: on a CPU that computes hashes, a request would
+// wait for some 30 ms.
+var hashes = newHashing(max(1, runtime.GOMAXPROCS(0)-1))
+
+func newHashing(parallel int) *hashing {
+	h := &hashing{
+		parallel: parallel,
+		checks:   make(map[digest]*check),
+		refused:  make(map[digest]time.Time),
+		turns:    make(map[asker]uint64),
+	}
+	h.right.Store(new(map[digest]bool))
+	rand.Read(h.key[:]) // never fails, by its contract
+	return h
+}
+
+// digest stands for a user, an account's hash and a password.
+type digest [sha256.Size]byte
+
+func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
+	mac := hmac.New(sha256.New, h.key[:])
+	mac.Write([]byte(user))
+	mac.Write([]byte{0}) // neither a user name nor a hash contains it
+	mac.Write(hash)
+	mac.Write([]byte{0})
+	mac.Write([]byte(password))
+	mac.Sum(d[:0])
+	return d
+}
+
+// remembers reports whether a password was right before. It takes no lock.
+func (h *hashing) remembers(d digest) bool { return (*h.right.Load())[d] }
+
+// check calls compute once for all callers with the same digest, when it is its turn.
+func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, compute func() bool) enforce.PasswordCheck {
+	if source.Is6() {
+		network, _ := source.Prefix(64) // a client that has one address of the network has them all
+		source = network.Addr()
+	}
+	h.mu.Lock()
+	if h.remembers(d) { // it may have been checked since the caller asked
+		h.mu.Unlock()
+		return enforce.PasswordRight
+	}
+	if time.Now().Before(h.refused[d]) {
+		h.mu.Unlock()
+		return enforce.PasswordWrong
+	}
+	c := h.checks[d]
+	if c == nil {
+		if !h.room(source) {
+			h.mu.Unlock()
+			return enforce.PasswordUnchecked
+		}
+		c = &check{asker: asker{source, user}, digest: d, compute: compute, done: make(chan struct{})}
+		h.checks[d] = c
+		h.waiting = append(h.waiting, c)
+		h.begin()
+	}
+	c.requests++
+	h.mu.Unlock()
+	return h.await(ctx, c)
+}
+
+// room reports whether another password of the source may wait.
+func (h *hashing) room(source netip.Addr) bool {
+	mine := 0
+	for _, c := range h.waiting {
+		if c.source == source {
+			mine++
+		}
+	}
+	return mine < hashesWaiting-len(h.waiting)
+}
+
+func (h *hashing) await(ctx context.Context, c *check) enforce.PasswordCheck {
+	ctx, cancel := context.WithTimeout(ctx, hashWait)
+	defer cancel()
+	select {
+	case <-c.done:
+		if c.right {
+			return enforce.PasswordRight
+		}
+		return enforce.PasswordWrong
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.requests--
+	if i := slices.Index(h.waiting, c); i >= 0 && c.requests == 0 {
+		h.waiting = slices.Delete(h.waiting, i, i+1)
+		delete(h.checks, c.digest)
+	}
+	return enforce.PasswordUnchecked
+}
+
+// begin starts as many checks as may run. The caller holds the lock.
+func (h *hashing) begin() {
+	for h.running < h.parallel && len(h.waiting) > 0 {
+		c := h.next()
+		h.running++
+		go h.run(c)
+	}
+}
+
+// next removes and returns the check whose turn it is: the source had its last turn longest ago,
+// then the user did, and of a user's checks it is the newest.
+func (h *hashing) next() *check {
+	best := 0
+	for i, c := range h.waiting {
+		b := h.waiting[best]
+		bySource, byUser := h.turns[asker{source: c.source}], h.turns[c.asker]
+		bestSource, bestUser := h.turns[asker{source: b.source}], h.turns[b.asker]
+		if bySource < bestSource || bySource == bestSource && byUser <= bestUser {
+			best = i
+		}
+	}
+	c := h.waiting[best]
+	h.waiting = slices.Delete(h.waiting, best, best+1)
+	if len(h.turns) >= turnsKept {
+		clear(h.turns)
+	}
+	h.turn++
+	h.turns[asker{source: c.source}], h.turns[c.asker] = h.turn, h.turn
+	return c
+}
+
+func (h *hashing) run(c *check) {
+	c.right = c.compute()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running--
+	delete(h.checks, c.digest)
+	if c.right {
+		h.remember(c.digest)
+	} else {
+		h.refuse(c.digest, time.Now())
+	}
+	if len(h.waiting) == 0 {
+		clear(h.turns)
+	}
+	h.begin()
+	close(c.done)
+}
+
+// remember keeps a right password. The caller holds the lock. Copying the map lets readers do
+// without the lock, and costs little beside the slow hash.
+func (h *hashing) remember(d digest) {
+	right := maps.Clone(*h.right.Load())
+	if right == nil || len(right) >= rightKept {
+		right = make(map[digest]bool)
+	}
+	right[d] = true
+	h.right.Store(&right)
+}
+
+// refuse remembers a wrong password. The caller holds the lock.
+func (h *hashing) refuse(d digest, now time.Time) {
+	if len(h.refused) >= refusedKept {
+		clear(h.refused)
+	}
+	h.refused[d] = now.Add(refusedFor)
 }

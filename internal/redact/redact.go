@@ -1,3 +1,8 @@
+// Package redact keeps passwords and keys out of logs.
+//
+// Caddy copies a request for its logs before any handler of a site runs. So [Fields.Withhold] takes
+// the secrets out before Caddy's handler runs, and the gateway's handler puts them back with
+// [PutBack].
 package redact
 
 import (
@@ -167,24 +172,6 @@ func PutBack(r *http.Request) (userinfo bool) {
 		r.RequestURI, r.URL = front+w.target, &u
 	}
 	return false
-}
-
-// redacting is the handler that runs before Caddy's.
-type redacting struct {
-	http.Handler
-	fields Fields
-}
-
-func (h *redacting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.fields.Withhold(r, r.Method == http.MethodConnect || r.URL.IsAbs())
-	h.Handler.ServeHTTP(w, r)
-}
-
-// Front puts the redaction before the handler of a server that has served no request yet.
-func (f Fields) Front(s *http.Server) {
-	if _, done := s.Handler.(*redacting); !done { // by another gateway at the same port
-		s.Handler = &redacting{s.Handler, f}
-	}
 }
 
 // HideSent takes out of a response header that has been sent the values that must not be logged.

@@ -72,7 +72,7 @@ func waitCold(source netip.Prefix) {
 
 // clients counts the open connections of the process, whichever configuration took them: of each
 // source, and of all together by the zero prefix.
-var clients openCount[netip.Prefix]
+var clients = openCount{open: make(map[netip.Prefix]int)}
 
 // Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway
 // before it has read a request: how many connections are open, in all and of one source (limits of
@@ -247,3 +247,31 @@ var (
 	_ caddy.ListenerWrapper = (*Listener)(nil)
 	_ caddyfile.Unmarshaler = (*Listener)(nil)
 )
+
+// openCount counts the open connections of each source. It drops a source with its last connection,
+// so there are never more sources than connections. It is safe for concurrent use.
+type openCount struct {
+	mu   sync.Mutex
+	open map[netip.Prefix]int
+}
+
+// Enter counts one more of the source and reports true, unless there are as many as limit already.
+// Whoever entered must call Leave.
+func (c *openCount) Enter(source netip.Prefix, limit int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[source] >= limit {
+		return false
+	}
+	c.open[source]++
+	return true
+}
+
+// Leave counts one less.
+func (c *openCount) Leave(source netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[source]--; c.open[source] <= 0 {
+		delete(c.open, source)
+	}
+}

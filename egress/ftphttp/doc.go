@@ -1,2 +1,0 @@
-// Package ftphttp answers HTTP requests for ftp URLs by asking the FTP server.
-package ftphttp

@@ -1,2 +1,0 @@
-// Package mint makes the certificates of intercepted hosts.
-package mint
