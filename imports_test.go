@@ -189,7 +189,7 @@ func TestRootStaysSmall(t *testing.T) {
 		files++
 		lines += strings.Count(string(text), "\n")
 	}
-	if files == 0 || files > 8 || lines > 1800 {
-		t.Errorf("%d files of %d lines, want 8 of 1,800 at most", files, lines)
+	if files == 0 || files > 5 || lines > 1400 {
+		t.Errorf("%d files of %d lines, want 5 of 1,400 at most", files, lines)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/sockets"
 	"github.com/crawlgate/crawlgate/internal/version"
+	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/pace"
 )
 
@@ -352,4 +354,32 @@ func (a *App) resolve(c *engine.Config) (err error) {
 		c.Egress.Upstreams = append(c.Egress.Upstreams, up)
 	}
 	return nil
+}
+
+// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
+func (u UpstreamConfig) upstream() (up egress.Upstream, err error) {
+	up, err = egress.ParseUpstream(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
+	if err == nil && len(u.Hosts) > 0 {
+		up.Match, err = upstreamHosts(u.Hosts)
+	}
+	return up, err
+}
+
+// upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport
+// whatever their port, so a pattern with a port could not be kept.
+func upstreamHosts(hosts []string) (func(host string) bool, error) {
+	patterns := make([]enforce.HostPattern, len(hosts))
+	for i, s := range hosts {
+		var err error
+		if patterns[i], err = enforce.ParseHostPattern(s); err != nil {
+			return nil, err
+		}
+		if _, _, err := net.SplitHostPort(s); err == nil {
+			return nil, fmt.Errorf("host pattern %q: an upstream takes hosts without a port", s)
+		}
+	}
+	return func(host string) bool {
+		o := origin.Origin{Scheme: "http", Host: host, Port: 80}
+		return slices.ContainsFunc(patterns, func(p enforce.HostPattern) bool { return p.Match(o) })
+	}, nil
 }
