@@ -70,18 +70,6 @@ type Agent struct {
 	sends string // the product token that its requests have, as far as its patterns tell it
 }
 
-// The kinds of fields in [Agent.Pass].
-const (
-	// PassPrice is for fields that offer money or spend it, such as Crawler-Max-Price, and
-	// Payment-Signature of x402.
-	PassPrice = "price"
-	// PassSignature is for the crawler's own signature (RFC 9421).
-	PassSignature = "signature"
-)
-
-// Passes reports whether fields of a kind leave. A sender without an agent block passes none.
-func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
-
 // Limits of texts of the configuration, in bytes.
 const (
 	maxName    = 64

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -189,6 +190,18 @@ func (d *Decision) allow(r Reason) {
 	}
 }
 
+// quote keeps the place that refused, where one did.
+func (d *Decision) quote(b Bound) {
+	if d.Allowed {
+		d.quoted = quotation{}
+		return
+	}
+	if d.Reason == ReasonDisallowed {
+		d.quoted.line = d.Line
+	}
+	d.quoted.text = b.text
+}
+
 // Paced reports whether the request has to keep the host's clock. Only the robots.txt of a site is
 // asked for without delay: a crawler that waits for it cannot obey it.
 func (d Decision) Paced() bool {
@@ -213,3 +226,6 @@ func (d Decision) Outcome() string {
 		return OutcomeDeny
 	}
 }
+
+// RetrySeconds is a Retry-After value: rounded up, as coming too early is refused again.
+func RetrySeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }

@@ -45,9 +45,9 @@ type Policy struct {
 	paths          Paths
 }
 
-// connectRule is a ConnectRule ready for matching.
+// connectRule is the choice for the hosts of one pattern.
 type connectRule struct {
-	hosts  []HostPattern
+	host   HostPattern
 	choice Connect
 }
 
@@ -73,7 +73,7 @@ func (p *Policy) Denied(o origin.Origin) (pattern HostPattern, denied bool) {
 // Connect returns the choice for CONNECT to the origin: the one of the first rule that matches.
 func (p *Policy) Connect(o origin.Origin) Connect {
 	for _, rule := range p.connect {
-		if slices.ContainsFunc(rule.hosts, func(h HostPattern) bool { return h.Match(o) }) {
+		if rule.host.Match(o) {
 			return rule.choice
 		}
 	}
@@ -85,6 +85,18 @@ func (p *Policy) MayIntercept() bool {
 	intercepts := func(r connectRule) bool { return r.choice == ConnectIntercept }
 	return p.connectDefault == ConnectIntercept || slices.ContainsFunc(p.connect, intercepts)
 }
+
+// The kinds of fields in [Agent.Pass].
+const (
+	// PassPrice is for fields that offer money or spend it, such as Crawler-Max-Price, and
+	// Payment-Signature of x402.
+	PassPrice = "price"
+	// PassSignature is for the crawler's own signature (RFC 9421).
+	PassSignature = "signature"
+)
+
+// Passes reports whether fields of a kind leave. A sender without an agent block passes none.
+func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
 // ranges. No range at all stands for this machine and the company's own networks: the loopback

@@ -126,21 +126,17 @@ func (p *Policy) addConnect(rule ConnectRule, last bool) error {
 			return errors.New("holds for every host, so the rules after it are never reached")
 		}
 		p.connectDefault = rule.Choice
-		return nil
 	}
-	r := connectRule{choice: rule.Choice}
 	for _, s := range rule.Hosts {
-		pattern, err := ParseHostPattern(s)
+		host, err := ParseHostPattern(s)
 		if err != nil {
 			return err
 		}
-		has := func(other connectRule) bool { return slices.Contains(other.hosts, pattern) }
-		if slices.ContainsFunc(append(p.connect, r), has) {
-			return fmt.Errorf("%q is given twice", pattern)
+		if slices.ContainsFunc(p.connect, func(r connectRule) bool { return r.host == host }) {
+			return fmt.Errorf("%q is given twice", host)
 		}
-		r.hosts = append(r.hosts, pattern)
+		p.connect = append(p.connect, connectRule{host, rule.Choice})
 	}
-	p.connect = append(p.connect, r)
 	return nil
 }
 

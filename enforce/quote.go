@@ -18,18 +18,6 @@ type quotation struct {
 	line int // 0 where no line refused
 }
 
-// quote keeps the place that refused, where one did.
-func (d *Decision) quote(b Bound) {
-	if d.Allowed {
-		d.quoted = quotation{}
-		return
-	}
-	if d.Reason == ReasonDisallowed {
-		d.quoted.line = d.Line
-	}
-	d.quoted.text = b.text
-}
-
 // Bounds of what a refusal shows of a text, which together stay below 4 KB of HTML.
 const (
 	quotedAround = 5   // lines before and behind the one that refused
@@ -37,50 +25,32 @@ const (
 	maxDeciding  = 600 // of the one that refused
 )
 
-// quotedLine is a line as it is shown.
-type quotedLine struct {
-	Number  int
-	Text    string
-	Decides bool
-}
-
-// lines returns the line that refused among its neighbours, nil if no line refused.
-func (q quotation) lines() (list []quotedLine) {
-	if q.line < 1 {
-		return nil
-	}
-	for n, line := range robotstxt.Lines(bytes.TrimRight(q.text, "\r\n")) {
-		switch {
-		case n > q.line+quotedAround:
-			return list
-		case n == q.line:
-			list = append(list, quotedLine{n, shownLine(line, maxDeciding), true})
-		case n >= q.line-quotedAround:
-			list = append(list, quotedLine{n, shownLine(line, maxQuoted), false})
-		}
-	}
-	return list
-}
-
-// html is the list as items of HTML.
+// html returns the line that refused among its neighbours, as items of HTML; empty if no line
+// refused.
 func (q quotation) html() template.HTML {
-	var b strings.Builder
-	for _, l := range q.lines() {
-		text := template.HTMLEscapeString(l.Text)
-		if l.Decides {
-			text = "<mark>" + text + "</mark>"
-		}
-		b.WriteString(`<li value="` + strconv.Itoa(l.Number) + `">` + text + "</li>\n")
+	if q.line < 1 {
+		return ""
 	}
-	return template.HTML(b.String()) //nolint:gosec // all text of the site is escaped above
+	var b strings.Builder
+	for n, line := range robotstxt.Lines(bytes.TrimRight(q.text, "\r\n")) {
+		if n > q.line+quotedAround {
+			break
+		}
+		if n == q.line {
+			b.WriteString(`<li value="` + strconv.Itoa(n) + `"><mark>` + shownLine(line, maxDeciding) + "</mark></li>\n")
+		} else if n >= q.line-quotedAround {
+			b.WriteString(`<li value="` + strconv.Itoa(n) + `">` + shownLine(line, maxQuoted) + "</li>\n")
+		}
+	}
+	return template.HTML(b.String()) //nolint:gosec // all text of the site is escaped below
 }
 
-// shownLine is a line of a site that is safe to show, of at most limit bytes as HTML.
+// shownLine is a line of a site as HTML that is safe to show, of at most limit bytes.
 func shownLine(line []byte, limit int) string {
 	raw := strings.ReplaceAll(string(line[:min(len(line), limit+1)]), "\t", " ")
-	shown := escape.Visible(raw, limit)
-	if len(template.HTMLEscapeString(shown)) > limit {
-		shown = escape.Visible(raw, limit/len("&#34;")) // nothing takes more
+	shown := template.HTMLEscapeString(escape.Visible(raw, limit))
+	if len(shown) > limit {
+		shown = template.HTMLEscapeString(escape.Visible(raw, limit/len("&#34;"))) // nothing takes more
 	}
 	return shown
 }

@@ -518,17 +518,16 @@ func TestQuotedLines(t *testing.T) {
 		"hostile":         {"\tDisallow: /\x00\u202e<b>\xff", 1, `1= Disallow: /\x00\xe2\x80\xae<b>\xff`},
 		"long":            {strings.Repeat(long+"\n", 20), 9, "4 5 6 7 8 9=" + strings.Repeat(`"`, 117) + "... 10 11 12 13 14"},
 	} {
-		var got []string
 		d, asked := sample(t, ReasonDisallowed)
 		d.quoted, asked.Accept = quotation{}, "text/html"
 		without := len(Render(d, asked).Body)
 		d.quoted = quotation{[]byte(tt.text), tt.line}
-		for _, l := range d.quoted.lines() {
-			s := fmt.Sprint(l.Number)
-			if l.Decides {
-				s += "=" + l.Text
+		var got []string
+		for _, item := range regexp.MustCompile(`<li value="(\d+)">(<mark>)?(.*?)(?:</mark>)?</li>`).FindAllStringSubmatch(string(d.quoted.html()), -1) {
+			if item[2] != "" {
+				item[1] += "=" + html.UnescapeString(item[3])
 			}
-			got = append(got, s)
+			got = append(got, item[1])
 		}
 		if s := strings.Join(got, " "); s != tt.want {
 			t.Errorf("%s: %q, want %q", name, s, tt.want)

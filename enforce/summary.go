@@ -2,11 +2,9 @@ package enforce
 
 import (
 	"cmp"
-	"math"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
@@ -72,9 +70,6 @@ func (d Decision) host() string {
 
 // maxWhy bounds the bytes of a detail in a sentence.
 const maxWhy = 44
-
-// RetrySeconds is a Retry-After value: rounded up, as coming too early is refused again.
-func RetrySeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
 // withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary
 // ends up in clients' logs.
