@@ -224,13 +224,11 @@ func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d admina
 	request := adminapi.OriginQuery{Origin: q.Get("origin"), Site: q.Get("site")}
 	if agent := q.Get("agent"); agent != "" {
 		request.Agent = &agent
-		d, err = adminapi.ShowOrigin(ctx, e, request)
-		if err == nil {
-			return d, "", nil
-		}
-		fault, request.Agent = plain(err), nil
 	}
-	d, err = adminapi.ShowOrigin(ctx, e, request)
+	if d, err = adminapi.ShowOrigin(ctx, e, request); err != nil && request.Agent != nil {
+		fault, request.Agent = plain(err), nil
+		d, err = adminapi.ShowOrigin(ctx, e, request)
+	}
 	return d, fault, err //nolint:wrapcheck // it says all
 }
 

@@ -59,10 +59,6 @@ const (
 // and how long an entry is valid.
 const dayLength = 24 * time.Hour
 
-func newLookup(cfg Config) *lookup {
-	return &lookup{cfg: cfg, entries: make(map[known]kept)}
-}
-
 func (k *lookup) begin(l *audit.Line) {
 	k.line, k.at, k.cause, k.err, k.queryMatters = l, l.Robots.DecidedAt.Time(), "", nil, nil
 	k.failedThen, k.asRecorded = false, false

@@ -111,7 +111,7 @@ type Simulator struct {
 
 // New makes a Simulator.
 func New(cfg Config) *Simulator {
-	s := &Simulator{cfg: cfg, lookup: newLookup(cfg)}
+	s := &Simulator{cfg: cfg, lookup: &lookup{cfg: cfg, entries: make(map[known]kept)}}
 	s.enforcer = &enforce.Enforcer{
 		Rules: s.lookup, Files: s.lookup, Now: func() time.Time { return s.lookup.at },
 		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals,
