@@ -18,7 +18,7 @@ import (
 // clockFilters are the values of the parameter state.
 var clockFilters = map[string]func(pace.Status) bool{
 	"":        nil, // all
-	"blocked": func(c pace.Status) bool { return c.BlockedUntil.After(time.Now()) },
+	"blocked": func(c pace.Status) bool { return c.Until.After(time.Now()) },
 	"waiting": func(c pace.Status) bool { return c.Waiting > 0 },
 	"busy":    func(c pace.Status) bool { return c.InFlight > 0 },
 }
@@ -55,11 +55,11 @@ func rateOf(e *engine.Engine) pace.Limit {
 }
 
 func describeClock(c pace.Status, now time.Time) Clock {
-	wait, blocked := max(c.Next.Sub(now), 0), max(c.BlockedUntil.Sub(now), 0)
+	wait, blocked := max(c.Next.Sub(now), 0), max(c.Until.Sub(now), 0)
 	return Clock{
 		Key: c.Key, NextRequest: now.Add(wait).UTC(), WaitSeconds: wait.Seconds(),
-		DelaySeconds: c.Delay.Seconds(), InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
-		BlockedUntil: c.BlockedUntil.UTC(), LeftSeconds: int64((blocked + time.Second - 1) / time.Second),
+		DelaySeconds: c.Gap.Seconds(), InFlight: c.InFlight, Queue: c.Waiting, Strikes: c.Strikes,
+		BlockedUntil: c.Until.UTC(), LeftSeconds: int64((blocked + time.Second - 1) / time.Second),
 	}
 }
 
@@ -117,8 +117,8 @@ func blockedUntil(e *engine.Engine, o origin.Origin) (until time.Time) {
 	now := time.Now()
 	for _, key := range keysOf(e, o) {
 		c, ok := e.Pacer().Status(key, rateOf(e))
-		if ok && c.BlockedUntil.After(now) && c.BlockedUntil.After(until) {
-			until = c.BlockedUntil.UTC()
+		if ok && c.Until.After(now) && c.Until.After(until) {
+			until = c.Until.UTC()
 		}
 	}
 	return until

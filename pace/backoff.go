@@ -200,7 +200,7 @@ func (p *Pacer) endBlock(key string) (ended State, found bool) {
 	if c == nil || c.backoff == nil || c.backoff.forgotten(now) {
 		return State{Key: key}, false
 	}
-	ended = c.state(now, false)
+	ended = c.state(now, time.Now(), false)
 	c.backoff = &backoff{until: min(c.backoff.until, now), fresh: c.backoff.fresh}
 	c.wakeNext()
 	return ended, true

@@ -477,7 +477,7 @@ func TestBlocksOfOtherGatewaysAreBounded(t *testing.T) {
 		} {
 			p.blockedElsewhere("h", b.pause, b.strikes)
 			got, ok := p.Status("h", Limit{})
-			if left := time.Until(got.BlockedUntil); ok && got.Strikes >= 0 && max(left, 0) == b.want {
+			if left := time.Until(got.Until); ok && got.Strikes >= 0 && max(left, 0) == b.want {
 				p.endBlock("h")
 				continue
 			}

@@ -29,7 +29,7 @@ type grant struct {
 	end         instant      // no later may the request begin
 }
 
-// charge is the slot's part at one clock.
+// charge is the slot's part at one clock. Its methods are called under the lock of the shard.
 type charge struct {
 	shard  *shard
 	clock  *clock
@@ -68,27 +68,33 @@ func (s Slot) Confirm(ctx context.Context) error {
 	}
 }
 
-// confirm returns zero if the request may go now, else when to ask again.
-func (g *grant) confirm(ctx context.Context) (instant, error) {
+// confirm returns zero if the request may go now, else when to ask again. It refuses the request
+// where the site asked to be left alone after the slot had been granted.
+func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.pacer.now()
-	for i := range g.charges {
-		if refused := g.charges[i].blocked(now); refused != nil {
-			return 0, g.pacer.refuse(refused)
+	var refused *Refused
+	each(g.charges, func(c *charge) {
+		if until := c.clock.blockedUntil(); until > now && refused == nil {
+			refused = &Refused{c.clock.key, ReasonBlocked, until - now}
 		}
-	}
-	if g.reservation != nil && now > g.reservation.until {
+	})
+	if refused == nil && g.reservation != nil && now > g.reservation.until {
 		return g.reserveAgain(ctx)
 	}
-	var until instant
-	for i := range g.charges {
-		c := &g.charges[i]
+	each(g.charges, func(c *charge) {
+		if refused != nil {
+			return
+		}
 		at := c.confirm(now, g.end, g.reservation != nil)
 		if at > g.end {
-			return 0, g.pacer.refuse(&Refused{c.clock.key, ReasonWait, at - now})
+			refused = &Refused{c.clock.key, ReasonWait, at - now}
 		}
 		until = max(until, at)
+	})
+	if refused != nil {
+		return 0, g.pacer.refuse(refused)
 	}
 	return until, nil
 }
@@ -109,9 +115,9 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 		return 0, p.refuse(&Refused{g.charges[0].clock.key, ReasonWait, round})
 	case r != nil:
 		g.reservation = r
-		for i := range g.charges {
-			g.charges[i].reserve(r.at)
-		}
+		// Should the shared clock be lost before the request goes, the next one of this gateway has to
+		// come behind it.
+		each(g.charges, func(c *charge) { c.clock.reserved = max(c.clock.reserved, r.at) })
 		return r.at, nil
 	case answer.Outcome == NotYet:
 		return now + max(answer.Wait, time.Millisecond), nil
@@ -132,9 +138,11 @@ func (s Slot) Sent() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.pacer.now()
-	for i := range g.charges {
-		g.charges[i].sent(now)
-	}
+	each(g.charges, func(c *charge) {
+		if c.latest() {
+			c.move(now)
+		}
+	})
 }
 
 // Done gives the request's places in flight back: its answer has been read to the end, or was given
@@ -154,18 +162,24 @@ func (s Slot) finish(undo bool) {
 	charges, r := g.charges, g.reservation
 	g.charges, g.reservation = nil, nil
 	g.mu.Unlock()
-	for i := range charges {
-		charges[i].release(undo)
-	}
+	each(charges, func(c *charge) { c.release(undo) })
 	if undo {
 		g.pacer.release(r)
 	}
 }
 
+// each calls f for each charge, under the lock of its shard.
+func each(charges []charge, f func(*charge)) {
+	for i := range charges {
+		c := &charges[i]
+		c.shard.mu.Lock()
+		f(c)
+		c.shard.mu.Unlock()
+	}
+}
+
 // release gives back the place in flight and, to undo the charge, the slot.
 func (c *charge) release(undo bool) {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
 	if undo && c.latest() {
 		c.clock.gcra = c.before
 		c.clock.wakeNext()
@@ -173,31 +187,10 @@ func (c *charge) release(undo bool) {
 	c.shard.release(c.clock, c.terms, c.agent)
 }
 
-// blocked refuses the request where the site asked to be left alone after the slot had been
-// granted.
-func (c *charge) blocked(now instant) *Refused {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	if until := c.clock.blockedUntil(); until > now {
-		return &Refused{c.clock.key, ReasonBlocked, until - now}
-	}
-	return nil
-}
-
-// reserve notes a slot that the request takes in place of its own: should the shared clock be lost
-// before it goes, the next request of this gateway has to come behind it.
-func (c *charge) reserve(at instant) {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	c.clock.reserved = max(c.clock.reserved, at)
-}
-
 // confirm returns zero if the request may go now. A reserved slot is in time. Else, where another
 // request went since the slot was granted, and the slot is over, it takes the next one and returns
 // when that is.
 func (c *charge) confirm(now, end instant, reserved bool) instant {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
 	if reserved {
 		c.makeLatest()
 	}
@@ -248,16 +241,7 @@ func (c *charge) makeLatest() {
 	c.serial = c.clock.serial
 }
 
-// sent moves the clock on, unless another request went since.
-func (c *charge) sent(now instant) {
-	c.shard.mu.Lock()
-	defer c.shard.mu.Unlock()
-	if c.latest() {
-		c.move(now)
-	}
-}
-
-// move moves the clock on under the shard's lock. A rate with a burst is left alone: it has room
+// move moves the clock on. A rate with a burst is left alone: it has room
 // for requests that come closer together than its interval.
 func (c *charge) move(now instant) {
 	if now <= c.at {

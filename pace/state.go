@@ -11,7 +11,8 @@ import (
 // State is the state of a key that outlives a restart: its block and its last slot.
 type State struct {
 	// Key is empty in one entry of a list, which stands for all keys that the list does not name.
-	Key     string    `json:"key"`
+	Key string `json:"key"`
+	// Until is the end of the block; zero without one, or if it is over and forgiven.
 	Until   time.Time `json:"until,omitzero"`
 	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
 	// Last is when the last request went, Gap the delay that it demands after itself, and Debt how far
@@ -23,8 +24,8 @@ type State struct {
 
 // state returns the state of a clock. A slot that demands no gap matters to a list of all keys
 // only.
-func (c *clock) state(now instant, all bool) State {
-	s, wall := State{Key: c.key}, time.Now()
+func (c *clock) state(now instant, wall time.Time, all bool) State {
+	s := State{Key: c.key}
 	if b := c.backoff; b != nil && !b.forgotten(now) {
 		s.Until, s.Strikes = wall.Add(b.until-now), b.failures
 	}
@@ -51,7 +52,7 @@ func (s *shard) keep(c *clock) {
 // or requests that may yet go.
 func (p *Pacer) States(limit int, all bool) []State {
 	var list []State
-	now := p.now()
+	now, wall := p.now(), time.Now()
 	all = all && int(p.table.keys.Load()) < limit
 	complete := all && p.waiters.waiting() == 0
 	var floor instant
@@ -63,7 +64,7 @@ func (p *Pacer) States(limit int, all bool) []State {
 		}
 		for c := range clocks {
 			complete = complete && c.inFlight == 0
-			if s := c.state(now, all); !s.Until.IsZero() || !s.Last.IsZero() {
+			if s := c.state(now, wall, all); !s.Until.IsZero() || !s.Last.IsZero() {
 				list = append(list, s)
 			}
 		}
@@ -73,7 +74,7 @@ func (p *Pacer) States(limit int, all bool) []State {
 	})
 	list = list[:min(limit, len(list))]
 	if complete {
-		list = append(list, State{Last: time.Now().Add(floor - now)})
+		list = append(list, State{Last: wall.Add(floor - now)})
 	}
 	return list
 }
@@ -170,20 +171,15 @@ func (p *Pacer) Stats() Stats {
 }
 
 // Status is how the clock of one key stands, as far as this gateway knows: where it is shared,
-// other gateways may have reserved slots beyond Next.
+// other gateways may have reserved slots beyond Next. The time of the last slot is missing if it
+// demands no gap.
 type Status struct {
-	Key string
+	State
 	// Next is when the next request may go. It is in the past if one may go now.
 	Next time.Time
-	// BlockedUntil is the end of the block; zero without one, or if it is over and forgiven. Strikes
-	// counts the site's 429s, 430s and 503s in a row that did not say for how long.
-	BlockedUntil time.Time
-	Strikes      int
 	// InFlight is the number of requests under way that are counted, Waiting the number of those in
 	// the queue.
 	InFlight, Waiting int
-	// Delay is the gap that the last request demands: the Crawl-delay.
-	Delay time.Duration
 }
 
 // Statuses lists at most limit, which is above zero, of the clocks that are wanted, in the order of
@@ -232,12 +228,8 @@ func (p *Pacer) Status(key string, rate Limit) (Status, bool) {
 // statusNow returns what tells the status of clocks as they stand now, for a rate.
 func (p *Pacer) statusNow(rate Limit) func(*clock) Status {
 	t, now, wall := rate.terms(), p.now(), time.Now()
-	at := func(i instant) time.Time { return wall.Add(i - now) }
 	return func(c *clock) Status {
-		s := Status{Key: c.key, Next: at(c.ready(t)), InFlight: int(c.inFlight), Delay: c.gcra.gap}
-		if c.backoff != nil && !c.backoff.forgotten(now) {
-			s.BlockedUntil, s.Strikes = at(c.backoff.until), c.backoff.failures
-		}
+		s := Status{State: c.state(now, wall, false), Next: wall.Add(c.ready(t) - now), InFlight: int(c.inFlight)}
 		if c.queue != nil {
 			s.Waiting = c.queue.waiting()
 		}

@@ -56,10 +56,10 @@ func TestStatusesTellHowTheyStand(t *testing.T) {
 		}
 		synctest.Wait()
 		want := []Status{
-			{Key: "burst", Next: now},
-			{Key: "busy", Next: now.Add(5 * time.Second), InFlight: 1, Waiting: 3, Delay: 5 * time.Second},
-			{Key: "spent", Next: now.Add(time.Second)},
-			{Key: "struck", Next: now.Add(time.Minute), BlockedUntil: now.Add(time.Minute), Strikes: 1},
+			{State: State{Key: "burst"}, Next: now},
+			{State: State{Key: "busy", Last: now, Gap: 5 * time.Second}, Next: now.Add(5 * time.Second), InFlight: 1, Waiting: 3},
+			{State: State{Key: "spent"}, Next: now.Add(time.Second)},
+			{State: State{Key: "struck", Until: now.Add(time.Minute), Strikes: 1}, Next: now.Add(time.Minute)},
 		}
 		busyOnes := func(c Status) bool { return c.InFlight > 0 }
 		if got := p.Statuses("", 10, nil, rate); !slices.EqualFunc(got, want, equalStatus) {
@@ -80,7 +80,9 @@ func TestStatusesTellHowTheyStand(t *testing.T) {
 }
 
 func equalStatus(a, b Status) bool {
-	same := a.Next.Equal(b.Next) && a.BlockedUntil.Equal(b.BlockedUntil)
-	a.Next, a.BlockedUntil, b.Next, b.BlockedUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	same := a.Next.Equal(b.Next) && a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
+	for _, t := range []*time.Time{&a.Next, &a.Until, &a.Last, &b.Next, &b.Until, &b.Last} {
+		*t = time.Time{}
+	}
 	return same && a == b
 }
