@@ -232,27 +232,24 @@ func (e *Engine) Open() error {
 	return e.failure
 }
 
+// acquire leaves to [Engine.Close] what it has acquired before it fails.
 func (e *Engine) acquire() error {
 	if err := e.stops.load(e.Config.Store.folder()); err != nil {
 		return err
 	}
+	var err error
 	isNew := e.Config.Store.isNew()
-	r, err := acquireRecords(e)
-	if err != nil {
+	if e.records, err = acquireRecords(e); err != nil {
 		return err
 	}
-	p, err := acquirePacing(e, isNew)
-	if err != nil {
-		return errors.Join(err, release(r.key))
+	if e.pacing, err = acquirePacing(e, isNew); err != nil {
+		return err
 	}
 	if err := caddylog.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
-		return errors.Join(err, release(p.key), release(r.key))
+		return err
 	}
-	e.records, e.pacing = r, p
-	if e.fleet, err = acquireFleet(e); err != nil {
-		return errors.Join(err, release(p.key), release(r.key))
-	}
-	return nil
+	e.fleet, err = acquireFleet(e)
+	return err
 }
 
 // enter makes this configuration the current one.
@@ -301,10 +298,15 @@ func (e *Engine) Close() error {
 	var errs []error
 	if e.failure == nil {
 		active.leave(e)
-		if e.fleet != nil {
-			errs = append(errs, release(e.fleet.key))
-		}
-		errs = append(errs, release(e.pacing.key), release(e.records.key))
+	}
+	if e.fleet != nil {
+		errs = append(errs, release(e.fleet.key))
+	}
+	if e.pacing != nil {
+		errs = append(errs, release(e.pacing.key))
+	}
+	if e.records != nil {
+		errs = append(errs, release(e.records.key))
 	}
 	if e.stops != nil {
 		errs = append(errs, release(stopsKey))

@@ -15,7 +15,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
-	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -136,14 +135,13 @@ func (e *Engine) EmitDenied(object zapcore.ObjectMarshaler, method string, url f
 }
 
 // fetched tells what a fetch of robots.txt changed.
-func (e *emitter) fetched(p fetch.Policy, before fetch.Record, o origin.Origin, out fetch.Outcome) {
+func (e *emitter) fetched(p fetch.Policy, before fetch.Record, out fetch.Outcome) {
 	if !e.wanted(eventStateChanged, eventRulesChanged, eventSitemapsChanged, eventUnreachable) {
 		return
 	}
-	now := time.Now()
-	for _, c := range changes(p, before, out, now) {
+	for _, c := range changes(p, before, out, time.Now()) {
 		e.emit(c.name, func() map[string]any {
-			c.data["origin"], c.data["robots_url"] = o.String(), o.RobotsURL()
+			c.data["origin"], c.data["robots_url"] = before.Origin.String(), before.Origin.RobotsURL()
 			if before.Agent != "" {
 				c.data["fetched_as"] = before.Agent
 			}

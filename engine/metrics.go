@@ -218,7 +218,7 @@ func (o *cacheObserver) Recorded(before fetch.Record, entry *robotscache.Entry, 
 	e, a := o.fetcher.Load(), robotscache.AnswerOf(robotscache.EventFetched, before.Key(), entry, time.Now())
 	a.Status, a.Cause, a.Detail, a.Discarded = out.Status, out.Cause, out.Detail, !kept
 	if e.tell(a, entry); kept {
-		e.emitter.fetched(e.Config.Cache.Policy, before, before.Origin, out)
+		e.emitter.fetched(e.Config.Cache.Policy, before, out)
 	}
 }
 

@@ -40,9 +40,7 @@ func acquireRecords(e *Engine) (*records, error) {
 	key := "records " + e.Config.Store.identity(e.Config.Prefix)
 	r, err := acquire(key, func() (*records, error) { return openRecords(e, key) })
 	if err == nil && e.Config.Signals.TDMFile {
-		if err = r.openFiles(e); err != nil {
-			err = errors.Join(err, release(key))
-		}
+		err = r.openFiles(e)
 	}
 	return r, err
 }

@@ -223,19 +223,18 @@ func listenAddrs(server *caddyhttp.Server) []netip.AddrPort {
 }
 
 func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
-	if listen.Host == "localhost" {
-		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	}
 	host, err := netip.ParseAddr(listen.Host)
 	switch {
-	case (listen.Host == "" || err == nil && host.IsUnspecified()) && listen.Network == "tcp4":
-		return []netip.Addr{netip.IPv4Unspecified()}
-	case listen.Host == "" || err == nil && host.IsUnspecified():
-		return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, even if it is 0.0.0.0
-	case err == nil:
+	case listen.Host == "localhost":
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	case listen.Host != "" && err != nil:
+		return nil
+	case listen.Host != "" && !host.IsUnspecified():
 		return []netip.Addr{host.WithZone("").Unmap()}
+	case listen.Network == "tcp4":
+		return []netip.Addr{netip.IPv4Unspecified()}
 	}
-	return nil
+	return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, even if it is 0.0.0.0
 }
 
 // listenerAt tells the address guard what of this process a connection would reach.
