@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/crawlgate/crawlgate/origin"
 )
@@ -64,7 +65,7 @@ type Config struct {
 // keeps nothing between retrievals; how many run at a time is the caller's choice.
 type Fetcher struct {
 	cfg      Config // with defaults
-	decoders chan struct{}
+	decoders *semaphore.Weighted
 }
 
 // New returns a fetcher. It panics if cfg has no Transport.
@@ -82,7 +83,7 @@ func New(cfg Config) *Fetcher {
 	if !httpguts.ValidHeaderFieldValue(cfg.UserAgent) {
 		cfg.UserAgent = ""
 	}
-	return &Fetcher{cfg: cfg, decoders: make(chan struct{}, maxDecoders)}
+	return &Fetcher{cfg: cfg, decoders: semaphore.NewWeighted(maxDecoders)}
 }
 
 // As returns a fetcher that sends agent as its User-Agent, or f itself if agent is empty. An answer
@@ -274,13 +275,4 @@ func classify(status int) answerClass {
 	default:
 		return classInvalid
 	}
-}
-
-// statusThrottled is the 430 of Shopify's shops, which they send for a while to crawlers that seem
-// too fast or malicious. No standard has it; RFC 9110 section 15 reads it as a 400.
-const statusThrottled = 430
-
-// IsThrottle reports whether a status says that the sender asks too often, and nothing else.
-func IsThrottle(status int) bool {
-	return status == http.StatusTooManyRequests || status == statusThrottled
 }

@@ -1,7 +1,7 @@
 package fetch
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/crawlgate/crawlgate/internal/coding"
 )
 
@@ -24,7 +26,8 @@ type response struct {
 
 	ctx      context.Context
 	cancel   context.CancelFunc
-	decoders chan struct{}
+	body     *bufio.Reader
+	decoders *semaphore.Weighted
 }
 
 // get sends a non-conditional GET and waits for the header of the answer. The caller must close it.
@@ -65,7 +68,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 		}
 		return nil, fail
 	}
-	resp := &response{Response: got, ctx: ctx, cancel: cancel, decoders: r.decoders}
+	resp := &response{Response: got, ctx: ctx, cancel: cancel, body: bufio.NewReader(got.Body), decoders: r.decoders}
 	if sign := proxySign(got); sign != "" && r.cfg.Proxied != nil && r.cfg.Proxied(u.Hostname()) {
 		resp.close()
 		return nil, failf(CauseUpstream, "upstream proxy answered %d itself (%s)", got.StatusCode, sign)
@@ -113,7 +116,8 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 		return nil, false, failf(CauseEncoding, "%s", err)
 	}
 	if len(codings) == 0 {
-		codings = undeclared(resp.peek(len(coding.ZstdMagic)))
+		head, _ := resp.body.Peek(len(coding.ZstdMagic)) // an error comes again when the body is read
+		codings = undeclared(head)
 	}
 	if len(codings) == 0 {
 		text, more, err = resp.read(limit)
@@ -138,10 +142,11 @@ func (resp *response) coded(codings []string, limit int) (text []byte, more bool
 	if len(data) == 0 && readErr == nil && resp.framed() {
 		return nil, false, nil // an empty file that was not worth coding
 	}
-	if fail := resp.takeDecoder(); fail != nil {
-		return nil, false, fail
+	if err := resp.decoders.Acquire(resp.ctx, 1); err != nil {
+		return nil, false, brokenBody(resp.ctx, err)
 	}
-	text, more, err := resp.decode(data, codings, limit)
+	defer resp.decoders.Release(1)
+	text, more, err := decode(data, codings, limit)
 	switch {
 	case more:
 		return text, true, nil
@@ -154,35 +159,6 @@ func (resp *response) coded(codings []string, limit int) (text []byte, more bool
 	}
 }
 
-// decode decodes the body and then releases the place of [response.takeDecoder], even if a decoder
-// panics.
-func (resp *response) decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
-	defer func() { <-resp.decoders }()
-	return decode(data, codings, limit)
-}
-
-// takeDecoder waits for one of the places in which bodies are decoded.
-func (resp *response) takeDecoder() *failure {
-	select {
-	case resp.decoders <- struct{}{}:
-		return nil
-	case <-resp.ctx.Done():
-		return brokenBody(resp.ctx, resp.ctx.Err())
-	}
-}
-
-// peek returns the first n bytes of the body, or what there is of them, without reading them. An
-// error comes again when they are read.
-func (resp *response) peek(n int) []byte {
-	head := make([]byte, n)
-	n, _ = io.ReadFull(resp.Body, head)
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head[:n]), resp.Body), resp.Body}
-	return head[:n]
-}
-
 // framed reports whether the protocol marks the end of the body, and not just the end of the
 // connection.
 func (resp *response) framed() bool {
@@ -192,7 +168,7 @@ func (resp *response) framed() bool {
 // read reads at most limit bytes of the body as sent; more says that there were more. What came
 // before an error is returned with it.
 func (resp *response) read(limit int) (data []byte, more bool, err error) {
-	data, err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	data, err = io.ReadAll(io.LimitReader(resp.body, int64(limit)+1))
 	if len(data) > limit {
 		return data[:limit:limit], true, nil
 	}
