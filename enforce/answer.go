@@ -3,7 +3,6 @@ package enforce
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
@@ -135,7 +134,7 @@ func (d *Decision) dictionary() (dictionary string) {
 	if d.Preferences.Empty() && d.Signals.Empty() {
 		return ""
 	}
-	dictionary, cut := preferences.Dictionary(d.Preferences, directivesOf(d.Signals))
+	dictionary, cut := preferences.Dictionary(d.Preferences, d.Signals.Directives())
 	d.SignalsCut = d.SignalsCut || cut
 	return dictionary
 }
@@ -243,25 +242,6 @@ func parseFields(fields []string) (AnswerSignals, bool) {
 func (r *LogRecord) TDMFile() (preferences.TDMRules, bool) {
 	a, ok := parseFields(r.SignalFields)
 	return a.file, ok
-}
-
-// directivesOf are the directives of a page for the crawler's field.
-func directivesOf(s directives.Set) (all []preferences.Directive) {
-	names := s.Names()
-	all = make([]preferences.Directive, 0, len(names))
-	for _, name := range names {
-		name, value, found := strings.Cut(name, "=")
-		d := preferences.Directive{Name: name}
-		if n, err := strconv.Atoi(value); err == nil {
-			d.Value = n
-		} else if name == "unavailable_after" {
-			d.Value = s.UnavailableAfter
-		} else if found {
-			d.Value = value
-		}
-		all = append(all, d)
-	}
-	return all
 }
 
 // Reread computes the signals and preferences of a log line again: from the rules of its text, nil

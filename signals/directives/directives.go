@@ -1,7 +1,7 @@
 package directives
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -76,26 +76,45 @@ func (s Set) Join(o Set) Set {
 	return s
 }
 
-// Names returns the directives that are known, by their canonical names in a fixed order, with
-// their values: "noindex", "unavailable_after=2010-06-25T23:00:00Z", "max-snippet=50".
-func (s Set) Names() []string {
-	var names []string
-	for i, name := range flagNames {
-		if s.Flags&(1<<i) != 0 {
-			names = append(names, name)
+// Directive is a directive by its canonical name, such as "noindex" or "unavailable_after". Value is
+// nil for a directive without one, or an int, a time.Time or a word. It is an alias, so that a
+// package that writes directives need not import this one.
+type Directive = struct {
+	Name  string
+	Value any
+}
+
+// Directives returns the directives that are known, in a fixed order.
+func (s Set) Directives() []Directive {
+	var all []Directive
+	add := func(said bool, name string, value any) {
+		if said {
+			all = append(all, Directive{name, value})
 		}
 	}
-	if !s.UnavailableAfter.IsZero() {
-		names = append(names, "unavailable_after="+s.UnavailableAfter.Format(time.RFC3339))
+	for i, name := range flagNames {
+		add(s.Flags&(1<<i) != 0, name, nil)
 	}
-	if s.MaxSnippet.Said {
-		names = append(names, "max-snippet="+strconv.Itoa(s.MaxSnippet.N))
-	}
-	if s.MaxImage != "" {
-		names = append(names, "max-image-preview="+s.MaxImage)
-	}
-	if s.MaxVideo.Said {
-		names = append(names, "max-video-preview="+strconv.Itoa(s.MaxVideo.N))
+	add(!s.UnavailableAfter.IsZero(), "unavailable_after", s.UnavailableAfter)
+	add(s.MaxSnippet.Said, "max-snippet", s.MaxSnippet.N)
+	add(s.MaxImage != "", "max-image-preview", s.MaxImage)
+	add(s.MaxVideo.Said, "max-video-preview", s.MaxVideo.N)
+	return all
+}
+
+// Names returns the directives with their values as text: "noindex",
+// "unavailable_after=2010-06-25T23:00:00Z", "max-snippet=50".
+func (s Set) Names() []string {
+	var names []string
+	for _, d := range s.Directives() {
+		switch value := d.Value.(type) {
+		case nil:
+			names = append(names, d.Name)
+		case time.Time:
+			names = append(names, d.Name+"="+value.Format(time.RFC3339))
+		default:
+			names = append(names, fmt.Sprint(d.Name, "=", value))
+		}
 	}
 	return names
 }

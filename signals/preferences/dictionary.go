@@ -7,10 +7,10 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Directive is a robots directive for the crawler's field.
-type Directive struct {
-	Name string // such as "noindex" or "unavailable_after"
-	// Value is nil for a directive without one, or an int, a time.Time or a word.
+// Directive is a robots directive for the crawler's field. It is an alias of the type of the same
+// name in the package directives.
+type Directive = struct {
+	Name  string
 	Value any
 }
 
@@ -44,7 +44,7 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 		decided = decided[1:]
 	}
 	for _, d := range directives {
-		add(d.member())
+		add(memberOf(d))
 	}
 	var licences []byte
 	for len(decided) > 0 && decided[0].Purpose == License {
@@ -60,9 +60,9 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 	return string(text), cut
 }
 
-// member writes a directive as a member, and returns its key. Most directives have no more than the
-// key.
-func (d Directive) member() (key string, member []byte) {
+// memberOf writes a directive as a member, and returns its key. Most directives have no more than
+// the key.
+func memberOf(d Directive) (key string, member []byte) {
 	key = strings.ReplaceAll(d.Name, "_", "-")
 	if d.Value == nil {
 		return key, []byte(key)
