@@ -26,15 +26,6 @@ const (
 // String returns "unreachable", "rules" or "absent".
 func (k Kind) String() string { return NameOf(k, "unreachable", "rules", "absent") }
 
-// NameOf returns the name of a value of a set, by its number; the first one for any that is not in
-// it.
-func NameOf[T ~uint8](v T, names ...string) string {
-	if int(v) >= len(names) {
-		v = 0
-	}
-	return names[v]
-}
-
 // Cause says why a retrieval did not give rules. The set is closed: log fields, metric labels and
 // documentation may list it. The empty cause goes with rules.
 type Cause string

@@ -146,6 +146,15 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	}
 }
 
+// statusThrottled is the 430 of Shopify's shops, which they send for a while to crawlers that seem
+// too fast or malicious. No standard has it; RFC 9110 section 15 reads it as a 400.
+const statusThrottled = 430
+
+// IsThrottle reports whether a status says that the sender asks too often, and nothing else.
+func IsThrottle(status int) bool {
+	return status == http.StatusTooManyRequests || status == statusThrottled
+}
+
 // TurnedAway reports whether an answer refuses the sender with 401, 403, 406 or 451, which
 // firewalls send to names that they do not know. The site may answer another crawler otherwise.
 func TurnedAway(state State, status int) bool {

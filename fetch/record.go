@@ -29,6 +29,15 @@ const (
 // String returns "unknown", "rules", "absent" or "unreachable".
 func (s State) String() string { return NameOf(s, "unknown", "rules", "absent", "unreachable") }
 
+// NameOf returns the name of a value of a set, by its number; the first one for any that is not in
+// it.
+func NameOf[T ~uint8](v T, names ...string) string {
+	if int(v) >= len(names) {
+		v = 0
+	}
+	return names[v]
+}
+
 // Record is all that is kept about the robots.txt of one origin: the answer that counts and the run
 // of failures since. [Policy.Next] makes one from its predecessor; nothing else needs to write to
 // it. It holds facts only. [Policy.Access] says what they permit, so a changed policy needs no new

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +120,45 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 // refused. A hot hit takes no lock of the cache and allocates nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	return c.LookupAs(ctx, o, Asker{})
+}
+
+// LookupAs is [Cache.Lookup] for a crawler: if the site turned the gateway away, its answer to the
+// crawler counts. If too many others asked before, the site is not asked, and the origin counts as
+// unreachable.
+func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
+	k := fetch.Key{Origin: o}
+	e, s, err := c.atHand(k), SourceHot, error(nil)
+	if e == nil {
+		e, s, err = c.lookupSlow(ctx, k, false)
+	}
+	if err == nil && a.Token != "" && e.turnedAway() {
+		e, s, err = c.lookupVariant(ctx, e, s, a)
+	}
+	c.cfg.Observer.Looked(s, err)
+	return e, s, err
+}
+
+func (c *Cache) lookupVariant(ctx context.Context, base *Entry, s Source, a Asker) (*Entry, Source, error) {
+	k := fetch.Key{Origin: base.record.Origin, Agent: a.Token}
+	e := c.atHand(k)
+	if e == nil {
+		k.Agent = strings.Clone(a.Token) // it is a part of a whole field
+		a.Token = k.Agent
+		if !base.askers.admit(a) {
+			c.cfg.Observer.Dropped(DropAgent)
+			return c.crowded(k), s, nil
+		}
+		var from Source
+		var err error
+		if e, from, err = c.lookupSlow(ctx, k, false); err != nil {
+			return nil, SourceNone, err
+		}
+		s = max(s, from)
+	}
+	if e.repeats(base) {
+		return base, s, nil
+	}
+	return e, s, nil
 }
 
 // atHand returns the entry of k in memory if it may be acted on, else nil.

@@ -94,6 +94,17 @@ func (e *Entry) Rules() *robotstxt.Ruleset {
 	return e.rules()
 }
 
+// turnedAway reports whether the site refused the sender, perhaps for its name.
+func (e *Entry) turnedAway() bool {
+	return fetch.TurnedAway(e.record.State, e.record.Status) && e.View(time.Now()).State == fetch.StateAbsent
+}
+
+// repeats reports whether a variant has the answer that the gateway got.
+func (e *Entry) repeats(base *Entry) bool {
+	v := e.View(time.Now())
+	return base != nil && v.State == fetch.StateAbsent && v.Status == base.record.Status
+}
+
 // Derive returns the result of read for the text that holds at the time now, nil without such a
 // text. It calls read once and keeps the result, for caches of files other than robots.txt. The
 // caller must always pass the same read.

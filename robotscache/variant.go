@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,56 +66,6 @@ func (s *askers) isConfigured(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.configured[token]
-}
-
-// turnedAway reports whether the site refused the sender, perhaps for its name.
-func (e *Entry) turnedAway() bool {
-	return fetch.TurnedAway(e.record.State, e.record.Status) && e.View(time.Now()).State == fetch.StateAbsent
-}
-
-// repeats reports whether a variant has the answer that the gateway got.
-func (e *Entry) repeats(base *Entry) bool {
-	v := e.View(time.Now())
-	return base != nil && v.State == fetch.StateAbsent && v.Status == base.record.Status
-}
-
-// LookupAs is [Cache.Lookup] for a crawler: if the site turned the gateway away, its answer to the
-// crawler counts. If too many others asked before, the site is not asked, and the origin counts as
-// unreachable.
-func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
-	k := fetch.Key{Origin: o}
-	e, s, err := c.atHand(k), SourceHot, error(nil)
-	if e == nil {
-		e, s, err = c.lookupSlow(ctx, k, false)
-	}
-	if err == nil && a.Token != "" && e.turnedAway() {
-		e, s, err = c.lookupVariant(ctx, e, s, a)
-	}
-	c.cfg.Observer.Looked(s, err)
-	return e, s, err
-}
-
-func (c *Cache) lookupVariant(ctx context.Context, base *Entry, s Source, a Asker) (*Entry, Source, error) {
-	k := fetch.Key{Origin: base.record.Origin, Agent: a.Token}
-	e := c.atHand(k)
-	if e == nil {
-		k.Agent = strings.Clone(a.Token) // it is a part of a whole field
-		a.Token = k.Agent
-		if !base.askers.admit(a) {
-			c.cfg.Observer.Dropped(DropAgent)
-			return c.crowded(k), s, nil
-		}
-		var from Source
-		var err error
-		if e, from, err = c.lookupSlow(ctx, k, false); err != nil {
-			return nil, SourceNone, err
-		}
-		s = max(s, from)
-	}
-	if e.repeats(base) {
-		return base, s, nil
-	}
-	return e, s, nil
 }
 
 // PeekAs is [Cache.Peek] for a crawler: what [Cache.LookupAs] would answer by.

@@ -1,5 +1,11 @@
 package preferences
 
+import (
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
 // Vocabulary names the text whose labels this package reads, as the log has it: a line of another
 // vocabulary is not read again by this one.
 const Vocabulary = "aipref-08"
@@ -96,4 +102,79 @@ func IsPurpose(s string) bool {
 		}
 	}
 	return true
+}
+
+// maxText is the longest value that is read, in bytes. Longer ones count as unreadable.
+const maxText = 4096
+
+// usage adds the statements of the lines of a Content-Usage dictionary (draft-ietf-aipref-vocab-08
+// section 6.5, RFC 9651 section 4.2.2). Lines that cannot be read state nothing. Only the tokens y
+// and n are preferences; of a repeated key the last value counts; parameters mean nothing.
+func (s *Set) usage(lines []string, from Source, line int) {
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	if size > maxText {
+		s.cut = true
+		return
+	}
+	d, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil {
+		return
+	}
+	for _, key := range d.Names() {
+		m, _ := d.Get(key)
+		s.say(key, ofUsage(key), Statement{Value: tokenValue(m), From: from, Line: line})
+	}
+}
+
+// tokenValue reads the tokens y and n (draft-ietf-aipref-vocab-08 section 6.2).
+func tokenValue(m httpsfv.Member) Value {
+	item, ok := m.(httpsfv.Item)
+	if !ok {
+		return Unknown
+	}
+	switch item.Value {
+	case httpsfv.Token("n"):
+		return No
+	case httpsfv.Token("y"):
+		return Yes
+	}
+	return Unknown
+}
+
+// blanks are what may stand around the parts of a Content-Signal.
+const blanks = " \t"
+
+// signal adds the statements of a Content-Signal line or field line (contentsignals.org). It is a
+// list of key=value with commas between them; keys and values are read without regard to case. Only
+// yes and no are preferences. A member without = says nothing. The value of "use" is a level.
+func (s *Set) signal(text string, from Source, line int) {
+	if len(text) > maxText {
+		s.cut = true
+		return
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(item, "=")
+		if !ok {
+			continue
+		}
+		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.ToLower(strings.Trim(value, blanks))
+		if key != Use {
+			s.say(key, ofSignal(key), Statement{Value: signalValue(value), From: from, Line: line})
+		} else if levelOf(value) >= 0 {
+			s.say(key, Use, Statement{Text: value, From: from, Line: line})
+		}
+	}
+}
+
+func signalValue(value string) Value {
+	switch value {
+	case "no":
+		return No
+	case "yes":
+		return Yes
+	}
+	return Unknown
 }
