@@ -125,7 +125,7 @@ func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gat
 	for {
 		out, again := r.hop(ctx)
 		if !again {
-			out.Hops, out.Final = r.hops(), r.final()
+			out.Hops, out.Final = r.hops, r.final()
 			return out
 		}
 	}

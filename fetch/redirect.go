@@ -20,6 +20,7 @@ type retrieval struct {
 
 	gate Gate
 	seen []string // every URL asked so far, the first one included
+	hops []string // as Outcome has them
 	at   *url.URL
 	from origin.Origin
 }
@@ -63,7 +64,7 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if len(r.seen) > r.cfg.MaxRedirects {
 		return KindAbsent, failf(CauseRedirects, "more than %d redirects", r.cfg.MaxRedirects)
 	}
-	r.seen, r.at = append(r.seen, s), next
+	r.seen, r.hops, r.at = append(r.seen, s), append(r.hops, escape.ASCII(s, maxHop)), next
 	return KindUnreachable, nil
 }
 
@@ -95,18 +96,6 @@ func (r *retrieval) lacksScheme(path string) bool {
 	mistyped := first != "" && !strings.HasSuffix(first, ":") && strings.HasPrefix(rest, "/")
 	return isPublic || mistyped || first == "http" || first == "https" || strings.HasPrefix(first, "www.") ||
 		strings.HasSuffix("."+first, "."+strings.TrimPrefix(r.at.Hostname(), "www."))
-}
-
-// hops returns the URLs that redirects led to, in the form of [Outcome].
-func (r *retrieval) hops() []string {
-	if len(r.seen) == 1 {
-		return nil
-	}
-	hops := make([]string, 0, len(r.seen)-1)
-	for _, s := range r.seen[1:] {
-		hops = append(hops, escape.ASCII(s, maxHop))
-	}
-	return hops
 }
 
 // final returns the origin whose own robots.txt the retrieval ended at, if that is another one than

@@ -1,6 +1,8 @@
 package preferences
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
@@ -29,59 +31,36 @@ const (
 	License = "license"
 )
 
-// vocabulary has the purposes with their labels: in Content-Usage (draft-ietf-aipref-vocab-08
-// section 4) and in Content-Signal (draft-romm-aipref-contentsignals-00 section 4,
-// contentsignals.org), "" without one. A Set has the same order.
-var vocabulary = []struct{ purpose, usage, signal string }{
-	{Search, "search", "search"},
-	{AIInput, "ai-use", "ai-input"},
-	{TrainAI, "train-ai", "ai-train"},
-	{Archive, "", ""},
-	{TDM, "", ""},
-	{Use, "", ""},
-	{License, "", ""},
-}
+// vocabulary has the purposes of the normal form, in the order of a Set.
+var vocabulary = []string{Search, AIInput, TrainAI, Archive, TDM, Use, License}
+
+// The purposes of the labels in Content-Usage (draft-ietf-aipref-vocab-08 section 4) and in
+// Content-Signal (draft-romm-aipref-contentsignals-00 section 4, contentsignals.org).
+var (
+	usageLabels  = map[string]string{"search": Search, "ai-use": AIInput, "train-ai": TrainAI}
+	signalLabels = map[string]string{"search": Search, "ai-input": AIInput, "ai-train": TrainAI}
+)
 
 // Purpose returns the purpose that an operator's word means: a label of Content-Usage or
 // Content-Signal means its purpose, and every other word itself.
-func Purpose(word string) string {
-	for i := range vocabulary {
-		if word != "" && (vocabulary[i].usage == word || vocabulary[i].signal == word) {
-			return vocabulary[i].purpose
-		}
-	}
-	return word
-}
+func Purpose(word string) string { return cmp.Or(usageLabels[word], signalLabels[word], word) }
 
 // maxPurpose is the length of the longest purpose.
 const maxPurpose = 64
 
-// rankOf orders purposes: first the purposes of the table, then all others.
+// rankOf orders purposes: first those of the vocabulary, then all others.
 func rankOf(purpose string) int {
-	for i := range vocabulary {
-		if vocabulary[i].purpose == purpose {
-			return i
-		}
+	if i := slices.Index(vocabulary, purpose); i >= 0 {
+		return i
 	}
 	return len(vocabulary)
 }
 
-// ofUsage returns the purpose of a label of Content-Usage. A label that is the name of one of our
-// purposes but not its label there is unknown to the vocabulary, which must be ignored: "".
-func ofUsage(label string) string {
-	return purposeOf(label, func(i int) string { return vocabulary[i].usage })
-}
-
-// ofSignal returns the purpose of a label of Content-Signal in lower case, "" as ofUsage.
-func ofSignal(label string) string {
-	return purposeOf(label, func(i int) string { return vocabulary[i].signal })
-}
-
-func purposeOf(label string, word func(i int) string) string {
-	for i := range vocabulary {
-		if word(i) == label && label != "" {
-			return vocabulary[i].purpose
-		}
+// purposeOf returns the purpose of a label. One that is the name of a purpose of the vocabulary but
+// not its label here is unknown, and must be ignored: "".
+func purposeOf(labels map[string]string, label string) string {
+	if purpose := labels[label]; purpose != "" {
+		return purpose
 	}
 	if rankOf(label) < len(vocabulary) || !IsPurpose(label) {
 		return ""
@@ -125,7 +104,7 @@ func (s *Set) usage(lines []string, from Source, line int) {
 	}
 	for _, key := range d.Names() {
 		m, _ := d.Get(key)
-		s.say(key, ofUsage(key), Statement{Value: tokenValue(m), From: from, Line: line})
+		s.say(key, purposeOf(usageLabels, key), Statement{Value: tokenValue(m), From: from, Line: line})
 	}
 }
 
@@ -162,7 +141,7 @@ func (s *Set) signal(text string, from Source, line int) {
 		}
 		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.ToLower(strings.Trim(value, blanks))
 		if key != Use {
-			s.say(key, ofSignal(key), Statement{Value: signalValue(value), From: from, Line: line})
+			s.say(key, purposeOf(signalLabels, key), Statement{Value: signalValue(value), From: from, Line: line})
 		} else if levelOf(value) >= 0 {
 			s.say(key, Use, Statement{Text: value, From: from, Line: line})
 		}

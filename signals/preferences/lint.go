@@ -82,7 +82,7 @@ func (l *linter) usage(p robotstxt.Preference) {
 		}
 		if hint := usageHints[key]; hint != "" {
 			l.warn(LintUnknownLabel, "Content-Usage has no %s: %s", key, hint)
-		} else if ofUsage(key) == key && rankOf(key) == len(vocabulary) {
+		} else if purposeOf(usageLabels, key) == key && rankOf(key) == len(vocabulary) {
 			l.warn(LintUnknownLabel, "%s has no label %q: it is kept as a purpose of that name", draftVocab, cut(key, maxPurpose))
 		}
 	}
@@ -196,7 +196,7 @@ func (l *linter) signalItem(key, value string) {
 		}
 		l.warn(LintBadValue, "%s=%s is neither yes nor no, so nothing is known of it%s", cut(key, maxPurpose), cut(value, 80), hint)
 	}
-	switch purpose := ofSignal(key); {
+	switch purpose := purposeOf(signalLabels, key); {
 	case signalHints[key] != "":
 		l.warn(LintUnknownLabel, "Content-Signal has no %s: %s", key, signalHints[key])
 	case purpose == "":
