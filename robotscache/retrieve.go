@@ -301,25 +301,18 @@ func (c *Cache) reportStore(op string, err error) {
 			return // it answers, if badly
 		}
 	}
-	if changed, healthy := c.setHealth(op == "save" || op == "delete", failed); changed {
-		if healthy {
-			err = nil
-		}
-		c.cfg.Observer.StoreAvailable(healthy, err)
-	}
-}
-
-// setHealth records whether writing or reading the store fails, and reports whether its health has
-// changed by it, and to what.
-func (c *Cache) setHealth(writing, failing bool) (changed, healthy bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.cannotRead || c.cannotWrite
-	if writing {
-		c.cannotWrite = failing
-	} else {
-		c.cannotRead = failing
+	before, cannot := c.cannotRead || c.cannotWrite, &c.cannotRead
+	if op == "save" || op == "delete" {
+		cannot = &c.cannotWrite
 	}
+	*cannot = failed
 	after := c.cannotRead || c.cannotWrite
-	return before != after, !after
+	c.mu.Unlock()
+	switch {
+	case before && !after:
+		c.cfg.Observer.StoreAvailable(true, nil)
+	case after && !before:
+		c.cfg.Observer.StoreAvailable(false, err)
+	}
 }
