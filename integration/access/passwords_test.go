@@ -96,6 +96,7 @@ func inTime(g *rig.Gateway, what string, limit time.Duration, source, user, rawU
 // Right credentials are still accepted within five seconds on a machine that computes a hash in one: those never seen
 // before and those known before a reload.
 func TestPasswordsWrongOnesInParallel(t *testing.T) {
+	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	users := []string{"bcrypt-one", "bcrypt-two", "argon2id-one", "argon2id-two"}
 	strangers := make([]string, 60)
@@ -133,6 +134,7 @@ func TestPasswordsWrongOnesInParallel(t *testing.T) {
 // TestPasswordsSameWrongOne has sixty connections with the same wrong password, as a misconfigured crawler has them: they
 // cost one hash in all, and none when they come again.
 func TestPasswordsSameWrongOne(t *testing.T) {
+	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := rig.New(t, passwordConfig(t, "bcrypt-one"))
 	for _, tt := range []struct {
@@ -163,6 +165,7 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 
 // TestPasswordsBusy asks for more hashes at once than may wait: the rest is refused at once, with that reason.
 func TestPasswordsBusy(t *testing.T) {
+	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := rig.New(t, passwordConfig(t, "bcrypt-one"))
 	stop := guess(g, sourceOne, []string{"bcrypt-one"}, 200, site.URL("/guess"))

@@ -17,7 +17,7 @@ import (
 // refused with a reason that says so, nothing is let through that rules forbid, and no site is blamed: when there are
 // descriptors again, every site is judged rightly at once.
 func TestChaosDescriptors(t *testing.T) {
-	rig.LoadsMachine(t)
+	rig.NeedsQuiet(t)
 	const clients, rounds = 60, 6
 	sites := fixedSites(t, testorigin.Start(t, testorigin.Config{}), clients*rounds, 100*time.Millisecond)
 	g := rig.New(t, rig.Config{Engine: rig.PaceOff})

@@ -156,7 +156,7 @@ func TestChaosRedisOneFetch(t *testing.T) {
 // origins at the other gateway is answered within about 5 s: a lease lasts for 4 s when nobody
 // renews it.
 func TestChaosRedisDeathMidLease(t *testing.T) {
-	rig.LoadsMachine(t)
+	rig.NeedsQuiet(t)
 	const origins, lease, limit = 40, 4 * time.Second, 6 * time.Second
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})

@@ -213,7 +213,7 @@ func startEndlessPages(t *testing.T) *endlessPages {
 // one of them to the last byte at the origin, by the origin's own record, it takes less than a
 // second at all, every time.
 func TestFleetStopsWithinASecond(t *testing.T) {
-	rig.LoadsMachine(t)
+	rig.NeedsQuiet(t)
 	rounds, clients := 10, 60
 	if rig.Long() {
 		rounds, clients = 200, 300

@@ -106,7 +106,7 @@ func between(times []time.Time, from, to time.Time) (in []time.Time) {
 // the gateways. With Redis no host sees more than its rate in any second, or than its Crawl-delay allows; without it none
 // sees more than that and a request of each gateway; and none is left alone for long.
 func TestPaceThreeGateways(t *testing.T) {
-	rig.LoadsMachine(t)
+	rig.NeedsQuiet(t)
 	const (
 		rate     = 2 // a second
 		interval = time.Second / rate

@@ -73,7 +73,7 @@ func run(tests func() int) int {
 // another binary, such as one that is to be released. Under the race detector the gateway runs under it too. If two
 // packages need the binary at once, one waits until the other one has built it.
 func build(out string) error {
-	done, err := turn("build")
+	done, err := turn("build", syscall.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -98,14 +98,15 @@ func checkoutFile(kind string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("crawlgate-%s-%d-%x", kind, os.Getuid(), checkout.Sum64()))
 }
 
-// turn waits for the only one of a kind among the processes that test this checkout. The system ends it with its process.
-func turn(kind string) (done func(), err error) {
+// turn waits for a turn of a kind among the processes that test this checkout: by LOCK_EX for the only one, by LOCK_SH for
+// one that others of LOCK_SH share. The system ends it with its process.
+func turn(kind string, how int) (done func(), err error) {
 	file, err := os.Create(checkoutFile(kind) + ".lock")
 	if err != nil {
 		return nil, err
 	}
 	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+		err = syscall.Flock(int(file.Fd()), how)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -118,8 +119,20 @@ func turn(kind string) (done func(), err error) {
 // tests that wait. Two took the time from each other by which their bounds are set.
 func LoadsMachine(t *testing.T) {
 	t.Helper()
+	takeTurn(t, syscall.LOCK_EX)
+}
+
+// NeedsQuiet marks a test that waits most of its time, for longer than others, and whose bounds a loaded machine breaks: it
+// runs beside others of its kind, and beside none of [LoadsMachine].
+func NeedsQuiet(t *testing.T) {
+	t.Helper()
+	takeTurn(t, syscall.LOCK_SH)
+}
+
+func takeTurn(t *testing.T, how int) {
+	t.Helper()
 	t.Parallel()
-	done, err := turn("load")
+	done, err := turn("load", how)
 	if err != nil {
 		t.Fatal(err)
 	}
