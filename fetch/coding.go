@@ -19,9 +19,6 @@ const acceptEncoding = "gzip, br, zstd, deflate"
 // maxCodings bounds how often one body may have been coded. More than one is a mistake already.
 const maxCodings = 3
 
-// errBloated reports coded data that is larger than its text can need.
-var errBloated = errors.New("coded data is out of proportion")
-
 // parseCodings returns the content codings of an answer in the order in which they were applied
 // (RFC 9110 section 8.4), without identity. It fails for codings that are registered with IANA and
 // not decoded here, and for codings of mail: their data is text, and would pass for a file without
@@ -85,7 +82,9 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 	var decoders []*coding.Reader
 	var r io.Reader = bytes.NewReader(data)
 	for _, name := range slices.Backward(codings) {
-		dec, err := coding.NewLenientReader(name, &boundedReader{r: r, left: codedLimit(limit)})
+		// One layer must not expand without end into another that swallows it.
+		bounded := http.MaxBytesReader(nil, io.NopCloser(r), int64(codedLimit(limit)))
+		dec, err := coding.NewLenientReader(name, bounded)
 		if err != nil {
 			return nil, false, fmt.Errorf("decoding %s: %w", name, err)
 		}
@@ -106,20 +105,4 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 		}
 	}
 	return buf.Bytes(), false, nil
-}
-
-// boundedReader fails after left bytes: one layer of a stack of codings must not expand without end
-// into another that swallows it.
-type boundedReader struct {
-	r    io.Reader
-	left int
-}
-
-func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errBloated
-	}
-	n, err := b.r.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -382,11 +383,17 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestExt_BoundedReader(t *testing.T) {
+// A coding must not expand without end into another that swallows what follows its own end.
+func TestExt_BoundedLayers(t *testing.T) {
 	t.Parallel()
-	data, err := io.ReadAll(&boundedReader{r: zeroes{}, left: 1000})
-	if len(data) != 1000 || !errors.Is(err, errBloated) {
-		t.Errorf("read %d bytes, %v", len(data), err)
+	const limit = 10_000
+	inner := encode(t, "gzip", []byte(rules))
+	for length, tooLong := range map[int]bool{codedLimit(limit): false, codedLimit(limit) + 1: true, 100 * codedLimit(limit): true} {
+		data := encode(t, "gzip", append(slices.Clone(inner), make([]byte, length-len(inner))...))
+		text, _, err := decode(data, []string{"gzip", "gzip"}, limit)
+		if _, bounded := errors.AsType[*http.MaxBytesError](err); bounded != tooLong || !tooLong && string(text) != rules {
+			t.Errorf("%d bytes: %q, %v", length, text, err)
+		}
 	}
 }
 
