@@ -143,20 +143,5 @@ func smallerPreview(a, b string) string {
 	return ""
 }
 
-// lowerCase writes s in lower case into buf, as far as it is ASCII. It returns nil if s is longer.
-func lowerCase(buf []byte, s string) []byte {
-	if len(s) > len(buf) {
-		return nil
-	}
-	for i := range len(s) {
-		c := s[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		buf[i] = c
-	}
-	return buf[:len(s)]
-}
-
 // trim removes white space of HTTP and HTML from both ends.
 func trim(s string) string { return strings.Trim(s, " \t\r\n\f") }

@@ -58,8 +58,7 @@ func Meta(metas []Named, tokens []string) Set {
 // Reserved reports whether HTML gives the name of a meta tag another meaning (HTML section 4.2.5.1
 // and its registry), so that a crawler of that name cannot be spoken to by one.
 func Reserved(name string) bool {
-	var buf [24]byte
-	switch string(lowerCase(buf[:], name)) {
+	switch strings.ToLower(name) {
 	case "application-name", "author", "color-scheme", "copyright", "description", "generator",
 		"keywords", "rating", "referrer", "theme-color", "viewport", "tdm-reservation", "tdm-policy":
 		return true
@@ -109,8 +108,7 @@ var words = func() map[string]word {
 }()
 
 func lookup(name string) (word, bool) {
-	var buf [20]byte
-	w, ok := words[string(lowerCase(buf[:], name))]
+	w, ok := words[strings.ToLower(name)]
 	return w, ok
 }
 
