@@ -232,7 +232,7 @@ func (e *Engine) Open() error {
 	return e.failure
 }
 
-// acquire leaves to [Engine.Close] what it has acquired before it fails.
+// acquire opens what is shared. If it fails, [Engine.Close] releases the part that is open.
 func (e *Engine) acquire() error {
 	if err := e.stops.load(e.Config.Store.folder()); err != nil {
 		return err
@@ -344,8 +344,8 @@ func (e *Engine) digestSources() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// SourceOf returns the address that Caddy takes for the client's. It may differ from the
-// connection's if trusted_proxies is set. A client over a unix socket is one of this machine.
+// SourceOf returns the client's address as Caddy knows it. With trusted_proxies it may be another
+// address than the connection's. A client over a unix socket is one of this machine.
 func SourceOf(r *http.Request) netip.Addr {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	source, err := netip.ParseAddr(ip)

@@ -25,9 +25,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// collectors are those of the process. Caddy makes a registry for each configuration; they are made
-// once and registered again with each, so that no reload sets a counter back. docs/metrics.md lists
-// them.
+// collectors has the metrics of the process. Caddy makes a registry for each configuration. This
+// one is made once and registered with each of them, so that no reload sets a counter back.
+// docs/metrics.md lists the metrics.
 var collectors = prometheus.NewRegistry()
 
 // What the gateway does. No label ever holds a host, a path, a user agent or a name that a client
@@ -57,7 +57,7 @@ var (
 	fleetPending       = gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
 	lostTotal          = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
 
-	// What only those see who have the connections. The limit of a refusal may be "unreadable".
+	// Other packages count these. The reason of a refused connection may be "unreadable".
 
 	PaymentsTotal           = counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues()
 	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind")
@@ -157,7 +157,7 @@ func RequestUnread(fields ...zap.Field) {
 	})
 }
 
-// clockObserver counts what the pacer does, and has written down what is to be kept.
+// clockObserver counts what the pacer does, and has its state saved when that changes.
 type clockObserver struct{ *pacing }
 
 // Granted implements pace.Observer.

@@ -151,7 +151,7 @@ func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, er
 type register struct {
 	mu      sync.Mutex
 	entries map[*InFlight]struct{}
-	open    map[entriesOf]int // what has no entries has no key
+	open    map[entriesOf]int // a kind and agent without entries has no key
 }
 
 // entriesOf names the entries of one kind that an agent has.
