@@ -135,7 +135,7 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 // do does an action, if another gateway gave it.
 func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
 	a, err := readAction(entry, f.link.Now())
-	if err == nil && a.From != f.link.Process() {
+	if err == nil && a.From != f.link.Process {
 		var n int
 		n, err = f.config.Local.Act(ctx, a)
 		if err == nil {
@@ -153,7 +153,7 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 	if f == nil {
 		return Acknowledgements{}
 	}
-	a := Action{ID: rand.Text(), From: f.link.Process(), Kind: kind, Value: value}
+	a := Action{ID: rand.Text(), From: f.link.Process, Kind: kind, Value: value}
 	f.ack(a.ID, ended)
 	err := f.actions.Wait(ctx)
 	if err == nil {

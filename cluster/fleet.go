@@ -38,8 +38,6 @@ type Config struct {
 	Local Local
 	// Failed is told what could not be read or done.
 	Failed func(error)
-	// Counted is told the state twice a second.
-	Counted func(State)
 }
 
 // State is how the fleet stands, as far as this gateway knows.
@@ -247,9 +245,17 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 		}
 	}
 	r, _, offset, _ := f.others()
+	return r.list(offset), f.State()
+}
+
+// State returns how the fleet stands, as far as this gateway knows. Without a fleet it is zero.
+func (f *Fleet) State() State {
+	if f == nil {
+		return State{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return r.list(offset), f.state
+	return f.state
 }
 
 // others is the membership with this gateway as it is now, and Redis's clock: now, and by how much
@@ -261,7 +267,7 @@ func (f *Fleet) others() (r membership, now int64, offset time.Duration, fresh b
 	self := process{f.note, now}
 	self.Orders = held
 	self.Done = maps.Clone(f.note.Done)
-	r = f.membership.with(membership{f.link.Process(): self}, now)
+	r = f.membership.with(membership{f.link.Process: self}, now)
 	return r, now, time.Since(time.UnixMilli(now)), time.Since(f.link.State().Since) < link.AliveFor
 }
 
@@ -287,10 +293,8 @@ func (f *Fleet) setUp(why error) {
 	if why != nil {
 		f.state.Pending = pending(mine, f.redis, time.Now())
 	}
-	state := f.state
 	f.mu.Unlock()
 	if why != nil && redis.Up { // else the link has said it
 		f.config.Failed(fmt.Errorf("orders do not reach the other gateways: %w", why))
 	}
-	f.config.Counted(state)
 }

@@ -95,7 +95,7 @@ func join(tb testing.TB, s *redistest.Server, name string, g *gateway) *Fleet {
 	tb.Helper()
 	g.tb, g.events = tb, make(chan string, 100)
 	f := New(Config{
-		Link: linkTo(tb, s.URL()), Local: g, Counted: func(State) {},
+		Link: linkTo(tb, s.URL()), Local: g,
 		Failed: func(err error) {
 			select {
 			case g.events <- err.Error():
@@ -370,12 +370,12 @@ func TestRedisUser(t *testing.T) {
 	for i, g := range gateways {
 		g.tb, g.events = t, make(chan string, 100)
 		l := linkTo(t, strings.Replace(s.URL(), "redis://", "redis://fleet:PASSWORD@", 1))
-		t.Cleanup(l.Watch(func(s link.State) {
+		t.Cleanup(l.Watch(func(s link.State, _ bool) {
 			if s.Why != nil {
 				t.Error(s.Why)
 			}
 		}))
-		f := New(Config{Link: l, Local: g, Counted: func(State) {}, Failed: func(err error) { t.Error(err) }}, Self{Name: fmt.Sprint("gw", i)}, 2)
+		f := New(Config{Link: l, Local: g, Failed: func(err error) { t.Error(err) }}, Self{Name: fmt.Sprint("gw", i)}, 2)
 		t.Cleanup(func() { _ = f.Close() })
 		all = append(all, f)
 	}

@@ -35,22 +35,28 @@ type Fleet struct {
 // redisLink is the link to a Redis of all parts that have the same URL and prefix.
 type redisLink struct {
 	*link.Link
-	key    string
-	logger *zap.Logger
-	said   link.State // guarded by the order in which the link tells its states
+	key string
 }
 
-// acquireLink connects to a Redis, or finds it connected.
+// acquireLink connects to a Redis, or finds it connected. The operator is told, once each time, that
+// it is away or back.
 func acquireLink(e *Engine, url string) (*redisLink, error) {
 	key := "redis " + e.Config.Prefix + " " + url
 	return acquire(key, func() (*redisLink, error) {
-		to, err := link.New(link.Config{URL: url, Prefix: e.Config.Prefix})
+		l, err := link.New(link.Config{URL: url, Prefix: e.Config.Prefix})
 		if err != nil {
 			return nil, err
 		}
-		l := &redisLink{Link: to, key: key, logger: e.logger.Named("redis").With(zap.String("address", to.Address()))}
-		l.Watch(l.changed)
-		return l, nil
+		logger := e.logger.Named("redis").With(zap.String("address", l.Address))
+		l.Watch(func(s link.State, news bool) {
+			switch {
+			case news && s.Up:
+				logger.Info("redis answers; it is shared with the other gateways", zap.NamedError("before", s.Why))
+			case news:
+				logger.Error("redis does not answer; nothing is shared with the other gateways until it does", zap.Error(s.Why))
+			}
+		})
+		return &redisLink{l, key}, nil
 	})
 }
 
@@ -68,18 +74,6 @@ func (l *redisLink) release() error {
 	return release(l.key)
 }
 
-// changed tells the operator, once each time, that Redis is away or back.
-func (l *redisLink) changed(now link.State) {
-	before := l.said
-	l.said = now
-	switch {
-	case now.Up && !now.Since.Equal(before.Since):
-		l.logger.Info("redis answers; it is shared with the other gateways", zap.NamedError("before", now.Why))
-	case !now.Up && (before.Up || before.Why == nil):
-		l.logger.Error("redis does not answer; nothing is shared with the other gateways until it does", zap.Error(now.Why))
-	}
-}
-
 // fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the
 // gateway for package fleet.
 type fleetState struct {
@@ -90,7 +84,6 @@ type fleetState struct {
 	logger  *zap.Logger
 	short   rate.Sometimes // says what failed
 	current atomic.Pointer[Engine]
-	heard   atomic.Pointer[time.Time] // when Redis answered last; before that, when it was first asked
 
 	refreshes errgroup.Group
 	ctx       context.Context // of the refreshes and the exchange of checkpoints
@@ -131,8 +124,6 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.refreshes.SetLimit(maxRefreshes)
 	s.current.Store(e)
-	joined := time.Now()
-	s.heard.Store(&joined)
 	if err := fleetFile.read(s.folder, &s.last); err != nil {
 		return nil, err
 	}
@@ -141,7 +132,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	if s.link, err = acquireLink(e, c.URL); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed, Counted: s.counted}, c.Self, c.Expect)
+	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed}, c.Self, c.Expect)
 	s.heads.Go(func() { s.exchangeCheckpoints(s.ctx) })
 	return s, nil
 }
@@ -152,7 +143,6 @@ func (s *fleetState) Destruct() error {
 	s.heads.Wait()
 	err := errors.Join(s.fleet.Close(), s.link.release())
 	_ = s.refreshes.Wait() // they have no error
-	counted(cluster.State{})
 	return err
 }
 
@@ -285,22 +275,6 @@ func (s *fleetState) KeepAction(id string) {
 
 func (s *fleetState) failed(err error) {
 	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; said once a minute", zap.Error(err)) })
-}
-
-// counted notes how the fleet stands, at each heartbeat.
-func (s *fleetState) counted(state cluster.State) {
-	if state.Up {
-		now := time.Now()
-		s.heard.Store(&now)
-	}
-	counted(state)
-}
-
-func counted(state cluster.State) {
-	fleetUp.Set(float64(count(state.Up)))
-	fleetGateways.Set(float64(state.Gateways))
-	fleetVersion.Set(float64(state.Version))
-	fleetPending.Set(float64(state.Pending))
 }
 
 // checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and are

@@ -49,12 +49,7 @@ var (
 	paceWaitSeconds    = histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30)
 	paceRefusalsTotal  = counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason")
 	hostBlocksTotal    = counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit")
-	sharedUp           = flag("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.", false)
 	tunnelsSaidTotal   = counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside")
-	fleetUp            = gauge("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
-	fleetGateways      = gauge("fleet_gateways", "Gateways of the fleet that are alive, this one included.")
-	fleetVersion       = gauge("fleet_orders_version", "Version of the orders that this gateway has applied last.")
-	fleetPending       = gauge("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
 	lostTotal          = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
 
 	// Other packages count these. The reason of a refused connection may be "unreadable".

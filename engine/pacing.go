@@ -100,9 +100,8 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	return nil
 }
 
-// counted notes whether clocks are shared, and with how many gateways, for a start without Redis.
-func (p *pacing) counted(s link.State) {
-	sharedUp.Store(s.Up)
+// counted notes how many gateways share clocks, for a start without Redis.
+func (p *pacing) counted(s link.State, _ bool) {
 	if !s.Up {
 		return
 	}

@@ -32,6 +32,11 @@ var (
 	exceptionsDesc    = statusDesc("exceptions", "Exceptions from robots.txt that are in force.")
 	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception ends.")
 	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0.")
+	sharedUpDesc      = statusDesc("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")
+	fleetUpDesc       = statusDesc("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
+	fleetGatewaysDesc = statusDesc("fleet_gateways", "Gateways of the fleet that are alive, this one included.")
+	fleetVersionDesc  = statusDesc("fleet_orders_version", "Version of the orders that this gateway has applied last.")
+	fleetPendingDesc  = statusDesc("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
 	fleetExpectedDesc = statusDesc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known.")
 	fleetContactDesc  = statusDesc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered.")
 	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
@@ -70,10 +75,16 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 		send(exceptionEndsDesc, float64(s.ExceptionEnds.Unix()))
 	}
 	send(sharedWantedDesc, float64(count(s.SharedWanted)))
+	send(sharedUpDesc, float64(count(s.SharedUp)))
 	send(logUpDesc, float64(count(!e.log.Stalls())))
+	fleet := e.Fleet().State()
+	send(fleetUpDesc, float64(count(fleet.Up)))
+	send(fleetGatewaysDesc, float64(fleet.Gateways))
+	send(fleetVersionDesc, float64(fleet.Version))
+	send(fleetPendingDesc, float64(fleet.Pending))
 	if e.fleet != nil {
 		send(fleetExpectedDesc, float64(e.Config.Fleet.Expect))
-		send(fleetContactDesc, time.Since(*e.fleet.heard.Load()).Seconds())
+		send(fleetContactDesc, time.Since(e.fleet.link.State().Heard).Seconds())
 	}
 }
 
@@ -117,7 +128,7 @@ var started = time.Now()
 func (e *Engine) Status() Status {
 	s := Status{
 		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: storeUp.Load(),
-		SharedWanted: e.Config.SharedClocks != "", SharedUp: sharedUp.Load(),
+		SharedWanted: e.Config.SharedClocks != "", SharedUp: e.pacing.shared != nil && e.pacing.link.State().Up,
 	}
 	sites := e.Sites()
 	s.Exceptions, s.ExceptionEnds = exceptionsOf(sites, time.Now())

@@ -81,13 +81,13 @@ func orders(url string, n, most int) error {
 			return err
 		}
 		defer l.Close()
-		l.Watch(func(s link.State) {
+		l.Watch(func(s link.State, _ bool) {
 			if !s.Up {
 				away.Add(1)
 			}
 		})
 		f := cluster.New(cluster.Config{
-			Link: l, Local: locals[i], Counted: func(cluster.State) {}, Failed: func(error) { failed.Add(1) },
+			Link: l, Local: locals[i], Failed: func(error) { failed.Add(1) },
 		}, cluster.Self{Name: locals[i].name}, n)
 		defer func() { _ = f.Close() }()
 		fleets[i] = f

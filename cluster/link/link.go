@@ -17,7 +17,6 @@ import (
 	_ "embed" // the script
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,21 +60,27 @@ type State struct {
 	Up        bool          // Redis answers
 	Since     time.Time     // since when that is so
 	Why       error         // the last failure; nil if there was none
-	RoundTrip time.Duration // of the last heartbeat
-	Gateways  int           // of the fleet that are alive, as of the last heartbeat
+	Heard     time.Time     // when Redis answered a heartbeat last; before that, when the link was made
+	RoundTrip time.Duration // of that heartbeat
+	Gateways  int           // of the fleet that are alive, by that heartbeat
 	// Clocks is how many gateways share clocks. Others may not have come back yet when Redis has, so
 	// for as long as one counts as alive it does not fall. While Redis is away it is the last known
 	// number, but at least the one of [Link.ShareClocks].
 	Clocks int
+
+	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
 }
 
 // Link is a client with a heartbeat. It is safe for concurrent use.
 type Link struct {
-	config  Config
-	option  rueidis.ClientOption
-	process string // random, so that two of one name are not taken for one
-	client  atomic.Pointer[rueidis.Client]
-	state   atomic.Pointer[State]
+	// Process is a random name of this process among the gateways, Prefix the one of [Config], and
+	// Address the server's, without credentials. They do not change.
+	Process, Prefix, Address string
+
+	every  time.Duration // between heartbeats
+	option rueidis.ClientOption
+	client atomic.Pointer[rueidis.Client]
+	state  atomic.Pointer[State]
 
 	connecting sync.Mutex // held while the client is made or closed
 	closed     bool
@@ -85,18 +90,17 @@ type Link struct {
 	joined   bool       // there has been something to say with a heartbeat
 	note     func() string
 	least    int // gateways that share clocks; 0 if this one does not
-	clock    clock
-	watchers map[*func(State)]bool
+	watchers []*watcher
 
 	wake  chan struct{}
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 }
 
-// clock is Redis's, as of the last heartbeat.
-type clock struct {
-	redis int64 // ms since 1970
-	local time.Time
+// watcher is told the states.
+type watcher struct {
+	f    func(s State, news bool)
+	told State
 }
 
 // New makes a link, and connects in the background: until that succeeds Redis is away. The error is
@@ -106,13 +110,12 @@ func New(c Config) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Prefix, c.Heartbeat = cmp.Or(c.Prefix, "crawlgate"), cmp.Or(c.Heartbeat, heartbeat)
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Link{
-		config: c, option: option, process: rand.Text(), watchers: make(map[*func(State)]bool),
-		wake: make(chan struct{}, 1), stop: stop,
+		Process: rand.Text(), Prefix: cmp.Or(c.Prefix, "crawlgate"), Address: strings.Join(option.InitAddress, ","),
+		every: cmp.Or(c.Heartbeat, heartbeat), option: option, wake: make(chan struct{}, 1), stop: stop,
 	}
-	l.state.Store(&State{Since: time.Now()})
+	l.state.Store(&State{Since: time.Now(), Heard: time.Now()})
 	l.tasks.Go(func() { l.live(ctx) })
 	return l, nil
 }
@@ -128,15 +131,6 @@ func (l *Link) Close() {
 	}
 	l.closed = true
 }
-
-// Process names this process among the gateways.
-func (l *Link) Process() string { return l.process }
-
-// Prefix tells the fleets in one database apart.
-func (l *Link) Prefix() string { return l.config.Prefix }
-
-// Address is the server's, without credentials.
-func (l *Link) Address() string { return strings.Join(l.option.InitAddress, ",") }
 
 // State returns what the link knows now. It does not wait for Redis.
 func (l *Link) State() State { return *l.state.Load() }
@@ -182,7 +176,7 @@ func (l *Link) Channel(name string) string {
 // Listen hands the messages of a channel to heard, which must not block, until ctx ends. It
 // connects if nobody has, and subscribes again whenever the connection has ended.
 func (l *Link) Listen(ctx context.Context, channel string, heard func(message string)) {
-	tick := time.NewTicker(l.config.Heartbeat)
+	tick := time.NewTicker(l.every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if c, err := l.connect(); err == nil {
@@ -229,17 +223,19 @@ func (l *Link) ShareClocks(least int) {
 	l.beatSoon()
 }
 
-// Watch calls f, which must not block, soon and then with the state after each heartbeat of the
-// link's own, until the function that it returns is called.
-func (l *Link) Watch(f func(State)) (end func()) {
+// Watch calls f, which must not block, soon and then after each heartbeat of the link's own, until
+// the function that it returns is called. There is news at first, and whenever Redis went away or
+// came back in the meantime.
+func (l *Link) Watch(f func(s State, news bool)) (end func()) {
+	w := &watcher{f: f}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watchers[&f] = true
+	l.watchers = append(l.watchers, w)
+	l.mu.Unlock()
 	l.beatSoon()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.watchers, &f)
+		l.watchers = slices.DeleteFunc(slices.Clone(l.watchers), func(other *watcher) bool { return other == w })
 	}
 }
 
@@ -252,7 +248,7 @@ func (l *Link) beatSoon() {
 
 // live sends heartbeats. It is also what finds out that Redis is back.
 func (l *Link) live(ctx context.Context) {
-	tick := time.NewTicker(l.config.Heartbeat)
+	tick := time.NewTicker(l.every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		wasUp := l.State().Up
@@ -260,10 +256,13 @@ func (l *Link) live(ctx context.Context) {
 			_ = l.Beat(ctx) // one that is late is not said; the error is in the state
 		}
 		l.mu.Lock()
-		watchers := slices.Collect(maps.Keys(l.watchers))
+		watchers := l.watchers
 		l.mu.Unlock()
-		for _, f := range watchers {
-			(*f)(l.State())
+		for _, w := range watchers {
+			s := l.State()
+			news := s.Up != w.told.Up || !s.Since.Equal(w.told.Since)
+			w.told = s
+			w.f(s, news)
 		}
 		select {
 		case <-tick.C:
@@ -296,67 +295,60 @@ var heartbeatSource string
 
 var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 
-// tell tells Redis that this gateway is alive. If there is nothing to tell, or Redis's clock is not
-// known yet, it asks for that clock.
+// tell tells Redis that this gateway is alive. One that has nothing to say asks only whether Redis
+// is.
 func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	l.mu.Lock()
 	note, sharing, joined := l.note, l.least > 0, l.joined
 	l.mu.Unlock()
-	if asked := time.Now(); !joined || l.Now() == 0 {
-		answer, err := numbers(c.Do(ctx, c.B().Time().Build()), 2)
-		if err != nil {
-			return fmt.Errorf("asking redis for its time: %w", err)
-		}
-		l.answered(asked, answer[0]*1000+answer[1]/1000, 0, 0)
-	}
+	asked := time.Now()
 	if !joined {
-		return nil
+		err := c.Do(ctx, c.B().Ping().Build()).Error()
+		if err == nil {
+			l.answered(asked, make([]int64, 3))
+		}
+		return err
 	}
 	said := ""
 	if note != nil {
 		said = note()
 	}
-	asked := time.Now()
-	answer, err := numbers(heartbeatScript.Exec(ctx, c, []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")}, []string{
-		l.process, said, strconv.FormatBool(leave), strconv.FormatBool(sharing), milliseconds(KnownFor), milliseconds(l.aliveFor()),
-	}), 3)
+	answer, err := heartbeatScript.Exec(ctx, c, []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")}, []string{
+		l.Process, said, strconv.FormatBool(leave), strconv.FormatBool(sharing), milliseconds(KnownFor), milliseconds(l.aliveFor()),
+	}).AsIntSlice()
+	if err == nil && len(answer) != 3 {
+		err = fmt.Errorf("redis has answered with %d numbers", len(answer))
+	}
 	if err != nil {
 		return fmt.Errorf("sending a heartbeat to redis: %w", err)
 	}
-	l.answered(asked, answer[0], int(answer[1]), int(answer[2]))
+	l.answered(asked, answer)
 	return nil
 }
 
-// numbers reads an answer of n numbers.
-func numbers(r rueidis.RedisResult, n int) ([]int64, error) {
-	list, err := r.AsIntSlice()
-	if err == nil && len(list) != n {
-		err = fmt.Errorf("redis has answered with %d numbers, not %d", len(list), n)
-	}
-	return list, err
-}
-
-func (l *Link) aliveFor() time.Duration { return missed * l.config.Heartbeat }
+func (l *Link) aliveFor() time.Duration { return missed * l.every }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // Key names what Redis has of the fleet. The prefix is a hash tag: in a cluster all keys of the
 // fleet are on one node, as the scripts need.
-func (l *Link) Key(name string) string { return "{" + l.config.Prefix + "}:fleet:" + name }
+func (l *Link) Key(name string) string { return "{" + l.Prefix + "}:fleet:" + name }
 
-// answered records an answer of Redis.
-func (l *Link) answered(asked time.Time, redis int64, gateways, clocks int) {
+// answered records an answer of Redis: its time, and how many gateways there are.
+func (l *Link) answered(asked time.Time, answer []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, now := l.State(), time.Now()
-	next := State{Up: true, Since: old.Since, Why: old.Why, RoundTrip: now.Sub(asked), Gateways: gateways, Clocks: clocks}
+	next := State{
+		Up: true, Since: old.Since, Why: old.Why, Heard: now, RoundTrip: now.Sub(asked),
+		Gateways: int(answer[1]), Clocks: int(answer[2]), clock: answer[0],
+	}
 	if !old.Up {
 		next.Since = now
 	}
 	if now.Sub(next.Since) < l.aliveFor() {
-		next.Clocks = max(clocks, old.Clocks)
+		next.Clocks = max(next.Clocks, old.Clocks)
 	}
-	l.clock = clock{redis, now}
 	l.state.Store(&next)
 }
 
@@ -373,12 +365,11 @@ func (l *Link) Fail(why error) {
 	l.state.Store(&next)
 }
 
-// Now returns the time by Redis's clock in ms since 1970, 0 before the first heartbeat.
+// Now returns the time by Redis's clock in ms since 1970, 0 before a heartbeat with something to say.
 func (l *Link) Now() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.clock.redis == 0 {
+	s := l.State()
+	if s.clock == 0 {
 		return 0
 	}
-	return l.clock.redis + time.Since(l.clock.local).Milliseconds()
+	return s.clock + time.Since(s.Heard).Milliseconds()
 }

@@ -104,10 +104,8 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	l := open(t, Config{URL: s.URL(), Heartbeat: 20 * time.Millisecond})
 	l.ShareClocks(4)
 	changes := make(chan State, 100)
-	var last State
-	end := l.Watch(func(s State) {
-		if s.Up != last.Up || !s.Since.Equal(last.Since) {
-			last = s
+	end := l.Watch(func(s State, news bool) {
+		if news {
 			changes <- s
 		}
 	})

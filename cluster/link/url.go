@@ -16,9 +16,6 @@ import (
 // Each call is made once, without client-side caching, over one connection: if there were several,
 // each would have to find out by itself that the server is gone.
 func parse(rawURL string) (rueidis.ClientOption, error) {
-	if rawURL == "" {
-		return rueidis.ClientOption{}, errors.New("parsing the redis URL: it is empty")
-	}
 	option, err := rueidis.ParseURL(rawURL)
 	if parse, ok := errors.AsType[*url.Error](err); ok {
 		err = parse.Err

@@ -19,7 +19,7 @@ import (
 // ErrAway is the error of every call while Redis cannot be reached.
 var ErrAway = errors.New("redis cannot be reached")
 
-// Clock is a pace.Shared in Redis. It is safe for concurrent use.
+// Clock is a [pace.Shared] in Redis. It is safe for concurrent use.
 type Clock struct {
 	link *link.Link
 	made time.Time
@@ -59,15 +59,13 @@ func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int)
 	k.tasks.Go(func() {
 		k.link.Listen(k.ctx, k.channel(), func(text string) {
 			var block message
-			if json.Unmarshal([]byte(text), &block) == nil && block.From != k.link.Process() {
+			if json.Unmarshal([]byte(text), &block) == nil && block.From != k.link.Process {
 				blocked(block.Key, block.Pause, block.Strikes)
 			}
 		})
 	})
-	var up time.Time // since when Redis answers
-	k.endWatch = k.link.Watch(func(s link.State) {
-		if s.Up && !s.Since.Equal(up) {
-			up = s.Since
+	k.endWatch = k.link.Watch(func(s link.State, news bool) {
+		if news && s.Up {
 			back()
 		}
 	})
@@ -198,7 +196,7 @@ func (k *Clock) Release(r pace.Reservation) error {
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
-	m := message{From: k.link.Process(), Key: key, Pause: pause, Strikes: strikes}
+	m := message{From: k.link.Process, Key: key, Pause: pause, Strikes: strikes}
 	args := []string{micros(pause), k.channel(), m.String()}
 	return k.call(context.Background(), "blocking a key in redis", blockScript,
 		[]string{k.clockKey(key)}, args, rueidis.RedisResult.Error)
@@ -206,7 +204,7 @@ func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	args := []string{k.channel(), message{From: k.link.Process(), Key: key}.String()}
+	args := []string{k.channel(), message{From: k.link.Process, Key: key}.String()}
 	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{k.clockKey(key)}, args,
 		func(a rueidis.RedisResult) (err error) {
 			found, err = a.AsBool()
@@ -245,7 +243,7 @@ func (k *Clock) call(
 
 // key names what Redis has of this fleet. The channel carries the database's number too: Redis
 // delivers a message to the subscribers of all databases.
-func (k *Clock) key(name string) string      { return k.link.Prefix() + ":{pace}:" + name }
+func (k *Clock) key(name string) string      { return k.link.Prefix + ":{pace}:" + name }
 func (k *Clock) clockKey(name string) string { return k.key("key:" + name) }
 func (k *Clock) channel() string             { return k.link.Channel(k.key("blocks")) }
 
@@ -263,4 +261,28 @@ func (m message) String() string {
 	return string(text)
 }
 
-var _ pace.Shared = (*Clock)(nil)
+// LastMembership is what a gateway should remember of the others over a restart, for a start while
+// Redis is away ([Config.Gateways]). It is a value.
+type LastMembership struct {
+	// Gateways is how many there were.
+	Gateways int `json:"gateways"`
+
+	fewer time.Time // since when there are fewer; zero if there are not
+}
+
+// fewerFor is how long there must be fewer gateways before that is believed. The gateways of a
+// fleet that is shut down one by one must not each come back as the only one.
+const fewerFor = time.Hour
+
+// Counted is the membership after a count.
+func (m LastMembership) Counted(gateways int, now time.Time) LastMembership {
+	switch {
+	case gateways >= m.Gateways:
+		return LastMembership{Gateways: gateways}
+	case m.fewer.IsZero():
+		m.fewer = now
+	case now.Sub(m.fewer) >= fewerFor:
+		return LastMembership{Gateways: gateways}
+	}
+	return m
+}

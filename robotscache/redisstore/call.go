@@ -19,9 +19,8 @@ const silence = 2
 
 var (
 	// errSlow is a call without an answer from a server that does not count as gone.
-	errSlow         = errors.New("no answer in time")
-	errClosed       = errors.New("store is closed")
-	errNotConnected = errors.New("there is no connection yet")
+	errSlow   = errors.New("no answer in time")
+	errClosed = errors.New("store is closed")
 )
 
 // call sends one command, or several, and returns the result that decides.
@@ -66,15 +65,13 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 // gone returns why no call is made: there is no connection, or there was no answer for long. A
 // server that refuses the heartbeat of the link may do what the store asks.
 func (s *Store) gone() error {
-	if s.link.Client() == nil {
-		return errors.Join(errNotConnected, s.link.State().Why)
-	}
 	state := s.link.State()
 	_, refused := errors.AsType[*rueidis.RedisError](state.Why)
-	if state.Up || refused || isSlow(state.Why) && time.Since(state.Since) < silence*s.cfg.Timeout {
+	patient := refused || isSlow(state.Why) && time.Since(state.Since) < silence*s.cfg.Timeout
+	if s.link.Client() != nil && (state.Up || patient) {
 		return nil
 	}
-	return state.Why
+	return state.Why // New has tried, so there is a client or a reason
 }
 
 // isSlow reports whether an error is the end of a wait for the server: the caller's, or the

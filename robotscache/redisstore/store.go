@@ -67,7 +67,7 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 }
 
 func (s *Store) key(kind, name string) string {
-	return "{" + s.link.Prefix() + "}:robots:" + format + kind + name
+	return "{" + s.link.Prefix + "}:robots:" + format + kind + name
 }
 
 func (s *Store) recordKey(k fetch.Key) string  { return s.key("r:", k.String()) }
@@ -80,7 +80,7 @@ func (s *Store) fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.Address(), err)
+	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.Address, err)
 }
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
