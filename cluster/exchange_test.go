@@ -345,6 +345,7 @@ func TestMembership(t *testing.T) {
 		{"two", membership{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}, 9000, "a b"},
 		{"one that left", membership{"1": p("a", 1, 9000), "4": left}, 9000, "a"},
 		{"killed and started again", membership{"1": p("a", 1, 5000), "2": p("a", 6000, 9000)}, 9000, "a"},
+		{"its note is younger than its heartbeat", membership{"1": p("a", 9001, 9000)}, 9001, "a"},
 		{"one name twice", membership{"1": p("a", 1, 9000), "2": p("a", 6000, 9000)}, 9000, "a! a!"},
 		{"silent for an hour but one", membership{"1": p("a", 1, 2), "2": p("b", 1, hour)}, hour, "a b"},
 		{"silent for an hour", membership{"1": p("a", 1, 1), "2": p("b", 1, hour)}, hour + 1, "b"},

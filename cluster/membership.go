@@ -111,7 +111,7 @@ func (r membership) with(read membership, now int64) membership {
 // another process of its name has begun since then.
 func (r membership) members() (names []string) {
 	for id, p := range r {
-		if !p.Left && !r.hasSuccessor(p) {
+		if !p.Left && !r.hasSuccessor(id) {
 			names = append(names, id)
 		}
 	}
@@ -119,9 +119,9 @@ func (r membership) members() (names []string) {
 	return names
 }
 
-func (r membership) hasSuccessor(p process) bool {
-	for _, other := range r {
-		if other.Name == p.Name && other.Since > p.last {
+func (r membership) hasSuccessor(id string) bool {
+	for other, p := range r {
+		if other != id && p.Name == r[id].Name && p.Since > r[id].last {
 			return true
 		}
 	}
