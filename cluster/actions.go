@@ -126,9 +126,6 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 			last = entry.ID
 		}
 		f.config.Local.KeepAction(last)
-		if err := f.link.Beat(ctx); err != nil {
-			return err
-		}
 	}
 }
 

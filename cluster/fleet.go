@@ -77,7 +77,6 @@ type Fleet struct {
 	note       note
 	expect     int
 	recent     []string // the keys of note.Done, oldest first
-	unsaid     bool     // the last heartbeat had not all of note.Done
 	state      State
 	redis      ids // as of the last look
 	membership membership
@@ -108,7 +107,7 @@ func (f *Fleet) say() string {
 	now, held := f.link.Now(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.note.Since, f.note.Orders, f.unsaid = cmp.Or(f.note.Since, now), held, false
+	f.note.Since, f.note.Orders = cmp.Or(f.note.Since, now), held
 	return text(f.note)
 }
 
@@ -171,8 +170,8 @@ func often(ctx context.Context, look <-chan struct{}, f func(context.Context)) {
 
 var errAway = errors.New("redis is away")
 
-// sync exchanges orders, and sends a heartbeat if there is something to acknowledge. It reports
-// whether Redis answered. A Redis that answers a heartbeat is asked twice: one call may be late.
+// sync exchanges orders, and reports whether Redis answered. A Redis that answers a heartbeat is
+// asked twice: one call may be late.
 func (f *Fleet) sync(ctx context.Context) bool {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
@@ -196,14 +195,6 @@ func (f *Fleet) syncOnce(ctx context.Context) error {
 	c := f.link.Client()
 	if err := errors.Join(f.skipToEnd(ctx, c), f.exchange(ctx, c)); err != nil {
 		return err
-	}
-	f.mu.Lock()
-	unsaid := f.unsaid
-	f.mu.Unlock()
-	if unsaid {
-		if err := f.link.Beat(ctx); err != nil {
-			return err
-		}
 	}
 	if f.looks++; f.looks%membershipEvery == 1 {
 		return f.readMembership(ctx, c)
@@ -271,14 +262,15 @@ func (f *Fleet) others() (r membership, now int64, offset time.Duration, fresh b
 	return r, now, time.Since(time.UnixMilli(now)), time.Since(f.link.State().Since) < link.AliveFor
 }
 
-// ack acknowledges an order with the next heartbeat.
+// ack acknowledges an order with a heartbeat.
 func (f *Fleet) ack(id string, ended int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.note.Done[id]; !known {
 		f.recent = append(f.recent, id)
 	}
-	f.note.Done[id], f.unsaid = ack{ended, time.Now().UTC()}, true
+	f.note.Done[id] = ack{ended, time.Now().UTC()}
+	defer f.link.BeatSoon()
 	for len(f.recent) > 0 && (len(f.recent) > maxDone || time.Since(f.note.Done[f.recent[0]].At) > doneFor) {
 		delete(f.note.Done, f.recent[0])
 		f.recent = f.recent[1:]

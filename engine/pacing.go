@@ -196,7 +196,8 @@ func (p *pacing) Destruct() error {
 	}
 	if p.shared != nil {
 		p.endWatch()
-		err = errors.Join(err, p.shared.Close(), p.link.release())
+		p.shared.Close()
+		err = errors.Join(err, p.link.release())
 	}
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed" // the script
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,8 +81,7 @@ type Link struct {
 	client atomic.Pointer[rueidis.Client]
 	state  atomic.Pointer[State]
 
-	connecting sync.Mutex // held while the client is made or closed
-	closed     bool
+	connecting sync.Mutex // held while the client is made
 	beating    sync.Mutex // heartbeats arrive in their order
 
 	mu       sync.Mutex // guards all below, and changes of state
@@ -120,22 +118,21 @@ func New(c Config) (*Link, error) {
 	return l, nil
 }
 
-// Close ends the connection. Those who listen or watch must have ended.
+// Close says with a last heartbeat that the gateway shares no clocks any more, and ends the
+// connection. Those who use the link must have ended.
 func (l *Link) Close() {
 	l.stop()
 	l.tasks.Wait()
-	l.connecting.Lock()
-	defer l.connecting.Unlock()
-	if c := l.Client(); c != nil && !l.closed {
+	if l.State().Up {
+		_ = l.Beat(context.Background()) // others find out without it
+	}
+	if c := l.Client(); c != nil {
 		c.Close()
 	}
-	l.closed = true
 }
 
 // State returns what the link knows now. It does not wait for Redis.
 func (l *Link) State() State { return *l.state.Load() }
-
-var errClosed = errors.New("the link to redis is closed")
 
 // Client returns the client, or nil before the first connection.
 func (l *Link) Client() rueidis.Client {
@@ -150,9 +147,6 @@ func (l *Link) Client() rueidis.Client {
 func (l *Link) connect() (rueidis.Client, error) {
 	l.connecting.Lock()
 	defer l.connecting.Unlock()
-	if l.closed {
-		return nil, errClosed
-	}
 	if c := l.Client(); c != nil {
 		return c, nil
 	}
@@ -196,7 +190,7 @@ func (l *Link) Announce(note func() string) {
 	l.mu.Lock()
 	l.note, l.joined = note, true
 	l.mu.Unlock()
-	l.beatSoon()
+	l.BeatSoon()
 }
 
 // Leave sends a last note, with which the gateway is not counted any more.
@@ -220,7 +214,7 @@ func (l *Link) ShareClocks(least int) {
 	next.Clocks = max(next.Clocks, least)
 	l.state.Store(&next)
 	l.mu.Unlock()
-	l.beatSoon()
+	l.BeatSoon()
 }
 
 // Watch calls f, which must not block, soon and then after each heartbeat of the link's own, until
@@ -231,7 +225,7 @@ func (l *Link) Watch(f func(s State, news bool)) (end func()) {
 	l.mu.Lock()
 	l.watchers = append(l.watchers, w)
 	l.mu.Unlock()
-	l.beatSoon()
+	l.BeatSoon()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -239,7 +233,8 @@ func (l *Link) Watch(f func(s State, news bool)) (end func()) {
 	}
 }
 
-func (l *Link) beatSoon() {
+// BeatSoon has a heartbeat sent, without waiting for it.
+func (l *Link) BeatSoon() {
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -40,18 +40,11 @@ func New(l *link.Link, gateways int) *Clock {
 }
 
 // Close leaves the gateways that share clocks.
-func (k *Clock) Close() error {
+func (k *Clock) Close() {
 	k.stop()
 	k.tasks.Wait()
 	k.endWatch()
 	k.link.ShareClocks(0)
-	if !k.link.State().Up {
-		return nil
-	}
-	if err := k.link.Beat(context.Background()); err != nil {
-		return fmt.Errorf("leaving the gateways that share clocks: %w", err)
-	}
-	return nil
 }
 
 // Watch implements pace.Shared.
