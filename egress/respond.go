@@ -19,7 +19,7 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 	h := x.w.Header()
 	dropServerFields(h)
 	responseFields(h, resp.Header, x.f.Name, x.f.HeaderPrefix)
-	announced := x.announce(h, resp)
+	x.announce(h, resp)
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // keeps the server from guessing one
 	}
@@ -30,7 +30,7 @@ func (x *forwarding) respond(ctx context.Context, resp *http.Response) {
 		return
 	}
 	if x.copyBody(ctx, resp) {
-		x.trailers(resp, announced)
+		x.trailers(resp)
 	}
 }
 
@@ -48,62 +48,45 @@ func dropServerFields(h http.Header) {
 	delete(h, "Alt-Svc")
 }
 
-// announce tells the client which trailers will follow, and returns their names. In HTTP/1.1
-// trailers can only follow chunks, so announce drops the length.
-func (x *forwarding) announce(h http.Header, resp *http.Response) map[string]bool {
-	if len(resp.Trailer) == 0 || !x.takesTrailers() {
-		return nil
-	}
-	announced := make(map[string]bool, len(resp.Trailer))
-	names := make([]string, 0, len(resp.Trailer))
+// announce tells the client which trailers will follow. In HTTP/1.1 trailers can only follow chunks,
+// so announce drops the length.
+func (x *forwarding) announce(h http.Header, resp *http.Response) {
+	var names []string
 	for name := range resp.Trailer {
 		if mayTrail(name) && !hopByHop[name] && !strings.HasPrefix(name, x.f.HeaderPrefix) {
-			announced[name] = true
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	if len(names) == 0 || !x.takesTrailers() {
+		return
 	}
 	h["Trailer"] = []string{strings.Join(names, ", ")}
 	if x.r.ProtoMajor == 1 {
 		delete(h, "Content-Length")
 	}
-	return announced
 }
 
 func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
-// trailers sends the trailers. Unannounced ones use net/http's prefix for them, which works if the
-// body is chunked or the client speaks HTTP/2.
-func (x *forwarding) trailers(resp *http.Response, announced map[string]bool) {
-	if len(resp.Trailer) == 0 || !x.takesTrailers() {
-		return
-	}
-	h := x.w.Header()
-	sent, late := make(http.Header, len(resp.Trailer)), make(http.Header)
+// trailers sends the trailers, announced or not, if the body is chunked or the client speaks HTTP/2.
+func (x *forwarding) trailers(resp *http.Response) {
+	received, sent := make(http.Header, len(resp.Trailer)), make(http.Header, len(resp.Trailer))
 	for name, values := range resp.Trailer { // RFC 9112 section 5.1: no blanks before a colon
 		name = http.CanonicalHeaderKey(strings.TrimRight(name, " "))
-		sent[name] = append(sent[name], values...)
-	}
-	for name, values := range sent {
-		switch {
-		case !mayTrail(name):
-		case announced[name]:
-			responseFields(h, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
-		case len(values) > 0:
-			responseFields(late, http.Header{name: values}, x.f.Name, x.f.HeaderPrefix)
+		if mayTrail(name) && len(values) > 0 {
+			received[name] = append(received[name], values...)
 		}
 	}
-	if len(late) == 0 {
+	responseFields(sent, received, x.f.Name, x.f.HeaderPrefix)
+	if len(sent) == 0 || !x.takesTrailers() {
 		return
 	}
 	// Without a flush the server would add a length to a short body at its end, and drop the trailers.
 	_ = x.rc.Flush()
-	for name, values := range late {
-		h[http.TrailerPrefix+name] = values
+	for name, values := range sent {
+		x.w.Header()[http.TrailerPrefix+name] = values
 	}
 }
 
