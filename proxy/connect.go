@@ -84,11 +84,9 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 
 // openBlind opens a tunnel that is relayed unseen if the client speaks TLS in it.
 func (c *connect) openBlind() error {
-	handleTLS := c.relay
 	if c.origin.Port == httpPort {
 		// A server of plain HTTP would leave a fetch by https waiting for the handshake.
 		c.decision = c.site.Enforcer.DecideOpening(c.identity, c.origin)
-		handleTLS = c.decideAndRelay
 	} else {
 		c.decide(c.ctx)
 	}
@@ -99,7 +97,7 @@ func (c *connect) openBlind() error {
 	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
 		return c.refuse()
 	}
-	return c.open(handleTLS)
+	return c.open(c.relay)
 }
 
 // open answers 200, looks at the first byte, and has TLS handled by the given function.
@@ -220,24 +218,19 @@ func (c *connect) decide(ctx context.Context) {
 	step.decided(&c.decision)
 }
 
-// decideAndRelay decides about a tunnel that was opened before its rules were known, and relays it.
-func (c *connect) decideAndRelay() {
-	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
-	defer done()
-	c.decide(ctx)
-	c.noteStop()
-	c.relay()
-}
-
 // relay copies TLS in both directions without decrypting it. The server name in the handshake must
 // be the host that was judged. Otherwise a tunnel to one host of a shared server would reach
 // another (domain fronting).
 func (c *connect) relay() {
+	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
+	defer done()
+	if c.origin.Port == httpPort { // it was opened before its rules were known
+		c.decide(ctx)
+		c.noteStop()
+	}
 	if !c.decision.Allowed {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
-	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
-	defer done()
 	name, err := c.client.ServerName(ctx, firstByte)
 	_, toAddress := c.origin.Addr() // for which a handshake has no server name (RFC 6066 section 3)
 	switch {
