@@ -59,17 +59,26 @@ type strictConn struct {
 	ready    []byte // to be read next
 }
 
+// wholeRead is the least that is read once a line has begun. Caddy looks at the first 24 bytes of a
+// connection. If the rest of a head were still in the socket when net/http answers the first line
+// and closes, the system would reset the connection, and the client could lose the answer.
+const wholeRead = 4 << 10
+
 func (c *strictConn) Read(p []byte) (int, error) {
 	for len(c.ready) == 0 {
-		n, err := c.Conn.Read(p)
+		in := p
+		if c.scan.kept != nil && len(p) < wholeRead {
+			in = make([]byte, wholeRead)
+		}
+		n, err := c.Conn.Read(in)
 		if n > 0 && !c.begun {
 			c.begun = true
-			if what := c.stranger(p[0]); what != "" {
+			if what := c.stranger(in[0]); what != "" {
 				_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request"+bareHead+"This is a proxy of plain HTTP; the client speaks "+what+".\n")
 				return 0, io.EOF
 			}
 		}
-		c.ready = c.scan.follow(p[:n])
+		c.ready = c.scan.follow(in[:n])
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // after a timeout the server may read on
 			c.ready = append(c.ready, c.scan.stop()...)
 		}

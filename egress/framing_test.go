@@ -542,3 +542,20 @@ func TestStrictRefusesALongLine(t *testing.T) {
 		}
 	}
 }
+
+// TestStrictLeavesNothingInTheSocket: a server that first looks at a few bytes has read the whole
+// head when it takes the first line.
+func TestStrictLeavesNothingInTheSocket(t *testing.T) {
+	t.Parallel()
+	const stream = "GET http://www.example.com/page HTTP/1.1\r\nHost: www.example.com\r\n\r\n"
+	conn := &pieces{rest: []byte(stream)}
+	c := Strict(conn)
+	for _, size := range []int{24, 4096} {
+		if _, err := c.Read(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(conn.rest) > 0 {
+		t.Errorf("left behind: %q", conn.rest)
+	}
+}
