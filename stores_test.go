@@ -19,6 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
 func init() {
@@ -87,6 +88,19 @@ type notAStore struct{}
 
 func (*notAStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "robots.stores.empty", New: func() caddy.Module { return new(notAStore) }}
+}
+
+// TestStoreOfAModule runs the suite of stores as another project would, on the store that its module opens.
+func TestStoreOfAModule(t *testing.T) {
+	storetest.Run(t, func(testing.TB) storetest.Medium {
+		return storetest.Medium{Volatile: true, Versions: 10, Open: func(tb testing.TB) robotscache.Store {
+			store, err := (&shelf{Name: "a", loaded: true}).OpenStore()
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return store
+		}}
+	})
 }
 
 // TestStoreModules: a module in robots.stores is a kind of store, in a Caddyfile and in JSON. An open store outlives a
