@@ -64,6 +64,7 @@ func (a *App) settings() (c engine.Config, err error) {
 		{"fleet: ", a.setFleet},
 		{"egress: ", a.Egress.set},
 		{"limits: ", a.setLimits},
+		{"", checkURLs},
 	} {
 		if err := part.set(&c); err != nil {
 			return engine.Config{}, fmt.Errorf("%s%w", part.name, err)
@@ -206,11 +207,6 @@ func (p *PaceConfig) set(c *engine.Config) (err error) {
 		return err
 	}
 	c.SharedClocks = cmp.Or(p.Shared, c.SharedClocks)
-	if p.Shared != "" {
-		if err := link.CheckURL(p.Shared); err != nil {
-			return fmt.Errorf("shared: %w", err)
-		}
-	}
 	c.Clocks = pace.Config{Wait: c.Politeness.Wait, Queue: p.Queue, Idle: c.Politeness.CrawlDelay.Max}
 	c.Clocks.Backoff, err = p.Backoff.parse()
 	return err
@@ -314,6 +310,16 @@ func parseMinRate(s string) (int64, error) {
 	return int64(v), nil
 }
 
+// checkURLs checks where Redis is. The fleet's URL comes last: it may be one of the others.
+func checkURLs(c *engine.Config) error {
+	for _, part := range [][2]string{{"store", c.Store.URL}, {"pace: shared", c.SharedClocks}, {"fleet", c.Fleet.URL}} {
+		if err := link.CheckURL(part[1]); part[1] != "" && err != nil {
+			return fmt.Errorf("%s: %w", part[0], err)
+		}
+	}
+	return nil
+}
+
 // resolve fills in what only the machine has that runs the gateway: values of placeholders, the
 // path of the store and certificates.
 func (a *App) resolve(c *engine.Config) (err error) {
@@ -321,11 +327,8 @@ func (a *App) resolve(c *engine.Config) (err error) {
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks, &c.Fleet.URL} {
 		*s = replacer.ReplaceKnown(*s, "")
 	}
-	// The fleet's comes last: it may be one of the others.
-	for _, part := range [][2]string{{"store", c.Store.URL}, {"pace: shared", c.SharedClocks}, {"fleet", c.Fleet.URL}} {
-		if err := link.CheckURL(part[1]); part[1] != "" && err != nil {
-			return fmt.Errorf("%s: %w", part[0], err)
-		}
+	if err := checkURLs(c); err != nil {
+		return err
 	}
 	if c.Store.Kind == "file" { // two spellings of one path are one store
 		if c.Store.Path, err = filepath.Abs(c.Store.Path); err != nil {
