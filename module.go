@@ -204,8 +204,8 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 	return err
 }
 
-func (a *AgentConfig) addCredential(args []string) error {
-	a.Credentials = append(a.Credentials, Credential{User: args[0], Hash: args[1]})
+func (c *AgentConfig) addCredential(args []string) error {
+	c.Credentials = append(c.Credentials, Credential{User: args[0], Hash: args[1]})
 	return nil
 }
 

@@ -94,6 +94,7 @@ func (*notAStore) CaddyModule() caddy.ModuleInfo {
 func TestStoreOfAModule(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		return storetest.Medium{Volatile: true, Versions: 10, Open: func(tb testing.TB) robotscache.Store {
+			tb.Helper()
 			store, err := (&shelf{Name: "a", loaded: true}).OpenStore()
 			if err != nil {
 				tb.Fatal(err)
