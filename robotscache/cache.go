@@ -42,8 +42,8 @@ func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Deta
 // Cache knows the robots.txt of origins, and fetches those that it does not know. All methods are
 // safe for concurrent use.
 type Cache struct {
-	cfg    Config // the one of the start: tuning has later changes
-	tuned  atomic.Pointer[tuning]
+	cfg    Config                  // the one of the start
+	tuned  atomic.Pointer[Config]  // the latest: see Configure
 	hot    *lru[fetch.Key, *Entry] // what the store has may be dropped here at any time
 	leaser Leaser                  // nil unless the store is shared
 
@@ -83,7 +83,7 @@ func New(cfg Config) (*Cache, error) {
 		c.slots[cl] = newSlots(cl, cfg.InFlight, cfg.Parallel)
 	}
 	c.pending = newPendingWrites(cfg.MaxSize / 4)
-	c.tuned.Store(cfg.tuning())
+	c.tuned.Store(&cfg)
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.work.Go(c.runWriter)
 	return c, nil
@@ -165,7 +165,7 @@ func (c *Cache) lookupVariant(ctx context.Context, base *Entry, s Source, a Aske
 func (c *Cache) atHand(k fetch.Key) *Entry {
 	now := time.Now()
 	e := c.hot.get(k)
-	if e == nil || e.interpretation != *c.interpretation() || !e.Fresh(now) {
+	if e == nil || e.interpretation != c.interpretation() || !e.Fresh(now) {
 		return nil
 	}
 	c.markUsed(e, now)
@@ -359,26 +359,19 @@ func (c *Cache) Close() error {
 	return err
 }
 
-// tuning is what of a Config may change while the cache runs and is read on the path of requests.
-type tuning struct {
-	interpretation Interpretation
-	budget         time.Duration
+func (c *Cache) interpretation() Interpretation {
+	cfg := c.tuned.Load()
+	return Interpretation{cfg.Policy, cfg.IndexHTML}
 }
 
-func (c Config) tuning() *tuning { return &tuning{Interpretation{c.Policy, c.IndexHTML}, c.Budget} }
-
-func (c *Cache) interpretation() *Interpretation { return &c.tuned.Load().interpretation }
-
-func (c *Cache) policy() *fetch.Policy { return &c.interpretation().Policy }
-
-func (c *Cache) budget() time.Duration { return c.tuned.Load().budget }
+func (c *Cache) policy() *fetch.Policy { return &c.tuned.Load().Policy }
 
 // Configure changes Policy, IndexHTML, Budget, MaxSize, Parallel and InFlight, with the defaults of
 // [Config]; it ignores the other fields. Records are facts, so nothing is fetched again: from the
 // next request on they are read by the new configuration.
 func (c *Cache) Configure(cfg Config) {
 	cfg = cfg.filled()
-	c.tuned.Store(cfg.tuning())
+	c.tuned.Store(&cfg)
 	c.hot.resize(cfg.MaxSize)
 	c.mu.Lock()
 	defer c.mu.Unlock()

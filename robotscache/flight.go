@@ -109,7 +109,7 @@ func (c *Cache) leave(f *flight) {
 
 // wait waits for the result of the flight, for the budget at most.
 func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
-	timer := time.NewTimer(c.budget() + waitGrace)
+	timer := time.NewTimer(c.tuned.Load().Budget + waitGrace)
 	defer timer.Stop()
 	select {
 	case <-f.done:

@@ -17,7 +17,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	defer c.completeIfPanicking(f)
 	queued := time.Since(f.born)
 
-	budget := c.budget() // one for both, even if the configuration changes
+	budget := c.tuned.Load().Budget // one for both, even if the configuration changes
 	known, endLease := c.takeLease(f, budget)
 	keep := false
 	defer func() { endLease(keep) }()
@@ -93,7 +93,7 @@ func (c *Cache) nextEntry(k fetch.Key, known *Entry, out fetch.Outcome) (e *Entr
 	if known != nil {
 		before = known.record
 	}
-	as, now := *c.interpretation(), time.Now()
+	as, now := c.interpretation(), time.Now()
 	unreachable := out.Kind == fetch.KindUnreachable
 	switch {
 	case unreachable && c.base.Err() != nil:
@@ -236,13 +236,13 @@ func (c *Cache) recall(k fetch.Key) *Entry {
 	if err != nil || best != nil && !attempted(r, now).After(attempted(best.record, now)) {
 		return c.judged(best)
 	}
-	return newEntry(r, *c.interpretation(), best)
+	return newEntry(r, c.interpretation(), best)
 }
 
 // judged returns the entry as records are read now, nil for none.
 func (c *Cache) judged(e *Entry) *Entry {
-	if as := c.interpretation(); e != nil && e.interpretation != *as {
-		return newEntry(e.record, *as, e)
+	if as := c.interpretation(); e != nil && e.interpretation != as {
+		return newEntry(e.record, as, e)
 	}
 	return e
 }

@@ -86,7 +86,7 @@ func (c *Cache) crowded(k fetch.Key) *Entry {
 	out := fetch.Outcome{Cause: fetch.CauseLocal, Detail: fmt.Sprintf(
 		"the site refuses strangers its robots.txt, and was asked in the name of %d other agents", MaxVariants)}
 	record := c.policy().Provisional(fetch.Record{Origin: k.Origin, Agent: k.Agent}, out, time.Now())
-	return NewEntry(record, *c.interpretation())
+	return NewEntry(record, c.interpretation())
 }
 
 // isRepeated reports whether the outcome of a flight, and the entry before it, repeat the answer to
