@@ -249,7 +249,7 @@ func BenchmarkHot_Memory(b *testing.B) {
 		b.ReportMetric(float64(size)/float64(n), "text-B/origin")
 		b.ReportMetric(float64(cost)/float64(n), "cost-B/origin")
 		b.ReportMetric(float64(held)/float64(n), "heap-B/origin")
-		b.ReportMetric(float64(empty-before), "counters-B")
+		b.ReportMetric(float64(empty-before), "empty-B")
 		b.ReportMetric(float64(hot)/float64(n), "hot-share")
 		if err := c.Close(); err != nil {
 			b.Fatal(err)
