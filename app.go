@@ -112,8 +112,8 @@ var (
 	_ caddy.CleanerUpper = (*App)(nil)
 )
 
-// The types below are the rest of the JSON form of the global option, which docs/caddyfile.md has as
-// lines. A field that is left out has the default that its comment names.
+// The types below are the rest of the JSON form of the global option, which docs/caddyfile.md has
+// as lines. A field that is left out has the default that its comment names.
 
 // CacheConfig bounds the rulesets held in memory and how long one is used.
 type CacheConfig struct {

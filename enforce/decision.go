@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Mode says what happens on a refusal. A value that is not declared, such as the zero one, counts as
-// ModeEnforce.
+// Mode says what happens on a refusal. A value that is not declared, such as the zero value, counts
+// as ModeEnforce.
 //
 // Whatever the mode, these hold: the stops, the operator's deny list, wrong proxy
 // credentials, and all that makes a request impossible to send. See [Reason.Hard].
@@ -34,8 +34,8 @@ const (
 // Check reports a mode that is not declared. The empty one stands for a default.
 func (m Mode) Check() error { return OneOf("mode", m, ModeEnforce, ModeReport, ModeOff) }
 
-// OneOf reports a value of the configuration that is not an allowed one, nor empty, which stands for
-// a default.
+// OneOf reports a value of the configuration that is neither allowed nor empty, which stands for a
+// default.
 func OneOf[T ~string](what string, v T, allowed ...T) error {
 	if v == "" || slices.Contains(allowed, v) {
 		return nil

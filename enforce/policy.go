@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Connect is the choice for a CONNECT that carries TLS. A value that is not declared, such as the zero
-// one, counts as ConnectDeny.
+// Connect is the choice for a CONNECT that carries TLS. A value that is not declared, such as the
+// zero value, counts as ConnectDeny.
 type Connect string
 
 const (
@@ -51,8 +51,8 @@ type connectRule struct {
 	choice Connect
 }
 
-// Mode returns the mode for a request of the agent to the origin: the host's, else the agent's, which
-// may be nil, else the general one.
+// Mode returns the mode for a request of the agent, which may be nil, to the origin: the host's,
+// else the agent's, else the general one.
 func (p *Policy) Mode(o origin.Origin, agent *Agent) Mode {
 	_, mode, ok := p.hostModes.closest(o)
 	if !ok && agent != nil {

@@ -63,8 +63,8 @@ func (s Signals) String() string {
 // HTMLMax is how much of a page is looked at, in bytes, as it came and decoded.
 const HTMLMax = 64 << 10
 
-// HTMLMode says whether and when the tags of pages are read. A value that is not declared, such as the
-// zero one, counts as HTMLOff.
+// HTMLMode says whether and when the tags of pages are read. A value that is not declared, such as
+// the zero value, counts as HTMLOff.
 type HTMLMode string
 
 const (
