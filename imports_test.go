@@ -23,7 +23,7 @@ var importRules = map[string][]string{
 	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":            {"golang.org/x/"},
 	"fetch":                  {"golang.org/x/", "origin", "internal/coding", "internal/escape", "internal/redact"},
-	"robotscache":            {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/puzpuzpuz/xsync/v4"},
+	"robotscache":            {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
 	"robotscache/boltstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
 	"robotscache/redisstore": {"golang.org/x/", "origin", "fetch", "robotscache", "cluster/link", "github.com/redis/rueidis"},
 	"robotscache/storetest":  {"origin", "fetch", "robotscache"},

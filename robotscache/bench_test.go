@@ -102,6 +102,7 @@ func BenchmarkLookup_Hot(b *testing.B) {
 		all[i] = example(i)
 		lookup(b, c, all[i])
 	}
+	c.WaitHot()
 	ctx := b.Context()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -145,7 +146,7 @@ func BenchmarkLookup_Store(b *testing.B) {
 			}
 			n := max(min(10000, 64<<20/len(of.text)), 10)
 			saveAll(b, st, n, [][]byte{of.text})
-			c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}}, robotscache.DroppingTier)
+			c := newCache(b, robotscache.Config{Store: st, Fetcher: noFetch{b}}, robotscache.DroppingTier{})
 			defer c.Close()
 			b.ReportAllocs()
 			i := 0
@@ -238,7 +239,11 @@ func BenchmarkHot_Memory(b *testing.B) {
 			if err := st.Delete(b.Context(), r.Key()); err != nil {
 				b.Fatal(err)
 			}
+			if i%1000 == 0 {
+				c.WaitHot()
+			}
 		}
+		c.WaitHot()
 		held := heap() - empty
 		hot := 0
 		for i := range n {

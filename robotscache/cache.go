@@ -42,10 +42,10 @@ func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Deta
 // Cache knows the robots.txt of origins, and fetches those that it does not know. All methods are
 // safe for concurrent use.
 type Cache struct {
-	cfg    Config                  // the one of the start
-	tuned  atomic.Pointer[Config]  // the latest: see Configure
-	hot    *lru[fetch.Key, *Entry] // what the store has may be dropped here at any time
-	leaser Leaser                  // nil unless the store is shared
+	cfg    Config                 // the one of the start
+	tuned  atomic.Pointer[Config] // the latest: see Configure
+	hot    hotTier
+	leaser Leaser // nil unless the store is shared
 
 	base context.Context // ends with Close; all work is bound to it, none to a request
 	stop context.CancelFunc
@@ -71,9 +71,17 @@ func New(cfg Config) (*Cache, error) {
 		return nil, errors.New("robotscache: Config needs a Store and a Fetcher")
 	}
 	cfg = cfg.filled()
+	hot, err := newRistrettoTier(cfg.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	return newCache(cfg, hot), nil
+}
+
+func newCache(cfg Config, hot hotTier) *Cache {
 	c := &Cache{
 		cfg:     cfg,
-		hot:     newLRU[fetch.Key, *Entry](cfg.MaxSize),
+		hot:     hot,
 		flights: make(map[fetch.Key]*flight),
 		due:     make(map[fetch.Key]*time.Timer),
 		writer:  semaphore.NewWeighted(1),
@@ -86,7 +94,7 @@ func New(cfg Config) (*Cache, error) {
 	c.tuned.Store(&cfg)
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.work.Go(c.runWriter)
-	return c, nil
+	return c
 }
 
 // Source tells where the answer of a [Cache.Lookup] came from. It is the value of the access log's
@@ -325,7 +333,7 @@ func (c *Cache) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		for k := range c.hot.all() {
+		for k := range c.hot.keys() {
 			c.hot.drop(k)
 		}
 	}
@@ -347,7 +355,7 @@ func (c *Cache) Close() error {
 	c.mu.Unlock()
 	c.stop()
 	c.work.Wait()
-	c.hot.resize(0)
+	c.hot.close()
 	c.flush(context.Background())
 	c.mu.Lock()
 	n := len(c.pending.entries)

@@ -1,7 +1,7 @@
 // Package robotscache keeps the robots.txt record of every origin, and fetches each record once
 // when it must be fetched, and not otherwise (RFC 9309 section 2.4).
 //
-// [Cache.Lookup] asks three places one after the other: the hot tier (in memory), the
+// [Cache.Lookup] asks three places one after the other: the hot tier (ristretto, in memory), the
 // [Store] (a file, Redis, or memory) and the [Fetcher]. The pure functions of fetch.Policy decide
 // when a record is fresh and when it is fetched again; this package adds the waiting, sharing and
 // bounding.

@@ -1,7 +1,6 @@
 package robotscache
 
 import (
-	"container/list"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -199,8 +198,9 @@ func (e *Entry) View(now time.Time) View {
 }
 
 // entryOverhead is the memory of an entry besides the memory that its slices and strings refer to:
-// the entry itself, the closure and state for its ruleset, and its place in an lru.
-const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 40 + int64(unsafe.Sizeof(lruItem[fetch.Key, *Entry]{})+unsafe.Sizeof(list.Element{}))
+// the entry itself, the closure and state for its ruleset, and the bookkeeping of ristretto (131
+// bytes an item, measured) and of the map.
+const entryOverhead = int64(unsafe.Sizeof(Entry{})) + 96 + 131 + 40
 
 // cost returns the bytes that e keeps in memory. A last good copy that is not compiled yet is
 // counted as if it were.

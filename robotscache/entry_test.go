@@ -119,6 +119,7 @@ func TestEntry_CostIsRealBytes(t *testing.T) {
 			cost += e.Cost()
 			c.PutHot(e)
 		}
+		c.WaitHot()
 		held := heap() - before
 		if ratio := float64(cost) / float64(held); ratio < 0.8 || ratio > 1.2 {
 			t.Errorf("%s: %d bytes counted, %d held: %.2f", name, cost/n, held/n, ratio)

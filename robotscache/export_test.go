@@ -1,17 +1,84 @@
 package robotscache
 
-// HotTier changes the hot tier of a new cache: nothing may depend on what it holds. A nil one does
-// not.
-type HotTier func(*Cache)
+import (
+	"iter"
+	"maps"
+	"sync"
 
-// DroppingTier has the cache drop every entry.
-func DroppingTier(c *Cache) { c.hot.resize(0) }
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+// Hot tiers for tests: nothing may depend on which one a cache has.
+type (
+	// HotTier is the interface of the cache's hot tier.
+	HotTier = hotTier
+	// DroppingTier drops every entry.
+	DroppingTier struct{}
+	// MapTier keeps every entry, at once.
+	MapTier struct {
+		mu      sync.Mutex
+		entries map[fetch.Key]*Entry
+	}
+)
+
+// NewWithHot is New with another hot tier.
+func NewWithHot(cfg Config, hot HotTier) (*Cache, error) {
+	return newCache(cfg.filled(), hot), nil
+}
+
+func (DroppingTier) get(fetch.Key) *Entry      { return nil }
+func (DroppingTier) touch(fetch.Key)           {}
+func (DroppingTier) put(*Entry)                {}
+func (DroppingTier) drop(fetch.Key)            {}
+func (DroppingTier) keys() iter.Seq[fetch.Key] { return func(func(fetch.Key) bool) {} }
+func (DroppingTier) resize(int64)              {}
+func (DroppingTier) close()                    {}
+
+func (m *MapTier) get(k fetch.Key) *Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entries[k]
+}
+
+func (m *MapTier) touch(fetch.Key) {}
+
+func (m *MapTier) put(e *Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries == nil {
+		m.entries = make(map[fetch.Key]*Entry)
+	}
+	m.entries[e.record.Key()] = e
+}
+
+func (m *MapTier) drop(k fetch.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, k)
+}
+
+func (m *MapTier) keys() iter.Seq[fetch.Key] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Keys(maps.Clone(m.entries))
+}
+
+func (m *MapTier) resize(int64) {}
+
+func (m *MapTier) close() {}
 
 // Flights returns the number of flights under way.
 func (c *Cache) Flights() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.flights)
+}
+
+// WaitHot waits until the hot tier has applied all sets.
+func (c *Cache) WaitHot() {
+	if t, ok := c.hot.(*ristrettoTier); ok {
+		t.cache.Wait()
+	}
 }
 
 // Cost returns what the entry counts for in the hot tier.
@@ -55,4 +122,4 @@ func (c *Cache) Idle() bool {
 }
 
 // PutHot puts an entry into the hot tier.
-func (c *Cache) PutHot(e *Entry) { c.hot.put(e.record.Key(), e, e.cost()) }
+func (c *Cache) PutHot(e *Entry) { c.hot.put(e) }

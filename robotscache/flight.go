@@ -218,7 +218,7 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	}
 	// Under the lock, so that no purge or later flight comes in between.
 	if e != nil && !f.discarded {
-		c.hot.put(e.record.Key(), e, e.cost())
+		c.hot.put(e)
 		if s == SourceFetch && !f.unsaved {
 			c.pending.put(e)
 		}

@@ -21,7 +21,7 @@ func overTiers(t *testing.T, test func(t *testing.T, hot robotscache.HotTier)) {
 	for name, hot := range hotTiers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, hot) })
+			synctest.Test(t, func(t *testing.T) { test(t, hot()) })
 		})
 	}
 }
@@ -408,6 +408,7 @@ func TestClose_DuringLookups(t *testing.T) {
 	s := &site{}
 	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
 	lookup(t, c, example(1))
+	c.WaitHot()
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

@@ -14,9 +14,13 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// hotTiers are run over by every test of behaviour: one that keeps everything, and one that drops
-// everything.
-var hotTiers = map[string]robotscache.HotTier{"keeping": nil, "dropping": robotscache.DroppingTier}
+// hotTiers are run over by every test of behaviour: ristretto, one that keeps everything, and one
+// that drops everything.
+var hotTiers = map[string]func() robotscache.HotTier{
+	"ristretto": func() robotscache.HotTier { return nil },
+	"map":       func() robotscache.HotTier { return new(robotscache.MapTier) },
+	"dropping":  func() robotscache.HotTier { return robotscache.DroppingTier{} },
+}
 
 // site is a scripted Fetcher.
 type site struct {
@@ -238,7 +242,7 @@ func (e *events) drops(d robotscache.Drop) int {
 	return e.dropped[d]
 }
 
-// newCache makes a cache with a hot tier that the test closes.
+// newCache makes a cache over hot (nil: ristretto) that the test closes.
 func newCache(tb testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *robotscache.Cache {
 	tb.Helper()
 	if cfg.Store == nil {
@@ -247,12 +251,16 @@ func newCache(tb testing.TB, cfg robotscache.Config, hot robotscache.HotTier) *r
 	if cfg.MaxSize == 0 {
 		cfg.MaxSize = 8 << 20
 	}
-	c, err := robotscache.New(cfg)
+	if hot == nil {
+		c, err := robotscache.New(cfg)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return c
+	}
+	c, err := robotscache.NewWithHot(cfg, hot)
 	if err != nil {
 		tb.Fatal(err)
-	}
-	if hot != nil {
-		hot(c)
 	}
 	return c
 }

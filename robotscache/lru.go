@@ -69,11 +69,11 @@ func (l *lru[K, V]) drop(k K) {
 	}
 }
 
-// resize changes the bound.
-func (l *lru[K, V]) resize(limit int64) {
+// close drops all values, and keeps none from then on.
+func (l *lru[K, V]) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.max = limit
+	l.max = 0
 	l.trim()
 }
 

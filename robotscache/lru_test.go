@@ -12,10 +12,6 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-func numbered(o origin.Origin, n int) *Entry {
-	return NewEntry(fetch.Record{Origin: o, Attempts: n}, Interpretation{})
-}
-
 func (e *Entry) putIn(l *lru[fetch.Key, *Entry]) { l.put(e.record.Key(), e, e.cost()) }
 
 // checkBounds holds that what is in the map is in the order, and within the bound.
@@ -157,13 +153,14 @@ func TestLRU_Order(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(maps.Collect(l.all()))); !slices.Equal(got, []int{0, 2, 3}) {
 		t.Errorf("%d are left", got)
 	}
-	l.resize(10)
-	if got := slices.Collect(maps.Keys(maps.Collect(l.all()))); !slices.Equal(got, []int{3}) {
-		t.Errorf("%d are left in 10 bytes", got)
-	}
-	l.put(4, "large", 11)
+	l.put(4, "large", 31)
 	if got := l.items.Size(); got != 0 {
 		t.Errorf("%d are left beside one that is too large", got)
+	}
+	l.close()
+	l.put(5, "late", 10)
+	if got := l.items.Size(); got != 0 {
+		t.Errorf("%d are left after close", got)
 	}
 	checkBounds(t, l)
 }

@@ -164,7 +164,7 @@ func (s *Memory) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 // Close implements [Store].
 func (s *Memory) Close() error {
 	s.closed.Store(true)
-	s.items.resize(0)
+	s.items.close()
 	return nil
 }
 

@@ -33,6 +33,9 @@ func reopen(t *testing.T, old *robotscache.Cache, path string, cfg robotscache.C
 		t.Fatal(err)
 	}
 	cfg.Store = st
+	if _, ok := hot.(*robotscache.MapTier); ok {
+		hot = new(robotscache.MapTier)
+	}
 	return newCache(t, cfg, hot)
 }
 

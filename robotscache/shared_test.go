@@ -241,6 +241,7 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 		for i := range hot {
 			lookup(t, c, example(i))
 		}
+		c.WaitHot()
 		time.Sleep(19*time.Hour + 11*time.Minute) // a minute before their refresh
 
 		began := time.Now()

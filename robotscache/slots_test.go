@@ -21,7 +21,7 @@ func TestSlots_OrderAndRate(t *testing.T) {
 		began := time.Now()
 		starts := make(map[string]time.Duration) // by host
 		var mu sync.Mutex
-		c, err := New(Config{
+		c := newCache(Config{
 			Store: noStore{}, InFlight: 200, Parallel: 40, // 120 a second, 30 of them at once
 			Fetcher: fetcherFunc(func(ctx context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome {
 				mu.Lock()
@@ -30,11 +30,7 @@ func TestSlots_OrderAndRate(t *testing.T) {
 				<-ctx.Done() // after 20 s
 				return fetch.Outcome{Cause: fetch.CauseTimeout}
 			}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		DroppingTier(c)
+		}.filled(), DroppingTier{})
 		defer c.Close()
 		for i := range 200 {
 			go c.Refresh(t.Context(), origin.Origin{Scheme: "http", Host: fmt.Sprintf("%03d", i), Port: 80})

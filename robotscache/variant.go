@@ -139,7 +139,7 @@ func (c *Cache) keys(o origin.Origin) []fetch.Key {
 			keys = append(keys, k)
 		}
 	}
-	for k := range c.hot.all() {
+	for k := range c.hot.keys() {
 		add(k)
 	}
 	c.mu.Lock()
