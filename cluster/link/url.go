@@ -14,7 +14,9 @@ import (
 // Errors leave the URL out, because it may hold a password.
 //
 // Each call is made once, without client-side caching, over one connection: if there were several,
-// each would have to find out by itself that the server is gone.
+// each would have to find out by itself that the server is gone. A call that runs out of time must
+// not close that connection, because others wait for their answers on it: so calls are pipelined
+// even if there is only one (otherwise its deadline is the connection's).
 func parse(rawURL string) (rueidis.ClientOption, error) {
 	option, err := rueidis.ParseURL(rawURL)
 	if parse, ok := errors.AsType[*url.Error](err); ok {
@@ -23,7 +25,7 @@ func parse(rawURL string) (rueidis.ClientOption, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, fmt.Errorf("parsing the redis URL: %w", err)
 	}
-	option.DisableCache, option.DisableRetry, option.PipelineMultiplex = true, true, -1
+	option.DisableCache, option.DisableRetry, option.PipelineMultiplex, option.AlwaysPipelining = true, true, -1, true
 	option.Dialer.Timeout, option.Dialer.KeepAlive = Timeout, time.Second
 	option.ConnWriteTimeout = giveUp
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
