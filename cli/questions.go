@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// maxQuestion is the number of bytes of the longest question. Of a longer line the rest is skipped.
+	// maxQuestion is the number of bytes of the longest question. Of a longer line the rest is
+	// skipped.
 	maxQuestion = 8 << 20
 	// maxParsed bounds the parsed files that are kept for later questions, in bytes.
 	maxParsed = 256 << 20
@@ -63,8 +64,8 @@ type answerer struct {
 
 // run answers the questions of in on out, line by line and in order, until in ends. An answer is
 // written out before run waits for the next question. Empty lines are skipped. The result failed
-// reports whether any line was answered by an error. run returns an error when ctx is done, which it
-// notices between lines, and when reading or writing fails.
+// reports whether any line was answered by an error. run returns an error when ctx is done, which
+// it notices between lines, and when reading or writing fails.
 func (a *answerer) run(ctx context.Context, in io.Reader, out io.Writer) (failed bool, err error) {
 	questions, answers := lines.NewReader(in, a.maxQuestion), bufio.NewWriterSize(out, 1<<16)
 	for {

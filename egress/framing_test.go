@@ -528,8 +528,8 @@ func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
 	expect("e")
 }
 
-// TestStrictRefusesALongLine: what is kept of a line is bounded, and the request line, whose end
-// says its version, must be known.
+// TestStrictRefusesALongLine: the part of a line that is kept is bounded. A request line ends with
+// its version, so it must be known whole.
 func TestStrictRefusesALongLine(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{

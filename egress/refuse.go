@@ -23,7 +23,8 @@ const (
 type Refusal struct {
 	Status int
 	// Reason is the reason phrase, in printable ASCII; empty means the standard one. Many clients show
-	// nothing else of a refused CONNECT, and no more than a hundred bytes. HTTP/2 has no reason phrase.
+	// nothing else of a refused CONNECT, and no more than a hundred bytes. HTTP/2 has no reason
+	// phrase.
 	Reason string
 	// Header may be nil. Content-Length, Date and Connection are added.
 	Header http.Header

@@ -48,8 +48,8 @@ func dropServerFields(h http.Header) {
 	delete(h, "Alt-Svc")
 }
 
-// announce tells the client which trailers will follow. In HTTP/1.1 trailers can only follow chunks,
-// so announce drops the length.
+// announce tells the client which trailers will follow. In HTTP/1.1 trailers can only follow
+// chunks, so announce drops the length.
 func (x *forwarding) announce(h http.Header, resp *http.Response) {
 	var names []string
 	for name := range resp.Trailer {
@@ -70,7 +70,8 @@ func (x *forwarding) takesTrailers() bool {
 	return x.r.ProtoAtLeast(1, 1) && x.r.Method != http.MethodHead
 }
 
-// trailers sends the trailers, announced or not, if the body is chunked or the client speaks HTTP/2.
+// trailers sends the trailers, announced or not, if the body is chunked or the client speaks
+// HTTP/2.
 func (x *forwarding) trailers(resp *http.Response) {
 	received, sent := make(http.Header, len(resp.Trailer)), make(http.Header, len(resp.Trailer))
 	for name, values := range resp.Trailer { // RFC 9112 section 5.1: no blanks before a colon

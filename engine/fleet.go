@@ -38,8 +38,8 @@ type redisLink struct {
 	key string
 }
 
-// acquireLink connects to a Redis, or finds it connected. The operator is told, once each time, that
-// it is away or back.
+// acquireLink connects to a Redis, or finds it connected. The operator is told, once each time,
+// that it is away or back.
 func acquireLink(e *Engine, url string) (*redisLink, error) {
 	key := "redis " + e.Config.Prefix + " " + url
 	return acquire(key, func() (*redisLink, error) {
@@ -66,7 +66,7 @@ func (l *redisLink) Destruct() error {
 	return nil
 }
 
-// release gives the link back. A nil link is none.
+// release gives the link back. It does nothing for a nil link.
 func (l *redisLink) release() error {
 	if l == nil {
 		return nil

@@ -243,8 +243,8 @@ func (s Store) isNew() bool {
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
-// openStore opens the store, and links it to its Redis if it has one. It calls dropped for texts that the
-// file drops.
+// openStore opens the store, and links it to its Redis if it has one. It calls dropped for texts
+// that the file drops.
 func (e *Engine) openStore(dropped func(texts int, early bool)) (robotscache.Store, *redisLink, error) {
 	s := e.Config.Store
 	if s.module != nil {

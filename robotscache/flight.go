@@ -262,9 +262,9 @@ const fullPause = 10 * time.Second
 
 // refreshLater has an origin that is asked about refreshed when that is due: early, at 80 % of the
 // TTL, or for the retry of an unreachable one (docs/status-table.md). So an origin in use need not
-// be asked about in the last fifth of its TTL to be refreshed in time, and a crawler that comes back
-// after Retry-After finds the retry already made. An origin that nobody asks about is refreshed once
-// at most.
+// be asked about in the last fifth of its TTL to be refreshed in time, and a crawler that comes
+// back after Retry-After finds the retry already made. An origin that nobody asks about is
+// refreshed once at most.
 //
 // Of an origin the latest call counts. One for which there is no room is refreshed when a request
 // finds it due.

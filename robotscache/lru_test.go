@@ -14,7 +14,7 @@ import (
 
 func (e *Entry) putIn(l *lru[fetch.Key, *Entry]) { l.put(e.record.Key(), e, e.cost()) }
 
-// checkBounds holds that what is in the map is in the order, and within the bound.
+// checkBounds holds that the map and the order have the same items, within the bound.
 func checkBounds[K comparable, V any](t *testing.T, l *lru[K, V]) {
 	t.Helper()
 	var size int64
@@ -94,7 +94,7 @@ func TestLRU_KeepsWhatIsPutAgain(t *testing.T) {
 	checkBounds(t, l)
 }
 
-// Entries that are dropped leave nothing behind, whoever puts and uses others meanwhile.
+// Entries that are dropped leave nothing behind, even if others are put and used at the same time.
 func TestLRU_LeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	l := newLRU[fetch.Key, *Entry](200 << 10)
@@ -139,7 +139,7 @@ func TestLRU_Bounded(t *testing.T) {
 	checkBounds(t, l)
 }
 
-// What was used least recently goes first; what is larger than the bound does not stay.
+// The value that was used least recently goes first, and one that is larger than the bound does not stay.
 func TestLRU_Order(t *testing.T) {
 	t.Parallel()
 	l := newLRU[int, string](30)

@@ -107,7 +107,7 @@ func TestRefreshLater_WithoutRoom(t *testing.T) {
 	})
 }
 
-// A full list takes no more, but moves what it has.
+// A full list takes no new origins, but still moves those that it has.
 func TestRefreshLater_Bounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -134,8 +134,8 @@ func (rs *Ruleset) prefsOf(b uint32) []preference {
 	return rs.prefs[rs.blocks[b].firstPref:rs.blocks[b].lastPref]
 }
 
-// preference is a preference line. Its path is that of its rule, which without one matches all
-// targets.
+// preference is a preference line. Its rule has its path, and matches all targets if it has
+// none.
 type preference struct {
 	kind  PreferenceKind
 	loose bool

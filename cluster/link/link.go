@@ -360,7 +360,8 @@ func (l *Link) Fail(why error) {
 	l.state.Store(&next)
 }
 
-// Now returns the time by Redis's clock in ms since 1970, 0 before a heartbeat with something to say.
+// Now returns the time by Redis's clock in ms since 1970, 0 before a heartbeat with something to
+// say.
 func (l *Link) Now() int64 {
 	s := l.State()
 	if s.clock == 0 {

@@ -179,8 +179,8 @@ type reader struct {
 	t   *testing.T
 	dir string
 	env []string
-	// place is the beginning of a command that has the copy at the path of the checkout, where go finds what it has compiled.
-	// Without the right to mount, there is none, and go compiles the copy.
+	// place begins a command with which the copy is at the path of the checkout, where go finds what it has compiled. It is
+	// empty without the right to mount; go then compiles the copy.
 	place []string
 	stop  func() // ends the gateway that runs, as Ctrl-C does
 }

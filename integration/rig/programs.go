@@ -16,7 +16,7 @@ import (
 // SystemPython is Debian's, for which requests and Scrapy are installed.
 const SystemPython = "/usr/bin/python3"
 
-// Missing is [Need] for what is no program.
+// Missing is [Need] for something that is not a program.
 func Missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {

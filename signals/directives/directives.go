@@ -76,8 +76,8 @@ func (s Set) Join(o Set) Set {
 	return s
 }
 
-// Directive is a directive by its canonical name, such as "noindex" or "unavailable_after". Value is
-// nil for a directive without one, or an int, a time.Time or a word. It is an alias, so that a
+// Directive is a directive by its canonical name, such as "noindex" or "unavailable_after". Value
+// is nil for a directive without one, or an int, a time.Time or a word. It is an alias, so that a
 // package that writes directives need not import this one.
 type Directive = struct {
 	Name  string
