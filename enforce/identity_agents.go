@@ -57,7 +57,8 @@ type Agent struct {
 	AlsoObey []string `json:"also_obey,omitempty"`
 	// Mode takes precedence over the general mode; empty for that one.
 	Mode Mode `json:"mode,omitempty"`
-	// Preferences says what happens to a request for a purpose that the site does not want.
+	// Preferences says what happens to a request for a purpose that the site does not want. In JSON,
+	// an empty one takes the site's, which is "log" by default; compiled, it counts as "deny".
 	// DenyUnknown denies a purpose about which the site says nothing.
 	Preferences PreferenceMode `json:"preferences,omitempty"`
 	DenyUnknown bool           `json:"-"`

@@ -72,12 +72,14 @@ func (p *Policy) Denied(o origin.Origin) (pattern HostPattern, denied bool) {
 
 // Connect returns the choice for CONNECT to the origin: the one of the first rule that matches.
 func (p *Policy) Connect(o origin.Origin) Connect {
-	for _, rule := range p.connect {
-		if rule.host.Match(o) {
-			return rule.choice
-		}
+	choice := p.connectDefault
+	if i := slices.IndexFunc(p.connect, func(r connectRule) bool { return r.host.Match(o) }); i >= 0 {
+		choice = p.connect[i].choice
 	}
-	return cmp.Or(p.connectDefault, ConnectDeny)
+	if choice != ConnectTunnel && choice != ConnectIntercept {
+		return ConnectDeny
+	}
+	return choice
 }
 
 // MayIntercept reports whether the choice for CONNECT to some origin is to intercept it.

@@ -27,7 +27,7 @@ type PolicyConfig struct {
 	// Exceptions let requests pass that robots.txt refuses. Each use is counted and logged.
 	Exceptions []Exception `json:"exceptions,omitempty"`
 	// Connect are the choices for CONNECT. The first rule that matches counts, and ConnectDefault if
-	// none does.
+	// none does, which the gateway sets to ConnectIntercept.
 	Connect        []ConnectRule `json:"connect,omitempty"`
 	ConnectDefault Connect       `json:"-"`
 	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is

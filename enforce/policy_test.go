@@ -65,6 +65,7 @@ func TestPolicyConnect(t *testing.T) {
 		Connect: []ConnectRule{
 			{Choice: ConnectTunnel, Hosts: []string{"*.bank.example"}},
 			{Choice: ConnectDeny, Hosts: []string{"www.bank.example", "*:8443"}},
+			{Hosts: []string{"payroll.example"}},
 			{Choice: ConnectIntercept},
 		},
 	})
@@ -73,13 +74,20 @@ func TestPolicyConnect(t *testing.T) {
 		"https://www.bank.example":      ConnectTunnel, // the first rule, not the closest
 		"https://www.bank.example:8443": ConnectTunnel,
 		"https://example.com:8443":      ConnectDeny,
+		"https://payroll.example":       ConnectDeny, // no choice
 	} {
 		if got := p.Connect(mustOrigin(t, url)); got != want {
 			t.Errorf("%s: %s, want %s", url, got, want)
 		}
 	}
-	if new(Policy).Connect(mustOrigin(t, "https://a")) != ConnectDeny {
-		t.Error("no policy opens tunnels")
+	host, err := ParseHostPattern("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Policy{{}, {connectDefault: "open"}, {connect: []connectRule{{host, "open"}}, connectDefault: ConnectTunnel}} {
+		if got := p.Connect(mustOrigin(t, "https://a")); got != ConnectDeny {
+			t.Errorf("%+v: %s, want %s", p, got, ConnectDeny)
+		}
 	}
 }
 

@@ -257,7 +257,7 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 // tdmFile returns the TDM file of the site, where it could speak of a purpose of the agent. Of a
 // tunnel no line of the log is about a path, so it is asked for only where it can refuse one.
 func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool, unread string) {
-	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.use.mode != PreferencesDeny {
+	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.use.mode == PreferencesLog {
 		return rules, false, ""
 	}
 	if !slices.Contains(d.Purposes, preferences.TDM) && !slices.Contains(d.Purposes, preferences.TrainAI) {

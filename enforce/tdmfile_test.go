@@ -226,6 +226,7 @@ func TestTDMFileOfTunnel(t *testing.T) {
 		{absent(404), someTDM, PreferencesDeny, true, ReasonPreferenceDenied, tdmSays},
 		{rules(""), `[{"location":"/","tdm-reservation":0}]`, PreferencesDeny, true, ReasonUnrestricted, ""},
 		{rules(""), "", PreferencesDeny, true, ReasonUnrestricted, ""},
+		{rules(""), someTDM, "", true, ReasonPreferenceDenied, tdmSays},
 		{rules(""), someTDM, PreferencesLog, false, ReasonUnrestricted, ""},
 		{absent(404), someTDM, PreferencesLog, false, ReasonAbsent, ""},
 		{rules(restricted), someTDM, PreferencesDeny, false, ReasonTunnelRestricted, ""},

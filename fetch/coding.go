@@ -13,6 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/coding"
 )
 
+// errBloated reports coded data that is larger than its text can need.
+var errBloated = errors.New("coded data is out of proportion")
+
 // acceptEncoding lists the codings that decode knows.
 const acceptEncoding = "gzip, br, zstd, deflate"
 
@@ -82,9 +85,7 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 	var decoders []*coding.Reader
 	var r io.Reader = bytes.NewReader(data)
 	for _, name := range slices.Backward(codings) {
-		// One layer must not expand without end into another that swallows it.
-		bounded := http.MaxBytesReader(nil, io.NopCloser(r), int64(codedLimit(limit)))
-		dec, err := coding.NewLenientReader(name, bounded)
+		dec, err := coding.NewLenientReader(name, &boundedReader{r: r, left: codedLimit(limit)})
 		if err != nil {
 			return nil, false, fmt.Errorf("decoding %s: %w", name, err)
 		}
@@ -105,4 +106,21 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 		}
 	}
 	return buf.Bytes(), false, nil
+}
+
+// boundedReader fails after left bytes, even if there are no more: a layer of a stack of codings
+// must not expand without end into another that swallows it, and of a body that is cut at its bound
+// nobody knows what followed. [http.MaxBytesReader] ends such a body as if it were whole.
+type boundedReader struct {
+	r    io.Reader
+	left int
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errBloated
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }

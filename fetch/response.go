@@ -142,8 +142,10 @@ func (resp *response) coded(codings []string, limit int) (text []byte, more bool
 	if len(data) == 0 && readErr == nil && resp.framed() {
 		return nil, false, nil // an empty file that was not worth coding
 	}
-	if err := resp.decoders.Acquire(resp.ctx, 1); err != nil {
-		return nil, false, brokenBody(resp.ctx, err)
+	if !resp.decoders.TryAcquire(1) { // Acquire fails after a timeout, even if there is room
+		if err := resp.decoders.Acquire(resp.ctx, 1); err != nil {
+			return nil, false, brokenBody(resp.ctx, err)
+		}
 	}
 	defer resp.decoders.Release(1)
 	text, more, err := decode(data, codings, limit)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -99,6 +100,17 @@ func TestGoogle_Soft404(t *testing.T) {
 				t.Errorf("probed %q although it is off", server.probes)
 			}
 		})
+	}
+}
+
+// TestExt_Soft404CodedTail: of a coded error page that goes on after its end nobody knows what it says.
+func TestExt_Soft404CodedTail(t *testing.T) {
+	t.Parallel()
+	page := encode(t, "gzip", []byte(pageNotFound))
+	for tail, w := range map[int]want{0: {KindAbsent, CauseSoft404}, 200_000: {KindUnreachable, CauseStatus}} {
+		raw := answer(500, string(append(slices.Clone(page), make([]byte, tail)...)), "Content-Encoding: gzip")
+		out, _ := fetchScript(t, Config{Soft404: true}, map[string]string{"*": raw})
+		w.check(t, out)
 	}
 }
 

@@ -272,6 +272,11 @@ func (c *Cache) refreshLater(k fetch.Key, retry bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopTimer(k)
+	c.startTimer(k, retry, wait)
+}
+
+// startTimer is refreshLater for an origin without a timer. c.mu is held.
+func (c *Cache) startTimer(k fetch.Key, retry bool, wait time.Duration) {
 	if c.closed || len(c.due) >= maxDue {
 		return
 	}
@@ -283,8 +288,13 @@ func (c *Cache) refreshLater(k fetch.Key, retry bool, wait time.Duration) {
 			delete(c.due, k)
 		}
 		c.mu.Unlock()
-		if listed && !c.refresh(k, retry) {
-			c.refreshLater(k, retry, fullPause)
+		if !listed || c.refresh(k, retry) {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.due[k] == nil { // else a newer answer has set it
+			c.startTimer(k, retry, fullPause)
 		}
 	})
 	c.due[k] = timer

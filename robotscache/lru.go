@@ -9,8 +9,7 @@ import (
 )
 
 // lru holds values in memory, up to a bound on their sizes in bytes. Beyond it, those go first that
-// were used least recently. It must be made by newLRU. All methods are safe for concurrent use; get
-// takes no lock.
+// were used least recently. It must be made by newLRU. All methods are safe for concurrent use.
 type lru[K comparable, V any] struct {
 	items *xsync.Map[K, *lruItem[K, V]]
 
@@ -38,7 +37,7 @@ func (l *lru[K, V]) get(k K) (value V) {
 	return value
 }
 
-// touch says that the value of k is used. Once a second for one in use will do.
+// touch says that the value of k is used.
 func (l *lru[K, V]) touch(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,14 +36,18 @@ func (rs *Ruleset) Preferences() []Preference {
 	if rs == nil {
 		return nil
 	}
-	return rs.inOrder(nil, rs.prefs)
+	return inOrder(rs.appendAll(nil, rs.prefs))
 }
 
-// inOrder returns lines of two lists in the order of the file.
-func (rs *Ruleset) inOrder(list []Preference, more []preference) []Preference {
+func (rs *Ruleset) appendAll(list []Preference, more []preference) []Preference {
 	for i := range more {
 		list = append(list, more[i].in(rs.text))
 	}
+	return list
+}
+
+// inOrder sorts a list by the order of the file, and returns it.
+func inOrder(list []Preference) []Preference {
 	slices.SortFunc(list, func(a, b Preference) int { return cmp.Compare(a.Line, b.Line) })
 	return list
 }
@@ -56,9 +60,9 @@ func (rs *Ruleset) HasPreferences() bool {
 // Preferences returns the group's Content-Usage and Content-Signal lines in the order of the file.
 func (g Group) Preferences() (found []Preference) {
 	for _, b := range g.blocks() {
-		found = g.rs.inOrder(found, g.rs.prefsOf(b))
+		found = g.rs.appendAll(found, g.rs.prefsOf(b))
 	}
-	return found
+	return inOrder(found)
 }
 
 // AppendPreferences appends the preference lines that apply to a target, at most 32 of each kind;
