@@ -23,8 +23,8 @@ import (
 //
 // A percent sign in a path that does not begin an escape is passed on as %25: browsers send it
 // unescaped, and net/http refuses it. A client that speaks SOCKS or TLS to a port of plain HTTP is
-// answered at once. Strict changes nothing else. TLS, HTTP/2 and WebSocket pass. [Unfollow] must be
-// called for a connection that is hijacked.
+// answered at once. A line of more than 64 KiB is made unreadable. Strict changes nothing else.
+// TLS, HTTP/2 and WebSocket pass. [Unfollow] must be called for a connection that is hijacked.
 //
 // If c, or a connection within it that NetConn methods return, has a method Unread, this method is
 // called with the answer that net/http itself gives to a request that it cannot read.
@@ -59,9 +59,10 @@ type strictConn struct {
 	ready    []byte // to be read next
 }
 
-// wholeRead is the least that is read once a line has begun. Caddy looks at the first 24 bytes of a
-// connection. If the rest of a head were still in the socket when net/http answers the first line
-// and closes, the system would reset the connection, and the client could lose the answer.
+// wholeRead is the least that is read once a line has begun. net/http looks at the first 14 bytes
+// of a connection, which may begin HTTP/2. If the rest of a head were still in the socket when
+// net/http answers the first line and closes, the system would reset the connection, and the client
+// could lose the answer.
 const wholeRead = 4 << 10
 
 func (c *strictConn) Read(p []byte) (int, error) {

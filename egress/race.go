@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,11 +15,14 @@ import (
 const attemptDelay = 250 * time.Millisecond
 
 // interleave makes address families alternate, beginning with the family of the first address (RFC
-// 8305 section 4). Within a family it keeps the resolver's order (RFC 6724).
+// 8305 section 4). Within a family it keeps the resolver's order (RFC 6724), and each address once.
 func interleave(addrs []netip.Addr) []netip.Addr {
 	var tried [2]int // of each family
 	turn := make(map[netip.Addr]int, len(addrs))
 	for _, a := range addrs {
+		if _, again := turn[a]; again {
+			continue
+		}
 		family := 0
 		if a.Is4() != addrs[0].Is4() {
 			family = 1
@@ -26,7 +30,7 @@ func interleave(addrs []netip.Addr) []netip.Addr {
 		turn[a] = 2*tried[family] + family
 		tried[family]++
 	}
-	return slices.SortedStableFunc(slices.Values(addrs), func(a, b netip.Addr) int { return turn[a] - turn[b] })
+	return slices.SortedFunc(maps.Keys(turn), func(a, b netip.Addr) int { return turn[a] - turn[b] })
 }
 
 type attemptResult struct {

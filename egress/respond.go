@@ -9,6 +9,8 @@ import (
 	"net/textproto"
 	"strings"
 	"sync"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // maxInterim bounds the interim responses of one request; an origin may not send them without end.
@@ -86,8 +88,12 @@ func (x *forwarding) trailers(resp *http.Response) {
 	}
 	// Without a flush the server would add a length to a short body at its end, and drop the trailers.
 	_ = x.rc.Flush()
+	h := x.w.Header()
 	for name, values := range sent {
-		x.w.Header()[http.TrailerPrefix+name] = values
+		if !httpguts.HeaderValuesContainsToken(h["Trailer"], name) {
+			name = http.TrailerPrefix + name
+		}
+		h[name] = values // in place of a field of the same name, which has been sent
 	}
 }
 
