@@ -76,10 +76,11 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 	return a, nil
 }
 
-// act does the new actions of other gateways.
+// act does the new actions of other gateways. A gateway that has not exchanged orders yet does not
+// know where to begin, and one without Redis's clock does not know which of them are late.
 func (f *Fleet) act(ctx context.Context) {
-	if c := f.link.Client(); c != nil && f.link.State().Up {
-		if err := f.doActions(ctx, c); err != nil && ctx.Err() == nil {
+	if f.State().Up && f.link.State().Up && f.link.Now() != 0 {
+		if err := f.doActions(ctx, f.link.Client()); err != nil && ctx.Err() == nil {
 			f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
 		}
 	}
@@ -155,7 +156,10 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 	err := f.actions.Wait(ctx)
 	if err == nil {
 		f.syncMu.Lock()
-		if err = errAway; f.link.State().Up {
+		if !f.link.State().Up { // perhaps for a late call of somebody else
+			err = f.link.Beat(ctx)
+		}
+		if err == nil {
 			_, err = f.send(ctx, f.link.Client(), write{Actions: []string{text(a)}})
 		}
 		f.syncMu.Unlock()

@@ -51,6 +51,9 @@ func (g *gateway) Act(_ context.Context, a Action) (int, error) {
 	if a.Value == "bad" {
 		return 0, errors.New("a bad action")
 	}
+	if a.Late {
+		a.Kind = "late " + a.Kind
+	}
 	g.acted = append(g.acted, string(a.Kind)+" "+a.Value)
 	return 1, nil
 }

@@ -100,9 +100,10 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	return nil
 }
 
-// counted notes how many gateways share clocks, for a start without Redis.
+// counted notes how many gateways share clocks, for a start without Redis. A Redis that has just
+// come back may not have been told of all.
 func (p *pacing) counted(s link.State, _ bool) {
-	if !s.Up {
+	if !s.Up || time.Since(s.Since) < link.AliveFor {
 		return
 	}
 	p.mu.Lock()

@@ -124,7 +124,7 @@ type Status struct {
 
 var started = time.Now()
 
-// Status returns the status of the configuration.
+// Status returns the status of the configuration. The caller has called Open.
 func (e *Engine) Status() Status {
 	s := Status{
 		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: storeUp.Load(),

@@ -109,7 +109,7 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	}
 	cfg.Observer.Blocked(retryAfter > 0)
 	if p.shared != nil {
-		// After an error this gateway alone keeps the block; announceBlocks tells it later.
+		// After an error this gateway alone keeps the block; tellBlocks tells it later.
 		_ = p.shared.Block(key, b.until-now, b.failures)
 	}
 }
@@ -165,8 +165,22 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 // its memory.
 const maxAnnounced = 10_000
 
-// announceBlocks tells the blocks to a shared clock that came back.
+// announceBlocks has the blocks told to a shared clock that came back, in the background: neither a
+// heartbeat nor a reload waits for them.
 func (p *Pacer) announceBlocks() {
+	if p.announcing.Add(1) > 1 {
+		return // they are being told, and then once more
+	}
+	go func() {
+		for again := true; again; {
+			asked := p.announcing.Load()
+			p.tellBlocks()
+			again = !p.announcing.CompareAndSwap(asked, 0)
+		}
+	}()
+}
+
+func (p *Pacer) tellBlocks() {
 	for _, b := range p.States(maxAnnounced, false) {
 		pause := time.Until(b.Until)
 		if pause <= 0 {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,6 +458,7 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 			t.Fatalf("%d blocked at the other gateway", n)
 		}
 		f.set(true)
+		synctest.Wait()
 		if n := all[1].Stats().Blocked; n != 2 {
 			t.Errorf("%d blocked at the other gateway after it came back, want 2", n)
 		}
@@ -483,5 +485,47 @@ func TestBlocksOfOtherGatewaysAreBounded(t *testing.T) {
 			}
 			t.Errorf("pause %s, %d strikes: %+v", b.pause, b.strikes, got)
 		}
+	})
+}
+
+// stuckShared is a shared clock that answers nothing.
+type stuckShared struct {
+	Shared
+	back    func()
+	blocked atomic.Int32
+	end     chan struct{}
+}
+
+func (s *stuckShared) Watch(_ func(string, time.Duration, int), back func()) { s.back = back }
+
+func (*stuckShared) Peers() Peers { return Peers{Up: true, Count: 1} }
+
+func (s *stuckShared) Block(string, time.Duration, int) error {
+	s.blocked.Add(1)
+	<-s.end
+	return nil
+}
+
+// TestNobodyWaitsForBlocksToBeTold: neither a reload nor the heartbeat that finds the shared clock back. What comes
+// in the meantime is told too.
+func TestNobodyWaitsForBlocksToBeTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stuckShared{end: make(chan struct{})}
+		p := New(Config{Shared: s})
+		p.Restore([]State{{Key: "a", Until: time.Now().Add(time.Minute)}})
+		synctest.Wait()
+		p.Merge([]State{{Key: "b", Until: time.Now().Add(time.Minute)}})
+		s.back()
+		synctest.Wait()
+		if n := s.blocked.Load(); n != 1 {
+			t.Errorf("%d blocks are being told, want one at a time", n)
+		}
+		close(s.end)
+		synctest.Wait()
+		if n := s.blocked.Load(); n != 3 {
+			t.Errorf("%d blocks were told, want a, and then a and b", n)
+		}
+		time.Sleep(time.Hour) // the sweep ends
 	})
 }

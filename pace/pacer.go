@@ -102,6 +102,8 @@ type Pacer struct {
 	table    table
 	waiters  waiterLimit
 	sweeping atomic.Bool
+	// announcing counts the calls of announceBlocks since the last one that is done; 0 if all are.
+	announcing atomic.Int32
 }
 
 // New makes a Pacer without keys.

@@ -302,9 +302,9 @@ func TestSharedLearnsRestoredBlocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.gateways[0].pacer.Restore([]pace.State{{Key: "h", Until: time.Now().Add(time.Hour), Strikes: 1}})
-	if said := c.redis.Say("HEXISTS crawlgate:{pace}:key:h until"); said != ":1\r\n" {
-		t.Errorf("redis does not have the block: %q", said)
-	}
+	redistest.Eventually(t, "redis has the block", func() bool {
+		return c.redis.Say("HEXISTS crawlgate:{pace}:key:h until") == ":1\r\n"
+	})
 }
 
 // wantBlocked fails unless err is the refusal of a key that is blocked for an

@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed" // the script
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,9 +63,9 @@ type State struct {
 	Heard     time.Time     // when Redis answered a heartbeat last; before that, when the link was made
 	RoundTrip time.Duration // of that heartbeat
 	Gateways  int           // of the fleet that are alive, by that heartbeat
-	// Clocks is how many gateways share clocks. Others may not have come back yet when Redis has, so
-	// for as long as one counts as alive it does not fall. While Redis is away it is the last known
-	// number, but at least the one of [Link.ShareClocks].
+	// Clocks is how many gateways share clocks, the last known number while Redis is away. Others may
+	// not have come back yet when Redis has, and there may be more than this one knows when it begins
+	// to share: so for as long as one counts as alive it does not fall.
 	Clocks int
 
 	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
@@ -81,13 +82,18 @@ type Link struct {
 	client atomic.Pointer[rueidis.Client]
 	state  atomic.Pointer[State]
 
-	connecting sync.Mutex // held while the client is made
-	beating    sync.Mutex // heartbeats arrive in their order
+	connecting sync.Mutex // held while the client is made; guards the three below
+	tried      time.Time  // when the last attempt to make it ended
+	failed     error      // why
+	closed     bool
+
+	beating sync.Mutex // heartbeats arrive in their order
 
 	mu       sync.Mutex // guards all below, and changes of state
 	joined   bool       // there has been something to say with a heartbeat
 	note     func() string
-	least    int // gateways that share clocks; 0 if this one does not
+	shares   bool      // this gateway shares clocks
+	began    time.Time // when that began or ended
 	watchers []*watcher
 
 	wake  chan struct{}
@@ -126,6 +132,9 @@ func (l *Link) Close() {
 	if l.State().Up {
 		_ = l.Beat(context.Background()) // others find out without it
 	}
+	l.connecting.Lock()
+	defer l.connecting.Unlock()
+	l.closed = true
 	if c := l.Client(); c != nil {
 		c.Close()
 	}
@@ -142,17 +151,26 @@ func (l *Link) Client() rueidis.Client {
 	return nil
 }
 
+var errClosed = errors.New("the link to redis is closed")
+
 // connect makes the client. The server must be reachable for that; later the client reconnects by
-// itself.
+// itself. Those who ask during an attempt share its result.
 func (l *Link) connect() (rueidis.Client, error) {
+	asked := time.Now()
 	l.connecting.Lock()
 	defer l.connecting.Unlock()
-	if c := l.Client(); c != nil {
+	switch c := l.Client(); {
+	case c != nil:
 		return c, nil
+	case l.closed:
+		return nil, errClosed
+	case l.tried.After(asked):
+		return nil, l.failed
 	}
 	c, err := rueidis.NewClient(l.option)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to redis: %w", err)
+		l.tried, l.failed = time.Now(), fmt.Errorf("connecting to redis: %w", err)
+		return nil, l.failed
 	}
 	l.client.Store(&c)
 	return c, nil
@@ -206,10 +224,10 @@ func (l *Link) Leave(ctx context.Context) error {
 }
 
 // ShareClocks has this gateway counted among those that share clocks. least is how many of them
-// there are at least, for as long as nobody is heard; 0 ends it.
+// there are at least, until the others have had the time to be counted; 0 ends it.
 func (l *Link) ShareClocks(least int) {
 	l.mu.Lock()
-	l.least, l.joined = least, true
+	l.shares, l.began, l.joined = least > 0, time.Now(), true
 	next := l.State()
 	next.Clocks = max(next.Clocks, least)
 	l.state.Store(&next)
@@ -271,9 +289,9 @@ func (l *Link) live(ctx context.Context) {
 func (l *Link) Beat(ctx context.Context) error { return l.beat(ctx, false) }
 
 func (l *Link) beat(ctx context.Context, leave bool) error {
+	c, err := l.connect()
 	l.beating.Lock()
 	defer l.beating.Unlock()
-	c, err := l.connect()
 	if err == nil {
 		bounded, cancel := context.WithTimeout(ctx, Timeout)
 		defer cancel()
@@ -294,7 +312,7 @@ var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 // is.
 func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	l.mu.Lock()
-	note, sharing, joined := l.note, l.least > 0, l.joined
+	note, sharing, joined := l.note, l.shares, l.joined
 	l.mu.Unlock()
 	asked := time.Now()
 	if !joined {
@@ -341,7 +359,7 @@ func (l *Link) answered(asked time.Time, answer []int64) {
 	if !old.Up {
 		next.Since = now
 	}
-	if now.Sub(next.Since) < l.aliveFor() {
+	if min(now.Sub(next.Since), now.Sub(l.began)) < l.aliveFor() {
 		next.Clocks = max(next.Clocks, old.Clocks)
 	}
 	l.state.Store(&next)
@@ -356,7 +374,7 @@ func (l *Link) Fail(why error) {
 	if next.Up {
 		next.Since = time.Now()
 	}
-	next.Up, next.Why, next.Clocks = false, why, max(next.Clocks, l.least)
+	next.Up, next.Why = false, why
 	l.state.Store(&next)
 }
 

@@ -2,7 +2,9 @@ package link
 
 import (
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,11 +113,11 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	})
 	next := func(up bool) State {
 		t.Helper()
-		for {
-			if s := <-changes; s.Up == up {
-				return s
-			}
+		s := <-changes
+		if s.Up != up {
+			t.Errorf("%+v, want up: %v", s, up)
 		}
+		return s
 	}
 	if up := next(true); up.Clocks != 4 || up.Why != nil || l.Now() == 0 {
 		t.Errorf("%+v; want 4 for as long as others may not have come back", up)
@@ -127,12 +129,72 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	}
 	redistest.Eventually(t, "it is the only one", func() bool { return l.State().Clocks == 1 })
 	s.Kill()
-	if away := next(false); away.Why == nil || away.Clocks != 4 {
-		t.Errorf("%+v; want the 4 that there are at least", away)
+	if away := next(false); away.Why == nil || away.Clocks != 1 {
+		t.Errorf("%+v; want the last known number", away)
 	}
 	s.Start()
-	if back := next(true); back.Clocks != 4 || len(changes) > 0 {
+	if back := next(true); back.Clocks != 1 || len(changes) > 0 {
 		t.Errorf("%+v, and %d more changes", back, len(changes))
 	}
 	end()
+}
+
+// TestClocksJoinAnOldLink: a link may have been up for long when clocks are shared, and the other gateways reload at
+// about the same time.
+func TestClocksJoinAnOldLink(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := open(t, Config{URL: s.URL(), Heartbeat: 50 * time.Millisecond})
+	redistest.Eventually(t, "it is up for longer than a gateway counts as alive", func() bool {
+		return l.State().Up && time.Since(l.State().Since) > l.aliveFor()
+	})
+	l.ShareClocks(4)
+	if err := l.Beat(t.Context()); err != nil || l.State().Clocks != 4 {
+		t.Errorf("%v, %+v; want the 4 that there are at least", err, l.State())
+	}
+	redistest.Eventually(t, "it is the only one", func() bool { return l.State().Clocks == 1 })
+}
+
+// TestAnAttemptToConnectIsShared: while a server takes connections and does not answer, not everybody who needs it
+// waits for an attempt of its own.
+func TestAnAttemptToConnectIsShared(t *testing.T) {
+	t.Parallel()
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	l := open(t, Config{URL: "redis://" + silent.Addr().String(), Heartbeat: time.Hour})
+	first, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Close() })
+	var beats sync.WaitGroup
+	for range 4 {
+		beats.Go(func() {
+			if err := l.Beat(t.Context()); err == nil {
+				t.Error("a heartbeat was answered")
+			}
+		})
+	}
+	beats.Wait()
+	_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Millisecond))
+	if c, err := silent.Accept(); err == nil {
+		_ = c.Close()
+		t.Error("another attempt was made")
+	}
+}
+
+// TestNobodyConnectsAfterClose: a configuration that is gone may still give an order.
+func TestNobodyConnectsAfterClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	l := open(t, Config{URL: s.URL()})
+	l.Close()
+	s.Start()
+	if err := l.Beat(t.Context()); !errors.Is(err, errClosed) || l.Client() != nil {
+		t.Errorf("%v, client %v", err, l.Client())
+	}
 }

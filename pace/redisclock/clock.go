@@ -21,10 +21,11 @@ var ErrAway = errors.New("redis cannot be reached")
 
 // Clock is a [pace.Shared] in Redis. It is safe for concurrent use.
 type Clock struct {
-	link *link.Link
-	made time.Time
+	link  *link.Link
+	made  time.Time
+	least int // gateways while Redis is away
 
-	ctx      context.Context // of the listener
+	ctx      context.Context // of the listener and of blocks that are told
 	stop     context.CancelFunc
 	tasks    sync.WaitGroup
 	endWatch func()
@@ -33,9 +34,9 @@ type Clock struct {
 // New makes a Clock of a link, which outlives it. gateways is the least number that share the
 // clocks, while Redis is away. Close it after use.
 func New(l *link.Link, gateways int) *Clock {
-	k := &Clock{link: l, made: time.Now(), endWatch: func() {}}
+	k := &Clock{link: l, made: time.Now(), least: max(gateways, 1), endWatch: func() {}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
-	l.ShareClocks(max(gateways, 1))
+	l.ShareClocks(k.least)
 	return k
 }
 
@@ -191,7 +192,7 @@ func (k *Clock) Release(r pace.Reservation) error {
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	m := message{From: k.link.Process, Key: key, Pause: pause, Strikes: strikes}
 	args := []string{micros(pause), k.channel(), m.String()}
-	return k.call(context.Background(), "blocking a key in redis", blockScript,
+	return k.call(k.ctx, "blocking a key in redis", blockScript,
 		[]string{k.clockKey(key)}, args, rueidis.RedisResult.Error)
 }
 
@@ -210,7 +211,11 @@ func (k *Clock) Unblock(key string) (found bool, err error) {
 // it begins like one whose Redis has just come back.
 func (k *Clock) Peers() pace.Peers {
 	s := k.link.State()
-	return pace.Peers{Up: s.Up, For: min(time.Since(s.Since), time.Since(k.made)), Count: max(s.Clocks, 1)}
+	count := max(s.Clocks, 1)
+	if !s.Up {
+		count = max(count, k.least)
+	}
+	return pace.Peers{Up: s.Up, For: min(time.Since(s.Since), time.Since(k.made)), Count: count}
 }
 
 // call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
@@ -255,7 +260,7 @@ func (m message) String() string {
 }
 
 // LastMembership is what a gateway should remember of the others over a restart, for a start while
-// Redis is away ([Config.Gateways]). It is a value.
+// Redis is away ([New]). It is a value.
 type LastMembership struct {
 	// Gateways is how many there were.
 	Gateways int `json:"gateways"`

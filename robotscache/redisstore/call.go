@@ -17,6 +17,10 @@ import (
 // themselves then would make the load greater. So the store is more patient than the link.
 const silence = 2
 
+// tryEvery is how often a call looks whether a server that was too slow for the link, and counts as
+// gone, is fast enough for the store.
+const tryEvery = time.Second
+
 var (
 	// errSlow is a call without an answer from a server that does not count as gone.
 	errSlow   = errors.New("no answer in time")
@@ -36,7 +40,7 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	if s.closed.Load() {
 		return result, errClosed
 	}
-	if why := s.gone(); why != nil {
+	if why := s.gone(); why != nil && (!isSlow(why) || s.link.Client() == nil || !s.tries.Allow()) {
 		return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, why)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -44,6 +48,9 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	result = makes(bounded, s.link.Client())
 	err = result.Error()
 	_, refused := rueidis.IsRedisErr(err)
+	if err == nil || refused || rueidis.IsRedisNil(err) {
+		s.heard.Store(new(time.Now()))
+	}
 	switch {
 	case err == nil:
 		return result, nil
@@ -62,12 +69,12 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
-// gone returns why no call is made: there is no connection, or there was no answer for long. A
-// server that refuses the heartbeat of the link may do what the store asks.
+// gone returns why no call is made: there is no connection, or there was no answer for long, to the
+// link or to the store. A server that refuses the heartbeat of the link may do what the store asks.
 func (s *Store) gone() error {
 	state := s.link.State()
 	_, refused := errors.AsType[*rueidis.RedisError](state.Why)
-	patient := refused || isSlow(state.Why) && time.Since(state.Since) < silence*s.cfg.Timeout
+	patient := refused || isSlow(state.Why) && min(time.Since(state.Since), time.Since(*s.heard.Load())) < silence*s.cfg.Timeout
 	if s.link.Client() != nil && (state.Up || patient) {
 		return nil
 	}

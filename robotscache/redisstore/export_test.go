@@ -1,8 +1,15 @@
 package redisstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
+)
 
 // SetLifetimes makes all later saves expire after d.
 func (s *Store) SetLifetimes(d time.Duration) {
 	s.times.Store(&lifetimes{milliseconds(d), milliseconds(d)})
 }
+
+// LinkState is what the link knows.
+func (s *Store) LinkState() link.State { return s.link.State() }

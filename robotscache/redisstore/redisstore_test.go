@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -395,6 +397,86 @@ func TestLease_SlowServer(t *testing.T) {
 	lease.Release()
 	if _, other, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Minute); !other || err != nil {
 		t.Errorf("another gateway's lease after the release: %v, %v", other, err)
+	}
+}
+
+// A server that is too slow for the heartbeats of the link, but not for the store, is not gone, even if it had nothing to
+// answer for long.
+func TestStore_SlowForTheLink(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	var delay atomic.Int64
+	st := srv.open(t, config{URL: slowed(t, srv.port, &delay), Config: redisstore.Config{Timeout: time.Second}})
+	answered := func() bool {
+		_, err := st.Load(t.Context(), fetch.Key{Origin: example(1)})
+		return errors.Is(err, robotscache.ErrNotFound)
+	}
+	if !answered() {
+		t.Fatal("the server does not answer")
+	}
+	delay.Store(int64(700 * time.Millisecond))
+	eventually(t, "the link is away for longer than the store waits", func() bool {
+		s := st.LinkState()
+		return !s.Up && time.Since(s.Since) > 2*time.Second
+	})
+	eventually(t, "a call is answered", answered)
+	for range 3 {
+		if !answered() {
+			t.Error("the server is taken for gone again")
+		}
+	}
+}
+
+// slowed returns the URL of a way to a server on which answers take longer by delay.
+func slowed(t *testing.T, port int, delay *atomic.Int64) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			}()
+			go delayed(client, server, delay)
+		}
+	}()
+	return fmt.Sprintf("redis://%s/3", l.Addr())
+}
+
+func delayed(to, from net.Conn, delay *atomic.Int64) {
+	type part struct {
+		at   time.Time
+		data []byte
+	}
+	parts := make(chan part, 1000)
+	go func() {
+		for p := range parts {
+			time.Sleep(time.Until(p.at))
+			_, _ = to.Write(p.data)
+		}
+		_ = to.Close()
+	}()
+	defer close(parts)
+	for {
+		data := make([]byte, 1<<16)
+		n, err := from.Read(data)
+		if err != nil {
+			return
+		}
+		parts <- part{time.Now().Add(time.Duration(delay.Load())), data[:n]}
 	}
 }
 

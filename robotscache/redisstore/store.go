@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -43,6 +44,8 @@ type Store struct {
 	times  atomic.Pointer[lifetimes]
 	closed atomic.Bool
 	link   *link.Link
+	heard  atomic.Pointer[time.Time] // when the server answered a call last
+	tries  *rate.Limiter             // of a server that counts as gone
 	texts  *storecodec.TextCodec
 }
 
@@ -54,7 +57,8 @@ type lifetimes struct{ records, texts string }
 func New(cfg Config) *Store {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.Timeout = cmp.Or(cfg.Timeout, link.Timeout)
-	s := &Store{cfg: cfg, link: cfg.Link, texts: storecodec.NewTexts()}
+	s := &Store{cfg: cfg, link: cfg.Link, tries: rate.NewLimiter(rate.Every(tryEvery), 1), texts: storecodec.NewTexts()}
+	s.heard.Store(new(time.Time))
 	s.SetRetention(cfg.Retention)
 	_ = s.link.Beat(context.Background()) // the link knows why it has failed
 	return s
