@@ -52,6 +52,8 @@ func acquireLink(e *Engine, url string) (*redisLink, error) {
 			switch {
 			case news && s.Up:
 				logger.Info("redis answers; it is shared with the other gateways", zap.NamedError("before", s.Why))
+			case news && s.Refused():
+				logger.Error("redis refuses the heartbeat; clocks and orders are not shared with the other gateways", zap.Error(s.Why))
 			case news:
 				logger.Error("redis does not answer; nothing is shared with the other gateways until it does", zap.Error(s.Why))
 			}

@@ -71,6 +71,12 @@ type State struct {
 	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
 }
 
+// Refused reports whether the last failure was an answer of Redis, such as for missing rights.
+func (s State) Refused() bool {
+	_, refused := errors.AsType[*rueidis.RedisError](s.Why)
+	return refused
+}
+
 // Link is a client with a heartbeat. It is safe for concurrent use.
 type Link struct {
 	// Process is a random name of this process among the gateways, Prefix the one of [Config], and

@@ -73,8 +73,7 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 // link or to the store. A server that refuses the heartbeat of the link may do what the store asks.
 func (s *Store) gone() error {
 	state := s.link.State()
-	_, refused := errors.AsType[*rueidis.RedisError](state.Why)
-	patient := refused || isSlow(state.Why) && min(time.Since(state.Since), time.Since(*s.heard.Load())) < silence*s.cfg.Timeout
+	patient := state.Refused() || isSlow(state.Why) && min(time.Since(state.Since), time.Since(*s.heard.Load())) < silence*s.cfg.Timeout
 	if s.link.Client() != nil && (state.Up || patient) {
 		return nil
 	}
