@@ -25,8 +25,8 @@ type Fleet struct {
 	// even if no fleet is configured.
 	URL string `json:"url,omitempty"`
 	// Expect is how many gateways there should be at least: commands say if fewer answer to an order,
-	// and while the Redis of the clocks is away no gateway takes more than this part of a rate.
-	// Default: not known.
+	// and a gateway that starts while the Redis of the clocks is away assumes that there are this
+	// many, unless it remembers more. Default: not known.
 	Expect int `json:"expect,omitempty"`
 	// Self is this gateway.
 	Self cluster.Self `json:"-"`
