@@ -16,7 +16,7 @@
 //	lifted    hash    id → who lifted it, and when
 //	version   string  number and random text, new with each write
 //	gateways  zset    processes by their last heartbeat, from package link
-//	acks      hash    process → its name, version, and the orders it applied last, from package link
+//	acks      hash    process → its name, version, the orders it applied last, from package link
 //	actions   stream  the last 10,000 actions
 //	look      channel a write was made; the message says no more. In a database other than 0 the
 //	                  name ends with its number, such as look:2

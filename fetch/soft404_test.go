@@ -103,7 +103,7 @@ func TestGoogle_Soft404(t *testing.T) {
 	}
 }
 
-// TestExt_Soft404CodedTail: of a coded error page that goes on after its end nobody knows what it says.
+// TestExt_Soft404CodedTail: nobody knows what a coded error page says that goes on after its end.
 func TestExt_Soft404CodedTail(t *testing.T) {
 	t.Parallel()
 	page := encode(t, "gzip", []byte(pageNotFound))

@@ -125,7 +125,8 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 // retrieval made in the background.
 //
 // Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
-// refused. A hot hit takes no lock of the cache, but for the first one of an entry, and allocates nothing.
+// refused. A hot hit takes no lock of the cache, but for the first one of an entry, and allocates
+// nothing.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	return c.LookupAs(ctx, o, Asker{})
 }
