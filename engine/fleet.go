@@ -25,8 +25,8 @@ type Fleet struct {
 	// even if no fleet is configured.
 	URL string `json:"url,omitempty"`
 	// Expect is how many gateways there should be at least: commands say if fewer answer to an order,
-	// and a gateway that starts while the Redis of the clocks is away assumes that there are this
-	// many, unless it remembers more. Default: not known.
+	// and while the Redis of the clocks is away a gateway assumes that there are this many, unless it
+	// has met more. Default: not known.
 	Expect int `json:"expect,omitempty"`
 	// Self is this gateway.
 	Self cluster.Self `json:"-"`
