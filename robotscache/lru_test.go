@@ -4,9 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -30,54 +28,6 @@ func checkBounds[K comparable, V any](t *testing.T, l *lru[K, V]) {
 	if n != l.items.Size() || size != l.size || size > l.max {
 		t.Errorf("%d items of %d bytes in the order, %d of %d in the map, bound %d", n, size, l.items.Size(), l.size, l.max)
 	}
-}
-
-// Once an entry is replaced or dropped, nobody gets it any more.
-func TestLRU_NeverReturnsWhatWasReplaced(t *testing.T) {
-	t.Parallel()
-	l := newLRU[fetch.Key, *Entry](1 << 20)
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			o := origin.Origin{Scheme: "http", Host: "replaced.example", Port: uint16(g + 1)}
-			var least atomic.Int64
-			done := make(chan struct{})
-			var readers sync.WaitGroup
-			for range 2 {
-				readers.Go(func() {
-					for {
-						select {
-						case <-done:
-							return
-						default:
-						}
-						before := least.Load()
-						if e := l.get(fetch.Key{Origin: o}); e != nil && int64(e.record.Attempts) < before {
-							t.Errorf("number %d after number %d was put", e.record.Attempts, before)
-							return
-						}
-					}
-				})
-			}
-			for n := range 20000 {
-				numbered(o, n).putIn(l)
-				least.Store(int64(n))
-				if n%100 == 0 {
-					l.drop(fetch.Key{Origin: o})
-					if e := l.get(fetch.Key{Origin: o}); e != nil {
-						t.Errorf("number %d after it was dropped", e.record.Attempts)
-					}
-				}
-			}
-			close(done)
-			readers.Wait()
-			if e := l.get(fetch.Key{Origin: o}); e == nil || e.record.Attempts != 19999 {
-				t.Errorf("number %d is left", e.record.Attempts)
-			}
-		})
-	}
-	wg.Wait()
-	checkBounds(t, l)
 }
 
 // An entry that is put again stays, as when a store that was away has taken it at last.
@@ -112,30 +62,6 @@ func TestLRU_LeavesNothingBehind(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	checkBounds(t, l)
-}
-
-// The bound is one of bytes.
-func TestLRU_Bounded(t *testing.T) {
-	t.Parallel()
-	const size = 1 << 20
-	l := newLRU[fetch.Key, *Entry](size)
-	text := make([]byte, 10000)
-	now := time.Now()
-	for i := range 1000 {
-		o := origin.Origin{Scheme: "http", Host: "bounded.example", Port: uint16(i + 1)}
-		out := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}
-		NewEntry(fetch.Policy{}.Next(fetch.Record{Origin: o}, out, now), Interpretation{}).putIn(l)
-	}
-	var held int64
-	n := 0
-	for _, e := range l.all() {
-		held += e.cost()
-		n++
-	}
-	if held > size || n < 50 {
-		t.Errorf("%d entries of %d bytes in %d", n, held, size)
-	}
 	checkBounds(t, l)
 }
 
