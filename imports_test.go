@@ -26,6 +26,7 @@ var importRules = map[string][]string{
 	"robotscache":            {"golang.org/x/", "origin", "robotstxt", "fetch", "github.com/dgraph-io/ristretto/v2", "github.com/puzpuzpuz/xsync/v4"},
 	"robotscache/boltstore":  {"golang.org/x/", "origin", "fetch", "robotscache", "go.etcd.io/bbolt"},
 	"robotscache/redisstore": {"golang.org/x/", "origin", "fetch", "robotscache", "cluster/link", "github.com/redis/rueidis"},
+	"robotscache/memstore":   {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":  {"origin", "fetch", "robotscache"},
 	"robotscache/internal":   {"fetch", "robotscache", "github.com/klauspost/compress/"},
 	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/pagestyle", "internal/redact"},
@@ -44,7 +45,7 @@ var importRules = map[string][]string{
 	"cluster/link":           {"github.com/redis/rueidis"},
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
-		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore",
+		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
 		"enforce", "pace", "pace/redisclock", "cluster", "cluster/link", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
 		"signals/preferences", "evidence/sealer", "evidence/caddylog",
 	},

@@ -19,6 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
@@ -36,7 +37,7 @@ type shelf struct {
 
 var (
 	shelvesOpened atomic.Int32
-	lastShelf     atomic.Pointer[robotscache.Memory]
+	lastShelf     atomic.Pointer[memstore.Store]
 )
 
 func (*shelf) CaddyModule() caddy.ModuleInfo {
@@ -60,7 +61,7 @@ func (s *shelf) OpenStore() (robotscache.Store, error) {
 		return nil, fmt.Errorf("opened before it was provisioned")
 	}
 	shelvesOpened.Add(1)
-	store := robotscache.NewMemory(0)
+	store := memstore.New(memstore.Config{})
 	lastShelf.Store(store)
 	return store, nil
 }

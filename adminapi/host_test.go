@@ -10,6 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
 // noFetch fetches nothing.
@@ -23,7 +24,7 @@ func TestListHost(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
-		store := robotscache.NewMemory(0)
+		store := memstore.New(memstore.Config{})
 		cache, err := robotscache.New(robotscache.Config{Store: store, Fetcher: noFetch{}})
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
 // noon is when the lines of the tests end.
@@ -56,7 +57,7 @@ func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome
 // rulesOf is a cache over sites.
 func rulesOf(tb testing.TB, s sites, p fetch.Policy) cached {
 	tb.Helper()
-	c, err := robotscache.New(robotscache.Config{Store: robotscache.NewMemory(0), Fetcher: s, Policy: p})
+	c, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: s, Policy: p})
 	if err != nil {
 		tb.Fatal(err)
 	}

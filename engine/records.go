@@ -22,6 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotscache/redisstore"
 )
 
@@ -259,7 +260,7 @@ func (e *Engine) openStore(dropped func(texts int, early bool)) (robotscache.Sto
 		}
 		return redisstore.New(redisstore.Config{Link: l.Link, Retention: s.retention(), Timeout: redisTimeout}), l, nil
 	case "none":
-		return robotscache.NewMemory(0), nil, nil
+		return memstore.New(memstore.Config{}), nil, nil
 	}
 	store, err := boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
 	return store, nil, err

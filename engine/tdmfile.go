@@ -12,6 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
@@ -32,7 +33,7 @@ func (r *records) openFiles(e *Engine) error {
 		return nil
 	}
 	config := tdmConfig(e.Config.Cache)
-	config.Store = robotscache.NewMemory(tdmStoreSize)
+	config.Store = memstore.New(memstore.Config{MaxSize: tdmStoreSize})
 	config.Fetcher, config.Observer = &tdmFetcher{r}, &tdmObserver{logger: e.logger.Named("cache")}
 	cache, err := robotscache.New(config)
 	if err != nil {

@@ -77,7 +77,7 @@ func (nopObserver) Panicked(fetch.Key, any, []byte)                    {}
 // that is zero takes its default.
 type Config struct {
 	// Store is the truth; [New] takes ownership of it. Where nothing is to be kept beyond the
-	// process, it is a [Memory].
+	// process, it is a memstore.
 	Store Store
 	// Fetcher retrieves what the store does not hold.
 	Fetcher Fetcher

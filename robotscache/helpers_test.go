@@ -12,6 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/memstore"
 )
 
 // hotTiers are run over by every test of behaviour: ristretto, one that keeps everything, and one
@@ -292,4 +293,4 @@ func wantFetches(tb testing.TB, s *site, o origin.Origin, want int) {
 	}
 }
 
-func newMemory() robotscache.Store { return robotscache.NewMemory(0) }
+func newMemory() robotscache.Store { return memstore.New(memstore.Config{}) }

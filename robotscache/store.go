@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
@@ -182,6 +183,21 @@ func AddVersion(history []Version, v Version, keep int) []Version {
 	}
 	history = append([]Version{v}, history...)
 	return history[:min(len(history), max(keep, 1))]
+}
+
+// Texts returns the hashes of the texts that a record and its history refer to, each once, in no
+// particular order.
+func Texts(r fetch.Record, history []Version) []fetch.Sum {
+	var all []fetch.Sum
+	if text, ok := r.Text(); ok {
+		all = append(all, text.SHA256)
+	}
+	for _, v := range history {
+		if v.State == fetch.StateRules && !slices.Contains(all, v.SHA256) {
+			all = append(all, v.SHA256)
+		}
+	}
+	return all
 }
 
 // WithoutText returns r without its body, hashes left in place: what [Store.List] returns.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
 func TestAddVersion(t *testing.T) {
@@ -43,5 +44,28 @@ func TestAddVersion(t *testing.T) {
 	}
 	if got := robotscache.AddVersion(history, want[1], 0); len(got) != 1 {
 		t.Errorf("kept %d of at least one", len(got))
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	a, b := storetest.Rules(example(1), "a", now), storetest.Rules(example(1), "b", now)
+	history := []robotscache.Version{
+		robotscache.VersionOf(b), robotscache.VersionOf(storetest.Fail(a, now.Add(25*time.Hour))), robotscache.VersionOf(a),
+	}
+	for name, test := range map[string]struct {
+		record fetch.Record
+		want   []fetch.Sum
+	}{
+		"its own is in the history": {b, []fetch.Sum{b.SHA256, a.SHA256}},
+		"a last good copy":          {storetest.Fail(a, now.Add(25*time.Hour)), []fetch.Sum{a.SHA256, b.SHA256}},
+	} {
+		if got := robotscache.Texts(test.record, history); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %x", name, got)
+		}
+	}
+	if got := robotscache.Texts(fetch.Record{State: fetch.StateAbsent}, nil); got != nil {
+		t.Errorf("of nothing: %x", got)
 	}
 }
