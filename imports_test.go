@@ -37,7 +37,7 @@ var importRules = map[string][]string{
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
 	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "github.com/dustin/go-humanize"},
 	"signals/directives":     {},
-	"signals/preferences":    {"robotstxt", "github.com/dunglas/httpsfv"},
+	"signals/preferences":    {"robotstxt", "signals/directives", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
 	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "internal/lines", "github.com/prometheus/client_golang", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},

@@ -17,7 +17,6 @@ var oneMeaning = map[string]string{
 	"Clock":          "the clock of a host",
 	"Config":         "the configuration of the package",
 	"Counts":         "counts of lines of a log",
-	"Directive":      "a robots directive of an answer, by its name",
 	"Evidence":       "the sealed access logs",
 	"Error":          "the package's error",
 	"Fetcher":        "what fetches a robots.txt",

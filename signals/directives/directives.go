@@ -77,9 +77,8 @@ func (s Set) Join(o Set) Set {
 }
 
 // Directive is a directive by its canonical name, such as "noindex" or "unavailable_after". Value
-// is nil for a directive without one, or an int, a time.Time or a word. It is an alias, so that a
-// package that writes directives need not import this one.
-type Directive = struct {
+// is nil for a directive without one, or an int, a time.Time or a word.
+type Directive struct {
 	Name  string
 	Value any
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/directives"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
@@ -63,7 +64,7 @@ func BenchmarkDictionary(b *testing.B) {
 	s := robots(cloudflareManaged, "/", "ExampleBot")
 	b.ReportAllocs()
 	for b.Loop() {
-		preferences.Dictionary(s, []preferences.Directive{{Name: "noindex"}})
+		preferences.Dictionary(s, []directives.Directive{{Name: "noindex"}})
 	}
 }
 

@@ -5,14 +5,9 @@ import (
 	"strings"
 
 	"github.com/dunglas/httpsfv"
-)
 
-// Directive is a robots directive for the crawler's field. It is an alias of the type of the same
-// name in the package directives.
-type Directive = struct {
-	Name  string
-	Value any
-}
+	"github.com/crawlgate/crawlgate/signals/directives"
+)
 
 // MaxDictionary is the length of the longest crawler's field, in bytes.
 const MaxDictionary = 1024
@@ -21,7 +16,7 @@ const MaxDictionary = 1024
 // statement of each purpose with a preference, then the directives, with hyphens in their names,
 // then licences, as an inner list, and the labels outside of all vocabularies. A member that would
 // make it longer than 1 KiB is left out, and cut says so.
-func Dictionary(s Set, directives []Directive) (field string, cut bool) {
+func Dictionary(s Set, said []directives.Directive) (field string, cut bool) {
 	text, keys := make([]byte, 0, 256), make([]string, 0, 16)
 	add := func(key string, member []byte) {
 		if slices.Contains(keys, key) {
@@ -43,7 +38,7 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 		add(decided[0].Purpose, decided[0].append(buffer[:0]))
 		decided = decided[1:]
 	}
-	for _, d := range directives {
+	for _, d := range said {
 		add(memberOf(d))
 	}
 	var licences []byte
@@ -62,7 +57,7 @@ func Dictionary(s Set, directives []Directive) (field string, cut bool) {
 
 // memberOf writes a directive as a member, and returns its key. Most directives have no more than
 // the key.
-func memberOf(d Directive) (key string, member []byte) {
+func memberOf(d directives.Directive) (key string, member []byte) {
 	key = strings.ReplaceAll(d.Name, "_", "-")
 	if d.Value == nil {
 		return key, []byte(key)

@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/directives"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
@@ -109,7 +110,7 @@ func TestDictionary(t *testing.T) {
 		preferences.Fields(http.Header{}, preferences.Marks{NoIndex: true}))
 	s = preferences.Join(s, fieldOf("Content-Signal", "use=reference"), fieldOf("Content-Usage", "noindex=y"),
 		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.PageTags{LicenceLinks: []string{"/caf\u00e9"}}.Of())
-	directives := []preferences.Directive{
+	said := []directives.Directive{
 		{Name: "noindex"},
 		{Name: "unavailable_after", Value: time.Unix(1790000000, 999)},
 		{Name: "max-snippet", Value: -1},
@@ -118,7 +119,7 @@ func TestDictionary(t *testing.T) {
 	const want = "search=n;from=x-robots-tag, train-ai=n;from=robots;line=4, use=reference;from=content-signal, noindex, " +
 		`unavailable-after=@1790000000, max-snippet=-1, max-image-preview=large, ` +
 		`license=("https://a.example/l.xml";from=link %"/caf%c3%a9";from=meta), genai=y;from=robots;line=4`
-	got, cut := preferences.Dictionary(s, directives)
+	got, cut := preferences.Dictionary(s, said)
 	if got != want || cut {
 		t.Errorf("got  %s, cut %t\nwant %s", got, cut, want)
 	}
@@ -130,7 +131,7 @@ func TestDictionary(t *testing.T) {
 	for i := range 32 {
 		labels = append(labels, fmt.Sprintf("a%02d%s=n", i, strings.Repeat("x", 60)))
 	}
-	got, cut = preferences.Dictionary(preferences.Join(s, fieldOf("Content-Usage", strings.Join(labels, ", "))), directives)
+	got, cut = preferences.Dictionary(preferences.Join(s, fieldOf("Content-Usage", strings.Join(labels, ", "))), said)
 	if known, _, _ := strings.Cut(want, ", genai"); !strings.HasPrefix(got, known) || !cut || len(got) > preferences.MaxDictionary {
 		t.Errorf("got  %s, cut %t", got, cut)
 	}
