@@ -60,7 +60,9 @@ const (
 )
 
 // Check reports a value that is not declared. The empty one stands for a default.
-func (p Paths) Check() error { return OneOf("paths", p, PathsStrict, PathsAsSent) }
+func (p Paths) Check() error {
+	return OneOf("paths", p, PathsStrict, PathsAsSent)
+}
 
 // PathForm says by which form of a path the rules decided. It is empty where servers resolve the
 // path to itself, and where no rules were asked.

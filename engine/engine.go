@@ -232,7 +232,7 @@ func (e *Engine) Open() error {
 	return e.failure
 }
 
-// acquire opens what is shared. If it fails, [Engine.Close] releases the part that is open.
+// acquire opens the shared parts. If it fails, [Engine.Close] releases those that are open.
 func (e *Engine) acquire() error {
 	if err := e.stops.load(e.Config.Store.folder()); err != nil {
 		return err

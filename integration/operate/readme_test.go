@@ -179,8 +179,8 @@ type reader struct {
 	t   *testing.T
 	dir string
 	env []string
-	// place begins a command with which the copy is at the path of the checkout, where go finds what it has compiled. It is
-	// empty without the right to mount; go then compiles the copy.
+	// place is put before a command to give the copy the path of the checkout, so that go finds its build cache. Without the
+	// right to mount it is empty, and go compiles the copy.
 	place []string
 	stop  func() // ends the gateway that runs, as Ctrl-C does
 }
