@@ -18,7 +18,10 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A client of rueidis that is closed while it waits to look at the topology again sleeps on, for a second at most.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 // gateway is a Local that keeps all in memory.
 type gateway struct {

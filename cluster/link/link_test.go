@@ -13,7 +13,10 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A client of rueidis that is closed while it waits to look at the topology again sleeps on, for a second at most.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 func open(t *testing.T, c Config) *Link {
 	t.Helper()
