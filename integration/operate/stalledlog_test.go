@@ -78,27 +78,34 @@ func (c collector) config(engine string) rig.Config {
 	}
 }
 
-// stalls asks for pages, with little patience, until one is refused for the log.
+// stalls asks for pages, with little patience, until one is refused for the log: at first they fill the buffers between the
+// gateway and the collector.
 func stalls(t *testing.T, g *rig.Gateway, site *testorigin.Site) {
 	t.Helper()
+	client := g.Client("Tester/1.0")
 	ask := func() (rig.Answer, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		return rig.TryGet(ctx, g.Client("Tester/1.0"), site.URL(rig.OpenPage+"?"+strings.Repeat("x", 15000)))
+		return rig.TryGet(ctx, client, site.URL(rig.OpenPage+"?"+strings.Repeat("x", 15000)))
 	}
-	for range 1000 { // fills the buffers between the gateway and the collector
-		if _, err := ask(); err != nil {
-			break
+	for deadline := time.Now().Add(rig.Patience); ; {
+		if a, err := ask(); err == nil && refusedForLog(a) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the log does not stall")
 		}
 	}
-	rig.Eventually(t, "the log to stall", func() bool {
-		a, err := ask()
-		return err == nil && refusedForLog(a)
-	})
 }
 
 func refusedForLog(a rig.Answer) bool {
 	return a.Status == http.StatusServiceUnavailable && strings.Contains(a.Header.Get("Crawlgate-Decision"), "reason=log_unavailable")
+}
+
+// lostLines is what a line says of those before it that the log did not take.
+type lostLines struct {
+	Lost  int64   `json:"lost"`
+	Since float64 `json:"lost_since"`
 }
 
 // TestStalledLog: while an access log takes no lines, requests are refused by name, the gateway says so, and all else goes
@@ -126,20 +133,12 @@ func TestStalledLog(t *testing.T) {
 
 			lines := bufio.NewScanner(c.lines())
 			lines.Buffer(nil, 1<<20)
-			told := make(chan int64, 1)
+			told := make(chan lostLines, 1)
 			go func() {
 				for lines.Scan() {
-					var line struct {
-						Robots struct {
-							Lost  int64   `json:"lost"`
-							Since float64 `json:"lost_since"`
-						} `json:"robots"`
-					}
+					var line struct{ Robots lostLines }
 					if json.Unmarshal(lines.Bytes(), &line) == nil && line.Robots.Lost > 0 {
-						told <- line.Robots.Lost
-						if time.Since(time.Unix(int64(line.Robots.Since), 0)) > time.Minute {
-							t.Errorf("lost since %v", line.Robots.Since)
-						}
+						told <- line.Robots
 					}
 				}
 			}()
@@ -149,9 +148,12 @@ func TestStalledLog(t *testing.T) {
 			}
 			var lost float64
 			select {
-			case n := <-told:
-				if lost = g.Metric("crawlgate_log_lost_total"); float64(n) != lost || n == 0 {
-					t.Errorf("the line tells of %d, the metric of %v", n, lost)
+			case line := <-told:
+				if lost = g.Metric("crawlgate_log_lost_total"); float64(line.Lost) != lost {
+					t.Errorf("the line tells of %d, the metric of %v", line.Lost, lost)
+				}
+				if time.Since(time.Unix(int64(line.Since), 0)) > time.Minute {
+					t.Errorf("lost since %v", line.Since)
 				}
 			case <-time.After(rig.Patience):
 				t.Error("no line tells of those that were lost")
