@@ -14,8 +14,8 @@ import (
 
 // Bounds of what a reader opens to follow one request.
 const (
-	mostSteps     = 31 // files that are listed as steps
-	mostFiles     = 54 // files in which anything runs
+	mostSteps     = 30 // files that are listed as steps
+	mostFiles     = 53 // files in which anything runs
 	mostReentries = 6  // returns to a folder that was left
 )
 

@@ -24,6 +24,39 @@ const (
 
 func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
 
+// terms is a Limit in the form the arithmetic wants: no value is negative.
+type terms struct {
+	interval  time.Duration
+	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
+	gap       time.Duration
+	places    int  // 0: no bound
+	shared    bool // one place is left for another agent
+}
+
+func (l Limit) terms() terms {
+	t := terms{interval: clip(l.Interval), gap: clip(l.Delay), places: max(l.Concurrency, 0)}
+	if l.Burst > 1 && t.interval > 0 {
+		spare := min(int64(l.Burst-1), int64(longest/t.interval))
+		t.tolerance = time.Duration(spare) * t.interval
+	}
+	return t
+}
+
+// unpaced reports whether the terms have neither a rate nor a gap.
+func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
+
+// spacing is the least time between two requests: a rate with a burst asks for none.
+func (t terms) spacing() time.Duration {
+	if t.tolerance > 0 {
+		return t.gap
+	}
+	return max(t.gap, t.interval)
+}
+
+// cost is how much of the clock's time the request uses: the unit in which agents share a host. It
+// is never zero, so agents alternate even if only the number of places limits them.
+func (t terms) cost() time.Duration { return max(t.interval, t.gap, time.Millisecond) }
+
 // gcra is the state of one clock: GCRA and the gap beside it. The zero value is a clock never used.
 // It is pure: state and time in, state or time out.
 //

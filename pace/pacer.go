@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/publicsuffix"
 )
 
 // Config is what all keys of a Pacer have in common. The zero value has the defaults given at each
@@ -88,6 +92,144 @@ type nopObserver struct{}
 func (nopObserver) Granted(time.Duration, bool) {}
 func (nopObserver) Refused(Reason)              {}
 func (nopObserver) Blocked(bool)                {}
+
+// Limit is what one clock demands of a request. Limits come with each request, not with the key:
+// the Crawl-delay differs from agent to agent, and a reload of the configuration changes limits
+// without touching the clocks.
+type Limit struct {
+	// Key names the clock. See [Scope.Key] and [AgentKey].
+	Key string
+	// Interval is the operator's rate as the time between two requests ([ParseRate]). Zero or less: no
+	// rate.
+	Interval time.Duration
+	// Burst is how many requests may go at once after a quiet time. Less than one counts as one. It
+	// loosens Interval only, never Delay.
+	Burst int
+	// Delay is the least gap between this request and its neighbours on the clock, before and after:
+	// the Crawl-delay after [CrawlDelay.Apply]. Between agents with different delays the longer one
+	// holds. Zero or less: none.
+	Delay time.Duration
+	// Concurrency is the most requests in flight, from the grant to [Slot.Done]. Zero or less: no
+	// bound, and the request is not counted either. Of two places or more one agent gets all but one,
+	// at the first clock of a request that has places, unless it is the only agent that ever asked
+	// (see [Pacer]).
+	Concurrency int
+}
+
+// Request asks for one slot.
+type Request struct {
+	// Limit is the clock of the host.
+	Limit
+	// Also names further clocks that must agree: the site's, the address's, the agent's own. The
+	// strictest decides, and either all are charged or none. A key that was named before is left out.
+	Also []Limit
+	// Agent is whose share of the host the request uses. Requests of one agent go in the order of
+	// their arrival.
+	Agent string
+	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less than zero: not at all.
+	MaxWait time.Duration
+}
+
+// The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a
+// host is its own key, without an allocation.
+const (
+	agentPrefix   = "agent:"
+	sitePrefix    = "site:"
+	addressPrefix = "addr:"
+)
+
+// AgentKey is the agent's own clock within another one: the agent's rate at one host, when key is
+// the host's.
+func AgentKey(agent, key string) string { return agentPrefix + agent + "@" + key }
+
+// rank orders the clocks of one request from the narrow to the wide. All requests pass their clocks
+// in this order, so no two can wait for each other; and a clock that many hosts share is asked only
+// when the host's own clock is ready, so a slow host does not occupy it.
+func rank(key string) int {
+	switch {
+	case strings.HasPrefix(key, agentPrefix):
+		return 0
+	case strings.HasPrefix(key, sitePrefix):
+		return 2
+	case strings.HasPrefix(key, addressPrefix):
+		return 3
+	}
+	return 1
+}
+
+// Scope is what one clock stands for. The zero value is [PerHost].
+type Scope string
+
+const (
+	// PerHost is a clock for each host, all ports and schemes together: they are one machine, or one
+	// team's machines.
+	PerHost Scope = "host"
+	// PerSite is a clock for each registrable domain: www.example.co.uk and img.example.co.uk share
+	// the clock of example.co.uk. Private suffixes count (a.github.io and b.github.io are two sites).
+	// A host without a registrable domain, such as an IP literal or localhost, is its own site.
+	PerSite Scope = "site"
+	// PerAddress is a clock for each resolved address. IPv4 in IPv6 counts as IPv4; a zone is left
+	// out.
+	PerAddress Scope = "address"
+)
+
+// Key is the key of a host under the scope. host is canonical (lower-case, punycode, an IPv6
+// literal without brackets). An address that is not valid (the name did not resolve) falls back to
+// the host's key.
+func (c Scope) Key(host string, addr netip.Addr) string {
+	switch {
+	case c == PerSite:
+		site, err := publicsuffix.EffectiveTLDPlusOne(host)
+		if err != nil {
+			site = host
+		}
+		return sitePrefix + site
+	case c == PerAddress && addr.IsValid():
+		return addressPrefix + addr.Unmap().WithZone("").String()
+	}
+	return host
+}
+
+// Above says what happens on a Crawl-delay above the operator's maximum. Other crawlers differ:
+// Heritrix clamps, Nutch skips the page, crawler-commons takes it as a disallow. The zero value is
+// [Clamp].
+type Above string
+
+const (
+	// Clamp waits for the maximum instead.
+	Clamp Above = "clamp"
+	// Refuse does not crawl the host.
+	Refuse Above = "refuse"
+	// Honor waits for as long as the site says.
+	Honor Above = "honor"
+)
+
+// CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group,
+// which RFC 9309 does not know but many sites write.
+type CrawlDelay struct {
+	// Min is the least delay; a shorter one that the site names is raised to it. It is no default:
+	// without a Crawl-delay only the operator's rate applies.
+	Min time.Duration
+	// Max is the longest delay, Above what happens beyond it. Zero: no maximum.
+	Max   time.Duration
+	Above Above
+}
+
+// Apply returns the delay to keep and whether the host may be crawled at all, for the delay that
+// the group declares; zero or less is no delay. ok is false only by [Refuse].
+func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
+	if declared <= 0 {
+		return 0, true
+	}
+	delay = max(declared, c.Min)
+	if c.Max <= 0 || delay <= c.Max || c.Above == Honor {
+		return delay, true
+	}
+	if c.Above == Refuse {
+		return delay, false
+	}
+	return c.Max, true
+}
 
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
 // no closing: it runs a timer only while it has keys.
