@@ -52,11 +52,6 @@ func inOrder(list []Preference) []Preference {
 	return list
 }
 
-// HasPreferences reports whether there is any preference line in the file.
-func (rs *Ruleset) HasPreferences() bool {
-	return rs != nil && len(rs.prefs) > 0
-}
-
 // Preferences returns the group's Content-Usage and Content-Signal lines in the order of the file.
 func (g Group) Preferences() (found []Preference) {
 	for _, b := range g.blocks() {

@@ -98,6 +98,11 @@ func (rs *Ruleset) Sitemaps() []Sitemap {
 	return list
 }
 
+// HasPreferences reports whether there is any preference line in the file.
+func (rs *Ruleset) HasPreferences() bool {
+	return rs != nil && len(rs.prefs) > 0
+}
+
 // Size returns the number of bytes that the Ruleset retains.
 func (rs *Ruleset) Size() int {
 	if rs == nil {
