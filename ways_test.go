@@ -15,7 +15,7 @@ import (
 // Bounds of what a reader opens to follow one request.
 const (
 	mostSteps     = 30 // files that are listed as steps
-	mostFiles     = 51 // files in which anything runs
+	mostFiles     = 50 // files in which anything runs
 	mostReentries = 6  // returns to a folder that was left
 )
 

@@ -20,10 +20,6 @@ import (
 // Name is how the gateway names itself in Proxy-Status (RFC 9209 section 2) and Via.
 const Name = "crawlgate"
 
-// HeaderDecision marks an answer as the gateway's own and carries the decision, see
-// [Decision.Header]. A field of that name from an origin must not be let through.
-const HeaderDecision = "Crawlgate-Decision"
-
 // HeaderSignals shows the crawler what the site says of the use of its content, as a dictionary of
 // RFC 9651. A field of that name from an origin must not be let through.
 const HeaderSignals = "Crawlgate-Signals"
@@ -169,36 +165,6 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	}
 	p.proxyStatus += "; details=" + sfString(p.Detail)
 	return p
-}
-
-// Header returns the value of [HeaderDecision]: a structured-field token (RFC 9651) with
-// parameters, such as `deny; reason=disallowed; line=12; until=@1795689024`: a Date of its section
-// 3.3.7.
-func (d Decision) Header() string {
-	r := d.Reason
-	if !r.Valid() {
-		r = ReasonInternal
-	}
-	v := d.Outcome() + "; reason=" + string(r)
-	if d.Line > 0 {
-		v += "; line=" + strconv.Itoa(d.Line)
-	}
-	if d.WouldDeny {
-		v += "; would-deny"
-	}
-	if until := d.holdsUntil(); !until.IsZero() {
-		v += "; until=@" + strconv.FormatInt(until.Unix(), 10)
-	}
-	return v
-}
-
-// holdsUntil is the time before which the robots.txt that decided refuses the same request; zero if
-// nobody knows. A statement on the use of content holds for as long only if a line of it says so.
-func (d Decision) holdsUntil() time.Time {
-	if d.Allowed || !d.Reason.Info().Recorded || d.Reason == ReasonPreferenceDenied && d.quoted.line == 0 {
-		return time.Time{}
-	}
-	return d.FreshUntil
 }
 
 // sfString quotes printable ASCII as a structured-field string (RFC 9651 section 4.1.6).
