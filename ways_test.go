@@ -15,8 +15,8 @@ import (
 // Bounds of what a reader opens to follow one request.
 const (
 	mostSteps     = 30 // files that are listed as steps
-	mostFiles     = 50 // files in which anything runs
-	mostReentries = 6  // returns to a folder that was left
+	mostFiles     = 49 // files in which anything runs
+	mostReentries = 5  // returns to a folder that was left
 )
 
 // aStep is how many statements of a file run at least if the file is more than a value on the way.
