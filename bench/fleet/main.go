@@ -1,8 +1,10 @@
-// Fleet measures what orders take in a fleet of a hundred gateways with a real Redis, and simulates
-// a day of crawling by them, on a virtual clock. RESULTS.md has the results.
+// Fleet measures what orders take in a fleet of a hundred gateways with a real Redis. It simulates
+// a day of crawling by them, and crawling from several regions, on a virtual clock. RESULTS.md has
+// the results.
 //
 //	go run ./bench/fleet orders -redis redis://127.0.0.1:6379
 //	go run ./bench/fleet day
+//	go run ./bench/fleet regions
 package main
 
 import (
@@ -27,8 +29,8 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) == 0 || args[0] != "orders" && args[0] != "day" {
-		return fmt.Errorf("want orders or day")
+	if len(args) == 0 || !slices.Contains([]string{"orders", "day", "regions"}, args[0]) {
+		return fmt.Errorf("want orders, day or regions")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	url := f.String("redis", "redis://127.0.0.1:6379", "the Redis of orders; use one of its own")
@@ -38,11 +40,19 @@ func run(args []string) error {
 	hot := f.Int("hot", 25_000, "rulesets in the memory of a gateway: 256 MiB of them at 11 KiB")
 	rate := f.Int("rate", 10_000, "requests a second, of the whole fleet")
 	length := f.Duration("for", 24*time.Hour, "how long a day is")
+	regions := f.Int("regions", 10, "how many there are, with as many gateways each")
+	foreign := f.Float64("foreign", 0.1, "the part of requests that arise outside the home region of their host")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
-	if args[0] == "orders" {
+	switch args[0] {
+	case "orders":
 		return orders(*url, *gateways, *most)
+	case "regions":
+		for _, p := range []plan{eachItsOwn, oneRedis, homes} {
+			newWorldwide(p, *regions, *gateways, *origins, *foreign, *length).run(*rate, *length)
+		}
+		return nil
 	}
 	for _, mode := range []mode{alone, shared, sharded} {
 		newDay(mode, *gateways, *origins, *hot).run(*rate, *length)
