@@ -672,6 +672,37 @@ func TestForwardCancel(t *testing.T) {
 	}
 }
 
+// TestForwardLeftWithAll: a client that has as many bytes as the length says may leave, although the origin has not ended
+// the stream (RFC 9113 section 8.1).
+func TestForwardLeftWithAll(t *testing.T) {
+	t.Parallel()
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", "4")
+		io.WriteString(w, "page")
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	for _, p := range pairs {
+		if p.origin != "h2" {
+			continue
+		}
+		g, c := p.start(t, h)
+		ctx, cancel := context.WithCancel(t.Context())
+		resp := send(t, c, request(t, ctx, "POST", g.URL, strings.NewReader("x")))
+		page := make([]byte, 4)
+		if _, err := io.ReadFull(resp.Body, page); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		resp.Body.Close()
+		c.CloseIdleConnections()
+		if res := g.result(t); res.Err != nil {
+			t.Errorf("%v: result %+v", p, res)
+		}
+	}
+}
+
 // TestForwardTruncation: a response that breaks off never looks whole.
 func TestForwardTruncation(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	for {
+	for passed := int64(0); ; {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
 			x.watch.turn(theClient, n)
@@ -139,6 +139,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 				werr = x.flush() // otherwise the end of the response sends it
 			}
 			x.watch.turn(theOrigin, 0)
+			passed += int64(m)
 			if x.res.Copy != nil {
 				_, _ = x.res.Copy.Write(buf[:m]) // its errors are the caller's concern
 			}
@@ -150,7 +151,12 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 			return true
 		}
 		if err != nil {
-			return x.abort(x.classify(ctx, err, stageBody))
+			e := x.classify(ctx, err, stageBody)
+			// The client may leave once it has the whole body, before an HTTP/2 origin ends the stream.
+			if e.Kind == KindClientGone && passed == resp.ContentLength {
+				return true
+			}
+			return x.abort(e)
 		}
 	}
 }
