@@ -69,6 +69,25 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
+// all makes several calls in one go. Its error is of the first that fails.
+func (s *Store) all(ctx context.Context, asked func(rueidis.Builder) rueidis.Commands) (answers []rueidis.RedisResult, err error) {
+	_, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		answers = c.DoMulti(ctx, asked(c.B())...)
+		return firstFailure(answers)
+	})
+	return answers, err
+}
+
+// firstFailure returns the first result with an error, or one without.
+func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
+	for _, r := range results {
+		if r.Error() != nil {
+			return r
+		}
+	}
+	return rueidis.RedisResult{}
+}
+
 // gone returns why no call is made: there is no connection, or there was no answer for long, to the
 // link or to the store. A server that refuses the heartbeat of the link may do what the store asks.
 func (s *Store) gone() error {

@@ -8,7 +8,7 @@ import (
 
 // SetLifetimes makes all later saves expire after d.
 func (s *Store) SetLifetimes(d time.Duration) {
-	s.times.Store(&lifetimes{milliseconds(d), milliseconds(d)})
+	s.times.Store(&lifetimes{d, d})
 }
 
 // LinkState is what the link knows.

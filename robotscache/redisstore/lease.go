@@ -40,7 +40,7 @@ type lease struct {
 // ask runs a script that answers whether the lease is the caller's.
 func (l *lease) ask(ctx context.Context, script *rueidis.Lua, ttl string) (held bool, err error) {
 	result, err := l.store.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return script.Exec(ctx, c, []string{l.store.leaseKey(l.key)}, []string{l.token, ttl})
+		return script.Exec(ctx, c, []string{l.store.key("l:", l.key.String())}, []string{l.token, ttl})
 	})
 	if err != nil {
 		return false, err

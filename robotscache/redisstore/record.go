@@ -35,12 +35,14 @@ func decodeRecord(value []byte) (r fetch.Record, err error) {
 
 // saveScript replaces a record, unless the server has one with a later attempt. One dated in the
 // future (two minutes by the server's clock) comes from a wrong clock and is replaced. The script
-// merges the version into the history, keeps the text, and removes a few expired origins from the
-// sets.
+// merges the version into the history, and removes a few expired origins from the sets.
 //
-// KEYS: record, history, index, seen, text. ARGV: record, version, origin, encoded text or "",
-// retention in ms, number of versions, retention of the text in ms.
-var saveScript = rueidis.NewLuaScript(`
+// It is sent with each call, 1.5 KB. To load it first is a call to each node of a cluster, and no
+// record is saved while one of them is away.
+//
+// KEYS: record, history, index, seen. ARGV: record, version, origin, retention in ms, number of
+// versions.
+var saveScript = rueidis.NewLuaScriptNoSha(`
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local old = redis.call('GET', KEYS[1])
@@ -51,11 +53,8 @@ if old then
   end
 end
 
-local ttl = ARGV[5]
+local ttl = ARGV[4]
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
-if ARGV[4] ~= '' then
-  redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[7])
-end
 
 local version = cjson.decode(ARGV[2])
 local whole, newest = pcall(cjson.decode, redis.call('LINDEX', KEYS[2], 0) or 'null')
@@ -64,7 +63,7 @@ if whole and type(newest) == 'table' and newest.state == version.state and newes
   redis.call('LSET', KEYS[2], 0, cjson.encode(version))
 else
   redis.call('LPUSH', KEYS[2], ARGV[2])
-  redis.call('LTRIM', KEYS[2], 0, tonumber(ARGV[6]) - 1)
+  redis.call('LTRIM', KEYS[2], 0, tonumber(ARGV[5]) - 1)
 end
 redis.call('PEXPIRE', KEYS[2], ttl)
 

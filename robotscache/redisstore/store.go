@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -34,9 +37,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// format is the number of the layout of keys and values. Another release may have another; it then
-// starts empty beside this one.
-const format = "2:"
+// buckets is the number of parts that the records and their index have. It is a part of the format.
+const buckets = 256
 
 // Store is a [robotscache.Store] and a [robotscache.Leaser] in Redis.
 type Store struct {
@@ -47,10 +49,11 @@ type Store struct {
 	heard  atomic.Pointer[time.Time] // when the server answered a call last
 	tries  *rate.Limiter             // of a server that counts as gone
 	texts  *storecodec.TextCodec
+	former atomic.Pointer[bool] // [Store.hasFormer]; nil while that is not known
 }
 
-// lifetimes are how long keys live from a save on, in ms.
-type lifetimes struct{ records, texts string }
+// lifetimes are how long keys live from a save on.
+type lifetimes struct{ records, texts time.Duration }
 
 // New returns a store. It waits for the first answer of the server, for [link.Timeout] at most for
 // each address. A server that is away may come later.
@@ -67,17 +70,23 @@ func New(cfg Config) *Store {
 // SetRetention changes how long later saves are kept.
 func (s *Store) SetRetention(r robotscache.Retention) {
 	r = r.Filled()
-	s.times.Store(&lifetimes{milliseconds(r.Records()), milliseconds(r.Texts())})
+	s.times.Store(&lifetimes{r.Records(), r.Texts()})
 }
 
-func (s *Store) key(kind, name string) string {
-	return "{" + s.link.Prefix + "}:robots:" + format + kind + name
+// bucketKey names a key of a bucket. The tags are octal because the slots of these are spread
+// evenly, those of decimal numbers not: 12 nodes have 22 at most, of 256, and not 28.
+func (s *Store) bucketKey(bucket int, name string) string {
+	return fmt.Sprintf("%s:robots:3:{%03o}:%s", s.link.Prefix, bucket, name)
 }
 
-func (s *Store) recordKey(k fetch.Key) string  { return s.key("r:", k.String()) }
-func (s *Store) historyKey(k fetch.Key) string { return s.key("h:", k.String()) }
-func (s *Store) leaseKey(k fetch.Key) string   { return s.key("l:", k.String()) }
-func (s *Store) textKey(sha fetch.Sum) string  { return s.key("t:", hex.EncodeToString(sha[:])) }
+func bucketOf(name string) int { return int(crc32.ChecksumIEEE([]byte(name)) % buckets) }
+
+// key names what there is of one kind for an origin.
+func (s *Store) key(kind, name string) string { return s.bucketKey(bucketOf(name), kind+name) }
+
+func (s *Store) textKey(sha fetch.Sum) string {
+	return s.link.Prefix + ":robots:3:t:" + hex.EncodeToString(sha[:])
+}
 
 // fault adds to an error the failed operation and the server's address.
 func (s *Store) fault(doing string, err error) error {
@@ -89,47 +98,69 @@ func (s *Store) fault(doing string, err error) error {
 
 // Load implements [robotscache.Store], in two round trips where there is a text.
 func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err error) {
-	value, err := s.get(ctx, s.recordKey(k))
+	value, err := s.get(ctx, s.key("r:", k.String()), s.formerKey("r:", k.String()))
 	if err == nil {
 		r, err = decodeRecord(value)
 	}
 	if err == nil {
-		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.get(ctx, s.textKey(sha)) })
+		err = s.texts.SetText(&r, func(sha fetch.Sum) ([]byte, error) { return s.text(ctx, sha) })
 	}
 	return r, s.fault("loading "+k.String(), err)
 }
 
-func (s *Store) get(ctx context.Context, key string) ([]byte, error) {
-	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return c.Do(ctx, c.B().Get().Key(key).Build())
-	})
+// text returns a text as it is stored.
+func (s *Store) text(ctx context.Context, sha fetch.Sum) ([]byte, error) {
+	return s.get(ctx, s.textKey(sha), s.formerTextKey(sha))
+}
+
+// get returns the value of a key or, if there is none, the one that it has in the format of before.
+func (s *Store) get(ctx context.Context, key, former string) ([]byte, error) {
+	asking := func(key string) call {
+		return func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+			return c.Do(ctx, c.B().Get().Key(key).Build())
+		}
+	}
+	result, err := s.do(ctx, asking(key))
+	if errors.Is(err, robotscache.ErrNotFound) && s.hasFormer(ctx) {
+		result, err = s.do(ctx, asking(former))
+	}
 	if err != nil {
 		return nil, err
 	}
 	return result.AsBytes()
 }
 
-// Save implements [robotscache.Store], in one go. Where the server has a record with a later
-// attempt, that one stays.
+// Save implements [robotscache.Store], in two round trips where there are texts: no record is there
+// before its text. Where the server has a record with a later attempt, that one stays.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
 	calls := make([]rueidis.LuaExec, len(records))
+	texts := make(map[string]string) // by key
 	for i, r := range records {
 		var err error
-		if calls[i], err = s.saving(r); err != nil {
+		if calls[i], err = s.saving(r, texts); err != nil {
 			return s.fault("saving the record of "+r.Key().String(), err)
 		}
 	}
-	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return firstFailure(saveScript.ExecMulti(ctx, c, calls...))
+	live := s.times.Load().texts
+	_, err := s.all(ctx, func(b rueidis.Builder) (sets rueidis.Commands) {
+		for key, text := range texts {
+			sets = append(sets, b.Set().Key(key).Value(text).Px(live).Build())
+		}
+		return sets
 	})
+	if err == nil {
+		_, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+			return firstFailure(saveScript.ExecMulti(ctx, c, calls...))
+		})
+	}
 	return s.fault("saving", err)
 }
 
-// saving makes the call of saveScript for a record.
-func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
+// saving makes the call of saveScript for a record, and adds its text to those given.
+func (s *Store) saving(r fetch.Record, texts map[string]string) (rueidis.LuaExec, error) {
 	text, hasText, err := storecodec.TextOf(r)
 	if err != nil {
 		return rueidis.LuaExec{}, err
@@ -142,28 +173,15 @@ func (s *Store) saving(r fetch.Record) (rueidis.LuaExec, error) {
 	if err != nil {
 		return rueidis.LuaExec{}, err
 	}
-	textKey, encoded := s.recordKey(r.Key()), "" // the script wants some key of the slot
 	if hasText {
-		textKey, encoded = s.textKey(text.SHA256), string(s.texts.Encode(text.Body))
+		texts[s.textKey(text.SHA256)] = string(s.texts.Encode(text.Body))
 	}
-	live := s.times.Load()
+	name := r.Key().String()
+	bucket := bucketOf(name)
 	return rueidis.LuaExec{
-		Keys: []string{s.recordKey(r.Key()), s.historyKey(r.Key()), s.key("index", ""), s.key("seen", ""), textKey},
-		Args: []string{
-			string(record), string(version), r.Key().String(), encoded,
-			live.records, strconv.Itoa(s.cfg.Versions), live.texts,
-		},
+		Keys: []string{s.key("r:", name), s.key("h:", name), s.bucketKey(bucket, "index"), s.bucketKey(bucket, "seen")},
+		Args: []string{string(record), string(version), name, milliseconds(s.times.Load().records), strconv.Itoa(s.cfg.Versions)},
 	}, nil
-}
-
-// firstFailure returns the first result with an error, or the last one.
-func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
-	for _, r := range results {
-		if r.Error() != nil {
-			return r
-		}
-	}
-	return results[len(results)-1]
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
@@ -171,12 +189,18 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(d.Milli
 // Delete implements [robotscache.Store].
 func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 	name := k.String()
-	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return firstFailure(c.DoMulti(ctx,
-			c.B().Del().Key(s.recordKey(k), s.historyKey(k)).Build(),
-			c.B().Zrem().Key(s.key("index", "")).Member(name).Build(),
-			c.B().Zrem().Key(s.key("seen", "")).Member(name).Build(),
-		))
+	bucket := bucketOf(name)
+	former := s.hasFormer(ctx)
+	_, err := s.all(ctx, func(b rueidis.Builder) rueidis.Commands {
+		asked := rueidis.Commands{
+			b.Del().Key(s.key("r:", name), s.key("h:", name)).Build(),
+			b.Zrem().Key(s.bucketKey(bucket, "index")).Member(name).Build(),
+			b.Zrem().Key(s.bucketKey(bucket, "seen")).Member(name).Build(),
+		}
+		if former { // it would come back
+			asked = append(asked, b.Del().Key(s.formerKey("r:", name), s.formerKey("h:", name)).Build())
+		}
+		return asked
 	})
 	return s.fault("deleting "+name, err)
 }
@@ -203,73 +227,110 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]fetch.Reco
 
 // page returns the next names of the index, and the records that they still have.
 func (s *Store) page(ctx context.Context, after string, limit int) (names []string, records []fetch.Record, err error) {
-	from := "(" + after
-	if after == "" {
-		from = "-"
-	}
-	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return c.Do(ctx, c.B().Zrangebylex().Key(s.key("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build())
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if names, err = result.AsStrSlice(); err != nil || len(names) == 0 {
+	if names, err = s.names(ctx, after, limit); err != nil || len(names) == 0 {
 		return nil, nil, err
 	}
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = s.key("r:", name)
 	}
-	result, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return c.Do(ctx, c.B().Mget().Key(keys...).Build())
+	var values map[string]rueidis.RedisMessage
+	_, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		values, err = rueidis.MGet(c, ctx, keys)
+		return rueidis.NewErrorResult(err)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	values, err := result.AsStrSlice() // "" for one that has expired
-	for _, value := range values {
-		if value == "" {
+	for _, key := range keys {
+		value := values[key]
+		if value.IsNil() { // it has expired
 			continue
 		}
-		r, err := decodeRecord([]byte(value))
+		data, err := value.AsBytes()
+		if err != nil {
+			return nil, nil, err
+		}
+		r, err := decodeRecord(data)
 		if err != nil {
 			return nil, nil, err
 		}
 		records = append(records, r)
 	}
-	return names, records, err
+	return names, records, nil
+}
+
+// names merges the next names of all buckets. Names are as good as random among them, so one that
+// follows is seldom missing if each bucket is asked for some more than its share.
+func (s *Store) names(ctx context.Context, after string, limit int) (names []string, err error) {
+	from, each := "("+after, limit/buckets+min(limit, 8)
+	if after == "" {
+		from = "-"
+	}
+	parts, err := s.all(ctx, func(b rueidis.Builder) (asked rueidis.Commands) {
+		for i := range buckets {
+			asked = append(asked, b.Zrangebylex().Key(s.bucketKey(i, "index")).Min(from).Max("+").Limit(0, int64(each)).Build())
+		}
+		return asked
+	})
+	if err != nil {
+		return nil, err
+	}
+	known := "" // the names up to this one are all known; "" if all are
+	for _, part := range parts {
+		some, err := part.AsStrSlice()
+		if err != nil {
+			return nil, err
+		}
+		if len(some) == each && (known == "" || some[each-1] < known) {
+			known = some[each-1]
+		}
+		names = append(names, some...)
+	}
+	slices.Sort(names)
+	if at, found := slices.BinarySearch(names, known); found {
+		names = names[:at+1]
+	}
+	return names[:min(len(names), limit)], nil
 }
 
 // History implements [robotscache.Store].
-func (s *Store) History(ctx context.Context, k fetch.Key) (history []robotscache.Version, err error) {
-	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		return c.Do(ctx, c.B().Lrange().Key(s.historyKey(k)).Start(0).Stop(-1).Build())
-	})
-	if err == nil {
-		if err = rueidis.DecodeSliceOfJSON(result, &history); err != nil {
-			err = fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
-		} else if len(history) == 0 {
-			err = robotscache.ErrNotFound
-		} else {
-			err = s.setKeptUntil(ctx, history)
+func (s *Store) History(ctx context.Context, k fetch.Key) ([]robotscache.Version, error) {
+	history, err := s.versions(ctx, s.key("h:", k.String()), s.textKey)
+	if err == nil && s.hasFormer(ctx) {
+		var former []robotscache.Version
+		former, err = s.versions(ctx, s.formerKey("h:", k.String()), s.formerTextKey)
+		for _, v := range slices.Backward(history) {
+			former = robotscache.AddVersion(former, v, s.cfg.Versions)
 		}
+		history = former
+	}
+	if err == nil && len(history) == 0 {
+		err = robotscache.ErrNotFound
 	}
 	return history, s.fault("history of "+k.String(), err)
 }
 
-// setKeptUntil asks how long the server will keep the texts of a history that is not empty.
-func (s *Store) setKeptUntil(ctx context.Context, history []robotscache.Version) error {
-	var answers []rueidis.RedisResult
-	_, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-		asked := make(rueidis.Commands, len(history))
-		for i, v := range history {
-			asked[i] = c.B().Pttl().Key(s.textKey(v.SHA256)).Build()
-		}
-		answers = c.DoMulti(ctx, asked...)
-		return firstFailure(answers)
+// versions returns what a key has of a history, perhaps nothing, and asks how long the server will
+// keep its texts.
+func (s *Store) versions(ctx context.Context, key string, textKey func(fetch.Sum) string) (history []robotscache.Version, err error) {
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Lrange().Key(key).Start(0).Stop(-1).Build())
 	})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if err = rueidis.DecodeSliceOfJSON(result, &history); err != nil {
+		return nil, fmt.Errorf("%w: %w", robotscache.ErrCorrupt, err)
+	}
+	answers, err := s.all(ctx, func(b rueidis.Builder) (asked rueidis.Commands) {
+		for _, v := range history {
+			asked = append(asked, b.Pttl().Key(textKey(v.SHA256)).Build())
+		}
+		return asked
+	})
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now().UTC()
 	for i, answer := range answers {
@@ -277,12 +338,12 @@ func (s *Store) setKeptUntil(ctx context.Context, history []robotscache.Version)
 			history[i].KeptUntil = now.Add(time.Duration(left) * time.Millisecond)
 		}
 	}
-	return nil
+	return history, nil
 }
 
 // Body implements [robotscache.Store].
 func (s *Store) Body(ctx context.Context, sha [32]byte) (text []byte, err error) {
-	data, err := s.get(ctx, s.textKey(sha))
+	data, err := s.text(ctx, sha)
 	if err == nil {
 		text, err = s.texts.Decode(data, sha)
 	}

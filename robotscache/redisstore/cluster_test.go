@@ -1,0 +1,286 @@
+package redisstore_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/redisstore"
+	"github.com/crawlgate/crawlgate/robotscache/storetest"
+)
+
+// startCluster starts a cluster of three primaries, and returns them.
+func startCluster(tb testing.TB) []*server {
+	tb.Helper()
+	var nodes []*server
+	var clients []rueidis.Client
+	for i := range 3 {
+		s := startServer(tb, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(tb)))
+		c := s.client(tb)
+		first, last := int64(i*16384/3), int64((i+1)*16384/3-1)
+		if err := c.Do(tb.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(first, last).Build()).Error(); err != nil {
+			tb.Fatal(err)
+		}
+		if i > 0 {
+			meet := c.B().Arbitrary("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(nodes[0].port), nodes[0].args[3]).Build()
+			if err := c.Do(tb.Context(), meet).Error(); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		nodes, clients = append(nodes, s), append(clients, c)
+	}
+	eventually(tb, "each node knows all", func() bool {
+		return !slices.ContainsFunc(clients, func(c rueidis.Client) bool {
+			info, err := c.Do(tb.Context(), c.B().ClusterInfo().Build()).ToString()
+			return err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3")
+		})
+	})
+	return nodes
+}
+
+// TestStore_Cluster: the store keeps its promises in a cluster, whose scripts take keys of one slot
+// only, and no node has much more than its share of keys and calls.
+func TestStore_Cluster(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	url := fmt.Sprintf("redis://127.0.0.1:%d", nodes[0].port)
+	media := 0
+	storetest.Run(t, func(testing.TB) storetest.Medium {
+		media++
+		cfg := config{URL: url, Prefix: fmt.Sprintf("test%d", media), Config: redisstore.Config{
+			Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour}, Timeout: 5 * time.Second,
+		}}
+		return storetest.Medium{
+			Open:     func(tb testing.TB) robotscache.Store { tb.Helper(); return nodes[0].open(tb, cfg) },
+			Versions: 4, Retained: 24 * time.Hour,
+		}
+	})
+
+	before := make([][2]int, len(nodes))
+	for i, node := range nodes {
+		before[i] = node.load(t)
+	}
+	st := nodes[0].open(t, config{URL: url, Config: redisstore.Config{Timeout: 5 * time.Second}})
+	const origins = 10_000
+	for from := 0; from < origins; from += 100 {
+		var records []fetch.Record
+		for i := from; i < from+100; i++ {
+			records = append(records, storetest.Rules(example(i), fmt.Sprint("text ", i), time.Now()))
+		}
+		if err := st.Save(t.Context(), records...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var most, sum [2]int
+	for i, node := range nodes {
+		for j, n := range node.load(t) {
+			n -= before[i][j]
+			most[j], sum[j] = max(most[j], n), sum[j]+n
+		}
+	}
+	for j, what := range []string{"keys", "scripts"} {
+		mean := float64(sum[j]) / float64(len(nodes))
+		t.Logf("the busiest node has %.3f of the mean of %d %s", float64(most[j])/mean, sum[j], what)
+		if sum[j] < origins || float64(most[j]) > 1.3*mean {
+			t.Errorf("%s: a node has %d of %d", what, most[j], sum[j])
+		}
+	}
+}
+
+// load returns how many keys a server has, and how many scripts it has run.
+func (s *server) load(tb testing.TB) [2]int {
+	tb.Helper()
+	c := s.client(tb)
+	keys, err := c.Do(tb.Context(), c.B().Dbsize().Build()).AsInt64()
+	stats, err2 := c.Do(tb.Context(), c.B().Info().Section("commandstats").Build()).ToString()
+	if err := errors.Join(err, err2); err != nil {
+		tb.Fatal(err)
+	}
+	_, after, _ := strings.Cut(stats, "cmdstat_eval:calls=")
+	count, _, _ := strings.Cut(after, ",")
+	scripts, _ := strconv.Atoi(count)
+	return [2]int{int(keys), scripts}
+}
+
+// TestSpread: of the records of a million origins, and of their texts, no node of a cluster has more
+// than 1.3 times the mean, if each node has as many slots.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	const origins = 1_000_000
+	records, texts := make([]int, 16384), make([]int, 16384)
+	for i := range origins {
+		name := example(i).String()
+		records[slot(fmt.Sprintf("%03o", crc32.ChecksumIEEE([]byte(name))%256))]++ // see TestKeys
+		texts[slot(fmt.Sprintf("crawlgate:robots:3:t:%x", sha256.Sum256([]byte(name))))]++
+	}
+	for what, slots := range map[string][]int{"records": records, "texts": texts} {
+		for _, nodes := range []int{3, 12, 48, 100} {
+			counts := make([]int, nodes)
+			for slot, n := range slots {
+				counts[slot*nodes/len(slots)] += n
+			}
+			share := float64(slices.Max(counts)) * float64(nodes) / origins
+			t.Logf("%s: the busiest of %d nodes has %.3f of the mean", what, nodes, share)
+			if share > 1.3 {
+				t.Errorf("%s: the busiest of %d nodes has %.3f of the mean", what, nodes, share)
+			}
+		}
+	}
+}
+
+// slot is CRC-16/XMODEM modulo 16384, by the specification of Redis Cluster.
+func slot(tag string) (crc uint16) {
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			carry := crc >> 15
+			crc = crc<<1 ^ carry*0x1021
+		}
+	}
+	return crc % 16384
+}
+
+// TestKeys: a record, its history, its lease and its place in the index have the tag of its bucket,
+// which TestSpread knows. Names of keys stay, or an upgrade would fetch each robots.txt again.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	c := srv.client(t)
+	st := srv.open(t, config{Prefix: "acme"})
+	r := storetest.Rules(example(1), "one", time.Now())
+	if err := st.Save(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, held, err := st.Lease(t.Context(), r.Key(), time.Minute); !held || err != nil {
+		t.Fatalf("Lease = %v, %v", held, err)
+	}
+	keys, err := srv.do(t, c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := fmt.Sprintf("acme:robots:3:{%03o}:", crc32.ChecksumIEEE([]byte(r.Key().String()))%256)
+	want := []string{
+		bucket + "h:https://n1.example", bucket + "index", bucket + "l:https://n1.example", bucket + "r:https://n1.example", bucket + "seen",
+		fmt.Sprintf("acme:robots:3:t:%x", r.SHA256),
+	}
+	slices.Sort(keys)
+	slices.Sort(want)
+	if !slices.Equal(keys, want) {
+		t.Errorf("keys %q, want %q", keys, want)
+	}
+}
+
+// TestFormer: what the format before this one has is read, and followed by what is saved now. It is
+// not written, and a purge forgets it too.
+func TestFormer(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t)
+	c := srv.client(t)
+	other := srv.open(t, config{Prefix: "other"})
+	now := time.Now().UTC()
+	first := storetest.Rules(example(1), "first", now.Add(-48*time.Hour))
+	r := storetest.Rules(example(1), "second", now.Add(-25*time.Hour))
+	if err := other.Save(t.Context(), first, r); err != nil {
+		t.Fatal(err)
+	}
+	// The values are the same, so these are what an older gateway has saved.
+	keys, err := srv.do(t, c.B().Keys().Pattern("other:*").Build()).AsStrSlice()
+	if err != nil || len(keys) != 6 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	for _, key := range keys {
+		_, name, _ := strings.Cut(strings.TrimPrefix(key, "other:robots:3:"), "}:")
+		if strings.Contains(key, ":t:") {
+			name = key[strings.Index(key, "t:"):]
+		}
+		if err := srv.do(t, c.B().Rename().Key(key).Newkey("{acme}:robots:2:"+name).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := srv.open(t, config{Prefix: "acme"})
+	history := func(want ...fetch.Record) {
+		t.Helper()
+		got, err := st.History(t.Context(), r.Key())
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("history %+v, %v; want %d", got, err, len(want))
+		}
+		for i, v := range got {
+			text, err := st.Body(t.Context(), v.SHA256)
+			if err != nil || string(text) != string(want[i].Body) || v.KeptUntil.Before(now) {
+				t.Errorf("version %d: %+v, %q, %v", i, v, text, err)
+			}
+		}
+	}
+	if got, err := st.Load(t.Context(), r.Key()); err != nil || !storetest.Equal(got, r) {
+		t.Errorf("loaded %+v, %v", got, err)
+	}
+	history(r, first)
+	again := storetest.Rules(example(1), "second", now)
+	third := storetest.Rules(example(1), "third", now.Add(time.Second))
+	if err := st.Save(t.Context(), again, third); err != nil {
+		t.Fatal(err)
+	}
+	history(third, again, first)
+	if got, err := st.Load(t.Context(), r.Key()); err != nil || !storetest.Equal(got, third) {
+		t.Errorf("loaded %+v, %v", got, err)
+	}
+	if n, err := srv.do(t, c.B().Llen().Key("{acme}:robots:2:h:"+r.Key().String()).Build()).AsInt64(); n != 2 || err != nil {
+		t.Errorf("the history of before has %d versions, %v", n, err)
+	}
+	if err := st.Delete(t.Context(), r.Key()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := st.Load(t.Context(), r.Key()); !errors.Is(err, robotscache.ErrNotFound) {
+		t.Errorf("after Delete: %+v, %v", got, err)
+	}
+}
+
+// TestStore_Rights: the rights that docs/fleet.md gives the user of the store are enough. Without
+// those to the keys of the format before, there are none.
+func TestStore_Rights(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t, "--databases", "64")
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(page), "ACL SETUSER store ")
+	rights, _, found := strings.Cut(rights, "\n")
+	if !found {
+		t.Fatal("the page does not name the rights")
+	}
+	c := srv.client(t)
+	for user, rights := range map[string]string{"store": rights, "new": strings.ReplaceAll(rights, "~{acme}:robots:2:*", "")} {
+		if err := c.Do(t.Context(), c.B().Arbitrary("ACL", "SETUSER", user).Args(strings.Fields(rights)...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		db := map[string]int{"store": 0, "new": 30}[user]
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(testing.TB) storetest.Medium {
+				db++
+				url := fmt.Sprintf("redis://%s:PASSWORD@127.0.0.1:%d/%d", user, srv.port, db)
+				return storetest.Medium{
+					Open: func(tb testing.TB) robotscache.Store {
+						tb.Helper()
+						return srv.open(tb, config{URL: url, Prefix: "acme", Config: redisstore.Config{
+							Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour}, Timeout: 5 * time.Second,
+						}})
+					},
+					Versions: 4, Retained: 24 * time.Hour,
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/fetch"
+)
+
+// The format before this one had the same values, and all keys in one slot. What it has is read
+// if this one has nothing. It is never written; Delete deletes in both.
+
+func (s *Store) formerKey(kind, name string) string {
+	return "{" + s.link.Prefix + "}:robots:2:" + kind + name
+}
+
+func (s *Store) formerTextKey(sha fetch.Sum) string {
+	return s.formerKey("t:", hex.EncodeToString(sha[:]))
+}
+
+// hasFormer reports whether a record of the former format may be alive. The server is asked until
+// it has answered once; to refuse the key is to say that there is none.
+func (s *Store) hasFormer(ctx context.Context) bool {
+	if known := s.former.Load(); known != nil {
+		return *known
+	}
+	since := strconv.FormatInt(time.Now().Add(-s.times.Load().records).Unix(), 10)
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Zcount().Key(s.formerKey("seen", "")).Min(since).Max("+inf").Build())
+	})
+	n, _ := result.AsInt64()
+	_, refused := rueidis.IsRedisErr(result.Error())
+	if err == nil || refused {
+		s.former.Store(new(n > 0))
+	}
+	return n > 0 || err != nil && !refused
+}
