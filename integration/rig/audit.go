@@ -40,7 +40,8 @@ type AuditRun struct {
 			} `json:"tunnels"`
 		} `json:"agents"`
 	}
-	Stderr string
+	Stderr   string
+	Verified Verified // what the verifier says of the same files, for --seal on one log
 }
 
 // AuditOutcomes is what an audit, or a report, counts of requests, or of tunnels.
@@ -198,7 +199,8 @@ func (r *AuditRun) agree(t *testing.T, args []string) {
 	} else if len(r.Errors) > 0 {
 		verdict = "INCOMPLETE"
 	}
-	if v := VerifyLog(t, slices.Concat(kept, states, files)...); v.Verdict != verdict {
+	r.Verified = VerifyLog(t, slices.Concat(kept, states, files)...)
+	if v := r.Verified; v.Verdict != verdict {
 		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.Findings, r.Errors)
 	}
 }
