@@ -18,7 +18,7 @@ import (
 // gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
 // a soak.
 func TestChaosSoak(t *testing.T) {
-	rig.LoadsMachine(t)
+	rig.NeedsQuiet(t) // its clients ask 160 times a second in all
 	c := timing{
 		ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second},
 		timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second,
