@@ -25,11 +25,11 @@ export https_proxy=http://GATEWAY
 node PROGRAM URL
 `
 
-// TestBrowsersOwnCalls lets browsers crawl a site whose pages have a form, which browsers ask their makers about. With the
+// browsersOwnCalls lets browsers crawl a site whose pages have a form, which browsers ask their makers about. With the
 // defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. The
 // projects of docs/clients make no such call, which TestClientPages holds for all of them on pages without forms.
-func TestBrowsersOwnCalls(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
-	rig.LoadsMachine(t)
+func browsersOwnCalls(t *testing.T) {
+	t.Parallel()
 	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")
 	for _, c := range []struct {
 		project, program string

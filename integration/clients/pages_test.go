@@ -331,13 +331,15 @@ func TestScrapyComesBack(t *testing.T) {
 }
 
 // TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
-// pages of 101 is what a company gets that changes one setting.
+// pages of 101 is what a company gets that changes one setting. Most of them wait for the Crawl-delay most of the time, so
+// the browsers of browsersOwnCalls run in the same turn.
 func TestPlainClients(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
 	for _, c := range plainClients {
 		names = append(names, c.name)
 	}
+	t.Run("browsers' own calls", browsersOwnCalls)
 	r := startClientRig(t, rig.Config{}, names...)
 	for _, c := range plainClients {
 		t.Run(c.name, func(t *testing.T) {
