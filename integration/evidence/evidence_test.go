@@ -52,7 +52,7 @@ func TestEvidence(t *testing.T) {
 	moments := rand.New(rand.NewPCG(7, 1))
 	const kills = 5
 	for range kills {
-		rig.Pause(ctx, 1500*time.Millisecond+time.Duration(moments.Int64N(int64(time.Second))))
+		rig.Pause(ctx, time.Second+time.Duration(moments.Int64N(int64(500*time.Millisecond)))) // there is a checkpoint each second
 		g.Kill()
 		if err := g.Start(s.Config("")); err != nil {
 			t.Fatal(err)
