@@ -50,7 +50,7 @@ const chaosSites, chaosClients = 500, 32
 
 // TestChaos lets 500 origins change between all misbehaviours while 32 clients crawl them, and judges every answer by
 // what the origins themselves say they served.
-func TestChaos(t *testing.T) { testChaos(t, "spec", 20*time.Second) }
+func TestChaos(t *testing.T) { testChaos(t, "spec", 15*time.Second) }
 
 // TestChaosStale is TestChaos in another mode, where an origin that cannot be reached any more goes by its last good copy.
 func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
