@@ -166,53 +166,61 @@ func TestCaughtUp(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, rotate := range []int64{0, 700} {
-		for part := range 150 {
-			b := newBench(t)
-			b.rot.most = rotate
-			l := b.open()
-			b.write(l, entry(1))
-			failing := 2
-			b.rot.fails = func(line []byte) (int, error) {
-				if failing--; failing < 0 {
-					return 0, nil
-				}
-				return min(part, len(line)), syscall.ENOSPC
+		t.Run(fmt.Sprint("rotated at ", rotate), func(t *testing.T) { // it waits for the disk most of its time
+			t.Parallel()
+			for part := range 150 {
+				fullDisk(t, rotate, part)
 			}
-			for range 1 + part/3%2 {
-				if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) || !l.Failed() {
-					t.Fatalf("a full disk: %v, %t", err, l.Failed())
-				}
-			}
-			if err := l.saveNow(); err != nil {
-				t.Fatal(err)
-			}
-			b.rot.fails = nil
-			switch part % 3 {
-			case 1: // the file with the torn line is rotated
-				if err := b.rot.rotate(); err != nil {
-					t.Fatal(err)
-				}
-			case 2:
-				b.kill(l)
-				l = b.open()
-			}
-			if l.id != "gw1.example/access/1" {
-				t.Fatalf("then %s", l.id)
-			}
-			b.write(l, entry(3))
-			if l.Failed() {
-				t.Error("it fails on")
-			}
-			b.flush(l)
-			b.verify(1, 0)
-			b.write(l, entry(4))
-			b.close(l)
-			l = b.open()
-			b.write(l, entry(5))
-			b.close(l)
-			b.verify(1, 0)
+		})
+	}
+}
+
+func fullDisk(t *testing.T, rotate int64, part int) {
+	t.Helper()
+	b := newBench(t)
+	b.rot.most = rotate
+	l := b.open()
+	b.write(l, entry(1))
+	failing := 2
+	b.rot.fails = func(line []byte) (int, error) {
+		if failing--; failing < 0 {
+			return 0, nil
+		}
+		return min(part, len(line)), syscall.ENOSPC
+	}
+	for range 1 + part/3%2 {
+		if _, err := l.Write([]byte(entry(2) + "\n")); !errors.Is(err, syscall.ENOSPC) || !l.Failed() {
+			t.Fatalf("a full disk: %v, %t", err, l.Failed())
 		}
 	}
+	if err := l.saveNow(); err != nil {
+		t.Fatal(err)
+	}
+	b.rot.fails = nil
+	switch part % 3 {
+	case 1: // the file with the torn line is rotated
+		if err := b.rot.rotate(); err != nil {
+			t.Fatal(err)
+		}
+	case 2:
+		b.kill(l)
+		l = b.open()
+	}
+	if l.id != "gw1.example/access/1" {
+		t.Fatalf("then %s", l.id)
+	}
+	b.write(l, entry(3))
+	if l.Failed() {
+		t.Error("it fails on")
+	}
+	b.flush(l)
+	b.verify(1, 0)
+	b.write(l, entry(4))
+	b.close(l)
+	l = b.open()
+	b.write(l, entry(5))
+	b.close(l)
+	b.verify(1, 0)
 }
 
 // TestLost: when the log can be written again, it says how many entries are missing, and from which
