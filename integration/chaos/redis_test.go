@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
 // redisServer is a redis-server of the test's own, on a free port of loopback.
@@ -31,7 +32,7 @@ func startRedis(t *testing.T) *redisServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &redisServer{t: t, path: rig.Need(t, "redis-server"), port: port, dir: rig.TempDir(t)}
+	s := &redisServer{t: t, path: redistest.Program(t), port: port, dir: rig.TempDir(t)}
 	s.start()
 	t.Cleanup(s.stop)
 	return s

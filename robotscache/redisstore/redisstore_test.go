@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/redisstore"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
@@ -46,13 +46,7 @@ type server struct {
 // startServer starts one on a free port, with its files in a folder of the test.
 func startServer(tb testing.TB, args ...string) *server {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-			tb.Fatal("redis-server is not installed, and CRAWLGATE_REQUIRE_ALL=1")
-		}
-		tb.Skip("redis-server is not installed")
-	}
+	path := redistest.Program(tb)
 	s := &server{port: freePort(tb), dir: tb.TempDir(), args: args}
 	s.start(tb, path)
 	tb.Cleanup(func() { s.stop(tb) })

@@ -1,7 +1,10 @@
-// Package redistest starts real Redis servers for tests.
+// Package redistest starts real servers of Redis or Valkey for tests.
 package redistest
 
 import (
+	"bufio"
+	"cmp"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -9,64 +12,75 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// Server is a real redis-server on a free loopback port, for one test.
+// Server is a real server on a free loopback port, for one test.
 type Server struct {
-	tb   testing.TB
-	port string
-	cmd  *exec.Cmd
+	tb      testing.TB
+	program string
+	dir     string
+	port    string
+	options []string
+	cmd     *exec.Cmd
 }
 
-// Start starts a server, and stops it when the test ends. Without redis-server on
-// this machine the test is skipped, unless CRAWLGATE_REQUIRE_ALL=1.
-func Start(tb testing.TB) *Server {
+// Program finds the server: redis-server, or the program that CRAWLGATE_REDIS_SERVER names, such as
+// valkey-server. If it is missing, the test is skipped, or fails if CRAWLGATE_REQUIRE_ALL=1.
+func Program(tb testing.TB) string {
 	tb.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-			tb.Fatalf("redis-server is required: %v", err)
-		}
-		tb.Skipf("redis-server is not installed: %v", err)
+	path, err := exec.LookPath(cmp.Or(os.Getenv("CRAWLGATE_REDIS_SERVER"), "redis-server"))
+	if err != nil && os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+		tb.Fatalf("a redis server is required: %v", err)
 	}
-	s := &Server{tb: tb}
+	if err != nil {
+		tb.Skipf("there is no redis server: %v", err)
+	}
+	return path
+}
+
+// Start starts a server with further options, such as "--appendonly", "yes", and stops it when the
+// test ends. Its files are in a folder of the test, and it finds them there when it is started
+// again. Without options it keeps nothing.
+func Start(tb testing.TB, options ...string) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, program: Program(tb), dir: tb.TempDir(), port: freePort(tb), options: options}
 	tb.Cleanup(s.Kill)
-	Eventually(tb, "redis-server got a port", func() bool {
-		s.port = freePort(tb)
-		return s.try()
-	})
+	s.Start()
 	return s
 }
 
-// freePort is a port that was free a moment ago.
+// freePort is a port that nobody else gets from the kernel during the test.
 func freePort(tb testing.TB) string {
 	tb.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(int(testorigin.ReservePort(tb)))
 }
 
-// URL returns the URL of the server.
-func (s *Server) URL() string { return "redis://127.0.0.1:" + s.port }
+// Addr returns the address of the server, URL its URL.
+func (s *Server) Addr() string { return "127.0.0.1:" + s.port }
 
-// Start starts the server again, with an empty memory, and waits until it
-// answers.
+// URL returns the URL of the server.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
+
+// Dir is the folder of the server's files.
+func (s *Server) Dir() string { return s.dir }
+
+// Start starts the server again with what its files hold, and waits until it answers.
 func (s *Server) Start() {
 	s.tb.Helper()
-	Eventually(s.tb, "redis-server has its port back", s.try)
+	Eventually(s.tb, s.program+" has its port", s.try)
 }
 
 // try starts the server. It reports whether it is this process that answers at
 // the port: another one may have taken it.
 func (s *Server) try() bool {
 	//nolint:gosec // the arguments are our own
-	s.cmd = exec.CommandContext(s.tb.Context(), "redis-server", "--port", s.port, "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", s.tb.TempDir())
+	s.cmd = exec.Command(s.program, append([]string{
+		"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir,
+	}, s.options...)...)
 	if err := s.cmd.Start(); err != nil {
-		s.tb.Fatalf("starting redis-server: %v", err)
+		s.tb.Fatalf("starting %s: %v", s.program, err)
 	}
 	ours := "process_id:" + strconv.Itoa(s.cmd.Process.Pid) + "\r\n"
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -88,24 +102,41 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Say sends one inline command and returns the beginning of the answer, empty
-// when nobody answers.
+// Say sends one inline command and returns the answer as it came. It is empty if nobody answers.
 func (s *Server) Say(command string) string {
-	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(s.tb.Context(), "tcp", "127.0.0.1:"+s.port)
+	c, err := (&net.Dialer{Timeout: time.Second}).Dial("tcp", s.Addr())
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
 		return ""
 	}
-	answer := make([]byte, 1<<16)
-	n, err := c.Read(answer)
-	if err != nil {
+	var answer strings.Builder
+	if err := readReply(bufio.NewReader(c), &answer); err != nil {
 		return ""
 	}
-	return string(answer[:n])
+	return answer.String()
+}
+
+// readReply copies one reply of the protocol.
+func readReply(r *bufio.Reader, to *strings.Builder) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	to.WriteString(line)
+	n, _ := strconv.ParseInt(strings.TrimSpace(line[1:]), 10, 64) // 0 for what is no number
+	switch {
+	case line[0] == '$' && n >= 0:
+		_, err = io.CopyN(to, r, n+2)
+	case line[0] == '*':
+		for ; n > 0 && err == nil; n-- {
+			err = readReply(r, to)
+		}
+	}
+	return err
 }
 
 // Eventually waits for what another process does; nothing tells us when.

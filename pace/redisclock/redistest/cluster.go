@@ -1,0 +1,133 @@
+package redistest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Cluster is three primaries with a replica each. A primary that is silent for half a second is
+// replaced by its replica, in about two seconds. Redis lets it be replaced a second time only
+// seconds later, so a test does that once to each.
+type Cluster struct {
+	// Nodes are the primaries at the beginning, in the order of their slots, and then their replicas
+	// in the same order.
+	Nodes []*Server
+
+	tb testing.TB
+}
+
+const (
+	primaries   = 3
+	slots       = 1 << 14
+	nodeTimeout = "500" // ms
+)
+
+// StartCluster starts a cluster, and stops it when the test ends. It is skipped as by [Start].
+func StartCluster(tb testing.TB, options ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb}
+	for range 2 * primaries {
+		bus := freePort(tb)
+		c.Nodes = append(c.Nodes, Start(tb, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", nodeTimeout,
+			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+		}, options...)...))
+	}
+	for i, n := range c.Nodes {
+		if i < primaries {
+			c.must(n, fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", i*slots/primaries, (i+1)*slots/primaries-1))
+			c.must(n, fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1))
+		}
+		for _, other := range c.Nodes[:i] {
+			c.must(n, fmt.Sprintf("CLUSTER MEET 127.0.0.1 %s %s", other.port, other.options[3]))
+		}
+	}
+	Eventually(tb, "all nodes have met", func() bool {
+		for _, n := range c.Nodes {
+			info := n.Say("CLUSTER INFO")
+			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:6") {
+				return false
+			}
+		}
+		return true
+	})
+	for i, n := range c.Nodes[primaries:] {
+		Eventually(tb, "the replica knows its primary", func() bool {
+			return n.Say("CLUSTER REPLICATE "+c.Nodes[i].id()) == "+OK\r\n"
+		})
+	}
+	Eventually(tb, "all replicas follow", func() bool {
+		for i, n := range c.Nodes[primaries:] {
+			if !n.follows() || !strings.Contains(c.Nodes[0].Say("CLUSTER NODES"), "slave "+c.Nodes[i].id()) {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+// must says a command that has to succeed.
+func (c *Cluster) must(n *Server, command string) {
+	c.tb.Helper()
+	if said := n.Say(command); said != "+OK\r\n" {
+		c.tb.Fatalf("%s: %s", command, said)
+	}
+}
+
+// id is the name of a node in its cluster.
+func (s *Server) id() string { return strings.Split(s.Say("CLUSTER MYID")+"\r\n", "\r\n")[1] }
+
+// URL names all nodes.
+func (c *Cluster) URL() string {
+	url := c.Nodes[0].URL()
+	for i, n := range c.Nodes[1:] {
+		url += "?&"[min(i, 1):min(i, 1)+1] + "addr=" + n.Addr()
+	}
+	return url
+}
+
+// Owner returns the position in Nodes of the primary that has a key, such as "{acme}:fleet:orders".
+func (c *Cluster) Owner(key string) int {
+	c.tb.Helper()
+	owner := -1
+	Eventually(c.tb, "a primary has "+key, func() bool {
+		for i, n := range c.Nodes {
+			if n.cmd != nil && n.IsPrimary() && strings.HasPrefix(n.Say("EXISTS "+key), ":") {
+				owner = i
+			}
+		}
+		return owner >= 0
+	})
+	return owner
+}
+
+// IsPrimary reports whether the server takes writes.
+func (s *Server) IsPrimary() bool {
+	return strings.Contains(s.Say("INFO replication"), "role:master")
+}
+
+// follows reports whether the server is a replica with all that its primary has.
+func (s *Server) follows() bool {
+	return strings.Contains(s.Say("INFO replication"), "master_link_status:up")
+}
+
+// Failover has the replica of a primary take its place, and the primary become its replica. It waits
+// for both.
+func (c *Cluster) Failover(primary int) {
+	c.tb.Helper()
+	old := c.Nodes[primary]
+	replica := c.Nodes[(primary+primaries)%len(c.Nodes)]
+	Eventually(c.tb, "the replica has the data", replica.follows)
+	c.must(replica, "CLUSTER FAILOVER")
+	Eventually(c.tb, "they have changed places", func() bool { return replica.IsPrimary() && !old.IsPrimary() })
+}
+
+// TakeOver has the replica of a primary take its place without asking anybody.
+func (c *Cluster) TakeOver(primary int) {
+	c.tb.Helper()
+	replica := c.Nodes[(primary+primaries)%len(c.Nodes)]
+	c.must(replica, "CLUSTER FAILOVER TAKEOVER")
+	Eventually(c.tb, "it has taken over", replica.IsPrimary)
+}
