@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +19,75 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
+// script is a script of an example that runs until it is told to end.
+type script struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	out   *rig.Tail
+	ended chan error
+}
+
+// startScript runs an example's script with variables until it says that its demo site is there.
+func startScript(t *testing.T, example string, variables ...string) *script {
+	t.Helper()
+	s := &script{t: t, cmd: exec.Command("bash", testdocs.Path("examples", example, "run.sh")), out: new(rig.Tail), ended: make(chan error, 1)}
+	s.cmd.Env = append(append(os.Environ(), "CRAWLGATE="+rig.Binary, "TMPDIR="+rig.TempDir(t)), variables...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.ended <- s.cmd.Wait() }()
+	t.Cleanup(s.stop)
+	for !strings.Contains(s.out.String(), "demo site http") { // the script bounds its waits
+		select {
+		case err := <-s.ended:
+			s.cmd = nil
+			t.Fatalf("run.sh: %v\n%s", err, s.out)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return s
+}
+
+// stop has the script end what it started.
+func (s *script) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			s.t.Errorf("run.sh: %v\n%s", err, s.out)
+		}
+	case <-time.After(rig.Patience):
+		_ = s.cmd.Process.Kill()
+		s.t.Errorf("run.sh does not end\n%s", s.out)
+	}
+	s.cmd = nil
+}
+
+// proxied is a client of the proxy at an address.
+func proxied(addr string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr}), DisableKeepAlives: true,
+	}, Timeout: rig.Patience}
+}
+
+// gone holds that nothing is served any more.
+func gone(t *testing.T, addresses ...string) {
+	t.Helper()
+	for _, addr := range addresses {
+		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s is still served", addr)
+		}
+	}
+}
+
+// port is the port of an address.
+func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
+
 // TestComposeScript runs examples/compose without containers: a page is refused, another one passes, Prometheus sees the
 // gateway, and nothing is left at the end.
 func TestComposeScript(t *testing.T) {
@@ -24,63 +96,23 @@ func TestComposeScript(t *testing.T) {
 		rig.Need(t, program)
 	}
 	ports := map[string]string{}
-	cmd, out := exec.Command("bash", testdocs.Path("examples", "compose", "run.sh")), new(rig.Tail)
-	cmd.Env = append(os.Environ(), "CRAWLGATE="+rig.Binary, "TMPDIR="+rig.TempDir(t))
+	var variables []string
 	for _, name := range []string{"GATEWAY_PORT", "METRICS_PORT", "DEMO_PORT", "REDIS_PORT", "PROMETHEUS_PORT"} {
 		ports[name] = rig.FreePort(t)
-		_, port, _ := strings.Cut(ports[name], ":")
-		cmd.Env = append(cmd.Env, name+"="+port)
+		variables = append(variables, name+"="+port(ports[name]))
 	}
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("run.sh: %v\n%s", err, out)
-			}
-		case <-time.After(rig.Patience):
-			_ = cmd.Process.Kill()
-			t.Errorf("run.sh does not end\n%s", out)
-		}
-	}
-	t.Cleanup(stop)
-	client := &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: ports["GATEWAY_PORT"]}), DisableKeepAlives: true,
-	}, Timeout: rig.Patience}
-	for !strings.Contains(out.String(), "demo site http") { // the script bounds its waits
-		select {
-		case err := <-ended:
-			stopped = true
-			t.Fatalf("run.sh: %v\n%s", err, out)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	s, client := startScript(t, "compose", variables...), proxied(ports["GATEWAY_PORT"])
 	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
 		if a, err := rig.TryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.Status != want {
-			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, out)
+			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, s.out)
 		}
 	}
 	rig.Eventually(t, "Prometheus to see the gateway", func() bool {
 		a, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")
 		return err == nil && strings.Contains(a.Body, `"job":"crawlgate"`)
 	})
-	stop()
-	for name, addr := range ports {
-		if _, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+addr); err == nil {
-			t.Errorf("%s is still served", name)
-		}
-	}
+	s.stop()
+	gone(t, slices.Collect(maps.Values(ports))...)
 }
 
 // TestComposeFile holds compose.yaml against run.sh, as there is no container engine here: the files that it mounts exist,

@@ -33,21 +33,15 @@ func haproxyRecipe(t *testing.T, bind string, gateways []*rig.Gateway) string {
 	return strings.NewReplacer(replace...).Replace(recipe)
 }
 
-// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are
-// spread over all, and when a gateway fails only its hosts move.
-func TestHAProxyRecipe(t *testing.T) {
-	t.Parallel()
-	haproxy := rig.Need(t, "haproxy")
-	var gateways []*rig.Gateway
-	for range 3 {
-		gateways = append(gateways, rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"}))
-	}
+// startHAProxy runs the configuration in docs/fleet.md before gateways. It is a gateway to clients.
+func startHAProxy(t *testing.T, gateways []*rig.Gateway) *rig.Gateway {
+	t.Helper()
 	balancer := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
 	file := filepath.Join(balancer.Dir, "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(haproxyRecipe(t, balancer.Addr, gateways)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), haproxy, "-db", "-f", file)
+	cmd := exec.CommandContext(t.Context(), rig.Need(t, "haproxy"), "-db", "-f", file)
 	var said strings.Builder
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -60,12 +54,6 @@ func TestHAProxyRecipe(t *testing.T) {
 			t.Log(said.String())
 		}
 	})
-
-	server := testorigin.Start(t, testorigin.Config{})
-	sites := make([]*testorigin.Site, 60)
-	for i := range sites {
-		sites[i] = server.Site(t, testorigin.SiteConfig{})
-	}
 	rig.Eventually(t, "haproxy listens", func() bool {
 		conn, err := net.DialTimeout("tcp", balancer.Addr, time.Second)
 		if err == nil {
@@ -73,6 +61,23 @@ func TestHAProxyRecipe(t *testing.T) {
 		}
 		return err == nil
 	})
+	return balancer
+}
+
+// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are
+// spread over all, and when a gateway fails only its hosts move.
+func TestHAProxyRecipe(t *testing.T) {
+	t.Parallel()
+	var gateways []*rig.Gateway
+	for range 3 {
+		gateways = append(gateways, rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"}))
+	}
+	balancer := startHAProxy(t, gateways)
+	server := testorigin.Start(t, testorigin.Config{})
+	sites := make([]*testorigin.Site, 60)
+	for i := range sites {
+		sites[i] = server.Site(t, testorigin.SiteConfig{})
+	}
 	rig.Eventually(t, "haproxy has all gateways", func() bool {
 		a, err := balancer.Fetch("AcmeBot/1.0", sites[0].URL("/"))
 		return err == nil && a.Status == http.StatusOK
