@@ -27,7 +27,8 @@ type Shared interface {
 	// one.
 	Unblock(key string) (found bool, err error)
 	// Watch sets the functions to call when another gateway blocked a key (with a pause of 0, ended
-	// the block of one), and when the shared clock can be reached again. It is called once, first.
+	// the block of one), and when the shared clock can be reached again or may have forgotten what it
+	// knew: then no slot that was reserved before counts any more. It is called once, first.
 	Watch(blocked func(key string, pause time.Duration, strikes int), back func())
 	// Peers tells about the gateways, without asking anybody.
 	Peers() Peers
@@ -158,12 +159,15 @@ func (on coordination) ready(g gcra, t terms, now instant) instant {
 }
 
 // behind is the instant from which a request may go for a slot that this gateway has reserved at
-// the shared clock, zero if none is reserved or the shared clock itself keeps slots apart.
+// the shared clock, which may have forgotten it; zero if none is reserved.
 func (on coordination) behind(reserved instant, t terms) instant {
-	if reserved == 0 || t.unpaced() || !on.divides(t) {
+	switch {
+	case reserved == 0 || t.unpaced():
 		return 0
+	case on.divides(t):
+		return reserved + on.round(t)
 	}
-	return reserved + on.round(t)
+	return reserved + t.spacing()
 }
 
 // reservation is a slot that is reserved at the shared clock, in this gateway's time.
@@ -171,6 +175,19 @@ type reservation struct {
 	slot      Reservation
 	demands   []Demand
 	at, until instant // between them the request may go
+	era       uint64  // the Pacer's when it asked
+}
+
+// holds reports whether a request may go for r now or later: it is not too late, and the shared
+// clock has not forgotten it.
+func (p *Pacer) holds(r *reservation, now instant) bool {
+	return now <= r.until && r.era == p.era.Load()
+}
+
+// relearn begins a new era of the shared clock, and tells it the blocks.
+func (p *Pacer) relearn() {
+	p.era.Add(1)
+	p.announceBlocks()
 }
 
 // reserve asks the shared clock for a slot. Without one it returns the error of Reserve, or what to
@@ -178,12 +195,13 @@ type reservation struct {
 func (p *Pacer) reserve(
 	ctx context.Context, demands []Demand, end instant,
 ) (*reservation, Reservation, error) {
+	era := p.era.Load()
 	r, err := p.shared.Reserve(ctx, demands, max(0, end-p.now()))
 	if err != nil || r.Outcome != Reserved {
 		return nil, r, err
 	}
 	at, until := r.At.Sub(p.epoch), r.Until.Sub(p.epoch)
-	return &reservation{slot: r, demands: demands, at: at, until: until}, r, nil
+	return &reservation{slot: r, demands: demands, at: at, until: until, era: era}, r, nil
 }
 
 // release gives the slot back; if that fails, one slot is lost.
@@ -197,10 +215,10 @@ func (p *Pacer) release(r *reservation) {
 // come. w is current at all its clocks.
 func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, ok bool) {
 	now := w.pacer.now()
-	if r := w.reservation; r != nil && now <= r.until {
+	if r := w.reservation; r != nil && w.pacer.holds(r, now) {
 		return r.at, r.at <= now
 	}
-	w.giveBack() // it woke too late
+	w.giveBack() // it woke too late, or the slot is forgotten
 	r, answer, err := w.pacer.reserve(ctx, w.demands(on), w.end())
 	now = w.pacer.now()
 	if err != nil {

@@ -398,6 +398,36 @@ func TestSharedClockGetsASlotBack(t *testing.T) {
 	})
 }
 
+// A slot that the shared clock has forgotten is no slot: not for a request that waits for it, nor for one that has it and
+// has not gone.
+func TestSharedClockForgetsASlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		p := f.gateways(1)[0]
+		r := Request{Limit: Limit{Key: "h", Delay: 8 * time.Second}, MaxWait: time.Hour}
+		forget := func() {
+			f.set(true)
+			f.since = f.since.Add(-time.Hour)
+		}
+		s := granted(t, p, r)
+		forget()
+		if err := s.Confirm(t.Context()); err != nil || f.reserved != 2 {
+			t.Errorf("%v after %d reservations, want another one", err, f.reserved)
+		}
+		s.Done()
+		var wg sync.WaitGroup
+		wg.Go(func() { granted(t, p, r).Done() })
+		time.Sleep(8*time.Second + time.Millisecond) // by its own clock it may go: it has reserved
+		forget()
+		wg.Wait()
+		if f.reserved != 4 {
+			t.Errorf("%d reservations, want another one for the request that waited", f.reserved)
+		}
+		time.Sleep(time.Hour) // the sweep ends
+	})
+}
+
 func TestSharedClockNotYet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

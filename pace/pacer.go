@@ -157,6 +157,18 @@ func rank(key string) int {
 	return 1
 }
 
+// Home is the site of the host that a clock is for; an address is its own. It has the form of a
+// key.
+func Home(key string) string {
+	switch rank(key) {
+	case 0:
+		return Home(key[strings.LastIndexByte(key, '@')+1:])
+	case 1:
+		return PerSite.Key(key, netip.Addr{})
+	}
+	return key
+}
+
 // Scope is what one clock stands for. The zero value is [PerHost].
 type Scope string
 
@@ -240,6 +252,7 @@ type Pacer struct {
 	epoch    time.Time
 	lone     atomic.Pointer[string] // the only agent so far, or several
 	shared   Shared                 // nil: this gateway is the only one
+	era      atomic.Uint64          // counts how often the shared clock may have forgotten slots
 	config   atomic.Pointer[Config]
 	table    table
 	waiters  waiterLimit
@@ -254,7 +267,7 @@ func New(c Config) *Pacer {
 	p.table.seed = maphash.MakeSeed()
 	p.Configure(c)
 	if p.shared != nil {
-		p.shared.Watch(p.blockedElsewhere, p.announceBlocks)
+		p.shared.Watch(p.blockedElsewhere, p.relearn)
 	}
 	return p
 }

@@ -34,6 +34,7 @@ type gateway struct {
 func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	c := &cluster{redis: redistest.Start(t), seen: make(map[string][]time.Time)}
+	c.redis.Remember(1)
 	for range n {
 		k := c.clock(t, 100*time.Millisecond)
 		c.gateways = append(c.gateways, &gateway{clock: k, pacer: pace.New(pace.Config{Shared: k})})
@@ -216,6 +217,48 @@ func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 	}
 }
 
+// Whatever Redis forgets, and when, no gateway goes for a slot that it has forgotten: gaps hold.
+func TestSharedKeepsGapsThoughRedisForgets(t *testing.T) {
+	t.Parallel()
+	const gap = 150 * time.Millisecond
+	for name, forget := range map[string]string{
+		"all":     "FLUSHALL",
+		"a clock": `EVAL "for _, k in ipairs(redis.call('KEYS', '*:pace:*')) do redis.call('DEL', k) end" 0`,
+		"an older snapshot": `EVAL "for _, k in ipairs(redis.call('KEYS', '*:pace:*')) do if string.match(k, ':era$') ` +
+			`then redis.call('HSET', k, 'run', 'another') else redis.call('DEL', k) end end" 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 2)
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+			defer cancel()
+			redistest.Eventually(t, "both listen", func() bool {
+				return strings.Contains(c.redis.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
+			})
+			var wg sync.WaitGroup
+			for _, g := range c.gateways {
+				wg.Go(func() { c.crawl(ctx, g, 8, 3, pace.Limit{Delay: gap}) })
+			}
+			began := time.Now()
+			for range 3 {
+				time.Sleep(2 * time.Second)
+				c.redis.Say(forget)
+			}
+			wg.Wait()
+			if n := c.total(); n < 3*8 {
+				t.Errorf("%d requests went", n)
+			}
+			for host, at := range c.seen {
+				for i := 1; i < len(at); i++ {
+					if got := at[i].Sub(at[i-1]); got < gap {
+						t.Errorf("%s: %s between two requests, the later at %s", host, got, at[i].Sub(began))
+					}
+				}
+			}
+		})
+	}
+}
+
 // A gateway that dies between reserving and going loses its one slot; the next is one interval
 // later.
 func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
@@ -285,7 +328,7 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	c.redis.Start()
 	redistest.Eventually(t, "redis is found back", func() bool { return c.gateways[0].clock.Peers().Up })
 	redistest.Eventually(t, "the block is told again", func() bool {
-		return strings.Contains(c.redis.Say("HEXISTS crawlgate:{pace}:key:h until"), ":1")
+		return c.hasBlock("h")
 	})
 	k := c.clock(t, 0)
 	redistest.Eventually(t, "the third is up", func() bool { return k.Peers().Up })
@@ -297,13 +340,17 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	}
 }
 
+func (c *cluster) hasBlock(key string) bool {
+	return c.redis.Say(`EVAL "return redis.call('HEXISTS', redis.call('KEYS', '*}:key:`+key+`')[1] or '', 'until')" 0`) == ":1\r\n"
+}
+
 // A shared clock that can be reached already learns of the blocks that a gateway had when it ended.
 func TestSharedLearnsRestoredBlocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.gateways[0].pacer.Restore([]pace.State{{Key: "h", Until: time.Now().Add(time.Hour), Strikes: 1}})
 	redistest.Eventually(t, "redis has the block", func() bool {
-		return c.redis.Say("HEXISTS crawlgate:{pace}:key:h until") == ":1\r\n"
+		return c.hasBlock("h")
 	})
 }
 

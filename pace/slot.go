@@ -80,7 +80,7 @@ func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 			refused = &Refused{c.clock.key, ReasonBlocked, until - now}
 		}
 	})
-	if refused == nil && g.reservation != nil && now > g.reservation.until {
+	if refused == nil && g.reservation != nil && !g.pacer.holds(g.reservation, now) {
 		return g.reserveAgain(ctx)
 	}
 	each(g.charges, func(c *charge) {

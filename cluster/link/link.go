@@ -192,14 +192,20 @@ func (l *Link) Channel(name string) string {
 }
 
 // Listen hands the messages of a channel to heard, which must not block, until ctx ends. It
-// connects if nobody has, and subscribes again whenever the connection has ended.
+// connects if nobody has, and subscribes again whenever the connection has ended. Whenever it has
+// subscribed it hands an empty message, because others may have been missed.
 func (l *Link) Listen(ctx context.Context, channel string, heard func(message string)) {
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
+	hooked := rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" {
+			heard("")
+		}
+	})
 	for ctx.Err() == nil {
 		if c, err := l.connect(); err == nil {
 			// It ends with the connection, and always with an error.
-			_ = c.Receive(ctx, c.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { heard(m.Message) })
+			_ = c.Receive(hooked, c.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) { heard(m.Message) })
 		}
 		select {
 		case <-tick.C:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,13 +29,17 @@ type Clock struct {
 	ctx      context.Context // of the listener and of blocks that are told
 	stop     context.CancelFunc
 	tasks    sync.WaitGroup
+	look     chan struct{} // a bucket may have lost its memory
+	channel  string        // the one of the fleet's clocks
+	lost     string        // the message that Redis has lost what it knew
 	endWatch func()
 }
 
 // New makes a Clock of a link, which outlives it. gateways is the least number that share the
 // clocks, while Redis is away. Close it after use.
 func New(l *link.Link, gateways int) *Clock {
-	k := &Clock{link: l, made: time.Now(), least: max(gateways, 1), endWatch: func() {}}
+	k := &Clock{link: l, made: time.Now(), least: max(gateways, 1), look: make(chan struct{}, 1), endWatch: func() {}}
+	k.channel, k.lost = l.Channel(l.Prefix+":{pace}:blocks"), message{From: l.Process, Lost: true}.String()
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	l.ShareClocks(k.least)
 	return k
@@ -51,21 +56,28 @@ func (k *Clock) Close() {
 // Watch implements pace.Shared.
 func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), back func()) {
 	k.tasks.Go(func() {
-		k.link.Listen(k.ctx, k.channel(), func(text string) {
-			var block message
-			if json.Unmarshal([]byte(text), &block) == nil && block.From != k.link.Process {
-				blocked(block.Key, block.Pause, block.Strikes)
+		k.link.Listen(k.ctx, k.channel, func(text string) {
+			var m message
+			switch err := json.Unmarshal([]byte(text), &m); {
+			case text == "" || m.Lost: // messages, or what Redis knew
+				back()
+			case err == nil && m.From != k.link.Process:
+				blocked(m.Key, m.Pause, m.Strikes)
 			}
 		})
 	})
+	k.tasks.Go(k.keepEras)
 	k.endWatch = k.link.Watch(func(s link.State, news bool) {
 		if news && s.Up {
 			back()
+			k.lookSoon()
 		}
 	})
 }
 
 var (
+	//go:embed era.lua
+	eraSource string
 	//go:embed reserve.lua
 	reserveSource string
 	//go:embed release.lua
@@ -75,13 +87,14 @@ var (
 	//go:embed unblock.lua
 	unblockSource string
 
-	reserveScript = rueidis.NewLuaScript(reserveSource)
+	reserveScript = rueidis.NewLuaScript(eraSource + reserveSource)
+	eraScript     = rueidis.NewLuaScriptNoSha(eraSource + "return lost")
 	releaseScript = rueidis.NewLuaScript(releaseSource)
 	blockScript   = rueidis.NewLuaScript(blockSource)
 	unblockScript = rueidis.NewLuaScript(unblockSource)
 )
 
-// token is what Release needs to know of a reservation.
+// token is what Release needs to know of a reservation in one bucket.
 type token struct {
 	keys []string
 	slot string // on Redis's clock, in microseconds since 1970
@@ -92,32 +105,65 @@ func micros(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Microsecond-1)/time.Microsecond), 10)
 }
 
-// Reserve implements pace.Shared: one round trip.
+// Reserve implements pace.Shared: one round trip for each bucket. The clock that most share goes
+// first: the slots of the others must be the same, and if one of them comes later nothing is kept.
 func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time.Duration) (pace.Reservation, error) {
-	keys, args := make([]string, len(demands)), make([]string, 0, 1+4*len(demands))
-	args = append(args, micros(maxWait))
-	slack := k.slack(demands)
-	for i, d := range demands {
-		keys[i] = k.clockKey(d.Key)
+	parts := inBuckets(demands)
+	slack := k.slack(demands, len(parts))
+	all := pace.Reservation{Until: time.Now().Add(max(maxWait, noSpacing))}
+	var tokens []token
+	for _, part := range slices.Backward(parts) {
+		asked, longest := time.Now(), maxWait
+		if len(tokens) > 0 {
+			longest = min(maxWait, all.Until.Sub(asked))
+		}
+		r, err := k.reserve(ctx, part, max(0, all.At.Sub(asked)), longest, slack)
+		if err != nil || r.Outcome != pace.Reserved {
+			_ = k.Release(pace.Reservation{Token: tokens}) // if that fails, a slot is lost
+			if len(tokens) > 0 && r.Outcome == pace.TooLate && r.Wait <= maxWait {
+				r.Outcome = pace.NotYet
+			}
+			return r, err
+		}
+		// Redis looked at its clock some time between question and answer: the slot is not before the
+		// one plus the wait, and not after the other plus the wait.
+		if at := time.Now().Add(r.Wait); at.After(all.At) {
+			all.At = at
+		}
+		if until := asked.Add(r.Wait + slack); until.Before(all.Until) {
+			all.Until = until
+		}
+		all.Outcome, all.Wait = r.Outcome, max(all.Wait, r.Wait)
+		tokens = append(tokens, r.Token.(token))
+	}
+	all.Token = tokens
+	return all, nil
+}
+
+// reserve reserves a slot at clocks in one bucket.
+func (k *Clock) reserve(
+	ctx context.Context, demands []pace.Demand, least, longest, slack time.Duration,
+) (r pace.Reservation, err error) {
+	bucket := bucketOf(demands[0].Key)
+	keys := []string{k.eraKey(bucket)}
+	args := make([]string, 0, 4+4*len(demands))
+	args = append(args, k.channel, k.lost, micros(longest), micros(least))
+	for _, d := range demands {
+		keys = append(keys, k.clockKey(d.Key))
 		d = withSlack(d, slack)
 		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
 	}
-	var r pace.Reservation
-	asked := time.Now()
-	err := k.call(ctx, "reserving a slot in redis", reserveScript, keys, args, func(a rueidis.RedisResult) error {
+	err = k.call(ctx, "reserving a slot in redis", reserveScript, keys, args, func(a rueidis.RedisResult) error {
 		answer, err := a.AsIntSlice()
-		if err == nil {
-			r, err = reservation(answer, keys, demands)
+		if err != nil {
+			return err
+		}
+		if r, err = reservation(answer, keys[1:], demands); err == nil && answer[5] == 1 {
+			k.lookSoon()
 		}
 		return err
 	})
-	if err != nil {
-		return pace.Reservation{}, err
-	}
-	// Redis looked at its clock some time between question and answer: the slot is not before the one
-	// plus the wait, and not after the other plus the wait.
-	r.At, r.Until = time.Now().Add(r.Wait), asked.Add(r.Wait+slack)
-	return r, nil
+	return r, err
 }
 
 // noSpacing is the slack of a slot that need not be apart from others.
@@ -126,7 +172,7 @@ const noSpacing = 365 * 24 * time.Hour
 // slack is how late after its slot a request with the demands may go. As much is added to what is
 // reserved, so that others can rely on the slots being apart: a twentieth of the time between two
 // requests, from 2 to 50 ms, but no less than twice a round trip to Redis.
-func (k *Clock) slack(demands []pace.Demand) time.Duration {
+func (k *Clock) slack(demands []pace.Demand, calls int) time.Duration {
 	slack := noSpacing
 	for _, d := range demands {
 		spacing := d.Delay
@@ -137,7 +183,7 @@ func (k *Clock) slack(demands []pace.Demand) time.Duration {
 			slack = min(slack, max(spacing/20, 2*time.Millisecond), 50*time.Millisecond)
 		}
 	}
-	return max(slack, 2*k.link.State().RoundTrip)
+	return max(slack, time.Duration(2*calls)*k.link.State().RoundTrip)
 }
 
 // withSlack adds the slack to intervals and gaps. A burst has room for it already.
@@ -156,8 +202,8 @@ func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 
 // reservation reads the answer of reserve.lua.
 func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Reservation, error) {
-	if len(answer) != 5 {
-		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 5", len(answer))
+	if len(answer) != 6 {
+		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 6", len(answer))
 	}
 	r := pace.Reservation{
 		Wait:    time.Duration(answer[1]) * time.Microsecond,
@@ -178,27 +224,29 @@ func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Res
 	return r, nil
 }
 
-// Release implements pace.Shared.
+// Release implements pace.Shared: one round trip for each bucket.
 func (k *Clock) Release(r pace.Reservation) error {
-	t, ok := r.Token.(token)
-	if !ok {
-		return nil
+	tokens, _ := r.Token.([]token)
+	var all error
+	for _, t := range tokens {
+		err := k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys,
+			[]string{t.slot}, rueidis.RedisResult.Error)
+		all = errors.Join(all, err)
 	}
-	return k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys,
-		[]string{t.slot}, rueidis.RedisResult.Error)
+	return all
 }
 
 // Block implements pace.Shared.
 func (k *Clock) Block(key string, pause time.Duration, strikes int) error {
 	m := message{From: k.link.Process, Key: key, Pause: pause, Strikes: strikes}
-	args := []string{micros(pause), k.channel(), m.String()}
+	args := []string{micros(pause), k.channel, m.String()}
 	return k.call(k.ctx, "blocking a key in redis", blockScript,
 		[]string{k.clockKey(key)}, args, rueidis.RedisResult.Error)
 }
 
 // Unblock implements pace.Shared.
 func (k *Clock) Unblock(key string) (found bool, err error) {
-	args := []string{k.channel(), message{From: k.link.Process, Key: key}.String()}
+	args := []string{k.channel, message{From: k.link.Process, Key: key}.String()}
 	err = k.call(context.Background(), "unblocking a key in redis", unblockScript, []string{k.clockKey(key)}, args,
 		func(a rueidis.RedisResult) (err error) {
 			found, err = a.AsBool()
@@ -239,18 +287,13 @@ func (k *Clock) call(
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// key names what Redis has of this fleet. The channel carries the database's number too: Redis
-// delivers a message to the subscribers of all databases.
-func (k *Clock) key(name string) string      { return k.link.Prefix + ":{pace}:" + name }
-func (k *Clock) clockKey(name string) string { return k.key("key:" + name) }
-func (k *Clock) channel() string             { return k.link.Channel(k.key("blocks")) }
-
-// message tells other gateways of a block, or without a pause of its end.
+// message tells other gateways of a block, or without a pause of its end; or that memory was lost.
 type message struct {
 	From    string        `json:"from"`
 	Key     string        `json:"key"`
 	Pause   time.Duration `json:"pause,omitempty"`
 	Strikes int           `json:"strikes,omitempty"`
+	Lost    bool          `json:"lost,omitempty"`
 }
 
 // String is the form that is sent.

@@ -9,8 +9,20 @@
 // The link to Redis knows how many gateways share clocks. When Redis cannot be reached each keeps
 // to its part of the rate; see [pace.Peers]. It comes back by itself.
 //
-// All keys carry one hash tag, so that a Redis Cluster keeps them on one node, as a Lua call over
-// several of them demands. Keys expire two minutes after their clocks are free. A user with
-// restricted rights needs the keys and channels under PREFIX:{pace}: and the commands of the
-// scripts, EVALSHA, EVAL and SUBSCRIBE, beside what the heartbeat of package link needs.
+// The clocks are in 1,024 buckets by the site of their host, each with a hash tag of its own, so
+// that a Redis Cluster spreads them over its nodes. The clocks of a host, its site and an agent's
+// rate there are in one bucket; that of an address is in another one, which takes a second call.
+//
+//	{PREFIX:pace:N}:key:NAME  hash     a clock; it expires two minutes after the clock is free
+//	{PREFIX:pace:N}:era       hash     since when the bucket remembers, and the run of the server
+//	PREFIX:{pace}:blocks      channel  of blocks, and of losses of memory
+//
+// A bucket without an era, or with that of another run, has lost its memory: Redis was emptied,
+// began with an older snapshot, or is a replica that lagged behind. All gateways are told, and drop
+// the slots that they hold. In the next second nothing is reserved in the bucket; after it each
+// clock counts as just used, with its burst spent. The same holds for a new server.
+//
+// A user with restricted rights needs these keys and the channel, and the commands of the scripts,
+// EVALSHA, EVAL, PUBLISH and SUBSCRIBE, beside what the heartbeat of package link needs. Without
+// the right to INFO a bucket that is empty is found out, but no older snapshot and no replica.
 package redisclock

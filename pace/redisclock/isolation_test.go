@@ -28,6 +28,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
+			s.Remember(12, "staging", "production", "acme")
 			open := func(c link.Config, database string) *Clock {
 				c.URL = s.URL() + database
 				return openClock(t, c)

@@ -92,6 +92,19 @@ func (s *Server) try() bool {
 	return false
 }
 
+// Remember makes the clocks under the default prefix and others, in so many databases, those of a
+// server
+func (s *Server) Remember(databases int, prefixes ...string) {
+	s.tb.Helper()
+	for _, prefix := range append(prefixes, "crawlgate") {
+		answer := s.Say(`EVAL "for db = 1, ` + strconv.Itoa(databases) + ` do redis.call('SELECT', db - 1) for i = 0, 1023 do ` +
+			`redis.call('HSET', '{` + prefix + `:pace:' .. i .. '}:era', 'since', 1) end end return 1" 0`)
+		if answer != ":1\r\n" {
+			s.tb.Fatalf("noting the eras: %q", answer)
+		}
+	}
+}
+
 // Kill ends it as a power cut would.
 func (s *Server) Kill() {
 	if s.cmd == nil {

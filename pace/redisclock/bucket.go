@@ -1,0 +1,103 @@
+package redisclock
+
+import (
+	"context"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
+	"github.com/crawlgate/crawlgate/pace"
+)
+
+// buckets is into how many parts the clocks are divided: many enough for even loads on the nodes of
+// a cluster, and few enough to note the era of each.
+const buckets = 1024
+
+// bucketOf is the bucket of a clock. Those of a host and of its site share it, so that one call
+// reserves at all of them.
+func bucketOf(key string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(pace.Home(key)))
+	return int(h.Sum32() % buckets)
+}
+
+// inBuckets cuts demands where the bucket changes.
+func inBuckets(demands []pace.Demand) (parts [][]pace.Demand) {
+	begin := 0
+	for i := 1; i <= len(demands); i++ {
+		if i == len(demands) || bucketOf(demands[i].Key) != bucketOf(demands[begin].Key) {
+			parts, begin = append(parts, demands[begin:i]), i
+		}
+	}
+	return parts
+}
+
+// tag begins the keys of a bucket. In a cluster all of them are on one node, as the scripts need.
+func (k *Clock) tag(bucket int) string {
+	return "{" + k.link.Prefix + ":pace:" + strconv.Itoa(bucket) + "}:"
+}
+
+func (k *Clock) eraKey(bucket int) string    { return k.tag(bucket) + "era" }
+func (k *Clock) clockKey(name string) string { return k.tag(bucketOf(name)) + "key:" + name }
+
+// lookPause is the least time between two looks that find losses.
+const lookPause = 5 * time.Second
+
+// lookSoon has the eras of all buckets noted, without waiting for it.
+func (k *Clock) lookSoon() {
+	select {
+	case k.look <- struct{}{}:
+	default:
+	}
+}
+
+// keepEras notes eras when Redis has come back, or when a bucket has lost its memory: then others
+// have too. Else each bucket would be found out later, with its first request, and hold that up.
+func (k *Clock) keepEras() {
+	for {
+		select {
+		case <-k.look:
+		case <-k.ctx.Done():
+			return
+		}
+		if !k.noteEras() {
+			continue
+		}
+		select {
+		case <-time.After(lookPause):
+		case <-k.ctx.Done():
+			return
+		}
+	}
+}
+
+// noteEras goes on for as long as it finds losses: another gateway may be doing the same. It tells
+// of all that it found by one message, and reports whether there was one.
+func (k *Clock) noteEras() (tell bool) {
+	const step = 64
+	for from, found := 0, true; found && from < buckets; from += step {
+		found = false
+		asks := make([]rueidis.LuaExec, step)
+		for i := range asks {
+			asks[i] = rueidis.LuaExec{Keys: []string{k.eraKey(from + i)}, Args: []string{"", ""}}
+		}
+		ctx, cancel := context.WithTimeout(k.ctx, link.Timeout)
+		for _, answer := range eraScript.ExecMulti(ctx, k.link.Client(), asks...) {
+			lost, _ := answer.AsInt64() // if it fails, the first request finds out
+			found = found || lost == 1
+		}
+		cancel()
+		tell = tell || found
+	}
+	if !tell {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, link.Timeout)
+	defer cancel()
+	c := k.link.Client()
+	_ = c.Do(ctx, c.B().Publish().Channel(k.channel).Message(k.lost).Build()).Error()
+	return true
+}

@@ -1,0 +1,171 @@
+package redisclock
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
+	"github.com/crawlgate/crawlgate/pace"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// slot is the hash slot of a key in a cluster: CRC-16/XMODEM of its tag.
+func slot(key string) int {
+	tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]
+	crc := uint16(0)
+	for _, c := range []byte(tag) {
+		crc ^= uint16(c) << 8
+		for range 8 {
+			over := crc&0x8000 != 0
+			if crc <<= 1; over {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc % 16384)
+}
+
+// TestClocksAreSpreadOverTheNodes of a cluster of 3 or 6 that share the slots in equal parts, for the default prefix and others.
+func TestClocksAreSpreadOverTheNodes(t *testing.T) {
+	t.Parallel()
+	if got := slot("{123456789}"); got != 12739 { // the Redis Cluster specification
+		t.Fatalf("slot of 123456789 = %d, want 12739", got)
+	}
+	const hosts = 1_000_000
+	var load [buckets]int
+	for i := range hosts {
+		load[bucketOf(fmt.Sprintf("www.host-%d.example", i))]++
+	}
+	for _, prefix := range []string{"crawlgate", "acme", "production"} {
+		for _, nodes := range []int{3, 6} {
+			k := &Clock{link: &link.Link{Prefix: prefix}}
+			count := make([]int, nodes)
+			for bucket, n := range load {
+				count[slot(k.eraKey(bucket))*nodes/16384] += n
+			}
+			for node, n := range count {
+				if n*nodes*10 > hosts*13 {
+					t.Errorf("%s: node %d of %d has %d of %d hosts, want at most 1.3 times the mean", prefix, node, nodes, n, hosts)
+				}
+			}
+			t.Logf("%s: %v", prefix, count)
+		}
+	}
+}
+
+// TestBucketsOfOneRequest: the clocks of a host and its site are asked in one call.
+func TestBucketsOfOneRequest(t *testing.T) {
+	t.Parallel()
+	for keys, want := range map[string]int{
+		"www.example.co.uk":                                 1,
+		"agent:a@b@www.example.co.uk www.example.co.uk":     1,
+		"agent:a@b.example.de b.example.de site:example.de": 1,
+		"192.0.2.1 site:192.0.2.1":                          1,
+		"www.example.com site:example.com addr:192.0.2.1":   2,
+		"agent:a@h.example.com addr:2001:db8::1":            2,
+	} {
+		var demands []pace.Demand
+		for key := range strings.FieldsSeq(keys) {
+			demands = append(demands, pace.Demand{Key: key})
+		}
+		if got := len(inBuckets(demands)); got != want {
+			t.Errorf("%s: %d calls, want %d", keys, got, want)
+		}
+	}
+}
+
+// TestReserveInTwoBucketsGivesOneSlot: whichever clock is later, both have the same slot, and none is kept if the narrow
+// one is not ready.
+func TestReserveInTwoBucketsGivesOneSlot(t *testing.T) {
+	t.Parallel()
+	k := clockAt(t, redistest.Start(t))
+	d := []pace.Demand{demand("h.example", time.Hour), demand("addr:192.0.2.1", time.Minute)}
+	reserve(t, k, d[1])
+	both := reserve(t, k, d...)
+	if !about(both.Wait, 59500*time.Millisecond) || both.At.After(both.Until) {
+		t.Errorf("%+v, want the slot of the address", both)
+	}
+	if r := reserve(t, k, d[0]); !about(r.Wait, time.Hour+59500*time.Millisecond) {
+		t.Errorf("the next slot of the host is in %s, want an hour after that", r.Wait)
+	}
+	if err := k.Release(both); err != nil {
+		t.Fatal(err)
+	}
+	r, err := k.Reserve(t.Context(), d, ever)
+	if err != nil || r.Outcome != pace.NotYet || !about(r.Wait, 2*time.Hour+59500*time.Millisecond) {
+		t.Errorf("%+v, %v; want to ask again when the host is ready", r, err)
+	}
+	if r, err := k.Reserve(t.Context(), d, time.Hour); err != nil || r.Outcome != pace.TooLate {
+		t.Errorf("%+v, %v; want too late", r, err)
+	}
+	if r := reserve(t, k, d[1]); !about(r.Wait, 59500*time.Millisecond) {
+		t.Errorf("the next slot of the address is in %s: one was lost", r.Wait)
+	}
+}
+
+// TestEra: after a loss nothing is reserved for a second, and then no slot comes less than the gap, or the interval with
+// a spent burst, behind it. All other buckets are noted at once, and all gateways told.
+func TestEra(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, other := clockAt(t, s), clockAt(t, s)
+	back := make(chan struct{}, 100)
+	for _, k := range []*Clock{one, other} {
+		k.Watch(func(string, time.Duration, int) {}, func() { back <- struct{}{} })
+	}
+	for range 4 {
+		<-back // of each: the link is up, and it listens
+	}
+	burst := demand("b.example", time.Minute)
+	burst.Tolerance = 4 * time.Minute
+	gap := pace.Demand{Key: "g.example", Delay: time.Minute}
+	reserve(t, one, burst)
+	s.Say("FLUSHALL")
+	r, err := one.Reserve(t.Context(), []pace.Demand{gap}, ever)
+	if err != nil || r.Outcome != pace.NotYet || r.Wait != time.Second {
+		t.Fatalf("%+v, %v; want to ask again in a second", r, err)
+	}
+	<-back
+	<-back // both are told
+	redistest.Eventually(t, "all are noted", func() bool {
+		return s.Say(`EVAL "return #redis.call('KEYS', '*}:era')" 0`) == ":1024\r\n"
+	})
+	for _, want := range []struct {
+		demand pace.Demand
+		least  time.Duration
+	}{{gap, time.Minute}, {gap, 2 * time.Minute}, {burst, time.Minute}, {burst, 2 * time.Minute}} {
+		var r pace.Reservation
+		redistest.Eventually(t, "the second is over", func() bool {
+			var err error
+			r, err = other.Reserve(t.Context(), []pace.Demand{want.demand}, ever)
+			return err == nil && r.Outcome == pace.Reserved
+		})
+		if !about(r.Wait, want.least-500*time.Millisecond) {
+			t.Errorf("the slot of %s is in %s, want %s", want.demand.Key, r.Wait, want.least)
+		}
+	}
+}
+
+// TestEraWithoutTheRightToAsk: a user that may not ask Redis for its run finds out an emptied one, and disturbs no other.
+func TestEraWithoutTheRightToAsk(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	full := clockAt(t, s)
+	if got := s.Say("ACL SETUSER poor on >secret ~* &* +@all -info"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	poor := openClock(t, link.Config{URL: strings.Replace(s.URL(), "//", "//poor:secret@", 1)})
+	for i, k := range []*Clock{poor, full, poor, full} {
+		if r := reserve(t, k, demand(fmt.Sprintf("h%d.example", i), 0)); r.Wait != 0 {
+			t.Errorf("call %d: the slot is in %s", i, r.Wait)
+		}
+		reserve(t, k, demand("h.example", 0))
+	}
+	s.Say("FLUSHALL")
+	r, err := poor.Reserve(t.Context(), []pace.Demand{demand("h.example", 0)}, ever)
+	if err != nil || r.Outcome != pace.NotYet {
+		t.Errorf("%+v, %v; want the loss found out", r, err)
+	}
+}
