@@ -20,6 +20,9 @@ type Shared interface {
 	// Release gives a reserved slot back, at each clock where no later one was reserved since. It is
 	// called when a request has ended, so it takes no context.
 	Release(r Reservation) error
+	// Done gives the places of a reservation back, whose request has ended, and then calls after. It
+	// does not wait for that. A place that cannot be given back is free again after some time.
+	Done(r Reservation, after func())
 	// Block sets the block of a key for all gateways and tells them. It outlives the request that
 	// brought it, so it takes no context.
 	Block(key string, pause time.Duration, strikes int) error
@@ -41,6 +44,7 @@ type Demand struct {
 	Interval  time.Duration
 	Tolerance time.Duration // (burst-1) intervals
 	Delay     time.Duration
+	Places    int // in flight at all gateways together; 0: no bound
 	// Spent says that there is no burst: the shared clock may have forgotten what went before.
 	Spent bool
 }
@@ -68,6 +72,8 @@ const (
 	TooLate ReserveOutcome = iota
 	// Reserved reserved the slot.
 	Reserved
+	// Full reserved nothing: all places of a clock are taken. Ask again after about Wait.
+	Full
 	// NotYet reserved nothing: a clock that only few share is not ready, and a reservation now would
 	// keep the others, which many share, from being used until then. Ask again after Wait.
 	NotYet
@@ -110,9 +116,10 @@ func (p *Pacer) coordination() coordination {
 	return coordination{shared: peers.Up, away: !peers.Up, count: max(peers.Count, 1), age: peers.For}
 }
 
-// dividePlaces gives this gateway its part of the places in flight.
+// dividePlaces gives this gateway its part of the places in flight, if the shared clock does not
+// count them, or may have forgotten some.
 func (on coordination) dividePlaces(t terms) terms {
-	if t.places > 0 {
+	if t.places > 0 && on.divides(t) {
 		t.places = max(1, t.places/on.count)
 	}
 	return t
@@ -237,11 +244,28 @@ func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, o
 	if answer.Blocked > 0 {
 		w.pacer.blockedElsewhere(answer.BlockedKey, answer.Blocked, 0)
 	}
+	if answer.Outcome == Full {
+		return w.awaitPlace(answer.Wait, now)
+	}
 	if answer.Outcome == NotYet {
 		return now + max(answer.Wait, time.Millisecond), false
 	}
 	w.refuseShared(answer, now)
 	return never, false
+}
+
+// awaitPlace has w ask again soon, at another time than others. Meanwhile it holds up nobody at the
+// clocks behind its first one.
+func (w *waiter) awaitPlace(wait time.Duration, now instant) (until instant, ok bool) {
+	until = now + time.Duration((0.5+w.config.Random())*float64(wait))
+	if until > w.end() {
+		s := &w.steps[0]
+		w.refuseFor(s.key, ReasonConcurrency, max(time.Second, s.terms.cost()))
+		return never, false
+	}
+	w.leaveFrom(1)
+	w.at = 0
+	return until, false
 }
 
 // refuseShared refuses w: the shared clock has no slot in time.
@@ -264,7 +288,7 @@ func (w *waiter) demands(on coordination) []Demand {
 	for i, s := range w.steps {
 		t := s.terms
 		out[i] = Demand{
-			Key: s.key, Interval: t.interval, Tolerance: t.tolerance, Delay: t.gap, Spent: on.settling(t),
+			Key: s.key, Interval: t.interval, Tolerance: t.tolerance, Delay: t.gap, Places: t.places, Spent: on.settling(t),
 		}
 	}
 	return out

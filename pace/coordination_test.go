@@ -19,6 +19,7 @@ type fakeShared struct {
 	up       bool
 	since    time.Time
 	clocks   map[string]gcra
+	places   map[string]int // taken
 	reserved int
 	released int
 	blocked  []func(string, time.Duration, int)
@@ -37,7 +38,7 @@ type fakeGateway struct {
 }
 
 func newFakeShared(up bool) *fakeShared {
-	return &fakeShared{up: up, since: time.Now().Add(-time.Hour), clocks: map[string]gcra{}}
+	return &fakeShared{up: up, since: time.Now().Add(-time.Hour), clocks: map[string]gcra{}, places: map[string]int{}}
 }
 
 // gateways are n Pacers that share the clock.
@@ -91,10 +92,16 @@ func (g *fakeGateway) Reserve(_ context.Context, demands []Demand, maxWait time.
 	if at-now > maxWait {
 		return Reservation{Outcome: TooLate, Wait: at - now}, nil
 	}
+	for _, d := range demands {
+		if d.Places > 0 && g.places[d.Key] >= d.Places {
+			return Reservation{Outcome: Full, Wait: 100 * time.Millisecond}, nil
+		}
+	}
 	before := map[string]gcra{}
 	spaced := false
 	for _, d := range demands {
 		before[d.Key] = g.clocks[d.Key]
+		g.places[d.Key]++
 		if d.Spent {
 			g.clocks[d.Key] = g.clocks[d.Key].withoutBurst(d.terms(), at)
 		}
@@ -125,11 +132,22 @@ func (g *fakeGateway) Release(r Reservation) error {
 	defer g.mu.Unlock()
 	g.released++
 	for key, before := range r.Token.(map[string]gcra) {
+		g.places[key]--
 		if g.clocks[key].last == r.At.Sub(time.Unix(0, 0)) {
 			g.clocks[key] = before
 		}
 	}
+	clear(r.Token.(map[string]gcra))
 	return nil
+}
+
+func (g *fakeGateway) Done(r Reservation, after func()) {
+	g.mu.Lock()
+	for key := range r.Token.(map[string]gcra) {
+		g.places[key]--
+	}
+	g.mu.Unlock()
+	after()
 }
 
 func (g *fakeGateway) Unblock(key string) (bool, error) { return false, g.Block(key, 0, 0) }
@@ -444,27 +462,70 @@ func TestSharedClockNotYet(t *testing.T) {
 	})
 }
 
+// All gateways together have the places while the shared clock counts them, and each its part while it is away or has
+// just come back.
 func TestSharedClockDividesThePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, up := range []bool{true, false} {
-			f := newFakeShared(up)
-			for _, p := range f.gateways(3) {
-				for places, want := range map[int]int{8: 2, 2: 1, 9: 3} {
-					key := fmt.Sprint(places)
+		for _, state := range []struct {
+			up    bool
+			since time.Duration
+			want  map[int][]int
+		}{
+			{true, time.Hour, map[int][]int{8: {8, 0, 0}, 2: {2, 0, 0}, 9: {9, 0, 0}}},
+			{true, 0, map[int][]int{8: {2, 2, 2}, 2: {1, 1, 0}, 9: {3, 3, 3}}},
+			{false, time.Hour, map[int][]int{8: {2, 2, 2}, 2: {1, 1, 1}, 9: {3, 3, 3}}},
+		} {
+			f := newFakeShared(state.up)
+			f.since = time.Now().Add(-state.since)
+			for g, p := range f.gateways(3) {
+				for places, want := range state.want {
 					n := 0
 					for i := range 10 {
-						r := Request{Limit: Limit{Key: key, Concurrency: places}, Agent: fmt.Sprint(i), MaxWait: -1}
-						if _, err := p.Acquire(t.Context(), r); err == nil {
+						r := Request{Limit: Limit{Key: fmt.Sprint(places), Concurrency: places}, Agent: fmt.Sprint(i), MaxWait: -1}
+						_, err := p.Acquire(t.Context(), r)
+						why := new(Refused)
+						if err == nil {
 							n++
+						} else if !errors.As(err, &why) || why.Reason != ReasonConcurrency {
+							t.Errorf("%+v: refused with %v", state, err)
 						}
 					}
-					if n != want {
-						t.Errorf("up %v: %d of %d places for one of three gateways, want %d", up, n, places, want)
+					if n != want[g] {
+						t.Errorf("%+v: %d of %d places for gateway %d, want %d", state, n, places, g, want[g])
 					}
 				}
 			}
 		}
+	})
+}
+
+// A request that waits for a place of another gateway gets it soon after that is free, and holds up no other host.
+func TestSharedClockWaitsForAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := newFakeShared(true).gateways(2)
+		r := Request{Limit: Limit{Key: "h", Concurrency: 1}, Also: []Limit{{Key: "addr:1", Interval: time.Millisecond, Burst: 10}}, Agent: "a"}
+		first := granted(t, all[0], r)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			s := granted(t, all[1], r)
+			if s.Wait < 10*time.Second || s.Wait > 10*time.Second+150*time.Millisecond {
+				t.Errorf("held for %s, want soon after 10 s", s.Wait)
+			}
+			s.Done()
+		})
+		time.Sleep(5 * time.Second)
+		other := r
+		other.Key = "i"
+		s := granted(t, all[1], other)
+		if s.Wait > 0 {
+			t.Errorf("another host of the address waited for %s", s.Wait)
+		}
+		s.Done()
+		time.Sleep(5 * time.Second)
+		first.Done()
+		wg.Wait()
 	})
 }
 

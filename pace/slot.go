@@ -119,8 +119,10 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 		// come behind it.
 		each(g.charges, func(c *charge) { c.clock.reserved = max(c.clock.reserved, r.at) })
 		return r.at, nil
-	case answer.Outcome == NotYet:
+	case (answer.Outcome == NotYet || answer.Outcome == Full) && now+answer.Wait <= g.end:
 		return now + max(answer.Wait, time.Millisecond), nil
+	case answer.Outcome == Full:
+		return 0, p.refuse(&Refused{g.charges[0].clock.key, ReasonConcurrency, time.Second})
 	case answer.Blocked > 0:
 		return 0, p.refuse(&Refused{answer.BlockedKey, ReasonBlocked, answer.Wait})
 	}
@@ -162,7 +164,12 @@ func (s Slot) finish(undo bool) {
 	charges, r := g.charges, g.reservation
 	g.charges, g.reservation = nil, nil
 	g.mu.Unlock()
-	each(charges, func(c *charge) { c.release(undo) })
+	give := func() { each(charges, func(c *charge) { c.release(undo) }) }
+	if r != nil && !undo {
+		g.pacer.shared.Done(r.slot, give) // who waits here finds the place free there
+		return
+	}
+	give()
 	if undo {
 		g.pacer.release(r)
 	}

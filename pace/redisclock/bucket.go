@@ -46,14 +46,6 @@ func (k *Clock) clockKey(name string) string { return k.tag(bucketOf(name)) + "k
 // lookPause is the least time between two looks that find losses.
 const lookPause = 5 * time.Second
 
-// lookSoon has the eras of all buckets noted, without waiting for it.
-func (k *Clock) lookSoon() {
-	select {
-	case k.look <- struct{}{}:
-	default:
-	}
-}
-
 // keepEras notes eras when Redis has come back, or when a bucket has lost its memory: then others
 // have too. Else each bucket would be found out later, with its first request, and hold that up.
 func (k *Clock) keepEras() {

@@ -32,6 +32,7 @@ type Clock struct {
 	look     chan struct{} // a bucket may have lost its memory
 	channel  string        // the one of the fleet's clocks
 	lost     string        // the message that Redis has lost what it knew
+	leases   leases
 	endWatch func()
 }
 
@@ -39,6 +40,7 @@ type Clock struct {
 // clocks, while Redis is away. Close it after use.
 func New(l *link.Link, gateways int) *Clock {
 	k := &Clock{link: l, made: time.Now(), least: max(gateways, 1), look: make(chan struct{}, 1), endWatch: func() {}}
+	k.leases.renew, k.leases.give, k.leases.held = make(chan struct{}, 1), make(chan struct{}, 1), make(map[string][]string)
 	k.channel, k.lost = l.Channel(l.Prefix+":{pace}:blocks"), message{From: l.Process, Lost: true}.String()
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	l.ShareClocks(k.least)
@@ -54,7 +56,11 @@ func (k *Clock) Close() {
 }
 
 // Watch implements pace.Shared.
-func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), back func()) {
+func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), relearn func()) {
+	back := func() {
+		signal(k.leases.renew)
+		relearn()
+	}
 	k.tasks.Go(func() {
 		k.link.Listen(k.ctx, k.channel, func(text string) {
 			var m message
@@ -67,10 +73,11 @@ func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int)
 		})
 	})
 	k.tasks.Go(k.keepEras)
+	k.tasks.Go(k.keepLeases)
 	k.endWatch = k.link.Watch(func(s link.State, news bool) {
 		if news && s.Up {
 			back()
-			k.lookSoon()
+			signal(k.look)
 		}
 	})
 }
@@ -96,8 +103,10 @@ var (
 
 // token is what Release needs to know of a reservation in one bucket.
 type token struct {
-	keys []string
-	slot string // on Redis's clock, in microseconds since 1970
+	keys   []string
+	slot   string // on Redis's clock, in microseconds since 1970
+	lease  string
+	places []string // the clocks that have the lease
 }
 
 // micros is the unit of the scripts. Waits and intervals are rounded up, so no slot comes early.
@@ -112,12 +121,13 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	slack := k.slack(demands, len(parts))
 	all := pace.Reservation{Until: time.Now().Add(max(maxWait, noSpacing))}
 	var tokens []token
+	lease := k.link.Process + strconv.FormatUint(k.leases.count.Add(1), 10)
 	for _, part := range slices.Backward(parts) {
 		asked, longest := time.Now(), maxWait
 		if len(tokens) > 0 {
 			longest = min(maxWait, all.Until.Sub(asked))
 		}
-		r, err := k.reserve(ctx, part, max(0, all.At.Sub(asked)), longest, slack)
+		r, err := k.reserve(ctx, part, lease, max(0, all.At.Sub(asked)), longest, slack)
 		if err != nil || r.Outcome != pace.Reserved {
 			_ = k.Release(pace.Reservation{Token: tokens}) // if that fails, a slot is lost
 			if len(tokens) > 0 && r.Outcome == pace.TooLate && r.Wait <= maxWait {
@@ -137,29 +147,30 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 		tokens = append(tokens, r.Token.(token))
 	}
 	all.Token = tokens
+	k.leases.open(tokens)
 	return all, nil
 }
 
 // reserve reserves a slot at clocks in one bucket.
 func (k *Clock) reserve(
-	ctx context.Context, demands []pace.Demand, least, longest, slack time.Duration,
+	ctx context.Context, demands []pace.Demand, lease string, least, longest, slack time.Duration,
 ) (r pace.Reservation, err error) {
 	bucket := bucketOf(demands[0].Key)
 	keys := []string{k.eraKey(bucket)}
-	args := make([]string, 0, 4+4*len(demands))
-	args = append(args, k.channel, k.lost, micros(longest), micros(least))
+	args := make([]string, 0, 7+5*len(demands))
+	args = append(args, k.channel, k.lost, micros(longest), micros(least), k.link.Process, lease, micros(leaseFor))
 	for _, d := range demands {
 		keys = append(keys, k.clockKey(d.Key))
 		d = withSlack(d, slack)
-		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent))
+		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent), strconv.Itoa(d.Places))
 	}
 	err = k.call(ctx, "reserving a slot in redis", reserveScript, keys, args, func(a rueidis.RedisResult) error {
 		answer, err := a.AsIntSlice()
 		if err != nil {
 			return err
 		}
-		if r, err = reservation(answer, keys[1:], demands); err == nil && answer[5] == 1 {
-			k.lookSoon()
+		if r, err = reservation(answer, keys[1:], demands, lease); err == nil && answer[5] == 1 {
+			signal(k.look)
 		}
 		return err
 	})
@@ -201,7 +212,7 @@ func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 }
 
 // reservation reads the answer of reserve.lua.
-func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Reservation, error) {
+func reservation(answer []int64, keys []string, demands []pace.Demand, lease string) (pace.Reservation, error) {
 	if len(answer) != 6 {
 		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 6", len(answer))
 	}
@@ -215,9 +226,17 @@ func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Res
 	switch answer[0] {
 	case 1:
 		r.Outcome = pace.Reserved
-		r.Token = token{keys: keys, slot: strconv.FormatInt(answer[2], 10)}
+		t := token{keys: keys, slot: strconv.FormatInt(answer[2], 10), lease: lease}
+		for i, d := range demands {
+			if d.Places > 0 {
+				t.places = append(t.places, keys[i]+" places")
+			}
+		}
+		r.Token = t
 	case 2:
 		r.Outcome = pace.NotYet
+	case 3:
+		r.Outcome = pace.Full
 	default:
 		r.Outcome = pace.TooLate
 	}
@@ -227,10 +246,11 @@ func reservation(answer []int64, keys []string, demands []pace.Demand) (pace.Res
 // Release implements pace.Shared: one round trip for each bucket.
 func (k *Clock) Release(r pace.Reservation) error {
 	tokens, _ := r.Token.([]token)
+	k.leases.end(tokens)
 	var all error
 	for _, t := range tokens {
 		err := k.call(context.Background(), "giving a slot back to redis", releaseScript, t.keys,
-			[]string{t.slot}, rueidis.RedisResult.Error)
+			[]string{t.slot, t.lease}, rueidis.RedisResult.Error)
 		all = errors.Join(all, err)
 	}
 	return all

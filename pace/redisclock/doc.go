@@ -1,10 +1,10 @@
 // Package redisclock keeps the clocks of several gateways together in Redis or Valkey
 // ([pace.Shared]).
 //
-// A slot is reserved by one Lua call, on Redis's own clock: GCRA, the gap, and the block, for all
-// clocks of the request or none. Nothing else is asked of Redis on a request's way. Places in
-// flight are not kept there: each gateway has its part of them, the limit divided by the number of
-// gateways (at least one), as that needs no lease, and no second call when an answer ends.
+// A slot is reserved by one Lua call, on Redis's own clock: GCRA, the gap, the block, and a place in
+// flight, for all clocks of the request or none. Nothing else is asked of Redis on a request's way.
+// A place is a lease of 30 s, which the gateway renews until the request has ended; then it gives
+// the place back by a call for which nobody waits.
 //
 // The link to Redis knows how many gateways share clocks. When Redis cannot be reached each keeps
 // to its part of the rate; see [pace.Peers]. It comes back by itself.
@@ -14,6 +14,8 @@
 // rate there are in one bucket; that of an address is in another one, which takes a second call.
 //
 //	{PREFIX:pace:N}:key:NAME  hash     a clock; it expires two minutes after the clock is free
+//	{PREFIX:pace:N}:key:NAME places  zset    its leases, by their end
+//	{PREFIX:pace:N}:key:NAME turn    string  the gateway that gets the next place
 //	{PREFIX:pace:N}:era       hash     since when the bucket remembers, and the run of the server
 //	PREFIX:{pace}:blocks      channel  of blocks, and of losses of memory
 //

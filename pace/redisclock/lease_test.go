@@ -1,0 +1,169 @@
+package redisclock
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/pace"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// watched returns n clocks that give back and renew places.
+func watched(t *testing.T, s *redistest.Server, n int) []*Clock {
+	t.Helper()
+	all := make([]*Clock, n)
+	for i := range all {
+		all[i] = clockAt(t, s)
+		all[i].Watch(func(string, time.Duration, int) {}, func() {})
+	}
+	return all
+}
+
+func outcome(t *testing.T, k *Clock, d ...pace.Demand) (pace.Reservation, pace.ReserveOutcome) {
+	t.Helper()
+	r, err := k.Reserve(t.Context(), d, ever)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, r.Outcome
+}
+
+// TestPlacesAreOfAllGateways: there are as many as one demands, whoever has them; a place that is given back, or whose
+// gateway was not heard of for long, is free.
+func TestPlacesAreOfAllGateways(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all := watched(t, s, 2)
+	host, addr := pace.Demand{Key: "h.example", Places: 3}, pace.Demand{Key: "addr:192.0.2.1", Places: 2}
+	first := reserve(t, all[0], host, addr)
+	second := reserve(t, all[1], host)
+	third := reserve(t, all[0], host)
+	if r, got := outcome(t, all[1], host); got != pace.Full || r.Wait <= 0 {
+		t.Errorf("%+v; want full", r)
+	}
+	if err := all[1].Release(second); err != nil {
+		t.Fatal(err)
+	}
+	second = reserve(t, all[1], host)
+	done := make(chan struct{})
+	all[0].Done(first, func() { close(done) })
+	<-done
+	reserve(t, all[1], host) // its turn: it asked when there was none
+	reserve(t, all[0], addr)
+	reserve(t, all[0], addr)
+	if _, got := outcome(t, all[1], addr); got != pace.Full {
+		t.Errorf("outcome %d at the address, want full", got)
+	}
+	again := make(chan struct{})
+	all[0].Done(first, func() { close(again) }) // twice is once
+	<-again
+	if _, got := outcome(t, all[1], host); got != pace.Full {
+		t.Errorf("outcome %d, want full", got)
+	}
+	s.Say(`EVAL "for _, k in ipairs(redis.call('KEYS', '*:h.example places')) do for _, m in ipairs(redis.call('ZRANGE', k, 0, 1)) do ` +
+		`redis.call('ZADD', k, 1, m) end end" 0`) // as if two had run out
+	reserve(t, all[1], host)
+	reserve(t, all[1], host)
+	if _, got := outcome(t, all[1], host); got != pace.Full {
+		t.Errorf("outcome %d, want full: the third lease holds", got)
+	}
+	_ = third
+}
+
+// TestTheTurnAtAPlace: a gateway that found none gets the next one before that which had it.
+func TestTheTurnAtAPlace(t *testing.T) {
+	t.Parallel()
+	all := watched(t, redistest.Start(t), 2)
+	host := pace.Demand{Key: "h.example", Places: 1}
+	hog := reserve(t, all[0], host)
+	if _, got := outcome(t, all[1], host); got != pace.Full {
+		t.Fatalf("outcome %d, want full", got)
+	}
+	if err := all[0].Release(hog); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := outcome(t, all[0], host); got != pace.Full {
+		t.Errorf("outcome %d for the gateway that had the place, want full: it is the other's turn", got)
+	}
+	mine := reserve(t, all[1], host)
+	if err := all[1].Release(mine); err != nil {
+		t.Fatal(err)
+	}
+	reserve(t, all[0], host)
+}
+
+// TestPlacesAreTakenAgainAfterALoss by the gateways that have them, at once.
+func TestPlacesAreTakenAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all := watched(t, s, 2)
+	host := pace.Demand{Key: "h.example", Places: 2}
+	held := reserve(t, all[0], host)
+	s.Say("FLUSHALL")
+	redistest.Eventually(t, "the second is over", func() bool {
+		_, got := outcome(t, all[1], host)
+		return got == pace.Reserved
+	})
+	if _, got := outcome(t, all[1], host); got != pace.Full {
+		t.Errorf("outcome %d, want full: the other gateway has a place", got)
+	}
+	all[0].Done(held, func() {})
+	redistest.Eventually(t, "the place is free", func() bool {
+		_, got := outcome(t, all[1], host)
+		return got == pace.Reserved
+	})
+}
+
+// TestTwelvePacersKeepEightPlaces, and use them.
+func TestTwelvePacersKeepEightPlaces(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var (
+		open, most, served atomic.Int32
+		wg                 sync.WaitGroup
+	)
+	all := make([]*Clock, 12)
+	for i := range all {
+		all[i] = clockAt(t, s)
+	}
+	redistest.Eventually(t, "all are counted", func() bool {
+		for _, k := range all {
+			if k.Peers().Count < len(all) {
+				return false
+			}
+		}
+		return strings.Contains(s.Say("ZCARD {crawlgate}:fleet:clocks"), ":12")
+	})
+	for i, k := range all {
+		p := pace.New(pace.Config{Shared: k})
+		for j := range 4 {
+			wg.Go(func() {
+				for range 4 {
+					r := pace.Request{Limit: pace.Limit{Key: "h.example", Concurrency: 8}, Agent: fmt.Sprint(i, j), MaxWait: time.Minute}
+					slot, err := p.Acquire(t.Context(), r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					n := open.Add(1)
+					for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+					}
+					time.Sleep(20 * time.Millisecond)
+					open.Add(-1)
+					slot.Done()
+					served.Add(1)
+				}
+			})
+		}
+	}
+	began := time.Now()
+	wg.Wait()
+	t.Logf("%d requests in %s, at most %d at once", served.Load(), time.Since(began), most.Load())
+	if most.Load() > 8 || served.Load() != 12*4*4 {
+		t.Errorf("%d open at once, want at most 8; %d served", most.Load(), served.Load())
+	}
+}
