@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,12 +53,22 @@ type Stops struct {
 	index   atomic.Pointer[stopIndex]
 }
 
-// stopIndex is a snapshot, which never changes.
+// stopIndex is a snapshot, which never changes. The index of the next snapshot shares all parts but
+// those that differ.
 type stopIndex struct {
 	all   StopSet
-	byKey map[string]*Stop // by Stop.key
-	hosts hostIndex[*Stop]
+	parts [256]map[stopKey][]Stop // the newest last
 }
+
+// stopKey is the same for stops that stop the same.
+type stopKey struct {
+	scope StopScope
+	value HostPattern // of an agent, its name in lower case
+}
+
+var partSeed = maphash.MakeSeed()
+
+func (k stopKey) part() byte { return byte(maphash.String(partSeed, k.value.key)) }
 
 // Set adds a stop, by default with a random id. It replaces one with the same scope and value.
 func (s *Stops) Set(stop Stop) error {
@@ -77,7 +89,11 @@ func (s *Stops) Update(change func(StopSet) (StopSet, error)) error {
 	if err != nil {
 		return err
 	}
-	s.index.Store(newStopIndex(after))
+	index := s.index.Load()
+	if index == nil {
+		index = new(stopIndex)
+	}
+	s.index.Store(index.with(after))
 	return nil
 }
 
@@ -101,13 +117,16 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 	if s != nil {
 		index = s.index.Load()
 	}
-	if index == nil || len(index.byKey) == 0 {
+	if index == nil || len(index.all.Held) == 0 {
 		return Stop{}, false
 	}
-	all, ofAgent := Stop{Scope: StopAll}, Stop{Scope: StopAgent, Value: agent}
-	found := cmp.Or(index.byKey[all.key()], index.byKey[ofAgent.key()])
-	if found == nil {
-		_, found, _ = index.hosts.closest(o)
+	found := cmp.Or(index.newest(Stop{Scope: StopAll}.key()), index.newest(Stop{Scope: StopAgent, Value: agent}.key()))
+	for key := range keysOf(o.Host) {
+		for _, port := range [2]uint16{o.Port, 0} {
+			if found == nil {
+				found = index.newest(stopKey{StopHost, HostPattern{key, port}})
+			}
+		}
 	}
 	if found == nil {
 		return Stop{}, false
@@ -115,24 +134,53 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 	return *found, true
 }
 
-// newStopIndex indexes stops. Of several that stop the same, Match names the newest.
-func newStopIndex(all StopSet) *stopIndex {
-	index := &stopIndex{all: all, byKey: make(map[string]*Stop, len(all.Held))}
-	for i := range all.Held {
-		index.byKey[all.Held[i].key()] = &all.Held[i]
+// newest returns the stop that Match names, of those that stop the same.
+func (x *stopIndex) newest(key stopKey) *Stop {
+	if stops := x.parts[key.part()][key]; len(stops) > 0 {
+		return &stops[len(stops)-1]
 	}
-	for _, stop := range index.byKey {
-		if pattern, err := ParseHostPattern(stop.Value); stop.Scope == StopHost && err == nil {
-			index.hosts.put(pattern, stop)
-		}
-	}
-	return index
+	return nil
 }
 
-// key is the same for canonical stops that stop the same.
-func (s Stop) key() string { return string(s.Scope) + " " + strings.ToLower(s.Value) }
+// with indexes other stops.
+func (x *stopIndex) with(after StopSet) *stopIndex {
+	next := &stopIndex{all: after, parts: x.parts}
+	var copied [len(next.parts)]bool
+	for i, stops := range [][]Stop{x.all.Since(after).Held, after.Since(x.all).Held} {
+		for _, stop := range stops {
+			key := stop.key()
+			part := key.part()
+			if !copied[part] {
+				copied[part] = true
+				next.parts[part] = make(map[stopKey][]Stop, len(x.parts[part])+1)
+				maps.Copy(next.parts[part], x.parts[part])
+			}
+			list := slices.DeleteFunc(slices.Clone(next.parts[part][key]), stop.hasID)
+			if added := i == 1; added {
+				list = append(list, stop)
+				slices.SortStableFunc(list, Stop.compare)
+			}
+			next.parts[part][key] = list
+			if len(list) == 0 {
+				delete(next.parts[part], key)
+			}
+		}
+	}
+	return next
+}
 
-func (s Stop) same(other Stop) bool { return s.key() == other.key() }
+// key finds a canonical stop in the index.
+func (s Stop) key() stopKey {
+	pattern := HostPattern{key: strings.ToLower(s.Value)}
+	if s.Scope == StopHost {
+		pattern, _ = ParseHostPattern(s.Value)
+	}
+	return stopKey{s.Scope, pattern}
+}
+
+func (s Stop) same(other Stop) bool {
+	return s.Scope == other.Scope && (s.Value == other.Value || s.Scope == StopAgent && s.key() == other.key())
+}
 
 func (s Stop) hasID(other Stop) bool { return s.ID == other.ID }
 

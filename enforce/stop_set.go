@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if len(after.Held) >= maxStops {
 		return s, ErrTooManyStops
 	}
-	if _, lifted := after.Lifted[stop.ID]; lifted || slices.ContainsFunc(s.Held, stop.hasID) {
+	if after.hasLifted(stop.ID) || slices.ContainsFunc(s.Held, stop.hasID) {
 		return s, fmt.Errorf("there was a stop %s before", stop.ID)
 	}
 	after.Held = append(after.Held, stop)
@@ -99,30 +100,94 @@ func (s StopSet) without(ends func(Stop) bool, lift Lift) (after StopSet, ended 
 // Merge adds what another gateway knows: the stops of both, less what either has lifted. Which of
 // them comes first, or how often, makes no difference. Lifts that are older than 90 days at now are
 // forgotten. The error says that there was no room for some stops; the others hold.
-func (s StopSet) Merge(other StopSet, now time.Time) (StopSet, error) {
-	after := StopSet{Lifted: make(map[string]Lift, len(s.Lifted)+len(other.Lifted))}
-	maps.Copy(after.Lifted, s.Lifted)
+func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) {
+	after.Lifted = s.Lifted
+	if len(other.Lifted) > 0 {
+		after.Lifted = make(map[string]Lift, len(s.Lifted)+len(other.Lifted))
+		maps.Copy(after.Lifted, s.Lifted)
+	}
 	for id, lift := range other.Lifted {
 		if known, ok := after.Lifted[id]; !ok || lift.before(known) {
 			after.Lifted[id] = lift
 		}
 	}
-	known := make(map[string]bool, len(s.Held)+len(other.Held))
-	var err error
-	for i, stop := range slices.Concat(s.Held, other.Held) {
-		if _, lifted := after.Lifted[stop.ID]; lifted || known[stop.ID] {
+	news := idsOf(other.Held)
+	after.Held = make([]Stop, 0, len(s.Held)+len(other.Held))
+	for i := range s.Held {
+		delete(news, s.Held[i].ID)
+		if !after.hasLifted(s.Held[i].ID) {
+			after.Held = append(after.Held, s.Held[i])
+		}
+	}
+	for _, stop := range other.Held {
+		if after.hasLifted(stop.ID) || !news[stop.ID] {
 			continue
 		}
-		if i >= len(s.Held) && len(after.Held) >= maxMerged {
+		if len(after.Held) >= maxMerged {
 			err = ErrTooManyStops
 			break
 		}
-		known[stop.ID] = true
+		delete(news, stop.ID)
 		after.Held = append(after.Held, stop)
 	}
-	slices.SortStableFunc(after.Held, func(a, b Stop) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	if !slices.IsSortedFunc(after.Held, Stop.compare) {
+		slices.SortStableFunc(after.Held, Stop.compare)
+	}
 	after.Lifted = remembered(after.Lifted, now)
 	return after, err
+}
+
+// Since returns the stops and the lifts that s has and an earlier set has not. It is quick if most
+// stops are in both in the same order.
+func (s StopSet) Since(before StopSet) (more StopSet) {
+	next := 0
+	for i := range s.Held {
+		for next < len(before.Held) && before.Held[next].ID != s.Held[i].ID && s.hasLifted(before.Held[next].ID) {
+			next++
+		}
+		if next < len(before.Held) && before.Held[next].ID == s.Held[i].ID {
+			next++
+		} else {
+			more.Held = append(more.Held, s.Held[i])
+		}
+	}
+	if next < len(before.Held) && len(more.Held) > 0 { // some may have moved
+		news := idsOf(more.Held)
+		for i := range before.Held {
+			delete(news, before.Held[i].ID)
+		}
+		more.Held = slices.DeleteFunc(more.Held, func(stop Stop) bool { return !news[stop.ID] })
+	}
+	if reflect.ValueOf(s.Lifted).Pointer() == reflect.ValueOf(before.Lifted).Pointer() { // no map is changed once it is in a set
+		return more
+	}
+	for id, lift := range s.Lifted {
+		if !before.hasLifted(id) {
+			if more.Lifted == nil {
+				more.Lifted = make(map[string]Lift)
+			}
+			more.Lifted[id] = lift
+		}
+	}
+	return more
+}
+
+func (s StopSet) hasLifted(id string) bool {
+	_, lifted := s.Lifted[id]
+	return lifted
+}
+
+func idsOf(stops []Stop) map[string]bool {
+	ids := make(map[string]bool, len(stops))
+	for i := range stops {
+		ids[stops[i].ID] = true
+	}
+	return ids
+}
+
+// compare has the older stop first.
+func (s Stop) compare(other Stop) int {
+	return cmp.Or(s.At.Compare(other.At), cmp.Compare(s.ID, other.ID))
 }
 
 // before says which of two accounts of one lift is kept.
@@ -135,12 +200,19 @@ func (l Lift) Remembered(now time.Time) bool { return now.Sub(l.At) < liftsKept 
 
 // remembered are the lifts that are kept: those of 90 days, and the newest if they are too many.
 func remembered(lifts map[string]Lift, now time.Time) map[string]Lift {
-	maps.DeleteFunc(lifts, func(_ string, l Lift) bool { return !l.Remembered(now) })
-	if len(lifts) <= maxMerged {
+	old := 0
+	for _, l := range lifts {
+		if !l.Remembered(now) {
+			old++
+		}
+	}
+	if old == 0 && len(lifts) <= maxMerged {
 		return lifts
 	}
+	lifts = maps.Clone(lifts)
+	maps.DeleteFunc(lifts, func(_ string, l Lift) bool { return !l.Remembered(now) })
 	ids := slices.SortedFunc(maps.Keys(lifts), func(a, b string) int { return lifts[a].At.Compare(lifts[b].At) })
-	for _, id := range ids[:len(ids)-maxMerged] {
+	for _, id := range ids[:max(len(ids)-maxMerged, 0)] {
 		delete(lifts, id)
 	}
 	return lifts

@@ -1,0 +1,118 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestSince: what a set has more than an earlier one is all that the earlier one lacks, and nothing else.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	set := func(held, lifted string) (s StopSet) {
+		for _, id := range held {
+			s.Held = append(s.Held, Stop{ID: string(id), Scope: StopHost, Value: string(id) + ".example"})
+		}
+		for _, id := range lifted {
+			if s.Lifted == nil {
+				s.Lifted = map[string]Lift{}
+			}
+			s.Lifted[string(id)] = Lift{}
+		}
+		return s
+	}
+	for _, tt := range []struct{ before, lifted, after, afterLifted, held, lifts string }{
+		{"", "", "", "", "", ""},
+		{"", "", "ab", "c", "ab", "c"},
+		{"ab", "", "abc", "", "c", ""},
+		{"ab", "", "cab", "", "c", ""},
+		{"abc", "", "bc", "a", "", "a"},
+		{"abc", "", "acd", "b", "d", "b"},
+		{"abc", "x", "ab", "cx", "", "c"},
+		{"abc", "", "cba", "", "", ""},
+		{"abc", "", "cdba", "", "d", ""},
+		{"abc", "", "d", "abc", "d", "abc"},
+		{"ab", "c", "abc", "", "c", ""}, // as after 90 days
+		{"abc", "", "a", "", "", ""},
+	} {
+		more := set(tt.after, tt.afterLifted).Since(set(tt.before, tt.lifted))
+		want := set(tt.held, tt.lifts)
+		if !slices.Equal(more.Held, want.Held) || !maps.Equal(more.Lifted, want.Lifted) {
+			t.Errorf("%+v: %v", tt, more)
+		}
+	}
+}
+
+// TestStopsChangeInParts: after any changes, stops match as if all of them had been given at once.
+func TestStopsChangeInParts(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		var k, other Stops
+		for i := range 150 {
+			at := now.Add(time.Duration(random.IntN(10)) * time.Second)
+			stop := Stop{ID: fmt.Sprint("s-", i), Scope: StopHost, Value: []string{"example.com", "*.example.com", "example.com:8080", "*", "a.example.com"}[random.IntN(5)], At: at}
+			switch random.IntN(12) {
+			case 0:
+				stop.Scope, stop.Value = StopAgent, []string{"Acme", "acme", "Ümit"}[random.IntN(3)]
+			case 1:
+				stop.Scope, stop.Value = StopAll, ""
+			}
+			set := []*Stops{&k, &other}[random.IntN(2)]
+			switch random.IntN(4) {
+			case 0, 1:
+				if err := set.Set(stop); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				_ = set.Update(func(s StopSet) (StopSet, error) { s, _, _ = s.Lift(stop, Lift{At: at}); return s, nil })
+			default:
+				_ = k.Update(func(s StopSet) (StopSet, error) { return s.Merge(other.All(), now) })
+			}
+			var fresh Stops
+			_ = fresh.Update(func(StopSet) (StopSet, error) { return k.All(), nil })
+			for _, raw := range []string{"http://example.com", "http://example.com:8080", "http://b.example.com", "http://a.example.com", "http://example.org"} {
+				for _, agent := range []string{"", "ACME", "ümit"} {
+					got, stopped := k.Match(mustOrigin(t, raw), agent)
+					want, wanted := fresh.Match(mustOrigin(t, raw), agent)
+					if got != want || stopped != wanted {
+						t.Fatalf("%s for %s: %v, want %v, of %v", raw, agent, got, want, k.All())
+					}
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkOrder is one more stop, given here or elsewhere, beside many that hold.
+func BenchmarkOrder(b *testing.B) {
+	for name, lifted := range map[string]int{"none lifted": 0, "as many lifted": 10_000} {
+		many := StopSet{Lifted: map[string]Lift{}}
+		for i := range 9_999 {
+			many.Held = append(many.Held, Stop{ID: fmt.Sprintf("QX4GK6YVKQ7J5WZNHOBC3M%d", i), Scope: StopHost, Value: fmt.Sprintf("h%d.example", i), At: now})
+		}
+		for i := range lifted {
+			many.Lifted[fmt.Sprintf("QX4GK6YVKQ7J5WZNHOBC3L%d", i)] = Lift{At: now}
+		}
+		stop := Stop{ID: "new", Scope: StopHost, Value: "new.example", At: now.Add(time.Second)}
+		for how, change := range map[string]func(StopSet) (StopSet, error){
+			"given":  func(s StopSet) (StopSet, error) { return s.Add(stop) },
+			"merged": func(s StopSet) (StopSet, error) { return s.Merge(StopSet{Held: []Stop{stop}}, now) },
+		} {
+			b.Run(how+", "+name, func(b *testing.B) {
+				var k Stops
+				_ = k.Update(func(StopSet) (StopSet, error) { return many.Merge(StopSet{}, now) })
+				all := k.All()
+				for b.Loop() {
+					_ = k.Update(change)
+					b.StopTimer()
+					_ = k.Update(func(StopSet) (StopSet, error) { return all, nil })
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
