@@ -104,6 +104,10 @@ type stateFile struct {
 // read fills v from the file, and leaves it as it is where there is no such file. Its errors are
 // for the operator: they name the loss and the way on.
 func (f stateFile) read(folder string, v any) error {
+	return f.decode(folder, func(data []byte) error { return json.Unmarshal(data, v) })
+}
+
+func (f stateFile) decode(folder string, into func([]byte) error) error {
 	if folder == "" {
 		return nil
 	}
@@ -119,7 +123,7 @@ func (f stateFile) read(folder string, v any) error {
 		return fmt.Errorf("%s are not known: %s is empty (%d bytes), as a crash of the machine may leave it; "+
 			"put back a copy of the file, or remove it %s", f.holds, path, len(data), f.remedy)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := into(data); err != nil {
 		return fmt.Errorf("%s are not known: %s is damaged (%w); put back a copy of the file, or remove it %s", f.holds, path, err, f.remedy)
 	}
 	return nil

@@ -188,22 +188,16 @@ func (s *fleetState) Merge(other enforce.StopSet) map[string]int {
 		s.logger.Error("orders of other gateways may be forgotten by a restart", zap.Error(err))
 	}
 	after := s.Orders()
-	s.tell("an order of another gateway holds", after, before, ended)
-	s.tell("another gateway has lifted an order", before, after, nil)
+	s.tell("an order of another gateway holds", after.Since(before), ended)
+	s.tell("another gateway has lifted an order", before.Since(after), nil)
 	return ended
 }
 
-// tell logs the orders of one set that the other one has not.
-func (s *fleetState) tell(message string, in, notIn enforce.StopSet, ended map[string]int) {
-	known := make(map[string]bool, len(notIn.Held))
-	for _, order := range notIn.Held {
-		known[order.ID] = true
-	}
-	for _, order := range in.Held {
-		if !known[order.ID] {
-			s.logger.Warn(message, zap.String("scope", string(order.Scope)), zap.String("value", order.Value),
-				zap.String("by", order.By), zap.String("reason", order.Reason), zap.Int("ended", ended[order.ID]))
-		}
+// tell logs orders.
+func (s *fleetState) tell(message string, orders enforce.StopSet, ended map[string]int) {
+	for _, order := range orders.Held {
+		s.logger.Warn(message, zap.String("scope", string(order.Scope)), zap.String("value", order.Value),
+			zap.String("by", order.By), zap.String("reason", order.Reason), zap.Int("ended", ended[order.ID]))
 	}
 }
 

@@ -1,11 +1,20 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
@@ -19,6 +28,10 @@ type stopState struct {
 	loaded bool
 	folder string // of the file
 	former bool   // stops of 0.1.0 have to be taken over
+
+	kept  enforce.StopSet // in the file
+	whole int64           // bytes of its first line; 0: the file has to be written whole
+	size  int64           // bytes of the file
 }
 
 const stopsKey = "stops"
@@ -36,23 +49,97 @@ var (
 // them.
 func readStops(folder string) (kept enforce.StopSet, former bool, err error) {
 	var old enforce.StopSet
-	if err := errors.Join(stopsFile.read(folder, &kept), killsFile.read(folder, &old)); err != nil {
+	err = stopsFile.decode(folder, func(data []byte) (err error) { kept, err = readSets(data); return err })
+	if err := errors.Join(err, killsFile.read(folder, &old)); err != nil {
 		return kept, false, err
 	}
 	kept, err = kept.Merge(old, time.Now())
 	return kept, len(old.Held)+len(old.Lifted) > 0, err
 }
 
-// write keeps the stops. The file of 0.1.0 goes only once its stops are in the new one.
+// readSets reads a set, and those that were added after it, a line each. A crash may cut off the
+// last line: the order in it was not acknowledged, and is left out.
+func readSets(data []byte) (all enforce.StopSet, err error) {
+	data = bytes.TrimRight(data, "\x00") // some file systems leave zeros
+	all.Lifted = make(map[string]enforce.Lift)
+	for lines, n := json.NewDecoder(bytes.NewReader(data)), 0; ; n++ {
+		var some enforce.StopSet
+		end := lines.InputOffset()
+		err := lines.Decode(&some)
+		switch {
+		case n > 0 && errors.Is(err, io.ErrUnexpectedEOF):
+			caddy.Log().Error("the last order in "+stopsFile.name+" is not whole, as a crash leaves it, and does not hold: it had not been acknowledged",
+				zap.ByteString("order", bytes.TrimSpace(data[end:])))
+			fallthrough
+		case n > 0 && errors.Is(err, io.EOF):
+			return enforce.StopSet{}.Merge(all, time.Now())
+		case err != nil:
+			return all, err
+		}
+		all.Held = append(all.Held, some.Held...)
+		maps.Copy(all.Lifted, some.Lifted)
+	}
+}
+
+// write keeps the stops. What is new becomes a line at the end of the file, until these lines are
+// longer than the first one, which has the stops of before. The file of 0.1.0 goes only once its
+// stops are in the new one.
 func (s *stopState) write(stops enforce.StopSet) error {
+	if s.folder == "" {
+		return nil
+	}
+	path := filepath.Join(s.folder, stopsFile.name)
+	if more := stops.Since(s.kept); s.whole > 0 {
+		if len(more.Held)+len(more.Lifted) == 0 {
+			return nil
+		}
+		line, _ := json.Marshal(more) // texts and times: it cannot fail
+		size := s.size + int64(len(line)) + 1
+		if size <= 2*s.whole && addTo(path, s.size, append(line, '\n')) == nil {
+			s.kept, s.size = stops, size
+			return nil
+		}
+	}
+	s.whole = 0
 	if err := stopsFile.write(s.folder, stops); err != nil {
 		return err
+	}
+	if info, err := os.Stat(path); err == nil {
+		s.kept, s.whole, s.size = stops, info.Size(), info.Size()
 	}
 	return killsFile.remove(s.folder)
 }
 
-// Destruct has nothing to close.
-func (*stopState) Destruct() error { return nil }
+var errChanged = errors.New("somebody else has changed the file")
+
+// addTo appends a line to a file that has size bytes. When it returns nil the line is on the disk.
+func addTo(path string, size int64, line []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	if info, statErr := f.Stat(); statErr != nil || info.Size() != size {
+		return errors.Join(errChanged, f.Close())
+	}
+	if _, err = f.Write(line); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		_ = f.Truncate(size) // else the whole file, which is written next, takes its place
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Destruct leaves the file as a single line, which former releases can read.
+func (s *stopState) Destruct() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size == s.whole {
+		return nil
+	}
+	s.whole = 0
+	return s.write(s.held.All())
+}
 
 // load restores the stops that were kept, once in the life of the process. An unreadable file is
 // fatal: starting without it would lift every stop. So is an unreadable file where the store moves
@@ -67,7 +154,7 @@ func (s *stopState) load(folder string) error {
 	if err != nil || s.loaded {
 		return err
 	}
-	s.folder, s.former = folder, former
+	s.folder, s.former, s.whole = folder, former, 0
 	if err := s.held.Update(func(enforce.StopSet) (enforce.StopSet, error) { return kept, nil }); err != nil {
 		return err
 	}
@@ -83,7 +170,7 @@ func (s *stopState) follow(folder string) error {
 	if s.folder == folder && !s.former {
 		return nil
 	}
-	s.folder, s.former = folder, false
+	s.folder, s.former, s.whole = folder, false, 0
 	kept, _, err := readStops(folder)
 	_, mergeErr := s.mergeLocked(kept)
 	return errors.Join(err, mergeErr)
