@@ -146,7 +146,11 @@ func (x *stopIndex) newest(key stopKey) *Stop {
 func (x *stopIndex) with(after StopSet) *stopIndex {
 	next := &stopIndex{all: after, parts: x.parts}
 	var copied [len(next.parts)]bool
-	for i, stops := range [][]Stop{x.all.Since(after).Held, after.Since(x.all).Held} {
+	added, ended := after.Since(x.all).Held, []Stop(nil)
+	if len(x.all.Held)+len(added) != len(after.Held) {
+		ended = x.all.Since(after).Held
+	}
+	for i, stops := range [][]Stop{ended, added} {
 		for _, stop := range stops {
 			key := stop.key()
 			part := key.part()
@@ -156,7 +160,7 @@ func (x *stopIndex) with(after StopSet) *stopIndex {
 				maps.Copy(next.parts[part], x.parts[part])
 			}
 			list := slices.DeleteFunc(slices.Clone(next.parts[part][key]), stop.hasID)
-			if added := i == 1; added {
+			if i == 1 {
 				list = append(list, stop)
 				slices.SortStableFunc(list, Stop.compare)
 			}

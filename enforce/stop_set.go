@@ -112,12 +112,10 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		}
 	}
 	news := idsOf(other.Held)
-	after.Held = make([]Stop, 0, len(s.Held)+len(other.Held))
-	for i := range s.Held {
-		delete(news, s.Held[i].ID)
-		if !after.hasLifted(s.Held[i].ID) {
-			after.Held = append(after.Held, s.Held[i])
-		}
+	removeIDs(news, s.Held)
+	after.Held = slices.Clip(s.Held)
+	if len(other.Lifted) > 0 {
+		after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return after.hasLifted(stop.ID) })
 	}
 	for _, stop := range other.Held {
 		if after.hasLifted(stop.ID) || !news[stop.ID] {
@@ -131,6 +129,7 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		after.Held = append(after.Held, stop)
 	}
 	if !slices.IsSortedFunc(after.Held, Stop.compare) {
+		after.Held = slices.Clone(after.Held)
 		slices.SortStableFunc(after.Held, Stop.compare)
 	}
 	after.Lifted = remembered(after.Lifted, now)
@@ -153,9 +152,7 @@ func (s StopSet) Since(before StopSet) (more StopSet) {
 	}
 	if next < len(before.Held) && len(more.Held) > 0 { // some may have moved
 		news := idsOf(more.Held)
-		for i := range before.Held {
-			delete(news, before.Held[i].ID)
-		}
+		removeIDs(news, before.Held)
 		more.Held = slices.DeleteFunc(more.Held, func(stop Stop) bool { return !news[stop.ID] })
 	}
 	if reflect.ValueOf(s.Lifted).Pointer() == reflect.ValueOf(before.Lifted).Pointer() { // no map is changed once it is in a set
@@ -183,6 +180,26 @@ func idsOf(stops []Stop) map[string]bool {
 		ids[stops[i].ID] = true
 	}
 	return ids
+}
+
+// removeIDs takes the ids of stops out of a set. A set of a few asks little of each stop.
+func removeIDs(ids map[string]bool, stops []Stop) {
+	var ends [256]bool
+	for id := range ids {
+		ends[lastByte(id)] = true
+	}
+	for i := len(stops) - 1; i >= 0 && len(ids) > 0; i-- {
+		if id := stops[i].ID; ends[lastByte(id)] {
+			delete(ids, id)
+		}
+	}
+}
+
+func lastByte(id string) byte {
+	if id == "" {
+		return 0
+	}
+	return id[len(id)-1]
 }
 
 // compare has the older stop first.
