@@ -69,7 +69,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 func ListGateways(ctx context.Context, e *engine.Engine, _ struct{}) (Gateways, error) {
 	if f := e.Fleet(); f != nil {
 		gateways, state := f.Gateways(ctx)
-		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways}, nil
+		return Gateways{true, state.Up, e.Config.Fleet.Expect, state.Version, state.Pending, gateways, state.Unlisted}, nil
 	}
 	self := cluster.Self{Name: e.Config.Name, Version: version.Read()}
 	return Gateways{Gateways: []cluster.Gateway{{Self: self, Orders: len(e.Stops().List())}}}, nil

@@ -216,6 +216,8 @@ type Gateways struct {
 	Version  int64             `json:"orders_version,omitempty"`
 	Pending  int               `json:"orders_pending"`
 	Gateways []cluster.Gateway `json:"gateways"`
+	// Unlisted is how many gateways are alive besides, of more than 1,000.
+	Unlisted int `json:"unlisted,omitempty"`
 }
 
 // Clocks is how the clocks of the hosts stand.

@@ -241,7 +241,10 @@ func complainOf(r remote, report cluster.Acknowledgements, all int) {
 			r.complain("%s is silent; its last heartbeat was at %s", escape.Unprintable(g.Name), cmp.Or(moment(g.LastHeartbeat), "a time that is not known"))
 		}
 	}
-	if n := all - len(report.Gateways); n > 0 {
+	if report.Unlisted > 0 {
+		r.complain("of %d gateways it is not known whether they have answered", report.Unlisted)
+	}
+	if n := all - len(report.Gateways) - report.Unlisted; n > 0 {
 		r.complain("%d of the gateways that the configuration expects are not known", n)
 	}
 	switch {

@@ -137,7 +137,10 @@ func printGateways(w io.Writer, list adminapi.Gateways) {
 	if list.Fleet && !list.Up {
 		printLine(w, fmt.Sprintf("redis does not answer: this list may be out of date; %d orders wait for it", list.Pending))
 	}
-	if n := len(list.Gateways); n < list.Expected {
+	if list.Unlisted > 0 {
+		printLine(w, fmt.Sprintf("%d more gateways are not listed", list.Unlisted))
+	}
+	if n := len(list.Gateways) + list.Unlisted; n < list.Expected {
 		printLine(w, fmt.Sprintf("%d gateways are expected, %d are known", list.Expected, n))
 	}
 	if twice != "" {

@@ -14,7 +14,9 @@
 //
 //	orders    hash    id → order
 //	lifted    hash    id → who lifted it, and when
-//	version   string  number and random text, new with each write
+//	version   string  number, random text, and how many orders and lifts there are; new with each
+//	                  write
+//	changes   stream  the last 1,000 writes, from one version to the next
 //	gateways  zset    processes by their last heartbeat, from package link
 //	acks      hash    process → its name, version, the orders it applied last, from package link
 //	actions   stream  the last 10,000 actions

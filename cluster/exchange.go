@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // The exchange of orders with Redis, as pure functions. Redis has two hashes, one of orders and one
 // of lifts, by the ids of the orders. A gateway merges those it does not know, and adds those that
-// Redis lacks. Both sides only grow. So the result depends neither on the order in which gateways
+// Redis lacks. It finds them by all ids at first, and then by the changes since. Both sides only grow. So the result depends neither on the order in which gateways
 // come nor on what Redis loses in between.
 
 // ids are those that Redis has.
@@ -84,19 +87,46 @@ func missing(mine enforce.StopSet, redis ids, read enforce.StopSet, now time.Tim
 	return w
 }
 
-// pending counts what a gateway has and Redis has not.
-func pending(mine enforce.StopSet, redis ids, now time.Time) (n int) {
-	for _, order := range mine.Held {
-		if !redis.orders[order.ID] {
-			n++
+// unsent returns what a gateway has to write of what is new here, after it has read changes.
+func unsent(news, read enforce.StopSet, now time.Time) (w write) {
+	w.Orders, w.Lifted = map[string]string{}, map[string]string{}
+	known := heldIDs(read)
+	for _, order := range news.Held {
+		if !known[order.ID] {
+			w.Orders[order.ID] = text(order)
 		}
 	}
-	for id, lift := range mine.Lifted {
-		if !redis.lifted[id] && lift.Remembered(now) {
-			n++
+	for id, lift := range news.Lifted {
+		if _, known := read.Lifted[id]; !known && lift.Remembered(now) {
+			w.Lifted[id] = text(lift)
 		}
 	}
-	return n
+	return w
+}
+
+// changesSince takes changes of orders after a version. It returns their orders and lifts, and the
+// version that they lead to: none if they do not follow on the first, because Redis was set back, an
+// older gateway has written, or the stream does not reach back so far. bad names what is malformed.
+func changesSince(version string, entries []rueidis.XRangeEntry) (read enforce.StopSet, after string, bad error) {
+	read.Lifted = make(map[string]enforce.Lift)
+	for _, e := range entries {
+		var w write
+		if e.FieldValues["from"] != version || json.Unmarshal([]byte(e.FieldValues["write"]), &w) != nil {
+			return enforce.StopSet{}, "", nil
+		}
+		var ids, values [2][]string
+		for i, part := range []map[string]string{w.Orders, w.Lifted} {
+			for id, value := range part {
+				ids[i], values[i] = append(ids[i], id), append(values[i], value)
+			}
+		}
+		some, err := readOrders(ids[0], values[0], ids[1], values[1])
+		bad = cmp.Or(err, bad)
+		read.Held = append(read.Held, some.Held...)
+		maps.Copy(read.Lifted, some.Lifted)
+		version, after = e.FieldValues["to"], e.FieldValues["to"]
+	}
+	return read, after, bad
 }
 
 // text is the form in which Redis has a value.

@@ -22,6 +22,7 @@ type model struct {
 	orders, lifted map[string]string
 	version        string
 	writes         int
+	changes        []rueidis.XRangeEntry
 }
 
 func newModel() *model {
@@ -29,7 +30,7 @@ func newModel() *model {
 }
 
 func (m *model) clone() *model {
-	return &model{maps.Clone(m.orders), maps.Clone(m.lifted), m.version, m.writes}
+	return &model{maps.Clone(m.orders), maps.Clone(m.lifted), m.version, m.writes, slices.Clone(m.changes)}
 }
 
 func (m *model) ids() ids {
@@ -57,13 +58,54 @@ func (m *model) apply(w write) {
 		delete(m.lifted, id)
 	}
 	m.writes++
-	m.version = fmt.Sprint(m.writes)
+	from := m.version
+	m.version = fmt.Sprint(m.writes, " ", rand.Uint64())
+	m.changes = append(m.changes, rueidis.XRangeEntry{
+		ID: fmt.Sprintf("%d-0", m.writes), FieldValues: map[string]string{"from": from, "to": m.version, "write": text(w)},
+	})
+}
+
+// since is XRANGE of at most n changes after a version.
+func (m *model) since(version string, n int) (changes []rueidis.XRangeEntry) {
+	for _, c := range m.changes {
+		if number(strings.TrimSuffix(c.ID, "-0")) > number(version) && len(changes) < n {
+			changes = append(changes, c)
+		}
+	}
+	return changes
 }
 
 // node is a gateway of the model.
 type node struct {
-	orders enforce.StopSet
-	seen   string
+	orders, shared enforce.StopSet
+	seen           string
+	joined         bool
+}
+
+// look is a turn of Fleet.exchange against the model, that reads at most n changes.
+func (n *node) look(tb testing.TB, m *model, now time.Time, most int) (done bool) {
+	tb.Helper()
+	var read enforce.StopSet
+	version := m.version
+	if n.joined && version != n.seen {
+		var bad error
+		if read, version, bad = changesSince(n.seen, m.since(n.seen, most)); bad != nil {
+			tb.Fatal(bad)
+		}
+	}
+	if !n.joined || version == "" {
+		return n.round(tb, m, now)
+	}
+	var err error
+	if n.orders, err = n.orders.Merge(read.Since(n.orders), now); err != nil {
+		tb.Fatal(err)
+	}
+	w := unsent(n.orders.Since(n.shared), read, now)
+	if w.size() > 0 {
+		m.apply(w)
+	}
+	n.seen, n.shared = version, n.orders
+	return w.size() == 0 && n.seen == m.version
 }
 
 // round is Fleet.round against the model.
@@ -87,7 +129,7 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 	}
 	w := missing(n.orders, redis, read, now)
 	if w.size() == 0 {
-		n.seen = m.version
+		n.seen, n.shared, n.joined = m.version, n.orders, true
 		return true
 	}
 	m.apply(w)
@@ -137,8 +179,13 @@ func FuzzFleet(f *testing.F) {
 			case 2:
 				after, _, _ := n.orders.Lift(enforce.Stop{Scope: enforce.StopHost, Value: host}, enforce.Lift{At: now})
 				lift(after)
-			case 3, 4:
+			case 3:
 				n.round(t, redis, now)
+				if op%2 == 0 && len(redis.changes) > 0 { // a gateway of before the changes, or a stream that was trimmed
+					redis.changes = redis.changes[:len(redis.changes)-1]
+				}
+			case 4:
+				n.look(t, redis, now, 2)
 			case 5:
 				switch op % 4 {
 				case 0:
@@ -153,13 +200,13 @@ func FuzzFleet(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.orders, n.seen = enforce.StopSet{}, ""
+				*n = node{}
 				if err := n.orders.UnmarshalJSON(data); err != nil {
 					t.Fatal(err)
 				}
 			default:
 				if redis.version != n.seen {
-					n.round(t, redis, now)
+					n.look(t, redis, now, 100)
 				}
 			}
 		}
@@ -167,8 +214,8 @@ func FuzzFleet(f *testing.F) {
 		for range 4 {
 			for _, n := range nodes {
 				rounds := 0
-				for !n.round(t, redis, end) {
-					if rounds++; rounds > 3 {
+				for !n.look(t, redis, end, 3) {
+					if rounds++; rounds > 200 {
 						t.Fatalf("the rounds do not end: %v, %v", n.orders, redis)
 					}
 				}
@@ -179,7 +226,7 @@ func FuzzFleet(f *testing.F) {
 			if held := heldIDs(n.orders); !maps.Equal(held, given) {
 				t.Fatalf("gateway %d holds %v, want %v", i, slices.Sorted(maps.Keys(held)), slices.Sorted(maps.Keys(given)))
 			}
-			if p := pending(n.orders, redis.ids(), end); p != 0 {
+			if p := unsent(n.orders.Since(n.shared), enforce.StopSet{}, end).size(); p != 0 {
 				t.Fatalf("gateway %d: %d pending", i, p)
 			}
 		}
@@ -390,7 +437,8 @@ func TestApplied(t *testing.T) {
 		{"one is dead", membership{"1": at(10_000, "x"), "2": at(5_000)}, false, 1, false},
 		{"one may come back with redis", membership{"1": at(10_000, "x"), "2": at(5_000)}, true, 1, true},
 	} {
-		list, wait := tt.in.applied("x", 10_000, 0, tt.fresh)
+		list, missing := tt.in.applied("x", 10_000, 0, tt.fresh)
+		wait := len(missing) > 0
 		r := Acknowledgements{Gateways: list, Expected: 1}
 		answered, all, ended := r.Counts()
 		if wait != tt.wait || answered != tt.done || all != len(tt.in) || ended != 7*tt.done {
@@ -399,5 +447,8 @@ func TestApplied(t *testing.T) {
 	}
 	if _, all, _ := (Acknowledgements{Expected: 3}).Counts(); all != 3 {
 		t.Errorf("%d are expected", all)
+	}
+	if answered, all, _ := (Acknowledgements{Gateways: []Applied{{AppliedAt: noon}}, Unlisted: 4, Expected: 3}).Counts(); answered != 1 || all != 5 {
+		t.Errorf("%d of %d have answered", answered, all)
 	}
 }

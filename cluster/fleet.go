@@ -46,6 +46,7 @@ type State struct {
 	Gateways int   // how many are alive
 	Version  int64 // of the orders
 	Pending  int   // orders and lifts that are not in Redis yet
+	Unlisted int   // gateways that are not listed
 }
 
 const (
@@ -54,11 +55,12 @@ const (
 	// waitFor is how long answers are waited for.
 	waitFor  = 3 * time.Second
 	lookPace = 20 * time.Millisecond
-	// maxDone bounds what a gateway tells of its latest orders, and doneFor for how long.
+	// maxDone bounds what a gateway tells of its latest orders, and doneFor for how long: nobody waits
+	// longer.
 	maxDone = 256
-	doneFor = time.Minute
-	// membershipEvery is how many looks at Redis there are between two looks at the other gateways.
-	membershipEvery = 20
+	doneFor = 2 * waitFor
+	// membershipEvery is how often a gateway reads what the others say of themselves.
+	membershipEvery = 10 * time.Second
 )
 
 // Fleet is the place of one gateway in it. It is safe for concurrent use.
@@ -69,7 +71,8 @@ type Fleet struct {
 
 	syncMu  sync.Mutex  // one exchange at a time
 	seen    string      // the version in Redis that all was merged of; guarded by syncMu
-	looks   int         // guarded by syncMu
+	whole   time.Time   // when all ids were compared last; guarded by syncMu
+	met     time.Time   // when the others were read last; guarded by syncMu
 	joined  bool        // actions are followed; guarded by syncMu
 	changed atomic.Bool // orders were given or lifted here since
 
@@ -78,7 +81,7 @@ type Fleet struct {
 	expect     int
 	recent     []string // the keys of note.Done, oldest first
 	state      State
-	redis      ids // as of the last look
+	shared     enforce.StopSet // what Redis had when it was seen last
 	membership membership
 
 	look, lookActions chan struct{}
@@ -108,6 +111,7 @@ func (f *Fleet) say() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.note.Since, f.note.Orders = cmp.Or(f.note.Since, now), held
+	f.forget()
 	return text(f.note)
 }
 
@@ -196,8 +200,9 @@ func (f *Fleet) syncOnce(ctx context.Context) error {
 	if err := errors.Join(f.skipToEnd(ctx, c), f.exchange(ctx, c)); err != nil {
 		return err
 	}
-	if f.looks++; f.looks%membershipEvery == 1 {
-		return f.readMembership(ctx, c)
+	if time.Since(f.met) > membershipEvery {
+		f.met = time.Now()
+		return f.readMembership(ctx, c, true)
 	}
 	return nil
 }
@@ -209,17 +214,24 @@ func (f *Fleet) answers(ctx context.Context, id string) Acknowledgements {
 	up := f.sync(ctx)
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
-	for wait := up; ; {
+	var missing []string
+	for wait, unlisted := up, 1; ; {
 		if c := f.link.Client(); wait && c != nil {
-			wait = f.readMembership(ctx, c) == nil
+			if unlisted > 0 {
+				wait = f.readMembership(ctx, c, false) == nil
+			}
+			if len(missing) > 0 {
+				wait = wait && f.readAnswers(ctx, c, id, missing) == nil
+			}
 		}
 		r, now, offset, fresh := f.others()
-		list, missing := r.applied(id, now, offset, fresh)
-		wait = wait && missing && ctx.Err() == nil
-		if !wait {
+		var list []Applied
+		list, missing = r.applied(id, now, offset, fresh)
+		unlisted = f.unlisted(len(list))
+		if !wait || unlisted == 0 && len(missing) == 0 || ctx.Err() != nil {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return Acknowledgements{Gateways: list, Expected: f.expect, Pending: !up}
+			return Acknowledgements{Gateways: list, Unlisted: unlisted, Expected: f.expect, Pending: !up}
 		}
 		select {
 		case <-tick.C:
@@ -231,12 +243,23 @@ func (f *Fleet) answers(ctx context.Context, id string) Acknowledgements {
 // Gateways lists the fleet.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	if f.link.State().Up {
-		if err := f.readMembership(ctx, f.link.Client()); err != nil && ctx.Err() == nil {
+		if err := f.readMembership(ctx, f.link.Client(), true); err != nil && ctx.Err() == nil {
 			f.setUp(err)
 		}
 	}
 	r, _, offset, _ := f.others()
-	return r.list(offset), f.State()
+	list, state := r.list(offset), f.State()
+	state.Unlisted = f.unlisted(len(list)) + max(len(list)-maxProcesses, 0)
+	return list[:min(len(list), maxProcesses)], state
+}
+
+// unlisted is how many gateways are alive beside those that were read, if they are more than are
+// read at once.
+func (f *Fleet) unlisted(listed int) int {
+	if alive := f.link.State().Gateways; alive > maxProcesses {
+		return max(alive-listed, 0)
+	}
+	return 0
 }
 
 // State returns how the fleet stands, as far as this gateway knows. Without a fleet it is zero.
@@ -270,7 +293,12 @@ func (f *Fleet) ack(id string, ended int) {
 		f.recent = append(f.recent, id)
 	}
 	f.note.Done[id] = ack{ended, time.Now().UTC()}
-	defer f.link.BeatSoon()
+	f.forget()
+	f.link.BeatSoon()
+}
+
+// forget forgets acknowledgements that nobody waits for, under the lock.
+func (f *Fleet) forget() {
 	for len(f.recent) > 0 && (len(f.recent) > maxDone || time.Since(f.note.Done[f.recent[0]].At) > doneFor) {
 		delete(f.note.Done, f.recent[0])
 		f.recent = f.recent[1:]
@@ -283,7 +311,7 @@ func (f *Fleet) setUp(why error) {
 	f.mu.Lock()
 	f.state.Up, f.state.Gateways = why == nil, redis.Gateways
 	if why != nil {
-		f.state.Pending = pending(mine, f.redis, time.Now())
+		f.state.Pending = unsent(mine.Since(f.shared), enforce.StopSet{}, time.Now()).size()
 	}
 	f.mu.Unlock()
 	if why != nil && redis.Up { // else the link has said it

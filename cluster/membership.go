@@ -43,8 +43,10 @@ type Applied struct {
 
 // Acknowledgements are the answers of the fleet to an order. Without a fleet they are zero.
 type Acknowledgements struct {
-	// Gateways are all that are known, this one included.
+	// Gateways are those that are known, this one included: all, up to 1,000.
 	Gateways []Applied `json:"gateways,omitempty"`
+	// Unlisted is how many gateways are alive besides: it is not known whether they have answered.
+	Unlisted int `json:"unlisted,omitempty"`
 	// Expected is how many there should be at least, by the configuration; 0 if it does not say.
 	Expected int `json:"expected,omitempty"`
 	// Pending says that Redis does not answer: the other gateways get the order when it does.
@@ -65,7 +67,7 @@ func (r Acknowledgements) Counts() (answered, all, ended int) {
 			ended += g.Ended
 		}
 	}
-	return answered, max(len(r.Gateways), r.Expected), ended
+	return answered, max(len(r.Gateways)+r.Unlisted, r.Expected), ended
 }
 
 // note is what a process publishes with each heartbeat.
@@ -150,18 +152,18 @@ func (p process) heardAt(offset time.Duration) time.Time {
 	return time.UnixMilli(p.last).Add(offset).UTC().Truncate(time.Second)
 }
 
-// applied returns the acknowledgements of an order, and whether to wait for more: a member that was
-// alive a moment ago has not answered, or any member if Redis has just come back.
-func (r membership) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, wait bool) {
+// applied returns the acknowledgements of an order, and the processes to wait for: members that were
+// alive a moment ago and have not answered, or any if Redis has just come back.
+func (r membership) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, missing []string) {
 	for _, member := range r.members() {
 		p := r[member]
 		a := Applied{Self: p.Self, LastHeartbeat: p.heardAt(offset)}
 		if d, ok := p.Done[id]; ok {
 			a.AppliedAt, a.Ended = d.At, d.Ended
 		} else if fresh || p.last > now-link.AliveFor.Milliseconds() {
-			wait = true
+			missing = append(missing, member)
 		}
 		list = append(list, a)
 	}
-	return list, wait
+	return list, missing
 }

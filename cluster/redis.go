@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +25,12 @@ var (
 	writeSource string
 	//go:embed read.lua
 	readSource string
+	//go:embed answers.lua
+	answersSource string
 
-	writeScript = rueidis.NewLuaScript(writeSource)
-	readScript  = rueidis.NewLuaScript(readSource)
+	writeScript   = rueidis.NewLuaScript(writeSource)
+	readScript    = rueidis.NewLuaScript(readSource)
+	answersScript = rueidis.NewLuaScript(answersSource)
 )
 
 const (
@@ -35,6 +39,13 @@ const (
 	// maxProcesses is how many gateways are read, and maxIDs how many orders.
 	maxProcesses = 1000
 	maxIDs       = 250_000
+	// maxChanges is how many changes of orders Redis keeps, and maxChange the most bytes of one.
+	maxChanges = 1000
+	maxChange  = 8 << 10
+	// changesRead bounds one read of changes.
+	changesRead = 100
+	// wholeEvery is how often a gateway compares all ids, whatever the changes say.
+	wholeEvery = 24 * time.Hour
 )
 
 // exchange merges the orders here with those in Redis, until both are the same.
@@ -49,26 +60,73 @@ func (f *Fleet) exchange(ctx context.Context, c rueidis.Client) error {
 		if version == f.seen && !changed {
 			return nil
 		}
-		done, err := f.round(ctx, c)
+		done, follows, err := f.follow(ctx, c, version)
+		if !follows && err == nil {
+			done, err = f.round(ctx, c, version)
+		}
 		if err != nil {
 			f.changed.Store(true)
 			return err
 		}
-		if done {
-			f.seen = version
-			f.mu.Lock()
-			f.note.Version, f.state.Version = number(version), number(version)
-			f.mu.Unlock()
-			return nil
-		}
+		changed = !done
 	}
 	f.changed.Store(true)
 	return nil
 }
 
-// round reads the orders that are unknown here, and writes those that Redis lacks. It reports
-// whether there was nothing to write.
-func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err error) {
+// follow merges the changes since the version that all was merged of, and writes what was given here
+// since then. It reports whether there was nothing to write. follows is false if the changes cannot
+// be told: then a round is needed.
+func (f *Fleet) follow(ctx context.Context, c rueidis.Client, version string) (done, follows bool, err error) {
+	if time.Since(f.whole) > wholeEvery {
+		return false, false, nil
+	}
+	var read enforce.StopSet
+	if version != f.seen {
+		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
+		defer cancel()
+		from := strconv.FormatInt(number(f.seen)+1, 10)
+		entries, err := c.Do(bounded, c.B().Xrange().Key(f.link.Key("changes")).Start(from).End("+").Count(changesRead).Build()).AsXRange()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return false, false, fmt.Errorf("reading changes of orders in redis: %w", err)
+		}
+		var bad error
+		if read, version, bad = changesSince(f.seen, entries); version == "" {
+			return false, false, nil
+		}
+		if bad != nil {
+			f.config.Failed(bad)
+		}
+	}
+	mine := f.config.Local.Orders()
+	f.merge(mine, read.Since(mine))
+	mine = f.config.Local.Orders()
+	w := unsent(mine.Since(f.shared), read, time.Now())
+	if w.size() > maxWrite {
+		return false, false, nil
+	}
+	if w.size() > 0 {
+		if _, err := f.send(ctx, c, w); err != nil {
+			return false, true, fmt.Errorf("writing orders to redis: %w", err)
+		}
+	}
+	f.merged(mine, version)
+	return w.size() == 0, true, nil
+}
+
+// merged records that Redis has all orders that this gateway had, and this gateway those of a
+// version.
+func (f *Fleet) merged(mine enforce.StopSet, version string) {
+	f.seen = version
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared, f.state.Pending = mine, 0
+	f.note.Version, f.state.Version = number(version), number(version)
+}
+
+// round reads the orders that are unknown here, by the ids of all, and writes those that Redis
+// lacks. It reports whether there was nothing to write.
+func (f *Fleet) round(ctx context.Context, c rueidis.Client, version string) (done bool, err error) {
 	redis, err := f.readIDs(ctx, c)
 	if err != nil {
 		return false, fmt.Errorf("reading the ids of the orders in redis: %w", err)
@@ -80,11 +138,10 @@ func (f *Fleet) round(ctx context.Context, c rueidis.Client) (done bool, err err
 	}
 	f.merge(mine, read)
 	mine = f.config.Local.Orders()
-	f.mu.Lock()
-	f.redis, f.state.Pending = redis, pending(mine, redis, time.Now())
-	f.mu.Unlock()
 	w := missing(mine, redis, read, time.Now())
 	if w.size() == 0 {
+		f.whole = time.Now()
+		f.merged(mine, version)
 		return true, nil
 	}
 	if _, err := f.send(ctx, c, w); err != nil {
@@ -100,9 +157,9 @@ func (f *Fleet) merge(mine, read enforce.StopSet) {
 	}
 	ended := f.config.Local.Merge(read)
 	after := f.config.Local.Orders()
-	held := heldIDs(after)
+	noRoom := heldIDs(read.Since(after))
 	for _, order := range read.Held {
-		if _, lifted := after.Lifted[order.ID]; held[order.ID] || lifted {
+		if _, lifted := after.Lifted[order.ID]; !noRoom[order.ID] || lifted {
 			f.ack(order.ID, ended[order.ID])
 		}
 	}
@@ -126,8 +183,8 @@ func number(version string) int64 {
 func (f *Fleet) send(ctx context.Context, c rueidis.Client, w write) (action string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	keys := []string{f.link.Key("orders"), f.link.Key("lifted"), f.link.Key("version"), f.link.Key("actions")}
-	args := []string{f.channel(), rand.Text(), text(w), strconv.Itoa(maxActions)}
+	keys := []string{f.link.Key("orders"), f.link.Key("lifted"), f.link.Key("version"), f.link.Key("actions"), f.link.Key("changes")}
+	args := []string{f.channel(), rand.Text(), text(w), strconv.Itoa(maxActions), strconv.Itoa(maxChanges), strconv.Itoa(maxChange)}
 	return writeScript.Exec(ctx, c, keys, args).ToString()
 }
 
@@ -167,11 +224,11 @@ func (f *Fleet) readIDs(ctx context.Context, c rueidis.Client) (read ids, err er
 // readUnknown reads the orders and lifts that are not known here.
 func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.StopSet, redis ids) (read enforce.StopSet, err error) {
 	orderIDs, liftIDs := unknown(mine, redis)
-	orders, err := f.values(ctx, c, "orders", orderIDs)
+	orders, err := f.values(ctx, c, readScript, "orders", strconv.Itoa(maxValue), orderIDs)
 	if err != nil {
 		return read, err
 	}
-	lifts, err := f.values(ctx, c, "lifted", liftIDs)
+	lifts, err := f.values(ctx, c, readScript, "lifted", strconv.Itoa(maxValue), liftIDs)
 	if err != nil {
 		return read, err
 	}
@@ -182,13 +239,13 @@ func (f *Fleet) readUnknown(ctx context.Context, c rueidis.Client, mine enforce.
 	return read, nil
 }
 
-// values reads fields of a hash; a missing one is empty.
-func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, fields []string) (values []string, err error) {
+// values reads fields of a hash by a script, whose first argument is first; a missing one is empty.
+func (f *Fleet) values(ctx context.Context, c rueidis.Client, script *rueidis.Lua, hash, first string, fields []string) (values []string, err error) {
 	values = make([]string, 0, len(fields))
 	for some := range slices.Chunk(fields, maxWrite) {
 		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
-		args := append([]string{strconv.Itoa(maxValue)}, some...)
-		list, err := readScript.Exec(bounded, c, []string{f.link.Key(hash)}, args).AsStrSlice()
+		args := append([]string{first}, some...)
+		list, err := script.Exec(bounded, c, []string{f.link.Key(hash)}, args).AsStrSlice()
 		cancel()
 		if err != nil {
 			return nil, err
@@ -201,37 +258,77 @@ func (f *Fleet) values(ctx context.Context, c rueidis.Client, hash string, field
 	return values, nil
 }
 
-// readMembership reads the gateways and their notes.
-func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client) error {
+// readMembership reads the gateways and their notes: all, or only those of gateways that are new or
+// have fallen silent.
+func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client, all bool) error {
 	bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
 	beats, err := c.Do(bounded, c.B().Zrange().Key(f.link.Key("gateways")).Min("0").Max(strconv.Itoa(maxProcesses-1)).Rev().Withscores().Build()).AsZScores()
 	if err != nil {
 		return fmt.Errorf("reading the gateways in redis: %w", err)
 	}
-	names := make([]string, len(beats))
-	for i, b := range beats {
-		names[i] = b.Member
+	known, now := f.known(), f.link.Now()
+	read := make(membership, len(beats))
+	var names []string
+	for _, b := range beats {
+		p, ok := known[b.Member]
+		p.last = int64(b.Score)
+		read[b.Member] = p
+		if all || !ok || p.last <= now-link.AliveFor.Milliseconds() {
+			names = append(names, b.Member)
+		}
 	}
-	notes, err := f.values(bounded, c, "acks", names)
+	notes, err := f.values(bounded, c, readScript, "acks", strconv.Itoa(maxValue), names)
 	if err != nil {
 		return fmt.Errorf("reading the answers of gateways in redis: %w", err)
 	}
-	read := make(membership, len(names))
-	for i, b := range beats {
-		p := process{last: int64(b.Score)}
+	for i, name := range names {
+		p := process{last: read[name].last}
+		delete(read, name)
 		if notes[i] == "" {
 			continue
 		}
 		if err := json.Unmarshal([]byte(notes[i]), &p.note); err != nil {
-			f.config.Failed(fmt.Errorf("what gateway %.80q says of itself in redis cannot be read: %w", b.Member, err))
+			f.config.Failed(fmt.Errorf("what gateway %.80q says of itself in redis cannot be read: %w", name, err))
 			continue
 		}
-		read[b.Member] = p
+		read[name] = p
 	}
+	f.learn(read)
+	return nil
+}
+
+// readAnswers reads the answers of gateways to an order.
+func (f *Fleet) readAnswers(ctx context.Context, c rueidis.Client, id string, processes []string) error {
+	answers, err := f.values(ctx, c, answersScript, "acks", id, processes)
+	if err != nil {
+		return fmt.Errorf("reading the answers of gateways in redis: %w", err)
+	}
+	known, read := f.known(), membership{}
+	for i, name := range processes {
+		var a ack
+		if p, ok := known[name]; ok && json.Unmarshal([]byte(answers[i]), &a) == nil {
+			p.Done = maps.Clone(p.Done)
+			if p.Done == nil {
+				p.Done = map[string]ack{}
+			}
+			p.Done[id] = a
+			read[name] = p
+		}
+	}
+	f.learn(read)
+	return nil
+}
+
+func (f *Fleet) known() membership {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.membership
+}
+
+func (f *Fleet) learn(read membership) {
 	now := f.link.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.membership = f.membership.with(read, now)
-	return nil
 }

@@ -160,7 +160,8 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 	gateways, err := adminapi.ListGateways(ctx, e, struct{}{})
 	fleet := badge{"Fleet", "off", "this gateway alone"}
 	if err == nil && gateways.Fleet {
-		n, all := len(gateways.Gateways), max(len(gateways.Gateways), gateways.Expected)
+		n := len(gateways.Gateways) + gateways.Unlisted
+		all := max(n, gateways.Expected)
 		fleet = badge{"Fleet", level(gateways.Up && n == all, "ok", "warn"), fmt.Sprintf("%d of %d gateways", n, all)}
 		if !gateways.Up {
 			fleet.Text += ", Redis is away"

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/testcpu"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// TestChangesSince: changes are taken only if they lead from the version that is known without a gap.
+func TestChangesSince(t *testing.T) {
+	t.Parallel()
+	change := func(from, to string, w write) rueidis.XRangeEntry {
+		return rueidis.XRangeEntry{FieldValues: map[string]string{"from": from, "to": to, "write": text(w)}}
+	}
+	give := func(id string) write { return write{Orders: map[string]string{id: text(order(id, noon))}} }
+	lift := write{Lifted: map[string]string{"a": text(enforce.Lift{At: noon})}}
+	for name, tt := range map[string]struct {
+		entries    []rueidis.XRangeEntry
+		held, lift int
+		after      string
+		bad        bool
+	}{
+		"none":      {nil, 0, 0, "", false},
+		"one":       {[]rueidis.XRangeEntry{change("1 x", "2 y", give("a"))}, 1, 0, "2 y", false},
+		"two":       {[]rueidis.XRangeEntry{change("1 x", "2 y", give("a")), change("2 y", "3 z", lift)}, 1, 1, "3 z", false},
+		"other":     {[]rueidis.XRangeEntry{change("1 other", "2 y", give("a"))}, 0, 0, "", false},
+		"a gap":     {[]rueidis.XRangeEntry{change("1 x", "2 y", give("a")), change("3 z", "4 u", give("b"))}, 0, 0, "", false},
+		"no fields": {[]rueidis.XRangeEntry{{}}, 0, 0, "", false},
+		"no write":  {[]rueidis.XRangeEntry{{FieldValues: map[string]string{"from": "1 x", "to": "2 y", "write": "["}}}, 0, 0, "", false},
+		"malformed": {[]rueidis.XRangeEntry{change("1 x", "2 y", write{Orders: map[string]string{"a": "{", "b": text(order("b", noon))}})}, 1, 0, "2 y", true},
+	} {
+		read, after, bad := changesSince("1 x", tt.entries)
+		if len(read.Held) != tt.held || len(read.Lifted) != tt.lift || after != tt.after || (bad != nil) != tt.bad {
+			t.Errorf("%s: %v, %q, %v", name, read, after, bad)
+		}
+	}
+}
+
+// sent is how many bytes Redis has sent, and how often it has listed all ids.
+func sent(tb testing.TB, s *redistest.Server) (total, lists int) {
+	tb.Helper()
+	read := func(command, pattern string) (n int) {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(s.Say(command)); found != nil {
+			n, _ = strconv.Atoi(found[1])
+		}
+		return n
+	}
+	return read("INFO stats", `total_net_output_bytes:(\d+)`), read("INFO commandstats", `cmdstat_hkeys:calls=(\d+)`)
+}
+
+// TestOneOfManyOrders: with 10,000 orders in force, a new one and its lift reach all gateways within a second,
+// and Redis sends each of them less than 2 KB for it. So it is after an exchange of everything, too.
+func TestOneOfManyOrders(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	var many enforce.StopSet
+	const held = 9_800 // and some are given
+	for n := range held - 1 {
+		id := fmt.Sprintf("QX4GK6YVKQ7J5WZNHOBC3M%d", n)
+		many.Held = append(many.Held, enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", By: "dora", Reason: "complaint 4711", At: time.Now()})
+	}
+	gateways[0].Merge(many)
+	all[0].Given(t.Context(), many.Held[0].ID, 0)
+	for _, how := range []string{"", "FLUSHALL", "DEBUG RELOAD"} {
+		if how != "" {
+			s.Say(how)
+			give(t, all[1], gateways[1], "after-"+how[:2])
+		}
+		redistest.Eventually(t, "all have all", func() bool {
+			return !slices.ContainsFunc(all, func(f *Fleet) bool { return f.State().Version != all[0].State().Version || f.State().Pending > 0 }) &&
+				!slices.ContainsFunc(gateways, func(g *gateway) bool { return len(g.stops.All().Held) < held-1 }) &&
+				s.Say("HLEN {crawlgate}:fleet:orders") == fmt.Sprintf(":%d\r\n", len(gateways[0].stops.All().Held))
+		})
+		redistest.Eventually(t, "all follow", func() bool {
+			id := fmt.Sprint("first", time.Now().UnixNano())
+			give(t, all[1], gateways[1], id)
+			lift(t, all[1], gateways[1], id)
+			_, before := sent(t, s)
+			give(t, all[2], gateways[2], id+"-then")
+			_, after := sent(t, s)
+			return before == after
+		})
+		const orders = 30
+		bytes, lists := sent(t, s)
+		began := testcpu.Used(t)
+		for i := range orders {
+			id := fmt.Sprint("new-", how[:min(len(how), 2)], i)
+			at := time.Now()
+			if answered, n, _ := give(t, all[i%3], gateways[i%3], id).Counts(); answered != 3 || n != 3 {
+				t.Errorf("%s: %d of %d", id, answered, n)
+			}
+			if took := time.Since(at); took > time.Second {
+				t.Errorf("%s took %v", id, took)
+			}
+		}
+		cpu := testcpu.Used(t) - began
+		after, listsAfter := sent(t, s)
+		each := (after - bytes) / orders / 3
+		t.Logf("after %q: %d bytes from redis and %v of processor time for an order and gateway", how, each, cpu/orders/3)
+		if each > 2000 || listsAfter != lists {
+			t.Errorf("after %q: redis sends %d bytes for an order, and has listed all ids %d times", how, each, listsAfter-lists)
+		}
+	}
+}
+
+// TestOlderGatewayWrites: orders that come without a change in the stream, as a release of before
+// writes them, reach those that follow the stream; and so does what follows.
+func TestOlderGatewayWrites(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	give(t, all[0], gateways[0], "a")
+	give(t, all[1], gateways[1], "b")
+	s.Say(`EVAL "redis.call('HSET',KEYS[1],'old',ARGV[1]) redis.call('SET',KEYS[2],'99 OLDTEXT') redis.call('PUBLISH',KEYS[3],'look')" 3 ` +
+		`{crawlgate}:fleet:orders {crawlgate}:fleet:version {crawlgate}:fleet:look '{"id":"old","scope":"host","value":"old.example","at":"2026-11-23T12:00:00Z"}'`)
+	agree(t, gateways, "a b old")
+	give(t, all[2], gateways[2], "c")
+	agree(t, gateways, "a b c old")
+	s.Say("SET {crawlgate}:fleet:version 5") // its numbers are in the stream already
+	give(t, all[0], gateways[0], "d")
+	give(t, all[0], gateways[0], "e")
+	agree(t, gateways, "a b c d e old")
+}
+
+// TestLostOrdersComeBack: orders that only Redis has lost come back with the next one.
+func TestLostOrdersComeBack(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	for _, id := range []string{"a", "b", "c"} {
+		give(t, all[0], gateways[0], id)
+	}
+	s.Say("DEL {crawlgate}:fleet:orders")
+	give(t, all[1], gateways[1], "d")
+	agree(t, gateways, "a b c d")
+	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":4\r\n" })
+}
+
+// TestMoreGatewaysThanAreListed: an answer speaks of all gateways, also of those that it cannot list.
+func TestMoreGatewaysThanAreListed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := new(gateway)
+	f := join(t, s, "me", g)
+	s.Say(`EVAL "for i = 1, 1200 do redis.call('ZADD',KEYS[1],9e15 + i,'p'..i) redis.call('HSET',KEYS[2],'p'..i,'{\"name\":\"gw'..i..'\"}') end" 2 {crawlgate}:fleet:gateways {crawlgate}:fleet:acks`)
+	redistest.Eventually(t, "they are counted", func() bool { _, state := f.Gateways(t.Context()); return state.Gateways == 1201 })
+	list, state := f.Gateways(t.Context())
+	if len(list) != 1000 || state.Unlisted != 201 {
+		t.Errorf("%d are listed, and %d are not", len(list), state.Unlisted)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.stops.Set(enforce.Stop{ID: "a", Scope: enforce.StopAll}); err != nil {
+		t.Fatal(err)
+	}
+	if answered, n, _ := f.Given(ctx, "a", 0).Counts(); answered != 1 || n != 1201 {
+		t.Errorf("%d of %d have answered", answered, n)
+	}
+}
