@@ -149,7 +149,8 @@ func (l *Link) Close() {
 // State returns what the link knows now. It does not wait for Redis.
 func (l *Link) State() State { return *l.state.Load() }
 
-// Client returns the client, or nil before the first connection.
+// Client returns the client, or nil before the first connection. The next call may return another
+// one: do not keep it.
 func (l *Link) Client() rueidis.Client {
 	if c := l.client.Load(); c != nil {
 		return *c
@@ -271,32 +272,6 @@ func (l *Link) BeatSoon() {
 	}
 }
 
-// live sends heartbeats. It is also what finds out that Redis is back.
-func (l *Link) live(ctx context.Context) {
-	tick := time.NewTicker(l.every)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		wasUp := l.State().Up
-		if err := l.Beat(ctx); err != nil && wasUp {
-			_ = l.Beat(ctx) // one that is late is not said; the error is in the state
-		}
-		l.mu.Lock()
-		watchers := l.watchers
-		l.mu.Unlock()
-		for _, w := range watchers {
-			s := l.State()
-			news := s.Up != w.told.Up || !s.Since.Equal(w.told.Since)
-			w.told = s
-			w.f(s, news)
-		}
-		select {
-		case <-tick.C:
-		case <-l.wake:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // Beat sends a heartbeat now, and connects if nobody has. The error says why Redis is away.
 func (l *Link) Beat(ctx context.Context) error { return l.beat(ctx, false) }
 
@@ -305,9 +280,7 @@ func (l *Link) beat(ctx context.Context, leave bool) error {
 	l.beating.Lock()
 	defer l.beating.Unlock()
 	if err == nil {
-		bounded, cancel := context.WithTimeout(ctx, Timeout)
-		defer cancel()
-		err = l.tell(bounded, c, leave)
+		err = l.tell(ctx, c, leave)
 	}
 	if err != nil && ctx.Err() == nil {
 		l.Fail(err)
@@ -323,6 +296,8 @@ var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 // tell tells Redis that this gateway is alive. One that has nothing to say asks only whether Redis
 // is.
 func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
 	l.mu.Lock()
 	note, sharing, joined := l.note, l.shares, l.joined
 	l.mu.Unlock()
@@ -378,8 +353,12 @@ func (l *Link) answered(asked time.Time, answer []int64) {
 }
 
 // Fail records that Redis has not answered a call, or not with what the caller can use. It counts
-// as away until the next heartbeat that succeeds.
+// as away until the next heartbeat that succeeds. A call on a client that has been replaced says
+// nothing of the one that there is.
 func (l *Link) Fail(why error) {
+	if errors.Is(why, rueidis.ErrClosing) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := l.State()

@@ -27,7 +27,7 @@ func parse(rawURL string) (rueidis.ClientOption, error) {
 	}
 	option.DisableCache, option.DisableRetry, option.PipelineMultiplex, option.AlwaysPipelining = true, true, -1, true
 	option.Dialer.Timeout, option.Dialer.KeepAlive = Timeout, time.Second
-	option.ConnWriteTimeout = giveUp
+	option.Sentinel.Dialer, option.ConnWriteTimeout = option.Dialer, giveUp
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
 	return option, nil
 }

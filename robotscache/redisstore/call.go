@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -56,6 +57,8 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 		return result, nil
 	case rueidis.IsRedisNil(err):
 		return result, robotscache.ErrNotFound
+	case link.IsReadOnly(err):
+		s.link.Fail(err) // a link that has nothing to say writes nothing itself
 	case refused:
 	case ctx.Err() != nil:
 		return result, ctx.Err() // says nothing about the server

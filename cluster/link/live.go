@@ -1,0 +1,87 @@
+package link
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// patience is how many heartbeats in a row may fail, or come after a failed call of somebody else,
+// before the client is made anew.
+const patience = 3
+
+// live sends heartbeats. It is also what finds out that Redis is back.
+func (l *Link) live(ctx context.Context) {
+	tick := time.NewTicker(l.every)
+	defer tick.Stop()
+	for misses := 0; ctx.Err() == nil; {
+		before := l.State()
+		err := l.Beat(ctx)
+		if err != nil && before.Up {
+			err = l.Beat(ctx) // one that is late is not said; the error is in the state
+		}
+		if misses++; err == nil && before.Up {
+			misses = 0
+		}
+		demoted := IsReadOnly(err) || !before.Up && IsReadOnly(before.Why)
+		if (misses >= patience || demoted) && l.renew(ctx) {
+			misses = 0
+		}
+		l.mu.Lock()
+		watchers := l.watchers
+		l.mu.Unlock()
+		for _, w := range watchers {
+			s := l.State()
+			news := s.Up != w.told.Up || !s.Since.Equal(w.told.Since)
+			w.told = s
+			w.f(s, news)
+		}
+		select {
+		case <-tick.C:
+		case <-l.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// renew makes another client, takes it if Redis answers a heartbeat on it, and reports whether it did. A new client resolves
+// the name again, and asks the sentinels or the cluster again who is primary. So it finds what the
+// old one cannot: another primary behind the name, or a way on which packets do not vanish. A server
+// that is only busy answers no new client either, and then the old one stays, with its calls.
+//
+// Calls on the old client have a second and a half to end. The error of those that have not is
+// [rueidis.ErrClosing].
+func (l *Link) renew(ctx context.Context) bool {
+	old := l.Client()
+	if old == nil {
+		return false // each heartbeat connects
+	}
+	c, err := rueidis.NewClient(l.option)
+	if err != nil {
+		return false
+	}
+	l.beating.Lock()
+	defer l.beating.Unlock()
+	if l.tell(ctx, c, false) != nil {
+		l.tasks.Go(c.Close)
+		return false
+	}
+	l.client.Store(&c)
+	l.tasks.Go(func() {
+		select {
+		case <-time.After(Timeout): // somebody has just asked for it
+		case <-ctx.Done():
+		}
+		old.Close()
+	})
+	return true
+}
+
+// IsReadOnly reports whether a server refused a write because it is a replica now. The old primary
+// of a failover stays one for as long as the client keeps its connection.
+func IsReadOnly(err error) bool {
+	_, refused := rueidis.IsRedisErr(err)
+	return refused && strings.Contains(err.Error(), "READONLY") // inside another message if a script wrote
+}
