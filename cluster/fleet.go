@@ -38,6 +38,8 @@ type Config struct {
 	Local Local
 	// Failed is told what could not be read or done.
 	Failed func(error)
+	// Unread is told that requests no longer wait for the orders in Redis, see [Fleet.AwaitOrders].
+	Unread func()
 }
 
 // State is how the fleet stands, as far as this gateway knows.
@@ -76,6 +78,10 @@ type Fleet struct {
 	joined  bool        // actions are followed; guarded by syncMu
 	changed atomic.Bool // orders were given or lifted here since
 
+	gate     gate
+	away     time.Time // when the link lost Redis; only for watch
+	endWatch func()
+
 	mu         sync.Mutex // guards all below
 	note       note
 	expect     int
@@ -98,7 +104,9 @@ func New(c Config, self Self, expect int) *Fleet {
 		look: make(chan struct{}, 1), lookActions: make(chan struct{}, 1),
 	}
 	f.changed.Store(true)
+	f.gate.shut(readWithin, c.Unread)
 	f.link.Announce(f.say)
+	f.endWatch = f.link.Watch(f.watch)
 	f.tasks.Go(func() { often(ctx, f.look, func(ctx context.Context) { f.sync(ctx) }) })
 	f.tasks.Go(func() { often(ctx, f.lookActions, f.act) })
 	f.tasks.Go(func() { f.link.Listen(ctx, f.channel(), func(string) { f.wake() }) })
@@ -136,7 +144,9 @@ func (f *Fleet) Describe(self Self, expect int) {
 // Close leaves the fleet.
 func (f *Fleet) Close() error {
 	f.stop()
+	f.endWatch()
 	f.tasks.Wait()
+	f.gate.open()
 	f.mu.Lock()
 	f.note.Left = true
 	f.mu.Unlock()
@@ -307,6 +317,9 @@ func (f *Fleet) forget() {
 
 // setUp records whether Redis answers, and why not.
 func (f *Fleet) setUp(why error) {
+	if why == nil {
+		f.gate.open()
+	}
 	mine, redis := f.config.Local.Orders(), f.link.State()
 	f.mu.Lock()
 	f.state.Up, f.state.Gateways = why == nil, redis.Gateways

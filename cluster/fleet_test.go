@@ -102,6 +102,7 @@ func join(tb testing.TB, s *redistest.Server, name string, g *gateway) *Fleet {
 	g.tb, g.events = tb, make(chan string, 100)
 	f := New(Config{
 		Link: linkTo(tb, s.URL()), Local: g,
+		Unread: func() {},
 		Failed: func(err error) {
 			select {
 			case g.events <- err.Error():

@@ -134,7 +134,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 	if s.link, err = acquireLink(e, c.URL); err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed}, c.Self, c.Expect)
+	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed, Unread: s.unread}, c.Self, c.Expect)
 	s.heads.Go(func() { s.exchangeCheckpoints(s.ctx) })
 	return s, nil
 }
@@ -271,6 +271,10 @@ func (s *fleetState) KeepAction(id string) {
 
 func (s *fleetState) failed(err error) {
 	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; said once a minute", zap.Error(err)) })
+}
+
+func (s *fleetState) unread() {
+	s.logger.Warn("the orders in redis could not be read in time; requests go on by the orders in stops.json")
 }
 
 // checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and are

@@ -279,6 +279,7 @@ func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate
 // fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the
 // operator stops counts as given up, which says nothing about the site.
 func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
+	e.Fleet().AwaitOrders(ctx)
 	ctx, entry, _ := underWay.enter(ctx, &InFlight{origin: k.Origin}, math.MaxInt)
 	defer entry.Leave()
 	out := fetch.Outcome{Cause: fetch.CauseCanceled, Started: time.Now()}

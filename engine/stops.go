@@ -274,15 +274,18 @@ type InFlight struct {
 }
 
 // EnterRequest registers a request of an agent for as long as it runs, or fails if the agent has as
-// many as it may have. agent is the name by which stops know it. The context that it
-// returns ends when an order stops the request, see [StoppedBy]. The caller must call Leave.
+// many as it may have. agent is the name by which stops know it. The context that it returns ends
+// when an order stops the request, see [StoppedBy]. In a fleet, the request first waits for the
+// orders, see [cluster.Fleet.AwaitOrders]. The caller must call Leave.
 func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *InFlight, error) {
+	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
 }
 
 // EnterTunnel does the same for a tunnel. No order ends a tunnel that is not blind: it ends the
 // requests inside, which are registered themselves.
 func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *InFlight, error) {
+	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
 }
 

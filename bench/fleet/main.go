@@ -97,7 +97,7 @@ func orders(url string, n, most int) error {
 			}
 		})
 		f := cluster.New(cluster.Config{
-			Link: l, Local: locals[i], Failed: func(error) { failed.Add(1) },
+			Link: l, Local: locals[i], Failed: func(error) { failed.Add(1) }, Unread: func() {},
 		}, cluster.Self{Name: locals[i].name}, n)
 		defer func() { _ = f.Close() }()
 		fleets[i] = f

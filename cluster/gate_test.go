@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/cluster/link"
+)
+
+// TestGate holds how long a request waits: until the orders are read, for two seconds, or until it ends itself.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		read, gives time.Duration // when the orders are read, and the request ends; 0 for never
+		want        time.Duration
+		late        bool
+	}{
+		"the orders are read":         {read: 300 * time.Millisecond, want: 300 * time.Millisecond},
+		"redis does not answer":       {want: 2 * time.Second, late: true},
+		"the orders are read later":   {read: 3 * time.Second, want: 2 * time.Second, late: true},
+		"the client does not wait":    {gives: time.Second, want: time.Second, late: true},
+		"the orders are read at once": {read: 1, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var g gate
+				late := 0
+				g.shut(readWithin, func() { late++ })
+				g.shut(time.Hour, func() { t.Error("it was shut twice") })
+				if tt.read > 0 {
+					time.AfterFunc(tt.read, g.open)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.gives > 0 {
+					time.AfterFunc(tt.gives, cancel)
+				}
+				began := time.Now()
+				g.wait(ctx)
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("it waited for %v, want %v", took, tt.want)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if (late > 0) != tt.late || late > 1 {
+					t.Errorf("late %d times, want it: %v", late, tt.late)
+				}
+				began = time.Now()
+				g.wait(t.Context())
+				if took := time.Since(began); took != 0 {
+					t.Errorf("the open gate held a request for %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestTheGateIsShutWhenRedisComesBack, and not by one late heartbeat, nor while Redis is away.
+func TestTheGateIsShutWhenRedisComesBack(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	for name, tt := range map[string]struct {
+		away time.Duration
+		back bool
+		shut bool
+	}{
+		"a heartbeat was late":   {away: 400 * time.Millisecond, back: true},
+		"redis was away":         {away: time.Second, back: true, shut: true},
+		"redis is away for long": {away: time.Hour},
+	} {
+		f := &Fleet{config: Config{Unread: func() {}}}
+		f.watch(link.State{Since: now}, true)
+		if tt.back {
+			f.watch(link.State{Up: true, Since: now.Add(tt.away)}, true)
+		}
+		if shut := f.gate.opened.Load() != nil; shut != tt.shut {
+			t.Errorf("%s: shut: %v", name, shut)
+		}
+		f.gate.open()
+		f.watch(link.State{Up: true, Since: now.Add(tt.away)}, false)
+		if f.gate.opened.Load() != nil {
+			t.Errorf("%s: shut by a state that is no news", name)
+		}
+	}
+}
