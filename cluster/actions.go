@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +45,9 @@ const (
 	// actionsRead bounds one read of the stream.
 	actionsRead = 256
 	lateAfter   = time.Minute
+	// maxQueued bounds the actions that wait for Redis, and maxDid those that are known to be done.
+	maxQueued = 1000
+	maxDid    = 1024
 )
 
 // upToDate takes entries of the stream that begin with the last action this gateway has done. It
@@ -80,10 +85,48 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 // know where to begin, and one without Redis's clock does not know which of them are late.
 func (f *Fleet) act(ctx context.Context) {
 	if f.State().Up && f.link.State().Up && f.link.Now() != 0 {
-		if err := f.doActions(ctx, f.link.Client()); err != nil && ctx.Err() == nil {
-			f.config.Failed(fmt.Errorf("reading actions from redis: %w", err))
+		c := f.link.Client()
+		if err := errors.Join(f.doActions(ctx, c), f.sendQueued(ctx, c)); err != nil && ctx.Err() == nil {
+			f.config.Failed(fmt.Errorf("exchanging actions with redis: %w", err))
 		}
 	}
+}
+
+// queue keeps an action until Redis is back, and reports whether it does. It keeps no unblock,
+// because the site may send another 429 until then. The same action does not wait twice.
+func (f *Fleet) queue(a Action) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.ContainsFunc(f.queued, func(q Action) bool { return q.Kind == a.Kind && q.Value == a.Value }) {
+		return true
+	}
+	if a.Kind == Unblock || len(f.queued) >= maxQueued {
+		return false
+	}
+	f.queued = append(f.queued, a)
+	return true
+}
+
+// sendQueued tells the other gateways what was queued. If a call has done so and its answer was
+// lost, they are told twice, and know it by the id.
+func (f *Fleet) sendQueued(ctx context.Context, c rueidis.Client) error {
+	f.mu.Lock()
+	waiting := slices.Clone(f.queued[:min(len(f.queued), actionRate)])
+	f.mu.Unlock()
+	if len(waiting) == 0 {
+		return nil
+	}
+	w := write{Actions: make([]string, len(waiting))}
+	for i, a := range waiting {
+		w.Actions[i] = text(a)
+	}
+	if _, err := f.send(ctx, c, w); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queued = f.queued[len(waiting):]
+	return nil
 }
 
 // skipToEnd makes a new gateway begin after the actions that are in the stream already.
@@ -91,16 +134,26 @@ func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 	if f.joined || f.config.Local.LastAction() != "" {
 		return nil
 	}
+	if err := f.keepEnd(ctx, c, "+"); err != nil {
+		return err
+	}
+	f.joined = true
+	return nil
+}
+
+// keepEnd keeps the last action of the stream up to an id as the last one that was done.
+func (f *Fleet) keepEnd(ctx context.Context, c rueidis.Client, upTo string) error {
 	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
-	last, err := c.Do(ctx, c.B().Xrevrange().Key(f.link.Key("actions")).End("+").Start("-").Count(1).Build()).AsXRange()
+	last, err := c.Do(ctx, c.B().Xrevrange().Key(f.link.Key("actions")).End(upTo).Start("-").Count(1).Build()).AsXRange()
 	if err != nil {
 		return fmt.Errorf("reading actions from redis: %w", err)
 	}
+	end := ""
 	if len(last) > 0 {
-		f.config.Local.KeepAction(last[0].ID)
+		end = last[0].ID
 	}
-	f.joined = true
+	f.config.Local.KeepAction(end)
 	return nil
 }
 
@@ -114,10 +167,11 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 		}
 		next, lost := upToDate(last, entries)
 		if lost {
+			next = entries // those that are older were done already
+			if err := f.keepEnd(ctx, c, last); err != nil {
+				return err
+			}
 			f.config.Local.Lost()
-			last = ""
-			f.config.Local.KeepAction(last)
-			continue
 		}
 		if len(next) == 0 {
 			return nil
@@ -133,7 +187,8 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 // do does an action, if another gateway gave it.
 func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
 	a, err := readAction(entry, f.link.Now())
-	if err == nil && a.From != f.link.Process {
+	if err == nil && a.From != f.link.Process && !slices.Contains(f.did, a.ID) {
+		f.did = append(f.did[max(0, len(f.did)+1-maxDid):], a.ID)
 		var n int
 		n, err = f.config.Local.Act(ctx, a)
 		if err == nil {
@@ -168,7 +223,8 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 	report.Pending = false
 	if err != nil {
 		f.config.Failed(fmt.Errorf("telling the other gateways: %w", err))
-		report.NotDelivered = true
+		report.Pending = f.queue(a)
+		report.NotDelivered = !report.Pending
 	}
 	return report
 }

@@ -78,6 +78,8 @@ type Fleet struct {
 	joined  bool        // actions are followed; guarded by syncMu
 	changed atomic.Bool // orders were given or lifted here since
 
+	did []string // the ids of the latest actions of others; only for act
+
 	gate     gate
 	away     time.Time // when the link lost Redis; only for watch
 	endWatch func()
@@ -86,6 +88,7 @@ type Fleet struct {
 	note       note
 	expect     int
 	recent     []string // the keys of note.Done, oldest first
+	queued     []Action // wait for Redis
 	state      State
 	shared     enforce.StopSet // what Redis had when it was seen last
 	membership membership

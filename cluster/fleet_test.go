@@ -225,7 +225,7 @@ func TestRedisIsNeverObeyed(t *testing.T) {
 	if _, state := all[0].Gateways(t.Context()); state.Pending != 1 {
 		t.Errorf("%d pending, want d", state.Pending)
 	}
-	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.NotDelivered || r.Pending {
+	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.Pending || r.NotDelivered {
 		t.Errorf("an action without redis: %+v", r)
 	}
 	if got := held(gateways[2]); got != "a b c" {
@@ -290,6 +290,62 @@ func TestActionsAreDoneOnceByAllOthers(t *testing.T) {
 	meet(t, append(all, late))
 	if acted, _ := late.config.Local.(*gateway).done(); len(acted) > 0 {
 		t.Errorf("a new gateway did %q", acted)
+	}
+}
+
+// TestAPurgeWaitsForRedis: it is done once at each gateway, whatever becomes of Redis, and an unblock does not wait.
+func TestAPurgeWaitsForRedis(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	all[0].Tell(t.Context(), Purge, "before", 1)
+	s.Kill()
+	redistest.Eventually(t, "redis is away", func() bool { return !all[0].link.State().Up })
+	for range 2 {
+		if r := all[0].Tell(t.Context(), Purge, "queued", 1); !r.Pending || r.NotDelivered {
+			t.Errorf("a purge without redis: %+v", r)
+		}
+	}
+	if r := all[0].Tell(t.Context(), Unblock, "site", 1); r.Pending || !r.NotDelivered {
+		t.Errorf("an unblock without redis: %+v", r)
+	}
+	s.Start()
+	for _, g := range gateways[1:] {
+		redistest.Eventually(t, "it is told", func() bool { acted, _ := g.done(); return slices.Contains(acted, "purge queued") })
+	}
+	all[0].Tell(t.Context(), Purge, "after", 1)
+	want := []string{"purge before", "purge queued", "purge after"}
+	for _, g := range gateways[1:] {
+		if acted, _ := g.done(); !slices.Equal(acted, want) {
+			t.Errorf("it did %q, want %q", acted, want)
+		}
+	}
+	if acted, _ := gateways[0].done(); len(acted) > 0 {
+		t.Errorf("the gateway that was told did it again: %q", acted)
+	}
+}
+
+// TestNoActionIsDoneTwice: a call whose answer is lost is made again, and a failover may take the last actions with it.
+func TestNoActionIsDoneTwice(t *testing.T) {
+	t.Parallel()
+	s, all, gateways := three(t)
+	for _, value := range []string{"one", "two"} {
+		all[0].Tell(t.Context(), Purge, value, 1)
+	}
+	again := Action{ID: "again", From: "x", Kind: Purge, Value: "again"}
+	for range 2 {
+		if _, err := all[0].send(t.Context(), all[0].link.Client(), write{Actions: []string{text(again)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redistest.Eventually(t, "all is read", func() bool {
+		return strings.Contains(s.Say("XREVRANGE {crawlgate}:fleet:actions + - COUNT 1"), gateways[1].LastAction()+"\r\n")
+	})
+	s.Say("XDEL {crawlgate}:fleet:actions " + gateways[1].LastAction())
+	redistest.Eventually(t, "the loss is noticed", func() bool { _, lost := gateways[1].done(); return lost == 1 })
+	all[0].Tell(t.Context(), Purge, "three", 1)
+	want := []string{"purge one", "purge two", "purge again", "purge three"}
+	if acted, _ := gateways[1].done(); !slices.Equal(acted, want) {
+		t.Errorf("it did %q, want %q", acted, want)
 	}
 }
 
