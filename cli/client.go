@@ -207,31 +207,35 @@ type acknowledged interface {
 func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
 	data, err := r.do(ctx, q)
 	answer, err := decode[T](data, err)
-	switch {
-	case err != nil:
+	if err != nil {
 		return exitError, err
-	case r.json:
-		printRaw(r.out, data)
-	default:
-		show(r.out, answer)
 	}
 	report := answer.Acks()
-	if len(report.Gateways) == 0 {
-		return exitOK, nil
-	}
 	answered, all, ended := report.Counts()
-	if !r.json {
-		line := fmt.Sprintf("%d of %d gateways", answered, all)
-		if _, stops := any(answer).(adminapi.OrderGiven); stops {
-			line += fmt.Sprintf(", %d requests ended", ended)
-		}
+	missed := answered < all || report.Pending || report.NotDelivered
+	if missed {
+		status = exitNo
+	}
+	if r.json {
+		printRaw(r.out, data)
+		return status, nil
+	}
+	line := fmt.Sprintf("%d of %d gateways", answered, all)
+	if _, stops := any(answer).(adminapi.OrderGiven); stops {
+		line += fmt.Sprintf(", %d requests ended", ended)
+	}
+	if report.Pending || report.NotDelivered {
+		line += ": redis does not answer"
+	}
+	if missed {
+		printLine(r.out, line) // first, because it is what to act on
+	}
+	show(r.out, answer)
+	if !missed && len(report.Gateways) > 0 {
 		printLine(r.out, line)
-		complainOf(r, report, all)
 	}
-	if answered < all || report.Pending || report.NotDelivered {
-		return exitNo, nil
-	}
-	return exitOK, nil
+	complainOf(r, report, all)
+	return status, nil
 }
 
 // complainOf says which gateways an order has not reached.

@@ -131,9 +131,19 @@ func startRelay(t *testing.T, to string) *relay {
 	return r
 }
 
+// move makes it pass new connections on to another place.
+func (r *relay) move(to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+}
+
 func (r *relay) pass(in net.Conn) {
 	defer in.Close()
-	out, err := net.Dial("tcp", r.to)
+	r.mu.Lock()
+	to := r.to
+	r.mu.Unlock()
+	out, err := net.Dial("tcp", to)
 	if err != nil {
 		return
 	}
@@ -331,7 +341,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 	rig.Eventually(t, "redis is found away", func() bool { return f.gateways[2].Metric("crawlgate_fleet_up") == 0 })
 	f.run(2, 1, "1 of 3 gateways", "deny", "host", hostOf(second))
 	f.run(2, 1, "gw0 is silent; its last heartbeat was at 20", "deny", "host", hostOf(second))
-	f.run(2, 1, "the other gateways do not know", "purge", a.String())
+	f.run(2, 1, "the other gateways get the order when it is back", "purge", a.String())
 	f.stopped(second, false, false, true)
 	f.gateways[2].Kill()
 	if err := f.gateways[2].Start(f.gateways[2].Config); err != nil {
