@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -40,15 +41,16 @@ func TestFailoverBehindOneName(t *testing.T) {
 	}
 }
 
-// TestAStopHoldsFromTheFirstRequest of a gateway that was down when it was given.
+// TestAStopHoldsFromTheFirstRequest of a gateway that was down when it was given, and is far from Redis.
 func TestAStopHoldsFromTheFirstRequest(t *testing.T) {
 	t.Parallel()
-	f := startOrderFleet(t, false)
+	f := startOrderFleet(t, true)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	page := site.URL(rig.OpenPage)
-	for range 5 {
+	for range 2 {
 		f.gateways[2].Kill()
 		f.run(0, 1, "2 of 3 gateways", "deny", "host", strings.TrimPrefix(site.Origin().String(), "http://"))
+		f.relay.delay = 80 * time.Millisecond // nobody is connected
 		if err := f.gateways[2].Start(f.gateways[2].Config); err != nil {
 			t.Fatal(err)
 		}

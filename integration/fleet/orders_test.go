@@ -103,6 +103,7 @@ func (f *orderFleet) becomes(page string, stopped bool) {
 // relay passes connections on, until it is cut.
 type relay struct {
 	addr, to string
+	delay    time.Duration // of each answer
 	mu       sync.Mutex
 	isCut    bool
 	open     map[net.Conn]bool
@@ -155,7 +156,13 @@ func (r *relay) pass(in net.Conn) {
 		_, _ = io.Copy(out, in)
 		_ = out.Close()
 	}()
-	_, _ = io.Copy(in, out)
+	for part := make([]byte, 64<<10); ; {
+		n, err := out.Read(part)
+		rig.Pause(context.Background(), r.delay)
+		if _, bad := in.Write(part[:n]); err != nil || bad != nil {
+			return
+		}
+	}
 }
 
 func (r *relay) hold(conns ...net.Conn) bool {
