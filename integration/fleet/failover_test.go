@@ -2,64 +2,123 @@ package fleet
 
 import (
 	"fmt"
-	"net"
-	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
-	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestFailoverBehindOneName demotes Redis, which keeps its connections, and gives its name to another one. While there
-// is no primary, the first line of a command says so; afterwards commands work again without a reload.
-func TestFailoverBehindOneName(t *testing.T) {
-	t.Parallel()
-	old, next := redistest.Start(t), redistest.Start(t)
-	relay := startRelay(t, strings.TrimPrefix(old.URL(), "redis://"))
-	f := &orderFleet{t: t, redis: old, relay: relay}
-	for i := range 3 {
-		f.gateways = append(f.gateways, rig.New(t, rig.Config{Engine: rig.FleetEngine(fmt.Sprint("gw", i), "redis://"+relay.addr, 3)}))
+// fleetKey is on the node that has the orders.
+const fleetKey = "{crawlgate}:fleet:orders"
+
+// failovers are the ways in which Redis goes to another server, as docs/fleet.md lists them. Each
+// begins a Redis, and returns its URL and what makes it change.
+var failovers = map[string]func(t *testing.T) (url string, change func()){
+	"primary killed": func(t *testing.T) (string, func()) {
+		c := redistest.StartCluster(t)
+		return c.URL(), func() { c.Nodes[c.Owner(fleetKey)].Kill() }
+	},
+	"failed over": func(t *testing.T) (string, func()) {
+		c := redistest.StartCluster(t)
+		return c.URL(), func() { c.Failover(c.Owner(fleetKey)) }
+	},
+	"taken over": func(t *testing.T) (string, func()) {
+		c := redistest.StartCluster(t)
+		return c.URL(), func() { c.TakeOver(c.Owner(fleetKey)) }
+	},
+	"demoted behind its name": demoted,
+}
+
+// demoted is what managed Redis does: the name leads to the former replica, and the former primary
+// stays up as its replica, with its connections.
+func demoted(t *testing.T) (string, func()) {
+	first, second := redistest.Start(t), redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	follow := func(s, primary *redistest.Server) {
+		s.Say("REPLICAOF " + strings.ReplaceAll(primary.Addr(), ":", " "))
 	}
-	f.meet()
-	host, port, _ := net.SplitHostPort(strings.TrimPrefix(next.URL(), "redis://"))
-	old.Say("REPLICAOF " + host + " " + port)
-	rig.Eventually(t, "the demotion is noticed", func() bool { return f.gateways[0].Metric("crawlgate_fleet_up") == 0 })
-	out, err := f.gateways[0].Robots("deny", "host", "one.example")
-	if first, _, _ := strings.Cut(out, "\n"); err == nil || !strings.HasPrefix(first, "1 of 3 gateways, 0 requests ended: redis does not answer") {
-		t.Errorf("%v: %s", err, out)
-	}
-	relay.move(strings.TrimPrefix(next.URL(), "redis://"))
-	f.meet()
-	f.run(0, 0, "3 of 3 gateways", "deny", "host", "two.example")
-	for _, g := range f.gateways {
-		if out, err := g.Robots("deny"); err != nil || !strings.Contains(out, "one.example") || !strings.Contains(out, "two.example") {
-			t.Errorf("%v: %s", err, out)
-		}
+	follow(second, first)
+	rig.Eventually(t, "the replica follows", func() bool {
+		return strings.Contains(second.Say("INFO replication"), "master_link_status:up")
+	})
+	name := startRelay(t, first.Addr())
+	return "redis://" + name.addr, func() {
+		second.Say("REPLICAOF NO ONE")
+		follow(first, second)
+		name.move(second.Addr())
 	}
 }
 
-// TestAStopHoldsFromTheFirstRequest of a gateway that was down when it was given, and is far from Redis.
-func TestAStopHoldsFromTheFirstRequest(t *testing.T) {
-	t.Parallel()
-	f := startOrderFleet(t, true)
-	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	page := site.URL(rig.OpenPage)
-	for range 2 {
-		f.gateways[2].Kill()
-		f.run(0, 1, "2 of 3 gateways", "deny", "host", strings.TrimPrefix(site.Origin().String(), "http://"))
-		f.relay.delay = 80 * time.Millisecond // nobody is connected
-		if err := f.gateways[2].Start(f.gateways[2].Config); err != nil {
-			t.Fatal(err)
-		}
-		if status := f.gateways[2].MustFetch("AcmeBot/1.0", page).Status; status != http.StatusForbidden {
-			t.Errorf("the first request got %d", status)
-		}
-		f.run(1, 0, "gateways", "undeny", "host", strings.TrimPrefix(site.Origin().String(), "http://"))
+// TestFailover crawls through each kind of failover, and gives an order before and in the middle of
+// it: no two requests to a host are closer than it asks for, no order is lost, and all works within
+// five seconds.
+func TestFailover(t *testing.T) {
+	for name, start := range failovers {
+		t.Run(name, func(t *testing.T) {
+			rig.NeedsQuiet(t)
+			for run := range scale(1, 20) {
+				t.Run(fmt.Sprint(run), func(t *testing.T) {
+					url, change := start(t)
+					c := startCrawl(t, scale(12, 200), url)
+					c.deny(0)
+					changed := time.Now()
+					change()
+					t.Logf("the change took %v", time.Since(changed).Round(time.Millisecond))
+					c.deny(1)
+					c.comesBack(changed)
+					c.end(changed)
+				})
+			}
+		})
 	}
-	if n := len(site.RobotsExchanges()); n != 0 {
-		t.Errorf("%d fetches of robots.txt", n)
+}
+
+// TestRedisForgets empties Redis under a crawl, loads it again, and sets it back to what it had
+// before an order: no two requests to a host are closer than it asks for, and no order is lifted.
+func TestRedisForgets(t *testing.T) {
+	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){
+		"FLUSHALL": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			for range scale(3, 50) {
+				if said := s.Say("FLUSHALL"); said != "+OK\r\n" {
+					t.Error(said)
+				}
+				rig.Pause(t.Context(), 700*time.Millisecond) // more than a slot, so that each finds some
+			}
+		},
+		"DEBUG RELOAD": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			if said := s.Say("DEBUG RELOAD"); said != "+OK\r\n" {
+				t.Error(said)
+			}
+		},
+		"an old snapshot": func(t *testing.T, s *redistest.Server, c *crawl) {
+			c.deny(1) // the snapshot does not have it
+			rig.Pause(t.Context(), 2*crawlDelay)
+			s.Kill()
+			s.Start()
+		},
+		"a new server": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			s.Kill()
+			if err := os.Remove(filepath.Join(s.Dir(), "dump.rdb")); err != nil {
+				t.Error(err)
+			}
+			s.Start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig.NeedsQuiet(t)
+			s := redistest.Start(t, "--enable-debug-command", "local")
+			c := startCrawl(t, scale(12, 200), s.URL())
+			c.deny(0)
+			if said := s.Say("SAVE"); said != "+OK\r\n" {
+				t.Fatal(said)
+			}
+			forget(t, s, c)
+			forgot := time.Now()
+			c.comesBack(forgot)
+			c.end(forgot)
+		})
 	}
 }

@@ -1,0 +1,172 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// crawlDelay is what the hosts of a crawl ask for.
+const crawlDelay = 500 * time.Millisecond
+
+// backWithin is how long after Redis has changed all of a fleet has to work again.
+const backWithin = 5 * time.Second
+
+// crawl is gateways with one Redis, each of which asks for the pages of all hosts as fast as it may.
+type crawl struct {
+	t        *testing.T
+	sites    []*testorigin.Site
+	gateways []*rig.Gateway
+	stop     context.CancelFunc
+	workers  sync.WaitGroup
+	stopped  int // hosts, which are the first ones
+}
+
+// startCrawl starts three gateways that share all by a URL.
+func startCrawl(t *testing.T, hosts int, url string) *crawl {
+	t.Helper()
+	c := &crawl{t: t}
+	server := testorigin.Start(t, testorigin.Config{})
+	for range hosts {
+		site := server.Site(t, testorigin.SiteConfig{})
+		site.SetRobots(testorigin.OK(fmt.Sprintf("User-agent: *\nCrawl-delay: %v\n", crawlDelay.Seconds())))
+		c.sites = append(c.sites, site)
+	}
+	for i := range 3 {
+		c.gateways = append(c.gateways, rig.New(t, rig.Config{
+			Engine: fmt.Sprintf("gateway gw%d\nredis %s {\nexpect 3\n}\npace {\nrate off\nbackoff off\nwait 60s\n}", i, url),
+		}))
+	}
+	for _, g := range c.gateways {
+		rig.Eventually(t, "the gateways to meet", func() bool {
+			list := decodeAnswer[adminapi.Gateways](t, g.Admin("/robots/gateways").Body)
+			return list.Up && len(list.Gateways) == 3
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	c.stop = stop
+	t.Cleanup(func() {
+		stop()
+		c.workers.Wait()
+	})
+	for i, g := range c.gateways {
+		for _, site := range c.sites {
+			g.CrawlUntil(ctx, &c.workers, fmt.Sprintf("Agent-%c", 'a'+i), 1, site)
+		}
+	}
+	rig.Eventually(t, "all hosts to be crawled", func() bool {
+		for _, site := range c.sites {
+			if len(site.PageExchanges()) < 3 {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+// deny stops the next host by a gateway.
+func (c *crawl) deny(gateway int) {
+	c.t.Helper()
+	host := c.sites[c.stopped].Origin()
+	c.stopped++
+	if out, err := c.gateways[gateway].Robots("deny", "host", host.Host); err != nil {
+		c.t.Logf("deny: %v: %s", err, out) // it says that others do not have it yet
+	}
+}
+
+// works reports whether clocks, records and orders of all gateways are shared.
+func (c *crawl) works() bool {
+	for _, g := range c.gateways {
+		for _, part := range []string{"crawlgate_shared_clock_up", "crawlgate_fleet_up", "crawlgate_store_up"} {
+			if g.Metric(part) != 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// comesBack holds that a fleet works again soon after Redis has changed, and goes on to do so.
+func (c *crawl) comesBack(changed time.Time) {
+	c.t.Helper()
+	missed := changed
+	for time.Since(changed) < backWithin {
+		if !c.works() {
+			missed = time.Now()
+		}
+		rig.Pause(c.t.Context(), 50*time.Millisecond)
+	}
+	c.t.Logf("all worked again after %v", missed.Sub(changed).Round(10*time.Millisecond))
+	if !c.works() {
+		c.t.Errorf("not all works %v after the change", backWithin)
+	}
+	since := time.Now()
+	rig.Pause(c.t.Context(), 4*crawlDelay)
+	n, silent := 0, 0
+	for _, site := range c.sites[c.stopped:] {
+		times := after(rig.Arrivals(site), since)
+		n += len(times)
+		if len(times) == 0 {
+			silent++
+		}
+	}
+	if most := 4 * (len(c.sites) - c.stopped); n < most/2 || silent > 0 {
+		c.t.Errorf("%d requests of %d that the hosts allow, and %d hosts without any", n, most, silent)
+	}
+}
+
+// end stops the crawl, and looks at the record of the hosts: no two requests are closer than they
+// asked for, and those that were stopped have none once all works again.
+func (c *crawl) end(changed time.Time) {
+	c.t.Helper()
+	for _, site := range c.sites[:c.stopped] {
+		for i, g := range c.gateways {
+			if status := g.MustFetch("AcmeBot/1.0", site.URL("/")).Status; status != http.StatusForbidden {
+				c.t.Errorf("gw%d: %s: %d, want it stopped", i, site.Origin(), status)
+			}
+		}
+		if times := after(rig.Arrivals(site), changed.Add(backWithin)); len(times) > 0 {
+			c.t.Errorf("%s: %d requests %v after the change", site.Origin(), len(times), backWithin)
+		}
+	}
+	c.stop()
+	c.workers.Wait()
+	n, short, least := 0, 0, time.Hour
+	var at time.Duration // of the shortest
+	for _, site := range c.sites {
+		if lost := site.Dropped(); lost > 0 {
+			c.t.Errorf("%d requests are missing in the record", lost)
+		}
+		times := rig.Arrivals(site)
+		n += len(times)
+		for i := 1; i < len(times); i++ {
+			gap := times[i].Sub(times[i-1])
+			if gap < crawlDelay {
+				short++
+			}
+			if gap < least {
+				least, at = gap, times[i].Sub(changed)
+			}
+		}
+	}
+	c.t.Logf("%d requests to %d hosts, %v apart at least", n, len(c.sites), least)
+	if short > 0 {
+		c.t.Errorf("%d times two requests were closer than %v: %v, when it was %v after the change", short, crawlDelay, least, at)
+	}
+}
+
+// after returns the times after one.
+func after(times []time.Time, since time.Time) []time.Time {
+	for len(times) > 0 && !times[0].After(since) {
+		times = times[1:]
+	}
+	return times
+}

@@ -1,0 +1,188 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// TestPlacesOfAFleet has more gateways than places crawl one slow host. It never has more open
+// answers than places, and if all requests come by HAProxy to one gateway, that one has all places.
+func TestPlacesOfAFleet(t *testing.T) {
+	rig.LoadsMachine(t)
+	const gateways, places = 12, 8
+	redis := redistest.Start(t)
+	server := testorigin.Start(t, testorigin.Config{})
+	all := make([]*rig.Gateway, gateways)
+	var starting sync.WaitGroup
+	for i := range all {
+		starting.Go(func() {
+			all[i] = rig.New(t, rig.Config{Engine: fmt.Sprintf("gateway gw%d\nstore none\nredis %s {\nexpect %d\n}\npace {\nrate off\nbackoff off\nconcurrency %d\nwait 30s\n}",
+				i, redis.URL(), gateways, places)})
+		})
+	}
+	starting.Wait()
+	for _, g := range all {
+		rig.Eventually(t, "the gateways to meet", func() bool {
+			return len(decodeAnswer[adminapi.Gateways](t, g.Admin("/robots/gateways").Body).Gateways) == gateways
+		})
+	}
+	balancer := startHAProxy(t, all[:3])
+	for name, through := range map[string][]*rig.Gateway{"each by itself": all, "all by HAProxy": {balancer}} {
+		site := server.Site(t, testorigin.SiteConfig{})
+		site.SetPages(testorigin.OK("page").After(150 * time.Millisecond))
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(scale(3, 30))*time.Second)
+		var workers sync.WaitGroup
+		for i := range 4 * gateways {
+			through[i%len(through)].CrawlUntil(ctx, &workers, fmt.Sprintf("Agent-%c", 'a'+i%3), 1, site)
+		}
+		workers.Wait()
+		stop()
+		most, n := mostOpen(site.PageExchanges())
+		t.Logf("%s: %d answers, %d open at most", name, n, most)
+		if most > places {
+			t.Errorf("%s: %d open answers, and concurrency is %d", name, most, places)
+		}
+		if most < places {
+			t.Errorf("%s: only %d of %d places were used", name, most, places)
+		}
+	}
+}
+
+// mostOpen returns how many answers were open at once, of how many.
+func mostOpen(exchanges []testorigin.Exchange) (most, n int) {
+	type event struct {
+		at   time.Time
+		open int
+	}
+	var events []event
+	for _, e := range exchanges {
+		if !e.End.IsZero() {
+			events = append(events, event{e.Start, 1}, event{e.End, -1})
+		}
+	}
+	slices.SortFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
+	open := 0
+	for _, e := range events {
+		open += e.open
+		most = max(most, open)
+	}
+	return most, len(events) / 2
+}
+
+// TestOrderAmongMany: an order costs each gateway hardly more when 10,000 are in force: less than
+// 2 ms of processor time and 2 KB from Redis, and it holds at all within a second.
+func TestOrderAmongMany(t *testing.T) {
+	rig.LoadsMachine(t)
+	const gateways, orders, each, maxCPU, maxBytes = 3, 9900, 20, 2 * time.Millisecond, 2048
+	redis := redistest.Start(t)
+	f := &orderFleet{t: t, redis: redis}
+	for i := range gateways {
+		f.gateways = append(f.gateways, startWithOrders(t, rig.FleetEngine(fmt.Sprint("gw", i), redis.URL(), gateways), orders))
+	}
+	f.meet()
+	rig.Eventually(t, "redis has all orders", func() bool {
+		return redis.Say("HLEN "+fleetKey) == fmt.Sprintf(":%d\r\n", orders)
+	})
+	rig.Pause(t.Context(), time.Second)
+	cost := func(work func()) (cpu time.Duration, sent int) {
+		at, before := time.Now(), sentBy(t, redis)
+		used := f.cpu()
+		work()
+		took := time.Since(at)
+		cpu, sent = f.cpu()-used, sentBy(t, redis)-before
+		// What they do in the same time without orders.
+		before, used = sentBy(t, redis), f.cpu()
+		rig.Pause(t.Context(), took)
+		return cpu - (f.cpu() - used), sent - (sentBy(t, redis) - before)
+	}
+	var longest time.Duration
+	cpu, sent := cost(func() {
+		for i := range each {
+			began := time.Now()
+			order := fmt.Sprintf(`{"scope":"host","value":"new-%d.example"}`, i)
+			given := decodeAnswer[adminapi.OrderGiven](t, askAdmin(f.gateways[i%gateways], http.MethodPost, "/robots/deny", order))
+			if n, known, _ := given.Counts(); n != gateways || known != gateways {
+				t.Errorf("%d of %d gateways", n, known)
+			}
+			longest = max(longest, time.Since(began))
+			rig.Pause(t.Context(), 100*time.Millisecond)
+		}
+	})
+	perCPU, perBytes := cpu/(each*gateways), sent/(each*gateways)
+	t.Logf("an order among %d: %v of processor time and %d bytes for each gateway, %v at most until all have it", orders, perCPU, perBytes, longest)
+	if perCPU > maxCPU {
+		t.Errorf("an order takes %v of processor time at each gateway, want %v at most", perCPU, maxCPU)
+	}
+	if perBytes > maxBytes {
+		t.Errorf("an order takes %d bytes for each gateway, want %d at most", perBytes, maxBytes)
+	}
+	if longest > time.Second {
+		t.Errorf("an order took %v to reach all", longest)
+	}
+}
+
+// startWithOrders starts a gateway whose file has orders.
+func startWithOrders(t *testing.T, engine string, orders int) *rig.Gateway {
+	t.Helper()
+	var set enforce.StopSet
+	for i := range orders {
+		set.Held = append(set.Held, enforce.Stop{
+			ID: fmt.Sprintf("order-%d", i), Scope: enforce.StopHost, Value: fmt.Sprintf("host-%d.example", i), At: time.Now().UTC(),
+		})
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
+	folder := filepath.Dir(g.Store())
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "stops.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Start(rig.Config{Engine: engine}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// cpu is the processor time that the gateways have used.
+func (f *orderFleet) cpu() (sum time.Duration) {
+	f.t.Helper()
+	for _, g := range f.gateways {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.Cmd.Process.Pid))
+		if err != nil {
+			f.t.Skip(err) // only Linux tells
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')'):]))
+		for _, field := range fields[12:14] { // user and system, in hundredths of a second
+			ticks, _ := strconv.Atoi(field)
+			sum += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
+// sentBy is how many bytes Redis has sent.
+func sentBy(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	return infoOf(t, s.Say("INFO stats"), "total_net_output_bytes:")
+}
