@@ -135,8 +135,16 @@ func (on coordination) settling(t terms) bool {
 	return on.shared && on.age < max(settleTime, on.round(t))
 }
 
-// round is the time in which each gateway sends one request while the rate is divided.
-func (on coordination) round(t terms) time.Duration { return times(t.cost(), on.count) }
+// round is the time in which each gateway sends one request while the rate is divided. Gateways
+// that took turns at the shared clock go on in the same order: it added the slack to each turn, and
+// a round without it would bring the first of them too close to the last.
+func (on coordination) round(t terms) time.Duration {
+	cost := t.cost()
+	if on.count > 1 {
+		cost += slack(t)
+	}
+	return times(cost, on.count)
+}
 
 func times(d time.Duration, n int) time.Duration {
 	return min(d, longest/time.Duration(n)) * time.Duration(n)

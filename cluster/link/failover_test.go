@@ -192,6 +192,7 @@ func TestAFailoverBehindOneName(t *testing.T) {
 			old.Kill()
 		},
 		"it is stopped": func(t *testing.T, n *name, old, next *redistest.Server) {
+			t.Helper()
 			n.becomes(address(next), false)
 			signal(t, old, syscall.SIGSTOP)
 		},

@@ -19,14 +19,17 @@ const fleetKey = "{crawlgate}:fleet:orders"
 // begins a Redis, and returns its URL and what makes it change.
 var failovers = map[string]func(t *testing.T) (url string, change func()){
 	"primary killed": func(t *testing.T) (string, func()) {
+		t.Helper()
 		c := redistest.StartCluster(t)
 		return c.URL(), func() { c.Nodes[c.Owner(fleetKey)].Kill() }
 	},
 	"failed over": func(t *testing.T) (string, func()) {
+		t.Helper()
 		c := redistest.StartCluster(t)
 		return c.URL(), func() { c.Failover(c.Owner(fleetKey)) }
 	},
 	"taken over": func(t *testing.T) (string, func()) {
+		t.Helper()
 		c := redistest.StartCluster(t)
 		return c.URL(), func() { c.TakeOver(c.Owner(fleetKey)) }
 	},
@@ -36,6 +39,7 @@ var failovers = map[string]func(t *testing.T) (url string, change func()){
 // demoted is what managed Redis does: the name leads to the former replica, and the former primary
 // stays up as its replica, with its connections.
 func demoted(t *testing.T) (string, func()) {
+	t.Helper()
 	first, second := redistest.Start(t), redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	follow := func(s, primary *redistest.Server) {
 		s.Say("REPLICAOF " + strings.ReplaceAll(primary.Addr(), ":", " "))
@@ -81,6 +85,7 @@ func TestFailover(t *testing.T) {
 func TestRedisForgets(t *testing.T) {
 	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){
 		"FLUSHALL": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			t.Helper()
 			for range scale(3, 50) {
 				if said := s.Say("FLUSHALL"); said != "+OK\r\n" {
 					t.Error(said)
@@ -89,17 +94,20 @@ func TestRedisForgets(t *testing.T) {
 			}
 		},
 		"DEBUG RELOAD": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			t.Helper()
 			if said := s.Say("DEBUG RELOAD"); said != "+OK\r\n" {
 				t.Error(said)
 			}
 		},
 		"an old snapshot": func(t *testing.T, s *redistest.Server, c *crawl) {
+			t.Helper()
 			c.deny(1) // the snapshot does not have it
 			rig.Pause(t.Context(), 2*crawlDelay)
 			s.Kill()
 			s.Start()
 		},
 		"a new server": func(t *testing.T, s *redistest.Server, _ *crawl) {
+			t.Helper()
 			s.Kill()
 			if err := os.Remove(filepath.Join(s.Dir(), "dump.rdb")); err != nil {
 				t.Error(err)

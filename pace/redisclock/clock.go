@@ -156,7 +156,7 @@ func (k *Clock) reserve(
 	ctx context.Context, demands []pace.Demand, lease string, least, longest, slack time.Duration,
 ) (r pace.Reservation, err error) {
 	bucket := bucketOf(demands[0].Key)
-	keys := []string{k.eraKey(bucket)}
+	keys := append(make([]string, 0, 1+len(demands)), k.eraKey(bucket))
 	args := make([]string, 0, 7+5*len(demands))
 	args = append(args, k.channel, k.lost, micros(longest), micros(least), k.link.Process, lease, micros(leaseFor))
 	for _, d := range demands {

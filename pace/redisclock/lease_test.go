@@ -48,7 +48,7 @@ func TestPlacesAreOfAllGateways(t *testing.T) {
 	if err := all[1].Release(second); err != nil {
 		t.Fatal(err)
 	}
-	second = reserve(t, all[1], host)
+	reserve(t, all[1], host)
 	done := make(chan struct{})
 	all[0].Done(first, func() { close(done) })
 	<-done

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -81,11 +82,11 @@ func (s *Server) id() string { return strings.Split(s.Say("CLUSTER MYID")+"\r\n"
 
 // URL names all nodes.
 func (c *Cluster) URL() string {
-	url := c.Nodes[0].URL()
-	for i, n := range c.Nodes[1:] {
-		url += "?&"[min(i, 1):min(i, 1)+1] + "addr=" + n.Addr()
+	others := make(url.Values)
+	for _, n := range c.Nodes[1:] {
+		others.Add("addr", n.Addr())
 	}
-	return url
+	return c.Nodes[0].URL() + "?" + others.Encode()
 }
 
 // Owner returns the position in Nodes of the primary that has a key, such as "{acme}:fleet:orders".

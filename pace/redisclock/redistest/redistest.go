@@ -75,7 +75,7 @@ func (s *Server) Start() {
 // try starts the server. It reports whether it is this process that answers at
 // the port: another one may have taken it.
 func (s *Server) try() bool {
-	//nolint:gosec // the arguments are our own
+	//nolint:gosec,noctx // the arguments are our own, and the test ends it
 	s.cmd = exec.Command(s.program, append([]string{
 		"--port", s.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir,
 	}, s.options...)...)
