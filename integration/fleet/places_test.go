@@ -85,11 +85,12 @@ func mostOpen(exchanges []testorigin.Exchange) (most, n int) {
 	return most, len(events) / 2
 }
 
-// TestOrderAmongMany: an order costs each gateway hardly more when 10,000 are in force: less than
-// 2 ms of processor time and 2 KB from Redis, and it holds at all within a second.
+// TestOrderAmongMany: an order costs each gateway little more when 10,000 are in force: less than
+// 2 KB from Redis, and a third of the processor time that reading and writing all of them takes. It
+// holds at all within a second.
 func TestOrderAmongMany(t *testing.T) {
 	rig.LoadsMachine(t)
-	const gateways, orders, each, maxCPU, maxBytes = 3, 9900, 20, 2 * time.Millisecond, 2048
+	const gateways, orders, each, maxCPU, maxBytes = 3, 9900, 20, 10 * time.Millisecond, 2048
 	redis := redistest.Start(t)
 	f := &orderFleet{t: t, redis: redis}
 	for i := range gateways {
