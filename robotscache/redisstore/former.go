@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 // The format before this one had the same values, and all keys in one slot. What it has is read
@@ -22,6 +24,14 @@ func (s *Store) formerTextKey(sha fetch.Sum) string {
 	return s.formerKey("t:", hex.EncodeToString(sha[:]))
 }
 
+// getFormer returns the value of a key of the former format.
+func (s *Store) getFormer(ctx context.Context, key string) ([]byte, error) {
+	if !s.hasFormer(ctx) {
+		return nil, robotscache.ErrNotFound
+	}
+	return s.getOne(ctx, key)
+}
+
 // hasFormer reports whether a record of the former format may be alive. The server is asked until
 // it has answered once; to refuse the key is to say that there is none.
 func (s *Store) hasFormer(ctx context.Context) bool {
@@ -33,7 +43,8 @@ func (s *Store) hasFormer(ctx context.Context) bool {
 		return c.Do(ctx, c.B().Zcount().Key(s.formerKey("seen", "")).Min(since).Max("+inf").Build())
 	})
 	n, _ := result.AsInt64()
-	_, refused := rueidis.IsRedisErr(result.Error())
+	why, refused := rueidis.IsRedisErr(result.Error())
+	refused = refused && strings.HasPrefix(why.Error(), "NOPERM") // any other error may pass
 	if err == nil || refused {
 		s.former.Store(new(n > 0))
 	}

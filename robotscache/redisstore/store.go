@@ -115,15 +115,17 @@ func (s *Store) text(ctx context.Context, sha fetch.Sum) ([]byte, error) {
 
 // get returns the value of a key or, if there is none, the one that it has in the format of before.
 func (s *Store) get(ctx context.Context, key, former string) ([]byte, error) {
-	asking := func(key string) call {
-		return func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
-			return c.Do(ctx, c.B().Get().Key(key).Build())
-		}
+	data, err := s.getOne(ctx, key)
+	if errors.Is(err, robotscache.ErrNotFound) {
+		return s.getFormer(ctx, former)
 	}
-	result, err := s.do(ctx, asking(key))
-	if errors.Is(err, robotscache.ErrNotFound) && s.hasFormer(ctx) {
-		result, err = s.do(ctx, asking(former))
-	}
+	return data, err
+}
+
+func (s *Store) getOne(ctx context.Context, key string) ([]byte, error) {
+	result, err := s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
+		return c.Do(ctx, c.B().Get().Key(key).Build())
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +147,16 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 		}
 	}
 	live := s.times.Load().texts
-	_, err := s.all(ctx, func(b rueidis.Builder) (sets rueidis.Commands) {
+	sets := func(b rueidis.Builder) (sets rueidis.Commands) {
 		for key, text := range texts {
 			sets = append(sets, b.Set().Key(key).Value(text).Px(live).Build())
 		}
 		return sets
-	})
+	}
+	var err error
+	if len(texts) > 0 { // to ask for nothing would count as an answer
+		_, err = s.all(ctx, sets)
+	}
 	if err == nil {
 		_, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 			return firstFailure(saveScript.ExecMulti(ctx, c, calls...))
@@ -242,12 +248,16 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, key := range keys {
-		value := values[key]
-		if value.IsNil() { // it has expired
+	for i, key := range keys {
+		var data []byte
+		if value := values[key]; !value.IsNil() {
+			data, err = value.AsBytes()
+		} else { // it has expired, or is of the former format
+			data, err = s.getFormer(ctx, s.formerKey("r:", names[i]))
+		}
+		if errors.Is(err, robotscache.ErrNotFound) {
 			continue
 		}
-		data, err := value.AsBytes()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -267,9 +277,13 @@ func (s *Store) names(ctx context.Context, after string, limit int) (names []str
 	if after == "" {
 		from = "-"
 	}
+	former := s.hasFormer(ctx)
 	parts, err := s.all(ctx, func(b rueidis.Builder) (asked rueidis.Commands) {
 		for i := range buckets {
 			asked = append(asked, b.Zrangebylex().Key(s.bucketKey(i, "index")).Min(from).Max("+").Limit(0, int64(each)).Build())
+		}
+		if former {
+			asked = append(asked, b.Zrangebylex().Key(s.formerKey("index", "")).Min(from).Max("+").Limit(0, int64(limit)).Build())
 		}
 		return asked
 	})
@@ -277,17 +291,22 @@ func (s *Store) names(ctx context.Context, after string, limit int) (names []str
 		return nil, err
 	}
 	known := "" // the names up to this one are all known; "" if all are
-	for _, part := range parts {
+	for i, part := range parts {
 		some, err := part.AsStrSlice()
 		if err != nil {
 			return nil, err
 		}
-		if len(some) == each && (known == "" || some[each-1] < known) {
-			known = some[each-1]
+		most := each
+		if i == buckets {
+			most = limit
+		}
+		if len(some) == most && (known == "" || some[most-1] < known) {
+			known = some[most-1]
 		}
 		names = append(names, some...)
 	}
 	slices.Sort(names)
+	names = slices.Compact(names)
 	if at, found := slices.BinarySearch(names, known); found {
 		names = names[:at+1]
 	}
