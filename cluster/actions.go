@@ -93,13 +93,12 @@ func (f *Fleet) act(ctx context.Context) {
 }
 
 // queue keeps an action until Redis is back, and reports whether it does. It keeps no unblock,
-// because the site may send another 429 until then. The same action does not wait twice.
+// because the site may send another 429 until then. An action takes the place of the same one that
+// waits: that one may have reached others already, without an answer.
 func (f *Fleet) queue(a Action) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if slices.ContainsFunc(f.queued, func(q Action) bool { return q.Kind == a.Kind && q.Value == a.Value }) {
-		return true
-	}
+	f.queued = slices.DeleteFunc(f.queued, func(q Action) bool { return q.Kind == a.Kind && q.Value == a.Value })
 	if a.Kind == Unblock || len(f.queued) >= maxQueued {
 		return false
 	}
@@ -125,13 +124,15 @@ func (f *Fleet) sendQueued(ctx context.Context, c rueidis.Client) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.queued = f.queued[len(waiting):]
+	f.queued = slices.DeleteFunc(f.queued, func(q Action) bool {
+		return slices.ContainsFunc(waiting, func(w Action) bool { return w.ID == q.ID })
+	})
 	return nil
 }
 
 // skipToEnd makes a new gateway begin after the actions that are in the stream already.
 func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
-	if f.joined || f.config.Local.LastAction() != "" {
+	if f.joined = f.joined || f.config.Local.LastAction() != ""; f.joined {
 		return nil
 	}
 	if err := f.keepEnd(ctx, c, "+"); err != nil {
@@ -207,8 +208,8 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 		return Acknowledgements{}
 	}
 	a := Action{ID: rand.Text(), From: f.link.Process, Kind: kind, Value: value}
-	f.ack(a.ID, ended)
 	err := f.actions.Wait(ctx)
+	f.ack(a.ID, ended)
 	if err == nil {
 		f.syncMu.Lock()
 		if !f.link.State().Up { // perhaps for a late call of somebody else

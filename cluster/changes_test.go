@@ -99,7 +99,7 @@ func TestOneOfManyOrders(t *testing.T) {
 			if answered, n, _ := give(t, all[i%3], gateways[i%3], id).Counts(); answered != 3 || n != 3 {
 				t.Errorf("%s: %d of %d", id, answered, n)
 			}
-			if took := time.Since(at); took > time.Second {
+			if took := time.Since(at); took > waitFor { // a second on a machine of its own: TestOrderAmongMany
 				t.Errorf("%s took %v", id, took)
 			}
 		}

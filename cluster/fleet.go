@@ -81,7 +81,7 @@ type Fleet struct {
 	did []string // the ids of the latest actions of others; only for act
 
 	gate     gate
-	away     time.Time // when the link lost Redis; only for watch
+	read     atomic.Int64 // when the orders in Redis were read last, in ns since 1970
 	endWatch func()
 
 	mu         sync.Mutex // guards all below
@@ -101,6 +101,9 @@ type Fleet struct {
 // New joins a fleet. Call Close after use.
 func New(c Config, self Self, expect int) *Fleet {
 	ctx, stop := context.WithCancel(context.Background())
+	if c.Unread == nil {
+		c.Unread = func() {}
+	}
 	f := &Fleet{
 		config: c, link: c.Link, stop: stop,
 		actions: rate.NewLimiter(actionRate, actionRate), note: note{Self: self, Done: map[string]ack{}}, expect: expect,
@@ -213,6 +216,8 @@ func (f *Fleet) syncOnce(ctx context.Context) error {
 	if err := errors.Join(f.skipToEnd(ctx, c), f.exchange(ctx, c)); err != nil {
 		return err
 	}
+	f.read.Store(time.Now().UnixNano())
+	f.gate.open()
 	if time.Since(f.met) > membershipEvery {
 		f.met = time.Now()
 		return f.readMembership(ctx, c, true)
@@ -320,9 +325,6 @@ func (f *Fleet) forget() {
 
 // setUp records whether Redis answers, and why not.
 func (f *Fleet) setUp(why error) {
-	if why == nil {
-		f.gate.open()
-	}
 	mine, redis := f.config.Local.Orders(), f.link.State()
 	f.mu.Lock()
 	f.state.Up, f.state.Gateways = why == nil, redis.Gateways

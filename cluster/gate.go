@@ -57,11 +57,7 @@ func (f *Fleet) AwaitOrders(ctx context.Context) {
 
 // watch shuts the gate when Redis comes back: orders may have been given in the meantime.
 func (f *Fleet) watch(s link.State, news bool) {
-	switch {
-	case !news:
-	case !s.Up:
-		f.away = s.Since
-	case s.Since.Sub(f.away) > poll:
+	if news && s.Up && time.Since(time.Unix(0, f.read.Load())) > 2*poll {
 		f.gate.shut(readWithin, f.config.Unread)
 		f.wake()
 	}

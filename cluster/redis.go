@@ -57,7 +57,7 @@ func (f *Fleet) exchange(ctx context.Context, c rueidis.Client) error {
 			f.changed.Store(true)
 			return fmt.Errorf("reading the version of the orders in redis: %w", err)
 		}
-		if version == f.seen && !changed {
+		if version == f.seen && !changed && time.Since(f.whole) <= wholeEvery {
 			return nil
 		}
 		done, follows, err := f.follow(ctx, c, version)
@@ -109,9 +109,10 @@ func (f *Fleet) follow(ctx context.Context, c rueidis.Client, version string) (d
 		if _, err := f.send(ctx, c, w); err != nil {
 			return false, true, fmt.Errorf("writing orders to redis: %w", err)
 		}
+		return false, true, nil // the version of the next look tells whether Redis has kept it
 	}
 	f.merged(mine, version)
-	return w.size() == 0, true, nil
+	return true, true, nil
 }
 
 // merged records that Redis has all orders that this gateway had, and this gateway those of a
@@ -203,22 +204,28 @@ func (f *Fleet) readVersion(ctx context.Context, c rueidis.Client) (string, erro
 
 // readIDs reads which orders and lifts there are.
 func (f *Fleet) readIDs(ctx context.Context, c rueidis.Client) (read ids, err error) {
-	for name, set := range map[string]*map[string]bool{"orders": &read.orders, "lifted": &read.lifted} {
-		bounded, cancel := context.WithTimeout(ctx, link.Timeout)
-		defer cancel()
-		if n, err := c.Do(bounded, c.B().Hlen().Key(f.link.Key(name)).Build()).AsInt64(); err != nil || n > maxIDs {
+	bounded, cancel := context.WithTimeout(ctx, link.Timeout)
+	defer cancel()
+	orders, lifted := f.link.Key("orders"), f.link.Key("lifted")
+	for _, answer := range c.DoMulti(bounded, c.B().Hlen().Key(orders).Build(), c.B().Hlen().Key(lifted).Build()) {
+		if n, err := answer.AsInt64(); err != nil || n > maxIDs {
 			return read, cmp.Or(err, errTooMany)
 		}
-		list, err := c.Do(bounded, c.B().Hkeys().Key(f.link.Key(name)).Build()).AsStrSlice()
+	}
+	var sets [2]map[string]bool
+	bounded, cancel = context.WithTimeout(ctx, link.Timeout)
+	defer cancel()
+	for i, answer := range c.DoMulti(bounded, c.B().Hkeys().Key(orders).Build(), c.B().Hkeys().Key(lifted).Build()) {
+		list, err := answer.AsStrSlice()
 		if err != nil {
 			return read, err
 		}
-		*set = make(map[string]bool, len(list))
+		sets[i] = make(map[string]bool, len(list))
 		for _, id := range list {
-			(*set)[id] = true
+			sets[i][id] = true
 		}
 	}
-	return read, nil
+	return ids{orders: sets[0], lifted: sets[1]}, nil
 }
 
 // readUnknown reads the orders and lifts that are not known here.
@@ -274,7 +281,7 @@ func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client, all bool) 
 		p, ok := known[b.Member]
 		p.last = int64(b.Score)
 		read[b.Member] = p
-		if all || !ok || p.last <= now-link.AliveFor.Milliseconds() {
+		if all || !ok || p.Since == 0 || p.last <= now-link.AliveFor.Milliseconds() {
 			names = append(names, b.Member)
 		}
 	}
