@@ -180,10 +180,16 @@ func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
 	return until, ok
 }
 
+// undividedPause is how often a request looks whether places are still divided.
+const undividedPause = 500 * time.Millisecond
+
 // due is when the clock will be ready for w, which is first there.
 func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 	c := s.clock
 	if w.pacer.full(s.shard, c, on.local(s.terms), w.agent) {
+		if on.divides(s.terms) && !w.pacer.full(s.shard, c, s.terms, w.agent) {
+			return now + undividedPause, false // nobody tells when all places are free to take again
+		}
 		return never, false
 	}
 	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now), on.behind(c.reserved, s.terms))
@@ -228,6 +234,9 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	}
 	g := &grant{pacer: w.pacer, end: w.end(), reservation: w.reservation, charges: make([]charge, 0, len(w.steps))}
 	w.reservation = nil
+	if on.away {
+		g.held = new(w.pacer.shared.Hold(w.demands(on)))
+	}
 	for i := range w.steps {
 		s := &w.steps[i]
 		s.shard.mu.Lock()

@@ -23,6 +23,9 @@ type Shared interface {
 	// Done gives the places of a reservation back, whose request has ended, and then calls after. It
 	// does not wait for that. A place that cannot be given back is free again after some time.
 	Done(r Reservation, after func())
+	// Hold notes the places of a request that begins while the shared clock cannot be reached, for
+	// when it can be again. The answer is for Done. It asks nobody.
+	Hold(demands []Demand) Reservation
 	// Block sets the block of a key for all gateways and tells them. It outlives the request that
 	// brought it, so it takes no context.
 	Block(key string, pause time.Duration, strikes int) error

@@ -141,6 +141,17 @@ func (g *fakeGateway) Release(r Reservation) error {
 	return nil
 }
 
+func (g *fakeGateway) Hold(demands []Demand) Reservation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	held := make(map[string]gcra)
+	for _, d := range demands {
+		held[d.Key] = gcra{}
+		g.places[d.Key]++
+	}
+	return Reservation{Token: held}
+}
+
 func (g *fakeGateway) Done(r Reservation, after func()) {
 	g.mu.Lock()
 	for key := range r.Token.(map[string]gcra) {

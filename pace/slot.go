@@ -26,6 +26,7 @@ type grant struct {
 	pacer       *Pacer
 	charges     []charge
 	reservation *reservation // nil: the slot is not from a shared clock
+	held        *Reservation // its places, if the shared clock could not be reached; nil if it could
 	end         instant      // no later may the request begin
 }
 
@@ -164,7 +165,14 @@ func (s Slot) finish(undo bool) {
 	charges, r := g.charges, g.reservation
 	g.charges, g.reservation = nil, nil
 	g.mu.Unlock()
+	if charges == nil {
+		return
+	}
 	give := func() { each(charges, func(c *charge) { c.release(undo) }) }
+	if r == nil && g.held != nil {
+		g.pacer.shared.Done(*g.held, give)
+		return
+	}
 	if r != nil && !undo {
 		g.pacer.shared.Done(r.slot, give) // who waits here finds the place free there
 		return

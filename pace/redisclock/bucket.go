@@ -66,30 +66,24 @@ func (k *Clock) keepEras() {
 	}
 }
 
-// noteEras goes on for as long as it finds losses: another gateway may be doing the same. It tells
-// of all that it found by one message, and reports whether there was one.
-func (k *Clock) noteEras() (tell bool) {
+// noteEras goes on for as long as it finds losses: another gateway may be doing the same. It reports
+// whether there was one. Each is told by the script that notes it: a message of its own could fail,
+// and nobody else would find the loss.
+func (k *Clock) noteEras() (lost bool) {
 	const step = 64
 	for from, found := 0, true; found && from < buckets; from += step {
 		found = false
 		asks := make([]rueidis.LuaExec, step)
 		for i := range asks {
-			asks[i] = rueidis.LuaExec{Keys: []string{k.eraKey(from + i)}, Args: []string{"", ""}}
+			asks[i] = rueidis.LuaExec{Keys: []string{k.eraKey(from + i)}, Args: []string{k.channel, k.lost}}
 		}
 		ctx, cancel := context.WithTimeout(k.ctx, link.Timeout)
 		for _, answer := range eraScript.ExecMulti(ctx, k.link.Client(), asks...) {
-			lost, _ := answer.AsInt64() // if it fails, the first request finds out
-			found = found || lost == 1
+			n, _ := answer.AsInt64() // if it fails, the first request finds out
+			found = found || n == 1
 		}
 		cancel()
-		tell = tell || found
+		lost = lost || found
 	}
-	if !tell {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(k.ctx, link.Timeout)
-	defer cancel()
-	c := k.link.Client()
-	_ = c.Do(ctx, c.B().Publish().Channel(k.channel).Message(k.lost).Build()).Error()
-	return true
+	return lost
 }

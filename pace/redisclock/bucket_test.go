@@ -113,7 +113,12 @@ func TestEra(t *testing.T) {
 	one, other := clockAt(t, s), clockAt(t, s)
 	back := make(chan struct{}, 100)
 	for _, k := range []*Clock{one, other} {
-		k.Watch(func(string, time.Duration, int) {}, func() { back <- struct{}{} })
+		k.Watch(func(string, time.Duration, int) {}, func() {
+			select {
+			case back <- struct{}{}:
+			default:
+			}
+		})
 	}
 	for range 4 {
 		<-back // of each: the link is up, and it listens
@@ -122,9 +127,10 @@ func TestEra(t *testing.T) {
 	burst.Tolerance = 4 * time.Minute
 	gap := pace.Demand{Key: "g.example", Delay: time.Minute}
 	reserve(t, one, burst)
+	flushed := time.Now()
 	s.Say("FLUSHALL")
 	r, err := one.Reserve(t.Context(), []pace.Demand{gap}, ever)
-	if err != nil || r.Outcome != pace.NotYet || r.Wait != time.Second {
+	if err != nil || r.Outcome != pace.NotYet || r.Wait <= 0 || r.Wait > time.Second {
 		t.Fatalf("%+v, %v; want to ask again in a second", r, err)
 	}
 	<-back
@@ -142,7 +148,7 @@ func TestEra(t *testing.T) {
 			r, err = other.Reserve(t.Context(), []pace.Demand{want.demand}, ever)
 			return err == nil && r.Outcome == pace.Reserved
 		})
-		if !about(r.Wait, want.least-500*time.Millisecond) {
+		if r.Wait < want.least-time.Since(flushed)+time.Second || r.Wait > want.least+time.Second {
 			t.Errorf("the slot of %s is in %s, want %s", want.demand.Key, r.Wait, want.least)
 		}
 	}

@@ -61,12 +61,22 @@ func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int)
 		signal(k.leases.renew)
 		relearn()
 	}
+	told := make(chan struct{}, 1) // each bucket is told, many at once
+	k.tasks.Go(func() {
+		for k.ctx.Err() == nil {
+			select {
+			case <-told:
+				back()
+			case <-k.ctx.Done():
+			}
+		}
+	})
 	k.tasks.Go(func() {
 		k.link.Listen(k.ctx, k.channel, func(text string) {
 			var m message
 			switch err := json.Unmarshal([]byte(text), &m); {
 			case text == "" || m.Lost: // messages, or what Redis knew
-				back()
+				signal(told)
 			case err == nil && m.From != k.link.Process:
 				blocked(m.Key, m.Pause, m.Strikes)
 			}
@@ -121,7 +131,7 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	slack := k.slack(demands, len(parts))
 	all := pace.Reservation{Until: time.Now().Add(max(maxWait, noSpacing))}
 	var tokens []token
-	lease := k.link.Process + strconv.FormatUint(k.leases.count.Add(1), 10)
+	lease := k.nextLease()
 	for _, part := range slices.Backward(parts) {
 		asked, longest := time.Now(), maxWait
 		if len(tokens) > 0 {
@@ -130,6 +140,9 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 		r, err := k.reserve(ctx, part, lease, max(0, all.At.Sub(asked)), longest, slack)
 		if err != nil || r.Outcome != pace.Reserved {
 			_ = k.Release(pace.Reservation{Token: tokens}) // if that fails, a slot is lost
+			if err != nil {                                // Redis may have reserved all the same
+				k.leases.drop(lease, k.placesOf(part), func() {})
+			}
 			if len(tokens) > 0 && r.Outcome == pace.TooLate && r.Wait <= maxWait {
 				r.Outcome = pace.NotYet
 			}
@@ -144,7 +157,9 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 			all.Until = until
 		}
 		all.Outcome, all.Wait = r.Outcome, max(all.Wait, r.Wait)
-		tokens = append(tokens, r.Token.(token))
+		t := r.Token.(token)
+		t.places = k.placesOf(part)
+		tokens = append(tokens, t)
 	}
 	all.Token = tokens
 	k.leases.open(tokens)
@@ -226,13 +241,7 @@ func reservation(answer []int64, keys []string, demands []pace.Demand, lease str
 	switch answer[0] {
 	case 1:
 		r.Outcome = pace.Reserved
-		t := token{keys: keys, slot: strconv.FormatInt(answer[2], 10), lease: lease}
-		for i, d := range demands {
-			if d.Places > 0 {
-				t.places = append(t.places, keys[i]+" places")
-			}
-		}
-		r.Token = t
+		r.Token = token{keys: keys, slot: strconv.FormatInt(answer[2], 10), lease: lease}
 	case 2:
 		r.Outcome = pace.NotYet
 	case 3:

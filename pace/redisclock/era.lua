@@ -1,7 +1,7 @@
 -- Finds out whether the bucket has lost its memory, and notes since when it has it.
 --
 -- KEYS[1]  the era of the bucket
--- ARGV     the channel and the message that tell a loss; without a channel nobody is told
+-- ARGV     the channel and the message that tell a loss
 --
 -- All times are microseconds, and Redis's own clock is the only one.
 local t = redis.call('TIME')
@@ -14,9 +14,7 @@ if not era[1] or run and era[2] and era[2] ~= run then
 	-- It is new, was emptied, or is that of an older snapshot or a replica.
 	since, lost = now, 1
 	redis.call('HSET', KEYS[1], 'since', since)
-	if ARGV[1] ~= '' then
-		redis.call('PUBLISH', ARGV[1], ARGV[2])
-	end
+	redis.call('PUBLISH', ARGV[1], ARGV[2])
 end
 if run and era[2] ~= run then
 	redis.call('HSET', KEYS[1], 'run', run)

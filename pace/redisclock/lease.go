@@ -3,6 +3,8 @@ package redisclock
 import (
 	"context"
 	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,9 @@ import (
 // says so three times within that time.
 const leaseFor = 30 * time.Second
 
+// maxOver bounds the places that are given back once Redis is there again. Others run out.
+const maxOver = 10_000
+
 // leases are the places that this gateway has, no more than it has requests in flight and
 // reservations, and those that it is about to give back.
 type leases struct {
@@ -25,9 +30,12 @@ type leases struct {
 
 	mu    sync.Mutex
 	held  map[string][]string // the keys of each lease
-	calls rueidis.Commands    // that give places back
+	over  []place             // to give back
 	after []func()            // what to do then
 }
+
+// place is one place of a lease.
+type place struct{ key, lease string }
 
 // signal has the one who receives from c look soon.
 func signal(c chan struct{}) {
@@ -59,18 +67,43 @@ func (l *leases) end(tokens []token) (id string, keys []string) {
 	return id, keys
 }
 
+// Hold implements pace.Shared: the leases are written when Redis is there again.
+func (k *Clock) Hold(demands []pace.Demand) pace.Reservation {
+	t := token{lease: k.nextLease(), places: k.placesOf(demands)}
+	k.leases.open([]token{t})
+	return pace.Reservation{Token: []token{t}}
+}
+
+// placesOf names the places of the clocks that count them.
+func (k *Clock) placesOf(demands []pace.Demand) (keys []string) {
+	for _, d := range demands {
+		if d.Places > 0 {
+			keys = append(keys, k.clockKey(d.Key)+" places")
+		}
+	}
+	return keys
+}
+
+func (k *Clock) nextLease() string {
+	return k.link.Process + strconv.FormatUint(k.leases.count.Add(1), 10)
+}
+
 // Done implements pace.Shared: one call for each place, in a pipeline with others.
 func (k *Clock) Done(r pace.Reservation, after func()) {
 	tokens, _ := r.Token.([]token)
-	l := &k.leases
-	id, keys := l.end(tokens)
-	if len(keys) == 0 || !k.link.State().Up || k.ctx.Err() != nil {
+	id, keys := k.leases.end(tokens)
+	if len(keys) == 0 || k.ctx.Err() != nil {
 		after() // it has none, or its lease runs out
 		return
 	}
+	k.leases.drop(id, keys, after)
+}
+
+// drop has places given back soon, and then calls after.
+func (l *leases) drop(lease string, keys []string, after func()) {
 	l.mu.Lock()
 	for _, key := range keys {
-		l.calls = append(l.calls, k.link.Client().B().Zrem().Key(key).Member(id).Build())
+		l.over = append(l.over, place{key, lease})
 	}
 	l.after = append(l.after, after)
 	l.mu.Unlock()
@@ -86,32 +119,45 @@ func (k *Clock) keepLeases() {
 		select {
 		case <-k.leases.give:
 		case <-k.leases.renew:
-			k.renewLeases()
+			k.renewLeases(true)
 		case <-tick.C:
-			k.renewLeases()
+			k.renewLeases(false)
 		case <-k.ctx.Done():
 		}
 		k.giveBack()
 	}
 }
 
-// giveBack gives back what is over. If that fails, the leases run out.
+// giveBack gives back what is over, while Redis is away only here.
 func (k *Clock) giveBack() {
-	l := &k.leases
+	l, up := &k.leases, k.link.State().Up
 	l.mu.Lock()
-	calls, all := l.calls, l.after
-	l.calls, l.after = nil, nil
+	var over []place
+	if up {
+		over, l.over = l.over, nil
+	} else if len(l.over) > maxOver {
+		l.over = nil
+	}
+	all := l.after
+	l.after = nil
 	l.mu.Unlock()
-	k.pipeline(calls)
+	if len(over) > 0 {
+		calls := make(rueidis.Commands, len(over))
+		for i, p := range over {
+			calls[i] = k.link.Client().B().Zrem().Key(p.key).Member(p.lease).Build()
+		}
+		k.pipeline(calls) // if that fails, they run out
+	}
 	for _, after := range all {
 		after()
 	}
 }
 
-func (k *Clock) renewLeases() {
+// renewLeases writes the leases that are held, if Redis has forgotten them, or moves their end.
+func (k *Clock) renewLeases(forgotten bool) {
 	now, l := k.link.Now(), &k.leases
-	if now == 0 {
-		return
+	if now == 0 || !k.link.State().Up {
+		return // the link tells when it is there again
 	}
 	l.mu.Lock()
 	held := maps.Clone(l.held)
@@ -121,19 +167,28 @@ func (k *Clock) renewLeases() {
 	for id, keys := range held {
 		for _, key := range keys {
 			b := k.link.Client().B()
-			calls = append(calls, b.Zadd().Key(key).ScoreMember().ScoreMember(until, id).Build(),
-				b.Pexpire().Key(key).Milliseconds(4*leaseFor.Milliseconds()).Build())
+			// A lease that has been given back in the meantime must not come back by a renewal in time.
+			add := b.Zadd().Key(key).Xx().ScoreMember().ScoreMember(until, id).Build()
+			if forgotten {
+				add = b.Zadd().Key(key).ScoreMember().ScoreMember(until, id).Build()
+			}
+			calls = append(calls, add, b.Pexpire().Key(key).Milliseconds(4*leaseFor.Milliseconds()).Build())
 		}
 	}
-	k.pipeline(calls)
+	if !k.pipeline(calls) && forgotten {
+		time.AfterFunc(renewAgain, func() { signal(l.renew) })
+	}
 }
 
-// pipeline makes the calls in one round trip to each node, unless Redis is away.
-func (k *Clock) pipeline(calls rueidis.Commands) {
-	if len(calls) == 0 || !k.link.State().Up {
-		return
+// renewAgain is how soon leases that Redis has forgotten are written again if that fails.
+const renewAgain = 200 * time.Millisecond
+
+// pipeline makes the calls in one round trip to each node. It reports whether all succeeded.
+func (k *Clock) pipeline(calls rueidis.Commands) bool {
+	if len(calls) == 0 {
+		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), link.Timeout)
 	defer cancel()
-	_ = k.link.Client().DoMulti(ctx, calls...)
+	return !slices.ContainsFunc(k.link.Client().DoMulti(ctx, calls...), func(r rueidis.RedisResult) bool { return r.Error() != nil })
 }

@@ -67,6 +67,12 @@ if outcome == 2 then
 end
 if full then
 	for i, c in ipairs(clocks) do
+		if c.full then
+			-- If all places are of slots to come, none is free before the first of them.
+			retry = math.max(retry, math.min(slot - now - c.places * math.max(c.interval, c.delay), 2000000))
+		end
+	end
+	for i, c in ipairs(clocks) do
 		if c.full and (not c.turn or c.turn == ARGV[5]) then
 			redis.call('SET', KEYS[i + 1] .. ' turn', ARGV[5], 'PX', math.ceil(retry / 1000) * 3)
 		end
