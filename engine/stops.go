@@ -137,6 +137,9 @@ func (s *stopState) Destruct() error {
 	if s.size == s.whole {
 		return nil
 	}
+	if info, err := os.Stat(filepath.Join(s.folder, stopsFile.name)); s.whole > 0 && (err != nil || info.Size() != s.size) {
+		return errors.Join(errChanged, err) // it may have orders that are not known here
+	}
 	s.whole = 0
 	return s.write(s.held.All())
 }
