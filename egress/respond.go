@@ -153,7 +153,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 		if err != nil {
 			e := x.classify(ctx, err, stageBody)
 			// The client may leave once it has the whole body, before an HTTP/2 origin ends the stream.
-			if e.Kind == KindClientGone && passed == resp.ContentLength {
+			if e.Kind == KindClientGone && errors.Is(context.Cause(ctx), context.Canceled) && passed == resp.ContentLength {
 				return true
 			}
 			return x.abort(e)
