@@ -55,5 +55,4 @@ for port in "${gateways[@]}"; do listening "$port"; done
 haproxy -db -f haproxy.cfg & pids+=($!)
 listening "${BALANCER##*:}"
 echo "proxy http://$BALANCER, demo site http://127.0.0.1:$DEMO_PORT, Redis at ${redis[*]}"
-wait -n "${pids[@]}" # until one of them ends
-exit 1
+wait "${pids[@]}" || true # for all of them, or Ctrl-C

@@ -56,13 +56,24 @@ func demoted(t *testing.T) (string, func()) {
 	}
 }
 
+// turns has two crawls run beside each other: more of them are more than two processors carry in time.
+var turns = make(chan struct{}, 2)
+
+func twoAtOnce(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}
+
 // TestFailover crawls through each kind of failover, and gives an order before and in the middle of
 // it: no two requests to a host are closer than it asks for, no order is lost, and all works within
 // five seconds.
 func TestFailover(t *testing.T) {
+	rig.LoadsMachine(t)
 	for name, start := range failovers {
 		t.Run(name, func(t *testing.T) {
-			rig.NeedsQuiet(t)
+			twoAtOnce(t)
 			for run := range scale(1, 20) {
 				t.Run(fmt.Sprint(run), func(t *testing.T) {
 					url, change := start(t)
@@ -83,6 +94,7 @@ func TestFailover(t *testing.T) {
 // TestRedisForgets empties Redis under a crawl, loads it again, and sets it back to what it had
 // before an order: no two requests to a host are closer than it asks for, and no order is lifted.
 func TestRedisForgets(t *testing.T) {
+	rig.LoadsMachine(t)
 	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){
 		"FLUSHALL": func(t *testing.T, s *redistest.Server, _ *crawl) {
 			t.Helper()
@@ -103,20 +115,24 @@ func TestRedisForgets(t *testing.T) {
 			t.Helper()
 			c.deny(1) // the snapshot does not have it
 			rig.Pause(t.Context(), 2*crawlDelay)
+			c.away = time.Now()
 			s.Kill()
 			s.Start()
+			c.back = time.Now()
 		},
-		"a new server": func(t *testing.T, s *redistest.Server, _ *crawl) {
+		"a new server": func(t *testing.T, s *redistest.Server, c *crawl) {
 			t.Helper()
+			c.away = time.Now()
 			s.Kill()
 			if err := os.Remove(filepath.Join(s.Dir(), "dump.rdb")); err != nil {
 				t.Error(err)
 			}
 			s.Start()
+			c.back = time.Now()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.NeedsQuiet(t)
+			twoAtOnce(t)
 			s := redistest.Start(t, "--enable-debug-command", "local")
 			c := startCrawl(t, scale(12, 200), s.URL())
 			c.deny(0)
