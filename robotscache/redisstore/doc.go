@@ -34,7 +34,7 @@
 // The format before this one had all keys in one slot, under {PREFIX}:robots:2:. If this one does not
 // have a record, history or text, the former one is read, with one call more, as long as it had a
 // record in its time when this process looked. It is never written. Delete removes from both, or a
-// purged record would come back. List shows what has been saved in this format.
+// purged record would come back. List shows the records of both.
 //
 // # Durability
 //
