@@ -69,7 +69,7 @@ func twoAtOnce(t *testing.T) {
 // TestFailover crawls through each kind of failover, and gives an order before and in the middle of
 // it: no two requests to a host are closer than it asks for, no order is lost, and all works within
 // five seconds.
-func TestFailover(t *testing.T) {
+func TestFailover(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	rig.LoadsMachine(t)
 	for name, start := range failovers {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestFailover(t *testing.T) {
 
 // TestRedisForgets empties Redis under a crawl, loads it again, and sets it back to what it had
 // before an order: no two requests to a host are closer than it asks for, and no order is lifted.
-func TestRedisForgets(t *testing.T) {
+func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	rig.LoadsMachine(t)
 	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){
 		"FLUSHALL": func(t *testing.T, s *redistest.Server, _ *crawl) {
