@@ -131,6 +131,49 @@ func TestOlderGatewayWrites(t *testing.T) {
 	agree(t, gateways, "a b c d e old")
 }
 
+// TestAnOrderThatAFailoverTakesBack is written again: that Redis has taken it is known only by the
+// next version.
+func TestAnOrderThatAFailoverTakesBack(t *testing.T) {
+	t.Parallel()
+	s, g := redistest.Start(t), new(gateway)
+	f := join(t, s, "gw", g)
+	give(t, f, g, "a")
+	f.syncMu.Lock()
+	c, seen := f.link.Client(), f.seen
+	if err := g.stops.Set(enforce.Stop{ID: "b", Scope: enforce.StopHost, Value: "b.example", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	done, follows, err := f.follow(t.Context(), c, seen)
+	if done || !follows || err != nil || s.Say("HEXISTS {crawlgate}:fleet:orders b") != ":1\r\n" {
+		t.Fatalf("%v, %v, %v; want it written", done, follows, err)
+	}
+	s.Say("EVAL \"redis.call('HDEL',KEYS[1],'b') redis.call('SET',KEYS[2],ARGV[1]) " +
+		"redis.call('XTRIM',KEYS[3],'MAXLEN',1)\" 3 {crawlgate}:fleet:orders {crawlgate}:fleet:version {crawlgate}:fleet:changes '" + seen + "'")
+	f.changed.Store(true)
+	err = f.exchange(t.Context(), c)
+	f.syncMu.Unlock()
+	if err != nil || s.Say("HEXISTS {crawlgate}:fleet:orders b") != ":1\r\n" {
+		t.Errorf("%v: the order is not in redis", err)
+	}
+}
+
+// TestQueue: of the same actions the newest waits, as others may have done the one before already.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	var f Fleet
+	for _, a := range []Action{{ID: "1", Kind: Purge, Value: "x"}, {ID: "2", Kind: Refresh, Value: "x"}, {ID: "3", Kind: Purge, Value: "x"}} {
+		if !f.queue(a) {
+			t.Errorf("%+v does not wait", a)
+		}
+	}
+	if f.queue(Action{ID: "4", Kind: Unblock, Value: "x"}) {
+		t.Error("an unblock waits")
+	}
+	if len(f.queued) != 2 || f.queued[0].ID != "2" || f.queued[1].ID != "3" {
+		t.Errorf("%+v wait", f.queued)
+	}
+}
+
 // TestLostOrdersComeBack: orders that only Redis has lost come back with the next one.
 func TestLostOrdersComeBack(t *testing.T) {
 	t.Parallel()

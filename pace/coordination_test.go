@@ -511,6 +511,28 @@ func TestSharedClockDividesThePlaces(t *testing.T) {
 	})
 }
 
+// Answers that begin while the shared clock is away have places when it is back.
+func TestSharedClockCountsThePlacesOfAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(false)
+		all := f.gateways(2)
+		r := Request{Limit: Limit{Key: "h", Concurrency: 2}, Agent: "a", MaxWait: -1}
+		first := granted(t, all[0], r)
+		granted(t, all[1], r)
+		f.set(true)
+		time.Sleep(time.Minute) // until then each keeps to its part
+		r.Agent = "b" // one agent leaves a place at its gateway
+		for _, p := range all {
+			if why := refused(t, p, r); why.Reason != ReasonConcurrency {
+				t.Errorf("refused with %v, want both places taken", why)
+			}
+		}
+		first.Done()
+		granted(t, all[1], r)
+	})
+}
+
 // A request that waits for a place of another gateway gets it soon after that is free, and holds up no other host.
 func TestSharedClockWaitsForAPlace(t *testing.T) {
 	t.Parallel()

@@ -226,6 +226,9 @@ func TestFormer(t *testing.T) {
 		t.Errorf("loaded %+v, %v", got, err)
 	}
 	history(r, first)
+	if list, err := st.List(t.Context(), "", 0); err != nil || len(list) != 1 || list[0].Key() != r.Key() {
+		t.Errorf("listed %+v, %v; want the former record: a purge looks there for those in an agent's name", list, err)
+	}
 	again := storetest.Rules(example(1), "second", now)
 	third := storetest.Rules(example(1), "third", now.Add(time.Second))
 	if err := st.Save(t.Context(), again, third); err != nil {
@@ -243,6 +246,9 @@ func TestFormer(t *testing.T) {
 	}
 	if got, err := st.Load(t.Context(), r.Key()); !errors.Is(err, robotscache.ErrNotFound) {
 		t.Errorf("after Delete: %+v, %v", got, err)
+	}
+	if list, err := st.List(t.Context(), "", 0); err != nil || len(list) != 0 {
+		t.Errorf("after Delete: listed %+v, %v", list, err)
 	}
 }
 
