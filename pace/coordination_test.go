@@ -437,6 +437,8 @@ func TestSharedClockForgetsASlot(t *testing.T) {
 		r := Request{Limit: Limit{Key: "h", Delay: 8 * time.Second}, MaxWait: time.Hour}
 		forget := func() {
 			f.set(true)
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			f.since = f.since.Add(-time.Hour)
 		}
 		s := granted(t, p, r)

@@ -220,7 +220,7 @@ func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 // Whatever Redis forgets, and when, no gateway goes for a slot that it has forgotten: gaps hold.
 func TestSharedKeepsGapsThoughRedisForgets(t *testing.T) {
 	t.Parallel()
-	const gap = 150 * time.Millisecond
+	const gap = 400 * time.Millisecond
 	for name, forget := range map[string]string{
 		"all":     "FLUSHALL",
 		"a clock": `EVAL "for _, k in ipairs(redis.call('KEYS', '*:pace:*')) do redis.call('DEL', k) end" 0`,
