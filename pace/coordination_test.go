@@ -524,7 +524,7 @@ func TestSharedClockCountsThePlacesOfAnOutage(t *testing.T) {
 		granted(t, all[1], r)
 		f.set(true)
 		time.Sleep(time.Minute) // until then each keeps to its part
-		r.Agent = "b" // one agent leaves a place at its gateway
+		r.Agent = "b"           // one agent leaves a place at its gateway
 		for _, p := range all {
 			if why := refused(t, p, r); why.Reason != ReasonConcurrency {
 				t.Errorf("refused with %v, want both places taken", why)
