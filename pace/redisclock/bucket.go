@@ -24,12 +24,21 @@ func bucketOf(key string) int {
 	return int(h.Sum32() % buckets)
 }
 
+// part is the demands of a request on the clocks of one bucket.
+type part struct {
+	bucket  int
+	demands []pace.Demand
+}
+
 // inBuckets cuts demands where the bucket changes.
-func inBuckets(demands []pace.Demand) (parts [][]pace.Demand) {
-	begin := 0
-	for i := 1; i <= len(demands); i++ {
-		if i == len(demands) || bucketOf(demands[i].Key) != bucketOf(demands[begin].Key) {
-			parts, begin = append(parts, demands[begin:i]), i
+func inBuckets(demands []pace.Demand) (parts []part) {
+	for i, d := range demands {
+		bucket := bucketOf(d.Key)
+		if last := len(parts) - 1; last >= 0 && parts[last].bucket == bucket {
+			begin := i - len(parts[last].demands)
+			parts[last].demands = demands[begin : i+1]
+		} else {
+			parts = append(parts, part{bucket, demands[i : i+1]})
 		}
 	}
 	return parts
@@ -42,6 +51,19 @@ func (k *Clock) tag(bucket int) string {
 
 func (k *Clock) eraKey(bucket int) string    { return k.tag(bucket) + "era" }
 func (k *Clock) clockKey(name string) string { return k.tag(bucketOf(name)) + "key:" + name }
+
+// keys names the clocks of a part, and places those that count places.
+func (k *Clock) keys(p part) (clocks, places []string) {
+	tag := k.tag(p.bucket)
+	for _, d := range p.demands {
+		key := tag + "key:" + d.Key
+		clocks = append(clocks, key)
+		if d.Places > 0 {
+			places = append(places, key+" places")
+		}
+	}
+	return clocks, places
+}
 
 // lookPause is the least time between two looks that find losses.
 const lookPause = 5 * time.Second

@@ -57,16 +57,13 @@ func (k *Clock) Close() {
 
 // Watch implements pace.Shared.
 func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int), relearn func()) {
-	back := func() {
-		signal(k.leases.renew)
-		relearn()
-	}
-	told := make(chan struct{}, 1) // each bucket is told, many at once
+	back := make(chan struct{}, 1) // a loss is told for each bucket, for many at once
 	k.tasks.Go(func() {
 		for k.ctx.Err() == nil {
 			select {
-			case <-told:
-				back()
+			case <-back:
+				signal(k.leases.renew)
+				relearn()
 			case <-k.ctx.Done():
 			}
 		}
@@ -76,7 +73,7 @@ func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int)
 			var m message
 			switch err := json.Unmarshal([]byte(text), &m); {
 			case text == "" || m.Lost: // messages, or what Redis knew
-				signal(told)
+				signal(back)
 			case err == nil && m.From != k.link.Process:
 				blocked(m.Key, m.Pause, m.Strikes)
 			}
@@ -86,7 +83,7 @@ func (k *Clock) Watch(blocked func(key string, pause time.Duration, strikes int)
 	k.tasks.Go(k.keepLeases)
 	k.endWatch = k.link.Watch(func(s link.State, news bool) {
 		if news && s.Up {
-			back()
+			signal(back)
 			signal(k.look)
 		}
 	})
@@ -137,11 +134,13 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 		if len(tokens) > 0 {
 			longest = min(maxWait, all.Until.Sub(asked))
 		}
-		r, err := k.reserve(ctx, part, lease, max(0, all.At.Sub(asked)), longest, slack)
+		t := token{lease: lease}
+		t.keys, t.places = k.keys(part)
+		r, err := k.reserve(ctx, part, &t, max(0, all.At.Sub(asked)), longest, slack)
 		if err != nil || r.Outcome != pace.Reserved {
 			_ = k.Release(pace.Reservation{Token: tokens}) // if that fails, a slot is lost
 			if err != nil {                                // Redis may have reserved all the same
-				k.leases.drop(lease, k.placesOf(part), func() {})
+				k.leases.drop(lease, t.places, func() {})
 			}
 			if len(tokens) > 0 && r.Outcome == pace.TooLate && r.Wait <= maxWait {
 				r.Outcome = pace.NotYet
@@ -157,8 +156,6 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 			all.Until = until
 		}
 		all.Outcome, all.Wait = r.Outcome, max(all.Wait, r.Wait)
-		t := r.Token.(token)
-		t.places = k.placesOf(part)
 		tokens = append(tokens, t)
 	}
 	all.Token = tokens
@@ -166,16 +163,14 @@ func (k *Clock) Reserve(ctx context.Context, demands []pace.Demand, maxWait time
 	return all, nil
 }
 
-// reserve reserves a slot at clocks in one bucket.
+// reserve reserves a slot at clocks in one bucket, and tells it the token.
 func (k *Clock) reserve(
-	ctx context.Context, demands []pace.Demand, lease string, least, longest, slack time.Duration,
+	ctx context.Context, p part, t *token, least, longest, slack time.Duration,
 ) (r pace.Reservation, err error) {
-	bucket := bucketOf(demands[0].Key)
-	keys := append(make([]string, 0, 1+len(demands)), k.eraKey(bucket))
-	args := make([]string, 0, 7+5*len(demands))
-	args = append(args, k.channel, k.lost, micros(longest), micros(least), k.link.Process, lease, micros(leaseFor))
-	for _, d := range demands {
-		keys = append(keys, k.clockKey(d.Key))
+	keys := append([]string{k.eraKey(p.bucket)}, t.keys...)
+	args := make([]string, 0, 7+5*len(p.demands))
+	args = append(args, k.channel, k.lost, micros(longest), micros(least), k.link.Process, t.lease, micros(leaseFor))
+	for _, d := range p.demands {
 		d = withSlack(d, slack)
 		args = append(args, micros(d.Interval), micros(d.Tolerance), micros(d.Delay), strconv.FormatBool(d.Spent), strconv.Itoa(d.Places))
 	}
@@ -184,10 +179,14 @@ func (k *Clock) reserve(
 		if err != nil {
 			return err
 		}
-		if r, err = reservation(answer, keys[1:], demands, lease); err == nil && answer[5] == 1 {
+		if r, err = reservation(answer, p.demands); err != nil {
+			return err
+		}
+		t.slot = strconv.FormatInt(answer[2], 10)
+		if answer[5] == 1 {
 			signal(k.look)
 		}
-		return err
+		return nil
 	})
 	return r, err
 }
@@ -227,7 +226,7 @@ func withSlack(d pace.Demand, slack time.Duration) pace.Demand {
 }
 
 // reservation reads the answer of reserve.lua.
-func reservation(answer []int64, keys []string, demands []pace.Demand, lease string) (pace.Reservation, error) {
+func reservation(answer []int64, demands []pace.Demand) (pace.Reservation, error) {
 	if len(answer) != 6 {
 		return pace.Reservation{}, fmt.Errorf("reserve script answered %d values, want 6", len(answer))
 	}
@@ -241,7 +240,6 @@ func reservation(answer []int64, keys []string, demands []pace.Demand, lease str
 	switch answer[0] {
 	case 1:
 		r.Outcome = pace.Reserved
-		r.Token = token{keys: keys, slot: strconv.FormatInt(answer[2], 10), lease: lease}
 	case 2:
 		r.Outcome = pace.NotYet
 	case 3:

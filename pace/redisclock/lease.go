@@ -69,19 +69,13 @@ func (l *leases) end(tokens []token) (id string, keys []string) {
 
 // Hold implements pace.Shared: the leases are written when Redis is there again.
 func (k *Clock) Hold(demands []pace.Demand) pace.Reservation {
-	t := token{lease: k.nextLease(), places: k.placesOf(demands)}
+	t := token{lease: k.nextLease()}
+	for _, p := range inBuckets(demands) {
+		_, places := k.keys(p)
+		t.places = append(t.places, places...)
+	}
 	k.leases.open([]token{t})
 	return pace.Reservation{Token: []token{t}}
-}
-
-// placesOf names the places of the clocks that count them.
-func (k *Clock) placesOf(demands []pace.Demand) (keys []string) {
-	for _, d := range demands {
-		if d.Places > 0 {
-			keys = append(keys, k.clockKey(d.Key)+" places")
-		}
-	}
-	return keys
 }
 
 func (k *Clock) nextLease() string {
@@ -128,7 +122,7 @@ func (k *Clock) keepLeases() {
 	}
 }
 
-// giveBack gives back what is over, while Redis is away only here.
+// giveBack gives back what is over. While Redis is away it does so at this gateway only.
 func (k *Clock) giveBack() {
 	l, up := &k.leases, k.link.State().Up
 	l.mu.Lock()
