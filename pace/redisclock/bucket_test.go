@@ -11,26 +11,10 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// slot is the hash slot of a key in a cluster: CRC-16/XMODEM of its tag.
-func slot(key string) int {
-	tag := key[strings.IndexByte(key, '{')+1 : strings.IndexByte(key, '}')]
-	crc := uint16(0)
-	for _, c := range []byte(tag) {
-		crc ^= uint16(c) << 8
-		for range 8 {
-			over := crc&0x8000 != 0
-			if crc <<= 1; over {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return int(crc % 16384)
-}
-
 // TestClocksAreSpreadOverTheNodes of a cluster of 3 or 6 that share the slots in equal parts, for the default prefix and others.
 func TestClocksAreSpreadOverTheNodes(t *testing.T) {
 	t.Parallel()
-	if got := slot("{123456789}"); got != 12739 { // the Redis Cluster specification
+	if got := redistest.Slot("{123456789}"); got != 12739 { // the Redis Cluster specification
 		t.Fatalf("slot of 123456789 = %d, want 12739", got)
 	}
 	const hosts = 1_000_000
@@ -43,7 +27,7 @@ func TestClocksAreSpreadOverTheNodes(t *testing.T) {
 			k := &Clock{link: &link.Link{Prefix: prefix}}
 			count := make([]int, nodes)
 			for bucket, n := range load {
-				count[slot(k.eraKey(bucket))*nodes/16384] += n
+				count[redistest.Slot(k.eraKey(bucket))*nodes/redistest.Slots] += n
 			}
 			for node, n := range count {
 				if n*nodes*10 > hosts*13 {

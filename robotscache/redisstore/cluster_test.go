@@ -12,49 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/redisstore"
 	"github.com/crawlgate/crawlgate/robotscache/storetest"
 )
 
-// startCluster starts a cluster of three primaries, and returns them.
-func startCluster(tb testing.TB) []*server {
-	tb.Helper()
-	var nodes []*server
-	var clients []rueidis.Client
-	for i := range 3 {
-		s := startServer(tb, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(tb)))
-		c := s.client(tb)
-		first, last := int64(i*16384/3), int64((i+1)*16384/3-1)
-		if err := c.Do(tb.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(first, last).Build()).Error(); err != nil {
-			tb.Fatal(err)
-		}
-		if i > 0 {
-			meet := c.B().Arbitrary("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(nodes[0].port), nodes[0].args[3]).Build()
-			if err := c.Do(tb.Context(), meet).Error(); err != nil {
-				tb.Fatal(err)
-			}
-		}
-		nodes, clients = append(nodes, s), append(clients, c)
-	}
-	eventually(tb, "each node knows all", func() bool {
-		return !slices.ContainsFunc(clients, func(c rueidis.Client) bool {
-			info, err := c.Do(tb.Context(), c.B().ClusterInfo().Build()).ToString()
-			return err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3")
-		})
-	})
-	return nodes
-}
-
 // TestStore_Cluster: the store keeps its promises in a cluster, whose scripts take keys of one slot
 // only, and no node has much more than its share of keys and calls.
 func TestStore_Cluster(t *testing.T) {
 	t.Parallel()
-	nodes := startCluster(t)
-	url := fmt.Sprintf("redis://127.0.0.1:%d", nodes[0].port)
+	cluster := redistest.StartCluster(t)
+	nodes, url := cluster.Nodes[:3], cluster.URL()
 	media := 0
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		media++
@@ -62,16 +32,16 @@ func TestStore_Cluster(t *testing.T) {
 			Versions: 4, Retention: robotscache.Retention{For: 24 * time.Hour}, Timeout: 5 * time.Second,
 		}}
 		return storetest.Medium{
-			Open:     func(tb testing.TB) robotscache.Store { tb.Helper(); return nodes[0].open(tb, cfg) },
+			Open:     func(tb testing.TB) robotscache.Store { tb.Helper(); return open(tb, cfg) },
 			Versions: 4, Retained: 24 * time.Hour,
 		}
 	})
 
 	before := make([][2]int, len(nodes))
 	for i, node := range nodes {
-		before[i] = node.load(t)
+		before[i] = load(t, node)
 	}
-	st := nodes[0].open(t, config{URL: url, Config: redisstore.Config{Timeout: 5 * time.Second}})
+	st := open(t, config{URL: url, Config: redisstore.Config{Timeout: 5 * time.Second}})
 	const origins = 10_000
 	for from := 0; from < origins; from += 100 {
 		var records []fetch.Record
@@ -84,7 +54,7 @@ func TestStore_Cluster(t *testing.T) {
 	}
 	var most, sum [2]int
 	for i, node := range nodes {
-		for j, n := range node.load(t) {
+		for j, n := range load(t, node) {
 			n -= before[i][j]
 			most[j], sum[j] = max(most[j], n), sum[j]+n
 		}
@@ -99,18 +69,16 @@ func TestStore_Cluster(t *testing.T) {
 }
 
 // load returns how many keys a server has, and how many scripts it has run.
-func (s *server) load(tb testing.TB) [2]int {
+func load(tb testing.TB, s *redistest.Server) [2]int {
 	tb.Helper()
-	c := s.client(tb)
-	keys, err := c.Do(tb.Context(), c.B().Dbsize().Build()).AsInt64()
-	stats, err2 := c.Do(tb.Context(), c.B().Info().Section("commandstats").Build()).ToString()
-	if err := errors.Join(err, err2); err != nil {
+	keys, err := strconv.Atoi(strings.Trim(s.Say("DBSIZE"), ":\r\n"))
+	if err != nil {
 		tb.Fatal(err)
 	}
-	_, after, _ := strings.Cut(stats, "cmdstat_eval:calls=")
+	_, after, _ := strings.Cut(s.Say("INFO commandstats"), "cmdstat_eval:calls=")
 	count, _, _ := strings.Cut(after, ",")
 	scripts, _ := strconv.Atoi(count)
-	return [2]int{int(keys), scripts}
+	return [2]int{keys, scripts}
 }
 
 // TestSpread: of the records of a million origins, and of their texts, no node of a cluster has more
@@ -118,11 +86,11 @@ func (s *server) load(tb testing.TB) [2]int {
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	const origins = 1_000_000
-	records, texts := make([]int, 16384), make([]int, 16384)
+	records, texts := make([]int, redistest.Slots), make([]int, redistest.Slots)
 	for i := range origins {
 		name := example(i).String()
-		records[slot(fmt.Sprintf("%03o", crc32.ChecksumIEEE([]byte(name))%256))]++ // see TestKeys
-		texts[slot(fmt.Sprintf("crawlgate:robots:3:t:%x", sha256.Sum256([]byte(name))))]++
+		records[redistest.Slot(fmt.Sprintf("{%03o}", crc32.ChecksumIEEE([]byte(name))%256))]++ // see TestKeys
+		texts[redistest.Slot(fmt.Sprintf("crawlgate:robots:3:t:%x", sha256.Sum256([]byte(name))))]++
 	}
 	for what, slots := range map[string][]int{"records": records, "texts": texts} {
 		for _, nodes := range []int{3, 12, 48, 100} {
@@ -137,18 +105,6 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	}
-}
-
-// slot is CRC-16/XMODEM modulo 16384, by the specification of Redis Cluster.
-func slot(tag string) (crc uint16) {
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			carry := crc >> 15
-			crc = crc<<1 ^ carry*0x1021
-		}
-	}
-	return crc % 16384
 }
 
 // TestKeys: a record, its history, its lease and its place in the index have the tag of its bucket,

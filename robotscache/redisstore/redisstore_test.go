@@ -132,6 +132,11 @@ type config struct {
 func (s *server) open(tb testing.TB, cfg config) *redisstore.Store {
 	tb.Helper()
 	cfg.URL = cmp.Or(cfg.URL, fmt.Sprintf("redis://127.0.0.1:%d/3", s.port))
+	return open(tb, cfg)
+}
+
+func open(tb testing.TB, cfg config) *redisstore.Store {
+	tb.Helper()
 	l, err := link.New(link.Config{URL: cfg.URL, Prefix: cfg.Prefix})
 	if err != nil {
 		tb.Fatal(err)
