@@ -14,8 +14,9 @@ import (
 
 // The exchange of orders with Redis, as pure functions. Redis has two hashes, one of orders and one
 // of lifts, by the ids of the orders. A gateway merges those it does not know, and adds those that
-// Redis lacks. It finds them by all ids at first, and then by the changes since. Both sides only grow. So the result depends neither on the order in which gateways
-// come nor on what Redis loses in between.
+// Redis lacks. It finds them by all ids at first, and then by the changes since. Both sides only
+// grow. So the result depends neither on the order in which gateways come nor on what Redis loses in
+// between.
 
 // ids are those that Redis has.
 type ids struct{ orders, lifted map[string]bool }

@@ -9,7 +9,7 @@ import (
 )
 
 // patience is how many heartbeats in a row may fail, or come after a failed call of somebody else,
-// before the client is made anew.
+// before another client is made.
 const patience = 3
 
 // live sends heartbeats. It is also what finds out that Redis is back.
@@ -46,10 +46,11 @@ func (l *Link) live(ctx context.Context) {
 	}
 }
 
-// renew makes another client, takes it if Redis answers a heartbeat on it, and reports whether it did. A new client resolves
-// the name again, and asks the sentinels or the cluster again who is primary. So it finds what the
-// old one cannot: another primary behind the name, or a way on which packets do not vanish. A server
-// that is only busy answers no new client either, and then the old one stays, with its calls.
+// renew makes another client, takes it if Redis answers a heartbeat on it, and reports whether it
+// did. A new client resolves the name again, and asks the sentinels or the cluster again who is
+// primary. So it finds what the old one cannot: another primary behind the name, or a connection
+// whose packets arrive. A server that is only busy answers no new client either, and then the old
+// one stays, with its calls.
 //
 // Calls on the old client have a second and a half to end. The error of those that have not is
 // [rueidis.ErrClosing].
