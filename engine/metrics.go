@@ -129,16 +129,16 @@ func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target
 	if recent.wanted.Load() == 0 {
 		return
 	}
-	if d.Decision != enforce.OutcomeDeny && !d.WouldDeny {
-		recent.add(time.Now(), method, block, early, nil)
-		return
+	q := RecentRefusal{At: time.Now(), Block: block, Origin: d.Origin}
+	if method == http.MethodConnect {
+		q.Method = method
 	}
-	text := func(s string) string { return escape.ASCII(s, recentText) }
-	recent.add(time.Now(), method, block, early, &RecentRefusal{
-		At: time.Now(), Agent: text(d.Agent), Method: text(method),
-		URL: escape.ASCII(redact.Target(method, target()), recentURL), Reason: string(d.Reason), Rule: text(d.Rule), Line: d.Line,
-		Reported: d.WouldDeny,
-	})
+	if d.Decision == enforce.OutcomeDeny || d.WouldDeny {
+		text := func(s string) string { return escape.ASCII(s, recentText) }
+		q.Agent, q.Method, q.Rule, q.Reason, q.Line, q.Reported = text(d.Agent), text(method), text(d.Rule), string(d.Reason), d.Line, d.WouldDeny
+		q.URL = escape.ASCII(redact.Target(method, target()), recentURL)
+	}
+	recent.add(q, early, d.WaitMillis > 0, d.Decision == enforce.OutcomeError)
 }
 
 var unread = rate.Sometimes{Interval: time.Second} // of the lines below

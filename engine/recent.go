@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// The bounds of the record for the operator's page: no more than 5 MiB.
+const (
+	RecentMinutes  = 60
+	TrendMinutes   = 10 // are compared with as many an hour ago
+	keptMinutes    = RecentMinutes + TrendMinutes
+	recentRefusals = 2000 // and as many of requests that passed
+	recentKinds    = 200  // pairs of reason and agent in a minute; the rest is counted as "other"
+	recentURL      = 512  // bytes
+	recentText     = 128
+)
+
+// RecentRefusal is the last request of an agent to an origin that was refused for a reason, or would
+// be in another mode. Its texts are printable ASCII.
+type RecentRefusal struct {
+	First, At time.Time // of the first of Count
+	Count     int       // with no hour between two of them
+	Block     string    // of the agent, or [OtherAgent]
+	Agent     string
+	Origin    string
+	Method    string
+	URL       string // without user information and secrets
+	Reason    string
+	Rule      string
+	Line      int
+	Reported  bool // it passed, as the mode is "report"
+}
+
+func (r *RecentRefusal) isTunnel() bool { return r.Method == http.MethodConnect }
+
+// RefusalKind is a reason for which requests of an agent were refused, or tunnels.
+type RefusalKind struct {
+	Reason, Agent string
+	Tunnel        bool
+}
+
+// Minute is one minute of traffic.
+type Minute struct {
+	Start    time.Time
+	Requests int
+	Refused  int
+	Held     int           // of the requests, for politeness, whatever became of them
+	Failed   int           // of the requests, without a judgement
+	Tunnels  int           // asked for by CONNECT, which is no request
+	CPU      time.Duration // of the process, in the minute
+	kinds    map[RefusalKind]int
+	agents   map[string]AgentCount
+}
+
+// AgentCount counts requests of one agent block, those of them that were refused, and those that came
+// back before their Retry-After was over.
+type AgentCount struct{ Requests, Refused, Early int }
+
+// Plus adds two counts.
+func (c AgentCount) Plus(o AgentCount) AgentCount {
+	return AgentCount{c.Requests + o.Requests, c.Refused + o.Refused, c.Early + o.Early}
+}
+
+// Trend says how often something happened lately.
+type Trend struct {
+	Now, Before int       // in the last [TrendMinutes], and in as many an hour ago
+	Since       time.Time // the minute of the first after [TrendMinutes] without; zero for none
+	Known       bool      // whether Before was recorded
+}
+
+// Recent is what the gateway did in the last hour.
+type Recent struct {
+	// Minutes has the last [RecentMinutes], oldest first. The last one is not over.
+	Minutes []Minute
+	// Refusals are the last ones, newest first, one for each agent, origin, reason and kind of request.
+	// Passed are requests that were not refused, likewise, without their agents and URLs.
+	Refusals, Passed []RecentRefusal
+	// Kinds counts the refusals of the hour, those of pairs beyond a bound together as "other".
+	Kinds map[RefusalKind]int
+	// Agents counts the requests of each agent block, those of all other senders as [OtherAgent].
+	Agents map[string]AgentCount
+
+	kept []Minute // with those before the hour
+}
+
+// recorder keeps what the operator's page shows of the last hour. It records only while somebody
+// wants it, and outlives reloads. It is safe for concurrent use.
+type recorder struct {
+	wanted atomic.Int32
+
+	mu       sync.Mutex
+	minutes  [keptMinutes]Minute // by the minute modulo their number
+	last     time.Time           // the beginning of the newest minute
+	cpu      time.Duration       // of the process, when that began
+	refusals map[refusalKey]RecentRefusal
+	passed   map[refusalKey]RecentRefusal
+}
+
+type refusalKey struct {
+	block, agent, origin, reason string
+	tunnel                       bool
+}
+
+var recent recorder
+
+// Record has the last hour recorded for the page of a server, and keeps requests through the
+// gateway from that server, until stop is called, once.
+func Record(server *caddyhttp.Server) (stop func()) {
+	recent.wanted.Add(1)
+	pages.Store(server, true)
+	return sync.OnceFunc(func() {
+		recent.wanted.Add(-1)
+		pages.Delete(server)
+	})
+}
+
+// pages are the servers with an operator's page, of all configurations that Caddy has not ended.
+var pages sync.Map // of *caddyhttp.Server
+
+// add records a request or, of a CONNECT, a tunnel. It was not refused if q has no reason.
+func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, tunnel, refused := r.minute(q.At), q.isTunnel(), q.Reason != ""
+	if r.refusals == nil {
+		r.refusals, r.passed = make(map[refusalKey]RecentRefusal), make(map[refusalKey]RecentRefusal)
+	}
+	if m.kinds == nil {
+		m.kinds, m.agents = make(map[RefusalKind]int), make(map[string]AgentCount) // agents of the configuration, so they are bounded
+	}
+	if m.Tunnels += count(tunnel); !tunnel {
+		m.Requests++
+		m.Refused += count(refused)
+		m.Held += count(held)
+		m.Failed += count(failed)
+		m.agents[q.Block] = m.agents[q.Block].Plus(AgentCount{1, count(refused), count(early)})
+	}
+	if !refused {
+		remember(r.passed, q)
+		return
+	}
+	remember(r.refusals, q)
+	kind := RefusalKind{q.Reason, q.Agent, tunnel}
+	if _, known := m.kinds[kind]; !known && len(m.kinds) >= recentKinds {
+		kind = RefusalKind{"other", "other", tunnel}
+	}
+	m.kinds[kind]++
+}
+
+// remember replaces the last one of its kind. If there is no more room, the oldest of some goes.
+func remember(kept map[refusalKey]RecentRefusal, q RecentRefusal) {
+	key := refusalKey{q.Block, q.Agent, q.Origin, q.Reason, q.isTunnel()}
+	last, known := kept[key]
+	if q.First, q.Count = q.At, 1; known && q.At.Sub(last.At) < time.Hour {
+		q.First, q.Count = last.First, last.Count+1
+	}
+	if !known && len(kept) >= recentRefusals {
+		oldest, seen := key, 0
+		for k := range kept {
+			if oldest == key || kept[k].At.Before(kept[oldest].At) {
+				oldest = k
+			}
+			if seen++; seen == 16 {
+				break
+			}
+		}
+		delete(kept, oldest)
+	}
+	kept[key] = q
+}
+
+// newest lists what was not more than an hour ago, newest first.
+func newest(kept map[refusalKey]RecentRefusal, now time.Time) []RecentRefusal {
+	list := slices.SortedFunc(maps.Values(kept), func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
+	end := slices.IndexFunc(list, func(q RecentRefusal) bool { return now.Sub(q.At) > time.Hour })
+	if end >= 0 {
+		list = list[:end]
+	}
+	return list
+}
+
+// minute gives the minute of now, under the lock. The CPU time since the last call that began one
+// counts evenly for all minutes since.
+func (r *recorder) minute(now time.Time) *Minute {
+	start := now.Truncate(time.Minute)
+	if start.After(r.last) || r.last.Sub(start) > time.Minute { // or the clock was set back
+		used := processTime()
+		passed := int(min(start.Sub(r.last)/time.Minute, keptMinutes))
+		if r.last.IsZero() || passed < 1 {
+			r.minutes, r.cpu, passed = [keptMinutes]Minute{}, used, 1
+		}
+		share := (used - r.cpu) / time.Duration(passed)
+		for i := passed - 1; i >= 0; i-- {
+			at := start.Add(-time.Duration(i) * time.Minute)
+			r.at(at.Add(-time.Minute)).CPU = share
+			*r.at(at) = Minute{Start: at}
+		}
+		r.last, r.cpu = start, used
+	}
+	return r.at(start)
+}
+
+func (r *recorder) at(start time.Time) *Minute {
+	return &r.minutes[(start.Unix()/60)%keptMinutes]
+}
+
+// LastHour tells of the last hour, as far as it was recorded.
+func LastHour() Recent { return recent.lastHour(time.Now()) }
+
+func (r *recorder) lastHour(now time.Time) Recent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.minute(now)
+	h := Recent{
+		Kinds: make(map[RefusalKind]int), Agents: make(map[string]AgentCount), Refusals: newest(r.refusals, now), Passed: newest(r.passed, now),
+	}
+	for _, m := range r.minutes {
+		if !m.Start.IsZero() {
+			m.kinds, m.agents = maps.Clone(m.kinds), maps.Clone(m.agents)
+			h.kept = append(h.kept, m)
+		}
+	}
+	slices.SortFunc(h.kept, func(a, b Minute) int { return a.Start.Compare(b.Start) })
+	h.Minutes = h.kept[max(len(h.kept)-RecentMinutes, 0):]
+	for i := range h.Minutes {
+		for kind, n := range h.Minutes[i].kinds {
+			h.Kinds[kind] += n
+		}
+		for agent, n := range h.Minutes[i].agents {
+			h.Agents[agent] = h.Agents[agent].Plus(n)
+		}
+	}
+	return h
+}
+
+// RefusedFor counts the refusals of the minute for a reason, of requests or of tunnels.
+func (m Minute) RefusedFor(reason string, tunnel bool) (sum int) {
+	for kind, n := range m.kinds {
+		sum += n * count(kind.Reason == reason && kind.Tunnel == tunnel)
+	}
+	return sum
+}
+
+// RequestsOf counts the requests of the minute of an agent block.
+func (m Minute) RequestsOf(block string) int { return m.agents[block].Requests }
+
+// Trend says how often something happened lately that happened so often in a minute.
+func (h Recent) Trend(number func(m Minute) int) (t Trend) {
+	t.Known = len(h.kept) == keptMinutes
+	quiet := 0
+	for age := range h.kept {
+		m := h.kept[len(h.kept)-1-age]
+		n := number(m)
+		if age < TrendMinutes {
+			t.Now += n
+		} else if age >= RecentMinutes {
+			t.Before += n
+		}
+		if quiet++; n > 0 && quiet <= TrendMinutes {
+			t.Since, quiet = m.Start, 0
+		}
+	}
+	return t
+}
+
+// TopKinds gives the kinds of refusals, the most frequent first.
+func (h Recent) TopKinds() []RefusalKind {
+	return slices.SortedFunc(maps.Keys(h.Kinds), func(a, b RefusalKind) int {
+		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent), cmp.Compare(count(a.Tunnel), count(b.Tunnel)))
+	})
+}
+
+// TopAgents gives the agent blocks, those first that came back too early most often.
+func (h Recent) TopAgents() []string {
+	return slices.SortedFunc(maps.Keys(h.Agents), func(a, b string) int {
+		return cmp.Or(h.Agents[b].Early-h.Agents[a].Early, h.Agents[b].Requests-h.Agents[a].Requests, cmp.Compare(a, b))
+	})
+}
+
+// processTime is the CPU time of the process so far, of user and system.
+func processTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// TestRecorder checks the record of an hour and its bounds.
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
+	add := func(at time.Time, block string, early bool, q RecentRefusal) {
+		q.At, q.Block, q.Method = at, block, "GET"
+		r.add(q, early, false, false)
+	}
+	add(now, OtherAgent, true, RecentRefusal{})
+	for i := range recentRefusals + 5 {
+		add(now.Add(time.Minute), "alpha", false, RecentRefusal{
+			Agent: strconv.Itoa(i % (recentKinds + 5)), Origin: strconv.Itoa(i), Reason: "disallowed", Line: i,
+		})
+	}
+	add(now.Add(time.Minute+time.Second), "alpha", false, RecentRefusal{Agent: "0", Origin: "new", Reason: "disallowed", Line: 9})
+	h := r.lastHour(now.Add(3 * time.Minute))
+	if len(h.Refusals) != recentRefusals || h.Refusals[0].Line != 9 || len(h.Passed) != 1 {
+		t.Errorf("%d refusals, the newest %+v, and %d that passed", len(h.Refusals), h.Refusals[0], len(h.Passed))
+	}
+	if n := len(h.Minutes); n != 4 || h.Minutes[0].Requests != 1 || h.Minutes[1].Refused != recentRefusals+6 || h.Minutes[3].Requests != 0 {
+		t.Errorf("%d minutes: %+v", n, h.Minutes)
+	}
+	total := 0
+	for _, n := range h.Kinds {
+		total += n
+	}
+	if len(h.Kinds) != recentKinds+1 || total != recentRefusals+6 || h.TopKinds()[0] != (RefusalKind{"other", "other", false}) {
+		t.Errorf("%d kinds of %d refusals, the first %v", len(h.Kinds), total, h.TopKinds()[0])
+	}
+	agents := map[string]AgentCount{OtherAgent: {1, 0, 1}, "alpha": {recentRefusals + 6, recentRefusals + 6, 0}}
+	if !maps.Equal(h.Agents, agents) || !slices.Equal(h.TopAgents(), []string{OtherAgent, "alpha"}) {
+		t.Errorf("agents %v, want %v, and first the one that comes too early", h.Agents, agents)
+	}
+	for _, later := range []time.Time{now.Add(2 * time.Hour), now.Add(-time.Hour)} { // the clock is set back
+		h := r.lastHour(later)
+		if len(h.Kinds) != 0 || len(h.Agents) != 0 {
+			t.Errorf("at %v: %+v, %+v", later, h.Kinds, h.Agents)
+		}
+		for _, m := range h.Minutes {
+			if m.Requests != 0 || later.Sub(m.Start) > time.Hour {
+				t.Errorf("at %v: %+v", later, m)
+			}
+		}
+	}
+}
+
+// TestRecordRecent: nothing is recorded unless somebody wants it, and recorded texts are cut and
+// printable.
+func TestRecordRecent(t *testing.T) {
+	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
+	d := &enforce.LogRecord{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
+	before := len(LastHour().Refusals) // of an earlier run of the test
+	RecordRecent(d, "GET", OtherAgent, false, target)
+	if h := LastHour(); len(h.Refusals) != before {
+		t.Errorf("unasked: %+v", h.Refusals)
+	}
+	stop := Record(new(caddyhttp.Server))
+	defer stop()
+	RecordRecent(d, "GET", OtherAgent, false, target)
+	h := LastHour()
+	if len(h.Refusals) != before+1 {
+		t.Fatalf("%d refusals, and %d before", len(h.Refusals), before)
+	}
+	got := h.Refusals[0]
+	if len(got.URL) > recentURL || strings.Contains(got.URL, "secret") || strings.ContainsAny(got.URL+got.Agent, "\u202e\x1b") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTunnelsAreNoRequests: a CONNECT counts as a tunnel, opened or refused, and as no request.
+func TestTunnelsAreNoRequests(t *testing.T) {
+	t.Parallel()
+	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
+	refusal := RecentRefusal{At: now, Block: "alpha", Agent: "a", Reason: "unreachable"}
+	tunnel, refused := RecentRefusal{At: now, Method: "CONNECT"}, refusal
+	refused.Method = "CONNECT"
+	r.add(tunnel, false, false, false)
+	r.add(refused, false, false, false)
+	r.add(RecentRefusal{At: now, Block: OtherAgent}, true, true, true)
+	r.add(refusal, false, true, false)
+	r.add(refusal, false, false, false)
+	h := r.lastHour(now)
+	got := h.Minutes[len(h.Minutes)-1]
+	if got.Requests != 3 || got.Refused != 2 || got.Tunnels != 2 || got.Held != 2 || got.Failed != 1 {
+		t.Errorf("%+v", got)
+	}
+	if want := []RefusalKind{{"unreachable", "a", false}, {"unreachable", "a", true}}; !slices.Equal(h.TopKinds(), want) || h.Kinds[want[0]] != 2 {
+		t.Errorf("%+v", h.Kinds)
+	}
+}
+
+// TestRefusalsOfAKind: refusals of an agent at an origin for a reason are one, with a count, until there are none for an
+// hour. If there is no room, old ones go.
+func TestRefusalsOfAKind(t *testing.T) {
+	t.Parallel()
+	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)
+	refuse := func(at time.Time, origin, url string) {
+		r.add(RecentRefusal{At: at, Method: "GET", Agent: "acmebot", Origin: origin, Reason: "disallowed", URL: url}, false, false, false)
+	}
+	refuse(now, "https://a.example", "1")
+	refuse(now.Add(50*time.Minute), "https://b.example", "2")
+	refuse(now.Add(59*time.Minute), "https://a.example", "3")
+	h := r.lastHour(now.Add(61 * time.Minute))
+	if len(h.Refusals) != 2 || h.Refusals[0].URL != "3" || h.Refusals[0].Count != 2 || !h.Refusals[0].First.Equal(now) || h.Refusals[1].Count != 1 {
+		t.Errorf("%+v", h.Refusals)
+	}
+	refuse(now.Add(3*time.Hour), "https://a.example", "4")
+	if h := r.lastHour(now.Add(3 * time.Hour)); len(h.Refusals) != 1 || h.Refusals[0].Count != 1 || !h.Refusals[0].First.Equal(h.Refusals[0].At) {
+		t.Errorf("after hours: %+v", h.Refusals)
+	}
+	for i := range 2 * recentRefusals {
+		refuse(now.Add(3*time.Hour+time.Duration(i)*time.Millisecond), strconv.Itoa(i), "")
+	}
+	h = r.lastHour(now.Add(3*time.Hour + time.Minute))
+	old := slices.IndexFunc(h.Refusals, func(q RecentRefusal) bool { return q.Origin == "0" })
+	if len(h.Refusals) != recentRefusals || h.Refusals[0].Origin != strconv.Itoa(2*recentRefusals-1) || old >= 0 {
+		t.Errorf("%d refusals, the newest of %s, the oldest at %d", len(h.Refusals), h.Refusals[0].Origin, old)
+	}
+}
+
+// TestTrend: the last minutes are compared with as many an hour ago, and a run begins after a pause.
+func TestTrend(t *testing.T) {
+	t.Parallel()
+	r, start := new(recorder), time.Date(2026, 11, 25, 10, 0, 30, 0, time.UTC)
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	refuse := func(n, times int) {
+		for range times {
+			r.add(RecentRefusal{At: minute(n), Method: "GET", Agent: "a", Reason: "disallowed"}, false, false, false)
+		}
+	}
+	refused := func(m Minute) int { return m.RefusedFor("disallowed", false) }
+	refuse(2, 3)
+	if got := r.lastHour(minute(3)).Trend(refused); got != (Trend{Now: 3, Since: minute(2).Truncate(time.Minute)}) {
+		t.Errorf("at first: %+v", got)
+	}
+	refuse(60, 4) // longer than a pause
+	refuse(69, 5)
+	refuse(71, 1)
+	if got, want := r.lastHour(minute(71)).Trend(refused), (Trend{6, 3, minute(60).Truncate(time.Minute), true}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := r.lastHour(minute(90)).Trend(refused); got.Now != 0 || !got.Since.IsZero() {
+		t.Errorf("after a pause: %+v", got)
+	}
+}
+
+// BenchmarkRecordRecent is the cost of an allowed request.
+func BenchmarkRecordRecent(b *testing.B) {
+	d := &enforce.LogRecord{Decision: enforce.OutcomeAllow}
+	for name, on := range map[string]bool{"off": false, "on": true} {
+		b.Run(name, func(b *testing.B) {
+			if on {
+				defer Record(new(caddyhttp.Server))()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				RecordRecent(d, "GET", "alpha", false, nil)
+			}
+		})
+	}
+}
