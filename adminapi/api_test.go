@@ -394,6 +394,10 @@ func TestAdminClocks(t *testing.T) {
 	if one := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key="+keys[1], nil); len(one.Clocks) != 1 || one.Clocks[0].Key != keys[1] {
 		t.Errorf("by key: %+v", one)
 	}
+	part := keys[1][1:]
+	if some := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?contains="+part, nil); len(some.Clocks) != 1 || some.Clocks[0].Key != keys[1] {
+		t.Errorf("with %q: %+v", part, some.Clocks)
+	}
 	if none := testgateway.Ask[adminapi.Clocks](g, "GET", "/robots/clocks?key=nobody.example", nil); len(none.Clocks) != 0 {
 		t.Errorf("by a key that nobody asked for: %+v", none)
 	}

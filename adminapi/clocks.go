@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/cluster"
@@ -34,7 +35,9 @@ func ListClocks(_ context.Context, e *engine.Engine, request ClocksRequest) (Clo
 	info := Clocks{Keys: stats.Keys, Waiting: stats.Waiting, Blocked: stats.Blocked, Clocks: []Clock{}}
 	var page []pace.Status
 	if request.Key == nil {
-		page = e.Pacer().Statuses(request.After, limit+1, filter, rateOf(e))
+		page = e.Pacer().Statuses(request.After, limit+1, func(c pace.Status) bool {
+			return (filter == nil || filter(c)) && strings.Contains(c.Key, request.Contains)
+		}, rateOf(e))
 	} else if c, ok := e.Pacer().Status(*request.Key, rateOf(e)); ok {
 		page = append(page, c)
 	}

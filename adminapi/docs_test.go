@@ -41,7 +41,7 @@ func TestAdminDocs(t *testing.T) {
 			maps.Copy(documented, testdocs.Spans(rest))
 		}
 	}
-	inCode := testdocs.SetOf("after", "host", "limit", "state", "agent", "as", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
+	inCode := testdocs.SetOf("after", "contains", "host", "limit", "state", "agent", "as", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
 		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Gateways{}, adminapi.Refreshed{}, adminapi.Evidence{}, sealer.WitnessStatus{},
 	} {

@@ -196,12 +196,14 @@ type ExplainRequest struct {
 	Site  string `json:"site"`
 }
 
-// ClocksRequest asks for a page of the clocks: all, or those in a state, or one.
+// ClocksRequest asks for a page of the clocks: all, or those in a state, or with a text in their
+// keys, or one.
 type ClocksRequest struct {
-	After string  `json:"after"`
-	Limit int     `json:"limit"` // 0 for DefaultPage
-	State string  `json:"state"`
-	Key   *string `json:"key"`
+	After    string  `json:"after"`
+	Contains string  `json:"contains"`
+	Limit    int     `json:"limit"` // 0 for DefaultPage
+	State    string  `json:"state"`
+	Key      *string `json:"key"`
 }
 
 // Gateways lists a fleet.
