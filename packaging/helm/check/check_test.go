@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	trustv1alpha1 "github.com/cert-manager/trust-manager/pkg/apis/trust/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -53,8 +54,16 @@ var renderings = []struct {
 	},
 	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
 	{
-		"crawlers", "crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers,crawlgate,default}",
+		"crawlers", "crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers,crawlgate,default}",
 		"ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+	},
+	{
+		"the certificate for crawlers", "crawlers.namespaces={crawlers,more},crawlers.ca.root=-----BEGIN CERTIFICATE-----",
+		"ConfigMap ConfigMap ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+	},
+	{
+		"the certificate among public roots", "crawlers.ca.trustManager=true,crawlers.ca.root=-----BEGIN CERTIFICATE-----",
+		"Bundle ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
 	},
 	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
 }
@@ -72,6 +81,8 @@ func object(kind string) any {
 		return new(networkingv1.NetworkPolicy)
 	case "PodDisruptionBudget":
 		return new(policyv1.PodDisruptionBudget)
+	case "Bundle":
+		return new(trustv1alpha1.Bundle)
 	}
 	return nil
 }
@@ -117,7 +128,9 @@ func decode(t *testing.T, document string) string {
 	}
 	switch v := v.(type) {
 	case *corev1.ConfigMap:
-		adapt(t, v.Data["Caddyfile"])
+		if text, ok := v.Data["Caddyfile"]; ok {
+			adapt(t, text)
+		}
 	case *appsv1.StatefulSet:
 		checkPod(t, &v.Spec.Template.Spec)
 	}
@@ -177,10 +190,12 @@ func TestValuesRefused(t *testing.T) {
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
 		{"persistence.size=", "size"},
-		{"crawlers.networkPolicy.namespaces={Crawlers}", "namespaces"},
-		{"crawlers.networkPolicy.podSelector.app=newsbot", "podSelector"},
+		{"crawlers.namespaces={Crawlers}", "namespaces"},
+		{"crawlers.podSelector.app=newsbot", "podSelector"},
 		{"crawlers.networkPolicy.egress[0].ports[0].port=5672", "egress"},
 		{"crawlers.enabled=true", "crawlers"},
+		{"crawlers.ca.trustManager=true", "crawlers.ca.root"},
+		{"crawlers.ca.root=/etc/ca.crt", "root"},
 	} {
 		if out, err := helm(t, "template", "cg", chart, "--set", tt.set); err == nil || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: %v %s", tt.set, err, out)

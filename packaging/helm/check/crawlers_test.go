@@ -129,7 +129,7 @@ func leaves(t *testing.T, all map[string]*networkingv1.NetworkPolicy, from, to p
 // TestCrawlers holds what the pods of crawlers reach by the chart's policies, and that gateways reach everything.
 func TestCrawlers(t *testing.T) {
 	const enabled = "crawlers.networkPolicy.enabled=true"
-	const alone = enabled + ",crawlers.networkPolicy.namespaces={crawlers}"
+	const alone = enabled + ",crawlers.namespaces={crawlers}"
 	for _, tt := range []struct {
 		name, set string
 		from, to  pod
@@ -163,9 +163,9 @@ func TestCrawlers(t *testing.T) {
 		{"the same namespace: the gateway's way out", enabled, gatewayPod, internet, "TCP", 443, true},
 		{"the same namespace: another gateway's way out", enabled, otherGateway, internet, "TCP", 443, true},
 
-		{"by label", alone + ",crawlers.networkPolicy.podSelector.matchLabels.team=news", crawler, internet, "TCP", 443, false},
-		{"by label, another pod", alone + ",crawlers.networkPolicy.podSelector.matchLabels.team=art", crawler, internet, "TCP", 443, true},
-		{"by label in the gateway's namespace", enabled + ",crawlers.networkPolicy.podSelector.matchLabels.app=newsbot", nextCrawler, internet, "TCP", 443, false},
+		{"by label", alone + ",crawlers.podSelector.matchLabels.team=news", crawler, internet, "TCP", 443, false},
+		{"by label, another pod", alone + ",crawlers.podSelector.matchLabels.team=art", crawler, internet, "TCP", 443, true},
+		{"by label in the gateway's namespace", enabled + ",crawlers.podSelector.matchLabels.app=newsbot", nextCrawler, internet, "TCP", 443, false},
 		{"what else they need", alone + ",crawlers.networkPolicy.egress[0].to[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=tools," +
 			"crawlers.networkPolicy.egress[0].to[0].podSelector.matchLabels.app=queue,crawlers.networkPolicy.egress[0].ports[0].port=5672", crawler, queue, "TCP", 5672, true},
 	} {
@@ -186,10 +186,10 @@ func TestCrawlersComeIn(t *testing.T) {
 	}{
 		{"", crawler, false},
 		{"", nextCrawler, true},
-		{"crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers}", crawler, true},
-		{"crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers}", otherProxy, false},
-		{"crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers},crawlers.networkPolicy.podSelector.matchLabels.team=art", crawler, false},
-		{"crawlers.networkPolicy.namespaces={crawlers}", crawler, false},
+		{"crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers}", crawler, true},
+		{"crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers}", otherProxy, false},
+		{"crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers},crawlers.podSelector.matchLabels.team=art", crawler, false},
+		{"crawlers.namespaces={crawlers}", crawler, true},
 	} {
 		p := policies(t, tt.set)["/crawlgate"]
 		if p == nil {
@@ -216,7 +216,7 @@ func TestCrawlersExample(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &example); err != nil {
 		t.Fatal(err)
 	}
-	rendered := policies(t, "crawlers.networkPolicy.enabled=true,crawlers.networkPolicy.namespaces={crawlers}")[example.Namespace+"/"+example.Name]
+	rendered := policies(t, "crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers}")[example.Namespace+"/"+example.Name]
 	if rendered == nil || !reflect.DeepEqual(rendered.Spec, example.Spec) {
 		t.Errorf("the chart makes %+v of it, the example is %+v", rendered, example.Spec)
 	}
