@@ -3,6 +3,7 @@
 package check
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	trustv1alpha1 "github.com/cert-manager/trust-manager/pkg/apis/trust/v1alpha1"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -38,8 +40,12 @@ func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), need(t, "helm"), args...)
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	var out, faults strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &faults
+	if err := cmd.Run(); err != nil {
+		return out.String() + faults.String(), err
+	}
+	return out.String(), nil
 }
 
 // renderings are the sets of values that the chart is rendered with, and the kinds that come of each.
@@ -48,9 +54,9 @@ var renderings = []struct {
 }{
 	{"defaults", "", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
 	{
-		"everything", "replicas=3,redis.existingSecret=redis,ca.existingSecret=ca,metrics.serviceMonitor.enabled=true,engine=cache {\n\tmax_size 64MiB\n}," +
+		"everything", "replicas=3,redis.existingSecret=redis,ca.existingSecret=ca,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.app=prometheus,engine=cache {\n\tmax_size 64MiB\n}," +
 			"site=agent newsbot {\n\ttoken acme-news\n},persistence.storageClass=fast,env[0].name=GOGC,env[0].value=100M,imagePullSecrets[0].name=pull,podAnnotations.a=b",
-		"ConfigMap NetworkPolicy PodDisruptionBudget Service Service ServiceMonitor StatefulSet",
+		"ConfigMap ConfigMap NetworkPolicy PodDisruptionBudget PrometheusRule Service Service ServiceMonitor StatefulSet",
 	},
 	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
 	{
@@ -68,7 +74,7 @@ var renderings = []struct {
 	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
 }
 
-// object is the type of a kind; nil for one that is not of Kubernetes itself.
+// object is the type of a kind.
 func object(kind string) any {
 	switch kind {
 	case "ConfigMap":
@@ -81,6 +87,10 @@ func object(kind string) any {
 		return new(networkingv1.NetworkPolicy)
 	case "PodDisruptionBudget":
 		return new(policyv1.PodDisruptionBudget)
+	case "ServiceMonitor":
+		return new(monitoringv1.ServiceMonitor)
+	case "PrometheusRule":
+		return new(monitoringv1.PrometheusRule)
 	case "Bundle":
 		return new(trustv1alpha1.Bundle)
 	}
@@ -121,7 +131,7 @@ func decode(t *testing.T, document string) string {
 	}
 	v := object(head.Kind)
 	if v == nil {
-		return head.Kind
+		t.Fatalf("no type for the kind %s of\n%s", head.Kind, document)
 	}
 	if err := yaml.UnmarshalStrict([]byte(document), v); err != nil {
 		t.Fatalf("%s: %v in\n%s", head.Kind, err, document)
@@ -131,8 +141,15 @@ func decode(t *testing.T, document string) string {
 		if text, ok := v.Data["Caddyfile"]; ok {
 			adapt(t, text)
 		}
+		if text, ok := v.Data["crawlgate.json"]; ok && !json.Valid([]byte(text)) {
+			t.Errorf("the dashboard is %.100q", text)
+		}
 	case *appsv1.StatefulSet:
 		checkPod(t, &v.Spec.Template.Spec)
+	case *monitoringv1.PrometheusRule:
+		if len(v.Spec.Groups) == 0 || len(v.Spec.Groups[0].Rules) == 0 {
+			t.Error("the PrometheusRule has no rules")
+		}
 	}
 	return head.Kind
 }
@@ -189,6 +206,7 @@ func TestValuesRefused(t *testing.T) {
 		{"replicas=0", "replicas"},
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
+		{"metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring"},
 		{"persistence.size=", "size"},
 		{"crawlers.namespaces={Crawlers}", "namespaces"},
 		{"crawlers.podSelector.app=newsbot", "podSelector"},

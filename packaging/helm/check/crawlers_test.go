@@ -206,6 +206,22 @@ func TestCrawlersComeIn(t *testing.T) {
 	}
 }
 
+// TestMonitoring holds that the pods of networkPolicy.monitoring reach the metrics, and nobody else.
+func TestMonitoring(t *testing.T) {
+	const set = "metrics.serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=tools"
+	for from, want := range map[pod]bool{queue: true, nextCrawler: false, crawler: false} {
+		p := policies(t, set)["/crawlgate"]
+		p.Namespace = "crawlgate"
+		got := false
+		for _, rule := range p.Spec.Ingress {
+			got = got || among(t, p, rule.From, from) && open(rule.Ports, corev1.ProtocolTCP, 9180, "metrics")
+		}
+		if got != want {
+			t.Errorf("from %+v: %v", from, got)
+		}
+	}
+}
+
 // TestCrawlersExample holds the manifest of examples/egress to what the chart makes of the same.
 func TestCrawlersExample(t *testing.T) {
 	text, err := os.ReadFile("../../../examples/egress/networkpolicy.yaml")
