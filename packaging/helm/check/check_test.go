@@ -48,30 +48,83 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// renderings are the sets of values that the chart is rendered with, and the kinds that come of each.
+// renderings are values that the chart is rendered with, and the kinds that come of each.
 var renderings = []struct {
-	name, set, kinds string
+	name, values, kinds string
 }{
-	{"defaults", "", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{"defaults", "", "ConfigMap NetworkPolicy Service Service StatefulSet"},
+	{"everything", everything, "Bundle ConfigMap ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy PodDisruptionBudget PrometheusRule Service Service ServiceMonitor StatefulSet"},
+	{"clients", "site: clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy Service Service StatefulSet"},
+	{"several", several, "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{"several without a budget", several + "podDisruptionBudget: {maxUnavailable: null}", "ConfigMap NetworkPolicy Service Service StatefulSet"},
 	{
-		"everything", "replicas=3,redis.existingSecret=redis,ca.existingSecret=ca,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.app=prometheus,engine=cache {\n\tmax_size 64MiB\n}," +
-			"site=agent newsbot {\n\ttoken acme-news\n},persistence.storageClass=fast,env[0].name=GOGC,env[0].value=100M,imagePullSecrets[0].name=pull,podAnnotations.a=b",
-		"ConfigMap ConfigMap NetworkPolicy PodDisruptionBudget PrometheusRule Service Service ServiceMonitor StatefulSet",
-	},
-	{"clients", "site=clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
-	{
-		"crawlers", "crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers,crawlgate,default}",
-		"ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+		"crawlers", "crawlers: {networkPolicy: {enabled: true}, namespaces: [crawlers, crawlgate, default]}",
+		"ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy NetworkPolicy Service Service StatefulSet",
 	},
 	{
-		"the certificate for crawlers", "crawlers.namespaces={crawlers,more},crawlers.ca.root=-----BEGIN CERTIFICATE-----",
-		"ConfigMap ConfigMap ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
+		"the certificate for crawlers", "crawlers: {namespaces: [crawlers, more], ca: {root: '-----BEGIN CERTIFICATE-----'}}",
+		"ConfigMap ConfigMap ConfigMap NetworkPolicy Service Service StatefulSet",
 	},
-	{
-		"the certificate among public roots", "crawlers.ca.trustManager=true,crawlers.ca.root=-----BEGIN CERTIFICATE-----",
-		"Bundle ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet",
-	},
-	{"least", "networkPolicy.enabled=false,podDisruptionBudget.enabled=false,pace=", "ConfigMap Service Service StatefulSet"},
+	{"least", "networkPolicy: {enabled: false}\ntopologySpreadConstraints: []", "ConfigMap Service Service StatefulSet"},
+}
+
+const several = `
+replicas: 3
+redis: {existingSecret: redis}
+ca: {existingSecret: ca}
+`
+
+const everything = several + `
+autoscaled: true
+imagePullSecrets: [{name: pull}]
+engine: |
+  cache {
+  	max_size 64MiB
+  }
+site: |
+  agent newsbot {
+  	token acme-news
+  }
+persistence: {storageClass: fast, retention: {whenDeleted: Retain, whenScaled: Delete}}
+networkPolicy: {monitoring: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
+crawlers:
+  namespaces: [crawlers, more]
+  networkPolicy: {enabled: true}
+  ca:
+    trustManager: true
+    root: |
+      -----BEGIN CERTIFICATE-----
+      -----END CERTIFICATE-----
+metrics:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  dashboard: {enabled: true}
+serviceAccountName: crawlgate
+priorityClassName: high
+podLabels: {team: search}
+podAnnotations: {a: b}
+extraEnv: [{name: GOGC, value: "100"}, {name: TOKEN, valueFrom: {secretKeyRef: {name: token, key: token}}}]
+extraVolumes: [{name: partners, configMap: {name: partners}}]
+extraVolumeMounts: [{name: partners, mountPath: /etc/partners, readOnly: true}]
+extraContainers: [{name: shipper, image: "shipper:1"}]
+`
+
+// render renders the chart, and returns its objects as text.
+func render(t *testing.T, values string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := helm(t, "template", "crawlgate", chart, "--namespace", "crawlgate", "--values", file)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, out)
+	}
+	documents := strings.Split(out, "\n---\n")
+	for i := range documents {
+		documents[i] += "\n"
+	}
+	return documents
 }
 
 // object is the type of a kind.
@@ -104,12 +157,8 @@ func TestChart(t *testing.T) {
 	}
 	for _, tt := range renderings {
 		t.Run(tt.name, func(t *testing.T) {
-			out, err := helm(t, "template", "cg", chart, "--set", tt.set)
-			if err != nil {
-				t.Fatalf("helm template: %v\n%s", err, out)
-			}
 			var kinds []string
-			for document := range strings.SplitSeq(out, "\n---\n") {
+			for _, document := range render(t, tt.values) {
 				kinds = append(kinds, decode(t, document))
 			}
 			slices.Sort(kinds)
@@ -145,7 +194,7 @@ func decode(t *testing.T, document string) string {
 			t.Errorf("the dashboard is %.100q", text)
 		}
 	case *appsv1.StatefulSet:
-		checkPod(t, &v.Spec.Template.Spec)
+		checkPod(t, v)
 	case *monitoringv1.PrometheusRule:
 		if len(v.Spec.Groups) == 0 || len(v.Spec.Groups[0].Rules) == 0 {
 			t.Error("the PrometheusRule has no rules")
@@ -154,20 +203,77 @@ func decode(t *testing.T, document string) string {
 	return head.Kind
 }
 
-// checkPod holds the restrictions of Kubernetes' profile "restricted", and a root that cannot be written.
-func checkPod(t *testing.T, pod *corev1.PodSpec) {
+// checkPod holds the restrictions of Kubernetes' profile "restricted", a root that cannot be written, mounts that
+// have a volume, and gateways on several nodes.
+func checkPod(t *testing.T, set *appsv1.StatefulSet) {
 	t.Helper()
-	p, c := pod.SecurityContext, pod.Containers[0].SecurityContext
-	if !*p.RunAsNonRoot || *p.RunAsUser != 65532 || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	pod := &set.Spec.Template.Spec
+	if p := pod.SecurityContext; !*p.RunAsNonRoot || *p.RunAsUser != 65532 || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("the pod runs as %+v", p)
 	}
-	if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || len(c.Capabilities.Drop) != 1 || c.Capabilities.Drop[0] != "ALL" {
-		t.Errorf("the container runs as %+v", c)
+	volumes := map[string]bool{"data": true}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, container := range pod.Containers {
+		for _, mount := range container.VolumeMounts {
+			if !volumes[mount.Name] {
+				t.Errorf("%s mounts %+v", container.Name, mount)
+			}
+		}
+		if c := container.SecurityContext; container.Name != "shipper" &&
+			(*c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || len(c.Capabilities.Drop) != 1 || c.Capabilities.Drop[0] != "ALL") {
+			t.Errorf("%s runs as %+v", container.Name, c)
+		}
 	}
 	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].ReadinessProbe, pod.Containers[0].LivenessProbe} {
 		if probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.StrVal != "proxy" {
 			t.Errorf("probe %+v", probe.HTTPGet)
 		}
+	}
+	for _, spread := range pod.TopologySpreadConstraints {
+		if !selects(t, spread.LabelSelector, set.Spec.Template.Labels) {
+			t.Errorf("it spreads pods of %v", spread.LabelSelector)
+		}
+	}
+}
+
+// statefulSet returns the StatefulSet that the chart makes of values, and its Caddyfile.
+func statefulSet(t *testing.T, values string) (set appsv1.StatefulSet, caddyfile string) {
+	t.Helper()
+	for _, document := range render(t, values) {
+		if strings.Contains(document, "\nkind: StatefulSet\n") {
+			if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.Contains(document, "\n  Caddyfile: ") {
+			var config corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(document), &config); err != nil {
+				t.Fatal(err)
+			}
+			caddyfile = config.Data["Caddyfile"]
+		}
+	}
+	return set, caddyfile
+}
+
+// TestScaling holds that an autoscaler has the number of pods for itself, and that gateways always know their least.
+func TestScaling(t *testing.T) {
+	set, caddyfile := statefulSet(t, several)
+	if set.Spec.Replicas == nil || *set.Spec.Replicas != 3 || !strings.Contains(caddyfile, "expect 3\n") {
+		t.Errorf("%v replicas in\n%s", set.Spec.Replicas, caddyfile)
+	}
+	set, caddyfile = statefulSet(t, several+"autoscaled: true")
+	if set.Spec.Replicas != nil || !strings.Contains(caddyfile, "expect 3\n") {
+		t.Errorf("autoscaled: %v replicas in\n%s", set.Spec.Replicas, caddyfile)
+	}
+	spread := func(values string) int {
+		set, _ := statefulSet(t, values)
+		return len(set.Spec.Template.Spec.TopologySpreadConstraints)
+	}
+	if spread("") != 2 || spread("topologySpreadConstraints: []") != 0 {
+		t.Error("pods are not spread by default, or always")
 	}
 }
 
@@ -207,13 +313,14 @@ func TestValuesRefused(t *testing.T) {
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
 		{"metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring"},
+		{"crawlers.ca.trustManager=true", "crawlers.ca.root"},
+		{"crawlers.ca.root=/etc/ca.crt", "root"},
+		{"topologySpreadConstraints[0].maxSkew=1", "topologySpreadConstraints"},
 		{"persistence.size=", "size"},
 		{"crawlers.namespaces={Crawlers}", "namespaces"},
 		{"crawlers.podSelector.app=newsbot", "podSelector"},
 		{"crawlers.networkPolicy.egress[0].ports[0].port=5672", "egress"},
 		{"crawlers.enabled=true", "crawlers"},
-		{"crawlers.ca.trustManager=true", "crawlers.ca.root"},
-		{"crawlers.ca.root=/etc/ca.crt", "root"},
 	} {
 		if out, err := helm(t, "template", "cg", chart, "--set", tt.set); err == nil || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: %v %s", tt.set, err, out)
