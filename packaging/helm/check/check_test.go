@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,8 @@ var renderings = []struct {
 		"the certificate for crawlers", "crawlers: {namespaces: [crawlers, more], ca: {root: '-----BEGIN CERTIFICATE-----'}}",
 		"ConfigMap ConfigMap ConfigMap NetworkPolicy Service Service StatefulSet",
 	},
-	{"least", "networkPolicy: {enabled: false}\ntopologySpreadConstraints: []", "ConfigMap Service Service StatefulSet"},
+	{"a page that only shows", "console: {enabled: true}", "ConfigMap NetworkPolicy Service Service StatefulSet"},
+	{"least", "networkPolicy: {enabled: false}\nreload: {image: ''}\ntopologySpreadConstraints: []", "ConfigMap Service Service StatefulSet"},
 }
 
 const several = `
@@ -79,12 +81,23 @@ autoscaled: true
 imagePullSecrets: [{name: pull}]
 engine: |
   cache {
-  	max_size 64MiB
+    max_size 64MiB
+  }
+  pace {
+    rate 2/s
   }
 site: |
   agent newsbot {
-  	token acme-news
+    token acme-news
   }
+log: |
+  output robots_evidence {
+    file /data/log/access.log {
+      roll_keep 1000000
+      roll_keep_for 8760h
+    }
+  }
+console: {enabled: true, existingSecret: console}
 persistence: {storageClass: fast, retention: {whenDeleted: Retain, whenScaled: Delete}}
 networkPolicy: {monitoring: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 crawlers:
@@ -203,8 +216,8 @@ func decode(t *testing.T, document string) string {
 	return head.Kind
 }
 
-// checkPod holds the restrictions of Kubernetes' profile "restricted", a root that cannot be written, mounts that
-// have a volume, and gateways on several nodes.
+// checkPod holds the restrictions of Kubernetes' profile "restricted", a root that cannot be written, probes apart from the
+// proxy's port, mounts that change with what they show, and gateways on several nodes.
 func checkPod(t *testing.T, set *appsv1.StatefulSet) {
 	t.Helper()
 	pod := &set.Spec.Template.Spec
@@ -217,7 +230,7 @@ func checkPod(t *testing.T, set *appsv1.StatefulSet) {
 	}
 	for _, container := range pod.Containers {
 		for _, mount := range container.VolumeMounts {
-			if !volumes[mount.Name] {
+			if mount.SubPath != "" || !volumes[mount.Name] {
 				t.Errorf("%s mounts %+v", container.Name, mount)
 			}
 		}
@@ -227,7 +240,7 @@ func checkPod(t *testing.T, set *appsv1.StatefulSet) {
 		}
 	}
 	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].ReadinessProbe, pod.Containers[0].LivenessProbe} {
-		if probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.StrVal != "proxy" {
+		if probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.StrVal != "metrics" {
 			t.Errorf("probe %+v", probe.HTTPGet)
 		}
 	}
@@ -258,6 +271,20 @@ func statefulSet(t *testing.T, values string) (set appsv1.StatefulSet, caddyfile
 	return set, caddyfile
 }
 
+// TestRestarts holds that a changed Caddyfile changes the pod, which restarts it, only if nothing reloads it.
+func TestRestarts(t *testing.T) {
+	for values, want := range map[string]bool{"{}": false, "reload: {image: ''}": true} {
+		before, _ := statefulSet(t, values)
+		after, _ := statefulSet(t, values+"\nsite: mode report")
+		if got := !reflect.DeepEqual(before.Spec.Template, after.Spec.Template); got != want {
+			t.Errorf("with %s a changed Caddyfile restarts: %v", values, got)
+		}
+		if got := len(before.Spec.Template.Spec.Containers) == 1; got != want {
+			t.Errorf("with %s nothing reloads: %v", values, got)
+		}
+	}
+}
+
 // TestScaling holds that an autoscaler has the number of pods for itself, and that gateways always know their least.
 func TestScaling(t *testing.T) {
 	set, caddyfile := statefulSet(t, several)
@@ -277,15 +304,30 @@ func TestScaling(t *testing.T) {
 	}
 }
 
+// TestStopping holds that a pod has the time to stop that its Caddyfile takes.
+func TestStopping(t *testing.T) {
+	for values, grace := range map[string]string{"{}": "40s", "terminationGracePeriodSeconds: 120": "100s"} {
+		if _, caddyfile := statefulSet(t, values); !strings.Contains(caddyfile, "shutdown_delay 10s\n\tgrace_period "+grace+"\n") {
+			t.Errorf("%s: %s", values, caddyfile)
+		}
+	}
+}
+
 // adapt has the binary of CRAWLGATE_BIN, or one that is built, read the Caddyfile.
 func adapt(t *testing.T, text string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "Caddyfile")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	folder := t.TempDir()
+	users := filepath.Join(folder, "users")
+	file := filepath.Join(folder, "Caddyfile")
+	for name, text := range map[string]string{
+		users: "dora $2a$14$gM89t0Hf62dKTbFSyQ382OSlE0TtJ1TZMkvw8.LiXCd7JbH4IW2K2\n",
+		file:  strings.ReplaceAll(text, "/etc/crawlgate/console/users", users),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.CommandContext(t.Context(), gateway(t), "adapt", "--config", file, "--adapter", "caddyfile")
-	cmd.Env = append(os.Environ(), "CRAWLGATE_REDIS=redis://:secret@redis.example:6379/0")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), `"level":"warn"`) {
 		t.Errorf("adapt: %v\n%s\nof\n%s", err, out, text)
 	}
@@ -312,7 +354,9 @@ func TestValuesRefused(t *testing.T) {
 		{"replicas=0", "replicas"},
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
+		{"metrics.port=9181", "port"},
 		{"metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring"},
+		{"terminationGracePeriodSeconds=20", "terminationGracePeriodSeconds"},
 		{"crawlers.ca.trustManager=true", "crawlers.ca.root"},
 		{"crawlers.ca.root=/etc/ca.crt", "root"},
 		{"topologySpreadConstraints[0].maxSkew=1", "topologySpreadConstraints"},

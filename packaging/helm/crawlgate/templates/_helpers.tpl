@@ -14,11 +14,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* Lines of a value, in a block of the Caddyfile. In YAML they are indented by blanks, in a Caddyfile by tabs. */}}
+{{- define "crawlgate.lines" -}}
+{{- $lines := trim . }}
+{{- range until 8 }}
+{{- $lines = regexReplaceAll "(?m)^(\t*)  " $lines "${1}\t" }}
+{{- end }}
+{{- $lines | nindent 2 | replace "\n  " "\n\t\t" }}
+{{- end }}
+
 {{- define "crawlgate.caddyfile" -}}
 {{- if .Values.caddyfile }}{{ .Values.caddyfile }}{{ else -}}
 {
+	admin unix//run/crawlgate/admin.sock|0660
 	metrics
-	grace_period 40s
+	shutdown_delay 10s
+	grace_period {{ sub .Values.terminationGracePeriodSeconds 20 }}s
 	persist_config off
 	{{- if .Values.ca.existingSecret }}
 	pki {
@@ -35,36 +46,87 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 	{{- end }}
 	robots {
 		{{- if .Values.redis.existingSecret }}
-		store redis {$CRAWLGATE_REDIS}
-		fleet redis {
+		redis {file./etc/crawlgate/redis/url} {
 			expect {{ .Values.replicas }}
 		}
 		{{- end }}
-		pace {
-			{{- if .Values.redis.existingSecret }}
-			shared redis {$CRAWLGATE_REDIS}
-			{{- end }}
-			{{- with .Values.pace }}
-			{{- . | trim | nindent 3 | replace "\n   " "\n\t\t\t" }}
-			{{- end }}
-		}
 		{{- with .Values.engine }}
-		{{- . | trim | nindent 2 | replace "\n  " "\n\t\t" }}
+		{{- include "crawlgate.lines" . }}
 		{{- end }}
 	}
 }
 
 :3128 {
-	log
+	log {
+		{{- with .Values.log }}
+		{{- include "crawlgate.lines" . }}
+		{{- end }}
+	}
 	robots {
 		{{- with .Values.site }}
-		{{- . | trim | nindent 2 | replace "\n  " "\n\t\t" }}
+		{{- include "crawlgate.lines" . }}
 		{{- end }}
 	}
 }
 
+# The kubelet asks here, where no limit of the gateway counts.
 :{{ .Values.metrics.port }} {
 	metrics /metrics
+	handle /health {
+		@stopping vars {http.shutting_down} true
+		respond @stopping "the gateway is about to stop" 503
+		respond ok
+	}
 }
+{{- if .Values.console.enabled }}
+
+http://:9181 {
+	bind 127.0.0.1
+	{{- if .Values.console.existingSecret }}
+	basic_auth {
+		import /etc/crawlgate/console/users
+	}
+	{{- end }}
+	robots_console {
+		orders {{ if .Values.console.existingSecret }}on{{ else }}off{{ end }}
+	}
+}
+{{- end }}
 {{ end }}
+{{- end }}
+
+{{- /* What only a start reads: its change has to change the pod. A Secret is seen where helm sees the cluster. */}}
+{{- define "crawlgate.start" -}}
+{{- $secrets := list }}
+{{- range .Values.extraEnv }}
+{{- $secrets = append $secrets (dig "valueFrom" "secretKeyRef" "name" "" .) }}
+{{- end }}
+{{- if not .Values.reload.image }}
+{{- include "crawlgate.caddyfile" . }}
+{{- $secrets = concat $secrets (list .Values.ca.existingSecret .Values.redis.existingSecret .Values.console.existingSecret) }}
+{{- end }}
+{{- range compact $secrets }}
+{{- toJson (lookup "v1" "Secret" $.Release.Namespace .).data }}
+{{- end }}
+{{- end }}
+
+{{- define "crawlgate.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- /* A changed ConfigMap or Secret swaps the link ..data in its folder. A Caddyfile that was refused is tried again. */}}
+{{- define "crawlgate.watch" -}}
+trap exit TERM
+loaded= changed=
+while :; do
+	found=$(for folder in /etc/crawlgate{{ range .Values.extraVolumeMounts }} {{ .mountPath | squote }}{{ end }}; do readlink "$folder/..data"; done)
+	if [ "$found" != "$loaded" ] && curl --silent --show-error --fail-with-body --max-time 60 --unix-socket /run/crawlgate/admin.sock \
+		--header 'Content-Type: text/caddyfile' --header "$changed" --data-binary @/etc/crawlgate/Caddyfile http://localhost/load; then
+		loaded=$found changed='Cache-Control: must-revalidate'
+	fi
+	sleep 10 & wait $!
+done
 {{- end }}
