@@ -35,7 +35,7 @@ var importRules = map[string][]string{
 	"evidence":               {"golang.org/x/mod/sumdb/"},
 	"evidence/sealer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
-	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "github.com/dustin/go-humanize"},
+	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "internal/plot", "github.com/dustin/go-humanize"},
 	"signals/directives":     {},
 	"signals/preferences":    {"robotstxt", "signals/directives", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
@@ -62,6 +62,7 @@ var importRules = map[string][]string{
 	"internal/coding":           {"github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
 	"internal/lines":            {"github.com/klauspost/compress/"},
 	"internal/linediff":         {"github.com/aymanbagabas/go-udiff/lcs"},
+	"internal/plot":             {"github.com/dustin/go-humanize"},
 	"internal/passwords":        {"enforce", "github.com/caddyserver/caddy/v2", "golang.org/x/"},
 	"internal/redact":           {"golang.org/x/"},
 	"internal/sockets":          {},
@@ -79,7 +80,7 @@ var importRules = map[string][]string{
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 	},
 	"console": {
-		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/version",
+		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/plot", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"cli": {

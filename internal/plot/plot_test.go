@@ -1,0 +1,69 @@
+package plot_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/plot"
+)
+
+// TestChart holds what a chart of three minutes shows, of which the last one runs.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	c := plot.Chart{
+		Title: `Requests "<b>"`, Unit: "requests a minute", From: time.Date(2026, 11, 27, 23, 58, 0, 0, time.UTC), Width: time.Minute, Bars: 3, Running: true,
+		Layers: []plot.Layer{{"allowed", "allowed", []float64{1200, 0, 3}}, {"refused", "refused", []float64{300}}},
+	}
+	got := string(c.HTML())
+	for _, want := range []string{
+		`viewBox="0 0 3 2000"`, `<span>2,000</span><span>1,000</span><span>0</span>`,
+		`aria-label="Requests &#34;&lt;b&gt;&#34;: 1,500 requests a minute at most"`,
+		`<path class="allowed" d="M0.05 2000V800h.9V2000z"/>`, `<path class="refused" d="M0.05 800V500h.9V800z"/>`,
+		`<path class="allowed running" d="M2.05 2000V1997h.9V2000z"/>`,
+		"<title>23:58: 1,200 allowed, 300 refused</title>", "<title>00:00: 3 allowed, 0 refused</title>",
+		"<span>23:58</span><span>23:59</span><span>00:00</span><span>00:01</span>",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "<b>") || strings.Contains(got, `"refused running"`) {
+		t.Errorf("too much in\n%s", got)
+	}
+}
+
+// TestScale holds where scales end.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[float64]float64{0: 2, 1: 2, 2: 2, 2.1: 4, 5: 6, 7: 10, 10: 10, 11: 20, 99: 100, 1000: 1000, 1001: 2000, 650_000: 1_000_000} {
+		c := plot.Chart{Width: time.Hour, Bars: 1, Layers: []plot.Layer{{"n", "allowed", []float64{most}}}}
+		if got := c.Top(); got != want {
+			t.Errorf("%g: %g, want %g", most, got, want)
+		}
+	}
+}
+
+// TestTimes holds how much of a time is shown, by how long the chart is.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 11, 27, 6, 5, 10, 0, time.FixedZone("", 3600))
+	for _, tt := range []struct {
+		width       time.Duration
+		bars        int
+		short, long string
+	}{
+		{10 * time.Second, 60, "05:05:10", "05:05:10"},
+		{time.Minute, 60, "05:05", "05:05"},
+		{6 * time.Hour, 30, "2026-11-27", "2026-11-27 05:05"},
+	} {
+		c := plot.Chart{From: from, Width: tt.width, Bars: tt.bars}
+		slot, ticks := c.Slots()[0], c.Ticks()
+		if short, long := c.Short(slot.Time), c.Long(slot.Time); short != tt.short || long != tt.long {
+			t.Errorf("%s: %s and %s, want %s and %s", tt.width, short, long, tt.short, tt.long)
+		}
+		if len(ticks) != 4 || ticks[3].Bar != tt.bars || !ticks[3].Time.Equal(from.Add(time.Duration(tt.bars)*tt.width)) {
+			t.Errorf("%s: %v", tt.width, ticks)
+		}
+	}
+}
