@@ -29,6 +29,8 @@ type StopSet struct {
 type Lift struct {
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at"`
+	// Stop is what was lifted, for the journal. It is nil if a release before 0.2 has lifted it.
+	Stop *Stop `json:"stop,omitempty"`
 }
 
 const (
@@ -91,7 +93,7 @@ func (s StopSet) without(ends func(Stop) bool, lift Lift) (after StopSet, ended 
 			after.Lifted = make(map[string]Lift, len(ended))
 		}
 		for _, stop := range ended {
-			after.Lifted[stop.ID] = lift
+			after.Lifted[stop.ID] = Lift{lift.By, lift.At, &stop}
 		}
 	}
 	return after, ended

@@ -248,3 +248,30 @@ func TestMergeIsBounded(t *testing.T) {
 		t.Error("an id is given twice")
 	}
 }
+
+// TestLiftKeepsItsStop holds that the journal knows what was lifted, also after a restart and at another gateway.
+func TestLiftKeepsItsStop(t *testing.T) {
+	t.Parallel()
+	stop := Stop{ID: "a", Scope: StopHost, Value: "shop.test", By: "ada", Reason: "complaint 7", At: now}
+	here, err := StopSet{}.Add(stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, _, _ = here.Lift(stop, Lift{By: "bob", At: now.Add(time.Hour)})
+	data, err := json.Marshal(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept StopSet
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	there, err := StopSet{Held: []Stop{stop}}.Merge(kept, now.Add(time.Hour))
+	if lift := there.Lifted["a"]; err != nil || len(there.Held) != 0 || lift.By != "bob" || lift.Stop == nil || *lift.Stop != stop {
+		t.Errorf("%v, %+v", err, there)
+	}
+	var former StopSet
+	if err := json.Unmarshal([]byte(`{"version":2,"stops":[],"lifted":{"a":{"by":"bob","at":"2026-11-27T00:00:00Z"}}}`), &former); err != nil || former.Lifted["a"].Stop != nil {
+		t.Errorf("of an earlier release: %v, %+v", err, former)
+	}
+}

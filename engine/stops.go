@@ -358,6 +358,24 @@ func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 	return ended
 }
 
+// WouldEnd counts the requests, tunnels and fetches that a canonical stop would end now, and the
+// agents that they are of.
+func WouldEnd(order enforce.Stop) (entries, agents int) {
+	var stops enforce.Stops
+	_ = stops.Set(order) // it is canonical
+	names := make(map[string]bool)
+	underWay.mu.Lock()
+	defer underWay.mu.Unlock()
+	for e := range underWay.entries {
+		if _, matches := stops.Match(e.origin, e.agent); matches && !e.stopped {
+			entries++
+			names[e.agent] = true
+		}
+	}
+	delete(names, "") // of fetches
+	return entries, len(names)
+}
+
 // StoppedError is the cause of a context that a stop ended.
 type StoppedError struct{ Order enforce.Stop }
 
