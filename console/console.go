@@ -131,14 +131,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 		header.Set(name, value)
 	}
 	if !slices.Contains(h.hosts, hostname(r.Host)) {
-		return fail(w, http.StatusMisdirectedRequest, "This page has another name: see the option hosts of robots_console.")
+		return say(w, http.StatusMisdirectedRequest, "This page has another name: see the option hosts of robots_console.")
 	}
 	if err := h.cross.Check(r); err != nil {
-		return fail(w, http.StatusForbidden, "The request comes from another site.")
+		return h.fail(w, r, http.StatusForbidden, "The request comes from another site.")
 	}
 	e := engine.Current()
 	if e == nil || e.Open() != nil {
-		return fail(w, http.StatusServiceUnavailable, "No gateway runs.")
+		return h.fail(w, r, http.StatusServiceUnavailable, "No gateway runs.")
 	}
 	return h.route(w, r, e)
 }
@@ -150,12 +150,14 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 		return h.takeOrder(w, r, e)
 	case path == "/orders":
 		w.Header().Set("Allow", http.MethodPost)
-		return fail(w, http.StatusMethodNotAllowed, "Orders are sent with POST.")
+		return h.fail(w, r, http.StatusMethodNotAllowed, "Orders are sent with POST.")
 	case path == "/" && (read || r.Method == http.MethodPost):
 		return h.showPage(w, r, e)
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
-		return fail(w, http.StatusMethodNotAllowed, "There is only GET here.")
+		return h.fail(w, r, http.StatusMethodNotAllowed, "There is only GET here.")
+	case path == "/stops":
+		return h.showStops(w, r, e)
 	case path == "/origin":
 		return h.showOrigin(w, r, e)
 	case path == "/events":
@@ -165,19 +167,12 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 	case path == "/console.js":
 		return send(w, "text/javascript; charset=utf-8", script)
 	}
-	return fail(w, http.StatusNotFound, "There is nothing at this path.")
-}
-
-func fail(w http.ResponseWriter, status int, text string) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) //nolint:gosec // plain text, as nosniff holds; a client that has left needs no answer
-	return nil
+	return h.fail(w, r, http.StatusNotFound, "There is nothing at this path.")
 }
 
 func send(w http.ResponseWriter, contentType string, body []byte) error {
 	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write(body) // as above; the server sends none of it to HEAD
+	_, _ = w.Write(body) // a client that has left needs no answer; the server sends none of it to HEAD
 	return nil
 }
 

@@ -98,6 +98,9 @@ func TestRequests(t *testing.T) {
 		{"style", "GET", "/console.css", nil, nil, 200, "{"},
 		{"script", "GET", "/console.js", nil, nil, 200, "EventSource"},
 		{"nothing", "GET", "/nothing", nil, nil, 404, "nothing at this path"},
+		{"stops", "GET", "/stops", nil, nil, 200, "No stop was given or lifted today."},
+		{"no origin", "GET", "/origin", nil, nil, 404, "origin is missing"},
+		{"host for an origin", "GET", "/origin?origin=example.com", nil, nil, 404, "Write it as https://"},
 		{"unknown origin", "GET", "/origin?origin=https://example.com", nil, nil, 404, "nothing is known"},
 		{"site's name", "GET", "/", nil, host("console.test"), 200, "<title>"},
 		{"site's name in capitals and with a port", "GET", "/", nil, host("CONSOLE.test:8443"), 200, "<title>"},
@@ -118,6 +121,11 @@ func TestRequests(t *testing.T) {
 			resp, body := r.ask(tt.method, tt.path, tt.form, tt.edit)
 			if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {
 				t.Errorf("got %d %.200s, want %d with %q", resp.StatusCode, body, tt.status, tt.want)
+			}
+			// Every page, also one that says what is wrong, has the frame and a way back.
+			if html := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html"); tt.want != "" && html != (tt.path != "/console.css" && tt.path != "/console.js") ||
+				html && (!strings.Contains(body, `<nav aria-label="Pages"><a href="/"`) || !strings.HasSuffix(body, "</html>\n")) {
+				t.Errorf("%s: %s", resp.Header.Get("Content-Type"), body)
 			}
 			if allow := resp.Header.Get("Allow"); (allow != "") != (tt.status == http.StatusMethodNotAllowed) {
 				t.Errorf("Allow is %q", allow)
@@ -165,19 +173,18 @@ func TestOrders(t *testing.T) {
 		want string // in the message
 		left int
 	}{
-		{"stop", stop, "Stopped: ", 1},
-		{"no scope", url.Values{"action": {"deny"}, "scope": {"planet"}}, "not one of all, host, agent", 1},
-		{"unknown action", url.Values{"action": {"explode"}}, "Unknown action.", 1},
+		{"stop", stop, `class="stopped">Stopped: `, 1},
+		{"no scope", url.Values{"action": {"deny"}, "scope": {"planet"}}, `class="failed">scope &#34;planet&#34; is not one of all, host, agent`, 1},
 		{"lift another", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"other.test"}}, "no such order", 1},
 		{"unblock", url.Values{"action": {"unblock"}, "value": {"shop.test"}}, "is not blocked", 1},
-		{"purge", url.Values{"action": {"purge"}, "value": {"https://shop.test"}}, "", 1},
-		{"markup", url.Values{"action": {"purge"}, "value": {"<script>alert(1)</script>"}}, "url is not absolute", 1},
-		{"lift", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"shop.test"}}, "Order lifted by ada: stop of host shop.test", 0},
+		{"purge", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"https://shop.test"}}, `class="done">Forgotten: https://shop.test`, 1},
+		{"markup", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"<script>alert(1)</script>"}}, "not the address of a site", 1},
+		{"lift", url.Values{"action": {"undeny"}, "confirm": {"yes"}, "scope": {"host"}, "value": {"shop.test"}}, `class="done">Order lifted by ada: stop of host shop.test`, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			resp, _ := r.ask("POST", "/orders", tt.form, ada)
 			to, err := url.Parse(resp.Header.Get("Location"))
-			if resp.StatusCode != http.StatusSeeOther || err != nil || to.Path != "/" || to.Host != "" {
+			if resp.StatusCode != http.StatusSeeOther || err != nil || to.Host != "" {
 				t.Fatalf("%d to %v, %v", resp.StatusCode, to, err)
 			}
 			_, body := r.ask("GET", to.RequestURI(), nil, ada)
@@ -190,6 +197,9 @@ func TestOrders(t *testing.T) {
 				t.Errorf("in force: %+v", list)
 			}
 		})
+	}
+	if resp, body := r.ask("POST", "/orders", url.Values{"action": {"explode"}}, ada); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "no such order") {
+		t.Errorf("an unknown action: %d %s", resp.StatusCode, body)
 	}
 	if _, body := r.ask("GET", "/?m=AAAA", nil, ada); strings.Contains(body, `id="message"`) {
 		t.Error("there is a message that nobody left")
@@ -216,7 +226,7 @@ func TestOrdersNeedAUser(t *testing.T) {
 const hostile = "\"'<script>alert(1)</script>&<img src=x onerror=alert(1)>\u202e\u2066\x1b[2J"
 
 // maxPage is how much a page may have, in bytes.
-const maxPage = 100_000
+const maxPage = 150_000
 
 // TestPagesAreBoundedAndEscaped fills everything that the page shows with texts of attackers.
 func TestPagesAreBoundedAndEscaped(t *testing.T) {
@@ -241,7 +251,7 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/", "/origin?origin=" + url.QueryEscape(site.Origin().String()),
+		"/", "/stops", "/origin?origin=" + url.QueryEscape(site.Origin().String()),
 		"/?agent=alpha&url=" + url.QueryEscape(site.URL("/"+strings.Repeat(`"<script>`, 800))),
 		"/?agent=" + url.QueryEscape(hostile) + "&url=" + url.QueryEscape(hostile),
 	} {

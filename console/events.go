@@ -16,7 +16,7 @@ const (
 )
 
 // serveEvents sends the sections that have changed, as server-sent events, until the viewer leaves
-// or the server stops. Each event is a JSON object of sections by their ids.
+// or the server stops. Each event is a JSON object of elements by their ids.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
@@ -28,7 +28,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 		defer func() { <-h.viewers }()
 	default:
 		w.Header().Set("Retry-After", "60")
-		return fail(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
+		return say(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
 	}
 	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]string), spoke: time.Now()}
 	tick := time.NewTicker(eventPace)
@@ -57,7 +57,7 @@ type viewer struct {
 	spoke   time.Time         // when something was sent
 }
 
-// show sends the sections that have changed, or after a while of none that the connection is alive.
+// show sends the sections that have changed, and when that was; after a while of none only the time.
 func (v *viewer) show(sections map[string]string) error {
 	changed := make(map[string]string)
 	for id, text := range sections {
@@ -66,20 +66,17 @@ func (v *viewer) show(sections map[string]string) error {
 		}
 	}
 	now := time.Now()
-	frame := []byte(": still here\n\n")
-	switch {
-	case len(changed) > 0:
-		data, err := json.Marshal(changed)
-		if err != nil {
-			return fmt.Errorf("making an event: %w", err)
-		}
-		frame = fmt.Appendf(nil, "data: %s\n\n", data)
-	case now.Sub(v.spoke) < keepAlive:
+	if len(changed) == 0 && now.Sub(v.spoke) < keepAlive {
 		return nil
+	}
+	changed["updated"] = clock(now)
+	data, err := json.Marshal(changed)
+	if err != nil {
+		return fmt.Errorf("making an event: %w", err)
 	}
 	v.spoke = now
 	_ = v.control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that reads nothing leaves its place
-	if _, err := v.w.Write(frame); err != nil {
+	if _, err := fmt.Fprintf(v.w, "data: %s\n\n", data); err != nil {
 		return err
 	}
 	return v.control.Flush()

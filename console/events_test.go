@@ -87,7 +87,7 @@ func TestFrames(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !strings.HasSuffix(w.text(), ": still here\n\n") || w.data() != 1 {
+		if !strings.HasSuffix(w.text(), `data: {"updated":"`+time.Now().Add(-time.Second-time.Millisecond).UTC().Format("15:04:05")+"\"}\n\n") || w.data() != 2 {
 			t.Errorf("the end is %.100s", w.text())
 		}
 		before := len(w.sent())
@@ -171,7 +171,7 @@ func TestViewers(t *testing.T) {
 	})
 }
 
-// TestSpan and TestSpark hold how times and curves are shown.
+// TestSpan holds how times are shown.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
@@ -180,25 +180,6 @@ func TestSpan(t *testing.T) {
 	} {
 		if got := console.Span(d); got != want {
 			t.Errorf("%s is shown as %q, want %q", d, got, want)
-		}
-	}
-}
-
-func TestSpark(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		values []float64
-		want   string // the points
-	}{
-		{nil, ""},
-		{[]float64{0}, "0.0,38.0"},
-		{[]float64{5}, "0.0,2.0"},
-		{[]float64{0, 0, 0}, "0.0,38.0 120.0,38.0 240.0,38.0"},
-		{[]float64{0, 10, 5}, "0.0,38.0 120.0,2.0 240.0,20.0"},
-	} {
-		got := string(console.Spark(`a "<label>`, tt.values))
-		if !strings.Contains(got, `points="`+tt.want+`"`) || !strings.Contains(got, `aria-label="a &#34;&lt;label&gt;"`) {
-			t.Errorf("%v: %s, want %s", tt.values, got, tt.want)
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 
 // What the tests reach into: they import the gateway, which imports this package.
 var (
-	Span  = span
-	Spark = spark
+	Span           = span
+	AuthorityBadge = authorityBadge
+	ChartsOf       = chartsOf
+	JournalOf      = journalOf
 )
 
 // MaxViewers is maxViewers.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -27,65 +28,98 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 	user := userOf(r)
 	switch {
 	case !h.Orders:
-		return fail(w, http.StatusForbidden, "This page takes no orders: see the option orders of robots_console.")
+		return h.fail(w, r, http.StatusForbidden, "This page takes no orders: see the option orders of robots_console.")
 	case user == "":
-		return fail(w, http.StatusForbidden, "Orders are for authenticated users.")
+		return h.fail(w, r, http.StatusForbidden, "Orders are for authenticated users.")
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return fail(w, http.StatusBadRequest, "The form cannot be read.")
+		return h.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
 	}
-	note := note{Text: "Unknown action."}
-	if carryOut, known := actions[r.PostForm.Get("action")]; known {
-		text, err := carryOut(r.Context(), e, r.PostForm, user)
-		note.Text, note.Done = text, err == nil
-		h.logger.Info("order on the operator's page", zap.String("action", r.PostForm.Get("action")), zap.String("scope", r.PostForm.Get("scope")),
-			zap.String("value", r.PostForm.Get("value")), zap.String("by", user), zap.Error(err))
-		if err != nil {
-			note.Text = plain(err)
+	form := r.PostForm
+	carryOut, known := actions[form.Get("action")]
+	if !known {
+		return h.fail(w, r, http.StatusBadRequest, "This page knows no such order.")
+	}
+	if q := ask(e, form); q != nil {
+		return h.ask(w, r, q)
+	}
+	note, err := carryOut(r.Context(), e, form, user)
+	h.logger.Info("order on the operator's page", zap.String("action", form.Get("action")), zap.String("scope", form.Get("scope")),
+		zap.String("value", form.Get("value")), zap.String("by", user), zap.Error(err))
+	if err != nil {
+		note.Text, note.Level = plain(err), "failed"
+		if why, unknown := strings.CutSuffix(note.Text, forced); unknown {
+			return h.ask(w, r, &question{Why: why + ".", Form: form, Force: true})
 		}
 	}
 	h.refresh()
-	http.Redirect(w, r, "/?m="+h.notes.add(note)+"#message", http.StatusSeeOther)
+	http.Redirect(w, r, pageAfter(form, err)+"m="+h.notes.add(note)+"#message", http.StatusSeeOther)
 	return nil
 }
 
-// plain is the text of an error without its status.
+// forced is the end of an error about an order that can be given all the same.
+const forced = "; with force the order is given all the same"
+
+// pageAfter is the beginning of the URL of the page that shows the result of an order.
+func pageAfter(form url.Values, err error) string {
+	switch action := form.Get("action"); {
+	case action == "unblock":
+		return "/?"
+	case action == "refresh" && err == nil:
+		return "/origin?origin=" + url.QueryEscape(form.Get("value")) + "&"
+	}
+	return "/stops?"
+}
+
+// plain is the text of an error for an operator: without its status, and without the parts of the
+// program that it went through.
 func plain(err error) string {
 	if known, ok := errors.AsType[caddy.APIError](err); ok && known.Err != nil {
-		return known.Err.Error()
+		err = known.Err
 	}
-	return err.Error()
+	text := err.Error()
+	for _, part := range []string{"adding a stop: ", "origin: ", "origin: "} {
+		text = strings.TrimPrefix(text, part)
+	}
+	if strings.HasPrefix(text, "url is not absolute") {
+		return "This is not the address of a site. Write it as https://shop.example"
+	}
+	return text
 }
 
 // action carries out an order by the fields of its form, and describes the result.
-type action func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error)
+type action func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error)
 
 // actions are the actions of the admin API, by the same names.
 var actions = map[string]action{
-	"deny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
+	"deny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error) {
 		given, err := adminapi.Deny(ctx, e, adminapi.OrderRequest{
-			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"),
+			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user, Reason: form.Get("reason"), Force: form.Get("force") != "",
 		})
-		return fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Acks())), err
+		return note{Level: "stopped", Text: fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Acks()))}, err
 	},
-	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (string, error) {
+	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error) {
 		lifted, err := adminapi.Undeny(ctx, e, adminapi.LiftRequest{
 			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user,
 		})
-		return fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Acks())), err
+		return note{Level: "done", Text: fmt.Sprintf("Order %s.%s", lifted, reach(lifted.Acks()))}, err
 	},
-	"purge": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+	"purge": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (note, error) {
 		purged, err := adminapi.Purge(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
-		return "Forgotten: " + purged.Origin + "." + reach(purged.Acks()), err
+		return note{Level: "done", Text: "Forgotten: " + purged.Origin + "." + reach(purged.Acks())}, err
 	},
-	"refresh": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+	"refresh": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (note, error) {
 		fetched, err := adminapi.Refresh(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
-		return "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Acks()), err
+		n := note{Level: "done", Text: "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Acks())}
+		if fetched.Record.Attempts > 0 {
+			n.Level, n.Text = "failed", "Not fetched: "+fetched.Record.RobotsURL+", "+string(fetched.Record.LastFailure.Cause)+"."+reach(fetched.Acks())
+		}
+		return n, err
 	},
-	"unblock": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (string, error) {
+	"unblock": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (note, error) {
 		ended, err := adminapi.UnblockHost(ctx, e, adminapi.UnblockRequest{Key: form.Get("value")})
-		return fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Acks())), err
+		return note{Level: "done", Text: fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Acks()))}, err
 	},
 }
 
@@ -100,9 +134,8 @@ func reach(report cluster.Acknowledgements) string {
 
 // note describes the result of an order.
 type note struct {
-	key  string
-	Text string
-	Done bool
+	key, Text string
+	Level     string // "done", "failed", or "stopped", which is no good news
 }
 
 // maxNotes bounds the notes that are kept.

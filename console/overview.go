@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/plot"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -43,7 +45,8 @@ type overview struct {
 	Blocked  []adminapi.Clock
 	Troubled troubled
 	Ending   []enforce.Exception
-	Curves   []sparkline
+	Charts   []template.HTML
+	Minutes  []engine.Minute // newest first
 }
 
 // badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
@@ -58,11 +61,6 @@ type agent struct {
 	Name string
 	engine.AgentCount
 	Share float64 // of all requests, in percent
-}
-
-type sparkline struct {
-	Label  string
-	Values []float64
 }
 
 // look gathers what the page shows. It is called under the lock.
@@ -98,7 +96,9 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		o.Ending = append(o.Ending, site.Operator.Ending(now, now.AddDate(0, 0, 14))...)
 	}
 	o.Ending = bounded(o.Ending, maxListed)
-	o.Badges, o.Curves = badgesOf(ctx, e, o), curvesOf(o.Hour.Minutes)
+	o.Badges, o.Charts = badgesOf(ctx, e, o), chartsOf(o.Hour.Minutes, now)
+	o.Minutes = slices.Clone(o.Hour.Minutes)
+	slices.Reverse(o.Minutes)
 	return o
 }
 
@@ -151,12 +151,7 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 		clocks = badge{"Clocks", level(s.SharedUp, "ok", "warn"), map[bool]string{true: "shared", false: "not shared: Redis is away"}[s.SharedUp]}
 	}
 	list = append(list, clocks)
-	authority := badge{"Authority", "off", "nothing is intercepted"}
-	if end := s.AuthorityEnds; !end.IsZero() {
-		// Caddy renews the intermediate certificate days before its end.
-		authority = badge{"Authority", level(end.After(o.Now.Add(24*time.Hour)), "ok", "bad"), "ends " + left(o.Now, end)}
-	}
-	list = append(list, authority, evidenceBadge(o.Now))
+	list = append(list, authorityBadge(s, o.Now), evidenceBadge(o.Now))
 	gateways, err := adminapi.ListGateways(ctx, e, struct{}{})
 	fleet := badge{"Fleet", "off", "this gateway alone"}
 	if err == nil && gateways.Fleet {
@@ -168,6 +163,19 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 		}
 	}
 	return append(list, fleet)
+}
+
+// authorityBadge says when the root ends, which clients have to replace. Caddy renews the intermediate
+// certificate days before its end: only one that it did not renew is told.
+func authorityBadge(s engine.Status, now time.Time) badge {
+	root := s.Authority["root"]
+	switch {
+	case root == nil:
+		return badge{"Authority", "off", "nothing is intercepted"}
+	case !s.AuthorityEnds.After(now.Add(24 * time.Hour)):
+		return badge{"Authority", "bad", "a certificate ends " + left(now, s.AuthorityEnds)}
+	}
+	return badge{"Authority", level(root.NotAfter.After(now.AddDate(0, 0, 30)), "ok", "warn"), "root until " + root.NotAfter.UTC().Format(time.DateOnly)}
 }
 
 func evidenceBadge(now time.Time) badge {
@@ -194,27 +202,45 @@ func level(well bool, yes, no string) string {
 	return no
 }
 
-// curvesOf makes the curves of the last hour.
-func curvesOf(minutes []engine.Minute) (curves []sparkline) {
+// chartsOf draws the last hour, of which the last minute is not over. Minutes before the start of the
+// gateway are empty.
+func chartsOf(minutes []engine.Minute, now time.Time) (charts []template.HTML) {
+	from := now.Truncate(time.Minute).Add(-(engine.RecentMinutes - 1) * time.Minute)
 	for _, c := range []struct {
-		name, unit string
-		value      func(m engine.Minute) float64
+		title, unit string
+		layers      []plot.Layer
+		values      func(m engine.Minute) []float64
 	}{
-		{"Requests", " a minute", func(m engine.Minute) float64 { return float64(m.Requests) }},
-		{"Refused", " a minute", func(m engine.Minute) float64 { return float64(m.Refused) }},
-		{"Tunnels (CONNECT)", " a minute", func(m engine.Minute) float64 { return float64(m.Tunnels) }},
-		{"CPU", " % of a core", func(m engine.Minute) float64 { return 100 * m.CPU.Seconds() / 60 }},
+		{
+			"Requests", "a minute",
+			[]plot.Layer{{Name: "allowed", Class: "allowed"}, {Name: "refused", Class: "refused"}},
+			func(m engine.Minute) []float64 { return []float64{float64(m.Requests - m.Refused), float64(m.Refused)} },
+		},
+		{
+			"Tunnels (CONNECT)", "a minute",
+			[]plot.Layer{{Name: "tunnels", Class: "allowed"}},
+			func(m engine.Minute) []float64 { return []float64{float64(m.Tunnels)} },
+		},
+		{
+			"CPU", "% of a core",
+			[]plot.Layer{{Name: "% of a core", Class: "allowed"}},
+			func(m engine.Minute) []float64 { return []float64{100 * m.CPU.Seconds() / 60} },
+		},
 	} {
-		var s sparkline
-		last, most := 0.0, 0.0
-		for i, m := range minutes {
-			v := c.value(m)
-			if s.Values, most = append(s.Values, v), max(most, v); i == len(minutes)-2 { // the newest minute is not over
-				last = v
+		for i := range c.layers {
+			c.layers[i].Values = make([]float64, engine.RecentMinutes)
+		}
+		for _, m := range minutes {
+			if bar := int(m.Start.Sub(from) / time.Minute); !m.Start.Before(from) && bar < engine.RecentMinutes {
+				for i, v := range c.values(m) {
+					c.layers[i].Values[bar] = v
+				}
 			}
 		}
-		s.Label = fmt.Sprintf("%s: %.0f%s in the last full minute, %.0f at most", c.name, last, c.unit, most)
-		curves = append(curves, s)
+		chart := plot.Chart{
+			Title: c.title, Unit: c.unit, From: from, Width: time.Minute, Bars: engine.RecentMinutes, Running: true, Layers: c.layers,
+		}
+		charts = append(charts, chart.HTML())
 	}
-	return curves
+	return charts
 }

@@ -1,10 +1,7 @@
 package console
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"html/template"
 	"math"
@@ -17,23 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/linediff"
-	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/origin"
-)
-
-var (
-	//go:embed console.css
-	ownCSS string
-	style  = []byte(pagestyle.CSS + "\n" + ownCSS)
-	//go:embed console.js
-	script []byte
-	//go:embed console.html
-	pageHTML string
-
-	pages = template.Must(template.New("console").Funcs(template.FuncMap{
-		"clock": clock, "spark": spark, "cut": func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
-		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) },
-	}).Parse(`{{define "icon"}}` + pagestyle.Icon + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + pageHTML))
 )
 
 // sections are the parts of the page that are kept up to date, by their ids, which are the names of
@@ -41,10 +22,8 @@ var (
 var sections = []string{"status", "orders", "refusals", "agents", "hosts", "unreachable", "exceptions", "load"}
 
 type pageData struct {
+	frame
 	Sections    map[string]template.HTML
-	Orders      bool
-	User        string
-	Note        note
 	Sites       []string
 	Query       url.Values
 	Explanation *explanation
@@ -58,16 +37,12 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	if r.Method == http.MethodPost {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if err := r.ParseForm(); err != nil {
-			return fail(w, http.StatusBadRequest, "The form cannot be read.")
+			return h.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
 		}
 		q, ask = r.PostForm, adminapi.Explain
 	}
-	p := pageData{
-		Orders: h.Orders, User: userOf(r), Note: h.notes.get(q.Get("m")), Sites: sitesOf(e), Query: q, Sections: map[string]template.HTML{},
-	}
-	for id, text := range h.sections(r.Context(), e) {
-		p.Sections[id] = template.HTML(text) //nolint:gosec // our own templates made it
-	}
+	p := pageData{frame: h.frame(r, "Overview"), Sites: sitesOf(e), Query: q, Sections: h.shownSections(r, e)}
+	p.Live = true
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
 	} else if n > 0 {
@@ -77,15 +52,16 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 			p.Explanation = withLines(e, x)
 		}
 	}
-	return render(w, "page", p)
+	return render(w, http.StatusOK, "page", p)
 }
 
-func render(w http.ResponseWriter, name string, data any) error {
-	var b bytes.Buffer
-	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
-		return fmt.Errorf("rendering the operator's page: %w", err)
+// shownSections are the sections for a page.
+func (h *Handler) shownSections(r *http.Request, e *engine.Engine) map[string]template.HTML {
+	shown := make(map[string]template.HTML)
+	for id, text := range h.sections(r.Context(), e) {
+		shown[id] = template.HTML(text) //nolint:gosec // our own templates made it
 	}
-	return send(w, "text/html; charset=utf-8", b.Bytes())
+	return shown
 }
 
 // sections renders what changes by itself, at most once a second for all viewers.
@@ -169,14 +145,13 @@ func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
 
 // originPage is all that is shown of an origin.
 type originPage struct {
+	frame
 	adminapi.OriginDetail
 	Lines   []textLine
 	Cut     bool   // the text has more
 	Changed []bool // which versions can be compared with an older one
 	Diff    *adminapi.TextDiff
 	Clocks  []adminapi.Clock
-	Orders  bool
-	User    string
 	Sites   []string
 	Query   url.Values
 	Fault   string // why there are no signals
@@ -195,10 +170,10 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 	q := r.URL.Query()
 	detail, fault, err := originDetail(r.Context(), e, q)
 	if err != nil {
-		return fail(w, http.StatusNotFound, plain(err))
+		return h.fail(w, r, http.StatusNotFound, plain(err))
 	}
 	p := originPage{
-		OriginDetail: detail, Orders: h.Orders, User: userOf(r), Sites: sitesOf(e), Query: q, Fault: fault,
+		frame: h.frame(r, detail.Record.Origin.String()), OriginDetail: detail, Sites: sitesOf(e), Query: q, Fault: fault,
 	}
 	p.History = bounded(p.History, maxVersions)
 	for i := range p.History {
@@ -215,7 +190,7 @@ func (h *Handler) showOrigin(w http.ResponseWriter, r *http.Request, e *engine.E
 	if clocks, err := adminapi.ListClocks(r.Context(), e, adminapi.ClocksRequest{Key: &detail.Record.Origin.Host}); err == nil {
 		p.Clocks = clocks.Clocks
 	}
-	return render(w, "origin", p)
+	return render(w, http.StatusOK, "origin", p)
 }
 
 // originDetail returns the details of an origin, with the signals for the agent that the query
@@ -274,18 +249,3 @@ func span(d time.Duration) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
-
-// spark draws values as a line in a box of 240 by 40.
-func spark(label string, values []float64) template.HTML {
-	most := 0.0
-	for _, v := range values {
-		most = max(most, v)
-	}
-	var points strings.Builder
-	for i, v := range values {
-		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*240/float64(max(len(values)-1, 1)), 38-36*v/cmp.Or(most, 1))
-	}
-	return template.HTML(fmt.Sprintf( //nolint:gosec // of numbers and a constant
-		`<svg viewBox="0 0 240 40" preserveAspectRatio="none" role="img" aria-label="%s"><polyline points="%s"/></svg>`,
-		template.HTMLEscapeString(label), strings.TrimSpace(points.String())))
-}

@@ -27,7 +27,7 @@ func TestConsole(t *testing.T) {
 
 	order := func(action string) {
 		t.Helper()
-		form := url.Values{"action": {action}, "scope": {"host"}, "value": {site.Origin().Host}}
+		form := url.Values{"action": {action}, "confirm": {"yes"}, "scope": {"host"}, "value": {site.Origin().Host}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+page+"/orders", strings.NewReader(form.Encode()))
 		if err != nil {
 			t.Fatal(err)

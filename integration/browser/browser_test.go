@@ -103,7 +103,7 @@ type browserPlan struct {
 
 // browserChecks are those of console.mjs: none is left out unnoticed.
 var browserChecks = []string{
-	"explain", "order", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
+	"explain", "order", "lost", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
 	"axe and widths", "own pages", "size", "load",
 }
 

@@ -1,0 +1,78 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
+)
+
+var (
+	//go:embed console.css
+	ownCSS string
+	style  = []byte(pagestyle.CSS + "\n" + ownCSS)
+	//go:embed console.js
+	script []byte
+	//go:embed pages
+	pageFiles embed.FS
+
+	pages = template.Must(template.Must(template.New("console").Funcs(template.FuncMap{
+		"clock": clock, "percent": func(d time.Duration) string { return fmt.Sprintf("%.0f", 100*d.Minutes()) },
+		"cut":  func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
+		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) }, "menu": func() []entry { return menu },
+	}).Parse(`{{define "icon"}}`+pagestyle.Icon+`{{end}}{{define "brand"}}`+pagestyle.Brand+`{{end}}`)).ParseFS(pageFiles, "pages/*.html"))
+)
+
+// entry is a page that the navigation leads to.
+type entry struct{ Path, Name string }
+
+var menu = []entry{{"/", "Overview"}, {"/stops", "Stops"}}
+
+// frame is what all pages have around their own parts: the templates "top" and "end" show it.
+type frame struct {
+	Title, Path, User string
+	Now               time.Time
+	Orders            bool // the user may give orders
+	Live              bool // it has sections that are kept up to date
+	Note              note
+}
+
+func (h *Handler) frame(r *http.Request, title string) frame {
+	user := userOf(r)
+	return frame{
+		Title: title, Path: r.URL.Path, User: user, Now: time.Now(), Orders: h.Orders && user != "", Note: h.notes.get(r.URL.Query().Get("m")),
+	}
+}
+
+func render(w http.ResponseWriter, status int, name string, data any) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("rendering the operator's page: %w", err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // a client that has left needs no answer; the server sends none of it to HEAD
+	return nil
+}
+
+// fail answers with a page that says what is wrong, and leads back.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, status int, text string) error {
+	return render(w, status, "error", struct {
+		frame
+		Text string
+	}{h.frame(r, http.StatusText(status)), text})
+}
+
+// say answers with a line, where no page can be shown.
+func say(w http.ResponseWriter, status int, text string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // as above
+	return nil
+}
