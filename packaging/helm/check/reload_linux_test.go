@@ -38,12 +38,15 @@ func TestReload(t *testing.T) {
 	if !p.runs("Second/1.0")() || p.status(p.proxy, "/health") != http.StatusOK {
 		t.Error("a Caddyfile with a fault has changed the gateway")
 	}
-	p.mount(p.with("engine: \"user_agent Third/1.0\\negress {\\n trust_ca /nowhere\\n}\""))
-	p.await("the refusal of a configuration with a fault", func() bool { return strings.Contains(p.reload.text(t), "/nowhere") })
-	p.mount(p.with("engine: user_agent Fourth/1.0"))
-	p.await("the mended configuration", p.runs("Fourth/1.0"))
+	late := filepath.Join(p.folder, "late.pem")
+	files := p.with("engine: \"user_agent Third/1.0\\negress {\\n  trust_ca " + late + "\\n}\"")
+	p.mount(files)
+	p.await("the refusal of a configuration that lacks a file", func() bool { return strings.Contains(p.reload.text(t), late) })
+	if err := os.WriteFile(late, []byte(files["ca/ca.crt"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.await("another try", p.runs("Third/1.0"))
 
-	files := p.with("engine: user_agent Fourth/1.0")
 	root := addAuthority(t, files)
 	p.mount(files)
 	p.await("the renewed authority", func() bool { return p.get(p.proxy, "/ca.crt") == root })
@@ -53,13 +56,34 @@ func TestReload(t *testing.T) {
 	p.mount(files)
 	p.await("the other Redis", second.hasGateway)
 
-	p.reload.stop(t, time.Second)
-	if err := p.gateway.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	p.reload.interrupt(t)
+	p.await("the end of the container that reloads", p.reload.ended)
+	p.gateway.interrupt(t)
 	p.await("health that says it stops", func() bool { return p.status(p.metrics, "/health") == http.StatusServiceUnavailable })
 	if got := p.get(p.proxy, "/ca.crt"); got != root {
 		t.Errorf("the gateway that is about to stop answers %q", got)
+	}
+	p.await("the end of the gateway", p.gateway.ended)
+}
+
+// TestProbes holds that a gateway whose connections are all in use is healthy for the kubelet, and that the page of the
+// operator asks who is there.
+func TestProbes(t *testing.T) {
+	p := startPod(t, several+"console: {enabled: true, existingSecret: console}\nengine: \"limits {\\n  connections 1\\n}\"\n")
+	crawler, err := net.Dial("tcp", "127.0.0.1:"+p.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer crawler.Close()
+	p.await("the limit", func() bool { return p.status(p.proxy, "/health") == http.StatusServiceUnavailable })
+	if got := p.status(p.metrics, "/health"); got != http.StatusOK {
+		t.Errorf("the health of a full gateway is %d", got)
+	}
+	if got := p.get(p.metrics, "/metrics"); !strings.Contains(got, "crawlgate_build_info") {
+		t.Errorf("metrics are %.200q", got)
+	}
+	if got := p.status(p.console, "/"); got != http.StatusUnauthorized {
+		t.Errorf("the page answers %d to nobody in particular", got)
 	}
 }
 
@@ -71,7 +95,8 @@ type testPod struct {
 	first           map[string]string // the files of the volume at the start
 	mounted         int
 	gateway, reload *process
-	proxy, metrics  string
+	proxy, metrics  string // ports, as the next one
+	console         string
 	admin           http.Client
 }
 
@@ -85,7 +110,7 @@ func startPod(t *testing.T, values string) *testPod {
 			"/etc/crawlgate", folder+"/etc", "/run/crawlgate", folder+"/run", ":3128", ":"+proxy, ":9180", ":"+metrics, ":9181", ":"+console,
 			"sleep 10", "sleep 0.1", "shutdown_delay 10s", "shutdown_delay 1s",
 		),
-		proxy: proxy, metrics: metrics,
+		proxy: proxy, metrics: metrics, console: console,
 		admin: http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", folder+"/run/admin.sock")
 		}}},
@@ -107,9 +132,21 @@ func startPod(t *testing.T, values string) *testPod {
 	p.gateway = start(t, exec.Command(gateway(t), p.all(containers[0].Args)...), "XDG_DATA_HOME="+folder+"/data", "XDG_CONFIG_HOME="+folder+"/data/config")
 	p.await("the start", func() bool { return p.status(metrics, "/health") == http.StatusOK })
 	need(t, "curl")
-	p.reload = start(t, exec.Command(need(t, "busybox"), p.all(command(containers[1]))...))
+	shell := exec.Command(need(t, "busybox"), p.all(command(containers[1]))...)
+	shell.SysProcAttr = firstProcess()
+	p.reload = start(t, shell)
 	p.await("the first look at the configuration", func() bool { return strings.Contains(p.gateway.text(t), "config is unchanged") })
 	return p
+}
+
+// firstProcess makes a process the first one of its container, which no signal ends that it does not catch.
+func firstProcess() *syscall.SysProcAttr {
+	same := func(id int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: id, HostID: id, Size: 1}}
+	}
+	return &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, UidMappings: same(os.Getuid()), GidMappings: same(os.Getgid()),
+	}
 }
 
 func command(c corev1.Container) []string { return append(c.Command, c.Args...) }
@@ -173,8 +210,11 @@ func (p *testPod) runs(text string) func() bool {
 	}
 }
 
+// client keeps no connection open.
+var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 func (p *testPod) status(port, path string) int {
-	answer, err := http.Get("http://127.0.0.1:" + port + path)
+	answer, err := client.Get("http://127.0.0.1:" + port + path)
 	if err != nil {
 		return 0
 	}
@@ -183,7 +223,7 @@ func (p *testPod) status(port, path string) int {
 }
 
 func (p *testPod) get(port, path string) string {
-	answer, err := http.Get("http://127.0.0.1:" + port + path)
+	answer, err := client.Get("http://127.0.0.1:" + port + path)
 	if err != nil {
 		return err.Error()
 	}
@@ -220,12 +260,12 @@ func soon(done func() bool) bool {
 type process struct {
 	cmd    *exec.Cmd
 	output string
-	ended  chan struct{}
+	done   chan struct{}
 }
 
 func start(t *testing.T, cmd *exec.Cmd, env ...string) *process {
 	t.Helper()
-	p := &process{cmd: cmd, output: filepath.Join(t.TempDir(), "output"), ended: make(chan struct{})}
+	p := &process{cmd: cmd, output: filepath.Join(t.TempDir(), "output"), done: make(chan struct{})}
 	file, err := os.Create(p.output)
 	if err != nil {
 		t.Fatal(err)
@@ -237,11 +277,11 @@ func start(t *testing.T, cmd *exec.Cmd, env ...string) *process {
 	}
 	go func() {
 		_ = cmd.Wait()
-		close(p.ended)
+		close(p.done)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-p.ended
+		<-p.done
 	})
 	return p
 }
@@ -255,16 +295,20 @@ func (p *process) text(t *testing.T) string {
 	return string(text)
 }
 
-// stop asks the process to end, as the kubelet does, which it has to do in time.
-func (p *process) stop(t *testing.T, in time.Duration) {
+// interrupt asks the process to end, as the kubelet does.
+func (p *process) interrupt(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (p *process) ended() bool {
 	select {
-	case <-p.ended:
-	case <-time.After(in):
-		t.Errorf("%s has not ended in %v", p.cmd.Path, in)
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
 }
 
