@@ -35,7 +35,7 @@ var importRules = map[string][]string{
 	"evidence":               {"golang.org/x/mod/sumdb/"},
 	"evidence/sealer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
-	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "internal/plot", "github.com/dustin/go-humanize"},
+	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "internal/plot", "internal/plot", "github.com/dustin/go-humanize"},
 	"signals/directives":     {},
 	"signals/preferences":    {"robotstxt", "signals/directives", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},

@@ -261,6 +261,14 @@ func (o *Outcomes) Add(decision string) {
 	}
 }
 
+// Plus adds the numbers of others.
+func (o *Outcomes) Plus(others Outcomes) {
+	o.Asked += others.Asked
+	o.Allowed += others.Allowed
+	o.Refused += others.Refused
+	o.Failed += others.Failed
+}
+
 // Counts count requests and, apart from them, tunnels: a CONNECT asks for a tunnel, and the
 // requests in an intercepted one have their own lines.
 type Counts struct {

@@ -12,11 +12,13 @@ import (
 
 	"github.com/crawlgate/crawlgate/audit"
 	"github.com/crawlgate/crawlgate/audit/report"
+	"github.com/crawlgate/crawlgate/internal/version"
 )
 
 type reportOptions struct {
 	from, to string
 	format   string
+	title    string
 	filter   report.Filter
 }
 
@@ -25,9 +27,10 @@ func reportCommand() *cobra.Command {
 	cmd := command(cobra.Command{
 		Use:   "report [--format text|json|csv|html] ACCESS_LOG...",
 		Short: "Sums up access logs: what was asked, allowed, refused and held, by team, crawler, host and reason",
-		Long: `Sums up access logs for people who answer for crawlers: what was asked, allowed, refused and held, by team, crawler, host
-and reason; exceptions and modes other than enforce in use; sites whose robots.txt was unreachable; the least gaps under
-each Crawl-delay. It counts what lines say; "robots audit" proves that they say the truth.
+		Long: `Sums up access logs for anyone who answers for crawlers. The report begins with a statement about the period that
+a person can sign, how it was made and what it does not prove. Then come counts: what was asked, allowed, refused and held,
+by team, crawler, host and reason; exceptions and modes other than enforce in use; sites whose robots.txt was unreachable;
+the least gaps under each Crawl-delay. It counts what lines say; "robots audit" proves that they say the truth.
 
 Logs are named as for "robots audit". A time is a day (2026-11-23, from its beginning in UTC) or of RFC 3339.
 
@@ -37,6 +40,7 @@ Exit status: 0 all was read, 2 something could not be read.`,
 	}, c.run)
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "text", "text, json, csv or html")
+	f.StringVar(&c.title, "title", "Crawling report", "title of the HTML page")
 	f.StringVar(&c.from, "from", "", "requests that ended then or later")
 	f.StringVar(&c.to, "to", "", "requests that ended before")
 	f.StringVar(&c.filter.Agent, "agent", "", "requests of this crawler only")
@@ -50,7 +54,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 		"text": func(r *report.Report, w io.Writer) error { printReport(r, w); return nil },
 		"json": func(r *report.Report, w io.Writer) error { printJSON(w, r); return nil },
 		"csv":  (*report.Report).CSV,
-		"html": func(r *report.Report, w io.Writer) error { return r.HTML(w, "Crawling report") },
+		"html": func(r *report.Report, w io.Writer) error { return r.HTML(w, c.title) },
 	}[c.format]
 	var fromErr, toErr error
 	c.filter.From, fromErr = parseMoment(c.from)
@@ -77,6 +81,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	if err != nil {
 		return exitError, err
 	}
+	r.Made, r.Version = time.Now().UTC().Truncate(time.Second), version.Read()
 	out := bufio.NewWriter(s.out)
 	return status, errors.Join(print(&r, out), out.Flush())
 }
@@ -95,20 +100,22 @@ func parseMoment(text string) (t time.Time, err error) {
 }
 
 func printReport(r *report.Report, w io.Writer) {
-	for _, line := range r.Summary() {
-		printLine(w, line)
+	for i, part := range r.Parts() {
+		if i > 0 {
+			printLine(w, "")
+			printLine(w, part.Title)
+		}
+		for _, line := range part.Text {
+			printLine(w, line)
+		}
 	}
 	for _, s := range r.Sections() {
 		t := newTable()
 		for _, row := range append([][]string{s.Heading}, s.Rows...) {
 			t.line(row)
 		}
-		more := ""
-		if s.More > 0 {
-			more = fmt.Sprintf(" (the first %d of %d)", len(s.Rows), len(s.Rows)+s.More)
-		}
 		printLine(w, "")
-		printLine(w, s.Title+more)
+		printLine(w, s.Title)
 		t.print(w)
 	}
 }

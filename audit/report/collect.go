@@ -37,6 +37,7 @@ func (c *collector) add(l *audit.Line, host string) {
 	if l.Robots.PaymentRequired {
 		c.PaymentRequired++
 	}
+	c.Lost += l.Robots.Lost
 	c.Note(l.Time())
 	if !l.Tunnel() {
 		c.overTime.add(l.Time(), l.Robots.Decision)
@@ -75,7 +76,8 @@ func (c *collector) noteGap(l *audit.Line, host string) {
 	})
 }
 
-// report sorts the rows: the greatest numbers first, and hours by time.
+// report sorts the rows: days and hours by time, and others by their numbers, the greatest first. Rows of a
+// team stay together.
 func (c *collector) report() Report {
 	r := c.Report
 	r.Beyond += c.gaps.Forgotten
@@ -87,7 +89,7 @@ func (c *collector) report() Report {
 		}
 		slices.SortFunc(rows, func(a, b Row) int {
 			byName := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Cause, b.Cause))
-			if t.by == hour {
+			if t.by == hour || t.by == "day" || t.ofTeams() && a.Name != b.Name {
 				return byName
 			}
 			return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Tunnels.Asked, a.Tunnels.Asked), byName)
@@ -102,6 +104,7 @@ func (c *collector) report() Report {
 	slices.SortFunc(r.Gaps, func(a, b WorstGap) int {
 		return cmp.Or(cmp.Compare(a.Least-a.Delay, b.Least-b.Delay), cmp.Compare(a.Host, b.Host))
 	})
+	r.Statement = r.Parts()[0].Text[0]
 	return r
 }
 
@@ -116,6 +119,8 @@ type table struct{ by, title, name, second string }
 
 var tables = []table{
 	{"owner", "Teams", "team", ""},
+	{"crawler", "Crawlers by team", "team", "agent"},
+	{"refusal", "Refusals and failures by team", "team", "reason"},
 	{"agent", "Crawlers", "agent", ""},
 	{"reason", "Reasons", "reason", ""},
 	{"host", "Hosts", "host", ""},
@@ -123,6 +128,8 @@ var tables = []table{
 	{"exception", "Exceptions in use", "exception", "agent"},
 	{"mode", "Modes other than enforce in use", "mode", "agent"},
 	{"unreachable", "Sites whose robots.txt was unreachable", "host", "cause"},
+	{"gateway", "Gateways", "gateway", ""},
+	{"day", "Days", "day", ""},
 	{hour, "Hours", "hour", ""},
 }
 
@@ -130,16 +137,28 @@ const hour = "hour"
 
 func (t *table) dated() bool { return t.second == "cause" }
 
+// ofTeams tables have several rows for each team.
+func (t *table) ofTeams() bool { return t.name == "team" && t.second != "" }
+
+// coded tables have reasons as their last key.
+func (t *table) coded() bool { return t.name == "reason" || t.second == "reason" }
+
 func (r *Report) rows() []*[]Row {
-	return []*[]Row{&r.Owners, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Hours}
+	return []*[]Row{
+		&r.Owners, &r.Crawlers, &r.Refusals, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Gateways, &r.Days, &r.Hours,
+	}
 }
 
 // keysOf returns the key of a line in each table.
-func keysOf(l *audit.Line, host string) [9]key {
+func keysOf(l *audit.Line, host string) [13]key {
 	r := l.Robots
 	purpose, _, conflict := strings.Cut(r.Conflict, "=")
+	began := moment(l.Time().Truncate(time.Hour))
+	day, _, dated := strings.Cut(began, "T")
 	return [...]key{
 		{name: r.Owner},
+		{name: r.Owner, agent: r.Agent},
+		{name: r.Owner, cause: string(r.Reason), none: r.Decision == enforce.OutcomeAllow},
 		{name: r.Agent},
 		{name: string(r.Reason)},
 		{name: host},
@@ -147,6 +166,8 @@ func keysOf(l *audit.Line, host string) [9]key {
 		{name: r.Exception, agent: r.Agent, none: r.Exception == ""},
 		{name: r.Mode, agent: r.Agent, none: r.Mode == string(enforce.ModeEnforce)},
 		{name: host, cause: r.Cause, none: r.Reason != enforce.ReasonUnreachable},
-		{name: moment(l.Time().Truncate(time.Hour)), none: l.Time().IsZero()},
+		{name: r.Gateway},
+		{name: day, none: !dated},
+		{name: began, none: !dated},
 	}
 }

@@ -1,12 +1,12 @@
 package report
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/internal/plot"
 )
 
 const mostBars = 120
@@ -47,38 +47,21 @@ func (t *timeline) widen() {
 	}
 	t.bars = make(map[time.Time]*audit.Outcomes)
 	for at, o := range narrow {
-		b := t.bar(at)
-		b.Asked, b.Allowed, b.Refused, b.Failed = b.Asked+o.Asked, b.Allowed+o.Allowed, b.Refused+o.Refused, b.Failed+o.Failed
+		t.bar(at).Plus(*o)
 	}
 }
 
-// plot is the chart of the page: bars side by side, with places counted from 0. Most is the
-// greatest number of requests in a bar.
-type plot struct {
-	Width        string
-	From, To     time.Time
-	Places, Most int64
-	Bars         []bar
-}
-
-type bar struct {
-	Place int64
-	Begin time.Time
-	audit.Outcomes
-}
-
-func (t *timeline) plot() (p plot) {
-	if len(t.bars) == 0 {
-		return p
-	}
+// chart draws the bars.
+func (t *timeline) chart() plot.Chart {
 	first := t.First.Truncate(t.width)
-	p = plot{From: first, Width: strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())}
-	for _, at := range slices.SortedFunc(maps.Keys(t.bars), time.Time.Compare) {
-		b := bar{int64(at.Sub(first) / t.width), at, *t.bars[at]}
-		p.Bars, p.Places, p.To, p.Most = append(p.Bars, b), b.Place+1, at.Add(t.width), max(p.Most, b.Asked)
+	c := plot.Chart{Title: "Requests", From: first, Width: t.width, Bars: int(t.Last.Sub(first)/t.width) + 1}
+	c.Unit = "in " + strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(t.width.String())
+	values := make([]float64, 3*c.Bars)
+	allowed, refused, failed := values[:c.Bars], values[c.Bars:2*c.Bars], values[2*c.Bars:]
+	for at, o := range t.bars {
+		i := at.Sub(first) / t.width
+		allowed[i], refused[i], failed[i] = float64(o.Allowed), float64(o.Refused), float64(o.Failed)
 	}
-	return p
+	c.Layers = []plot.Layer{{Name: "allowed", Class: "allowed", Values: allowed}, {Name: "refused", Class: "refused", Values: refused}, {Name: "failed", Class: "failed", Values: failed}}
+	return c
 }
-
-// Judged is how many were allowed or refused: the failed ones are drawn above them.
-func (b bar) Judged() int64 { return b.Allowed + b.Refused }

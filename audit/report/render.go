@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
 )
 
@@ -25,11 +26,9 @@ type Section struct {
 	// Texts is how many columns are texts. The columns after them are numbers and times.
 	Texts int
 	Rows  [][]string
-	// More is how many further rows there are.
-	More int
 }
 
-// shownRows is how many rows a section shows. JSON and CSV have all rows.
+// shownRows is how many rows a section shows. One more sums up the others. JSON and CSV have all rows.
 const shownRows = 50
 
 // Sections returns the tables of a report that have rows: requests, tunnels, and gaps. Their texts
@@ -37,43 +36,94 @@ const shownRows = 50
 func (r *Report) Sections() (all []Section) {
 	for _, tunnels := range []bool{false, true} {
 		for i, t := range tables {
-			if s := t.section(*r.rows()[i], tunnels); len(s.Rows) > 0 {
+			// Of a long period the days are shown, and no hours.
+			if s := t.section(*r.rows()[i], r.Total, tunnels); len(s.Rows) > 0 && (t.by != hour || len(s.Rows) <= shownRows) {
 				all = append(all, s)
 			}
 		}
 	}
-	gaps := section("Least gaps under a Crawl-delay", []string{"host", "Crawl-delay", "least gap", "gaps"}, 1, r.Gaps, func(g WorstGap) []string {
-		return []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)}
-	})
-	if len(gaps.Rows) > 0 {
-		all = append(all, gaps)
+	if len(r.Gaps) == 0 {
+		return all
 	}
-	return all
+	gaps := Section{Title: "Least gaps under a Crawl-delay", Heading: []string{"host", "Crawl-delay", "least gap", "gaps"}, Texts: 1}
+	var rest int64
+	for i, g := range r.Gaps {
+		if i < shownRows {
+			gaps.Rows = append(gaps.Rows, []string{g.Host, seconds(g.Delay), seconds(g.Least), number(g.Pairs)})
+		} else {
+			rest += g.Pairs
+		}
+	}
+	if n := len(r.Gaps) - shownRows; n > 0 {
+		gaps.Rows = append(gaps.Rows, []string{more(n), "", "", number(rest)})
+	}
+	return append(all, gaps)
 }
 
 // section makes the section of a table for requests, or for tunnels.
-func (t *table) section(rows []Row, tunnels bool) Section {
-	title, counts := t.title, []string{"asked", "allowed", "refused", "failed", "held", "waited"}
-	if tunnels {
-		title, counts = "Tunnels: "+t.title, []string{"tunnels", "opened", "refused", "failed", "not looked into"}
+func (t *table) section(rows []Row, total Counts, tunnels bool) (s Section) {
+	counts, asked := "asked,share,allowed,refused,failed,held,waited", func(c Counts) int64 { return c.Asked }
+	if s.Title = t.title; tunnels {
+		s.Title = "Tunnels: " + t.title
+		counts, asked = "tunnels,share,opened,refused,failed,not looked into", func(c Counts) int64 { return c.Tunnels.Asked }
 	}
 	keys := slices.DeleteFunc([]string{t.name, t.second}, func(s string) bool { return s == "" })
-	heading := slices.Concat(keys, counts)
-	if t.dated() {
-		heading = append(heading, "first", "last")
+	if t.coded() {
+		keys = append(keys, "code")
 	}
-	rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Asked == 0 && !tunnels || row.Tunnels.Asked == 0 && tunnels })
-	return section(title, heading, len(keys), rows, func(row Row) []string {
-		cells := []string{named(row.Name), cmp.Or(row.Cause, named(row.Agent))}[:len(keys)]
-		requests, ofTunnels := row.texts(number, seconds)
+	s.Texts, s.Heading = len(keys), append(keys, strings.Split(counts, ",")...)
+	if t.dated() {
+		s.Heading = append(s.Heading, "first", "last")
+	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return asked(row.Counts) == 0 })
+	if n := len(rows) - shownRows; n > 0 {
+		rest := sumOf(rows[shownRows:])
+		rest.Name, rest.Agent = more(n), "-"
+		rows = append(rows[:shownRows], rest)
+	}
+	for _, row := range rows {
+		cells, ofTunnels := row.texts(number, seconds)
 		if tunnels {
-			requests = ofTunnels
+			cells = ofTunnels
 		}
-		if cells = append(cells, requests...); t.dated() {
-			cells = append(cells, moment(row.First), moment(row.Last))
+		cells = slices.Insert(cells, 1, share(asked(row.Counts), asked(total)))
+		if cells = append(t.keys(row), cells...); t.dated() {
+			cells = append(cells, when(row.First), when(row.Last))
 		}
-		return cells
-	})
+		s.Rows = append(s.Rows, cells)
+	}
+	return s
+}
+
+// keys returns the texts of a row. Plain words precede the code of a reason.
+func (t *table) keys(row Row) []string {
+	if t.by == hour {
+		row.Name = spaced(row.Name)
+	}
+	keys := []string{named(row.Name), cmp.Or(row.Cause, named(row.Agent))}
+	if t.second == "" {
+		keys = keys[:1]
+	}
+	if t.coded() {
+		code := enforce.Reason(keys[len(keys)-1])
+		if keys = append(keys, string(code)); code.Valid() {
+			keys[len(keys)-2] = code.Info().Title
+		}
+	}
+	return keys
+}
+
+func sumOf(rows []Row) (sum Row) {
+	for _, row := range rows {
+		sum.Outcomes.Plus(row.Outcomes)
+		sum.Tunnels.Plus(row.Tunnels.Outcomes)
+		sum.Tunnels.Blind += row.Tunnels.Blind
+		sum.Held += row.Held
+		sum.WaitSeconds += row.WaitSeconds
+		sum.Note(row.First)
+		sum.Note(row.Last)
+	}
+	return sum
 }
 
 // texts formats the counts in the order of the columns.
@@ -87,17 +137,17 @@ func (c *Counts) texts(number func(int64) string, seconds func(float64) string) 
 // named shows an empty name as such: a reader could take an empty cell for a mistake.
 func named(name string) string { return cmp.Or(name, "(not named)") }
 
-func section[T any](title string, heading []string, texts int, all []T, row func(T) []string) Section {
-	s := Section{Title: title, Heading: heading, Texts: texts, More: max(len(all)-shownRows, 0)}
-	for _, x := range all[:len(all)-s.More] {
-		s.Rows = append(s.Rows, row(x))
-	}
-	return s
-}
+func more(n int) string { return "(" + number(int64(n)) + " more)" }
 
 func number(n int64) string { return humanize.Comma(n) }
 
-func seconds(s float64) string { return humanize.FormatFloat("#,###.###", s) + " s" }
+func share(n, of int64) string {
+	return humanize.FormatFloat("#,###.#", 100*float64(n)/float64(of)) + "%"
+}
+
+func seconds(s float64) string {
+	return strings.TrimSuffix(humanize.FormatFloat("#,###.###", s), ".000") + " s"
+}
 
 func moment(t time.Time) string {
 	if t.IsZero() {
@@ -106,42 +156,10 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Summary describes in sentences what the report covers and does not prove.
-func (r *Report) Summary() []string {
-	c, t := r.Total, r.Total.Tunnels
-	all := []string{
-		fmt.Sprintf("From %s to %s: %s requests, %s allowed, %s refused, %s failed; %s were held for %s in all.", moment(r.First), moment(r.Last),
-			number(c.Asked), number(c.Allowed), number(c.Refused), number(c.Failed), number(c.Held), seconds(c.WaitSeconds)),
-	}
-	if t.Asked > 0 {
-		all = append(all, fmt.Sprintf("%s tunnels (CONNECT), which are no requests: %s opened, %s refused, %s failed.",
-			number(t.Asked), number(t.Allowed), number(t.Refused), number(t.Failed)))
-	}
-	all = append(all, fmt.Sprintf("%s lines were read; about no request through a gateway: %s.", number(r.Lines), number(r.Foreign)))
-	switch lines := c.Asked + t.Asked; {
-	case lines == 0:
-	case r.Sealed == lines:
-		all = append(all, "Every line has a seal: robots audit --seal proves that none is missing or changed.")
-	default:
-		all = append(all, fmt.Sprintf("%s of %s lines have no seal: nothing shows whether lines are missing or changed.", number(lines-r.Sealed), number(lines)))
-	}
-	all = append(all, "The counts are what the lines say; robots audit proves the decisions from the texts of robots.txt.")
-	for _, s := range []struct {
-		n    int64
-		text string
-	}{
-		{t.Blind, "Opened and not looked into: %s of the tunnels. The requests in them are unknown."},
-		{r.PaymentRequired, "%s answers asked for payment (402)."},
-		{r.Unreadable, "%s lines could not be read and are not counted."},
-		{r.Untimed, "%s requests are in no gap: their lines do not have the time of sending."},
-		{r.Beyond, "%s times a name was one too many to be kept: see (others)."},
-	} {
-		if s.n > 0 {
-			all = append(all, fmt.Sprintf(s.text, number(s.n)))
-		}
-	}
-	return all
-}
+// when is a time for people, spaced the form of it.
+func when(t time.Time) string { return spaced(moment(t)) }
+
+func spaced(moment string) string { return strings.NewReplacer("T", " ", "Z", " UTC").Replace(moment) }
 
 var csvHeading = []string{
 	"by", "name", "asked", "allowed", "refused", "failed", "held", "wait_s",
@@ -158,9 +176,12 @@ func (r *Report) CSV(w io.Writer) error {
 		write(slices.Concat([]string{by, cell(x.Name)}, requests, tunnels, []string{cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last)})...)
 	}
 	write(csvHeading...)
+	for _, x := range [][2]string{{"statement", r.Statement}, {"made", moment(r.Made)}, {"version", r.Version}} {
+		write(append([]string{x[0], cell(x[1])}, make([]string, len(csvHeading)-2)...)...)
+	}
 	row("total", Row{Counts: r.Total, Period: r.Period})
-	sums := strings.Fields("lines unreadable not_ours sealed untimed beyond payment_required")
-	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired} {
+	sums := strings.Fields("lines unreadable not_ours sealed untimed beyond payment_required lost")
+	for i, n := range []int64{r.Lines, r.Unreadable, r.Foreign, r.Sealed, r.Untimed, r.Beyond, r.PaymentRequired, r.Lost} {
 		write(append([]string{"count", sums[i], plain(n)}, make([]string, len(csvHeading)-3)...)...)
 	}
 	for i, t := range tables {
@@ -186,18 +207,21 @@ func cell(text string) string {
 //go:embed report.html
 var page string
 
-var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"number": number, "moment": moment, "named": named}).Parse(
+var pageTemplate = template.Must(template.New("report").Parse(
 	`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + page))
 
 // HTML writes the report as a self-contained page: it has no script and makes no requests.
 func (r *Report) HTML(w io.Writer, title string) error {
-	err := pageTemplate.Execute(w, struct {
+	page := struct {
 		Title, Policy string
-		Summary       []string
-		Plot          plot
+		Parts         []Part
+		Chart         template.HTML
 		Sections      []Section
-	}{title, pagestyle.Policy, r.Summary(), r.overTime.plot(), r.Sections()})
-	if err != nil {
+	}{title, pagestyle.Policy, r.Parts(), "", r.Sections()}
+	if len(r.overTime.bars) > 0 {
+		page.Chart = r.overTime.chart().HTML()
+	}
+	if err := pageTemplate.Execute(w, page); err != nil {
 		return fmt.Errorf("writing a report: %w", err)
 	}
 	return nil

@@ -12,10 +12,11 @@ import (
 // Filter says which lines count. An empty field matches all lines.
 type Filter struct {
 	// From and To bound when the request ended: not before From, and before To.
-	From, To time.Time
-	Agent    string
-	Owner    string
-	Host     string
+	From  time.Time `json:"from,omitzero"`
+	To    time.Time `json:"to,omitzero"`
+	Agent string    `json:"agent,omitempty"`
+	Owner string    `json:"owner,omitempty"`
+	Host  string    `json:"host,omitempty"`
 }
 
 func (f *Filter) passes(l *audit.Line, host string) bool {
@@ -41,8 +42,8 @@ func (c *Counts) add(l *audit.Line) {
 	}
 }
 
-// Row has the counts of a name. Exceptions and modes have a row for each agent, hosts whose
-// robots.txt was unreachable have one for each cause.
+// Row has the counts of a name. Crawlers, exceptions and modes have a row for each agent. Refusals
+// have one for each reason, and hosts whose robots.txt was unreachable one for each cause.
 type Row struct {
 	Name  string `json:"name"`
 	Agent string `json:"agent,omitempty"`
@@ -65,6 +66,12 @@ type WorstGap struct {
 
 // Report sums up logs.
 type Report struct {
+	// Statement says in a sentence what the lines show. A person can sign it.
+	Statement string `json:"statement"`
+	// Made and Version say when the report was made, and by which build. Whoever made it sets them.
+	Made    time.Time `json:"made,omitzero"`
+	Version string    `json:"version,omitempty"`
+	Filter  Filter    `json:"filter"`
 	// Period is from the first end of a request to the last.
 	audit.Period
 	// Lines counts all lines. Unreadable ones could not be read, and Foreign ones are about no request
@@ -75,18 +82,24 @@ type Report struct {
 	Sealed     int64 `json:"sealed"`
 	// Untimed are requests in no gap, because their line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
+	// Lost are lines that the log says are missing.
+	Lost int64 `json:"lost"`
 	// Beyond counts names and hosts beyond the bound; rows have them as (others).
 	Beyond int64  `json:"beyond"`
 	Total  Counts `json:"total"`
 	// PaymentRequired are the requests that a site answered with 402 (Payment Required).
 	PaymentRequired int64 `json:"payment_required"`
 
+	Gateways    []Row      `json:"gateways"`
 	Owners      []Row      `json:"owners"`
+	Crawlers    []Row      `json:"crawlers"` // by owner, which is the name, and agent
+	Refusals    []Row      `json:"refusals"` // and failures, by owner, and by reason, which is the cause
 	Agents      []Row      `json:"agents"`
 	Hosts       []Row      `json:"hosts"`
 	Reasons     []Row      `json:"reasons"`
 	Conflicts   []Row      `json:"conflicts"` // by the purpose that a site denies
-	Hours       []Row      `json:"hours"`     // by when they begin, in order
+	Days        []Row      `json:"days"`      // by when they begin in UTC, in order
+	Hours       []Row      `json:"hours"`     // so too
 	Exceptions  []Row      `json:"exceptions"`
 	Modes       []Row      `json:"modes"` // other than enforce
 	Unreachable []Row      `json:"unreachable"`
@@ -99,6 +112,7 @@ type Report struct {
 // ends.
 func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.Fault)) (Report, error) {
 	c := newCollector()
+	c.Filter = f
 	err := audit.Read(ctx, logs, func(l *audit.Line) {
 		c.Lines++
 		if l.Robots == nil {

@@ -26,7 +26,7 @@ func asked(minutes float64, change func(r *enforce.LogRecord)) string {
 	at := noon.Add(time.Duration(minutes * float64(time.Minute)))
 	r := enforce.LogRecord{
 		Schema: 2, Decision: "allow", Reason: enforce.ReasonNoRule, Mode: "enforce", Agent: "news", Owner: "team news",
-		Origin: "https://slow.example", PathVisible: true, SentAt: enforce.SecondsOf(at), EndedAt: enforce.SecondsOf(at), CrawlDelay: 60,
+		Gateway: "gw1", Origin: "https://slow.example", PathVisible: true, SentAt: enforce.SecondsOf(at), EndedAt: enforce.SecondsOf(at), CrawlDelay: 60,
 	}
 	if change != nil {
 		change(&r)
@@ -93,10 +93,21 @@ func TestReport(t *testing.T) {
 	gone := Row{Name: "gone.example", Cause: "timeout", Counts: counts(2, 0, 2, 0, 0, 0)}
 	gone.First, gone.Last = noon.Add(62*time.Minute), noon.Add(63*time.Minute)
 	want := Report{
+		Statement: "In the period from 2026-11-23 12:00:00 UTC to 2026-11-23 13:06:00 UTC, by the access log, the gateway gw1 refused 3 (33.3%) of 9 requests of 2 crawlers: " +
+			"1 (11.1%) by a rule of robots.txt, 2 (22.2%) because robots.txt could not be read, the rest for other reasons. " +
+			"No request that robots.txt forbids was sent, but for at most 1 that the operator let pass: 1 by an exception, 0 in mode report, 0 in mode off (see the tables of exceptions and modes).",
 		Period: audit.Period{First: noon, Last: noon.Add(66 * time.Minute)}, Lines: 10, Foreign: 1, Sealed: 1, Untimed: 1,
 		Total: counts(9, 5, 3, 1, 1, 30),
 		Owners: []Row{
 			row("team news", counts(8, 5, 2, 1, 1, 30)), row("", counts(1, 0, 1, 0, 0, 0)),
+		},
+		Crawlers: []Row{
+			{Name: "", Agent: "shop", Counts: counts(1, 0, 1, 0, 0, 0)}, {Name: "team news", Agent: "news", Counts: counts(8, 5, 2, 1, 1, 30)},
+		},
+		Refusals: []Row{
+			{Name: "", Cause: "disallowed", Counts: counts(1, 0, 1, 0, 0, 0)},
+			{Name: "team news", Cause: "unreachable", Counts: counts(2, 0, 2, 0, 0, 0)},
+			{Name: "team news", Cause: "reset", Counts: counts(1, 0, 0, 1, 0, 0)},
 		},
 		Agents: []Row{row("news", counts(8, 5, 2, 1, 1, 30)), row("shop", counts(1, 0, 1, 0, 0, 0))},
 		Hosts:  []Row{row("slow.example", counts(7, 5, 1, 1, 1, 30)), row("gone.example", counts(2, 0, 2, 0, 0, 0))},
@@ -108,6 +119,8 @@ func TestReport(t *testing.T) {
 			row("reset", counts(1, 0, 0, 1, 0, 0)),
 		},
 		Conflicts:   []Row{},
+		Gateways:    []Row{row("gw1", counts(9, 5, 3, 1, 1, 30))},
+		Days:        []Row{row("2026-11-23", counts(9, 5, 3, 1, 1, 30))},
 		Hours:       []Row{row("2026-11-23T12:00:00Z", counts(3, 3, 0, 0, 1, 30)), row("2026-11-23T13:00:00Z", counts(6, 2, 3, 1, 0, 0))},
 		Exceptions:  []Row{{Name: "slow.example: ticket 7", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
 		Modes:       []Row{{Name: "report", Agent: "news", Counts: counts(1, 1, 0, 0, 0, 0)}},
@@ -143,7 +156,7 @@ func TestTunnels(t *testing.T) {
 			sum.Asked += row.Asked
 			sum.Tunnels.Asked += row.Tunnels.Asked
 		}
-		all := table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != "unreachable"
+		all := table.by != "refusal" && table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != "unreachable"
 		if all && (sum.Asked != 9 || sum.Tunnels.Asked != 4) {
 			t.Errorf("%s: %+v", table.by, sum)
 		}
@@ -155,13 +168,80 @@ func TestTunnels(t *testing.T) {
 		"9 requests, 5 allowed, 3 refused, 1 failed", "4 tunnels (CONNECT), which are no requests: 2 opened, 1 refused, 1 failed.",
 		"Opened and not looked into: 1 of the tunnels.",
 	} {
-		if !strings.Contains(strings.Join(r.Summary(), " "), s) {
-			t.Errorf("no %q: %q", s, r.Summary())
+		if !strings.Contains(fmt.Sprint(r.Parts()), s) {
+			t.Errorf("no %q: %q", s, r.Parts())
 		}
 	}
 	var out bytes.Buffer
 	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\ntotal,,9,5,3,1,1,30.000,4,2,1,1,1,") {
 		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+// TestStatement: what may have been sent against a robots.txt is an exception in the statement, and what the log
+// does not show has to be explained before anyone signs it.
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	with := func(change func(r *enforce.LogRecord)) string { return asked(70, change) }
+	const explain = "need an explanation."
+	for _, tt := range []struct {
+		line string
+		want string
+	}{
+		{with(nil), "No request that robots.txt forbids was sent."},
+		{with(func(r *enforce.LogRecord) {
+			r.Mode, r.WouldDeny, r.Reason = "report", true, enforce.ReasonDisallowed
+		}), "for at most 1 that the operator let pass: 0 by an exception, 1 in mode report, 0"},
+		{with(func(r *enforce.LogRecord) {
+			r.Mode, r.WouldDeny, r.Reason = "report", true, enforce.ReasonUnreachable
+		}), "0 by an exception, 1 in mode report, 0"},
+		{with(func(r *enforce.LogRecord) { r.Mode, r.WouldDeny, r.Reason = "report", true, enforce.ReasonUnidentified }), "was sent."},
+		{with(func(r *enforce.LogRecord) { r.Mode, r.Decision, r.Reason = "report", "error", "reset" }), "0 by an exception, 1 in mode report, 0"},
+		{with(func(r *enforce.LogRecord) { r.Mode, r.Reason = "off", enforce.ReasonRobotsOff }), "0 in mode report, 1 in mode off"},
+		{with(func(r *enforce.LogRecord) {
+			r.Exception, r.Decision, r.Reason = "ticket 7", "error", "reset"
+		}), "1 by an exception, 0"},
+		{with(func(r *enforce.LogRecord) {
+			r.Exception, r.Decision, r.Reason = "ticket 7", "deny", enforce.ReasonBackoff
+		}), "was sent."},
+		{with(func(r *enforce.LogRecord) { r.Lost = 3 }), explain},
+		{with(func(r *enforce.LogRecord) { r.Agent = "" }), "of 2 requests of 1 crawler and of senders without a name: 0"},
+		{with(func(r *enforce.LogRecord) { r.Gateway = "gw2\nStatement" }), "the gateways gw1 and gw2 Statement refused 0 (0.0%)"},
+		{strings.Replace(with(func(r *enforce.LogRecord) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }), `"GET"`, `"CONNECT"`, 1), explain},
+	} {
+		r := reportOf(t, Filter{}, asked(0, nil), tt.line)
+		if !strings.Contains(r.Statement, tt.want) || strings.Contains(r.Statement, explain) != (tt.want == explain) {
+			t.Errorf("%s\n%s\nwant %s", tt.line, r.Statement, tt.want)
+		}
+	}
+	filter := Filter{Agent: "shop", Host: "slow.example", Owner: "team news", From: noon, To: noon.Add(time.Hour)}
+	r := reportOf(t, filter, day()...)
+	if want := "The logs have no request of the crawler shop for the host slow.example of the team team news from 2026-11-23 12:00:00 UTC before 2026-11-23 13:00:00 UTC: there is nothing to state."; r.Statement != want {
+		t.Errorf("%s\nwant %s", r.Statement, want)
+	}
+}
+
+// TestLongTail: the rows that a table does not show are summed up in its last one, and many hours are shown as days.
+func TestLongTail(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for i := range 60 {
+		lines = append(lines, asked(float64(60*i), func(r *enforce.LogRecord) { r.Origin = fmt.Sprintf("http://h%02d.example", i) }))
+	}
+	r := reportOf(t, Filter{}, lines...)
+	found := map[string]Section{}
+	for _, s := range r.Sections() {
+		found[s.Title] = s
+	}
+	hosts, days := found["Hosts"], found["Days"]
+	if n := len(hosts.Rows); n != 51 || fmt.Sprint(hosts.Rows[50]) != "[(10 more) 10 16.7% 10 0 0 0 0 s]" || hosts.Rows[0][2] != "1.7%" {
+		t.Errorf("%d rows: %+v", n, hosts)
+	}
+	if fmt.Sprint(days.Rows) != "[[2026-11-23 12 20.0% 12 0 0 0 0 s] [2026-11-24 24 40.0% 24 0 0 0 0 s] [2026-11-25 24 40.0% 24 0 0 0 0 s]]" {
+		t.Errorf("%+v", days)
+	}
+	if _, shown := found["Hours"]; shown {
+		t.Error("60 hours are shown")
 	}
 }
 
@@ -195,8 +275,12 @@ func TestTimeline(t *testing.T) {
 				t.Errorf("a bar at %v", at)
 			}
 		}
-		if all != n || len(line.bars) > mostBars+1 || line.width != tt.width {
-			t.Errorf("%v: %d requests in %d bars of %v", tt.last, all, len(line.bars), line.width)
+		c, drawn := line.chart(), int64(0)
+		for i := range c.Bars {
+			drawn += int64(c.Layers[0].Values[i])
+		}
+		if all != n || drawn != n || c.Bars > mostBars+1 || len(line.bars) > mostBars+1 || line.width != tt.width || c.Width != tt.width {
+			t.Errorf("%v: %d requests in %d bars of %v; %d in %d of the chart", tt.last, all, len(line.bars), line.width, drawn, c.Bars)
 		}
 	}
 }
@@ -208,7 +292,7 @@ func TestGrouped(t *testing.T) {
 			t.Errorf("%d is %s", n, got)
 		}
 	}
-	for n, want := range map[float64]string{0: "0.000 s", 0.0625: "0.063 s", 999.9996: "1,000.000 s", -1234567.125: "-1,234,567.125 s", 12345: "12,345.000 s", 1.001: "1.001 s", 0.999: "0.999 s"} {
+	for n, want := range map[float64]string{0: "0 s", 0.0625: "0.063 s", 999.9996: "1,000 s", -1234567.125: "-1,234,567.125 s", 12345: "12,345 s", 1.001: "1.001 s", 0.999: "0.999 s"} {
 		if got := seconds(n); got != want {
 			t.Errorf("%v is %s, want %s", n, got, want)
 		}
@@ -237,10 +321,10 @@ func TestConflicts(t *testing.T) {
 	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000,0,") {
 		t.Errorf("%v: %s", err, &table)
 	}
-	if s := strings.Join(r.Summary(), " "); !strings.Contains(s, "1 answers asked for payment (402).") {
+	if s := fmt.Sprint(r.Parts()); !strings.Contains(s, "1 answers asked for payment (402).") {
 		t.Error(s)
 	}
-	if s := fmt.Sprint(r.Sections()); !strings.Contains(s, "{Against a preference of the site [purpose asked") {
+	if s := fmt.Sprint(r.Sections()); !strings.Contains(s, "{Against a preference of the site [purpose asked share") {
 		t.Error(s)
 	}
 }
@@ -315,7 +399,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil || len(rows) != 1+1+7+3+3+2+5+2+1+1+1 {
+	if err != nil || len(rows) != 1+3+1+8+3+3+3+3+2+5+1+1+1+1+1+2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	seen := ""
@@ -350,13 +434,13 @@ func TestHTML(t *testing.T) {
 			t.Errorf("the page has %q", s)
 		}
 	}
-	for _, s := range []string{"<svg", "Teams", "ticket 7", "gone.example", "&lt;script&gt;", "class=\"refused\"", "60.000 s"} {
+	for _, s := range []string{"<svg", "Teams", "ticket 7", "gone.example", "&lt;script&gt;", "class=\"refused\"", "60 s"} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the page lacks %q", s)
 		}
 	}
 	var empty bytes.Buffer
-	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<rect") {
+	if err := new(Report).HTML(&empty, "nothing"); err != nil || strings.Contains(empty.String(), "<rect") || !strings.Contains(empty.String(), "there is nothing to state.") {
 		t.Errorf("an empty report: %v", err)
 	}
 }

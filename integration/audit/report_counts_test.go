@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
@@ -41,13 +42,16 @@ type counted struct {
 	total  *rowNumbers
 	sums   map[string]float64 // by the names that JSON gives them
 	gaps   map[string][3]float64
+	passed map[string]float64 // requests that may have been sent against a robots.txt, by what let them pass
 	first  string
 	last   string
 }
 
 // tablesOf gives each table its name in JSON, its title, and the heading of its keys.
 var tablesOf = map[string][3]string{
-	"owner": {"owners", "Teams", "team"}, "agent": {"agents", "Crawlers", "agent"}, "reason": {"reasons", "Reasons", "reason"},
+	"crawler": {"crawlers", "Crawlers by team", "team agent"}, "refusal": {"refusals", "Refusals and failures by team", "team reason code"},
+	"gateway": {"gateways", "Gateways", "gateway"}, "day": {"days", "Days", "day"},
+	"owner": {"owners", "Teams", "team"}, "agent": {"agents", "Crawlers", "agent"}, "reason": {"reasons", "Reasons", "reason code"},
 	"host": {"hosts", "Hosts", "host"}, "purpose": {"conflicts", "Against a preference of the site", "purpose"},
 	"exception": {"exceptions", "Exceptions in use", "exception agent"}, "mode": {"modes", "Modes other than enforce in use", "mode agent"},
 	"unreachable": {"unreachable", "Sites whose robots.txt was unreachable", "host cause"}, "hour": {"hours", "Hours", "hour"},
@@ -77,7 +81,12 @@ func keysOf(robots map[string]any) map[string]string {
 	if keys["reason"] == "unreachable" {
 		keys["unreachable"] = keys["host"] + "\n" + field(robots, "cause")
 	}
+	keys["crawler"], keys["gateway"] = keys["owner"]+"\n"+keys["agent"], field(robots, "gateway")
+	if field(robots, "decision") != "allow" {
+		keys["refusal"] = keys["owner"] + "\n" + keys["reason"]
+	}
 	keys["hour"] = time.Unix(int64(robots["ended_at"].(float64))/3600*3600, 0).UTC().Format(time.RFC3339)
+	keys["day"] = keys["hour"][:len(time.DateOnly)]
 	return keys
 }
 
@@ -109,7 +118,7 @@ func (n *rowNumbers) add(other rowNumbers) {
 
 func countLines(t *testing.T, texts ...[]byte) *counted {
 	t.Helper()
-	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0}, gaps: map[string][3]float64{}}
+	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0, "lost": 0}, gaps: map[string][3]float64{}, passed: map[string]float64{}}
 	for by := range tablesOf {
 		c.tables[by] = &countedTable{map[string]*rowNumbers{}, map[string]string{}, map[string]string{}}
 	}
@@ -133,6 +142,9 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 			if robots["payment_required"] == true {
 				c.sums["payment_required"]++
 			}
+			lost, _ := robots["lost"].(float64)
+			c.sums["lost"] += lost
+			c.passed[letPass(line, robots)]++
 			numbers, at := numbersOf(line, robots), time.UnixMicro(int64(math.Round(robots["ended_at"].(float64)*1e6))).UTC().Format(time.RFC3339Nano)
 			c.total.add(numbers)
 			c.first, c.last = least(c.first, at), greatest(c.last, at)
@@ -171,6 +183,22 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 		}
 	}
 	return c
+}
+
+// letPass says what let a request pass that robots.txt may have forbidden; it is empty for others.
+func letPass(line, robots map[string]any) string {
+	decision, mode := field(robots, "decision"), field(robots, "mode")
+	switch {
+	case line["request"].(map[string]any)["method"] == "CONNECT", decision == "deny":
+	case field(robots, "exception") != "":
+		return "exception"
+	case mode == "off":
+		return mode
+	case mode == "report" && (decision == "error" || robots["would_deny"] == true &&
+		slices.Contains([]string{"disallowed", "unreachable", "robots_forbidden", "pending"}, field(robots, "reason"))):
+		return mode
+	}
+	return ""
 }
 
 // leftForItsHost reports whether a line belongs into a gap by docs/cli.md: requests and tunnels that have sent_at, and
@@ -238,9 +266,17 @@ func (d *day) checkReport() {
 		}
 		made[format] = out.String()
 	}
+	if want.passed["exception"] == 0 || want.passed["report"] == 0 || want.passed["off"] == 0 {
+		t.Errorf("the log lacks requests that were let pass: %v", want.passed)
+	}
 	want.checkJSON(t, made["json"])
 	want.checkCSV(t, made["csv"])
-	want.checkPeople(t, "text", textTables(made["text"]), strings.Split(made["text"], "\n\n")[0])
+	statement, rest, _ := strings.Cut(made["text"], "\n")
+	want.checkStatement(t, "text", statement)
+	want.checkPeople(t, "text", textTables(made["text"]), strings.Join(strings.SplitN(rest, "\n\n", textParts+1)[:textParts], "\n"))
+	_, statement, _ = strings.Cut(made["html"], `<p class="lead">`)
+	statement, _, _ = strings.Cut(statement, "</p>")
+	want.checkStatement(t, "html", html.UnescapeString(statement))
 	want.checkPeople(t, "html", htmlTables(made["html"]), html.UnescapeString(made["html"]))
 	want.checkPlots(t, made["html"])
 }
@@ -276,7 +312,11 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 	}
 	total, _ := report["total"].(map[string]any)
 	sameNumbers(t, "json: total", jsonNumbers(total), *c.total)
-	known := []string{"total", "gaps", "first", "last"}
+	known := []string{"total", "gaps", "first", "last", "statement", "made", "version", "filter"}
+	c.checkStatement(t, "json", report["statement"].(string))
+	if version, at := report["version"], report["made"].(string); version == "" || at < c.last[:19] || !strings.HasSuffix(at, "Z") {
+		t.Errorf("json: made at %s by %v", at, version)
+	}
 	for name, n := range c.sums {
 		if known = append(known, name); report[name] != n {
 			t.Errorf("json: %s is %v, counted %v", name, report[name], n)
@@ -291,7 +331,7 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 		for _, r := range rows {
 			row := r.(map[string]any)
 			key := row["name"].(string)
-			if strings.Contains(names[2], " ") {
+			if keyParts(names[2]) > 1 {
 				key += "\n" + field(row, "agent") + field(row, "cause")
 			}
 			table := c.tables[by]
@@ -330,6 +370,54 @@ func (c *counted) sameGap(t *testing.T, form, host string, delay, gap, pairs flo
 	}
 }
 
+// keyParts is how many parts a key has: a code, and the words for it, are one.
+func keyParts(heading string) int { return len(strings.Fields(strings.TrimSuffix(heading, " code"))) }
+
+// share is a part of a hundred, as reports have it.
+func share(n, of float64) string { return fmt.Sprintf("%.1f%%", 100*n/of) }
+
+// checkStatement compares each number of the sentence that a report begins with.
+func (c *counted) checkStatement(t *testing.T, form, statement string) {
+	t.Helper()
+	people := func(n float64) string {
+		text := strconv.FormatFloat(n, 'f', -1, 64)
+		for i := len(text) - 3; i > 0; i -= 3 {
+			text = text[:i] + "," + text[i:]
+		}
+		return text
+	}
+	all, reasons := c.total[0], c.tables["reason"].rows
+	refused := func(names ...string) (n float64) {
+		for _, name := range names {
+			if reasons[name] != nil {
+				n += reasons[name][2]
+			}
+		}
+		return n
+	}
+	part := func(n float64) string { return people(n) + " (" + share(n, all) + ")" }
+	crawlers := 0.0
+	for name, row := range c.tables["agent"].rows {
+		if name != "" && row[0] > 0 {
+			crawlers++
+		}
+	}
+	moment := func(at string) string { return strings.Replace(at[:19], "T", " ", 1) + " UTC" }
+	var gateway string
+	for gateway = range c.tables["gateway"].rows {
+	}
+	p := c.passed
+	want := fmt.Sprintf("In the period from %s to %s, by the access log, the gateway %s refused %s of %s requests of %s crawlers and of senders without a name: "+
+		"%s by a rule of robots.txt, %s because robots.txt could not be read, the rest for other reasons. No request that robots.txt forbids was sent, "+
+		"but for at most %s that the operator let pass: %s by an exception, %s in mode report, %s in mode off (see the tables of exceptions and modes). "+
+		"Before anyone signs this, the first points of \"What this report does not prove\" need an explanation.",
+		moment(c.first), moment(c.last), gateway, part(c.total[2]), people(all), people(crawlers), part(refused("disallowed")),
+		part(refused("unreachable", "robots_forbidden", "pending")), people(p["exception"]+p["report"]+p["off"]), people(p["exception"]), people(p["report"]), people(p["off"]))
+	if statement != want {
+		t.Errorf("%s:\n%s\ncounted\n%s", form, statement, want)
+	}
+}
+
 func (c *counted) checkCSV(t *testing.T, text string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -345,6 +433,9 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 		}
 		names, isTable := tablesOf[row[0]]
 		switch {
+		case row[0] == "statement":
+			c.checkStatement(t, "csv", row[1])
+		case row[0] == "made" || row[0] == "version":
 		case row[0] == "total":
 			sameNumbers(t, "csv: total", n, *c.total)
 		case row[0] == "count":
@@ -353,7 +444,7 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 			}
 		case isTable:
 			key := row[1]
-			if strings.Contains(names[2], " ") {
+			if keyParts(names[2]) > 1 {
 				key += "\n" + row[13] + row[14]
 			}
 			if known := c.tables[row[0]].rows[key]; known == nil {
@@ -375,12 +466,14 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 	}
 }
 
+// textParts is how many parts come before the tables: statement, counts, method, what is not proven.
+const textParts = 4
+
 // textTables reads the tables of the text: their rows by their titles, with the headings first.
 func textTables(text string) map[string][][]string {
 	tables, columns := map[string][][]string{}, regexp.MustCompile(` {2,}`)
-	for _, part := range strings.Split(strings.TrimSpace(text), "\n\n")[1:] {
+	for _, part := range strings.Split(strings.TrimSpace(text), "\n\n")[textParts:] {
 		title, rest, _ := strings.Cut(part, "\n")
-		title, _, _ = strings.Cut(title, " (the first")
 		for line := range strings.Lines(rest) {
 			tables[title] = append(tables[title], columns.Split(strings.TrimSpace(line), -1))
 		}
@@ -427,11 +520,10 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 			from, to int // of the numbers
 			counts   string
 		}{
-			{names[1], 0, 6, " asked allowed refused failed held waited"},
-			{"Tunnels: " + names[1], 6, 11, " tunnels opened refused failed not looked into"},
+			{names[1], 0, 6, " asked share allowed refused failed held waited"},
+			{"Tunnels: " + names[1], 6, 11, " tunnels share opened refused failed not looked into"},
 		} {
-			heading := strings.Fields(names[2])
-			c.checkTable(t, form+": "+part.title, c.tables[by], tables[part.title], len(heading), part.from, part.to)
+			c.checkTable(t, form+": "+part.title, c.tables[by], tables[part.title], strings.Fields(names[2]), part.from, part.to)
 			if rows := tables[part.title]; len(rows) > 0 && !strings.HasPrefix(strings.Join(rows[0], " "), names[2]+part.counts) {
 				t.Errorf("%s: %s has the headings %q", form, part.title, rows[0])
 			}
@@ -456,7 +548,7 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 
 		`not looked into: (\S+) of the tunnels`:                              c.total[10:],
 		`(\S+) lines were read; about no request through a gateway: (\S+)\.`: {c.sums["lines"], c.sums["not_ours"]},
-		`(\S+) of (\S+) lines have no seal`:                                  {lines - c.sums["sealed"], lines},
+		`(\S+) of (\S+) lines have a seal`:                                   {c.sums["sealed"], lines},
 		`(\S+) lines could not be read`:                                      {c.sums["unreadable"]},
 		`(\S+) answers asked for payment`:                                    {c.sums["payment_required"]},
 		`(\S+) requests are in no gap`:                                       {c.sums["untimed"]},
@@ -476,16 +568,20 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 	}
 }
 
-// checkTable compares the first rows of a table, which are those with the greatest numbers.
-func (c *counted) checkTable(t *testing.T, where string, table *countedTable, rows [][]string, keys, from, to int) {
+// checkTable compares the first rows of a table, which are those with the greatest numbers, and the last row, which sums
+// up the others.
+func (c *counted) checkTable(t *testing.T, where string, table *countedTable, rows [][]string, heading []string, from, to int) {
 	t.Helper()
-	all := 0
+	all, others := 0, new(rowNumbers)
 	for _, row := range table.rows {
 		if row[from] > 0 {
 			all++
+			others.add(*row)
 		}
 	}
-	if got := max(len(rows)-1, 0); got != min(all, 50) {
+	const shown = 50
+	keys := len(heading)
+	if got := max(len(rows)-1, 0); got != min(all, shown+1) {
 		t.Errorf("%s: %d rows, counted %d", where, got, all)
 		return
 	}
@@ -493,46 +589,67 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 		if i == 0 {
 			continue
 		}
-		parts := make([]string, keys)
-		for k := range parts {
-			if parts[k] = row[k]; parts[k] == "(not named)" {
-				parts[k] = ""
+		var parts []string
+		for k, part := range row[:keys] {
+			if heading[k] == "reason" { // its words: the code follows
+				if title := enforce.Reason(row[k+1]).Info().Title; part != title {
+					t.Errorf("%s: %s is %q, want %q", where, row[k+1], part, title)
+				}
+				continue
+			}
+			if heading[k] == "hour" {
+				part = strings.NewReplacer(" UTC", "Z", " ", "T").Replace(part)
+			}
+			parts = append(parts, strings.Replace(part, "(not named)", "", 1))
+		}
+		key := strings.Join(parts, "\n")
+		known := table.rows[key]
+		if i > shown {
+			if known = others; row[0] != fmt.Sprintf("(%d more)", all-shown) {
+				t.Errorf("%s: %d of %d rows are summed up as %q", where, all-shown, all, row[0])
 			}
 		}
-		known := table.rows[strings.Join(parts, "\n")]
 		if known == nil {
 			t.Errorf("%s: nobody counts %q", where, row)
 			continue
 		}
+		if want := share(known[from], c.total[from]); row[keys+1] != want {
+			t.Errorf("%s: %q, counted %s", where, row, want)
+		}
 		var got, want rowNumbers
-		for n := from; n < to; n++ {
-			got[n], want[n] = number(t, row[keys+n-from]), known[n]
+		for n, text := range slices.Delete(slices.Clone(row[keys:keys+to-from+1]), 1, 2) {
+			got[from+n], want[from+n] = number(t, text), known[from+n]
 		}
 		sameNumbers(t, fmt.Sprintf("%s: %q", where, row), got, want)
-		if key := strings.Join(parts, "\n"); len(row) > keys+to-from { // times, of whole seconds
-			if times := row[keys+to-from:]; times[0][:19] != table.first[key][:19] || times[1][:19] != table.last[key][:19] {
+		if times := row[keys+to-from+1:]; len(times) > 0 && i <= shown { // of whole seconds
+			if spaced := strings.NewReplacer("T", " "); times[0][:19] != spaced.Replace(table.first[key][:19]) || times[1][:19] != spaced.Replace(table.last[key][:19]) {
 				t.Errorf("%s: %q, counted %s to %s", where, row, table.first[key], table.last[key])
 			}
+		}
+		for n := range known {
+			others[n] -= known[n]
 		}
 	}
 }
 
-var plotted = regexp.MustCompile(`class="(allowed|refused|failed)"><title>(?:[^<]*: )?([0-9,]+) `)
+var plotted = regexp.MustCompile(`<title>[^<]*: ([0-9,]+) allowed, ([0-9,]+) refused, ([0-9,]+) failed</title>`)
 
 // checkPlots holds that the bars of the plot over time have all requests.
 func (c *counted) checkPlots(t *testing.T, page string) {
 	t.Helper()
 	_, plot, _ := strings.Cut(page, "<h2>Requests over time</h2>")
-	plot, _, _ = strings.Cut(plot, "</svg>")
-	got, bars := map[string]float64{}, 0
-	for _, m := range plotted.FindAllStringSubmatch(plot, -1) {
-		got[m[1]] += number(t, m[2])
-		bars++
+	plot, _, _ = strings.Cut(plot, "</section>")
+	var got [3]float64
+	bars := plotted.FindAllStringSubmatch(plot, -1)
+	for _, m := range bars {
+		for i := range got {
+			got[i] += number(t, m[1+i])
+		}
 	}
-	if want := map[string]float64{"allowed": c.total[1], "refused": c.total[2], "failed": c.total[3]}; !maps.Equal(got, want) {
+	if want := [3]float64(c.total[1:4]); got != want {
 		t.Errorf("the bars have %v, counted %v", got, want)
 	}
-	if bars < 10 {
-		t.Errorf("a day of half a minute has %d bars", bars)
+	if len(bars) < 10 {
+		t.Errorf("a day of half a minute has %d bars", len(bars))
 	}
 }

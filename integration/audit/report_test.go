@@ -37,10 +37,10 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal([]byte(made("json")), &sums); err != nil || sums.Total.Asked != 4 || sums.Total.Allowed != 2 || sums.Total.Refused != 2 {
 		t.Errorf("%v %+v", err, sums)
 	}
-	if rows, err := csv.NewReader(strings.NewReader(made("csv"))).ReadAll(); err != nil || rows[1][2] != "4" {
+	if rows, err := csv.NewReader(strings.NewReader(made("csv"))).ReadAll(); err != nil || rows[1][0] != "statement" || rows[4][2] != "4" {
 		t.Errorf("%v %v", err, rows)
 	}
-	if text := made("text"); !strings.Contains(text, "4 requests, 2 allowed, 2 refused") || !strings.Contains(text, "team <news>  3") {
+	if text := made("text"); !strings.Contains(text, "4 requests, 2 allowed, 2 refused") || !strings.Contains(text, "team <news>  3      75.0%") {
 		t.Error(text)
 	}
 	page := filepath.Join(t.TempDir(), "report.html")
