@@ -87,6 +87,7 @@ type Result struct {
 	Removed int    // lines of the request's header that Pass kept back
 	Status  int    // final status received from the origin; 0 if there was none
 	Dialed  Dialed // how the connection was made or failed; the times are 0 if it was reused
+	Bytes   int64  // of the response's body, as far as the client has taken them
 	Started bool   // the response has begun; nothing else can be answered any more
 	Broken  *bool  // if not nil, Forward sets *Broken and does not panic: the caller breaks off
 	Err     *Error // why the exchange failed; nil if it is complete

@@ -130,7 +130,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	for passed := int64(0); ; {
+	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
 			x.watch.turn(theClient, n)
@@ -139,7 +139,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 				werr = x.flush() // otherwise the end of the response sends it
 			}
 			x.watch.turn(theOrigin, 0)
-			passed += int64(m)
+			x.res.Bytes += int64(m)
 			if x.res.Copy != nil {
 				_, _ = x.res.Copy.Write(buf[:m]) // its errors are the caller's concern
 			}
@@ -153,7 +153,7 @@ func (x *forwarding) copyBody(ctx context.Context, resp *http.Response) (whole b
 		if err != nil {
 			e := x.classify(ctx, err, stageBody)
 			// The client may leave once it has the whole body, before an HTTP/2 origin ends the stream.
-			if e.Kind == KindClientGone && errors.Is(context.Cause(ctx), context.Canceled) && passed == resp.ContentLength {
+			if e.Kind == KindClientGone && errors.Is(context.Cause(ctx), context.Canceled) && x.res.Bytes == resp.ContentLength {
 				return true
 			}
 			return x.abort(e)

@@ -91,6 +91,7 @@ func (a *activeConfigs) follow(e *Engine) {
 		e.pacing.importBlocks(before.pacing)
 	}
 	e.fleet.apply(e)
+	byAgent.follow(e.Sites())
 }
 
 // stateFile keeps one small thing of the process over a restart, as JSON in a folder beside the

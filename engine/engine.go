@@ -286,6 +286,7 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.apply(e)
+	byAgent.follow(e.Sites()) // the first configuration has entered before its sites were there
 	stopping.Do(func() { go endStalled() })
 	go e.watchLogs()
 	return nil

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,24 +35,22 @@ var collectors = prometheus.NewRegistry()
 // What the gateway does. No label ever holds a host, a path, a user agent or a name that a client
 // can choose: their number must stay small.
 var (
-	decisionsTotal     = counter("decisions_total", "Requests by decision and its reason.", "decision", "reason")
-	statesTotal        = counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state")
-	agentRequestsTotal = counter("agent_requests_total", "Requests by the agent block of the sender; other is all that none names.", "agent")
-	earlyRequestsTotal = counter("early_requests_total", "Requests that came back before their Retry-After was over, by the same.", "agent")
-	preferencesTotal   = counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value")
-	lookupsTotal       = counter("lookups_total", "Rulesets asked for, by where they came from.", "source")
-	fetchesTotal       = counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause")
-	fetchSeconds       = histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20)
-	fetchQueueSeconds  = histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20)
-	droppedTotal       = counter("dropped_total", "Things given up because a bound was reached.", "what")
-	storeErrorsTotal   = counter("store_errors_total", "Failed operations of the store.", "operation")
-	storeUp            = flag("store_up", "1 while the store works, 0 while it fails.", true)
-	textsTotal         = counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early")
-	paceWaitSeconds    = histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30)
-	paceRefusalsTotal  = counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason")
-	hostBlocksTotal    = counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit")
-	tunnelsSaidTotal   = counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside")
-	lostTotal          = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
+	decisionsTotal    = counter("decisions_total", "Requests by decision and its reason.", "decision", "reason")
+	statesTotal       = counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state")
+	preferencesTotal  = counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value")
+	lookupsTotal      = counter("lookups_total", "Rulesets asked for, by where they came from.", "source")
+	fetchesTotal      = counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause")
+	fetchSeconds      = histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20)
+	fetchQueueSeconds = histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20)
+	droppedTotal      = counter("dropped_total", "Things given up because a bound was reached.", "what")
+	storeErrorsTotal  = counter("store_errors_total", "Failed operations of the store.", "operation")
+	storeUp           = flag("store_up", "1 while the store works, 0 while it fails.", true)
+	textsTotal        = counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early")
+	paceWaitSeconds   = histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30)
+	paceRefusalsTotal = counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason")
+	hostBlocksTotal   = counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit")
+	tunnelsSaidTotal  = counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside")
+	lostTotal         = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
 
 	// Other packages count these. The reason of a refused connection may be "unreadable".
 
@@ -61,7 +61,10 @@ var (
 	ConnectionsRefusedTotal = counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason")
 )
 
-func init() { collectors.MustRegister(caddylog.Metrics(), statusMetrics{}) }
+func init() {
+	byAgent.follow(nil)
+	collectors.MustRegister(caddylog.Metrics(), statusMetrics{})
+}
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return promauto.With(collectors).NewCounterVec(prometheus.CounterOpts{Namespace: "crawlgate", Name: name, Help: help}, labels)
@@ -103,14 +106,14 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 }
 
 // CountDecision counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is
-// looked into are counted by themselves. block is the agent's, or [OtherAgent]; early says that the
-// request came back before its Retry-After was over.
-func CountDecision(d enforce.Decision, method, block string, early bool) {
+// looked into are counted by themselves. agent has sent it, nil if no agent block names the sender;
+// early says that it came back before its Retry-After was over. received counts the bytes of the
+// answer's body.
+func CountDecision(d enforce.Decision, method string, agent *enforce.Agent, early bool, received int64) {
 	switch {
 	case method != http.MethodConnect:
 		decisionsTotal.WithLabelValues(d.Outcome(), string(d.Reason)).Inc()
-		agentRequestsTotal.WithLabelValues(block).Inc()
-		earlyRequestsTotal.WithLabelValues(block).Add(float64(count(early)))
+		byAgent.count(&d, agent, early, received)
 	case d.PathVisible:
 		tunnelsSaidTotal.WithLabelValues(d.Outcome(), string(d.Reason), "seen").Inc()
 		return
@@ -123,8 +126,9 @@ func CountDecision(d enforce.Decision, method, block string, early bool) {
 	}
 }
 
-// RecordRecent records a request or a tunnel for the operator's page, if there is one. block and
-// early are as for [CountDecision]; target returns the URL or authority of the request.
+// RecordRecent records a request or a tunnel for the operator's page, if there is one. block is the
+// name of the agent, or [OtherAgent]; early is as for [CountDecision]; target returns the URL or
+// authority of the request.
 func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target func() string) {
 	if recent.wanted.Load() == 0 {
 		return
@@ -253,6 +257,82 @@ func (o *cacheObserver) Panicked(k fetch.Key, value any, stack []byte) {
 
 // OtherAgent stands for all senders that no agent block names.
 const OtherAgent = "other"
+
+var (
+	agentDecisionsDesc = statusDesc("agent_decisions_total", "Requests by agent block, decision and reason; other is all that no block names.", "agent", "owner", "decision", "reason")
+	agentEarlyDesc     = statusDesc("early_requests_total", "Requests that came back before their Retry-After was over.", "agent", "owner")
+	agentHeldDesc      = statusDesc("agent_held_seconds_total", "Time that requests were held for politeness.", "agent", "owner")
+	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies of answers of sites.", "agent", "owner")
+)
+
+// agentMetrics count requests by agent block. They know the agents of the current configuration
+// alone, so their number is bounded over any number of reloads. A request of an agent that this
+// configuration does not have counts as other. Safe for concurrent use.
+type agentMetrics struct {
+	known atomic.Pointer[map[agentLabels]*agentCounts] // replaced by each configuration, never changed
+}
+
+type agentLabels struct{ agent, owner string }
+
+type agentCounts struct {
+	mu        sync.Mutex
+	decisions map[[2]string]int // by decision and reason
+	early     int
+	held      time.Duration
+	received  int64
+}
+
+var byAgent agentMetrics
+
+// follow has the agents of the sites counted, and forgets all others. Counters go on.
+func (m *agentMetrics) follow(sites []*SitePolicy) {
+	var before map[agentLabels]*agentCounts
+	if known := m.known.Load(); known != nil {
+		before = *known
+	}
+	now := make(map[agentLabels]*agentCounts)
+	know := func(l agentLabels) {
+		now[l] = cmp.Or(before[l], now[l], &agentCounts{decisions: make(map[[2]string]int)})
+	}
+	know(agentLabels{OtherAgent, OtherAgent})
+	for _, s := range sites {
+		for _, name := range s.Identifier.Agents() {
+			identity, _ := s.Identifier.Named(name)
+			know(agentLabels{name, identity.Config.Owner})
+		}
+	}
+	m.known.Store(&now)
+}
+
+func (m *agentMetrics) count(d *enforce.Decision, agent *enforce.Agent, early bool, received int64) {
+	known := *m.known.Load()
+	c := known[agentLabels{OtherAgent, OtherAgent}]
+	if agent != nil {
+		c = cmp.Or(known[agentLabels{agent.Name, agent.Owner}], c)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decisions[[2]string{d.Outcome(), string(d.Reason)}]++
+	c.early += count(early)
+	c.held += d.Wait
+	c.received += received
+}
+
+func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
+	for l, c := range *m.known.Load() {
+		send := func(desc *prometheus.Desc, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, append([]string{l.agent, l.owner}, labels...)...)
+		}
+		c.mu.Lock()
+		for why, n := range c.decisions {
+			send(agentDecisionsDesc, float64(n), why[:]...)
+		}
+		send(agentEarlyDesc, float64(c.early))
+		send(agentHeldDesc, c.held.Seconds())
+		send(agentReceivedDesc, float64(c.received))
+		c.mu.Unlock()
+	}
+}
 
 // earlyUnit is how exactly times are kept: with 32 bits, for 13 years.
 const earlyUnit = 100 * time.Millisecond

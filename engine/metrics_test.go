@@ -26,11 +26,11 @@ func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
 	before := decisions(t, prometheus.NewRegistry())
 	first, second := prometheus.NewRegistry(), prometheus.NewRegistry()
-	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", nil, false, 0)
 	for _, registry := range []*prometheus.Registry{first, first, second} {
 		decisions(t, registry)
 	}
-	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", OtherAgent, false)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", nil, false, 0)
 	for _, registry := range []*prometheus.Registry{first, second} {
 		if n := decisions(t, registry) - before; n != 2 {
 			t.Errorf("a registry shows %v decisions, want both", n)
@@ -43,8 +43,8 @@ func TestMetricsRegisterAnew(t *testing.T) {
 func TestTunnelsAreNotDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	before := decisions(t, registry)
-	CountDecision(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT", OtherAgent, false)
-	CountDecision(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT", OtherAgent, false)
+	CountDecision(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT", nil, false, 0)
+	CountDecision(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT", nil, false, 0)
 	if n := decisions(t, registry) - before; n != 0 {
 		t.Errorf("%v decisions about requests", n)
 	}
@@ -110,7 +110,7 @@ func TestMetricLabelsAreClosed(t *testing.T) {
 	closed := map[string]bool{
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
 		"operation": true, "explicit": true, "kind": true, "result": true, "early": true, "inside": true,
-		"log": true, "witness": true, "agent": true, // the operator's names
+		"log": true, "witness": true, "agent": true, "owner": true, // the operator's names
 		"version": true, "caddy": true, "go": true, "certificate": true, // of the build, and root and intermediate
 		"purpose": true, "value": true, // the operator's names, and y, n and unknown
 	}

@@ -55,6 +55,7 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	caddyVersion, _ := caddy.Version()
 	send(buildDesc, 1, version.Read(), caddyVersion, runtime.Version())
+	byAgent.collect(ch)
 	e := Current()
 	if e == nil {
 		return

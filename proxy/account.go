@@ -59,7 +59,7 @@ func (x *exchange) account() {
 	if c := x.identity.Config; c != nil {
 		block = c.Name
 	}
-	engine.CountDecision(x.decision, x.r.Method, block, x.early)
+	engine.CountDecision(x.decision, x.r.Method, x.identity.Config, x.early, x.sent.Bytes)
 	if wait := enforce.RetrySeconds(x.decision.RetryAfter); wait > 0 && !x.decision.Allowed && !x.sent.Started {
 		engine.ComeBack(x.decision.Agent, x.r, time.Now().Add(time.Duration(wait)*time.Second))
 	}

@@ -66,7 +66,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 					rec := d.Record()
 					rec.Gateway, rec.Version = "east-1", version.Read()
 					fields = append(fields, zap.Object(logKey, logObject{&rec}))
-					engine.CountDecision(d, http.MethodGet, engine.OtherAgent, false)
+					engine.CountDecision(d, http.MethodGet, id.Config, false, 0)
 				}
 				logger.Info("handled request", fields...)
 			}

@@ -18,7 +18,7 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 3\n"))
 	g := rig.New(t, rig.Config{
-		Engine: "pace {\nwait 0s\n}", Site: "agent patient {\nuser_agent patient\n}\nagent hasty {\nuser_agent hasty\n}\nunidentified allow",
+		Engine: "pace {\nwait 0s\n}", Site: "agent patient {\nuser_agent patient\n}\nagent hasty {\nuser_agent hasty\nowner search\n}\nunidentified allow",
 	})
 	if a := g.MustFetch("stranger/1.0", site.URL("/first")); a.Status != http.StatusOK {
 		t.Fatalf("status %d: %s", a.Status, a.Body)
@@ -42,9 +42,10 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 	}
 	metrics := g.Admin("/metrics").Body
 	for _, want := range []string{
-		`agent_requests_total{agent="hasty"} 4`, `early_requests_total{agent="hasty"} 2`,
-		`agent_requests_total{agent="patient"} 2`, `early_requests_total{agent="patient"} 0`,
-		`agent_requests_total{agent="other"} 3`, `early_requests_total{agent="other"} 1`,
+		`agent_decisions_total{agent="hasty",decision="deny",owner="search",reason="rate_limited"} 4`, `early_requests_total{agent="hasty",owner="search"} 2`,
+		`agent_decisions_total{agent="patient",decision="deny",owner="",reason="rate_limited"} 1`, `early_requests_total{agent="patient",owner=""} 0`,
+		`agent_decisions_total{agent="patient",decision="allow",owner="",reason="no_rule"} 1`,
+		`agent_decisions_total{agent="other",decision="deny",owner="other",reason="rate_limited"} 2`, `early_requests_total{agent="other",owner="other"} 1`,
 	} {
 		if !strings.Contains(metrics, "\ncrawlgate_"+want+"\n") {
 			t.Errorf("no line %s", want)
