@@ -48,6 +48,7 @@ type State struct {
 	Gateways int   // how many are alive
 	Version  int64 // of the orders
 	Pending  int   // orders and lifts that are not in Redis yet
+	Queued   int   // actions of this gateway that wait for Redis
 	Unlisted int   // gateways that are not listed
 }
 
@@ -287,7 +288,9 @@ func (f *Fleet) State() State {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.state
+	s := f.state
+	s.Queued = len(f.queued)
+	return s
 }
 
 // others is the membership with this gateway as it is now, and Redis's clock: now, and by how much

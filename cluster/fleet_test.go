@@ -228,12 +228,18 @@ func TestRedisIsNeverObeyed(t *testing.T) {
 	if r := all[0].Tell(t.Context(), Purge, "x", 1); !r.Pending || r.NotDelivered {
 		t.Errorf("an action without redis: %+v", r)
 	}
+	if n := all[0].State().Queued; n != 1 {
+		t.Errorf("%d actions wait, want the purge", n)
+	}
 	if got := held(gateways[2]); got != "a b c" {
 		t.Errorf("the third gateway holds %s", got)
 	}
 	s.Start() // empty
 	agree(t, gateways, "b c d")
-	redistest.Eventually(t, "nothing is pending", func() bool { _, state := all[0].Gateways(t.Context()); return state.Pending == 0 })
+	redistest.Eventually(t, "nothing is pending", func() bool {
+		_, state := all[0].Gateways(t.Context())
+		return state.Pending == 0 && all[0].State().Queued == 0
+	})
 }
 
 // TestAStopWinsOverALiftThatDidNotKnowIt cuts a gateway off by giving it a Redis of its own.

@@ -30,6 +30,7 @@ var (
 	fleetGatewaysDesc = statusDesc("fleet_gateways", "Gateways of the fleet that are alive, this one included.")
 	fleetVersionDesc  = statusDesc("fleet_orders_version", "Version of the orders that this gateway has applied last.")
 	fleetPendingDesc  = statusDesc("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
+	fleetActionsDesc  = statusDesc("fleet_actions_pending", "Purges and refreshes given here that wait for Redis.")
 	fleetExpectedDesc = statusDesc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known.")
 	fleetContactDesc  = statusDesc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered.")
 	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
@@ -76,6 +77,7 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	send(fleetGatewaysDesc, float64(fleet.Gateways))
 	send(fleetVersionDesc, float64(fleet.Version))
 	send(fleetPendingDesc, float64(fleet.Pending))
+	send(fleetActionsDesc, float64(fleet.Queued))
 	if e.fleet != nil {
 		send(fleetExpectedDesc, float64(e.Config.Fleet.Expect))
 		send(fleetContactDesc, time.Since(e.fleet.link.State().Heard).Seconds())
