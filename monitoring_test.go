@@ -26,6 +26,7 @@ func monitoring(t *testing.T, name string) string {
 var (
 	alertName   = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 	testedAlert = regexp.MustCompile(`labels: '\{alertname="(\w+)",instance="gw\d:2019"\}'`)
+	promql      = regexp.MustCompile("(?s)```promql\n.*?```")
 	metricName  = regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
 )
 
@@ -62,11 +63,35 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestMonitoredMetrics: rules and dashboard name metrics that exist.
+// TestRunbookSections: each says in sentences what the alert means, and then how to see it and what to do.
+func TestRunbookSections(t *testing.T) {
+	form := regexp.MustCompile(`(?s)^\n\*\*Means\*\* \((critical|warning|info)\): (\p{Lu}[^*]*[.])\n\n\*\*See\*\*: .*\x60\x60\x60sh\n.*\n\n\*\*Do\*\*: .*\n$`)
+	leftOver := regexp.MustCompile(`\bN\b|\{\{`)
+	for name, section := range testdocs.Sections(t, "runbook.md") {
+		m := form.FindStringSubmatch(section + "\n")
+		if m == nil || leftOver.MatchString(m[2]) {
+			t.Errorf("%s has another form", name)
+			continue
+		}
+		_, rule, _ := strings.Cut(monitoring(t, "rules.yml"), "- alert: "+name+"\n")
+		if rule, _, _ = strings.Cut(rule, "- alert: "); !strings.Contains(rule, "severity: "+m[1]+"\n") {
+			t.Errorf("%s is not %s", name, m[1])
+		}
+	}
+}
+
+// TestMonitoredMetrics: rules, dashboard and the expressions of the docs name metrics that exist.
 func TestMonitoredMetrics(t *testing.T) {
 	known := testdocs.Named(testdocs.Text(t, "metrics.md"))
-	for _, file := range []string{"rules.yml", "dashboard.json"} {
-		for _, name := range metricName.FindAllString(monitoring(t, file), -1) {
+	texts := map[string]string{"rules.yml": monitoring(t, "rules.yml"), "dashboard.json": monitoring(t, "dashboard.json")}
+	for _, page := range []string{"metrics.md", "runbook.md"} {
+		texts[page] = strings.Join(promql.FindAllString(testdocs.Text(t, page), -1), "")
+	}
+	for file, text := range texts {
+		if text == "" {
+			t.Errorf("%s has no expression", file)
+		}
+		for _, name := range metricName.FindAllString(text, -1) {
 			if !known[strings.TrimSuffix(name, "_bucket")] {
 				t.Errorf("%s: there is no metric %s", file, name)
 			}

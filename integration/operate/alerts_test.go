@@ -25,9 +25,9 @@ import (
 )
 
 // watched are the metrics that examples/monitoring/rules.yml looks at.
-var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
-	`fleet_gateways|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
+var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|agent_decisions_total|early_requests_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
+	`fleet_gateways|fleet_orders_version|fleet_orders_pending|fleet_actions_pending|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
 type scrape map[string]float64
@@ -63,15 +63,20 @@ type phase struct {
 
 // recording is what two gateways went through.
 type recording struct {
+	book   *runbook
 	before [2]scrape
 	phases []phase
 }
 
-// record adds a phase that has ended.
+// record adds a phase that has ended, and follows the runbook at the gateways where an alert is new.
 func (r *recording) record(gateways [2]*rig.Gateway, comment string, minutes int, alerts []string) {
 	p := phase{comment: comment, minutes: minutes, alerts: alerts}
 	for i, g := range gateways {
 		p.after[i] = scraped(g)
+	}
+	for _, alert := range alerts {
+		name, gateway, _ := strings.Cut(alert, " ")
+		r.book.follow(name, gateways[strings.Index("gw1 gw2", gateway)/4])
 	}
 	r.phases = append(r.phases, p)
 }
@@ -109,7 +114,9 @@ func (r *recording) values(gateway int, name string) string {
 		slope := 0.0
 		switch {
 		case counter:
-			slope = now - last[name]
+			if slope = now - last[name]; slope < 0 { // it began anew, at a reload of the log that it counts for
+				v, slope = 0, now
+			}
 			v += slope
 		case strings.Contains(name, "_age_seconds") && s["crawlgate_evidence_unsealed_lines{log=\"access\"}"] > 0:
 			v, slope = now, 60
@@ -158,27 +165,29 @@ func TestRecordedAlerts(t *testing.T) {
 	rig.LoadsMachine(t)
 	promtool := rig.Need(t, "promtool")
 	c := startChaosFleet(t)
-	var r recording
+	r := recording{book: newRunbook(t, c)}
 	r.before = [2]scrape{scraped(c.first), scraped(c.second)}
 	c.good()
 	r.record(c.both, "A good day.", 90, nil)
 	c.trouble()
 	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1", "CrawlgateLogNotKept gw1"}
-	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long. Long texts, and a crowd that gives up, at the second.", 60,
+	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long, and has no witness. Long texts, and a crowd that gives up, at the second.", 60,
 		slices.Concat(standing, []string{
-			"CrawlgateErrors gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
+			"CrawlgateEarly gw1", "CrawlgateErrors gw1", "CrawlgateEvidenceUnwitnessed gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
 			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateTextsDropped gw2",
 		}))
 	c.second.Kill()
+	c.emptyRedis()
 	rig.Eventually(t, "the second gateway to be missed", func() bool { return c.first.Metric("crawlgate_fleet_gateways") == 1 })
 	standing = append(standing, "CrawlgateDown gw2")
-	r.record(c.both, "The second gateway is killed.", 30, slices.Concat(standing, []string{"CrawlgateFleetFewer gw1"}))
+	r.record(c.both, "The second gateway is killed, and Redis emptied.", 30, slices.Concat(standing, []string{"CrawlgateFleetFewer gw1", "CrawlgateFleetReset gw1"}))
 	c.outage()
-	r.record(c.both, "Then descriptors run out at the first, its evidence cannot be kept, Redis is killed, and its log stalls.", 30,
+	r.record(c.both, "Then descriptors run out at the first, its evidence cannot be kept, Redis is killed, a stop is given, and its log stalls.", 30,
 		slices.Concat(standing, []string{
 			"CrawlgateEvidenceDown gw1", "CrawlgateEvidenceOld gw1", "CrawlgateFetchLocal gw1", "CrawlgateFleetDown gw1", "CrawlgateLogLost gw1", "CrawlgateLogStalled gw1",
-			"CrawlgateSharedClockDown gw1", "CrawlgateStoreDown gw1",
+			"CrawlgateOrdersPending gw1", "CrawlgateSharedClockDown gw1", "CrawlgateStoreDown gw1",
 		}))
+	r.book.whole()
 
 	dir := t.TempDir()
 	if *testdocs.Update {
@@ -199,6 +208,9 @@ func TestRecordedAlerts(t *testing.T) {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
+
+// silentWitness is an option of a sealed log: nobody listens there. The key is that of RFC 8032's first test.
+const silentWitness = "witness http://127.0.0.1:9 witness.example+82bca4dd+BNdamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea"
 
 // chaosFleet is two gateways of a fleet: the first has Redis as its store and a sealed log, the second a file and little
 // room.
@@ -221,10 +233,11 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	config.Engine = fmt.Sprintf("gateway gw1.acme.example\n%s\npace {\nrate off\nwait 20s\nshared redis %s\n}\n%s", "store redis "+address, address, fleet)
 	config.Egress = "trust_ca " + rig.CAFile(t, c.server)
 	config.Stdout = pipeCollector(t).stdout
+	config.Admin = rig.FreePort(t)
 	c.first = rig.New(t, config)
 	c.second = rig.New(t, rig.Config{
-		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file %s {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s",
-			filepath.Join(rig.TempDir(t), "robots.db"), rig.PaceOff, fleet),
+		Admin:  rig.FreePort(t),
+		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s", rig.PaceOff, fleet),
 	})
 	c.both = [2]*rig.Gateway{c.first, c.second}
 	c.traffic = newTraffic(t, c.first, c.server)
@@ -232,7 +245,37 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	rig.Eventually(t, "the fleet", func() bool {
 		return c.first.Metric("crawlgate_fleet_gateways") == 2 && c.second.Metric("crawlgate_fleet_gateways") == 2 && c.first.Metric("crawlgate_shared_clock_up") == 1
 	})
+	for _, words := range [][]string{{"deny", "host", "one.example"}, {"undeny", "host", "one.example"}, {"deny", "host", "two.example"}} {
+		if err := c.robots(words...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return c
+}
+
+// robots gives an order at the first gateway.
+func (c *chaosFleet) robots(words ...string) error {
+	c.t.Helper()
+	out, err := rig.RunBinary(c.t, slices.Concat([]string{"robots"}, words, []string{"--address", c.first.Config.Admin})...)
+	if err != nil {
+		return fmt.Errorf("%q: %w: %s", words, err, out)
+	}
+	return nil
+}
+
+// emptyRedis has the first gateway write its orders into Redis again, and seal its log without a witness.
+func (c *chaosFleet) emptyRedis() {
+	config := c.first.Config
+	config.Global = strings.Replace(config.Global, silentWitness, "", 1)
+	if err := c.first.Reload(config); err != nil {
+		c.t.Fatal(err)
+	}
+	before := c.first.Metric("crawlgate_fleet_orders_version")
+	c.redis.Say("FLUSHALL")
+	rig.Eventually(c.t, "the orders to be in Redis again", func() bool {
+		v := c.first.Metric("crawlgate_fleet_orders_version")
+		return v > 0 && v < before
+	})
 }
 
 // good asks both gateways for pages that are allowed and refused.
@@ -256,6 +299,7 @@ func (c *chaosFleet) ordinary(g *rig.Gateway, times int) {
 // trouble is sites and clients that behave badly, and a configuration with what ends soon.
 func (c *chaosFleet) trouble() {
 	config := c.first.Config
+	config.Global = c.log.Config(silentWitness).Global
 	config.Site = fmt.Sprintf("except shop.example {\nuntil %s\nreason test\n}", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
 	config.Global += "\npki {\nca robots {\nintermediate_lifetime 12h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}"
 	config.Global = strings.Replace(config.Global, "roll_keep 1000", "roll_keep 1\nroll_interval 24h\nroll_keep_for 8760h", 1)
@@ -340,6 +384,9 @@ func (c *chaosFleet) outage() {
 		g := c.first
 		return g.Metric("crawlgate_fleet_up")+g.Metric("crawlgate_shared_clock_up")+g.Metric("crawlgate_store_up")+g.Metric("crawlgate_evidence_up") == 0
 	})
+	if c.robots("deny", "agent", "newsbot") == nil {
+		c.t.Error("a stop has reached the other gateways without Redis")
+	}
 	config := c.first.Config
 	config.Global += "\nlog collected {\noutput stdout\ninclude http.log.access\n}"
 	if err := c.first.Reload(config); err != nil {
