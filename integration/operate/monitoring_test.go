@@ -73,7 +73,7 @@ func dashboardExprs(t *testing.T) (list []string) {
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$owner", ".*")
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			list = append(list, fill.Replace(target.Expr))
