@@ -54,12 +54,12 @@ func TestAdminErrors(t *testing.T) {
 		{"host", "GET", "/robots/origins?host=https://example.com", nil, 400, "host"},
 		{"state", "GET", "/robots/origins?state=good", nil, 400, "want rules, absent, unreachable"},
 
-		{"origin missing", "GET", "/robots/origin", nil, 400, "origin is missing"},
-		{"origin relative", "GET", "/robots/origin?origin=example.com", nil, 400, "origin"},
-		{"origin with path", "GET", "/robots/origin?origin=https://example.com/a", nil, 400, "alone"},
-		{"origin with query", "GET", "/robots/origin?origin=https://example.com/?a", nil, 400, "alone"},
+		{"origin missing", "GET", "/robots/origin", nil, 400, "host is empty: want a host such as example.com"},
+		{"host unknown", "GET", "/robots/origin?origin=example.com", nil, 404, "nothing is known of example.com: no request has asked for it; name a new site by its URL"},
+		{"no host", "GET", "/robots/origin?origin=shop+example", nil, 400, `host "shop example" has a byte that no host name has: want a host such as example.com, or a URL`},
+		{"page of an origin", "GET", "/robots/origin?origin=https://example.com/a?b", nil, 404, "nothing is known of https://example.com: "},
 		{"origin with user", "GET", "/robots/origin?origin=https://u@example.com/", nil, 400, "userinfo"},
-		{"origin scheme", "GET", "/robots/origin?origin=gopher://example.com", nil, 400, "origin"},
+		{"origin scheme", "GET", "/robots/origin?origin=gopher://example.com", nil, 400, `scheme "gopher" is not one of`},
 		{"origin unknown", "GET", "/robots/origin?origin=https://example.com", nil, 404, "nothing is known"},
 
 		{"hash short", "GET", "/robots/body?sha256=abc", nil, 400, "64 hexadecimal"},
@@ -73,7 +73,7 @@ func TestAdminErrors(t *testing.T) {
 		{"explain agent", "GET", "/robots/explain?agent=a+b&url=https://example.com/", nil, 400, "no product token"},
 		{"explain url missing", "GET", "/robots/explain?agent=a", nil, 400, "url is missing"},
 		{"explain url", "GET", "/robots/explain?agent=a&url=/x", nil, 400, "url"},
-		{"explain url broken", "GET", "/robots/explain?agent=a&url=http://%25zz%20/", nil, 400, "url"},
+		{"explain url broken", "GET", "/robots/explain?agent=a&url=http://%25zz%20/", nil, 400, "want a URL such as"},
 		{"explain site", "GET", "/robots/explain?agent=a&url=https://example.com/&site=:9", nil, 400, "has no gateway: there is unix/"},
 
 		{"no body", "POST", "/robots/purge", nil, 400, "the body is empty"},
@@ -85,6 +85,9 @@ func TestAdminErrors(t *testing.T) {
 		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "after the JSON object"},
 		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, 400, "more than 65536 bytes"},
 		{"purge a page", "POST", "/robots/purge", `{"origin":"https://example.com/a"}`, 400, "alone"},
+		{"purge with a query", "POST", "/robots/purge", `{"origin":"https://example.com/?a"}`, 400, "alone"},
+		{"purge what is not known", "POST", "/robots/purge", `{"origin":"example.com"}`, 404, "nothing is known"},
+		{"refresh what is not known", "POST", "/robots/refresh", `{"origin":"example.com"}`, 404, "such as https://example.com"},
 
 		{"order scope", "POST", "/robots/deny", `{"scope":"planet"}`, 400, "not one of all, host, agent"},
 		{"order without scope", "POST", "/robots/deny", `{}`, 400, "not one of all, host, agent"},
@@ -95,7 +98,7 @@ func TestAdminErrors(t *testing.T) {
 		{"order agent", "POST", "/robots/deny", `{"scope":"agent","value":"a b"}`, 400, "no product token"},
 		{"unblock nothing", "POST", "/robots/unblock", `{"key":"example.com"}`, 404, "is not blocked"},
 		{"unblock without a key", "POST", "/robots/unblock", `{}`, 404, "is not blocked"},
-		{"lift nothing", "DELETE", "/robots/deny?scope=all", nil, 404, "no such order"},
+		{"lift nothing", "DELETE", "/robots/deny?scope=all", nil, 404, "no such order: all; stopped: nothing"},
 		{"lift scope", "DELETE", "/robots/deny?value=x", nil, 400, "not one of all, host, agent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -116,6 +119,48 @@ func TestAdminErrors(t *testing.T) {
 	}
 	if list := testgateway.Ask[adminapi.Orders](g, "GET", "/robots/deny", nil); len(list.Orders) != 0 {
 		t.Errorf("an order that was refused holds: %v", list)
+	}
+}
+
+// TestResolve: a host means the one origin of it that is known, and several are named. A URL means its own.
+func TestResolve(t *testing.T) {
+	g := testgateway.New(t, "agent Beta\nagent Alpha", "")
+	server := testorigin.Start(t, testorigin.Config{})
+	one, other := server.Site(t, testorigin.SiteConfig{}), server.Site(t, testorigin.SiteConfig{})
+	host, port, _ := strings.Cut(one.Origin().Authority(), ":")
+	show := func(origin string) (status int, text string) {
+		a := g.Admin("GET", originQuery("origin", origin), nil)
+		return a.Status, string(a.Body)
+	}
+	for _, s := range []*testorigin.Site{one, other} {
+		s.SetRobots(testorigin.OK(testgateway.RulesA))
+		testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: s.URL("/page?x#y")})
+	}
+	for text, want := range map[string]int{host: 200, host + ":" + port: 200, host + ":1": 404, one.Origin().String(): 200, one.URL("/x?y"): 200, strings.ToUpper(one.Origin().String()): 200} {
+		if status, body := show(text); status != want || status == 200 && !strings.Contains(body, one.Origin().String()) {
+			t.Errorf("%s: %d %s", text, status, body)
+		}
+	}
+	alias := strings.Replace(one.Origin().String(), "http://", "https://", 1)
+	// A second origin of the host, as a crawler finds it.
+	second := fmt.Sprintf("http://%s:%d", host, testorigin.ReservePort(t))
+	g.Visit(second+"/", "alpha")
+	both := []string{second, one.Origin().String()}
+	slices.Sort(both)
+	if status, body := show(host); status != http.StatusConflict || !strings.Contains(body, "say which one is meant: "+strings.Join(both, ", ")) {
+		t.Errorf("two origins: %d %s", status, body)
+	}
+
+	// A mistyped origin leaves no record.
+	r := testgateway.Ask[adminapi.Refreshed](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: alias})
+	if !r.Forgotten || !r.Undone() || r.Record.State != fetch.StateUnreachable {
+		t.Errorf("%+v", r)
+	}
+	if status, body := show(alias); status != http.StatusNotFound {
+		t.Errorf("a mistyped origin is known: %d %s", status, body)
+	}
+	if list := testgateway.Ask[adminapi.Agents](g, "GET", "/robots/agents", nil); !slices.Equal(list.Agents, []string{"Alpha", "Beta"}) {
+		t.Errorf("%q", list)
 	}
 }
 

@@ -38,8 +38,13 @@ func ListClocks(_ context.Context, e *engine.Engine, request ClocksRequest) (Clo
 		page = e.Pacer().Statuses(request.After, limit+1, func(c pace.Status) bool {
 			return (filter == nil || filter(c)) && strings.Contains(c.Key, request.Contains)
 		}, rateOf(e))
-	} else if c, ok := e.Pacer().Status(*request.Key, rateOf(e)); ok {
-		page = append(page, c)
+	} else {
+		for _, key := range clockKeys(e, *request.Key) {
+			if c, ok := e.Pacer().Status(key, rateOf(e)); ok {
+				page = append(page, c)
+				break
+			}
+		}
 	}
 	if len(page) > limit {
 		page = page[:limit]
@@ -82,7 +87,7 @@ func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) 
 		}
 	}
 	if len(answer.Ended) == 0 {
-		return answer, fault(http.StatusNotFound, "%.200q is not blocked", request.Key)
+		return answer, fault(http.StatusNotFound, "%.200q is not blocked; clocks --state blocked lists the hosts that are", request.Key)
 	}
 	return answer, nil
 }

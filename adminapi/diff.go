@@ -49,7 +49,7 @@ const diffContext = 3
 
 // CompareTexts compares two versions of an origin's text, by default the last two.
 func CompareTexts(ctx context.Context, e *engine.Engine, request DiffRequest) (TextDiff, error) {
-	o, err := ParseOrigin(request.Origin)
+	o, err := Resolve(ctx, e, request.Origin)
 	if err != nil {
 		return TextDiff{}, err
 	}

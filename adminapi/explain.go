@@ -52,9 +52,9 @@ func explain(
 	if err != nil {
 		return x, err
 	}
-	target, err := origin.ParseTarget(request.URL)
+	target, err := ParseTarget(request.URL)
 	if err != nil {
-		return x, badRequest("url: %w", err)
+		return x, err
 	}
 	enforcer := *site.Enforcer
 	enforcer.Rules, enforcer.Files = rules, files
@@ -71,6 +71,15 @@ func explain(
 	return x, nil
 }
 
+// ParseTarget reads the URL of a page. The error is a caddy.APIError.
+func ParseTarget(rawURL string) (origin.Target, error) {
+	target, err := origin.ParseTarget(rawURL)
+	if err != nil {
+		err = badRequest("%s: want a URL such as https://example.com/page", strings.TrimPrefix(err.Error(), "origin: "))
+	}
+	return target, err
+}
+
 // identityOf returns the identity of an agent: the name of its block or, on a site without blocks,
 // a product token.
 func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) {
@@ -84,7 +93,7 @@ func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) 
 	case len(names) == 0:
 		return identity, badRequest(unknownAgent, agent)
 	default:
-		return identity, badRequest("agent %.100q is not configured: there is %s", agent, strings.Join(names, ", "))
+		return identity, badRequest("agent %.100q is not configured: %s", agent, meant(names, agent))
 	}
 }
 

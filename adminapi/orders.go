@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,7 +61,11 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 			"make room on the disk, and lift it again", err)
 	case !found:
 		order.By = "" // that would be the author of the order
-		return ended, fault(http.StatusNotFound, "there is no such order: %s", order)
+		held := []string{}
+		for _, o := range e.Stops().List() {
+			held = append(held, strings.TrimSpace(string(o.Scope)+" "+o.Value))
+		}
+		return ended, fault(http.StatusNotFound, "there is no such order: %s; stopped: %s", order, cmp.Or(listed(held), "nothing"))
 	}
 	return OrderLifted{lifted, order.By, e.Fleet().Given(ctx, cluster.LiftOf(lifted.ID), 0)}, nil
 }
@@ -82,37 +87,48 @@ const maxNamed = 20
 
 // checkAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
 func checkAgent(e *engine.Engine, name string) error {
-	var names []string
 	for _, site := range e.Sites() {
 		if site.Identifier.Knows(name) {
 			return nil
 		}
-		names = append(names, site.Identifier.Agents()...)
 	}
+	names := agentsOf(e)
 	if len(names) == 0 {
 		return badRequest(unknownAgent, name)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	hint := "there is "
-	if near := nearNames(names, name); len(near) > 0 {
-		names, hint = near, "near it is "
-	}
-	if len(names) > maxNamed {
-		names = append(names[:maxNamed:maxNamed], "…")
-	}
-	return badRequest("no agent %.100q is configured: %s%s; with force the order is given all the same",
-		name, hint, strings.Join(names, ", "))
+	return badRequest("no agent %.100q is configured: %s; with force the order is given all the same", name, meant(names, name))
 }
 
-// nearNames returns the names that may have been meant by a mistyped one: at most a third of the
-// letters differ, or one begins with the other.
-func nearNames(names []string, name string) (near []string) {
+// meant says which of some names may have been meant by another.
+func meant(names []string, name string) string {
+	if near := NearNames(names, name); len(near) > 0 {
+		return "near it is " + listed(near)
+	}
+	return "there is " + listed(names)
+}
+
+// ListAgents lists the agents that are configured.
+func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error) {
+	return Agents{append([]string{}, agentsOf(e)...)}, nil
+}
+
+// agentsOf are the names of the agents of all sites.
+func agentsOf(e *engine.Engine) (names []string) {
+	for _, site := range e.Sites() {
+		names = append(names, site.Identifier.Agents()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// NearNames returns the names that may have been meant by a mistyped one: at most a third of the
+// letters differ, or two of a short name, or one begins with the other.
+func NearNames(names []string, name string) (near []string) {
 	name = strings.ToLower(name)
 	for _, n := range names {
-		lower := strings.ToLower(n)
+		lower, longest := strings.ToLower(n), max(len(name), len(n))
 		if strings.HasPrefix(lower, name) || strings.HasPrefix(name, lower) ||
-			edits(lower, name) <= max(len(name), len(n))/3 {
+			edits(lower, name) <= max(longest/3, min(2, longest/2)) {
 			near = append(near, n)
 		}
 	}

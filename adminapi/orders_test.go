@@ -16,8 +16,9 @@ func TestNearNames(t *testing.T) {
 		"Crawler-3": {"Crawler-2"},
 		"Googlebot": nil,
 		"y":         nil,
+		"Acmeotb":   {"AcmeBot"},
 	} {
-		if got := nearNames(names, name); !slices.Equal(got, want) {
+		if got := NearNames(names, name); !slices.Equal(got, want) {
 			t.Errorf("near %q: %q, want %q", name, got, want)
 		}
 	}

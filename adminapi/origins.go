@@ -71,7 +71,7 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
 		o, err := origin.FromAuthority(scheme, host)
 		if err != nil {
-			return nil, badRequest("host: %w", err)
+			return nil, noSite(err)
 		}
 		origins = append(origins, o)
 	}
@@ -101,20 +101,66 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	}, nil
 }
 
-// ParseOrigin reads the URL of a site. The URL of a page is an error: a purge of a page must not
-// forget the site. The error is a caddy.APIError.
+// ParseOrigin reads the URL of a site. The URL of a page is an error. The error is a
+// caddy.APIError.
 func ParseOrigin(text string) (origin.Origin, error) {
 	o, err := origin.ParseSite(text)
+	return o, noSite(err)
+}
+
+// Resolve returns the origin that a text names. A URL names its own. A host, with or without a
+// port, names the one origin of it that is known, whatever the scheme. The error is a
+// caddy.APIError: 400 if the text is neither, 404 if nothing is known of the host, and 409 with the
+// origins to choose from if there are several.
+func Resolve(ctx context.Context, e *engine.Engine, text string) (o origin.Origin, err error) {
+	if strings.Contains(text, "://") {
+		o, err = origin.Parse(text)
+		return o, noSite(err)
+	}
+	list, err := listHost(e.Cache(), text)
 	if err != nil {
-		return o, badRequest("%w", err)
+		return o, err
+	}
+	records, err := list(ctx, "", MaxPage)
+	if err != nil {
+		return o, fmt.Errorf("listing the origins of %.200s: %w", text, err)
+	}
+	var names []string
+	for i := range records {
+		if name := records[i].Origin.String(); !slices.Contains(names, name) {
+			o, names = records[i].Origin, append(names, name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return o, fault(http.StatusNotFound, "nothing is known of %.200[1]s: no request has asked for it; name a new site by its URL, such as https://%.200[1]s", text)
+	case len(names) > 1:
+		return origin.Origin{}, fault(http.StatusConflict, "say which one is meant: %s", listed(names))
 	}
 	return o, nil
+}
+
+// noSite makes the answer of an error that says why a text names no site, nil of none.
+func noSite(err error) error {
+	if err == nil {
+		return nil
+	}
+	return badRequest("%s: want a host such as example.com, or a URL such as https://example.com",
+		strings.TrimPrefix(err.Error(), "origin: "))
+}
+
+// listed lists names in a message, [maxNamed] at most.
+func listed(names []string) string {
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed:maxNamed], "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to
 // it.
 func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (OriginDetail, error) {
-	o, err := ParseOrigin(request.Origin)
+	o, err := Resolve(ctx, e, request.Origin)
 	if err != nil {
 		return OriginDetail{}, err
 	}
@@ -151,7 +197,10 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (Ori
 
 // Purge forgets the record of an origin, at all gateways.
 func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged, error) {
-	o, err := ParseOrigin(request.Origin)
+	o, err := Resolve(ctx, e, request.Origin)
+	if err == nil && strings.Contains(request.Origin, "://") {
+		_, err = ParseOrigin(request.Origin) // a purge of a page must not forget the site
+	}
 	if err != nil {
 		return Purged{}, err
 	}
@@ -164,21 +213,28 @@ func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged
 	return Purged{o.String(), known || all > 0, report}, nil
 }
 
-// Refresh fetches the robots.txt of an origin, and shows the record after that.
+// Refresh fetches the robots.txt of an origin, and shows the record after that. If the
+// origin was not known and cannot be reached, no record of it is kept: its name may be mistyped.
 func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refreshed, error) {
-	o, err := ParseOrigin(request.Origin)
+	o, err := Resolve(ctx, e, request.Origin)
 	if err != nil {
 		return Refreshed{}, err
 	}
 	if err := e.StopsFetch(o); err != nil {
 		return Refreshed{}, fault(http.StatusConflict, "%s is not asked, %w", o, err)
 	}
+	_, known := e.Cache().Peek(o, "")
 	entry, err := e.Cache().Refresh(ctx, o)
 	if err != nil {
 		return Refreshed{}, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
-	d, err := detail(ctx, e, entry)
-	return Refreshed{d, e.Fleet().Tell(ctx, cluster.Refresh, o.String(), 1)}, err
+	answer := Refreshed{}
+	answer.OriginDetail, err = detail(ctx, e, entry)
+	if answer.Forgotten = !known && answer.Record.State == fetch.StateUnreachable; answer.Forgotten {
+		return answer, cmp.Or(err, e.Purge(ctx, o))
+	}
+	answer.Acknowledgements = e.Fleet().Tell(ctx, cluster.Refresh, o.String(), 1)
+	return answer, err
 }
 
 // found is how many records or blocks there were.

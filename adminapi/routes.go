@@ -50,6 +50,7 @@ type plainText []byte
 
 // routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
 var routes = map[string]map[string]method{
+	"agents":  {http.MethodGet: question(ListAgents)},
 	"origins": {http.MethodGet: question(ListOrigins)},
 	"origin":  {http.MethodGet: question(ShowOrigin)},
 	"body":    {http.MethodGet: question(showBody)},

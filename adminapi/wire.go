@@ -89,11 +89,20 @@ type Purged struct {
 	cluster.Acknowledgements
 }
 
+// Undone reports whether there was nothing to forget.
+func (p Purged) Undone() bool { return !p.Known }
+
 // Refreshed is the answer to a refresh.
 type Refreshed struct {
 	OriginDetail
+	// Forgotten says that the origin was not known before, and that no record of it is kept, because
+	// it cannot be reached. Other gateways are not told.
+	Forgotten bool `json:"forgotten,omitempty"`
 	cluster.Acknowledgements
 }
+
+// Undone reports whether the fetch failed.
+func (r Refreshed) Undone() bool { return !r.Record.LastFailure.IsZero() }
 
 // Explanation is how a request would be answered.
 type Explanation struct {
@@ -121,6 +130,11 @@ type Preference struct {
 	Line   int    `json:"line,omitempty"`
 	// Path is what the line is limited to, where no URL was asked for; empty for all paths.
 	Path string `json:"path,omitempty"`
+}
+
+// Agents lists the names of the agents that are configured, in the order of the alphabet.
+type Agents struct {
+	Agents []string `json:"agents"`
 }
 
 // Orders lists the stops, oldest first.

@@ -66,7 +66,7 @@ Exit status: 0 there is nothing to find, 1 there are findings, 2 there are none,
 
 func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	if c.MinDelay < 0 || c.MaxDelay < 0 || c.Tolerance < 0 {
-		return exitError, errors.New("no time may be below 0")
+		return exitError, misused("no time may be below 0")
 	}
 	logs, err := s.logs(args)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 func (c *auditOptions) sealOptions(logs []string) error {
 	if !c.sealed {
 		if len(c.seal.Folders)+len(c.seal.Keys)+len(c.seal.Checkpoints) > 0 {
-			return errors.New("--evidence, --vkey and --head are for --seal")
+			return misused("--evidence, --vkey and --head are for --seal")
 		}
 		return nil
 	}
@@ -180,6 +180,9 @@ type (
 
 // logs finds the logs that arguments name, and reports the files that it skips.
 func (s streams) logs(args []string) ([][]audit.Source, error) {
+	if len(args) == 0 {
+		return nil, misused("no access log is given")
+	}
 	logs, left, err := audit.Files(args, s.in)
 	for _, f := range left {
 		s.complain("left out: %s: %v", f.File, f.Err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 	f := cmd.Flags()
 	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input")
 	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway the name of an agent")
-	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
+	gatewayFlag(f, &c.gateway, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
 	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")
@@ -87,23 +88,26 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if c.jsonl {
 		return c.answer(ctx, s, args, paths)
 	}
+	if c.robots == "" && len(c.allowPrivate) == 0 && !c.indexHTML && c.paths == "" && !c.hasUse() {
+		c.gateway = cmp.Or(c.gateway, os.Getenv(gatewayVariable))
+	}
 	switch {
 	case len(args) == 0:
-		return exitError, errors.New("no URL is given")
+		return exitError, misused("no URL is given")
 	case c.agent == "":
-		return exitError, errors.New("no --agent is given")
+		return exitError, misused("no --agent is given")
 	case c.robots != "" && (c.gateway != "" || len(c.allowPrivate) > 0), c.gateway != "" && len(c.allowPrivate) > 0:
-		return exitError, errors.New("--robots, --gateway and --allow-private exclude each other")
+		return exitError, misused("--robots, --gateway and --allow-private exclude each other")
 	case c.indexHTML && c.gateway != "":
-		return exitError, errors.New("--index-html does not go with --gateway, which reads the files as it is configured to")
+		return exitError, misused("--index-html does not go with --gateway, which reads the files as it is configured to")
 	case c.paths != "" && c.gateway != "":
-		return exitError, errors.New("--paths does not go with --gateway, which judges paths as it is configured to")
+		return exitError, misused("--paths does not go with --gateway, which judges paths as it is configured to")
 	case c.site != "" && c.gateway == "":
-		return exitError, errors.New("--site goes with --gateway")
+		return exitError, misused("--site goes with --gateway")
 	case c.gateway != "" && c.hasUse():
-		return exitError, errors.New("--purpose, --also-obey and --preferences do not go with --gateway, which goes by the agent's block")
+		return exitError, misused("--purpose, --also-obey and --preferences do not go with --gateway, which goes by the agent's block")
 	case c.preferences != "" && len(c.purposes) == 0:
-		return exitError, errors.New("--preferences goes with --purpose")
+		return exitError, misused("--preferences goes with --purpose")
 	}
 	decide, err := c.judge(s, paths)
 	if err != nil {

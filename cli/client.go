@@ -8,15 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/cluster"
@@ -24,6 +28,7 @@ import (
 )
 
 type adminClient struct {
+	name   string // as it was given
 	base   string
 	origin string // value of the Origin header field; empty over a unix socket
 	http   http.Client
@@ -43,14 +48,14 @@ const (
 func newAdminClient(address string) (*adminClient, error) {
 	dialer := &net.Dialer{Timeout: adminDialTimeout}
 	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: adminTimeout, DisableKeepAlives: true}
-	c := &adminClient{http: http.Client{
+	c := &adminClient{name: address, http: http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("address %q: want scheme, host and port alone, such as http://localhost:2019", address)
+			return nil, fmt.Errorf("--gateway: address %q: want scheme, host and port alone, such as http://localhost:2019", address)
 		}
 		c.base = u.Scheme + "://" + u.Host
 		c.origin = c.base
@@ -59,7 +64,7 @@ func newAdminClient(address string) (*adminClient, error) {
 	n, err := caddy.ParseNetworkAddress(address)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("address %q: %w", address, err)
+		return nil, fmt.Errorf("--gateway: address %q: want host:port, unix//path or a URL: %w", address, err)
 	case n.IsUnixNetwork():
 		path, _, _ := strings.Cut(n.Host, "|") // permissions for the file
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -68,11 +73,40 @@ func newAdminClient(address string) (*adminClient, error) {
 		c.base = "http://127.0.0.1" // a name that Caddy takes on every socket
 		return c, nil
 	case n.Network != "tcp" || n.PortRangeSize() != 1 || n.StartPort == 0:
-		return nil, fmt.Errorf("address %q: want host:port or unix//path", address)
+		return nil, fmt.Errorf("--gateway: address %q: want host:port, unix//path or a URL", address)
 	}
 	c.base = "http://" + n.JoinHostPort(0)
 	c.origin = c.base
 	return c, nil
+}
+
+// gatewayFlag adds the flag that names a gateway. Its former name --address is read too.
+func gatewayFlag(f *pflag.FlagSet, address *string, usage string) {
+	f.StringVar(address, "gateway", "", usage)
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "address" {
+			name = "gateway"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// gatewayVariable is the environment variable that stands for --gateway.
+const gatewayVariable = "CRAWLGATE_GATEWAY"
+
+// packagedSocket is where the Caddyfile of the packages puts the admin endpoint.
+var packagedSocket = "/run/crawlgate/admin.sock"
+
+// endpoint is the admin endpoint of the gateway: the one that the flag or the environment names,
+// that of the packages if it is there, else Caddy's default.
+func endpoint(flag string) string {
+	if address := cmp.Or(flag, os.Getenv(gatewayVariable)); address != "" {
+		return address
+	}
+	if _, err := os.Stat(packagedSocket); !errors.Is(err, fs.ErrNotExist) {
+		return "unix/" + packagedSocket
+	}
+	return caddy.DefaultAdminListen
 }
 
 // adminRequest is a request to the admin API, at a path below its prefix.
@@ -116,7 +150,7 @@ func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("asking the gateway: %w", err)
+		return nil, c.unasked(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read to the end, or is given up
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer+1))
@@ -129,6 +163,21 @@ func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 		return nil, refusal(resp.StatusCode, data)
 	}
 	return data, nil
+}
+
+// unasked says why a request got no answer, and what to do.
+func (c *adminClient) unasked(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // without the address, which may be an invented one
+	}
+	hint := ""
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		hint = "; members of the group of that socket may ask, and root: sudo, or usermod --append --groups crawlgate USER"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		hint = "; if a gateway runs, name its admin endpoint by --gateway or CRAWLGATE_GATEWAY"
+	}
+	return fmt.Errorf("asking the gateway at %s: %w%s", c.name, err, hint)
 }
 
 // refusal reads why the gateway refuses a request.
@@ -172,14 +221,14 @@ func remoteCommand(
 	var address string
 	var asJSON bool
 	cmd := command(c, func(ctx context.Context, s streams, args []string) (int, error) {
-		client, err := newAdminClient(address)
+		client, err := newAdminClient(endpoint(address))
 		if err != nil {
 			return exitError, err
 		}
 		return run(ctx, remote{client, s, asJSON}, args)
 	})
 	f := cmd.Flags()
-	f.StringVar(&address, "address", caddy.DefaultAdminListen, "admin endpoint of the gateway: host:port, unix//path or a URL")
+	gatewayFlag(f, &address, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
 	f.BoolVar(&asJSON, "json", false, "print what the gateway answers, as JSON")
 	return cmd
 }
@@ -213,7 +262,8 @@ func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show f
 	report := answer.Acks()
 	answered, all, ended := report.Counts()
 	missed := answered < all || report.Pending || report.NotDelivered
-	if missed {
+	doubtful, ok := any(answer).(interface{ Undone() bool })
+	if missed || ok && doubtful.Undone() {
 		status = exitNo
 	}
 	if r.json {
@@ -266,13 +316,13 @@ func orderEach[T acknowledged](
 	q func(arg string) adminRequest, show func(w io.Writer, answer T),
 ) (status int, err error) {
 	if len(args) == 0 {
-		return exitError, errors.New("want one argument at least")
+		return exitError, misused("want one argument at least")
 	}
 	for _, arg := range args {
 		one, err := order(ctx, r, q(arg), show)
 		if err != nil {
 			r.complain("%s: %v", arg, err)
-			one = exitError
+			one = errorStatus(err)
 		}
 		status = max(status, one)
 	}

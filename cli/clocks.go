@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -25,7 +24,7 @@ func clocksCommand() *cobra.Command {
 which hosts asked, by 429, 430 or 503, to be left alone.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
-			return exitError, errors.New("it takes no argument")
+			return exitError, misused("it takes no argument")
 		}
 		query := url.Values{"limit": {strconv.Itoa(limit)}, "key": {key}, "state": {state}, "after": {after}}
 		return exitOK, ask(ctx, r, get("clocks", query), printClocks)

@@ -3,12 +3,19 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/robotscache"
 )
 
 func init() {
@@ -26,17 +33,19 @@ Text of sites is escaped wherever it is shown. Errors go to the standard error s
 // The exit statuses of all commands.
 const (
 	exitOK    = 0 // all is allowed, nothing to warn of, done
-	exitNo    = 1 // something is disallowed, there are warnings
+	exitNo    = 1 // something is disallowed, there are warnings, there was nothing to do, a fetch failed
 	exitError = 2 // it could not be found out or done
 )
 
 // AddCommands puts the commands below cmd, which is `robots`.
 func AddCommands(cmd *cobra.Command) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fail(cmd, err) })
+	cmd.SetFlagErrorFunc(wrongFlag)
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fail(cmd, fmt.Errorf("unknown command %q: see --help", args[0]))
+			near := append(cmd.SuggestionsFor(args[0]), "--help")
+			return fail(cmd, fmt.Errorf("unknown command %q: type %s %s", args[0], cmd.CommandPath(), strings.Join(near, " or ")))
 		}
 		return cmd.Help()
 	}
@@ -45,6 +54,7 @@ func AddCommands(cmd *cobra.Command) {
 		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
 		evidenceCommand(),
 	)
+	addCompletions(cmd.Commands())
 }
 
 // streams are the input and the outputs of a command.
@@ -92,6 +102,34 @@ func command(
 	return &c
 }
 
+// wrongFlag ends a command whose flags are wrong, and says which may have been meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		for _, name := range adminapi.NearNames(names, unknown.GetSpecifiedName()) {
+			text += "; is --" + name + " meant?"
+		}
+	}
+	return fail(cmd, misused(text))
+}
+
+// misused is an error of how a command was typed. Its usage is printed below it.
+type misused string
+
+func (m misused) Error() string { return string(m) }
+
+// errorStatus is the exit status of an error: 1 if the gateway knows no such thing. A text that an
+// audit needs is another matter.
+func errorStatus(err error) int {
+	fault, ok := errors.AsType[caddy.APIError](err)
+	if ok && fault.HTTPStatus == http.StatusNotFound && !errors.Is(err, robotscache.ErrNotFound) {
+		return exitNo
+	}
+	return exitError
+}
+
 // fail prints an error and gives it its exit status. Lines of a message stay lines; whatever else
 // is not printable is escaped.
 func fail(cmd *cobra.Command, err error) error {
@@ -101,7 +139,10 @@ func fail(cmd *cobra.Command, err error) error {
 		}
 		printLine(cmd.ErrOrStderr(), line)
 	}
-	return exit(exitError)
+	if _, ok := errors.AsType[misused](err); ok {
+		printLine(cmd.ErrOrStderr(), "usage: "+cmd.UseLine())
+	}
+	return exit(errorStatus(err))
 }
 
 // ExitError ends a command with another status than 0. Everything else has been printed.

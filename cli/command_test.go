@@ -17,6 +17,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
@@ -401,12 +402,12 @@ func TestGatewayCommands(t *testing.T) {
 	s.SetRobots(testorigin.OK(testgateway.RulesA))
 	run := func(name string, args ...string) commandRun {
 		t.Helper()
-		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.Address()}, args...)...)
+		return runCommand(t.Context(), t, "", append([]string{name, "--gateway", g.Address()}, args...)...)
 	}
 	o := s.Origin().String()
 
 	run("origins").check(t, 0, "", "")
-	run("show", o).check(t, 2, "", "nothing is known of http://<HOST>")
+	run("show", o).check(t, 1, "", "nothing is known of http://<HOST>")
 	gateway := func(args ...string) commandRun {
 		t.Helper()
 		return runCommand(t.Context(), t, "", append([]string{"check", "--gateway", g.Address()}, args...)...)
@@ -428,7 +429,7 @@ func TestGatewayCommands(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	s.SetRobots(testorigin.OK(testgateway.RulesB))
-	run("refresh", o, o+"/page").check(t, 2, "http://<HOST> rules\n", "http://<HOST>/page: ")
+	run("refresh", o, "shop example", o+"/page").check(t, 2, "http://<HOST> rules\nhttp://<HOST> rules\n", "shop example: host ")
 	run("show", o).check(t, 0, "origin  http://<HOST>\nrobots.txt  http://<HOST>/robots.txt\nstate  rules\naccess  rules\nstatus  200\n"+
 		"sha256  <SHA256>\nfetched  <TIME>\nfresh until  <TIME>\n\n"+
 		"FIRST SEEN  LAST SEEN  KEPT UNTIL  STATE  STATUS  SIZE  SHA256\n"+
@@ -437,11 +438,12 @@ func TestGatewayCommands(t *testing.T) {
 	run("show", "--diff", o).check(t, 0, "--- http://<HOST>/robots.txt <TIME> <SHA256>\n+++ http://<HOST>/robots.txt <TIME> <SHA256>\n"+
 		"@@ -1,2 +1,4 @@\n User-agent: *\n Disallow: /private/\n+Disallow: /new/\n"+`+# \x1b[2J\xff`+"\n", "")
 	s.SetRobots(testorigin.Status(500))
-	run("refresh", o).check(t, 0, "http://<HOST> rules; the fetch failed: status 500\n", "")
+	run("refresh", o).check(t, 1, "http://<HOST> rules; the fetch failed: status 500\n", "")
 	if r := run("show", o); !strings.Contains(r.out, "unreachable since") || !strings.Contains(r.out, "last failure") || !strings.Contains(r.out, "next attempt") {
 		t.Errorf("got %+v", r)
 	}
-	run("purge", o, o).check(t, 0, "http://<HOST> purged\nhttp://<HOST> was not known\n", "")
+	run("purge", o+"/page").check(t, 2, "", "alone")
+	run("purge", strings.TrimPrefix(o, "http://"), o).check(t, 1, "http://<HOST> purged\nhttp://<HOST> was not known\n", "")
 	if r := run("purge", "--json", o); !strings.Contains(r.out, `"known":false`) {
 		t.Errorf("got %+v", r)
 	}
@@ -454,7 +456,7 @@ func TestOrderCommands(t *testing.T) {
 	s.SetPages(testorigin.Respond(testorigin.Response{Status: 503, Header: http.Header{"Retry-After": {"3600"}}}))
 	run := func(name string, args ...string) commandRun {
 		t.Helper()
-		return runCommand(t.Context(), t, "", append([]string{name, "--address", g.Address()}, args...)...)
+		return runCommand(t.Context(), t, "", append([]string{name, "--gateway", g.Address()}, args...)...)
 	}
 	run("deny").check(t, 0, "nothing is stopped\n", "")
 	run("deny", "host", "Example.COM", "--by", "dora", "--reason", "complaint 7").check(t, 0,
@@ -473,7 +475,8 @@ func TestOrderCommands(t *testing.T) {
 		t.Errorf("an order without a name: %+v", r)
 	}
 	run("undeny", "agent", "a").check(t, 0, golden("lifted by "+this.Username+": stop of agent a, by "+this.Username)+"\n", "")
-	run("undeny", "agent", "a").check(t, 2, "", "there is no such order: agent a")
+	run("undeny", "agent", "a").check(t, 1, "", "there is no such order: agent a; stopped: host example.com")
+	run("unblock", "nope.example").check(t, 1, "", "is not blocked")
 	run("undeny", "host", "example.com", "--by", "eve").check(t, 0, "lifted by eve: stop of host example.com, by dora, because: complaint 7\n", "")
 	run("deny", "host").check(t, 2, "", "want all, host PATTERN or agent NAME")
 	run("deny", "all", "x").check(t, 2, "", "want all, host PATTERN or agent NAME")
@@ -482,6 +485,7 @@ func TestOrderCommands(t *testing.T) {
 	run("undeny").check(t, 2, "", "want all, host PATTERN or agent NAME")
 
 	run("clocks").check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "")
+	runCommand(t.Context(), t, "", "clocks", "--address", g.Address()).check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "") // its former name
 	g.Visit(s.URL("/page"), "alpha")
 	r := run("clocks")
 	r.out = regexp.MustCompile(`(59m5\d|1h0m0)(\.\d)?s`).ReplaceAllString(r.out, "<SPAN>")
@@ -490,6 +494,96 @@ func TestOrderCommands(t *testing.T) {
 	run("clocks", "--state", "busy").check(t, 0, "1 clocks, 0 requests waiting, 1 clocks blocked\n", "")
 	run("clocks", "--state", "x").check(t, 2, "", "want blocked, waiting or busy")
 	run("clocks", "--limit", "0").check(t, 2, "", "from 1 to 1000")
+}
+
+// TestEndpoint: without a flag, commands ask the gateway that the environment names, that of the packages or that of Caddy's default, in
+// this order. check decides by itself if a flag says how.
+func TestEndpoint(t *testing.T) {
+	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
+	t.Setenv("SUDO_USER", "")
+	t.Setenv("CRAWLGATE_GATEWAY", "")
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	*cli.PackagedSocket = socket
+	t.Cleanup(func() { *cli.PackagedSocket = "/run/crawlgate/admin.sock" })
+	if got := cli.Endpoint(""); got != caddy.DefaultAdminListen {
+		t.Errorf("without any: %s", got)
+	}
+	if err := os.Symlink(strings.TrimPrefix(g.Address(), "unix/"), socket); err != nil {
+		t.Fatal(err)
+	}
+	runCommand(t.Context(), t, "", "deny").check(t, 0, "nothing is stopped\n", "")
+	t.Setenv("CRAWLGATE_GATEWAY", "unix//nowhere/admin.sock")
+	runCommand(t.Context(), t, "", "deny").check(t, 2, "", "asking the gateway at unix//nowhere/admin.sock: ")
+	runCommand(t.Context(), t, "", "deny", "--gateway", g.Address()).check(t, 0, "nothing is stopped\n", "")
+	runCommand(t.Context(), t, "", "check", "--agent", "a", "--robots", file(t, sample), "/").check(t, 0,
+		"VERDICT  REASON  LINE  RULE  GROUP  STATE  URL\nallow  no_rule  *  rules  /\n", "")
+	for _, args := range [][]string{{"check", "--agent", "a", "https://example.com/"}, {"audit", file(t, "{}\n")}} {
+		if r := runCommand(t.Context(), t, "", args...); r.status != 2 || !strings.Contains(r.err, "asking the gateway at unix//nowhere/") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+// TestCompletion: a shell offers what the gateway knows, and nothing where none answers.
+func TestCompletion(t *testing.T) {
+	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK(testgateway.RulesA))
+	g.Visit(s.URL("/"), "acme-news")
+	runCommand(t.Context(), t, "", "deny", "--gateway", g.Address(), "host", "held.example")
+	host := s.Origin().Authority()
+	for _, tt := range []struct{ args, want string }{
+		{"show ", host},
+		{"show 127.", host},
+		{"show http", s.Origin().String()},
+		{"show https:", ""},
+		{"show 128.", ""},
+		{"purge ", host},
+		{"refresh ", host},
+		{"sitemaps ", host},
+		{"deny ", "all host agent"},
+		{"deny h", "host"},
+		{"deny host ", host},
+		{"deny agent ", "acme-news acme-shop"},
+		{"deny agent acme-s", "acme-shop"},
+		{"undeny ", "host"},
+		{"undeny host ", "held.example"},
+		{"unblock ", ""},
+		{"show --agent ", "acme-news acme-shop"},
+		{"check --agent acme-n", "acme-news"},
+	} {
+		args := strings.Split(tt.args, " ")
+		got := complete(t, append([]string{args[0], "--gateway", g.Address()}, args[1:]...)...)
+		if got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.args, got, tt.want)
+		}
+	}
+	if got := complete(t, "show", "--gateway", "unix//nowhere/admin.sock", ""); got != "" {
+		t.Errorf("without a gateway: %q", got)
+	}
+}
+
+// complete returns the words that a shell would offer.
+func complete(t *testing.T, args ...string) string {
+	t.Helper()
+	root, robots := &cobra.Command{Use: "crawlgate"}, &cobra.Command{Use: "robots"}
+	cli.AddCommands(robots)
+	root.AddCommand(robots)
+	var out, stderr bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&stderr)
+	root.SetArgs(append([]string{"__completeNoDesc", "robots"}, args...))
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.TrimSpace(stderr.String()); text != "Completion ended with directive: ShellCompDirectiveNoFileComp" {
+		t.Errorf("%q writes on the error stream: %s", args, text)
+	}
+	words, directive, _ := strings.Cut("\n"+out.String(), "\n:")
+	if directive != "4\n" {
+		t.Errorf("%q: directive %q", args, directive)
+	}
+	return strings.Join(strings.Fields(words), " ")
 }
 
 // TestCommandUsage holds that what cannot be meant is refused, on the error stream, with status 2.
@@ -567,11 +661,11 @@ func TestAdminClient(t *testing.T) {
 			server := httptest.NewServer(tt.handler)
 			defer server.Close()
 			for _, address := range []string{server.URL, strings.TrimPrefix(server.URL, "http://"), server.URL + "/"} {
-				runCommand(t.Context(), t, "", "clocks", "--address", address).check(t, 2, "", tt.want)
+				runCommand(t.Context(), t, "", "clocks", "--gateway", address).check(t, 2, "", tt.want)
 			}
 		})
 	}
-	runCommand(t.Context(), t, "", "clocks", "--address", "unix//nowhere/admin.sock").check(t, 2, "", "no such file")
+	runCommand(t.Context(), t, "", "clocks", "--gateway", "unix//nowhere/admin.sock").check(t, 2, "", "no such file")
 }
 
 // full is a disk without room.

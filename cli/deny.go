@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,7 +33,7 @@ Without an argument it lists the orders that hold.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) == 0 {
 			if request != (adminapi.OrderRequest{}) {
-				return exitError, errors.New("--by, --reason and --force go with an order")
+				return exitError, misused("--by, --reason and --force go with an order")
 			}
 			return exitOK, ask(ctx, r, get("deny", nil), printOrders)
 		}
@@ -77,11 +76,14 @@ func scopeOf(args []string) (scope enforce.StopScope, value string, err error) {
 	case len(args) == 2 && (args[0] == string(enforce.StopHost) || args[0] == string(enforce.StopAgent)):
 		return enforce.StopScope(args[0]), args[1], nil
 	}
-	return scope, "", errors.New("want all, host PATTERN or agent NAME")
+	return scope, "", misused("want all, host PATTERN or agent NAME")
 }
 
-// thisUser is the name of the user, empty if it cannot be told.
+// thisUser is the name of the user, who may have become root by sudo; empty if it cannot be told.
 func thisUser() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
 	if u, err := user.Current(); err == nil {
 		return u.Username
 	}
@@ -118,7 +120,7 @@ func gatewaysCommand() *cobra.Command {
 orders hold there, by which version of the orders in Redis. Without a fleet there is this one.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
-			return exitError, errors.New("it takes no argument")
+			return exitError, misused("it takes no argument")
 		}
 		return exitOK, ask(ctx, r, get("gateways", nil), printGateways)
 	})

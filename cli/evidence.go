@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -18,6 +18,7 @@ import (
 type sealedLog struct {
 	state, gateway, name string
 	generation           int
+	json                 bool
 	files                []string
 }
 
@@ -29,8 +30,8 @@ func evidenceCommand() *cobra.Command {
 		Long: `Shows by what a sealed access log is checked: its public key, its newest signed checkpoint with the signatures of witnesses, or,
 as JSON, the proof that a line is in it: lines are numbered from 0. The state folder is read, which a running gateway names if --state does not.`,
 	}, func(ctx context.Context, s streams, args []string) (int, error) {
-		if len(args) == 0 || len(args) > 2 || (len(args) == 2) != (args[0] == "prove") {
-			return exitError, errors.New("want key, head, or prove with the number of a line")
+		if len(args) == 0 || !slices.Contains([]string{"key", "head", "prove"}, args[0]) || len(args) != 1+strings.Count(args[0], "prove") {
+			return exitError, misused("want key, head, or prove with the number of a line")
 		}
 		text, err := l.show(ctx, args)
 		printRaw(s.out, []byte(text))
@@ -38,7 +39,8 @@ as JSON, the proof that a line is in it: lines are numbered from 0. The state fo
 	})
 	f := cmd.Flags()
 	f.StringVar(&l.state, "state", "", "the state folder")
-	f.StringVar(&l.gateway, "gateway", caddy.DefaultAdminListen, "without --state, the admin endpoint of a gateway on this machine")
+	gatewayFlag(f, &l.gateway, "without --state, ask the gateway at this admin endpoint of this machine")
+	f.BoolVar(&l.json, "json", false, "print the key and the checkpoint as a JSON object too")
 	f.StringVar(&l.name, "name", "access", "the name of the log")
 	f.IntVar(&l.generation, "generation", 0, "a generation of the log, 0 for the newest")
 	f.StringArrayVar(&l.files, "log", nil, "a file of the log, the newest last; default: those that the gateway names")
@@ -55,24 +57,29 @@ func (l *sealedLog) show(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	name, text := "", ""
 	switch args[0] {
 	case "key":
-		return state.VKey + "\n", nil
+		name, text = "vkey", state.VKey+"\n"
 	case "head":
-		return string(state.Checkpoint.Note), nil
-	case "prove":
+		name, text = "checkpoint", string(state.Checkpoint.Note)
+	default:
 		return l.prove(state, args[1])
 	}
-	return "", fmt.Errorf("%q: want key, head or prove", args[0])
+	if !l.json {
+		return text, nil
+	}
+	object, err := json.Marshal(map[string]string{name: strings.TrimSuffix(text, "\n")})
+	return string(object) + "\n", err
 }
 
 func (l *sealedLog) prove(state sealer.State, number string) (string, error) {
 	seq, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
-		return "", fmt.Errorf("%q is no number of a line", number)
+		return "", misused(fmt.Sprintf("%q is no number of a line", number))
 	}
 	if len(l.files) == 0 {
-		return "", errors.New("want --log, the files of the log")
+		return "", misused("want --log, the files of the log")
 	}
 	proof, err := state.Prove(seq, l.files)
 	if err != nil {
@@ -84,7 +91,7 @@ func (l *sealedLog) prove(state sealer.State, number string) (string, error) {
 
 // ask has a gateway say where the log and its state are.
 func (l *sealedLog) ask(ctx context.Context) error {
-	client, err := newAdminClient(l.gateway)
+	client, err := newAdminClient(endpoint(l.gateway))
 	if err != nil {
 		return err
 	}

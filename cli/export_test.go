@@ -13,6 +13,12 @@ const (
 	MaxParsed   = maxParsed
 )
 
+// Endpoint is where commands find a gateway, PackagedSocket the one of the packages.
+var (
+	Endpoint       = endpoint
+	PackagedSocket = &packagedSocket
+)
+
 // TargetOf returns the part of a URL that is matched.
 var TargetOf = targetOf
 

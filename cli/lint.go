@@ -53,7 +53,7 @@ type LintWarning struct {
 
 func (c *lintOptions) run(ctx context.Context, s streams, args []string) (int, error) {
 	if len(args) != 1 {
-		return exitError, errors.New("want one file or URL")
+		return exitError, misused("want one file or URL")
 	}
 	text, warnings, err := c.read(ctx, s, args[0])
 	if err != nil {
@@ -90,7 +90,7 @@ func lint(text []byte) []robotstxt.Warning {
 func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
 	if !strings.Contains(name, "://") {
 		if len(c.allowPrivate) > 0 {
-			return nil, nil, errors.New("--allow-private goes with a URL")
+			return nil, nil, misused("--allow-private goes with a URL")
 		}
 		text, err := readRobots(name, s.in)
 		return text, nil, err

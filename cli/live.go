@@ -125,7 +125,7 @@ func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, e
 		if r.isFile && strings.HasPrefix(rawURL, "/") {
 			rawURL = "https://robots.invalid" + rawURL // RFC 6761: nobody's
 		}
-		target, err := origin.ParseTarget(rawURL)
+		target, err := adminapi.ParseTarget(rawURL)
 		if err != nil {
 			return judgement{}, err
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -26,7 +25,7 @@ func originsCommand() *cobra.Command {
 		Long:  "Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.",
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 || limit < 0 {
-			return exitError, errors.New("it takes no argument, and no limit below 0")
+			return exitError, misused("it takes no argument, and no limit below 0")
 		}
 		return exitOK, listOrigins(ctx, r, url.Values{"after": {after}, "state": {state}}, cmp.Or(limit, math.MaxInt))
 	})
@@ -80,23 +79,19 @@ the newest version first. With --agent it says what the preference lines say to 
 and of each sitemap whether the agent may fetch it. With --diff it shows what changed from the version before the last one to the last.
 With --as it shows the record that was fetched in the name of an agent, because the site turned the gateway away.
 
-A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
+` + anOrigin,
 		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) != 1 {
-			return exitError, errors.New("want one origin")
+			return exitError, misused("want one origin")
 		}
 		if diff && agent != "" || site != "" && agent == "" {
-			return exitError, errors.New("--agent is not for --diff, and --site is for --agent")
-		}
-		o, err := knownOrigin(ctx, r, args[0])
-		if err != nil {
-			return exitError, err
+			return exitError, misused("--agent is not for --diff, and --site is for --agent")
 		}
 		if diff {
-			return exitOK, ask(ctx, r, get("diff", url.Values{"origin": {o}, "as": {as}}), printDiff)
+			return exitOK, ask(ctx, r, get("diff", url.Values{"origin": args, "as": {as}}), printDiff)
 		}
-		query := url.Values{"origin": {o}, "as": {as}, "agent": {agent}, "site": {site}}
+		query := url.Values{"origin": args, "as": {as}, "agent": {agent}, "site": {site}}
 		return exitOK, ask(ctx, r, get("origin", query), printOrigin)
 	})
 	f := cmd.Flags()
@@ -109,35 +104,9 @@ A host without a scheme stands for the one origin of it that is known, at whatev
 
 const maxNamed = 20
 
-// knownOrigin returns the one origin that a gateway knows of a host, or the argument itself where
-// it has a scheme.
-func knownOrigin(ctx context.Context, r remote, arg string) (string, error) {
-	if strings.Contains(arg, "://") {
-		return arg, nil
-	}
-	query := url.Values{"host": {arg}, "limit": {strconv.Itoa(adminapi.MaxPage)}}
-	page, err := call[adminapi.OriginList](ctx, r.adminClient, get("origins", query))
-	if err != nil {
-		return "", err
-	}
-	names := make([]string, 0, len(page.Origins))
-	for _, o := range page.Origins {
-		if o.Agent == "" {
-			names = append(names, o.Origin.String())
-		}
-	}
-	if page.Next != "" || len(names) > maxNamed {
-		names = names[:min(len(names), maxNamed)]
-		names = append(names, "…")
-	}
-	switch len(names) {
-	case 0:
-		return "", fmt.Errorf("nothing is known of %s: no request has asked for it", arg)
-	case 1:
-		return names[0], nil
-	}
-	return "", fmt.Errorf("say which one is meant: %s", strings.Join(names, ", "))
-}
+// anOrigin says how origins are named.
+const anOrigin = "An origin is named by a URL of the site, or by its host: then the one origin of the host that the gateway knows is meant, at whatever\n" +
+	"scheme and port."
 
 // flagTexts are the flags of a text in words.
 var flagTexts = map[string]string{
@@ -224,7 +193,7 @@ func purgeCommand() *cobra.Command {
 		Short: "Forgets what a gateway knows of origins",
 		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt again.
 
-An origin without a scheme is taken for https.`,
+` + anOrigin,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		return orderEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) {
 			what := "purged"
@@ -238,12 +207,7 @@ An origin without a scheme is taken for https.`,
 
 // aboutOrigin makes the requests of a command that takes origins.
 func aboutOrigin(path string) func(arg string) adminRequest {
-	return func(arg string) adminRequest {
-		if !strings.Contains(arg, "://") {
-			arg = "https://" + arg
-		}
-		return post(path, adminapi.OriginRequest{Origin: arg})
-	}
+	return func(arg string) adminRequest { return post(path, adminapi.OriginRequest{Origin: arg}) }
 }
 
 func refreshCommand() *cobra.Command {
@@ -252,12 +216,15 @@ func refreshCommand() *cobra.Command {
 		Short: "Has a gateway fetch the robots.txt of origins, however fresh it is",
 		Long: `Has the gateway fetch the robots.txt of each origin, however fresh what it knows is, and shows what it knows then.
 
-An origin without a scheme is taken for https.`,
+` + anOrigin,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		return orderEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.Refreshed) {
 			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))
 			if f := d.Record.LastFailure; !f.IsZero() {
 				line += "; the fetch failed: " + strings.TrimSpace(string(f.Cause)+" "+number(f.Status)+" "+f.Detail)
+			}
+			if d.Forgotten {
+				line += "; it was not known, and no record is kept"
 			}
 			printLine(w, line)
 		})

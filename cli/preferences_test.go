@@ -123,7 +123,7 @@ func TestShowPreferences(t *testing.T) {
 	const head = "\n\nPURPOSE  SAYS  SOURCE  LINE  PATH\n"
 	show := func(agent string) string {
 		t.Helper()
-		run := runCommand(t.Context(), t, "", "show", "--address", g.Address(), "--agent", agent, s.Origin().String())
+		run := runCommand(t.Context(), t, "", "show", "--gateway", g.Address(), "--agent", agent, s.Origin().String())
 		if run.status != 0 || run.err != "" {
 			t.Fatalf("got %+v", run)
 		}
@@ -148,7 +148,7 @@ func TestShowPreferences(t *testing.T) {
 		},
 	} {
 		s.SetRobots(testorigin.OK(tt.robots))
-		runCommand(t.Context(), t, "", "refresh", "--address", g.Address(), s.Origin().String())
+		runCommand(t.Context(), t, "", "refresh", "--gateway", g.Address(), s.Origin().String())
 		got := show(tt.agent)
 		if tt.name == "many" {
 			got = regexp.MustCompile(`usage {2}\d+`).ReplaceAllString(got, "usage  <LINE>")

@@ -34,10 +34,10 @@ const (
 // answer is --jsonl.
 func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 || c.hasUse() {
-		return exitError, errors.New("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
+		return exitError, misused("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
 	}
 	if len(args) > 1 {
-		return exitError, errors.New("--jsonl takes one file")
+		return exitError, misused("--jsonl takes one file")
 	}
 	in, err := open(append(args, "-")[0], s.in)
 	if err != nil {

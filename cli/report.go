@@ -19,6 +19,7 @@ type reportOptions struct {
 	from, to string
 	format   string
 	title    string
+	json     bool
 	filter   report.Filter
 }
 
@@ -41,6 +42,7 @@ Exit status: 0 all was read, 2 something could not be read.`,
 	f := cmd.Flags()
 	f.StringVar(&c.format, "format", "text", "text, json, csv or html")
 	f.StringVar(&c.title, "title", "Crawling report", "title of the HTML page")
+	f.BoolVar(&c.json, "json", false, "print JSON, as --format json does")
 	f.StringVar(&c.from, "from", "", "requests that ended then or later")
 	f.StringVar(&c.to, "to", "", "requests that ended before")
 	f.StringVar(&c.filter.Agent, "agent", "", "requests of this crawler only")
@@ -50,6 +52,9 @@ Exit status: 0 all was read, 2 something could not be read.`,
 }
 
 func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int, error) {
+	if c.json {
+		c.format = "json"
+	}
 	print, known := map[string]func(*report.Report, io.Writer) error{
 		"text": func(r *report.Report, w io.Writer) error { printReport(r, w); return nil },
 		"json": func(r *report.Report, w io.Writer) error { printJSON(w, r); return nil },
@@ -61,7 +66,7 @@ func (c *reportOptions) run(ctx context.Context, s streams, args []string) (int,
 	c.filter.To, toErr = parseMoment(c.to)
 	switch {
 	case !known:
-		return exitError, fmt.Errorf("--format %q: want text, json, csv or html", c.format)
+		return exitError, misused(fmt.Sprintf("--format %q: want text, json, csv or html", c.format))
 	case fromErr != nil:
 		return exitError, fmt.Errorf("--from: %w", fromErr)
 	case toErr != nil:

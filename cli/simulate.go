@@ -73,6 +73,9 @@ type (
 )
 
 func (c *simulateOptions) run(ctx context.Context, s streams, args []string) (int, error) {
+	if c.config == "" {
+		return exitError, misused("no --config is given: it names the Caddyfile whose policy decides")
+	}
 	policy, err := c.policy()
 	if err != nil {
 		return exitError, fmt.Errorf("--config %s: %w", c.config, err)

@@ -26,23 +26,19 @@ that the agent may not fetch. A sitemap of another site is judged by what is kno
 
 With --known it lists those of all origins that the gateway knows, one JSON object a line.
 
-A host without a scheme stands for the one origin of it that is known, at whatever scheme and port.`,
+` + anOrigin,
 		Example: "  crawlgate robots sitemaps example.com\n  crawlgate robots sitemaps --known --agent AcmeBot",
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		query := url.Values{"agent": {agent}, "site": {site}}
 		switch {
 		case site != "" && agent == "":
-			return exitError, errors.New("--site is for --agent")
+			return exitError, misused("--site is for --agent")
 		case known && len(args) == 0:
 			return exitOK, listKnownSitemaps(ctx, r, query)
 		case known || len(args) != 1:
-			return exitError, errors.New("want one origin, or --known")
+			return exitError, misused("want one origin, or --known")
 		}
-		o, err := knownOrigin(ctx, r, args[0])
-		if err != nil {
-			return exitError, err
-		}
-		list, err := sitemapsOf(ctx, r, o, query)
+		list, err := sitemapsOf(ctx, r, args[0], query)
 		if err != nil {
 			return exitError, err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 
 	"github.com/caddyserver/caddy/v2"
@@ -30,32 +31,35 @@ type texts interface {
 type textFlags struct{ store, gateway string }
 
 func (c *textFlags) addTo(f *pflag.FlagSet) {
-	f.StringVar(&c.store, "store", "", "file of the store; default: the one of a gateway with default settings")
-	f.StringVar(&c.gateway, "gateway", "", "ask a running gateway at its admin endpoint: host:port, unix//path or a URL")
+	f.StringVar(&c.store, "store", "", "file of the store, which no gateway may have open")
+	gatewayFlag(f, &c.gateway, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
 }
 
-// open opens the source of the texts, which the caller closes.
+// open opens the source of the texts, which the caller closes: the gateway or, if none runs and
+// none was named, the store of a gateway with default settings.
 func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), err error) {
-	if c.store != "" && c.gateway != "" {
-		return nil, nil, errors.New("--store and --gateway exclude each other")
-	}
-	if c.gateway != "" {
-		client, err := newAdminClient(c.gateway)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--gateway: %w", err)
-		}
-		// An unreachable gateway is reported once, not for each text.
-		_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
-		return gatewayTexts{client}, func() {}, err
-	}
+	var unasked error
 	path := c.store
-	if path == "" {
-		path = filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
+	switch {
+	case c.store != "" && c.gateway != "":
+		return nil, nil, misused("--store and --gateway exclude each other")
+	case c.store == "":
+		client, err := newAdminClient(endpoint(c.gateway))
+		if err == nil {
+			// An unreachable gateway is reported once, not for each text.
+			_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
+		}
+		if err == nil || c.gateway != "" || os.Getenv(gatewayVariable) != "" {
+			return gatewayTexts{client}, func() {}, err
+		}
+		unasked, path = err, filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
 	}
 	reader, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
 	switch {
 	case errors.Is(err, boltstore.ErrLocked):
-		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, caddy.DefaultAdminListen)
+		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, endpoint(""))
+	case err != nil && unasked != nil:
+		return nil, nil, fmt.Errorf("%w; nor is there a store, which --store names: %w", unasked, err)
 	case err != nil:
 		return nil, nil, err
 	}

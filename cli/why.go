@@ -32,6 +32,7 @@ type whyOptions struct {
 	limit            int
 	pattern          enforce.HostPattern
 	place            audit.Place // of the one line that is asked for
+	json             bool
 }
 
 func whyCommand() *cobra.Command {
@@ -54,12 +55,13 @@ Exit status: 0 there is such a line, 1 there is none, 2 something could not be r
 	f.StringVar(&c.host, "host", "", "lines about these hosts: a pattern as in a Caddyfile, such as *.example.com")
 	f.StringVar(&c.agent, "agent", "", "lines about this agent")
 	f.IntVar(&c.limit, "limit", 3, "how many lines are explained at most")
+	f.BoolVar(&c.json, "json", false, "print what the log says of each line as a JSON object, one a line, without the texts")
 	return cmd
 }
 
 func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status int, err error) {
 	if len(args) == 0 || c.limit < 1 {
-		return exitError, errors.New("want an access log, and a limit above 0")
+		return exitError, misused("want an access log, and a limit above 0")
 	}
 	if c.host != "" {
 		if c.pattern, err = enforce.ParseHostPattern(c.host); err != nil {
@@ -79,6 +81,12 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 	if len(lines) == 0 {
 		s.complain("there is no such line")
 		return max(status, exitNo), nil
+	}
+	if c.json {
+		for _, l := range lines {
+			printJSON(s.out, ExplainedLine{l.line.Place, l.line.Time(), l.line.Request.Method, l.line.Request.URI, sentence(l.line), l.line.Robots, l.unreachableSince})
+		}
+		return status, nil
 	}
 	source, closeTexts, err := c.open(ctx)
 	if err != nil {
@@ -116,6 +124,17 @@ func placeOf(arg string) audit.Place {
 type whyLine struct {
 	line             *audit.Line
 	unreachableSince time.Time
+}
+
+// ExplainedLine is a line as --json prints it. docs/cli.md describes it.
+type ExplainedLine struct {
+	audit.Place
+	Time             time.Time          `json:"time"`
+	Method           string             `json:"method"`
+	URL              string             `json:"url"`
+	Decision         string             `json:"decision"` // in words
+	Robots           *enforce.LogRecord `json:"robots"`   // as it stands in the log
+	UnreachableSince time.Time          `json:"unreachable_since,omitzero"`
 }
 
 // find returns the newest lines that are asked for, the newest first.

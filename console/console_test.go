@@ -99,8 +99,8 @@ func TestRequests(t *testing.T) {
 		{"script", "GET", "/console.js", nil, nil, 200, "EventSource"},
 		{"nothing", "GET", "/nothing", nil, nil, 404, "nothing at this path"},
 		{"stops", "GET", "/stops", nil, nil, 200, "No stop was given or lifted today."},
-		{"no origin", "GET", "/origin", nil, nil, 404, "origin is missing"},
-		{"host for an origin", "GET", "/origin?origin=example.com", nil, nil, 404, "Write it as https://"},
+		{"no origin", "GET", "/origin", nil, nil, 404, "host is empty: want a host such as example.com"},
+		{"host for an origin", "GET", "/origin?origin=example.com", nil, nil, 404, "name a new site by its URL, such as https://example.com"},
 		{"unknown origin", "GET", "/origin?origin=https://example.com", nil, nil, 404, "nothing is known"},
 		{"site's name", "GET", "/", nil, host("console.test"), 200, "<title>"},
 		{"site's name in capitals and with a port", "GET", "/", nil, host("CONSOLE.test:8443"), 200, "<title>"},
@@ -178,7 +178,7 @@ func TestOrders(t *testing.T) {
 		{"lift another", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"other.test"}}, "no such order", 1},
 		{"unblock", url.Values{"action": {"unblock"}, "value": {"shop.test"}}, "is not blocked", 1},
 		{"purge", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"https://shop.test"}}, `class="done">Forgotten: https://shop.test`, 1},
-		{"markup", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"<script>alert(1)</script>"}}, "not the address of a site", 1},
+		{"markup", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"<script>alert(1)</script>"}}, "want a host such as example.com", 1},
 		{"lift", url.Values{"action": {"undeny"}, "confirm": {"yes"}, "scope": {"host"}, "value": {"shop.test"}}, `class="done">Order lifted by ada: stop of host shop.test`, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

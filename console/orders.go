@@ -79,11 +79,8 @@ func plain(err error) string {
 		err = known.Err
 	}
 	text := err.Error()
-	for _, part := range []string{"adding a stop: ", "origin: ", "origin: "} {
+	for _, part := range []string{"adding a stop: ", "origin: "} {
 		text = strings.TrimPrefix(text, part)
-	}
-	if strings.HasPrefix(text, "url is not absolute") {
-		return "This is not the address of a site. Write it as https://shop.example"
 	}
 	return text
 }

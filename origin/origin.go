@@ -136,12 +136,9 @@ func Parse(rawURL string) (Origin, error) {
 // ParseSite returns the origin of a URL that names a whole site: its path is empty, / or
 // /robots.txt, and it has no query and no fragment. The error names the fault.
 func ParseSite(rawURL string) (Origin, error) {
-	if rawURL == "" {
-		return Origin{}, errors.New("origin is missing: want a URL such as https://example.com")
-	}
 	o, err := Parse(rawURL)
 	if err != nil {
-		return o, fmt.Errorf("origin: %w", err)
+		return o, err
 	}
 	if u, err := url.Parse(rawURL); err != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Path != "" && u.Path != "/" && u.Path != "/robots.txt" {

@@ -129,7 +129,7 @@ func TestReloadToAHeldStore(t *testing.T) {
 	if a := g.MustFetch("Tester/1.0", blocked.URL("/")); a.Status != http.StatusTooManyRequests {
 		t.Fatalf("status %d", a.Status)
 	}
-	deny := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", killed.Origin().Host, "--address", "unix/"+g.AdminSocket())
+	deny := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", killed.Origin().Host, "--gateway", "unix/"+g.AdminSocket())
 	if out, err := deny.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -381,7 +381,7 @@ func TestFTPStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", "127.0.0.1", "--reason", "a complaint",
-		"--address", "unix/"+g.AdminSocket()).CombinedOutput()
+		"--gateway", "unix/"+g.AdminSocket()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

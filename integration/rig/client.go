@@ -177,7 +177,7 @@ func HostOf(rawURL string) string {
 // Robots runs a command of `crawlgate robots` against the gateway, and returns its output.
 func (g *Gateway) Robots(command string, args ...string) (string, error) {
 	g.T.Helper()
-	return RunBinary(g.T, append([]string{"robots", command, "--address", "unix/" + g.AdminSocket()}, args...)...)
+	return RunBinary(g.T, append([]string{"robots", command, "--gateway", "unix/" + g.AdminSocket()}, args...)...)
 }
 
 // RunBinary runs the binary to its end, and returns its output.

@@ -137,7 +137,7 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	if a := sendTo(g, http.MethodGet, denied.URL("/robots.txt"), "Python-urllib/3.11"); a.Header.Get(enforce.HeaderDecision) != "deny; reason=operator_deny" {
 		t.Errorf("a denied host: %d %v", a.Status, a.Header)
 	}
-	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "all", "--address", "unix/"+g.AdminSocket()).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "all", "--gateway", "unix/"+g.AdminSocket()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("deny all: %v: %s", err, out)
 	}

@@ -132,7 +132,7 @@ func walk(t *testing.T) {
 		}
 	})
 	r.way("A stop", func(n int) func() {
-		return command(t, "deny", "host", fmt.Sprintf("site%d.example", n), "--address", g.Address())
+		return command(t, "deny", "host", fmt.Sprintf("site%d.example", n), "--gateway", g.Address())
 	})
 	g.Load(agents, "")
 	reserved := w.site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n")

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// completionTimeout is how long a shell waits for the gateway at most. If it does not answer by
+// then, there is nothing to choose from.
+const completionTimeout = time.Second
+
+// words are what an argument may be that has been begun. An error leaves some out.
+type words func(ctx context.Context, c *adminClient, args []string, begun string) []string
+
+// completion asks the gateway for the words that a shell offers.
+func completion(list words) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) (fitting []string, _ cobra.ShellCompDirective) {
+		address, _ := cmd.Flags().GetString("gateway") // of a command without the flag, the default
+		client, err := newAdminClient(endpoint(address))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), completionTimeout)
+		defer cancel()
+		for _, word := range list(ctx, client, args, begun) {
+			if strings.HasPrefix(word, begun) && !slices.Contains(fitting, word) {
+				fitting = append(fitting, word)
+			}
+		}
+		return fitting, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// originWords are hosts, or URLs once a scheme has been begun.
+func originWords(ctx context.Context, c *adminClient, _ []string, begun string) (list []string) {
+	for _, scheme := range []string{"http://", "https://"} {
+		after, isURL := scheme+begun, strings.HasPrefix(begun, "http")
+		if isURL {
+			after = begun
+		}
+		page, _ := call[adminapi.OriginList](ctx, c, get("origins", url.Values{"after": {after}}))
+		for _, o := range page.Origins {
+			if isURL {
+				list = append(list, o.Origin.String())
+			} else {
+				list = append(list, o.Origin.Authority())
+			}
+		}
+	}
+	return list
+}
+
+func agentWords(ctx context.Context, c *adminClient, _ []string, _ string) []string {
+	answer, _ := call[adminapi.Agents](ctx, c, get("agents", nil))
+	return answer.Agents
+}
+
+func blockedWords(ctx context.Context, c *adminClient, _ []string, _ string) (list []string) {
+	page, _ := call[adminapi.Clocks](ctx, c, get("clocks", url.Values{"state": {"blocked"}}))
+	for _, k := range page.Clocks {
+		list = append(list, k.Key)
+	}
+	return list
+}
+
+// scopes are what a stop may be of.
+var scopes = []string{string(enforce.StopAll), string(enforce.StopHost), string(enforce.StopAgent)}
+
+// stopWords are what may be stopped.
+func stopWords(ctx context.Context, c *adminClient, args []string, begun string) []string {
+	switch {
+	case len(args) == 0:
+		return scopes
+	case args[0] == string(enforce.StopHost):
+		return originWords(ctx, c, args, begun)
+	}
+	return agentWords(ctx, c, args, begun)
+}
+
+// stoppedWords are what is stopped.
+func stoppedWords(ctx context.Context, c *adminClient, args []string, _ string) (list []string) {
+	answer, _ := call[adminapi.Orders](ctx, c, get("deny", nil))
+	for _, o := range answer.Orders {
+		if len(args) == 0 {
+			list = append(list, string(o.Scope))
+		} else if args[0] == string(o.Scope) {
+			list = append(list, o.Value)
+		}
+	}
+	return list
+}
+
+// addCompletions has shells offer what arguments and flags may be, by the gateway.
+func addCompletions(commands []*cobra.Command) {
+	args := map[string]words{
+		"show": originWords, "sitemaps": originWords, "purge": originWords, "refresh": originWords,
+		"deny": stopWords, "undeny": stoppedWords, "unblock": blockedWords,
+	}
+	for _, cmd := range commands {
+		if list, ok := args[cmd.Name()]; ok {
+			cmd.ValidArgsFunction = completion(list)
+		}
+		if cmd.Flags().Lookup("agent") != nil {
+			_ = cmd.RegisterFlagCompletionFunc("agent", completion(agentWords)) // the flag is there, and has none yet
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testgateway"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+)
+
+// mistyped are commands with arguments that cannot be meant, and what the message says to type instead. Arguments are separated by
+// blanks, and shop_example has one within.
+var mistyped = map[string][][2]string{
+	"check": {
+		{"", "usage: crawlgate robots check ["},
+		{"/x", "no --agent is given"},
+		{"--agent acme-news", "no URL is given"},
+		{"--agnt acme-news https://shop.example/", "is --agent meant?"},
+		{"--agent acme-news shop.example", "want a URL such as https://example.com/page"},
+		{"--agent acme/1.0 --paths strict https://shop.example/", "want a single word without version"},
+		{"--agent a --robots none.txt /", "open none.txt: no such file"},
+		{"--agent a --paths sloppy /", "want strict, as_sent"},
+		{"--agent a --purpose tarin-ai --preferences maybe https://shop.example/", "log, deny"},
+		{"--agent a --robots x --allow-private 10.0.0.0/8 /", "exclude each other"},
+		{"--agent a --allow-private 10.0.0.1/8 https://shop.example/", "10.0.0.0/8"},
+		{"--gateway {gateway} --agent acme-nwes https://shop.example/", "near it is acme-news"},
+		{"--gateway {gateway} --agent acme-news shop.example", "want a URL such as https://"},
+		{"--gateway {gateway} --site :99 --agent acme-news https://shop.example/", "there is unix/"},
+	},
+	"show": {
+		{"", "usage: crawlgate robots show ["},
+		{"a b", "want one origin"},
+		{"--dif a", "is --diff meant?"},
+		{"{host}", "say which one is meant: http://{host}"},
+		{"shop.example", "name a new site by its URL, such as https://shop.example"},
+		{"shop_example", "want a host such as example.com"},
+		{"https:/shop.example", "or a URL such as https://example.com"},
+		{"gopher://shop.example", "http, https, ftp"},
+		{"--agent acme-nwes {url}", "near it is acme-news"},
+		{"--site :1 {url}", "--site is for --agent"},
+		{"--diff {url}", "no earlier text of {url} is kept"},
+		{"--gatway x {url}", "is --gateway meant?"},
+		{"--gateway localhost {url}", "want host:port, unix//path or a URL"},
+	},
+	"sitemaps": {
+		{"", "want one origin, or --known"},
+		{"--knwon", "is --known meant?"},
+		{"a b", "usage: crawlgate robots sitemaps"},
+		{"--known a", "want one origin, or --known"},
+		{"{host}", "say which one is meant: http://{host}"},
+		{"shop.example", "such as https://shop.example"},
+		{"shop_example", "want a host such as example.com"},
+		{"--site :1 {url}", "--site is for --agent"},
+		{"--agent acme-nwes {url}", "near it is acme-news"},
+		{"--json=maybe {url}", "usage: crawlgate robots sitemaps"},
+	},
+	"purge": {
+		{"", "want one argument at least"},
+		{"{host}", "say which one is meant: http://{host}"},
+		{"shop.example", "such as https://shop.example"},
+		{"https://shop.example/page", "as in https://shop.example"},
+		{"https://shop.example/?q", "as in https://shop.example"},
+		{"https://", "host is empty: want a host"},
+		{"shop_example", "want a host such as example.com"},
+		{"shop.example:http", "want a host such as example.com"},
+		{"--al shop.example", "usage: crawlgate robots purge ORIGIN..."},
+		{"--jsn {url}", "is --json meant?"},
+	},
+	"refresh": {
+		{"", "want one argument at least"},
+		{"{host}", "say which one is meant: http://{host}"},
+		{"shop.example", "such as https://shop.example"},
+		{"https://a:b@shop.example", "userinfo"},
+		{"2001:db8::1", "is IPv6 without brackets"},
+		{"https://shop_/", "a byte that no host name has"},
+		{"shop.example:0", "want a host such as example.com"},
+		{"http//shop.example", "want a host such as example.com"},
+		{"--force {url}", "usage: crawlgate robots refresh ORIGIN..."},
+		{"--addres x {url}", "usage: crawlgate robots refresh"},
+	},
+	"deny": {
+		{"host", "want all, host PATTERN or agent NAME"},
+		{"shop.example", "want all, host PATTERN or agent NAME"},
+		{"all everything", "usage: crawlgate robots deny [all"},
+		{"hots shop.example", "want all, host PATTERN or agent NAME"},
+		{"host https://shop.example", "want the host alone"},
+		{"host .shop.example", "write shop.example, *.shop.example or both"},
+		{"host 10.0.0.0/8", "ranges are for the address guard"},
+		{"host shop.*", "* elsewhere than alone before a dot"},
+		{"agent acme-nwes", "near it is acme-news"},
+		{"--reason x", "go with an order"},
+		{"all --resaon x", "is --reason meant?"},
+	},
+	"undeny": {
+		{"", "want all, host PATTERN or agent NAME"},
+		{"everything", "want all, host PATTERN or agent NAME"},
+		{"all", "stopped: host held.example"},
+		{"host shop.example", "stopped: host held.example"},
+		{"agent acme-news", "stopped: host held.example"},
+		{"host held.exmaple", "stopped: host held.example"},
+		{"host https://held.example", "want the host alone"},
+		{"held.example", "usage: crawlgate robots undeny all |"},
+		{"host", "want all, host PATTERN or agent NAME"},
+		{"all --reason x", "usage: crawlgate robots undeny all | host PATTERN | agent NAME [--by WHO]"},
+	},
+	"unblock": {
+		{"", "want one argument at least"},
+		{"shop.example", "clocks --state blocked lists"},
+		{"https://shop.example/x", "clocks --state blocked lists"},
+		{"shop_example", "clocks --state blocked lists"},
+		{"--all", "usage: crawlgate robots unblock HOST..."},
+		{"--jsno shop.example", "is --json meant?"},
+		{"--gateway x shop.example", "want host:port"},
+		{"--gateway=unix//none.sock x", "name its admin endpoint by --gateway"},
+		{"--key shop.example", "usage: crawlgate robots unblock HOST..."},
+		{"--gateway=localhost:1 x", "CRAWLGATE_GATEWAY"},
+	},
+	"clocks": {
+		{"shop.example", "usage: crawlgate robots clocks [--key KEY"},
+		{"--state blokced", "want blocked, waiting or busy"},
+		{"--limit 0", "from 1 to 1000"},
+		{"--limit many", "[--limit N]"},
+		{"--limit 2000", "from 1 to 1000"},
+		{"--sate blocked", "is --state meant?"},
+		{"--kye x", "[--key KEY"},
+		{"blocked", "--state STATE"},
+		{"--key", "[--key KEY"},
+		{"--gateway udp/localhost:1", "want host:port, unix//path or a URL"},
+	},
+	"origins": {
+		{"shop.example", "usage: crawlgate robots origins [--state"},
+		{"--state unreachabel", "want rules, absent, unreachable"},
+		{"--limit -1", "no limit below 0"},
+		{"--limit ten", "[--limit N]"},
+		{"--stat rules", "is --state meant?"},
+		{"--host shop.example", "usage: crawlgate robots origins"},
+		{"--after", "[--after ORIGIN]"},
+		{"rules", "[--state rules|absent|unreachable]"},
+		{"--gateway http://localhost:2019/config/", "scheme, host and port alone, such as http://localhost:2019"},
+		{"--gateway localhost:1-5", "want host:port"},
+	},
+	"lint": {
+		{"", "want one file or URL"},
+		{"a b", "usage: crawlgate robots lint [--json] FILE|URL"},
+		{"none.txt", "no such file"},
+		{"https://shop.example/page", "as in https://shop.example"},
+		{"--jsno x", "is --json meant?"},
+		{"--allow-private 10.0.0.0/8 none.txt", "goes with a URL"},
+		{"--allow-private all https://shop.example", "not an address range"},
+		{"https://", "host is empty"},
+		{"--json=maybe x", "usage: crawlgate robots lint"},
+		{"gopher://x", "http, https, ftp"},
+	},
+	"audit": {
+		{"", "usage: crawlgate robots audit ["},
+		{"none.log", "no such file"},
+		{"--store a --gateway b LOG", "exclude each other"},
+		{"--store none.db LOG", "none.db"},
+		{"--gateway=unix//none.sock LOG", "name its admin endpoint"},
+		{"--tolerance -1s LOG", "no time may be below 0"},
+		{"--tolerance fast LOG", "usage: crawlgate robots audit"},
+		{"--vkey x LOG", "are for --seal"},
+		{"--stroe x LOG", "is --store meant?"},
+		{"--gateway localhost LOG", "want host:port"},
+	},
+	"report": {
+		{"", "no access log is given"},
+		{"none.log", "no such file"},
+		{"--format pdf LOG", "want text, json, csv or html"},
+		{"--from yesterday LOG", "want a day such as 2026-11-23"},
+		{"--to 1.12. LOG", "want a day such as 2026-11-23"},
+		{"--form x LOG", "is --format meant?"},
+		{"--team a LOG", "usage: crawlgate robots report"},
+		{"--gateway x LOG", "usage: crawlgate robots report"},
+		{"--agent", "usage: crawlgate robots report"},
+		{"--json=maybe LOG", "usage: crawlgate robots report"},
+	},
+	"why": {
+		{"", "want an access log"},
+		{"--limit 0 LOG", "a limit above 0"},
+		{"none.log", "no such file"},
+		{"--host https://shop.example LOG", "want the host alone"},
+		{"--host .shop.example LOG", "write shop.example, *.shop.example or both"},
+		{"LOG:1 LOG", "it stands alone"},
+		{"LOG:999", "there is no such line"},
+		{"--url nothing LOG", "there is no such line"},
+		{"--limit three LOG", "usage: crawlgate robots why"},
+		{"--ulr x LOG", "[--url URL]"},
+	},
+	"simulate": {
+		{"", "no --config is given: it names the Caddyfile"},
+		{"LOG", "usage: crawlgate robots simulate --config FILE"},
+		{"--config none LOG", "--config none: open none: no such file"},
+		{"--confg x LOG", "is --config meant?"},
+		{"--config LOG LOG", "--config LOG: "},
+		{"--config EMPTY.json LOG", "want one site with the directive robots"},
+		{"--config EMPTY.json --site :1 LOG", "want one site with the directive robots"},
+		{"--config=", "no --config is given"},
+		{"--json=maybe", "usage: crawlgate robots simulate"},
+		{"--redcated x", "is --redacted meant?"},
+	},
+	"evidence": {
+		{"", "want key, head, or prove with the number of a line"},
+		{"keys", "want key, head, or prove"},
+		{"prove", "usage: crawlgate robots evidence key|head|prove SEQ"},
+		{"key 1", "want key, head, or prove"},
+		{"head --state none", "none"},
+		{"head --gateway {gateway} --name acess", "seals no log"},
+		{"prove first --state none", "none"},
+		{"--sate x key", "is --state meant?"},
+		{"key --generation first", "[--generation N]"},
+		{"key --gateway localhost", "want host:port"},
+	},
+}
+
+// TestMistyped: whatever is wrong with a command, the message says what to type.
+func TestMistyped(t *testing.T) {
+	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
+	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	s.SetRobots(testorigin.OK(testgateway.RulesA))
+	host, _, _ := strings.Cut(s.Origin().Authority(), ":")
+	g.Visit(s.URL("/"), "acme-news")
+	g.Visit(fmt.Sprintf("http://%s:%d/", host, testorigin.ReservePort(t)), "acme-news")
+	runCommand(t.Context(), t, "", "deny", "--gateway", g.Address(), "host", "held.example").check(t, 0, "stopped: host held.example, by root; 0 under way were cut off\n", "")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"LOG": "{}\n", "EMPTY.json": "{}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("CRAWLGATE_GATEWAY", g.Address())
+	names := strings.NewReplacer("{gateway}", g.Address(), "{host}", host, "{url}", s.Origin().String())
+	for command, ways := range mistyped {
+		for _, way := range ways {
+			args := []string{command}
+			for _, arg := range strings.Fields(way[0]) {
+				if strings.Contains(arg, "shop_") {
+					arg = strings.ReplaceAll(arg, "_", " ")
+				}
+				args = append(args, names.Replace(arg))
+			}
+			want := names.Replace(way[1])
+			run := runCommand(t.Context(), t, "", args...)
+			if run.status == 0 || !strings.Contains(run.err, want) || strings.Contains(run.err, "origin: ") {
+				t.Errorf("%q: status %d, and the message has no %q: %s%s", args, run.status, want, run.out, run.err)
+			}
+		}
+		if len(ways) < 10 {
+			t.Errorf("%s is mistyped in %d ways", command, len(ways))
+		}
+	}
+}
