@@ -1,68 +1,13 @@
 package fleet
 
 import (
-	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
-	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
-
-// haproxyRecipe is the configuration in docs/fleet.md, for other addresses.
-func haproxyRecipe(t *testing.T, bind string, gateways []*rig.Gateway) string {
-	t.Helper()
-	_, recipe, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "```haproxy\n")
-	recipe, _, found := strings.Cut(recipe, "```")
-	replace := []string{"bind :3128", "bind " + bind}
-	for i, g := range gateways {
-		replace = append(replace, fmt.Sprintf("gw%d.acme.example:3128", i+1), g.Addr)
-	}
-	for i := 0; i < len(replace); i += 2 {
-		if found = found && strings.Contains(recipe, replace[i]); !found {
-			t.Fatalf("docs/fleet.md has no %q", replace[i])
-		}
-	}
-	return strings.NewReplacer(replace...).Replace(recipe)
-}
-
-// startHAProxy runs the configuration in docs/fleet.md before gateways. It is a gateway to clients.
-func startHAProxy(t *testing.T, gateways []*rig.Gateway) *rig.Gateway {
-	t.Helper()
-	balancer := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
-	file := filepath.Join(balancer.Dir, "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(haproxyRecipe(t, balancer.Addr, gateways)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), rig.Need(t, "haproxy"), "-db", "-f", file)
-	var said strings.Builder
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(said.String())
-		}
-	})
-	rig.Eventually(t, "haproxy listens", func() bool {
-		conn, err := net.DialTimeout("tcp", balancer.Addr, time.Second)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return balancer
-}
 
 // TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are
 // spread over all, and when a gateway fails only its hosts move.
@@ -72,7 +17,7 @@ func TestHAProxyRecipe(t *testing.T) {
 	for range 3 {
 		gateways = append(gateways, rig.New(t, rig.Config{Engine: "pace {\nrate off\n}"}))
 	}
-	balancer := startHAProxy(t, gateways)
+	balancer := rig.StartHAProxy(t, gateways, "")
 	server := testorigin.Start(t, testorigin.Config{})
 	sites := make([]*testorigin.Site, 60)
 	for i := range sites {

@@ -43,7 +43,7 @@ func TestPlacesOfAFleet(t *testing.T) {
 		})
 	}
 	rig.Pause(t.Context(), 5*time.Second) // until then each gateway keeps to its part of the places
-	balancer := startHAProxy(t, all[:3])
+	balancer := rig.StartHAProxy(t, all[:3], "")
 	for _, phase := range []struct {
 		name    string
 		through []*rig.Gateway

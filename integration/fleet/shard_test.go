@@ -41,7 +41,7 @@ func TestShareOrShard(t *testing.T) {
 		}
 		through := gateways
 		if c.sharded {
-			through = []*rig.Gateway{startHAProxy(t, gateways)}
+			through = []*rig.Gateway{rig.StartHAProxy(t, gateways, "")}
 		}
 		server := testorigin.Start(t, testorigin.Config{RecordSize: 1})
 		var pages []string
