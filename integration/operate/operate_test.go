@@ -1,102 +1,253 @@
 package operate
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestBackUpAndRestore follows docs/operate.md: the data of a stopped gateway, packed by tar, gives a fresh machine the same
-// rulesets, orders and certificate authority.
-func TestBackUpAndRestore(t *testing.T) {
-	t.Parallel()
+// typeBackup: the archive gives a fresh machine the same rulesets, orders, certificate authority, log and configuration.
+func typeBackup(t *testing.T, b *blocks) {
 	rig.Need(t, "tar")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
-	g.MustFetch("somebot", site.URL("/page"))
-	if out, err := g.Robots("deny", "agent", "badbot", "--reason", "complaint 7"); err != nil {
+	m := newMachine(t)
+	m.start(m.config(""))
+	m.g.MustFetch("somebot", site.URL("/page"))
+	if out, err := rig.RunBinary(t, "robots", "deny", "--address", m.g.Config.Admin, "agent", "badbot", "--reason", "complaint 7"); err != nil {
 		t.Fatalf("deny: %v: %s", err, out)
 	}
-	authority := g.Authority()
-	g.Stop()
-	archive := filepath.Join(rig.TempDir(t), "state.tgz")
-	tar(t, "-czf", archive, "-C", g.Dir, "caddy")
+	authority := m.g.Authority()
+	m.types(b.next("sh"))
+	if a := m.g.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK { // it runs again
+		t.Errorf("status %d after the backup", a.Status)
+	}
+	m.g.Stop()
 
 	fetched := len(site.RobotsExchanges())
-	fresh := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: rig.FreePort(t)}
-	tar(t, "-xzpf", archive, "-C", fresh.Dir)
-	if err := fresh.Start(rig.Config{Engine: rig.Unpaced}); err != nil {
+	fresh := newMachine(t)
+	fresh.g.Config = fresh.config("")
+	if err := os.Rename(m.path("root/backup.tgz"), fresh.path("root/backup.tgz")); err != nil {
 		t.Fatal(err)
 	}
-	if a := fresh.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK || len(site.RobotsExchanges()) != fetched {
+	fresh.types(b.next("sh"))
+	if a := fresh.g.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK || len(site.RobotsExchanges()) != fetched {
 		t.Errorf("status %d, robots.txt fetched %d times before and %d after", a.Status, fetched, len(site.RobotsExchanges()))
 	}
-	if a := fresh.MustFetch("badbot", site.URL("/page")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
+	if a := fresh.g.MustFetch("badbot", site.URL("/page")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
 		t.Errorf("an order did not survive: %d %v", a.Status, a.Header)
 	}
-	if !fresh.Authority().Equal(authority) {
+	if !fresh.g.Authority().Equal(authority) {
 		t.Error("another authority")
 	}
-}
-
-func tar(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "tar", args...).CombinedOutput(); err != nil {
-		t.Fatalf("tar %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-// TestRotateAuthority follows docs/operate.md: a new authority is made beside the gateway, clients trust both, the folders are
-// swapped. Clients that trust both notice nothing, and those with the old root alone fail.
-func TestRotateAuthority(t *testing.T) {
-	t.Parallel()
-	origins := rig.NewTestCA(t)
-	site := rig.StartSecureSite(t, origins, nil)
-	config := rig.Config{Engine: rig.Unpaced}.Trusting(origins)
-	g := rig.New(t, config)
-	beside := rig.New(t, config)
-	before, after := g.Authority(), beside.Authority()
-	beside.Stop()
-	both := x509.NewCertPool()
-	for _, dir := range []string{g.Dir, beside.Dir} {
-		pem, err := os.ReadFile(filepath.Join(dir, authorityFolder, "root.crt"))
-		if err != nil || !both.AppendCertsFromPEM(pem) {
-			t.Fatal(err)
+	for _, name := range []string{"etc/crawlgate/Caddyfile", "var/log/crawlgate/evidence/access/key"} {
+		old, err := os.ReadFile(m.path(name))
+		if restored, restoredErr := os.ReadFile(fresh.path(name)); err != nil || restoredErr != nil || !bytes.Equal(old, restored) {
+			t.Errorf("%s: %v, %v", name, err, restoredErr)
 		}
 	}
+	fresh.g.Stop()
+	r := rig.Audit(t, "--store", fresh.g.Store(), "--seal", fresh.path("var/log/crawlgate"))
+	if r.Clean(t, "the log that was restored and goes on"); r.Totals.Checked != 3 {
+		t.Errorf("%d lines", r.Totals.Checked)
+	}
+}
+
+// typeRotateAuthority: clients that trust both roots notice nothing, and those with the old root alone fail after the swap.
+func typeRotateAuthority(t *testing.T, b *blocks) {
+	origins := rig.NewTestCA(t)
+	site := rig.StartSecureSite(t, origins, nil)
+	m := newMachine(t)
+	m.start(m.config("").Trusting(origins))
+	before := m.g.Authority()
+	m.replace = []string{":3999", portOf(t, rig.FreePort(t))}
+	// The block's last command runs until Ctrl-C.
+	beside, said := m.command(strings.Replace(b.next("sh"), "\nXDG_DATA_HOME=", "\nexec env XDG_DATA_HOME=", 1)), new(rig.Tail)
+	beside.Stderr = said
+	if err := beside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = beside.Process.Kill() })
+	rig.Eventually(t, "the gateway beside to be ready", func() bool { return strings.Contains(said.String(), `"msg":"ready"`) })
+	_ = beside.Process.Signal(syscall.SIGINT)
+	if err := beside.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	pool := func(name string) *x509.CertPool {
+		pool := x509.NewCertPool()
+		if pem, err := os.ReadFile(m.path(name)); err != nil || !pool.AppendCertsFromPEM(pem) {
+			t.Fatal(err)
+		}
+		return pool
+	}
+	after := pool("root/new-ca/caddy/pki/authorities/robots/root.crt")
+	m.types(b.next("sh"))
+	both := pool("root/roots.crt")
 	trusted := func(want string) {
 		t.Helper()
 		for name, pool := range map[string]*x509.CertPool{"old": before, "new": after, "both": both} {
-			_, err := g.OneTunnel(site, pool)
+			_, err := m.g.OneTunnel(site, pool)
 			if ok := name == "both" || name == want; ok != (err == nil) {
 				t.Errorf("clients that trust %s, with the %s authority in use: %v", name, want, err)
 			}
 		}
 	}
 	trusted("old")
-	g.Stop()
-	inUse := filepath.Join(g.Dir, authorityFolder)
-	if err := os.Rename(inUse, inUse+".old"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(beside.Dir, authorityFolder), inUse); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Start(config); err != nil {
-		t.Fatal(err)
-	}
+	m.types(b.next("sh"))
 	trusted("new")
-	if !g.Authority().Equal(after) {
+	if !m.g.Authority().Equal(after) {
 		t.Error("/ca.crt is not the new root")
 	}
 }
 
-// authorityFolder is where the gateway's authority lies below XDG_DATA_HOME.
-const authorityFolder = "caddy/pki/authorities/robots"
+// typeDisk: the commands show the files and the metrics, and the numbers of bytes are those of a log.
+func typeDisk(t *testing.T, b *blocks) {
+	m := newMachine(t)
+	m.start(m.config(""))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	const lines = 200
+	for i := range lines {
+		m.g.MustFetch("AcmeBot/1.0 (+https://crawl.acme.example/)", site.URL(fmt.Sprintf("/news/2026/11/27/an-article-of-the-day-%d.html", i)))
+	}
+	rig.Eventually(t, "the oldest line to be known", func() bool {
+		return strings.Contains(m.g.Admin("/metrics").Body, "crawlgate_evidence_oldest_line_seconds{")
+	})
+	if formula := b.next(""); !strings.Contains(formula, "(1315 / 10 + 32)") {
+		t.Error(formula)
+	}
+	out := m.types(b.next("sh"))
+	for _, want := range []string{"/var/log/crawlgate\n", "/var/lib/crawlgate\n", "Use%", "crawlgate_evidence_lines_total{", "crawlgate_evidence_kept{"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	count := regexp.MustCompile(`crawlgate_evidence_lines_total\{[^}]*\} (\d+)`).FindStringSubmatch(out)
+	if n, err := strconv.Atoi(count[1]); err != nil || n < lines {
+		t.Errorf("%v: %s", err, count)
+	}
+	m.g.Stop()
+	text, err := os.ReadFile(m.path("var/log/crawlgate/access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := bytes.Count(text, []byte("\n"))
+	if each := len(text) / n; each < 1315*2/3 || each > 1315*3/2 {
+		t.Errorf("%d bytes a line, docs/operate.md has 1,315", each)
+	}
+	tiles := 0
+	err = filepath.WalkDir(m.path("var/log/crawlgate/evidence"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			info, infoErr := d.Info()
+			if err = infoErr; err == nil {
+				tiles += int(info.Size())
+			}
+		}
+		return err
+	})
+	if err != nil || tiles < 32*n || tiles > 64*n+64<<10 {
+		t.Errorf("%d bytes of evidence for %d lines, docs/operate.md has 32 a line: %v", tiles, n, err)
+	}
+}
+
+// typeLogrotate: logrotate copies and empties the log, and the gateway goes on in it.
+func typeLogrotate(t *testing.T, b *blocks) {
+	rig.Need(t, "logrotate")
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	m := newMachine(t)
+	config := m.config("")
+	config.Global = fmt.Sprintf("log plain {\noutput file %s { roll_disabled }\ninclude http.log.access\n}\n", m.path("var/log/crawlgate/plain.log"))
+	config.Global = strings.ReplaceAll(config.Global, "{ roll_disabled }", "{\nroll_disabled\n}")
+	m.start(config)
+	m.g.MustFetch("AcmeBot", site.URL("/before"))
+	m.write("etc/logrotate.d/crawlgate", strings.ReplaceAll(b.next(""), "/var/log/", m.root+"/var/log/"), 0o644)
+	m.g.Logs(1)
+	m.types(strings.Replace(b.next("sh"), "--force", "--state logrotate.state --force", 1))
+	m.g.MustFetch("AcmeBot", site.URL("/after"))
+	for name, want := range map[string]string{"plain.log": "/after", "plain.log.1": "/before"} {
+		rig.Eventually(t, "the line in "+name, func() bool {
+			text, err := os.ReadFile(m.path("var/log/crawlgate/" + name))
+			return err == nil && bytes.Contains(text, []byte(want)) && bytes.Count(text, []byte(`"robots":`)) == 1
+		})
+	}
+}
+
+// typeStreams: a log that comes out of an archive has the audit of the files, packed or not, and from several gateways.
+func typeStreams(t *testing.T, b *blocks) {
+	for _, program := range []string{"gzip", "zstdcat", "xzcat"} {
+		rig.Need(t, program)
+	}
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 0.05\nDisallow: /private\n"))
+	m, other := newMachine(t), newMachine(t)
+	m.start(m.config(""))
+	config := other.config("")
+	config.Engine += "\ngateway other"
+	other.start(config)
+	const asked = 40
+	for i := range asked {
+		page := site.URL([]string{"/private/", "/page/"}[i%2] + strconv.Itoa(i))
+		m.g.MustFetch("AcmeBot", page)
+		other.g.MustFetch("AcmeBot", page)
+	}
+	other.g.Stop()
+	m.g.Stop() // all lines are sealed
+	if err := m.g.Start(m.g.Config); err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(readFile(t, m.path("var/log/crawlgate/access.log")), []byte("\n"))
+	mixed := slices.Concat(lines, bytes.SplitAfter(readFile(t, other.path("var/log/crawlgate/access.log")), []byte("\n")))
+	slices.SortStableFunc(mixed, func(a, b []byte) int { return cmp.Compare(loggedAt(a), loggedAt(b)) })
+	half := len(lines) / 2
+	m.write("archive/one", string(bytes.Join(lines[:half], nil)), 0o600)
+	m.write("archive/two", string(bytes.Join(lines[half:], nil)), 0o600)
+	m.write("archive/stream", "{\"msg\":\"of another program\"}\n"+string(bytes.Join(mixed, nil)), 0o600)
+	m.types(`cd "$ARCHIVE"
+gzip -k one two && cat one.gz two.gz > access.log.gz && rm one.gz two.gz
+cat one two | xz -c > "$OLDPWD/access.log.xz"
+for part in one two; do zstd -q -c $part; done > "$OLDPWD/access.log.zst"`)
+	sections := strings.SplitAfter(b.next("sh"), "audit --gateway localhost:2019 -\n")
+	check := func(command string, requests int) {
+		t.Helper()
+		out := m.types(command)
+		if !strings.HasPrefix(out, "PASS: ") || !regexp.MustCompile(`\n  checked +`+strconv.Itoa(requests)+`\n`).MatchString(out) {
+			t.Errorf("%s:\n%s", command, out)
+		}
+	}
+	for _, command := range sections {
+		check(command, asked)
+	}
+	check(b.next("sh"), 2*asked)
+	if out := m.types(b.next("sh")); !strings.Contains(out, " refused 20 (50.0%) of 40 requests of 1 crawler") {
+		t.Error(out)
+	}
+	check(b.next("sh"), asked)
+}
+
+// loggedAt is the time of a line, as a collector takes it from there.
+func loggedAt(line []byte) float64 {
+	var l struct{ TS float64 }
+	_ = json.Unmarshal(line, &l) // the last one is empty
+	return l.TS
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
