@@ -347,6 +347,44 @@ func gateway(t *testing.T) string {
 	return path
 }
 
+// TestValues holds that values.yaml has each value that the schema permits. That it has no other is for helm lint.
+func TestValues(t *testing.T) {
+	type node struct {
+		Properties           map[string]*node
+		AdditionalProperties any
+	}
+	var schema node
+	var values map[string]any
+	for name, v := range map[string]any{"values.schema.json": &schema, "values.yaml": &values} {
+		text, err := os.ReadFile(filepath.Join(chart, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(schema.Properties, "global")                             // of Helm
+	delete(schema.Properties["crawlers"].Properties, "podSelector") // of Kubernetes
+	delete(schema.Properties["persistence"].Properties, "retention")
+	var check func(path string, schema *node, values map[string]any)
+	check = func(path string, schema *node, values map[string]any) {
+		if len(schema.Properties) > 0 && schema.AdditionalProperties != false {
+			t.Errorf("the schema permits any value in %s", path)
+		}
+		for name, below := range schema.Properties {
+			value, ok := values[name]
+			if !ok {
+				t.Errorf("values.yaml lacks %s.%s", path, name)
+			}
+			if len(below.Properties) > 0 {
+				check(path+"."+name, below, value.(map[string]any))
+			}
+		}
+	}
+	check("", &schema, values)
+}
+
 // TestValuesRefused holds that a mistake in the values is refused, not rendered.
 func TestValuesRefused(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
