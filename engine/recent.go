@@ -53,8 +53,8 @@ type Minute struct {
 	Start    time.Time
 	Requests int
 	Refused  int
-	Held     int           // of the requests, for politeness, whatever became of them
-	Failed   int           // of the requests, without a judgement
+	Held     int           // of the requests, for politeness, and then allowed
+	Failed   int           // of the requests, without being refused
 	Tunnels  int           // asked for by CONNECT, which is no request
 	CPU      time.Duration // of the process, in the minute
 	kinds    map[RefusalKind]int
@@ -140,8 +140,8 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	if m.Tunnels += count(tunnel); !tunnel {
 		m.Requests++
 		m.Refused += count(refused)
-		m.Held += count(held)
-		m.Failed += count(failed)
+		m.Held += count(held && !refused && !failed)
+		m.Failed += count(failed && !refused)
 		m.agents[q.Block] = m.agents[q.Block].Plus(AgentCount{1, count(refused), count(early)})
 	}
 	if !refused {

@@ -92,11 +92,12 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	r.add(tunnel, false, false, false)
 	r.add(refused, false, false, false)
 	r.add(RecentRefusal{At: now, Block: OtherAgent}, true, true, true)
-	r.add(refusal, false, true, false)
+	r.add(RecentRefusal{At: now, Block: OtherAgent}, false, true, false)
+	r.add(refusal, false, true, true)
 	r.add(refusal, false, false, false)
 	h := r.lastHour(now)
 	got := h.Minutes[len(h.Minutes)-1]
-	if got.Requests != 3 || got.Refused != 2 || got.Tunnels != 2 || got.Held != 2 || got.Failed != 1 {
+	if got.Requests != 4 || got.Refused != 2 || got.Tunnels != 2 || got.Held != 1 || got.Failed != 1 {
 		t.Errorf("%+v", got)
 	}
 	if want := []RefusalKind{{"unreachable", "a", false}, {"unreachable", "a", true}}; !slices.Equal(h.TopKinds(), want) || h.Kinds[want[0]] != 2 {
