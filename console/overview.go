@@ -143,7 +143,7 @@ func (t *troubled) renew(ctx context.Context, e *engine.Engine, now time.Time) {
 func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 	s := o.Standing
 	list := []badge{
-		{"Orders", level(len(o.Orders) == 0, "ok", "bad"), fmt.Sprintf("%d in force", len(o.Orders)+o.More)},
+		{"Stops", level(len(o.Orders) == 0, "ok", "bad"), fmt.Sprintf("%d in force", len(o.Orders)+o.More)},
 		{"Store", level(s.StoreUp, "ok", "bad"), s.Store + map[bool]string{true: ", works", false: ", fails: rulesets are kept in memory only"}[s.StoreUp]},
 	}
 	clocks := badge{"Clocks", "off", "of this gateway alone"}
@@ -213,8 +213,12 @@ func chartsOf(minutes []engine.Minute, now time.Time) (charts []template.HTML) {
 	}{
 		{
 			"Requests", "a minute",
-			[]plot.Layer{{Name: "allowed", Class: "allowed"}, {Name: "refused", Class: "refused"}},
-			func(m engine.Minute) []float64 { return []float64{float64(m.Requests - m.Refused), float64(m.Refused)} },
+			[]plot.Layer{
+				{Name: "allowed", Class: "allowed"}, {Name: "allowed after a wait", Class: "held"}, {Name: "refused", Class: "refused"}, {Name: "failed", Class: "failed"},
+			},
+			func(m engine.Minute) []float64 {
+				return []float64{float64(m.Requests - m.Held - m.Refused - m.Failed), float64(m.Held), float64(m.Refused), float64(m.Failed)}
+			},
 		},
 		{
 			"Tunnels (CONNECT)", "a minute",

@@ -163,11 +163,11 @@ func TestCharts(t *testing.T) {
 	minute := now.Truncate(time.Minute)
 	charts := console.ChartsOf([]engine.Minute{
 		{Start: minute.Add(-60 * time.Minute), Requests: 999}, // before the hour
-		{Start: minute.Add(-time.Minute), Requests: 1500, Refused: 500}, {Start: minute, Requests: 3},
+		{Start: minute.Add(-time.Minute), Requests: 1500, Held: 30, Refused: 500, Failed: 70}, {Start: minute, Requests: 3},
 	}, now)
 	got := string(charts[0])
 	for _, want := range []string{
-		`viewBox="0 0 60 2000"`, "<title>17:55: 0 allowed, 0 refused</title>", "<title>18:53: 1,000 allowed, 500 refused</title>",
+		`viewBox="0 0 60 2000"`, "<title>17:55: 0 allowed, 0 allowed after a wait, 0 refused, 0 failed</title>", "<title>18:53: 900 allowed, 30 allowed after a wait, 500 refused, 70 failed</title>",
 		`class="allowed running" d="M59.05 `, "<span>17:55</span><span>18:15</span><span>18:35</span><span>18:55</span>",
 	} {
 		if !strings.Contains(got, want) {

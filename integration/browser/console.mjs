@@ -287,6 +287,7 @@ await check("axe and widths", async () => {
         // Buttons in tables are whole: what is too wide is scrolled to.
         assert.equal(await page.evaluate(() => [...document.querySelectorAll("td button")].filter((e) => e.offsetHeight > 40).length), 0, `${where}: buttons are broken into lines`);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        assert.ok(await page.evaluate(() => [...document.querySelectorAll("nav a")].every((e) => e.offsetHeight < 40)), `${where}: the navigation is broken into lines`);
         assert.ok(over <= 0, `${where}: the page scrolls sideways by ${over}`);
         figures[where] = passes.length;
       };
@@ -298,7 +299,7 @@ await check("axe and widths", async () => {
       await page.evaluate(() => { for (const d of document.querySelectorAll("details")) d.open = true; });
       await judge("stops");
       if (width === 360) { // nothing has to be scrolled to
-        assert.equal(await page.evaluate(() => [...document.querySelectorAll(".stack")].filter((e) => e.scrollWidth > e.parentElement.clientWidth).length), 0, "rows are cut off");
+        assert.equal(await page.evaluate(() => [...document.querySelectorAll(".rows")].filter((e) => e.scrollWidth > e.parentElement.clientWidth).length), 0, "rows are cut off");
       }
       await page.getByRole("button", { name: /^Lift the stop/ }).click({ noWaitAfter: true });
       await page.getByText("Requests go on at once.").waitFor();
