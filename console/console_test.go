@@ -98,7 +98,7 @@ func TestRequests(t *testing.T) {
 		{"style", "GET", "/console.css", nil, nil, 200, "{"},
 		{"script", "GET", "/console.js", nil, nil, 200, "EventSource"},
 		{"nothing", "GET", "/nothing", nil, nil, 404, "nothing at this path"},
-		{"stops", "GET", "/stops", nil, nil, 200, "No stop was given or lifted today."},
+		{"stops", "GET", "/stops", nil, nil, 200, "Nobody stopped anything in the last 90 days."},
 		{"no origin", "GET", "/origin", nil, nil, 404, "host is empty: want a host such as example.com"},
 		{"host for an origin", "GET", "/origin?origin=example.com", nil, nil, 404, "name a new site by its URL, such as https://example.com"},
 		{"unknown origin", "GET", "/origin?origin=https://example.com", nil, nil, 404, "nothing is known"},
@@ -175,7 +175,7 @@ func TestOrders(t *testing.T) {
 	}{
 		{"stop", stop, `class="stopped">Stopped: `, 1},
 		{"no scope", url.Values{"action": {"deny"}, "scope": {"planet"}}, `class="failed">scope &#34;planet&#34; is not one of all, host, agent`, 1},
-		{"lift another", url.Values{"action": {"undeny"}, "scope": {"host"}, "value": {"other.test"}}, "no such order", 1},
+		{"lift another", url.Values{"action": {"undeny"}, "confirm": {"yes"}, "scope": {"host"}, "value": {"other.test"}}, "no such order", 1},
 		{"unblock", url.Values{"action": {"unblock"}, "value": {"shop.test"}}, "is not blocked", 1},
 		{"purge", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"https://shop.test"}}, `class="done">Forgotten: https://shop.test`, 1},
 		{"markup", url.Values{"action": {"purge"}, "confirm": {"yes"}, "value": {"<script>alert(1)</script>"}}, "want a host such as example.com", 1},

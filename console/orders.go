@@ -41,7 +41,7 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 	if !known {
 		return h.fail(w, r, http.StatusBadRequest, "This page knows no such order.")
 	}
-	if q := ask(e, form); q != nil {
+	if q, asks := questionOf(e, form); asks {
 		return h.ask(w, r, q)
 	}
 	note, err := carryOut(r.Context(), e, form, user)
@@ -49,27 +49,17 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 		zap.String("value", form.Get("value")), zap.String("by", user), zap.Error(err))
 	if err != nil {
 		note.Text, note.Level = plain(err), "failed"
-		if why, unknown := strings.CutSuffix(note.Text, forced); unknown {
-			return h.ask(w, r, &question{Why: why + ".", Form: form, Force: true})
+		if why, unknown := strings.CutSuffix(note.Text, "; with force the order is given all the same"); unknown {
+			return h.ask(w, r, question{Fault: why, Form: form})
 		}
 	}
 	h.refresh()
-	http.Redirect(w, r, pageAfter(form, err)+"m="+h.notes.add(note)+"#message", http.StatusSeeOther)
-	return nil
-}
-
-// forced is the end of an error about an order that can be given all the same.
-const forced = "; with force the order is given all the same"
-
-// pageAfter is the beginning of the URL of the page that shows the result of an order.
-func pageAfter(form url.Values, err error) string {
-	switch action := form.Get("action"); {
-	case action == "unblock":
-		return "/?"
-	case action == "refresh" && err == nil:
-		return "/origin?origin=" + url.QueryEscape(form.Get("value")) + "&"
+	to := "/stops"
+	if form.Get("action") == "unblock" {
+		to = "/"
 	}
-	return "/stops?"
+	http.Redirect(w, r, to+"?m="+h.notes.add(note)+"#message", http.StatusSeeOther)
+	return nil
 }
 
 // plain is the text of an error for an operator: without its status, and without the parts of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"html/template"
-	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -46,7 +45,6 @@ type overview struct {
 	Troubled troubled
 	Ending   []enforce.Exception
 	Charts   []template.HTML
-	Minutes  []engine.Minute // newest first
 }
 
 // badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
@@ -97,8 +95,6 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	}
 	o.Ending = bounded(o.Ending, maxListed)
 	o.Badges, o.Charts = badgesOf(ctx, e, o), chartsOf(o.Hour.Minutes, now)
-	o.Minutes = slices.Clone(o.Hour.Minutes)
-	slices.Reverse(o.Minutes)
 	return o
 }
 
@@ -206,45 +202,27 @@ func level(well bool, yes, no string) string {
 // gateway are empty.
 func chartsOf(minutes []engine.Minute, now time.Time) (charts []template.HTML) {
 	from := now.Truncate(time.Minute).Add(-(engine.RecentMinutes - 1) * time.Minute)
-	for _, c := range []struct {
-		title, unit string
-		layers      []plot.Layer
-		values      func(m engine.Minute) []float64
-	}{
-		{
-			"Requests", "a minute",
-			[]plot.Layer{
-				{Name: "allowed", Class: "allowed"}, {Name: "allowed after a wait", Class: "held"}, {Name: "refused", Class: "refused"}, {Name: "failed", Class: "failed"},
-			},
-			func(m engine.Minute) []float64 {
-				return []float64{float64(m.Requests - m.Held - m.Refused - m.Failed), float64(m.Held), float64(m.Refused), float64(m.Failed)}
-			},
-		},
-		{
-			"Tunnels (CONNECT)", "a minute",
-			[]plot.Layer{{Name: "tunnels", Class: "allowed"}},
-			func(m engine.Minute) []float64 { return []float64{float64(m.Tunnels)} },
-		},
-		{
-			"CPU", "% of a core",
-			[]plot.Layer{{Name: "% of a core", Class: "allowed"}},
-			func(m engine.Minute) []float64 { return []float64{100 * m.CPU.Seconds() / 60} },
-		},
-	} {
-		for i := range c.layers {
-			c.layers[i].Values = make([]float64, engine.RecentMinutes)
-		}
+	layer := func(name, class string, value func(m engine.Minute) float64) plot.Layer {
+		l := plot.Layer{Name: name, Class: class, Values: make([]float64, engine.RecentMinutes)}
 		for _, m := range minutes {
-			if bar := int(m.Start.Sub(from) / time.Minute); !m.Start.Before(from) && bar < engine.RecentMinutes {
-				for i, v := range c.values(m) {
-					c.layers[i].Values[bar] = v
-				}
+			if bar := int(m.Start.Sub(from) / time.Minute); !m.Start.Before(from) && bar < len(l.Values) {
+				l.Values[bar] = value(m)
 			}
 		}
-		chart := plot.Chart{
-			Title: c.title, Unit: c.unit, From: from, Width: time.Minute, Bars: engine.RecentMinutes, Running: true, Layers: c.layers,
-		}
-		charts = append(charts, chart.HTML())
+		return l
+	}
+	for _, c := range []plot.Chart{
+		{Title: "Requests", Unit: "a minute", Layers: []plot.Layer{
+			layer("allowed", "allowed", func(m engine.Minute) float64 { return float64(m.Requests - m.Held - m.Refused - m.Failed) }),
+			layer("allowed after a wait", "held", func(m engine.Minute) float64 { return float64(m.Held) }),
+			layer("refused", "refused", func(m engine.Minute) float64 { return float64(m.Refused) }),
+			layer("failed", "failed", func(m engine.Minute) float64 { return float64(m.Failed) }),
+		}},
+		{Title: "Tunnels (CONNECT)", Unit: "a minute", Layers: []plot.Layer{layer("tunnels", "allowed", func(m engine.Minute) float64 { return float64(m.Tunnels) })}},
+		{Title: "CPU", Unit: "% of a core", Layers: []plot.Layer{layer("% of a core", "allowed", func(m engine.Minute) float64 { return 100 * m.CPU.Minutes() })}},
+	} {
+		c.From, c.Width, c.Bars, c.Running = from, time.Minute, engine.RecentMinutes, true
+		charts = append(charts, c.HTML())
 	}
 	return charts
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -20,61 +19,48 @@ const (
 	manyUnderWay = 20       // a stop that would end more is asked about
 )
 
-// deed is a stop in the journal. One that was lifted at a gateway of an earlier release has no scope.
+// deed is a stop in the journal. One that an earlier release has lifted has no scope.
 type deed struct {
 	enforce.Stop
 	Lift enforce.Lift // zero while the stop holds
+	Last time.Time    // when it was given or lifted
 }
 
-// last is when something was done.
-func (d deed) last() time.Time {
-	if d.Lift.At.IsZero() {
-		return d.At
-	}
-	return d.Lift.At
-}
-
-// journalOf lists the stops that hold and those of the last 90 days that were lifted, the newest
-// first: those of the day of now, and those before, as many as there is room for.
-func journalOf(all enforce.StopSet, now time.Time) (today, before []deed, more int) {
-	var list []deed
+// journalOf lists the stops that hold and those of the last 90 days that were lifted, what was done
+// last first, as many as there is room for.
+func journalOf(all enforce.StopSet) (list []deed, more int) {
 	for _, stop := range all.Held {
-		list = append(list, deed{Stop: stop})
+		list = append(list, deed{Stop: stop, Last: stop.At})
 	}
 	for _, lift := range all.Lifted {
-		d := deed{Lift: lift}
+		d := deed{Lift: lift, Last: lift.At}
 		if lift.Stop != nil {
 			d.Stop = *lift.Stop
 		}
 		list = append(list, d)
 	}
-	slices.SortFunc(list, func(a, b deed) int { return cmp.Or(b.last().Compare(a.last()), cmp.Compare(a.ID, b.ID)) })
-	midnight, room := now.UTC().Truncate(24*time.Hour), maxDeedBytes
+	slices.SortFunc(list, func(a, b deed) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.ID, b.ID)) })
+	room := maxDeedBytes
 	for i, d := range list {
 		room -= escaped(d.Value) + escaped(d.By) + escaped(d.Reason) + escaped(d.Lift.By) + 3*rowBytes
-		switch {
-		case room < 0 || i == maxDeeds:
-			return today, before, len(list) - i
-		case d.last().Before(midnight):
-			before = append(before, d)
-		default:
-			today = append(today, d)
+		if room < 0 || i == maxDeeds {
+			return list[:i], len(list) - i
 		}
 	}
-	return today, before, 0
+	return list, 0
 }
 
 // showStops answers with the stops in force, the forms of orders, and the journal.
 func (h *Handler) showStops(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	p := struct {
 		frame
-		Sections      map[string]template.HTML
-		Agents        []string
-		Today, Before []deed
-		More          int
+		Sections map[string]template.HTML
+		Agents   []string
+		Journal  []deed
+		More     int
 	}{frame: h.frame(r, "Stops"), Sections: h.shownSections(r, e), Agents: agentsOf(e)}
 	p.Live = true
-	p.Today, p.Before, p.More = journalOf(e.Stops().All(), p.Now)
+	p.Journal, p.More = journalOf(e.Stops().All())
 	return render(w, http.StatusOK, "stops", p)
 }
 
@@ -89,63 +75,33 @@ func agentsOf(e *engine.Engine) (names []string) {
 
 // question is asked before an order is carried out.
 type question struct {
-	Why    string // what it would do, or why it is not plain
-	Form   url.Values
-	Button string
-	Reason bool // is asked for
-	Force  bool // the order is given all the same
+	Form                         url.Values
+	Fault                        string // of an order that can be given all the same
+	Agents, UnderWay, Configured int    // that a stop hits
 }
 
-func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q *question) error {
-	title := map[string]string{"deny": "Stop", "undeny": "Lift", "purge": "Forget"}[q.Form.Get("action")]
-	q.Button = title
-	for _, part := range []string{q.Form.Get("scope"), q.Form.Get("value")} {
-		if part != "" {
-			title += " " + part
-		}
-	}
+func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error {
+	title := map[string]string{"deny": "Stop ", "undeny": "Lift ", "purge": "Forget "}[q.Form.Get("action")]
 	return render(w, http.StatusOK, "question", struct {
 		frame
-		*question
-	}{h.frame(r, title+"?"), q})
+		question
+	}{h.frame(r, title+strings.TrimSpace(q.Form.Get("scope")+" "+q.Form.Get("value"))+"?"), q})
 }
 
-// ask returns the question before an order of a form, nil if there is none or it was answered.
-func ask(e *engine.Engine, form url.Values) *question {
+// questionOf returns the question before an order of a form, unless there is none or it was answered:
+// about a lift, what is forgotten, and a stop that is wide or ends much, whose reason is asked for.
+func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
+	q.Form = form
+	answered := form.Get("confirm") != ""
+	if form.Get("action") != "deny" {
+		return q, !answered && (form.Get("action") == "undeny" || form.Get("action") == "purge")
+	}
 	order, err := enforce.Stop{Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value")}.Canonical()
-	confirmed := form.Get("confirm") != ""
-	switch action := form.Get("action"); {
-	case action == "purge" && !confirmed:
-		return &question{Form: form, Why: "The next request to it fetches its robots.txt again, and waits for it."}
-	case err != nil: // the answer to the order says it
-	case action == "deny":
-		return askStop(e, form, order, confirmed)
-	case action == "undeny" && !confirmed:
-		for _, stop := range e.Stops().List() {
-			if stop.Scope == order.Scope && strings.EqualFold(stop.Value, order.Value) {
-				return &question{Form: form, Why: "Requests go on at once. In force: " + stop.String() + ", since " + stop.At.UTC().Format("2006-01-02 15:04") + " UTC."}
-			}
-		}
+	if err != nil {
+		return q, false // the answer to the order says it
 	}
-	return nil
-}
-
-// askStop asks about a stop that is wide, and for its reason.
-func askStop(e *engine.Engine, form url.Values, order enforce.Stop, confirmed bool) *question {
-	underWay, agents := engine.WouldEnd(order)
-	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") && order.Scope == enforce.StopHost
-	if !wide && underWay <= manyUnderWay || confirmed && strings.TrimSpace(form.Get("reason")) != "" {
-		return nil
-	}
-	why := "Every request of every agent is refused"
-	switch order.Scope {
-	case enforce.StopHost:
-		why = "Every request to " + order.Value + " is refused"
-	case enforce.StopAgent:
-		why = "Every request of " + order.Value + " is refused"
-	}
-	if n := len(agentsOf(e)); order.Scope != enforce.StopAgent && n > 0 {
-		why += fmt.Sprintf(", also those of the %d configured agents", n)
-	}
-	return &question{Form: form, Reason: true, Why: fmt.Sprintf("%s, until somebody lifts the stop. Under way at this gateway, and ended: %d, of %d agents.", why, underWay, agents)}
+	q.UnderWay, q.Agents = engine.WouldEnd(order)
+	q.Configured = len(agentsOf(e))
+	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || q.UnderWay > manyUnderWay
+	return q, wide && (!answered || strings.TrimSpace(form.Get("reason")) == "")
 }

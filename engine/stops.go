@@ -358,8 +358,8 @@ func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 	return ended
 }
 
-// WouldEnd counts the requests, tunnels and fetches that a canonical stop would end now, and the
-// agents that they are of.
+// WouldEnd counts the requests, tunnels and fetches that a canonical stop would end now, and their
+// agents.
 func WouldEnd(order enforce.Stop) (entries, agents int) {
 	var stops enforce.Stops
 	_ = stops.Set(order) // it is canonical

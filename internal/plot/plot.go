@@ -43,114 +43,75 @@ var figure = template.Must(template.New("plot").Funcs(template.FuncMap{"number":
 
 // HTML is the chart as a figure element.
 func (c Chart) HTML() template.HTML {
+	most, sums := 0.0, make([]float64, c.Bars)
+	said := make([]string, c.Bars)
+	for _, l := range c.Layers {
+		values := make([]float64, c.Bars)
+		copy(values, l.Values)
+		for bar, v := range values {
+			sums[bar] += v
+			most = max(most, sums[bar])
+			said[bar] += ", " + number(v) + " " + l.Name
+		}
+	}
 	var b strings.Builder
-	if err := figure.Execute(&b, c); err != nil {
+	err := figure.Execute(&b, map[string]any{"Chart": c, "Most": most, "Top": top(most), "Half": top(most) / 2, "Said": said, "Paths": c.paths(top(most))})
+	if err != nil {
 		return "This chart cannot be drawn." // it is our own template
 	}
 	return template.HTML(b.String()) //nolint:gosec // html/template has escaped it
 }
 
-func (l Layer) at(bar int) float64 {
-	if bar < len(l.Values) {
-		return max(l.Values[bar], 0)
-	}
-	return 0
-}
-
-// Most is the greatest sum of a bar.
-func (c Chart) Most() (most float64) {
-	for bar := range c.Bars {
-		sum := 0.0
-		for _, l := range c.Layers {
-			sum += l.at(bar)
-		}
-		most = max(most, sum)
-	}
-	return most
-}
-
-// Top is the end of the scale. Its half is a whole number, too.
-func (c Chart) Top() float64 {
-	most := max(c.Most(), 2)
-	unit := math.Pow(10, math.Floor(math.Log10(most)))
+// top is the end of a scale. Its half is a whole number, too.
+func top(most float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(max(most, 2))))
 	for _, n := range []float64{1, 2, 4, 6} {
-		if n*unit >= most {
+		if n*unit >= max(most, 2) {
 			return n * unit
 		}
 	}
 	return 10 * unit
 }
 
-// Middle is the middle of the scale.
-func (c Chart) Middle() float64 { return c.Top() / 2 }
-
 func number(v float64) string { return humanize.Comma(int64(math.Round(v))) }
 
-// Path draws the bars of a layer on those of the layers below it: all, or only the one whose time is
-// not over.
-func (c Chart) Path(layer int, running bool) string {
-	var b strings.Builder
-	top := c.Top()
-	for bar := range c.Bars {
-		v := c.Layers[layer].at(bar)
-		if v == 0 || running != (c.Running && bar == c.Bars-1) {
-			continue
+// paths draws each layer on those below it: its bars, and the one whose time is not over.
+func (c Chart) paths(top float64) (all [][2]string) {
+	base := make([]float64, c.Bars)
+	for _, l := range c.Layers {
+		var paths [2]string
+		for bar, v := range l.Values[:min(len(l.Values), c.Bars)] {
+			i := 0
+			if c.Running && bar == c.Bars-1 {
+				i = 1
+			}
+			if v > 0 {
+				paths[i] += fmt.Sprintf("M%d.05 %.9gV%.9gh.9V%.9gz", bar, top-base[bar], top-base[bar]-v, top-base[bar])
+			}
+			base[bar] += v
 		}
-		y := top
-		for _, below := range c.Layers[:layer] {
-			y -= below.at(bar)
-		}
-		fmt.Fprintf(&b, "M%d.05 %.6gV%.6gh.9V%.6gz", bar, y, y-v, y)
+		all = append(all, paths)
 	}
-	return b.String()
+	return all
 }
 
-// Tick is a time below the chart.
-type Tick struct {
-	Bar  int // that begins then
-	Time time.Time
-}
-
-// Ticks are the beginning, the end, and up to two times between them.
-func (c Chart) Ticks() (ticks []Tick) {
-	n := min(c.Bars, 3)
+// Ticks are the bars at the beginning, the end, and up to two between them that get a time below.
+func (c Chart) Ticks() (bars []int) {
+	n := max(min(c.Bars, 3), 1)
 	for i := range n + 1 {
-		ticks = append(ticks, c.tick(c.Bars*i/max(n, 1)))
+		bars = append(bars, c.Bars*i/n)
 	}
-	return ticks
+	return bars
 }
 
-// Slots are the beginnings of all bars.
-func (c Chart) Slots() (slots []Tick) {
-	for bar := range c.Bars {
-		slots = append(slots, c.tick(bar))
-	}
-	return slots
-}
-
-func (c Chart) tick(bar int) Tick { return Tick{bar, c.From.Add(time.Duration(bar) * c.Width).UTC()} }
-
-// Short formats a time below the chart, and Long the beginning of a bar.
-func (c Chart) Short(t time.Time) string { return c.format(t, "2006-01-02") }
-
-// Long is described at Short.
-func (c Chart) Long(t time.Time) string { return c.format(t, "2006-01-02 15:04") }
-
-func (c Chart) format(t time.Time, days string) string {
+// Time is the beginning of a bar. days formats it if the chart is of more than a day.
+func (c Chart) Time(bar int, days string) string {
+	t := c.From.Add(time.Duration(bar) * c.Width).UTC()
 	switch {
 	case c.Width < time.Minute:
-		return t.Format("15:04:05")
+		return t.Format(time.TimeOnly)
 	case c.Width*time.Duration(c.Bars) <= 24*time.Hour:
 		return t.Format("15:04")
 	}
 	return t.Format(days)
-}
-
-// Say is what one bar counts, in words.
-func (c Chart) Say(bar int) string {
-	said := make([]string, len(c.Layers))
-	for i, l := range c.Layers {
-		said[i] = number(l.at(bar)) + " " + l.Name
-	}
-	return strings.Join(said, ", ")
 }
