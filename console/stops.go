@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 )
@@ -55,22 +57,14 @@ func (h *Handler) showStops(w http.ResponseWriter, r *http.Request, e *engine.En
 	p := struct {
 		frame
 		Sections map[string]template.HTML
-		Agents   []string
-		Journal  []deed
-		More     int
-	}{frame: h.frame(r, "Stops"), Sections: h.shownSections(r, e), Agents: agentsOf(e)}
+		adminapi.Agents
+		Journal []deed
+		More    int
+	}{frame: h.frame(r, "Stops"), Sections: h.shownSections(r, e)}
 	p.Live = true
+	p.Agents, _ = adminapi.ListAgents(r.Context(), e, struct{}{}) // it has no error
 	p.Journal, p.More = journalOf(e.Stops().All())
 	return render(w, http.StatusOK, "stops", p)
-}
-
-// agentsOf lists the configured agents of all sites.
-func agentsOf(e *engine.Engine) (names []string) {
-	for _, site := range e.Sites() {
-		names = append(names, site.Identifier.Agents()...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // question is asked before an order is carried out.
@@ -90,7 +84,7 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error 
 
 // questionOf returns the question before an order of a form, unless there is none or it was answered:
 // about a lift, what is forgotten, and a stop that is wide or ends much, whose reason is asked for.
-func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
+func questionOf(ctx context.Context, e *engine.Engine, form url.Values) (q question, asks bool) {
 	q.Form = form
 	answered := form.Get("confirm") != ""
 	if form.Get("action") != "deny" {
@@ -101,7 +95,8 @@ func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 		return q, false // the answer to the order says it
 	}
 	q.UnderWay, q.Agents = engine.WouldEnd(order)
-	q.Configured = len(agentsOf(e))
+	agents, _ := adminapi.ListAgents(ctx, e, struct{}{}) // as above
+	q.Configured = len(agents.Agents)
 	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || q.UnderWay > manyUnderWay
 	return q, wide && (!answered || strings.TrimSpace(form.Get("reason")) == "")
 }

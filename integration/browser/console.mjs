@@ -157,7 +157,7 @@ await check("order", async () => {
 
 await check("lost", async () => {
   const { page, context, close } = await open("/stops");
-  for (const [path, status, text] of [["/nothing", 404, "nothing at this path"], ["/origin?origin=nobody.example", 404, "Write it as https://"], ["/orders", 405, "sent with POST"]]) {
+  for (const [path, status, text] of [["/nothing", 404, "nothing at this path"], ["/origin?origin=nobody.example", 404, "name a new site by its URL"], ["/orders", 405, "sent with POST"]]) {
     const answer = await context.request.get(given.console + path);
     assert.equal(answer.status(), status, path);
     const there = await page.goto(given.console + path, { waitUntil: "domcontentloaded" }).catch((e) => e);
