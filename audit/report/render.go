@@ -115,7 +115,7 @@ func (t *table) keys(row Row) []string {
 
 func sumOf(rows []Row) (sum Row) {
 	for _, row := range rows {
-		sum.Outcomes.Plus(row.Outcomes)
+		sum.Plus(row.Outcomes)
 		sum.Tunnels.Plus(row.Tunnels.Outcomes)
 		sum.Tunnels.Blind += row.Tunnels.Blind
 		sum.Held += row.Held
