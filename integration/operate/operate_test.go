@@ -21,7 +21,7 @@ import (
 )
 
 // typeBackup: the archive gives a fresh machine the same rulesets, orders, certificate authority, log and configuration.
-func typeBackup(t *testing.T, b *blocks) {
+func typeBackup(t *testing.T, b *section) {
 	rig.Need(t, "tar")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	m := newMachine(t)
@@ -67,7 +67,7 @@ func typeBackup(t *testing.T, b *blocks) {
 }
 
 // typeRotateAuthority: clients that trust both roots notice nothing, and those with the old root alone fail after the swap.
-func typeRotateAuthority(t *testing.T, b *blocks) {
+func typeRotateAuthority(t *testing.T, b *section) {
 	origins := rig.NewTestCA(t)
 	site := rig.StartSecureSite(t, origins, nil)
 	m := newMachine(t)
@@ -114,7 +114,7 @@ func typeRotateAuthority(t *testing.T, b *blocks) {
 }
 
 // typeDisk: the commands show the files and the metrics, and the numbers of bytes are those of a log.
-func typeDisk(t *testing.T, b *blocks) {
+func typeDisk(t *testing.T, b *section) {
 	m := newMachine(t)
 	m.start(m.config(""))
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -163,7 +163,7 @@ func typeDisk(t *testing.T, b *blocks) {
 }
 
 // typeLogrotate: logrotate copies and empties the log, and the gateway goes on in it.
-func typeLogrotate(t *testing.T, b *blocks) {
+func typeLogrotate(t *testing.T, b *section) {
 	rig.Need(t, "logrotate")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	m := newMachine(t)
@@ -185,7 +185,7 @@ func typeLogrotate(t *testing.T, b *blocks) {
 }
 
 // typeStreams: a log that comes out of an archive has the audit of the files, packed or not, and from several gateways.
-func typeStreams(t *testing.T, b *blocks) {
+func typeStreams(t *testing.T, b *section) {
 	for _, program := range []string{"gzip", "zstdcat", "xzcat"} {
 		rig.Need(t, program)
 	}

@@ -20,12 +20,12 @@ import (
 // replaced, and the programs that a test cannot have: see stubs.
 func TestOperatePage(t *testing.T) {
 	t.Parallel()
-	scenarios := map[string]func(*testing.T, *blocks){
+	scenarios := map[string]func(*testing.T, *section){
 		"Upgrade": typeUpgrade, "Upgrade two gateways behind one name": typeUpgradeOfTwo, "Back up and restore": typeBackup,
 		"What fills the disk": typeDisk, "Rotate the log": typeLogrotate, "Logs in Loki or S3": typeStreams, "Rotate the CA": typeRotateAuthority,
 	}
 	for heading, text := range testdocs.Sections(t, "operate.md") {
-		b := &blocks{t: t}
+		b := &section{t: t}
 		for _, m := range fenced.FindAllStringSubmatch(text, -1) {
 			b.left = append(b.left, strings.ReplaceAll(m[3], "\n"+m[1], "\n"))
 			b.kinds = append(b.kinds, m[2])
@@ -53,20 +53,20 @@ func TestOperatePage(t *testing.T) {
 
 var fenced = regexp.MustCompile("(?ms)^( *)```([a-z]*)\n(.*?)^ *```$")
 
-// blocks are the blocks of code of a section.
-type blocks struct {
+// section has the blocks of code of a section.
+type section struct {
 	t           *testing.T
 	left, kinds []string
 }
 
 // next takes the next block.
-func (b *blocks) next(kind string) string {
-	b.t.Helper()
-	if len(b.left) == 0 || b.kinds[0] != kind {
-		b.t.Fatalf("no block %q is next: %q", kind, b.left)
+func (s *section) next(kind string) string {
+	s.t.Helper()
+	if len(s.left) == 0 || s.kinds[0] != kind {
+		s.t.Fatalf("no block %q is next: %q", kind, s.left)
 	}
-	text := b.left[0]
-	b.left, b.kinds = b.left[1:], b.kinds[1:]
+	text := s.left[0]
+	s.left, s.kinds = s.left[1:], s.kinds[1:]
 	return text
 }
 

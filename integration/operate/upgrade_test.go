@@ -17,7 +17,7 @@ import (
 )
 
 // typeUpgrade: the new binary validates the Caddyfile, and the gateway serves again.
-func typeUpgrade(t *testing.T, b *blocks) {
+func typeUpgrade(t *testing.T, b *section) {
 	m := newMachine(t)
 	m.start(m.config(""))
 	before := m.g.Cmd.Process.Pid
@@ -30,7 +30,7 @@ func typeUpgrade(t *testing.T, b *blocks) {
 }
 
 // typeUpgradeOfTwo upgrades two gateways behind HAProxy, one after the other, while clients send requests. None fails.
-func typeUpgradeOfTwo(t *testing.T, b *blocks) {
+func typeUpgradeOfTwo(t *testing.T, b *section) {
 	one, two := newMachine(t), newMachine(t)
 	page := rig.FreePort(t)
 	for _, m := range []*machine{one, two} {
