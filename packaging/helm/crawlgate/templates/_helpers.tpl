@@ -120,7 +120,7 @@ capabilities:
 {{- /* A changed ConfigMap or Secret swaps the link ..data in its folder. A Caddyfile that was refused is tried again. */}}
 {{- define "crawlgate.watch" -}}
 trap exit TERM
-loaded= changed=
+loaded='' changed=''
 while :; do
 	found=$(for folder in /etc/crawlgate{{ range .Values.extraVolumeMounts }} {{ .mountPath | squote }}{{ end }}; do readlink "$folder/..data"; done)
 	if [ "$found" != "$loaded" ] && curl --silent --show-error --fail-with-body --max-time 60 --unix-socket /run/crawlgate/admin.sock \
