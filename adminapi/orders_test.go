@@ -1,9 +1,43 @@
 package adminapi
 
 import (
+	"context"
+	"net"
+	"net/http"
+	"os"
 	"slices"
 	"testing"
 )
+
+// TestAuthor: over a unix socket an order has the name of the user at the other end. Only root and the user of the
+// gateway may name another.
+func TestAuthor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		claimed string
+		uid     int
+		known   bool
+		want    string
+	}{
+		{"dora", 0, true, "dora"},
+		{"", 0, true, "root"},
+		{"dora", os.Getuid(), true, "dora"},
+		{"dora", 4711, true, "uid 4711"},
+		{"", 4711, true, "uid 4711"},
+		{"dora", unmapped, true, "dora (not verified)"},
+		{"dora", 0, false, "dora (not verified)"},
+		{"", 0, false, "somebody (not verified)"},
+	} {
+		if got := author(tt.claimed, tt.uid, tt.known); got != tt.want {
+			t.Errorf("%q of %d, %v: %q, want %q", tt.claimed, tt.uid, tt.known, got, tt.want)
+		}
+	}
+	// Over TCP nothing tells who it is.
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{}))
+	if got := authorOf(context.WithValue(ctx, peerKey{}, new(peer)), "dora"); got != "dora" {
+		t.Errorf("over TCP: %q", got)
+	}
+}
 
 func TestNearNames(t *testing.T) {
 	t.Parallel()

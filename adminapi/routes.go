@@ -59,7 +59,15 @@ var routes = map[string]map[string]method{
 	"purge":   {http.MethodPost: order(Purge)},
 	"refresh": {http.MethodPost: order(Refresh)},
 	"deny": {
-		http.MethodGet: question(listOrders), http.MethodPost: order(Deny), http.MethodDelete: question(Undeny),
+		http.MethodGet: question(listOrders),
+		http.MethodPost: order(func(ctx context.Context, e *engine.Engine, request OrderRequest) (OrderGiven, error) {
+			request.By = authorOf(ctx, request.By)
+			return Deny(ctx, e, request)
+		}),
+		http.MethodDelete: question(func(ctx context.Context, e *engine.Engine, request LiftRequest) (OrderLifted, error) {
+			request.By = authorOf(ctx, request.By)
+			return Undeny(ctx, e, request)
+		}),
 	},
 	"gateways": {http.MethodGet: question(ListGateways)},
 	"clocks":   {http.MethodGet: question(ListClocks)},
@@ -110,8 +118,13 @@ func handler(methods map[string]method) caddy.AdminHandlerFunc {
 			return fault(http.StatusServiceUnavailable, "no gateway runs: the configuration has no robots handler")
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		peer, r := withPeer(w, r)
 		v, err := answer(e, r)
-		if err != nil {
+		switch {
+		case peer.conn != nil:
+			peer.send(v, err)
+			return nil
+		case err != nil:
 			return withStatus(err)
 		}
 		write(w, v)
@@ -143,7 +156,7 @@ func badRequest(format string, args ...any) error {
 }
 
 // withStatus gives an error of the domain its status.
-func withStatus(err error) error {
+func withStatus(err error) caddy.APIError {
 	if known, ok := errors.AsType[caddy.APIError](err); ok {
 		return known
 	}

@@ -1,0 +1,88 @@
+package adminapi
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+)
+
+// peer is the connection of a request. Caddy's admin server tells a handler nothing of it, so an
+// order over a unix socket takes the connection over, and its answer is written there.
+type peer struct {
+	w    http.ResponseWriter
+	conn net.Conn // nil until it is taken over
+}
+
+type peerKey struct{}
+
+// withPeer gives the methods of a request their peer.
+func withPeer(w http.ResponseWriter, r *http.Request) (*peer, *http.Request) {
+	p := &peer{w: w}
+	return p, r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
+}
+
+// authorOf returns who gives an order. Over a unix socket that is the user at its other end: only
+// root and the user of the gateway may name another one. The request must have been read.
+func authorOf(ctx context.Context, claimed string) string {
+	_, isUnix := ctx.Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	p, ok := ctx.Value(peerKey{}).(*peer)
+	if !ok || !isUnix {
+		return claimed
+	}
+	conn, _, err := http.NewResponseController(p.w).Hijack()
+	if err != nil {
+		return author(claimed, 0, false)
+	}
+	p.conn = conn
+	uid, known := peerUID(conn)
+	return author(claimed, uid, known)
+}
+
+// unmapped is the id that Linux shows for users that the namespace of the process does not have.
+const unmapped = 65534
+
+// author names the user with an id or, if the id is not known, the one that is claimed, with a note.
+func author(claimed string, uid int, known bool) string {
+	switch {
+	case !known || uid == unmapped:
+		return cmp.Or(claimed, "somebody") + " (not verified)"
+	case claimed != "" && (uid == 0 || uid == os.Getuid()):
+		return claimed
+	}
+	id := strconv.Itoa(uid)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "uid " + id
+}
+
+// peerTimeout is how long a peer may take to read its answer.
+const peerTimeout = 10 * time.Second
+
+// send writes the answer on a connection that was taken over, and closes it.
+func (p *peer) send(answer any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		fault := withStatus(err)
+		status, answer = fault.HTTPStatus, map[string]string{"error": fault.Error()}
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(answer) // strings, numbers and times always marshal
+	head := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}
+	resp := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: head, Body: io.NopCloser(&text), ContentLength: int64(text.Len()), Close: true,
+	}
+	_ = p.conn.SetWriteDeadline(time.Now().Add(peerTimeout))
+	_ = resp.Write(p.conn) // a client that has left needs no answer
+	_ = p.conn.Close()
+}
