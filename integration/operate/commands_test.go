@@ -4,14 +4,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
+// foreign is what would give this program another name or the manual of another.
+var foreign = regexp.MustCompile(`Caddy (process|instance|binary)|(?m:^| |'|")caddy [a-z]|docs/command-line`)
+
 // TestCommandsThatReplaceTheBinary holds that Caddy's commands that would put another binary in the place of this one
-// do nothing but say so, and that nothing leads to them.
+// do nothing but say so, that nothing leads to them, and that help and manual have the name and the links of this program.
 func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	t.Parallel()
 	// A copy, which a command may replace without harm.
@@ -51,7 +55,25 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	for _, page := range manual {
+		text, err := os.ReadFile(page)
+		if name := foreign.FindString(string(text)); err != nil || name != "" {
+			t.Errorf("%s: %q, %v", page, name, err)
+		}
+	}
+	if !strings.Contains(string(overview), "crawlgate - makes every crawler of a company obey robots.txt") {
+		t.Errorf("the manual begins with %.200s", overview)
+	}
 	help, _ := run("help")
+	for _, args := range [][]string{{"help"}, {"run", "--help"}, {"robots", "deny", "--help"}} {
+		text, _ := run(args...)
+		if !strings.HasSuffix(text, "https://github.com/crawlgate/crawlgate/blob/main/docs/cli.md\n") || foreign.MatchString(text) {
+			t.Errorf("%q: %s", args, text)
+		}
+	}
+	if !strings.HasPrefix(help, "Crawlgate is a forward proxy") {
+		t.Errorf("help begins with %.200s", help)
+	}
 	words, _ := run("__complete", "")
 	script, _ := run("completion", "bash")
 	for what, text := range map[string]string{
