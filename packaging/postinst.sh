@@ -19,7 +19,7 @@ if ! { command -v systemd-sysusers >/dev/null && systemd-sysusers crawlgate.conf
 fi
 if ! { command -v systemd-tmpfiles >/dev/null && systemd-tmpfiles --create crawlgate.conf; }; then
 	install -d -m 0700 -o crawlgate -g crawlgate /var/lib/crawlgate
-	install -d -m 0750 -o crawlgate -g crawlgate /var/log/crawlgate
+	install -d -m 0750 -o crawlgate -g crawlgate /var/log/crawlgate /run/crawlgate
 fi
 
 # It may hold hashes of passwords. Later on the operator's mode stays.

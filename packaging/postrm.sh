@@ -7,7 +7,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 fi
 [ "${1:-}" = purge ] || exit 0
-rm -rf /var/lib/crawlgate /var/log/crawlgate
+rm -rf /var/lib/crawlgate /var/log/crawlgate /run/crawlgate
 # Without the operator's own files the folder goes, too.
 rmdir /etc/crawlgate 2>/dev/null || true
 # Minimal systems may have no userdel; a user that owns nothing does no harm.

@@ -85,8 +85,13 @@ debian_files() {
 	} | gzip -9n >"$work/doc/changelog.gz"
 	gzip -9nc "$dist/THIRD-PARTY-LICENSES" >"$work/doc/THIRD-PARTY-LICENSES.gz"
 	"$work/linux-$(go env GOARCH)" manpage --directory "$work/doc/man" # the month in them is that of SOURCE_DATE_EPOCH
-	sed -i -e 's/^\.TH "Caddy"/.TH "Crawlgate"/' -e 's/^crawlgate -$/crawlgate - makes every crawler of a company obey robots.txt/' "$work"/doc/man/*
+	sed -i 's/^\.TH "Caddy"/.TH "Crawlgate"/' "$work"/doc/man/*
 	gzip -9n "$work"/doc/man/*
+	mkdir "$work/doc/completion"
+	local shell
+	for shell in bash:crawlgate zsh:_crawlgate fish:crawlgate.fish; do
+		"$work/linux-$(go env GOARCH)" completion "${shell%%:*}" >"$work/doc/completion/${shell#*:}"
+	done
 }
 
 packages() {

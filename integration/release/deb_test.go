@@ -4,10 +4,13 @@ package release
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +142,7 @@ func TestDeb(t *testing.T) {
 		}
 	}
 	run(t, validate[0], validate[1:]...)
+	strangerMayNot(t, root, config, packaged(t, deb))
 
 	dpkg(t, root, "--remove", "crawlgate")
 	if _, err := os.Stat(filepath.Join(root, "var/lib/crawlgate/caddy/crawlgate/robots.db")); err != nil {
@@ -150,6 +154,37 @@ func TestDeb(t *testing.T) {
 			t.Errorf("after the purge there is %s: %v", gone, err)
 		}
 	}
+}
+
+// strangerMayNot runs the gateway by the Caddyfile of the package, and holds that uid 65534 can neither give nor lift a stop.
+func strangerMayNot(t *testing.T, root, config, caddyfile string) {
+	t.Helper()
+	port, metrics := testorigin.ReservePort(t), testorigin.ReservePort(t)
+	overwrite(t, config, strings.NewReplacer(":3128", fmt.Sprintf(":%d", port), ":3129", fmt.Sprintf(":%d", metrics)).Replace(caddyfile))
+	_, stop := start(t, port, unitCommand(t, root)...)
+	as := func(user string, args ...string) (string, error) {
+		command := unitCommand(t, root)
+		command = append(command[:slices.Index(command, "/usr/bin/crawlgate")+1], args...)
+		for i, word := range command {
+			if name, _, ok := strings.Cut(word, "="); ok && (name == "--reuid" || name == "--regid") {
+				command[i] = name + "=" + user
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := as("0", "robots", "deny", "host", "held.example", "--by", "dora"); err != nil {
+		t.Errorf("root: %v %s", err, out)
+	}
+	for _, args := range [][]string{{"deny", "all"}, {"undeny", "host", "held.example"}} {
+		if out, err := as("65534", append([]string{"robots"}, args...)...); err == nil || !strings.Contains(out, "permission denied") {
+			t.Errorf("a stranger's %q: %v %s", args, err, out)
+		}
+	}
+	if out, err := as("0", "robots", "deny"); err != nil || !strings.Contains(out, "held.example") || strings.Contains(out, "all ") {
+		t.Errorf("the stops: %v %s", err, out)
+	}
+	stop()
 }
 
 // overwrite keeps the owner and mode of a file.
@@ -202,6 +237,7 @@ func TestRPM(t *testing.T) {
 			"/etc/crawlgate/Caddyfile", "/usr/bin/crawlgate", "/usr/lib/systemd/system/crawlgate.service",
 			"/usr/lib/sysusers.d/crawlgate.conf", "/usr/lib/tmpfiles.d/crawlgate.conf", "/usr/share/licenses/crawlgate/LICENSE",
 			"/usr/share/man/man8/crawlgate.8.gz", "/usr/share/man/man8/crawlgate-robots-audit.8.gz",
+			"/usr/share/bash-completion/completions/crawlgate", "/usr/share/zsh/site-functions/_crawlgate", "/usr/share/fish/vendor_completions.d/crawlgate.fish",
 		} {
 			if !strings.Contains("\n"+strings.Join(list, "\n")+"\n", "\n"+want+"\n") {
 				t.Errorf("%s is not in %q", want, list)
