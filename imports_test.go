@@ -78,6 +78,7 @@ var importRules = map[string][]string{
 	"adminapi": {
 		"engine", "enforce", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
+		"golang.org/x/sync/singleflight",
 	},
 	"console": {
 		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/plot", "internal/version",

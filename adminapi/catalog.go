@@ -1,0 +1,132 @@
+package adminapi
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// Catalog has the names and states of all records, so that those in a state, however rare, are found
+// at once. The zero value has none. It is safe for concurrent use.
+type Catalog struct {
+	read    atomic.Pointer[CatalogPage] // all that were read, in the order of their names
+	reading singleflight.Group
+}
+
+// maxCatalog bounds the records of a catalog. Beyond it, it has only unreachable ones, up to as many.
+const maxCatalog = 250_000
+
+// CatalogQuery asks for records: those in a state, those that have been in it for at least a time,
+// those with a text in their names. From is how many of them are skipped, Limit how many are wanted.
+type CatalogQuery struct {
+	State, Text string
+	Age         time.Duration
+	From, Limit int
+}
+
+// CatalogPage is a part of the records that were asked for: those first that have been unreachable
+// for longest, if the state was asked for, else in the order of their names.
+type CatalogPage struct {
+	Origins []CatalogOrigin
+	All     int // records that there are
+	Found   int // of those in the catalog
+	Recent  int // of those found, in the state for less than an hour
+	Full    bool
+	ReadAt  time.Time // zero before the first reading
+	Took    time.Duration
+}
+
+// CatalogOrigin is a record: its origin and, of a variant, its agent. Since is the first failure of an
+// unreachable one, else the last fetch.
+type CatalogOrigin struct {
+	Origin, Agent string
+	State         fetch.State
+	Cause         fetch.Cause
+	Since         time.Time
+}
+
+// Renew reads the store, unless the last reading is younger than five seconds, or than twenty times
+// what it took: a minute or, of a slow store, four times suffice. It goes on after ctx has ended,
+// until life does.
+func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
+	if last := c.read.Load(); last != nil {
+		pace := min(max(5*time.Second, 20*last.Took), max(time.Minute, 4*last.Took))
+		if age := time.Since(last.ReadAt); age >= 0 && age < pace {
+			return nil
+		}
+	}
+	done := c.reading.DoChan("", func() (any, error) { return nil, c.readAll(life, e) })
+	if c.read.Load() != nil {
+		return nil // what there is will do until then
+	}
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return nil //nolint:nilerr // ReadAt says that it is not there yet
+	}
+}
+
+func (c *Catalog) readAll(ctx context.Context, e *engine.Engine) error {
+	all := &CatalogPage{ReadAt: time.Now()}
+	for after, more := "", true; more; {
+		records, err := e.Cache().List(ctx, after, robotscache.MaxList)
+		if err != nil {
+			return err //nolint:wrapcheck // it says all
+		}
+		for _, r := range records {
+			after = r.Key().String()
+			r = e.Config.Cache.Policy.Settle(r, all.ReadAt)
+			o := CatalogOrigin{r.Origin.String(), r.Agent, r.State, r.Cause, r.FetchedAt}
+			if !r.UnreachableSince.IsZero() {
+				o.Since = r.UnreachableSince
+			}
+			n := len(all.Origins)
+			if n < maxCatalog || n < 2*maxCatalog && r.State == fetch.StateUnreachable {
+				all.Origins = append(all.Origins, o)
+			}
+		}
+		all.All += len(records)
+		more = len(records) == robotscache.MaxList
+	}
+	all.Took, all.Full = time.Since(all.ReadAt), all.All > len(all.Origins)
+	c.read.Store(all)
+	return nil
+}
+
+// Find looks for records in what was read last.
+func (c *Catalog) Find(q CatalogQuery, now time.Time) CatalogPage {
+	all := c.read.Load()
+	if all == nil {
+		return CatalogPage{}
+	}
+	p, longest := *all, q.State == fetch.StateUnreachable.String()
+	p.Origins = nil
+	for i := range all.Origins {
+		o := &all.Origins[i]
+		age := now.Sub(o.Since)
+		if q.State != "" && o.State.String() != q.State || q.Age > 0 && age < q.Age || !strings.Contains(o.Origin, q.Text) {
+			continue
+		}
+		if longest || p.Found >= q.From && p.Found < q.From+q.Limit {
+			p.Origins = append(p.Origins, *o)
+		}
+		p.Found++
+		if age < time.Hour {
+			p.Recent++
+		}
+	}
+	if longest {
+		slices.SortStableFunc(p.Origins, func(a, b CatalogOrigin) int { return a.Since.Compare(b.Since) })
+		p.Origins = p.Origins[min(q.From, p.Found):min(q.From+q.Limit, p.Found)]
+	}
+	return p
+}
