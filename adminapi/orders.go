@@ -92,7 +92,7 @@ func checkAgent(e *engine.Engine, name string) error {
 			return nil
 		}
 	}
-	names := agentsOf(e)
+	names := AgentNames(e)
 	if len(names) == 0 {
 		return badRequest(unknownAgent, name)
 	}
@@ -109,11 +109,11 @@ func meant(names []string, name string) string {
 
 // ListAgents lists the agents that are configured.
 func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error) {
-	return Agents{append([]string{}, agentsOf(e)...)}, nil
+	return Agents{append([]string{}, AgentNames(e)...)}, nil
 }
 
-// agentsOf are the names of the agents of all sites.
-func agentsOf(e *engine.Engine) (names []string) {
+// AgentNames are the names of the agents of all sites, in order.
+func AgentNames(e *engine.Engine) (names []string) {
 	for _, site := range e.Sites() {
 		names = append(names, site.Identifier.Agents()...)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 )
@@ -42,10 +43,11 @@ type Handler struct {
 	notes   notes
 	viewers chan struct{}
 
-	mu       sync.Mutex
-	shown    map[string]string // sections of the page by their ids
-	shownAt  time.Time
-	troubled troubled
+	origins adminapi.Catalog
+
+	mu      sync.Mutex
+	shown   map[string]string // sections of the page by their ids
+	shownAt time.Time
 }
 
 // CaddyModule returns the Caddy module information.
@@ -158,6 +160,8 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 		return h.fail(w, r, http.StatusMethodNotAllowed, "There is only GET here.")
 	case path == "/stops":
 		return h.showStops(w, r, e)
+	case finders[path].fill != nil:
+		return h.showFinding(w, r, e)
 	case path == "/origin":
 		return h.showOrigin(w, r, e)
 	case path == "/events":

@@ -11,6 +11,8 @@ var (
 	AuthorityBadge = authorityBadge
 	ChartsOf       = chartsOf
 	JournalOf      = journalOf
+	TrendText      = trendText
+	Ago            = ago
 )
 
 // MaxViewers is maxViewers.

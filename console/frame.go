@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
 )
@@ -26,13 +29,28 @@ var (
 		"clock": clock, "percent": func(d time.Duration) string { return fmt.Sprintf("%.0f", 100*d.Minutes()) },
 		"cut":  func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
 		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) }, "menu": func() []entry { return menu },
+		"title": titleOf, "hint": func(code string) string { return enforce.Reason(code).Info().Hint }, "ago": ago, "why": whyOf,
+		"agents": func() []string {
+			if e := engine.Current(); e != nil {
+				return adminapi.AgentNames(e)
+			}
+			return nil
+		}, "states": func(names ...string) []string { return names },
 	}).Parse(`{{define "icon"}}`+pagestyle.Icon+`{{end}}{{define "brand"}}`+pagestyle.Brand+`{{end}}`)).ParseFS(pageFiles, "pages/*.html"))
 )
 
 // entry is a page that the navigation leads to.
 type entry struct{ Path, Name string }
 
-var menu = []entry{{"/", "Overview"}, {"/stops", "Stops"}}
+var menu = []entry{
+	{"/", "Overview"},
+	{"/refusals", "Refusals"},
+	{"/agents", "Agents"},
+	{"/hosts", "Hosts"},
+	{"/origins", "Origins"},
+	{"/gateways", "Gateways"},
+	{"/stops", "Stops"},
+}
 
 // frame is what all pages have around their own parts: the templates "top" and "end" show it.
 type frame struct {

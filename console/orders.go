@@ -41,7 +41,7 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 	if !known {
 		return h.fail(w, r, http.StatusBadRequest, "This page knows no such order.")
 	}
-	if q, asks := questionOf(r.Context(), e, form); asks {
+	if q, asks := questionOf(e, form); asks {
 		return h.ask(w, r, q)
 	}
 	note, err := carryOut(r.Context(), e, form, user)

@@ -65,7 +65,7 @@ func TestShownURL(t *testing.T) {
 	if status := r.Visit(want, "alpha"); status != http.StatusForbidden {
 		t.Fatalf("status %d", status)
 	}
-	if _, body := r.ask("GET", "/", nil, nil); !strings.Contains(body, `<td class="url">GET `+want+"</td>") {
+	if _, body := r.ask("GET", "/", nil, nil); !strings.Contains(body, ">GET "+want+"</a></td>") {
 		t.Errorf("no %q in\n%s", want, body)
 	}
 }

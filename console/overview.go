@@ -15,10 +15,9 @@ import (
 
 // The bounds of the lists on the page.
 const (
-	maxRefusals = 100
-	maxListed   = 20
+	maxListed = 20
 
-	maxRefusalBytes = 24 << 10 // of HTML
+	maxRefusalBytes = 60 << 10 // of HTML
 	rowBytes        = 150      // of a row without its texts
 )
 
@@ -37,14 +36,15 @@ type overview struct {
 	More     int // orders that are not listed
 	MayLift  bool
 	Hour     engine.Recent
-	Kinds    []kind
-	Agents   []agent
+	Troubles []trouble
 	Refusals []engine.RecentRefusal
-	Clocks   adminapi.Clocks
-	Blocked  []adminapi.Clock
-	Troubled troubled
-	Ending   []enforce.Exception
-	Charts   []template.HTML
+	Clocks   adminapi.Clocks // their numbers
+	Named    bool            // there are agent blocks
+	// Unreachable are the origins whose robots.txt is so, Fault why they could not be read.
+	Unreachable adminapi.CatalogPage
+	Fault       string
+	Ending      []enforce.Exception
+	Charts      []template.HTML
 }
 
 // badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
@@ -56,7 +56,7 @@ type kind struct {
 }
 
 type agent struct {
-	Name string
+	Name, Owner string
 	engine.AgentCount
 	Share float64 // of all requests, in percent
 }
@@ -69,70 +69,19 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	}
 	orders := e.Stops().List()
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
-	for _, k := range bounded(o.Hour.TopKinds(), maxListed) {
-		o.Kinds = append(o.Kinds, kind{k, o.Hour.Kinds[k]})
+	o.Refusals, o.Named = fitting(o.Hour.Refusals, maxListed), len(adminapi.AgentNames(e)) > 0
+	o.Clocks, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{Limit: 1}) // all states are known
+	if err := h.origins.Renew(ctx, h.life, e); err != nil {
+		o.Fault = plain(err)
 	}
-	var all int
-	for _, n := range o.Hour.Agents {
-		all += n.Requests
-	}
-	for _, name := range bounded(o.Hour.TopAgents(), maxListed) {
-		n := o.Hour.Agents[name]
-		o.Agents = append(o.Agents, agent{name, n, 100 * float64(n.Requests) / float64(all)})
-	}
-	room := maxRefusalBytes
-	for _, r := range bounded(o.Hour.Refusals, maxRefusals) {
-		if room -= escaped(r.URL) + escaped(r.Agent) + escaped(r.Rule) + rowBytes; room < 0 {
-			break
-		}
-		o.Refusals = append(o.Refusals, r)
-	}
-	o.Clocks, o.Blocked = clocksOf(ctx, e)
-	h.troubled.renew(ctx, e, now)
-	o.Troubled = h.troubled
+	o.Unreachable = h.origins.Find(adminapi.CatalogQuery{State: "unreachable", Limit: maxListed}, now)
+	o.Troubles = troublesOf(o)
 	for _, site := range e.Sites() {
 		o.Ending = append(o.Ending, site.Operator.Ending(now, now.AddDate(0, 0, 14))...)
 	}
 	o.Ending = bounded(o.Ending, maxListed)
 	o.Badges, o.Charts = badgesOf(ctx, e, o), chartsOf(o.Hour.Minutes, now)
 	return o
-}
-
-// clocksOf gives the counts of all clocks, those with requests that wait, and those that are
-// blocked.
-func clocksOf(ctx context.Context, e *engine.Engine) (waiting adminapi.Clocks, blocked []adminapi.Clock) {
-	waiting, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{State: "waiting", Limit: maxListed}) // a state that it knows
-	list, _ := adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{State: "blocked", Limit: maxListed})
-	return waiting, list.Clocks
-}
-
-// troubled are origins that have been unreachable for long. It is read from the records once a
-// minute.
-type troubled struct {
-	Origins []adminapi.OriginInfo
-	Partial bool // there are more records than were read
-	Fault   string
-	readAt  time.Time
-}
-
-const longUnreachable = 6 * time.Hour
-
-func (t *troubled) renew(ctx context.Context, e *engine.Engine, now time.Time) {
-	if now.Sub(t.readAt) < time.Minute && !now.Before(t.readAt) {
-		return
-	}
-	*t = troubled{readAt: now}
-	list, err := adminapi.ListOrigins(ctx, e, adminapi.OriginsRequest{State: "unreachable", Limit: adminapi.MaxPage})
-	if err != nil {
-		t.Fault = plain(err)
-		return
-	}
-	t.Partial = list.Next != ""
-	for _, o := range list.Origins {
-		if now.Sub(o.UnreachableSince) > longUnreachable && len(t.Origins) < maxListed {
-			t.Origins = append(t.Origins, o)
-		}
-	}
 }
 
 // badgesOf says of each part of the gateway whether it is well.

@@ -19,7 +19,7 @@ import (
 
 // sections are the parts of the page that are kept up to date, by their ids, which are the names of
 // their templates.
-var sections = []string{"status", "orders", "refusals", "agents", "hosts", "unreachable", "exceptions", "load"}
+var sections = []string{"trouble", "unreachable", "status", "orders", "refusals", "exceptions", "load"}
 
 type pageData struct {
 	frame
@@ -46,7 +46,7 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
 	} else if n > 0 {
-		if x, err := ask(r.Context(), e, adminapi.ExplainRequest{Agent: q.Get("agent"), URL: q.Get("url"), Site: q.Get("site")}); err != nil {
+		if x, err := ask(r.Context(), e, adminapi.ExplainRequest{Agent: q.Get("agent"), URL: q.Get("url"), Site: siteFor(e, q)}); err != nil {
 			p.Fault = plain(err)
 		} else {
 			p.Explanation = withLines(e, x)
@@ -207,6 +207,16 @@ func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d admina
 	return d, fault, err //nolint:wrapcheck // it says all
 }
 
+// siteFor is the site that a question is about: without a word on it the first that knows the agent.
+func siteFor(e *engine.Engine, q url.Values) string {
+	for _, site := range e.Sites() {
+		if q.Get("site") == "" && site.Identifier.Knows(q.Get("agent")) {
+			return site.Name()
+		}
+	}
+	return q.Get("site")
+}
+
 func sitesOf(e *engine.Engine) (names []string) {
 	for _, site := range e.Sites() {
 		names = append(names, site.Name())
@@ -234,6 +244,18 @@ func left(now, t time.Time) string {
 		return "now"
 	}
 	return "in " + span(t.Sub(now))
+}
+
+// ago is a time in words, such as "4 min ago" or "in 3 min".
+func ago(t time.Time) string {
+	switch now := time.Now(); {
+	case t.After(now):
+		return left(now, t)
+	case now.Sub(t) < time.Minute:
+		return "just now"
+	default:
+		return span(now.Sub(t)) + " ago"
+	}
 }
 
 func span(d time.Duration) string {

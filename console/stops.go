@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -57,12 +56,10 @@ func (h *Handler) showStops(w http.ResponseWriter, r *http.Request, e *engine.En
 	p := struct {
 		frame
 		Sections map[string]template.HTML
-		adminapi.Agents
-		Journal []deed
-		More    int
+		Journal  []deed
+		More     int
 	}{frame: h.frame(r, "Stops"), Sections: h.shownSections(r, e)}
 	p.Live = true
-	p.Agents, _ = adminapi.ListAgents(r.Context(), e, struct{}{}) // it has no error
 	p.Journal, p.More = journalOf(e.Stops().All())
 	return render(w, http.StatusOK, "stops", p)
 }
@@ -84,7 +81,7 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error 
 
 // questionOf returns the question before an order of a form, unless there is none or it was answered:
 // about a lift, what is forgotten, and a stop that is wide or ends much, whose reason is asked for.
-func questionOf(ctx context.Context, e *engine.Engine, form url.Values) (q question, asks bool) {
+func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	q.Form = form
 	answered := form.Get("confirm") != ""
 	if form.Get("action") != "deny" {
@@ -95,8 +92,7 @@ func questionOf(ctx context.Context, e *engine.Engine, form url.Values) (q quest
 		return q, false // the answer to the order says it
 	}
 	q.UnderWay, q.Agents = engine.WouldEnd(order)
-	agents, _ := adminapi.ListAgents(ctx, e, struct{}{}) // as above
-	q.Configured = len(agents.Agents)
+	q.Configured = len(adminapi.AgentNames(e))
 	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || q.UnderWay > manyUnderWay
 	return q, wide && (!answered || strings.TrimSpace(form.Get("reason")) == "")
 }

@@ -101,8 +101,8 @@ type recorder struct {
 	minutes  [keptMinutes]Minute // by the minute modulo their number
 	last     time.Time           // the beginning of the newest minute
 	cpu      time.Duration       // of the process, when that began
-	refusals map[refusalKey]RecentRefusal
-	passed   map[refusalKey]RecentRefusal
+	refusals map[refusalKey]*RecentRefusal
+	passed   map[refusalKey]*RecentRefusal
 }
 
 type refusalKey struct {
@@ -132,7 +132,7 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	defer r.mu.Unlock()
 	m, tunnel, refused := r.minute(q.At), q.isTunnel(), q.Reason != ""
 	if r.refusals == nil {
-		r.refusals, r.passed = make(map[refusalKey]RecentRefusal), make(map[refusalKey]RecentRefusal)
+		r.refusals, r.passed = make(map[refusalKey]*RecentRefusal), make(map[refusalKey]*RecentRefusal)
 	}
 	if m.kinds == nil {
 		m.kinds, m.agents = make(map[RefusalKind]int), make(map[string]AgentCount) // agents of the configuration, so they are bounded
@@ -157,13 +157,17 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 }
 
 // remember replaces the last one of its kind. If there is no more room, the oldest of some goes.
-func remember(kept map[refusalKey]RecentRefusal, q RecentRefusal) {
+func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) {
 	key := refusalKey{q.Block, q.Agent, q.Origin, q.Reason, q.isTunnel()}
-	last, known := kept[key]
-	if q.First, q.Count = q.At, 1; known && q.At.Sub(last.At) < time.Hour {
-		q.First, q.Count = last.First, last.Count+1
+	last := kept[key]
+	if q.First, q.Count = q.At, 1; last != nil {
+		if q.At.Sub(last.At) < time.Hour {
+			q.First, q.Count = last.First, last.Count+1
+		}
+		*last = q
+		return
 	}
-	if !known && len(kept) >= recentRefusals {
+	if len(kept) >= recentRefusals {
 		oldest, seen := key, 0
 		for k := range kept {
 			if oldest == key || kept[k].At.Before(kept[oldest].At) {
@@ -175,16 +179,18 @@ func remember(kept map[refusalKey]RecentRefusal, q RecentRefusal) {
 		}
 		delete(kept, oldest)
 	}
-	kept[key] = q
+	first := q // only here on the heap
+	kept[key] = &first
 }
 
 // newest lists what was not more than an hour ago, newest first.
-func newest(kept map[refusalKey]RecentRefusal, now time.Time) []RecentRefusal {
-	list := slices.SortedFunc(maps.Values(kept), func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
-	end := slices.IndexFunc(list, func(q RecentRefusal) bool { return now.Sub(q.At) > time.Hour })
-	if end >= 0 {
-		list = list[:end]
+func newest(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentRefusal) {
+	for _, q := range kept {
+		if now.Sub(q.At) <= time.Hour {
+			list = append(list, *q)
+		}
 	}
+	slices.SortFunc(list, func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
 	return list
 }
 
@@ -276,13 +282,6 @@ func (h Recent) Trend(number func(m Minute) int) (t Trend) {
 func (h Recent) TopKinds() []RefusalKind {
 	return slices.SortedFunc(maps.Keys(h.Kinds), func(a, b RefusalKind) int {
 		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent), cmp.Compare(count(a.Tunnel), count(b.Tunnel)))
-	})
-}
-
-// TopAgents gives the agent blocks, those first that came back too early most often.
-func (h Recent) TopAgents() []string {
-	return slices.SortedFunc(maps.Keys(h.Agents), func(a, b string) int {
-		return cmp.Or(h.Agents[b].Early-h.Agents[a].Early, h.Agents[b].Requests-h.Agents[a].Requests, cmp.Compare(a, b))
 	})
 }
 

@@ -43,8 +43,8 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%d kinds of %d refusals, the first %v", len(h.Kinds), total, h.TopKinds()[0])
 	}
 	agents := map[string]AgentCount{OtherAgent: {1, 0, 1}, "alpha": {recentRefusals + 6, recentRefusals + 6, 0}}
-	if !maps.Equal(h.Agents, agents) || !slices.Equal(h.TopAgents(), []string{OtherAgent, "alpha"}) {
-		t.Errorf("agents %v, want %v, and first the one that comes too early", h.Agents, agents)
+	if !maps.Equal(h.Agents, agents) {
+		t.Errorf("agents %v, want %v", h.Agents, agents)
 	}
 	for _, later := range []time.Time{now.Add(2 * time.Hour), now.Add(-time.Hour)} { // the clock is set back
 		h := r.lastHour(later)

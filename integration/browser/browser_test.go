@@ -21,8 +21,13 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
 const (
@@ -104,7 +109,7 @@ type browserPlan struct {
 // browserChecks are those of console.mjs: none is left out unnoticed.
 var browserChecks = []string{
 	"explain", "order", "lost", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
-	"axe and widths", "own pages", "size", "load",
+	"stories", "axe and widths", "own pages", "size", "load",
 }
 
 // TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_SCREENSHOTS is a folder for pictures of it.
@@ -118,7 +123,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Duration(plan.Seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(plan.Seconds)*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, filepath.Join(dir, "console.mjs"), string(told))
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
@@ -170,16 +175,67 @@ func startConsole(t *testing.T, plan *browserPlan) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	redis := redistest.Start(t)
+	engineOf := func(n int, store string) string {
+		return fmt.Sprintf("%s\ngateway gw%d.acme.example\nstore %s\nfleet redis %s {\nexpect 3\n}", rig.Unpaced, n, store, redis.URL())
+	}
 	g := rig.New(t, rig.Config{
-		Engine: rig.Unpaced, Wrap: dns.Command,
-		Site: "agent AcmeBot\nagent AcmeNews\nagent PriceWatch",
+		Engine: engineOf(1, "file "+manyOrigins(t)), Wrap: dns.Command, Site: teams(),
 		Sites: fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nbasic_auth {\nada %s\n}\nrobots_console {\norders on\n}\n}\n",
 			port, rig.Hashed(t, "bcrypt")),
 	})
+	for n := range 2 {
+		rig.New(t, rig.Config{Engine: engineOf(n+2, "none"), Site: teams()})
+	}
 	plan.Console, plan.Proxy = "http://"+addr, "http://"+g.Addr
 	plan.User = map[string]string{"username": "ada", "password": rig.RightPassword}
 	plan.Site, plan.Allowed, plan.Refused = shop.Origin().String(), shop.URL("/news/today"), shop.URL("/private/accounts")
 	plan.Rule = "Disallow: /private/"
 	plan.Hostile, plan.HostilePage = hostile.Origin().String(), hostile.URL((&url.URL{Path: hostileRule}).EscapedPath())
 	plan.Resting, plan.Gone = resting.URL("/today"), "http://gone.example"
+}
+
+// teams are the 20 agents of three teams.
+func teams() string {
+	var lines strings.Builder
+	for i, name := range []string{"AcmeBot", "AcmeNews", "PriceWatch"} {
+		fmt.Fprintf(&lines, "agent %s {\nowner %s\n}\n", name, []string{"search", "news", "prices"}[i])
+	}
+	for i := range 17 {
+		fmt.Fprintf(&lines, "agent Crawler%02d {\nowner %s\n}\n", i, []string{"search", "news", "prices"}[i%3])
+	}
+	return lines.String()
+}
+
+// manyOrigins is a store with 10,000 origins, of which few are unreachable: they are where a reader of the first records
+// does not find them.
+func manyOrigins(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "robots.db")
+	store, err := boltstore.Open(boltstore.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []fetch.Record
+	policy, now := fetch.Policy{}.Complete(), time.Now()
+	for i := range 10_000 {
+		o, err := origin.FromAuthority("https", fmt.Sprintf("host-%05d.example", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, at := fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: http.StatusNotFound}, now.Add(-time.Duration(i)*time.Second)
+		if i > 9990 {
+			out = fetch.Outcome{Kind: fetch.KindUnreachable, Cause: fetch.CauseTimeout}
+		}
+		records = append(records, policy.Next(fetch.Record{Origin: o}, out, at))
+	}
+	for batch := range slices.Chunk(records, robotscache.MaxList) {
+		if err := store.Save(t.Context(), batch...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

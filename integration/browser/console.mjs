@@ -144,7 +144,7 @@ await check("order", async () => {
   assert.equal(clicks, 1);
   // Everything is stopped only once somebody has said why.
   await page.getByRole("button", { name: "Stop everything" }).click({ noWaitAfter: true });
-  await page.getByText("Every request of every agent is refused, also those of the 3 configured agents").waitFor();
+  await page.getByText("Every request of every agent is refused, also those of the 20 configured agents").waitFor();
   assert.equal((await crawl(given.allowed)).status, 200);
   await page.getByLabel("Reason").fill("fire drill");
   await page.getByRole("button", { name: "Stop", exact: true }).click({ noWaitAfter: true });
@@ -173,9 +173,8 @@ await check("lost", async () => {
 await check("hostile texts", async () => {
   const { page, close } = await open("/");
   await crawl(given.hostilePage);
-  // Sections are rendered once a second, and one with the focus is left alone: the refusal has to be there before the click.
+  // Sections are rendered once a second.
   await page.locator("#refusals td.url", { hasText: /script/i }).first().waitFor({ state: "attached" });
-  await page.locator("#refusals summary").click();
   const figures = {};
   const look = async (where, name) => {
     const text = await page.locator(where).first().innerText();
@@ -270,6 +269,80 @@ async function fill() {
   await crawl(`${given.gone}/`); // its robots.txt is unreachable
 }
 
+// lists are the pages that the overview leads to.
+const lists = ["/refusals", "/agents", "/agents?name=AcmeBot", "/hosts", "/origins?state=unreachable", "/gateways", "/find?q=shop"];
+
+// The questions of a night, answered by clicks alone, of 10,000 origins, 20 agents of three teams and three gateways.
+await check("stories", async () => {
+  await fill();
+  for (let n = 0; n < 30; n++) await crawl(given.resting, "PriceWatch/0.9"); // it has asked for a pause
+  const figures = {};
+  for (const javaScriptEnabled of [true, false]) {
+    const { page, close } = await open("/", { javaScriptEnabled });
+    const begin = async () => {
+      await page.goto(given.console, { waitUntil: "domcontentloaded" });
+      clicks = 0;
+    };
+    const end = (story, most) => {
+      assert.ok(clicks <= most, `${story}: ${clicks} clicks`);
+      figures[story] = clicks;
+    };
+    const follow = async (link, path) => {
+      await click(link.first());
+      await page.waitForURL((url) => url.pathname === path, { waitUntil: "domcontentloaded" });
+    };
+    // Which sites are unreachable now, and since when? A catalog is read again after some seconds.
+    for (let tries = 0; !(await page.locator("#unreachable", { hasText: "gone.example" }).count()) && tries < 120; tries++) {
+      await pause(500);
+      await begin();
+    }
+    await begin();
+    const rows = await page.locator("#unreachable tbody tr").allInnerTexts();
+    assert.equal(rows.length, 10, rows.join());
+    assert.ok(rows.every((row) => /\d\d:\d\d UTC.*(ago|just now)/s.test(row)), rows.join());
+    assert.match(await page.locator("#trouble").innerText(), /unreachable robots.txt unreachable\s+10\s/);
+    end("which sites are unreachable now, and since when?", 0);
+    // Why was AcmeBot refused at shop.example?
+    await begin();
+    await follow(page.locator("#trouble").getByRole("link", { name: "Disallowed by robots.txt" }), "/refusals");
+    await follow(page.locator("tr", { hasText: "AcmeBot" }).getByRole("link", { name: /shop\.example/ }), "/");
+    assert.equal(await page.locator("#explanation mark").count(), 1);
+    assert.match(await page.locator("#explanation mark").innerText(), /^Disallow: \//);
+    end("why was acmebot refused at shop.example ten minutes ago?", 3);
+    await follow(page.locator("#explanation").getByRole("link", { name: /robots\.txt/ }), "/origin");
+    assert.ok(await page.getByRole("region", { name: "History" }).locator("tbody tr").count() >= 1);
+    // Which team hammers?
+    await begin();
+    await follow(page.getByRole("navigation").getByRole("link", { name: "Agents" }), "/agents");
+    assert.match(await page.getByRole("region", { name: "Table of owners" }).locator("tbody tr").first().innerText(), /^prices\b/);
+    end("which team hammers?", 1);
+    // Until when is a host left alone? And who are the gateways?
+    await begin();
+    await follow(page.locator("#trouble").getByRole("link", { name: "Hosts that asked for a pause" }), "/hosts");
+    assert.match(await page.locator("tr.blocked").first().innerText(), /news\.example.*in \d+ min/s);
+    end("which hosts are blocked, and until when?", 1);
+    await begin();
+    await follow(page.getByRole("navigation").getByRole("link", { name: "Gateways" }), "/gateways");
+    assert.equal(await page.locator("tbody tr").count(), 3);
+    end("which gateways are there?", 1);
+    // The box finds what is typed.
+    await begin();
+    await page.getByRole("searchbox").fill("HOST-09995");
+    await follow(page.getByRole("button", { name: "Search" }), "/find");
+    assert.equal(await page.getByRole("region", { name: "Table of origins" }).locator("tbody tr").count(), 1);
+    await close();
+  }
+  const context = await browser.newContext({ httpCredentials: given.user });
+  for (const path of [...lists, "/origins", "/origins?from=9950"]) {
+    const start = performance.now();
+    const size = (await (await context.request.get(given.console + path)).body()).length;
+    figures[path] = `${size} bytes, ${Math.round(performance.now() - start)} ms`;
+    assert.ok(size <= 150 << 10, `${path}: ${size} bytes`);
+  }
+  await context.close();
+  return figures;
+});
+
 await check("axe and widths", async () => {
   await fill();
   const figures = {};
@@ -310,6 +383,12 @@ await check("axe and widths", async () => {
         await page.goto(`${given.console}/origin?origin=${encodeURIComponent(of)}`, { waitUntil: "domcontentloaded" });
         await judge(name);
       }
+      if ((width === 360) === (colorScheme === "dark")) {
+        for (const path of lists) {
+          await page.goto(given.console + path, { waitUntil: "domcontentloaded" });
+          await judge(path);
+        }
+      }
       await close();
     }
   }
@@ -331,8 +410,6 @@ await check("size", async () => {
 // Refusals at 100 a second, with the page open: it stays as large as it is, and is told once a second.
 await check("load", async () => {
   const { page, context, close } = await open("/");
-  await page.locator("#refusals summary").click();
-  await page.evaluate(() => document.activeElement.blur()); // what is in use does not change
   const session = await context.newCDPSession(page);
   await session.send("Network.enable");
   await session.send("Performance.enable");
@@ -390,6 +467,10 @@ if (given.screenshots) {
       await pause(1500); // an event, which makes the page live
       await page.screenshot({ path: join(given.screenshots, `console-${name}.png`) });
       await lift(page);
+      for (const path of ["refusals", "agents", "origins"]) {
+        await page.goto(`${given.console}/${path}`, { waitUntil: "domcontentloaded" });
+        await page.screenshot({ path: join(given.screenshots, `${path}-${name}.png`) });
+      }
       await close();
     }
   });
