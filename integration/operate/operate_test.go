@@ -15,8 +15,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
@@ -63,6 +65,37 @@ func typeBackup(t *testing.T, b *section) {
 	r := rig.Audit(t, "--store", fresh.g.Store(), "--seal", fresh.path("var/log/crawlgate"))
 	if r.Clean(t, "the log that was restored and goes on"); r.Totals.Checked != 3 {
 		t.Errorf("%d lines", r.Totals.Checked)
+	}
+}
+
+// TestWhatToFile types the commands of docs/audit.md for a period: the report has its requests, and the audit of the log
+// says PASS, with all lines proven.
+func TestWhatToFile(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rig.Rules))
+	m := newMachine(t)
+	m.start(m.config(""))
+	for _, path := range []string{rig.OpenPage, rig.PrivatePage} {
+		m.g.MustFetch("AcmeBot", site.URL(path))
+	}
+	rig.Eventually(t, "the seals of all lines", func() bool {
+		lines := bytes.Count(readFile(t, m.path("var/log/crawlgate/access.log")), []byte(`"robots":{`))
+		return lines == 2 && m.g.Metric("crawlgate_evidence_unsealed_lines") == 0
+	})
+	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day())
+	m.replace = []string{"2026-11-01", month.Format(time.DateOnly), "2026-12-01", month.AddDate(0, 1, 0).Format(time.DateOnly)}
+	_, block, _ := strings.Cut(testdocs.Sections(t, "audit.md")["What to file"], "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	m.types(block)
+	page, audited := string(readFile(t, m.path("root/november.html"))), string(readFile(t, m.path("root/november.audit")))
+	for _, want := range []string{"<h1>Acme: November 2026</h1>", "refused 1 (50.0%) of 2 requests from ", " of 1 crawler: 1 (50.0%) by a rule of robots.txt", "Every line has a seal"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the report has no %q: %s", want, page)
+		}
+	}
+	if !strings.HasPrefix(audited, "PASS: ") || !strings.Contains(audited, " 0 findings, 0 not proven\n") {
+		t.Error(audited)
 	}
 }
 
