@@ -175,7 +175,7 @@ func countsOf(e *engine.Engine, hour engine.Recent) (agents, teams []agent) {
 	for _, site := range e.Sites() {
 		for _, name := range site.Identifier.Agents() {
 			id, _ := site.Identifier.Named(name)
-			owners[name], counts[name] = id.Config.Owner, counts[name]
+			owners[name], counts[name] = id.Config.Owner, counts[name].Plus(engine.AgentCount{}) // also without a request
 		}
 	}
 	for name, n := range counts {

@@ -29,7 +29,7 @@ var (
 		"clock": clock, "percent": func(d time.Duration) string { return fmt.Sprintf("%.0f", 100*d.Minutes()) },
 		"cut":  func(n int, s string) string { return escape.Cut(escape.Unprintable(s), n) },
 		"site": func(o string) string { return "/origin?origin=" + url.QueryEscape(o) }, "menu": func() []entry { return menu },
-		"title": titleOf, "hint": func(code string) string { return enforce.Reason(code).Info().Hint }, "ago": ago, "why": whyOf,
+		"title": titleOf, "trend": trendText, "hint": func(code string) string { return enforce.Reason(code).Info().Hint }, "ago": ago, "why": whyOf,
 		"agents": func() []string {
 			if e := engine.Current(); e != nil {
 				return adminapi.AgentNames(e)

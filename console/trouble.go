@@ -2,8 +2,6 @@ package console
 
 import (
 	"fmt"
-	"net/url"
-	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -11,12 +9,12 @@ import (
 
 // trouble is something that is not as it should be now.
 type trouble struct {
-	Title, Code, Path string
-	Count             int
-	Share             float64   // in percent, of what Of names
-	Of                string    // such as "of requests"
-	Since             time.Time // zero for just now
-	Trend             string    // against an hour ago
+	Kind   string // "unreachable", "refused", "blocked", "held" or "unnamed"
+	Reason string // of refusals
+	Tunnel bool   // refused are tunnels
+	Count  int
+	Share  float64 // in percent
+	engine.Trend
 }
 
 // unnamedShare is the share of requests that no agent block names, in percent, of which the page
@@ -28,16 +26,14 @@ func troublesOf(o *overview) (list []trouble) {
 	lately := func(number func(m engine.Minute) int) int { return o.Hour.Trend(number).Now }
 	requests := lately(func(m engine.Minute) int { return m.Requests })
 	tunnels := lately(func(m engine.Minute) int { return m.Tunnels })
-	add := func(row trouble, all int, number func(m engine.Minute) int) {
-		t := o.Hour.Trend(number)
-		row.Share, row.Since, row.Trend = percent(row.Count, all), t.Since, trendText(t)
-		list = append(list, row)
+	add := func(t trouble, all int, number func(m engine.Minute) int) {
+		if t.Count > 0 && len(list) < maxListed {
+			t.Share, t.Trend = percent(t.Count, all), o.Hour.Trend(number)
+			list = append(list, t)
+		}
 	}
 	if u := o.Unreachable; u.Found > 0 {
-		list = append(list, trouble{
-			"Origins with an unreachable robots.txt", "unreachable", "/origins?state=unreachable", u.Found, percent(u.Found, u.All), "of origins",
-			u.Origins[0].Since, fmt.Sprintf("%d of them in the last hour", u.Recent),
-		})
+		list = []trouble{{Kind: "unreachable", Count: u.Found, Share: percent(u.Found, u.All), Trend: engine.Trend{Since: u.Origins[0].Since}}}
 	}
 	seen := map[engine.RefusalKind]bool{}
 	for _, k := range o.Hour.TopKinds() {
@@ -46,27 +42,13 @@ func troublesOf(o *overview) (list []trouble) {
 		}
 		seen[k] = true
 		number := func(m engine.Minute) int { return m.RefusedFor(k.Reason, k.Tunnel) }
-		now := lately(number)
-		if now == 0 || len(list) == maxListed {
-			continue
-		}
-		row, all := trouble{Title: titleOf(k.Reason), Code: k.Reason, Path: "/refusals?reason=" + url.QueryEscape(k.Reason), Count: now, Of: "of requests"}, requests
-		if k.Tunnel {
-			row.Title, row.Of, all = row.Title+" (tunnels)", "of tunnels", tunnels
-		}
-		add(row, all, number)
+		add(trouble{Kind: "refused", Reason: k.Reason, Tunnel: k.Tunnel, Count: lately(number)}, map[bool]int{true: tunnels, false: requests}[k.Tunnel], number)
 	}
-	if n := o.Clocks.Blocked; n > 0 {
-		add(trouble{Title: "Hosts that asked for a pause", Code: "blocked", Path: "/hosts?state=blocked", Count: n, Of: "of hosts"}, o.Clocks.Keys,
-			func(m engine.Minute) int { return m.RefusedFor(string(enforce.ReasonBackoff), false) })
-	}
-	if n := o.Clocks.Waiting; n > 0 {
-		add(trouble{Title: "Requests held for their turn", Code: "held", Path: "/hosts?state=waiting", Count: n, Of: "of requests"}, requests,
-			func(m engine.Minute) int { return m.Held })
-	}
+	add(trouble{Kind: "blocked", Count: o.Clocks.Blocked}, o.Clocks.Keys, func(m engine.Minute) int { return m.RefusedFor(string(enforce.ReasonBackoff), false) })
+	add(trouble{Kind: "held", Count: o.Clocks.Waiting}, requests, func(m engine.Minute) int { return m.Held })
 	unnamed := func(m engine.Minute) int { return m.RequestsOf(engine.OtherAgent) }
 	if n := lately(unnamed); percent(n, requests) >= unnamedShare && o.Named {
-		add(trouble{Title: "Requests of no named crawler", Path: "/agents?name=" + engine.OtherAgent, Count: n, Of: "of requests"}, requests, unnamed)
+		add(trouble{Kind: "unnamed", Count: n}, requests, unnamed)
 	}
 	return list
 }
