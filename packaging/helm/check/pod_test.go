@@ -1,0 +1,108 @@
+package check
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// checkPod holds the restrictions of Kubernetes' profile "restricted", a root that cannot be written, probes apart from the
+// proxy's port, mounts that change with what they show, and gateways on several nodes.
+func checkPod(t *testing.T, set *appsv1.StatefulSet) {
+	t.Helper()
+	pod := &set.Spec.Template.Spec
+	if p := pod.SecurityContext; !*p.RunAsNonRoot || *p.RunAsUser != 65532 || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod runs as %+v", p)
+	}
+	volumes := map[string]bool{"data": true}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, container := range pod.Containers {
+		for _, mount := range container.VolumeMounts {
+			if mount.SubPath != "" || !volumes[mount.Name] {
+				t.Errorf("%s mounts %+v", container.Name, mount)
+			}
+		}
+		if c := container.SecurityContext; container.Name != "shipper" &&
+			(*c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || len(c.Capabilities.Drop) != 1 || c.Capabilities.Drop[0] != "ALL") {
+			t.Errorf("%s runs as %+v", container.Name, c)
+		}
+	}
+	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].ReadinessProbe, pod.Containers[0].LivenessProbe} {
+		if probe.HTTPGet.Path != "/health" || probe.HTTPGet.Port.StrVal != "metrics" {
+			t.Errorf("probe %+v", probe.HTTPGet)
+		}
+	}
+	for _, spread := range pod.TopologySpreadConstraints {
+		if !selects(t, spread.LabelSelector, set.Spec.Template.Labels) {
+			t.Errorf("it spreads pods of %v", spread.LabelSelector)
+		}
+	}
+}
+
+// statefulSet returns the StatefulSet that the chart makes of values, and its Caddyfile.
+func statefulSet(t *testing.T, values string) (set appsv1.StatefulSet, caddyfile string) {
+	t.Helper()
+	for _, document := range render(t, values) {
+		if strings.Contains(document, "\nkind: StatefulSet\n") {
+			if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.Contains(document, "\n  Caddyfile: ") {
+			var config corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(document), &config); err != nil {
+				t.Fatal(err)
+			}
+			caddyfile = config.Data["Caddyfile"]
+		}
+	}
+	return set, caddyfile
+}
+
+// TestRestarts holds that a changed Caddyfile changes the pod, which restarts it, only if nothing reloads it.
+func TestRestarts(t *testing.T) {
+	for values, want := range map[string]bool{"{}": false, "reload: {image: ''}": true} {
+		before, _ := statefulSet(t, values)
+		after, _ := statefulSet(t, values+"\nsite: mode report")
+		if got := !reflect.DeepEqual(before.Spec.Template, after.Spec.Template); got != want {
+			t.Errorf("with %s a changed Caddyfile restarts: %v", values, got)
+		}
+		if got := len(before.Spec.Template.Spec.Containers) == 1; got != want {
+			t.Errorf("with %s nothing reloads: %v", values, got)
+		}
+	}
+}
+
+// TestScaling holds that an autoscaler has the number of pods for itself, and that gateways always know their least.
+func TestScaling(t *testing.T) {
+	set, caddyfile := statefulSet(t, several)
+	if set.Spec.Replicas == nil || *set.Spec.Replicas != 3 || !strings.Contains(caddyfile, "expect 3\n") {
+		t.Errorf("%v replicas in\n%s", set.Spec.Replicas, caddyfile)
+	}
+	set, caddyfile = statefulSet(t, several+"autoscaled: true")
+	if set.Spec.Replicas != nil || !strings.Contains(caddyfile, "expect 3\n") {
+		t.Errorf("autoscaled: %v replicas in\n%s", set.Spec.Replicas, caddyfile)
+	}
+	spread := func(values string) int {
+		set, _ := statefulSet(t, values)
+		return len(set.Spec.Template.Spec.TopologySpreadConstraints)
+	}
+	if spread("") != 2 || spread("topologySpreadConstraints: []") != 0 {
+		t.Error("pods are not spread by default, or always")
+	}
+}
+
+// TestStopping holds that a pod has the time to stop that its Caddyfile takes.
+func TestStopping(t *testing.T) {
+	for values, grace := range map[string]string{"{}": "40s", "terminationGracePeriodSeconds: 120": "100s"} {
+		if _, caddyfile := statefulSet(t, values); !strings.Contains(caddyfile, "shutdown_delay 10s\n\tgrace_period "+grace+"\n") {
+			t.Errorf("%s: %s", values, caddyfile)
+		}
+	}
+}
