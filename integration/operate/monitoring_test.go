@@ -171,11 +171,11 @@ func (f *traffic) once() {
 	}
 }
 
-// TestStandingMetrics: what tells how the configuration stands follows a reload, and a certificate is the one that clients
-// get.
+// TestStandingMetrics: what tells how the configuration stands follows a reload, and so do the labels of agents. A
+// certificate is the one that clients get.
 func TestStandingMetrics(t *testing.T) {
 	t.Parallel()
-	g := rig.New(t, rig.Config{Site: "connect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
+	g := rig.New(t, rig.Config{Site: "agent oldbot {\nowner \"Search team\"\n}\nconnect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
 	ends := time.Date(2099, 1, 2, 0, 0, 0, 0, time.UTC)
 	for name, want := range map[string]float64{
 		"crawlgate_build_info": 1, "crawlgate_exceptions": 1, "crawlgate_exception_ends_seconds": float64(ends.Unix()),
@@ -191,11 +191,16 @@ func TestStandingMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := fmt.Sprintf(`crawlgate_ca_not_after_seconds{certificate="root"} %v`, float64(root.NotAfter.Unix()))
-	if !strings.Contains(body, line) || !strings.Contains(body, `certificate="intermediate"`) {
-		t.Errorf("no %s in %s", line, body)
+	for _, want := range []string{line, `certificate="intermediate"`, `crawlgate_early_requests_total{agent="oldbot",owner="Search team"} 0`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
 	}
-	if err := g.Reload(rig.Config{Site: "connect deny"}); err != nil {
+	if err := g.Reload(rig.Config{Site: "agent newbot\nconnect deny"}); err != nil {
 		t.Fatal(err)
+	}
+	if body := g.Admin("/metrics").Body; strings.Contains(body, "oldbot") || !strings.Contains(body, `crawlgate_agent_held_seconds_total{agent="newbot",owner=""} 0`) {
+		t.Errorf("after the reload: %s", body)
 	}
 	for _, absent := range []string{"crawlgate_ca_not_after_seconds{", "crawlgate_exception_ends_seconds "} {
 		if strings.Contains(g.Admin("/metrics").Body, absent) {

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,8 +30,9 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	time.Sleep(time.Duration(after) * time.Second) // as it was told
-	if a := g.MustFetch("patient/1.0", site.URL("/again")); a.Status != http.StatusOK {
-		t.Errorf("status %d: %s", a.Status, a.Body)
+	page := g.MustFetch("patient/1.0", site.URL("/again"))
+	if page.Status != http.StatusOK || page.Body == "" {
+		t.Errorf("status %d: %s", page.Status, page.Body)
 	}
 	for _, agent := range []string{"hasty/1.0", "hasty/1.0", "hasty/1.0", "stranger/1.0", "stranger/1.0"} {
 		if a := g.MustFetch(agent, site.URL("/again")); a.Status != http.StatusTooManyRequests {
@@ -45,6 +47,7 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 		`agent_decisions_total{agent="hasty",decision="deny",owner="search",reason="rate_limited"} 4`, `early_requests_total{agent="hasty",owner="search"} 2`,
 		`agent_decisions_total{agent="patient",decision="deny",owner="",reason="rate_limited"} 1`, `early_requests_total{agent="patient",owner=""} 0`,
 		`agent_decisions_total{agent="patient",decision="allow",owner="",reason="no_rule"} 1`,
+		fmt.Sprintf(`agent_received_bytes_total{agent="patient",owner=""} %d`, len(page.Body)), `agent_received_bytes_total{agent="hasty",owner="search"} 0`,
 		`agent_decisions_total{agent="other",decision="deny",owner="other",reason="rate_limited"} 2`, `early_requests_total{agent="other",owner="other"} 1`,
 	} {
 		if !strings.Contains(metrics, "\ncrawlgate_"+want+"\n") {
