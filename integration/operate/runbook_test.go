@@ -37,7 +37,7 @@ const unknown = -1
 // answers are those of the commands of each section, in their order.
 var answers = map[string][]answer{
 	"CrawlgateDown":                {{"inactive", 3}, {`"msg":"ready"`, 0}, {"", 7}},
-	"CrawlgateStoreDown":           {{`"error":".*refused`, 0}},
+	"CrawlgateStoreDown":           {{`"error":".*store unavailable`, 0}},
 	"CrawlgateErrors":              {{`"decision":"error","reason":"(reset|protocol)"`, 0}},
 	"CrawlgateFetchLocal":          {{`"cause":"local"`, 0}, {`process_max_fds 4096`, 0}},
 	"CrawlgateDropped":             {{`\{what="waiter"\} \d`, 0}},
