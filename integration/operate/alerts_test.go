@@ -236,7 +236,6 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	config.Admin = rig.FreePort(t)
 	c.first = rig.New(t, config)
 	c.second = rig.New(t, rig.Config{
-		Admin:  rig.FreePort(t),
 		Engine: fmt.Sprintf("gateway gw2.acme.example\nstore file {\nretain_max 16MiB\n}\nfetch {\nparallel 1\n}\n%s\n%s", rig.PaceOff, fleet),
 	})
 	c.both = [2]*rig.Gateway{c.first, c.second}
@@ -256,7 +255,7 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 // robots gives an order at the first gateway.
 func (c *chaosFleet) robots(words ...string) error {
 	c.t.Helper()
-	out, err := rig.RunBinary(c.t, slices.Concat([]string{"robots"}, words, []string{"--address", c.first.Config.Admin})...)
+	out, err := rig.RunBinary(c.t, slices.Concat([]string{"robots"}, words, []string{"--gateway", c.first.Config.Admin})...)
 	if err != nil {
 		return fmt.Errorf("%q: %w: %s", words, err, out)
 	}

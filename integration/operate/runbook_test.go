@@ -118,12 +118,17 @@ func (b *runbook) follow(alert string, g *rig.Gateway) {
 		return
 	}
 	b.systemd(g)
-	here := strings.NewReplacer("localhost:2019", g.Config.Admin, "localhost:3128", g.Addr, "/var/log/crawlgate/access.log", g.AccessLog(),
+	socket, port, _ := strings.Cut(blocks(testdocs.Text(b.t, "runbook.md"), "sh")[0], "\n")
+	admin := socket // how the admin endpoint is asked
+	if g.Config.Admin != "" {
+		admin = port
+	}
+	here := strings.NewReplacer("/run/crawlgate/admin.sock", g.AdminSocket(), "localhost:2019", g.Config.Admin, "localhost:3128", g.Addr, "/var/log/crawlgate/access.log", g.AccessLog(),
 		"/etc/crawlgate/Caddyfile", filepath.Join(g.Dir, "Caddyfile"), "/var/lib/crawlgate", g.Dir,
 		"ORIGIN", strings.TrimSuffix(b.fleet.traffic.unreachable.URL("/"), "/"))
 	for i, command := range commands {
-		cmd := exec.CommandContext(b.t.Context(), "bash", "-c", here.Replace(command))
-		cmd.Env = append(os.Environ(), "PATH="+b.bin+":"+os.Getenv("PATH"), "CADDY_ADMIN="+g.Config.Admin, "no_proxy=*")
+		cmd := exec.CommandContext(b.t.Context(), "bash", "-c", here.Replace(admin+"\n"+command))
+		cmd.Env = append(os.Environ(), "PATH="+b.bin+":"+os.Getenv("PATH"), "CRAWLGATE_GATEWAY="+g.AdminAddress(g.Config), "no_proxy=*")
 		out, _ := cmd.CombinedOutput() // its status is below
 		want, status := answers[alert][i], cmd.ProcessState.ExitCode()
 		if want.status != unknown && status != want.status || !regexp.MustCompile(want.prints).Match(out) {
