@@ -162,26 +162,29 @@ func strangerMayNot(t *testing.T, root, config, caddyfile string) {
 	port, metrics := testorigin.ReservePort(t), testorigin.ReservePort(t)
 	overwrite(t, config, strings.NewReplacer(":3128", fmt.Sprintf(":%d", port), ":3129", fmt.Sprintf(":%d", metrics)).Replace(caddyfile))
 	_, stop := start(t, port, unitCommand(t, root)...)
-	as := func(user string, args ...string) (string, error) {
+	as := func(user, group string, args ...string) (string, error) {
 		command := unitCommand(t, root)
 		command = append(command[:slices.Index(command, "/usr/bin/crawlgate")+1], args...)
 		for i, word := range command {
-			if name, _, ok := strings.Cut(word, "="); ok && (name == "--reuid" || name == "--regid") {
-				command[i] = name + "=" + user
+			switch name, _, _ := strings.Cut(word, "="); name {
+			case "--reuid":
+				command[i] = "--reuid=" + user
+			case "--regid":
+				command[i] = "--regid=" + group
 			}
 		}
 		out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := as("0", "robots", "deny", "host", "held.example", "--by", "dora"); err != nil {
-		t.Errorf("root: %v %s", err, out)
+	if out, err := as("0", "crawlgate", "robots", "deny", "host", "held.example", "--by", "dora"); err != nil {
+		t.Errorf("root, which has no capabilities here: %v %s", err, out)
 	}
 	for _, args := range [][]string{{"deny", "all"}, {"undeny", "host", "held.example"}} {
-		if out, err := as("65534", append([]string{"robots"}, args...)...); err == nil || !strings.Contains(out, "permission denied") {
+		if out, err := as("65534", "65534", append([]string{"robots"}, args...)...); err == nil || !strings.Contains(out, "permission denied") {
 			t.Errorf("a stranger's %q: %v %s", args, err, out)
 		}
 	}
-	if out, err := as("0", "robots", "deny"); err != nil || !strings.Contains(out, "held.example") || strings.Contains(out, "all ") {
+	if out, err := as("0", "crawlgate", "robots", "deny"); err != nil || !strings.Contains(out, "held.example") || strings.Contains(out, "all ") {
 		t.Errorf("the stops: %v %s", err, out)
 	}
 	stop()
