@@ -24,6 +24,7 @@ import (
 
 // typeBackup: the archive gives a fresh machine the same rulesets, orders, certificate authority, log and configuration.
 func typeBackup(t *testing.T, b *section) {
+	t.Helper()
 	rig.Need(t, "tar")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	m := newMachine(t)
@@ -101,6 +102,7 @@ func TestWhatToFile(t *testing.T) {
 
 // typeRotateAuthority: clients that trust both roots notice nothing, and those with the old root alone fail after the swap.
 func typeRotateAuthority(t *testing.T, b *section) {
+	t.Helper()
 	origins := rig.NewTestCA(t)
 	site := rig.StartSecureSite(t, origins, nil)
 	m := newMachine(t)
@@ -148,6 +150,7 @@ func typeRotateAuthority(t *testing.T, b *section) {
 
 // typeDisk: the commands show the files and the metrics, and the numbers of bytes are those of a log.
 func typeDisk(t *testing.T, b *section) {
+	t.Helper()
 	m := newMachine(t)
 	m.start(m.config(""))
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -197,6 +200,7 @@ func typeDisk(t *testing.T, b *section) {
 
 // typeLogrotate: logrotate copies and empties the log, and the gateway goes on in it.
 func typeLogrotate(t *testing.T, b *section) {
+	t.Helper()
 	rig.Need(t, "logrotate")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	m := newMachine(t)
@@ -219,6 +223,7 @@ func typeLogrotate(t *testing.T, b *section) {
 
 // typeStreams: a log that comes out of an archive has the audit of the files, packed or not, and from several gateways.
 func typeStreams(t *testing.T, b *section) {
+	t.Helper()
 	for _, program := range []string{"gzip", "zstdcat", "xzcat"} {
 		rig.Need(t, program)
 	}

@@ -18,6 +18,7 @@ import (
 
 // typeUpgrade: the new binary validates the Caddyfile, and the gateway serves again.
 func typeUpgrade(t *testing.T, b *section) {
+	t.Helper()
 	m := newMachine(t)
 	m.start(m.config(""))
 	before := m.g.Cmd.Process.Pid
@@ -31,6 +32,7 @@ func typeUpgrade(t *testing.T, b *section) {
 
 // typeUpgradeOfTwo upgrades two gateways behind HAProxy, one after the other, while clients send requests. None fails.
 func typeUpgradeOfTwo(t *testing.T, b *section) {
+	t.Helper()
 	one, two := newMachine(t), newMachine(t)
 	page := rig.FreePort(t)
 	for _, m := range []*machine{one, two} {
@@ -69,6 +71,7 @@ type load struct {
 }
 
 func startLoad(t *testing.T, proxy string) *load {
+	t.Helper()
 	t.Helper()
 	l, server := new(load), testorigin.Start(t, testorigin.Config{})
 	client := (&rig.Gateway{T: t, Addr: proxy}).Client("AcmeBot/1.0")
