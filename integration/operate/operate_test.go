@@ -30,7 +30,7 @@ func typeBackup(t *testing.T, b *section) {
 	m := newMachine(t)
 	m.start(m.config(""))
 	m.g.MustFetch("somebot", site.URL("/page"))
-	if out, err := rig.RunBinary(t, "robots", "deny", "--address", m.g.Config.Admin, "agent", "badbot", "--reason", "complaint 7"); err != nil {
+	if out, err := m.g.Robots("deny", "agent", "badbot", "--reason", "complaint 7"); err != nil {
 		t.Fatalf("deny: %v: %s", err, out)
 	}
 	authority := m.g.Authority()
@@ -256,7 +256,7 @@ func typeStreams(t *testing.T, b *section) {
 gzip -k one two && cat one.gz two.gz > access.log.gz && rm one.gz two.gz
 cat one two | xz -c > "$OLDPWD/access.log.xz"
 for part in one two; do zstd -q -c $part; done > "$OLDPWD/access.log.zst"`)
-	sections := strings.SplitAfter(b.next("sh"), "audit --gateway localhost:2019 -\n")
+	sections := strings.SplitAfter(b.next("sh"), "audit -\n")
 	check := func(command string, requests int) {
 		t.Helper()
 		out := m.types(command)

@@ -124,10 +124,10 @@ func (m *machine) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// config is the package's configuration: a sealed log in its place, and the address of the admin endpoint.
+// config is the package's configuration, with a sealed log in its place.
 func (m *machine) config(more string) rig.Config {
 	return rig.Config{
-		Engine: rig.Unpaced, Admin: rig.FreePort(m.t),
+		Engine: rig.Unpaced,
 		Global: fmt.Sprintf("log sealed {\noutput robots_evidence {\nfile %s {\nroll_keep 1000000\nroll_keep_for 8760h\n}\n}\ninclude http.log.access\n}\n%s",
 			m.path("var/log/crawlgate/access.log"), more),
 	}
@@ -164,7 +164,7 @@ var absolute = regexp.MustCompile(`(?:^|\s)/\S*`)
 
 // command is a shell that types a block on the machine.
 func (m *machine) command(block string) *exec.Cmd {
-	replace := append(m.replace, " -C /", " -C "+m.root, "127.0.0.1:3128", m.g.Addr, "localhost:2019", m.g.Config.Admin)
+	replace := append(m.replace, " -C /", " -C "+m.root, "127.0.0.1:3128", m.g.Addr, "/run/crawlgate/admin.sock", m.g.AdminSocket())
 	for _, dir := range []string{"/var/lib/crawlgate", "/var/log/crawlgate", "/etc/crawlgate", "/etc/logrotate.d", "/root/", "/tmp/"} {
 		replace = append(replace, dir, m.root+dir)
 	}
@@ -179,7 +179,7 @@ func (m *machine) command(block string) *exec.Cmd {
 	m.t.Cleanup(server.Close)
 	cmd.Dir = m.path("root")
 	cmd.Env = append(os.Environ(), "PATH="+m.path("bin")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin", "CONTROL="+server.URL, "ARCHIVE="+m.path("archive"),
-		"no_proxy=*", "XDG_DATA_HOME="+m.g.Dir, "XDG_CONFIG_HOME="+m.g.Dir)
+		"no_proxy=*", "CRAWLGATE_GATEWAY=unix/"+m.g.AdminSocket(), "XDG_DATA_HOME="+m.g.Dir, "XDG_CONFIG_HOME="+m.g.Dir)
 	return cmd
 }
 
