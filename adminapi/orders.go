@@ -32,8 +32,8 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 	if err != nil {
 		return given, badRequest(badOrder, err)
 	}
-	if order.Scope == enforce.StopAgent && !request.Force {
-		if err := checkAgent(e, order.Value); err != nil {
+	if agent := order.Agent(); agent != "" && !request.Force {
+		if err := checkAgent(e, agent); err != nil {
 			return given, err
 		}
 	}

@@ -478,11 +478,11 @@ func TestOrderCommands(t *testing.T) {
 	run("undeny", "agent", "a").check(t, 1, "", "there is no such order: agent a; stopped: host example.com")
 	run("unblock", "nope.example").check(t, 1, "", "is not blocked")
 	run("undeny", "host", "example.com", "--by", "eve").check(t, 0, "lifted by eve: stop of host example.com, by dora, because: complaint 7\n", "")
-	run("deny", "host").check(t, 2, "", "want all, host PATTERN or agent NAME")
-	run("deny", "all", "x").check(t, 2, "", "want all, host PATTERN or agent NAME")
+	run("deny", "host").check(t, 2, "", "want all, host PATTERN, agent NAME or agent@host NAME@PATTERN")
+	run("deny", "all", "x").check(t, 2, "", "want all, host PATTERN, agent NAME or agent@host NAME@PATTERN")
 	run("deny", "--reason", "x").check(t, 2, "", "go with an order")
 	run("deny", "host", "https://example.com").check(t, 2, "", "host")
-	run("undeny").check(t, 2, "", "want all, host PATTERN or agent NAME")
+	run("undeny").check(t, 2, "", "want all, host PATTERN, agent NAME or agent@host NAME@PATTERN")
 
 	run("clocks").check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "")
 	runCommand(t.Context(), t, "", "clocks", "--address", g.Address()).check(t, 0, "0 clocks, 0 requests waiting, 0 clocks blocked\n", "") // its former name

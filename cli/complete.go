@@ -73,7 +73,7 @@ func blockedWords(ctx context.Context, c *adminClient, _ []string, _ string) (li
 }
 
 // scopes are what a stop may be of.
-var scopes = []string{string(enforce.StopAll), string(enforce.StopHost), string(enforce.StopAgent)}
+var scopes = []string{string(enforce.StopAll), string(enforce.StopHost), string(enforce.StopAgent), string(enforce.StopAgentHost)}
 
 // stopWords are what may be stopped.
 func stopWords(ctx context.Context, c *adminClient, args []string, begun string) []string {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,10 +20,10 @@ import (
 func denyCommand() *cobra.Command {
 	var request adminapi.OrderRequest
 	cmd := remoteCommand(cobra.Command{
-		Use:   "deny [all | host PATTERN | agent NAME] [--by WHO] [--reason TEXT] [--force]",
+		Use:   "deny [all | host PATTERN | agent NAME | agent@host NAME@PATTERN] [--by WHO] [--reason TEXT] [--force]",
 		Short: "Stops everything, a host or an agent at once, and lists the stops",
-		Long: `Stops all requests, those to a host or those of an agent, in every mode of the gateway, until undeny. What is under way is
-cut off too. Orders outlive reloads and restarts.
+		Long: `Stops all requests, those to a host, those of an agent, or those of an agent to a host, in every mode of the gateway, until
+undeny. What is under way is cut off too. Orders outlive reloads and restarts.
 
 A host is a pattern: example.com, *.example.com (every name below it), either with a port. An agent has to be one that is
 configured or, where any is let in, a product token; --force gives the order all the same.
@@ -73,10 +74,10 @@ func scopeOf(args []string) (scope enforce.StopScope, value string, err error) {
 	switch {
 	case len(args) == 1 && args[0] == string(enforce.StopAll):
 		return enforce.StopAll, "", nil
-	case len(args) == 2 && (args[0] == string(enforce.StopHost) || args[0] == string(enforce.StopAgent)):
+	case len(args) == 2 && slices.Contains(scopes[1:], args[0]):
 		return enforce.StopScope(args[0]), args[1], nil
 	}
-	return scope, "", misused("want all, host PATTERN or agent NAME")
+	return scope, "", misused("want all, host PATTERN, agent NAME or agent@host NAME@PATTERN")
 }
 
 // thisUser is the name of the user, who may have become root by sudo; empty if it cannot be told.
@@ -93,7 +94,7 @@ func thisUser() string {
 func undenyCommand() *cobra.Command {
 	var by string
 	cmd := remoteCommand(cobra.Command{
-		Use:   "undeny all | host PATTERN | agent NAME [--by WHO]",
+		Use:   "undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN [--by WHO]",
 		Short: "Takes an order of deny back",
 		Long: `Takes an order of deny back. It has to be named as deny lists it. In a fleet, an order that another gateway gives at the same
 time holds on.`,

@@ -27,6 +27,9 @@ const (
 	StopHost StopScope = "host"
 	// StopAgent stops requests of an agent.
 	StopAgent StopScope = "agent"
+	// StopAgentHost stops requests of an agent to the hosts of a [HostPattern]. Release 0.1.0
+	// does not know it: it reports the stop as malformed, and stops nothing.
+	StopAgentHost StopScope = "agent@host"
 )
 
 // Stop is an operator's order to stop requests, with its author and reason. Its JSON form is stored
@@ -35,7 +38,8 @@ type Stop struct {
 	// ID identifies the stop among those of all gateways.
 	ID    string    `json:"id,omitempty"`
 	Scope StopScope `json:"scope"`
-	// Value is the host pattern or the agent's name; empty for all. Canonical once set.
+	// Value is the host pattern, the agent's name, or both with an @ between; empty for all. Canonical
+	// once set.
 	Value string `json:"value,omitempty"`
 	// By names the author of the stop, Reason says why: a line each, which may be empty.
 	By     string    `json:"by,omitempty"`
@@ -64,6 +68,7 @@ type stopIndex struct {
 type stopKey struct {
 	scope StopScope
 	value HostPattern // of an agent, its name in lower case
+	agent string      // of an agent at a host, in lower case
 }
 
 var partSeed = maphash.MakeSeed()
@@ -121,10 +126,12 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 		return Stop{}, false
 	}
 	found := cmp.Or(index.newest(Stop{Scope: StopAll}.key()), index.newest(Stop{Scope: StopAgent, Value: agent}.key()))
+	name := strings.ToLower(agent)
 	for key := range keysOf(o.Host) {
 		for _, port := range [2]uint16{o.Port, 0} {
 			if found == nil {
-				found = index.newest(stopKey{StopHost, HostPattern{key, port}})
+				pattern := HostPattern{key, port}
+				found = cmp.Or(index.newest(stopKey{StopHost, pattern, ""}), index.newest(stopKey{StopAgentHost, pattern, name}))
 			}
 		}
 	}
@@ -175,15 +182,37 @@ func (x *stopIndex) with(after StopSet) *stopIndex {
 
 // key finds a canonical stop in the index.
 func (s Stop) key() stopKey {
+	if s.Scope == StopAgentHost {
+		agent, hosts := s.parts()
+		return stopKey{s.Scope, hosts.key().value, strings.ToLower(agent.Value)}
+	}
 	pattern := HostPattern{key: strings.ToLower(s.Value)}
 	if s.Scope == StopHost {
 		pattern, _ = ParseHostPattern(s.Value)
 	}
-	return stopKey{s.Scope, pattern}
+	return stopKey{s.Scope, pattern, ""}
+}
+
+// parts are the stops of the agent and of the hosts of which a stop of an agent at hosts is the
+// common part. No host has an @.
+func (s Stop) parts() (agent, hosts Stop) {
+	at := strings.LastIndexByte(s.Value, '@')
+	return Stop{Scope: StopAgent, Value: s.Value[:max(at, 0)]}, Stop{Scope: StopHost, Value: s.Value[at+1:]}
+}
+
+// Agent returns the agent of a stop that is of one agent alone, else an empty text.
+func (s Stop) Agent() string {
+	if s.Scope == StopAgentHost {
+		s, _ = s.parts()
+	}
+	if s.Scope == StopAgent {
+		return s.Value
+	}
+	return ""
 }
 
 func (s Stop) same(other Stop) bool {
-	return s.Scope == other.Scope && (s.Value == other.Value || s.Scope == StopAgent && s.key() == other.key())
+	return s.Scope == other.Scope && (s.Value == other.Value || s.Agent() != "" && s.key() == other.key())
 }
 
 func (s Stop) hasID(other Stop) bool { return s.ID == other.ID }
@@ -209,8 +238,16 @@ func (s Stop) Canonical() (Stop, error) {
 			return Stop{}, fmt.Errorf("agent %q: want a name of 1 to %d bytes",
 				escape.Cut(s.Value, maxText), maxToken)
 		}
+	case StopAgentHost:
+		agent, hosts := s.parts()
+		_, err := agent.Canonical()
+		hosts, wrong := hosts.Canonical()
+		if err = cmp.Or(err, wrong); err != nil {
+			return Stop{}, fmt.Errorf("want AGENT@PATTERN: %w", err)
+		}
+		s.Value = agent.Value + "@" + hosts.Value
 	default:
-		return Stop{}, fmt.Errorf("scope %q is not one of all, host, agent",
+		return Stop{}, fmt.Errorf("scope %q is not one of all, host, agent, agent@host",
 			escape.Cut(string(s.Scope), maxName))
 	}
 	return s, nil

@@ -29,7 +29,7 @@ type StopSet struct {
 type Lift struct {
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at"`
-	// Stop is what was lifted, for the journal. It is nil if a release before 0.2 has lifted it.
+	// Stop is what was lifted, for the journal. It is nil if 0.1.0 has lifted it.
 	Stop *Stop `json:"stop,omitempty"`
 }
 

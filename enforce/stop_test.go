@@ -275,3 +275,42 @@ func TestLiftKeepsItsStop(t *testing.T) {
 		t.Errorf("of an earlier release: %v, %+v", err, former)
 	}
 }
+
+// TestStopOfAnAgentAtAHost holds that such a stop is of nothing else, and that it is lifted by its own name alone.
+func TestStopOfAnAgentAtAHost(t *testing.T) {
+	t.Parallel()
+	var k Stops
+	if err := k.Set(Stop{Scope: StopAgentHost, Value: "Acme@*.SHOP.test:443", At: now}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		origin, agent string
+		want          bool
+	}{
+		{"https://a.shop.test", "Acme", true},
+		{"https://a.shop.test", "aCME", true},
+		{"https://a.shop.test", "Acme2", false},
+		{"https://a.shop.test", "", false}, // a fetch of robots.txt
+		{"http://a.shop.test", "Acme", false},
+		{"https://shop.test", "Acme", false},
+		{"https://other.test", "Acme", false},
+	} {
+		stop, got := k.Match(mustOrigin(t, tt.origin), tt.agent)
+		if got != tt.want || got && (stop.Value != "Acme@*.shop.test:443" || stop.Agent() != "Acme") {
+			t.Errorf("%s at %s: %v, %t", tt.agent, tt.origin, stop, got)
+		}
+	}
+	for _, other := range []Stop{{Scope: StopHost, Value: "*.shop.test:443"}, {Scope: StopAgent, Value: "Acme"}, {Scope: StopAll}, {Scope: StopAgentHost, Value: "Acme@shop.test"}} {
+		if _, found := liftFrom(&k, other.Scope, other.Value); found {
+			t.Errorf("lifted by %v", other)
+		}
+	}
+	if _, found := liftFrom(&k, StopAgentHost, "ACME@*.shop.test:443"); !found || len(k.List()) != 0 {
+		t.Errorf("not lifted: %v", k.List())
+	}
+	for _, value := range []string{"", "Acme", "@shop.test", "Acme@", "Acme@https://shop.test", "A\x00@shop.test"} {
+		if err := k.Set(Stop{Scope: StopAgentHost, Value: value}); err == nil || !strings.Contains(err.Error(), "want AGENT@PATTERN") {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
