@@ -541,7 +541,7 @@ func TestCompletion(t *testing.T) {
 		{"purge ", host},
 		{"refresh ", host},
 		{"sitemaps ", host},
-		{"deny ", "all host agent"},
+		{"deny ", "all host agent agent@host"},
 		{"deny h", "host"},
 		{"deny host ", host},
 		{"deny agent ", "acme-news acme-shop"},

@@ -37,6 +37,10 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 		return h.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
 	}
 	form := r.PostForm
+	if host := form.Get("host"); host != "" { // an agent at a host
+		form.Set("scope", string(enforce.StopAgentHost))
+		form.Set("value", form.Get("value")+"@"+host)
+	}
 	carryOut, known := actions[form.Get("action")]
 	if !known {
 		return h.fail(w, r, http.StatusBadRequest, "This page knows no such order.")

@@ -97,6 +97,14 @@ async function stopHost(page, host) {
   await stopped(page).first().waitFor();
 }
 
+async function stopAgentAt(page, agent, host) {
+  await page.getByLabel("Agent", { exact: true }).fill(agent);
+  await page.getByLabel("Only at host").fill(host);
+  await page.locator("#stop-agent input[name=reason]").fill("asked by mail");
+  await click(page.getByRole("button", { name: "Stop the agent" }));
+  await page.locator("#message.stopped").waitFor();
+}
+
 async function lift(page) {
   await click(page.getByRole("button", { name: /^Lift the stop/ }));
   await page.getByText("Requests go on at once.").waitFor();
@@ -110,12 +118,13 @@ async function orderAndLift(page) {
   assert.equal((await crawl(given.allowed)).status, 200);
   clicks = 0;
   await toStops(page);
-  await stopHost(page, host);
+  await stopAgentAt(page, "AcmeBot", host);
   const row = await stopped(page).first().innerText();
   assert.match(row, /\bada\b/);
   assert.match(row, /asked by mail/);
   assert.ok(row.includes(host), row);
   assert.equal((await crawl(given.allowed)).decision, "deny; reason=kill_switch");
+  assert.equal((await crawl(given.allowed, "AcmeNews/2.3")).status, 200);
   await lift(page);
   assert.ok(clicks <= 4, `${clicks} clicks`);
   assert.equal((await crawl(given.allowed)).status, 200);
