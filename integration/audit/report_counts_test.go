@@ -632,7 +632,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 	}
 }
 
-var plotted = regexp.MustCompile(`<title>[^<]*: ([0-9,]+) allowed, ([0-9,]+) refused, ([0-9,]+) failed</title>`)
+var plotted = regexp.MustCompile(`<title>[^<]* ([0-9,]+) allowed, ([0-9,]+) refused, ([0-9,]+) failed</title>`)
 
 // checkPlots holds that the bars of the plot over time have all requests.
 func (c *counted) checkPlots(t *testing.T, page string) {
