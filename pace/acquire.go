@@ -145,6 +145,9 @@ func (w *waiter) advance(ctx context.Context) (Slot, instant) {
 		return Slot{}, never // tooLate tells
 	}
 	on := w.pacer.coordination()
+	if r := w.reservation; r != nil && on.away && w.pacer.holds(r, w.pacer.now()) {
+		on = coordination{shared: true, count: on.count, age: longest} // nobody else has that slot
+	}
 	for w.at < len(w.steps) {
 		until, ok := w.pass(&w.steps[w.at], on)
 		if !ok {
@@ -192,7 +195,7 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 		}
 		return never, false
 	}
-	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, now), on.behind(c.reserved, s.terms))
+	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, s.key, now), on.behind(c.reserved, s.terms))
 	if c.queue.current == nil {
 		at = c.queue.deferUntil(at)
 	}
@@ -240,7 +243,10 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	for i := range w.steps {
 		s := &w.steps[i]
 		s.shard.mu.Lock()
-		g.charges = append(g.charges, s.shard.charge(s.clock, on.local(s.terms), w.agent, now))
+		u := on.turnAt(s.clock.gcra, s.terms, s.key, now)
+		c := s.shard.charge(s.clock, on.local(s.terms), w.agent, now)
+		c.turn = u
+		g.charges = append(g.charges, c)
 		s.shard.mu.Unlock()
 		w.leave(s)
 	}

@@ -73,6 +73,12 @@ type gcra struct {
 // ready is the instant from which a request under t conforms. It may lie in the past.
 func (g gcra) ready(t terms) instant { return max(g.tat-t.tolerance, g.last+max(g.gap, t.gap)) }
 
+// readyAlone is ready for a request that may use no burst.
+func (g gcra) readyAlone(t terms) instant {
+	t.tolerance = 0
+	return g.ready(t)
+}
+
 // take is the state after a request under t went at the given instant, which the caller has found
 // to be ready.
 func (g gcra) take(t terms, at instant) gcra {

@@ -2,6 +2,8 @@ package pace
 
 import (
 	"context"
+	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -90,6 +92,12 @@ type Peers struct {
 	// Count is the number of gateways that share the clock, at least one; the last known number while
 	// the clock cannot be reached.
 	Count int
+	// Turn is the place of this gateway among those that take turns while the clock cannot be reached
+	// and for some time after it is back, from 0. Turns is how many they are; 0 if that is not known,
+	// and before the clock was away for the first time. Time is the shared clock's, since 1970. All
+	// gateways know the same of them, as it was before the clock went away.
+	Turn, Turns int
+	Time        time.Duration
 }
 
 // coordination is how this gateway shares the rate of a host with others now. The zero value is for
@@ -97,8 +105,9 @@ type Peers struct {
 //
 // While the shared clock cannot be reached, each of N gateways keeps to a request in every N
 // intervals, without a burst. So N gateways send no more than N requests above what one would in
-// any time, and no more than the rate in the long run; but two of them may go at once, as they do
-// not know of each other. A gateway keeps to its part for one more round of N intervals after the
+// any time, and no more than the rate in the long run. They take turns by the shared clock's time,
+// see [turn]. A gateway that does not know its turn does not know of the others, and may send at
+// once with one of them. A gateway keeps to its part for one more round of N intervals after the
 // shared clock is back, and for settleTime at the least, beside reserving slots: others may not
 // have noticed yet, and the shared clock may have lost its memory.
 type coordination struct {
@@ -106,6 +115,9 @@ type coordination struct {
 	away   bool // there is one, but it cannot be reached
 	count  int
 	age    time.Duration // how long this has been so
+
+	turn, turns int           // as in Peers
+	ahead       time.Duration // the shared clock's time less this gateway's
 }
 
 // settleTime is within which all gateways find a shared clock that is back: some heartbeats.
@@ -116,7 +128,10 @@ func (p *Pacer) coordination() coordination {
 		return coordination{count: 1}
 	}
 	peers := p.shared.Peers()
-	return coordination{shared: peers.Up, away: !peers.Up, count: max(peers.Count, 1), age: peers.For}
+	return coordination{
+		shared: peers.Up, away: !peers.Up, count: max(peers.Count, 1), age: peers.For,
+		turn: peers.Turn, turns: peers.Turns, ahead: peers.Time - p.now(),
+	}
 }
 
 // dividePlaces gives this gateway its part of the places in flight, if the shared clock does not
@@ -135,15 +150,20 @@ func (on coordination) divides(t terms) bool {
 
 // settling reports whether the shared clock has just been reached, for the first time or again.
 func (on coordination) settling(t terms) bool {
-	return on.shared && on.age < max(settleTime, on.round(t))
+	return on.settlingIn(on.round(t))
 }
 
-// round is the time in which each gateway sends one request while the rate is divided. Gateways
-// that took turns at the shared clock go on in the same order: it added the slack to each turn, and
-// a round without it would bring the first of them too close to the last.
+func (on coordination) settlingIn(round time.Duration) bool {
+	return on.shared && on.age < max(settleTime, round)
+}
+
+// round is the time in which each gateway sends one request while the rate is divided.
 func (on coordination) round(t terms) time.Duration {
 	cost := t.cost()
-	if on.count > 1 {
+	switch {
+	case on.turns > 1:
+		cost += lateness(t)
+	case on.count > 1:
 		cost += slack(t)
 	}
 	return times(cost, on.count)
@@ -163,10 +183,14 @@ func (on coordination) local(t terms) terms {
 	return t
 }
 
-// ready is the instant from which a request under t may go by this gateway's own state of a clock.
-func (on coordination) ready(g gcra, t terms, now instant) instant {
+// ready is the instant from which a request under t may go by this gateway's own state of the clock
+// of a key.
+func (on coordination) ready(g gcra, t terms, key string, now instant) instant {
 	if t.unpaced() || !on.divides(t) {
 		return g.ready(t)
+	}
+	if u := on.turnAt(g, t, key, now); u.round > 0 {
+		return max(u.at, g.readyAlone(t))
 	}
 	round, changed := on.round(t), now-on.age
 	at := max(g.ready(on.local(t)), g.last+round)
@@ -174,6 +198,47 @@ func (on coordination) ready(g gcra, t terms, now instant) instant {
 		at = max(at, changed+round) // others may have used the clock lately
 	}
 	return at
+}
+
+// turn is when a gateway may send a request while the shared clock is away. A round has a turn for
+// each gateway. A turn is as long as a slot and the most that a request may be late, so two requests
+// are a slot apart. The zero turn is that of all other requests.
+type turn struct {
+	at, since   instant // since is when the shared clock went away, or came back
+	round, late time.Duration
+}
+
+// lateness is how late in its turn a request may go. A busy machine needs more than a slot does: a
+// request that comes too late has to wait for a round.
+func lateness(t terms) time.Duration {
+	return min(max(t.cost()/8, 20*time.Millisecond), 125*time.Millisecond)
+}
+
+// next is the first turn that is not over.
+func (u turn) next(now instant) instant {
+	if late := now - u.at - u.late; late > 0 && u.round > 0 {
+		u.at += (late + u.round - 1) / u.round * u.round
+	}
+	return u.at
+}
+
+// turnAt is the next turn at the clock of a key. There is none before all slots are over that others
+// may have reserved before the shared clock went away.
+func (on coordination) turnAt(g gcra, t terms, key string, now instant) turn {
+	if on.turns < 2 || t.unpaced() || !on.divides(t) {
+		return turn{}
+	}
+	part := t.cost() + lateness(t)
+	u := turn{since: now - on.age, round: times(part, on.turns), late: lateness(t)}
+	from := max(now, g.readyAlone(t))
+	if on.away {
+		from = max(from, now-on.age+on.round(t)+part)
+	}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(key)) // not all hosts at once
+	u.at = part*time.Duration(on.turn) + time.Duration(name.Sum64()%uint64(u.round)) - on.ahead
+	u.at = u.next(from)
+	return u
 }
 
 // behind is the instant from which a request may go for a slot that this gateway has reserved at
@@ -196,10 +261,14 @@ type reservation struct {
 	era       uint64  // the Pacer's when it asked
 }
 
-// holds reports whether a request may go for r now or later: it is not too late, and the shared
-// clock has not forgotten it.
+// holds reports whether a request may go for r now or later: it is not too late, the shared clock
+// has not forgotten it, and the gateways do not take turns by then.
 func (p *Pacer) holds(r *reservation, now instant) bool {
-	return now <= r.until && r.era == p.era.Load()
+	on := p.coordination()
+	return now <= r.until && r.era == p.era.Load() && !(on.away && slices.ContainsFunc(r.demands, func(d Demand) bool {
+		t := terms{interval: d.Interval, gap: d.Delay}
+		return !t.unpaced() && r.at > now-on.age+on.round(t)
+	}))
 }
 
 // relearn begins a new era of the shared clock, and tells it the blocks.

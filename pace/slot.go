@@ -39,6 +39,7 @@ type charge struct {
 	before gcra  // the clock's state without this request
 	at     instant
 	until  instant // the request may begin until then, though others went
+	turn   turn    // that the request has while the shared clock is away
 	serial uint32  // the clock's, right after this request
 }
 
@@ -81,7 +82,13 @@ func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 			refused = &Refused{c.clock.key, ReasonBlocked, until - now}
 		}
 	})
-	if refused == nil && g.reservation != nil && !g.pacer.holds(g.reservation, now) {
+	on, late := g.pacer.coordination(), g.reservation != nil && !g.pacer.holds(g.reservation, now)
+	each(g.charges, func(c *charge) {
+		if refused == nil && c.outOfTurn(on, now, g.reservation != nil, late) {
+			refused = &Refused{c.clock.key, ReasonWait, max(c.turn.round, c.terms.cost())}
+		}
+	})
+	if refused == nil && late {
 		return g.reserveAgain(ctx)
 	}
 	each(g.charges, func(c *charge) {
@@ -208,6 +215,8 @@ func (c *charge) release(undo bool) {
 func (c *charge) confirm(now, end instant, reserved bool) instant {
 	if reserved {
 		c.makeLatest()
+	} else if c.turn.next(now) != c.turn.at { // it is over
+		return c.takeTurn(now, end)
 	}
 	if c.latest() {
 		c.move(now)
@@ -236,6 +245,37 @@ func (c *charge) confirm(now, end instant, reserved bool) instant {
 	return c.at
 }
 
+// outOfTurn reports whether the request can have no other slot: others still take turns, or do no
+// more.
+func (c *charge) outOfTurn(on coordination, now instant, reserved, late bool) bool {
+	switch {
+	case on.away: // again
+		return !reserved && c.turn.round > 0 && c.turn.since < now-on.age-time.Millisecond
+	case reserved:
+		return late && on.turns > 1 && on.settlingIn(max(c.turn.round, on.round(c.terms)))
+	}
+	return c.turn.round > 0 && (c.turn.next(now) != c.turn.at || !on.settlingIn(c.turn.round))
+}
+
+// takeTurn takes the next turn in place of one that is over, and returns when that is, or zero if it
+// is now.
+func (c *charge) takeTurn(now, end instant) instant {
+	u := c.turn
+	if !c.latest() {
+		now = max(now, c.clock.gcra.readyAlone(c.terms)) // other requests have had turns since
+	}
+	if u.at = u.next(now); u.at > end {
+		return u.at
+	}
+	c.makeLatest()
+	c.turn = u
+	c.move(max(now, u.at))
+	if u.at <= now {
+		return 0
+	}
+	return u.at
+}
+
 // slack is how late after its slot a request may still go, so that others can rely on slots being
 // spaced: a twentieth of the time between two requests, but no less than timers are off, and 50 ms
 // at most.
@@ -259,6 +299,9 @@ func (c *charge) makeLatest() {
 // move moves the clock on. A rate with a burst is left alone: it has room
 // for requests that come closer together than its interval.
 func (c *charge) move(now instant) {
+	if c.turn.round > 0 {
+		now = min(now, c.turn.at+c.turn.late) // so that the next turn is not missed
+	}
 	if now <= c.at {
 		return
 	}

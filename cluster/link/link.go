@@ -68,7 +68,25 @@ type State struct {
 	// to share: so for as long as one counts as alive it does not fall.
 	Clocks int
 
+	// Turns is the order of the gateways that share clocks. While Redis is away, and until others have
+	// had the time to come back, it is that of before.
+	Turns Turns
+
 	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
+}
+
+// Turns is the order of gateways, which all of them know alike. The zero value is for one that does
+// not know it.
+type Turns struct {
+	Place, Of int       // from 0
+	Kept      time.Time // until then it stays, because Redis was away; zero if it never was
+	clock     int64
+	heard     time.Time
+}
+
+// Time is that of the Redis that had the order, since 1970.
+func (t Turns) Time() time.Duration {
+	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
 }
 
 // Refused reports whether the last failure was an answer of Redis, such as for missing rights.
@@ -305,7 +323,7 @@ func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	if !joined {
 		err := c.Do(ctx, c.B().Ping().Build()).Error()
 		if err == nil {
-			l.answered(asked, make([]int64, 3))
+			l.answered(asked, make([]int64, 4))
 		}
 		return err
 	}
@@ -316,7 +334,7 @@ func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	answer, err := heartbeatScript.Exec(ctx, c, []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")}, []string{
 		l.Process, said, strconv.FormatBool(leave), strconv.FormatBool(sharing), milliseconds(KnownFor), milliseconds(l.aliveFor()),
 	}).AsIntSlice()
-	if err == nil && len(answer) != 3 {
+	if err == nil && len(answer) != 4 {
 		err = fmt.Errorf("redis has answered with %d numbers", len(answer))
 	}
 	if err != nil {
@@ -341,13 +359,19 @@ func (l *Link) answered(asked time.Time, answer []int64) {
 	old, now := l.State(), time.Now()
 	next := State{
 		Up: true, Since: old.Since, Why: old.Why, Heard: now, RoundTrip: now.Sub(asked),
-		Gateways: int(answer[1]), Clocks: int(answer[2]), clock: answer[0],
+		Gateways: int(answer[1]), Clocks: int(answer[2]), Turns: old.Turns, clock: answer[0],
 	}
 	if !old.Up {
 		next.Since = now
 	}
+	if !old.Up && old.Turns.Of > 0 {
+		next.Turns.Kept = now.Add(l.aliveFor())
+	}
 	if min(now.Sub(next.Since), now.Sub(l.began)) < l.aliveFor() {
 		next.Clocks = max(next.Clocks, old.Clocks)
+	}
+	if next.Turns.Of == 0 || now.After(next.Turns.Kept) {
+		next.Turns = Turns{int(answer[3]), int(answer[2]), next.Turns.Kept, answer[0], now}
 	}
 	l.state.Store(&next)
 }

@@ -201,3 +201,45 @@ func TestNobodyConnectsAfterClose(t *testing.T) {
 		t.Errorf("%v, client %v", err, l.Client())
 	}
 }
+
+// TestTurns: gateways that share clocks know one order of them, which an outage, and an empty Redis
+// after it, do not change.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all := make([]*Link, 3)
+	for i := range all {
+		all[i] = open(t, Config{URL: s.URL(), Heartbeat: 100 * time.Millisecond})
+		all[i].ShareClocks(1)
+	}
+	turns := func(of int) map[int]*Link {
+		known := map[int]*Link{}
+		for _, l := range all {
+			turns := l.State().Turns
+			if turns.Of == of {
+				known[turns.Place] = l
+			}
+			if off := time.Duration(time.Now().UnixNano()) - turns.Time(); turns.Of > 0 && off.Abs() > time.Second {
+				t.Errorf("the clock of the turns is off by %s", off)
+			}
+		}
+		return known
+	}
+	redistest.Eventually(t, "all have a turn", func() bool { return len(turns(3)) == 3 })
+	before := turns(3)
+	if !before[0].State().Turns.Kept.IsZero() {
+		t.Error("the order is kept, and redis was never away")
+	}
+	s.Kill()
+	redistest.Eventually(t, "redis is away", func() bool { return !all[0].State().Up && !all[1].State().Up && !all[2].State().Up })
+	s.Start()
+	redistest.Eventually(t, "redis is back", func() bool { return all[0].State().Up && all[1].State().Up && all[2].State().Up })
+	if after := turns(3); after[0] != before[0] || after[1] != before[1] || after[2] != before[2] {
+		t.Error("the order has changed")
+	}
+	for _, l := range all {
+		if l.State().Turns.Kept.IsZero() {
+			t.Error("the order is not kept although redis was away")
+		}
+	}
+}

@@ -27,8 +27,6 @@ type crawl struct {
 	stop     context.CancelFunc
 	workers  sync.WaitGroup
 	stopped  int // hosts, which are the first ones
-	// Redis was away for gateways from the one time to the other; zero if it was not.
-	away, back time.Time
 }
 
 // startCrawl starts three gateways that share all by a URL.
@@ -106,12 +104,6 @@ func (c *crawl) comesBack(changed time.Time) {
 		}
 		rig.Pause(c.t.Context(), 50*time.Millisecond)
 	}
-	if missed != changed {
-		if c.away.IsZero() {
-			c.away = changed
-		}
-		c.back = missed
-	}
 	c.t.Logf("all worked again after %v", missed.Sub(changed).Round(10*time.Millisecond))
 	if !c.works() {
 		c.t.Errorf("not all works %v after the change", backWithin)
@@ -132,9 +124,7 @@ func (c *crawl) comesBack(changed time.Time) {
 }
 
 // end stops the crawl, and looks at the record of the hosts: no two requests are closer than they
-// asked for, and those that were stopped have none once all works again. While Redis is away, and for
-// a round more, gateways do not know of each other: then a host has no more requests than it allows
-// and one for each gateway (docs/politeness.md).
+// asked for, and those that were stopped have none once all works again.
 func (c *crawl) end(changed time.Time) {
 	c.t.Helper()
 	for _, site := range c.sites[:c.stopped] {
@@ -149,8 +139,7 @@ func (c *crawl) end(changed time.Time) {
 	}
 	c.stop()
 	c.workers.Wait()
-	n, short, early, least := 0, 0, 0, time.Hour
-	until := c.back.Add(2 * 3 * crawlDelay)
+	n, short, least := 0, 0, time.Hour
 	var at time.Duration // of the shortest
 	for _, site := range c.sites {
 		if lost := site.Dropped(); lost > 0 {
@@ -158,19 +147,9 @@ func (c *crawl) end(changed time.Time) {
 		}
 		times := rig.Arrivals(site)
 		n += len(times)
-		if away := after(times, c.away); !c.away.IsZero() {
-			during := len(away) - len(after(away, until))
-			if most := int(until.Sub(c.away)/crawlDelay) + 1 + 3; during > most {
-				c.t.Errorf("%s: %d requests while redis was away, want %d at most", site.Origin(), during, most)
-			}
-		}
 		for i := 1; i < len(times); i++ {
 			gap := times[i].Sub(times[i-1])
-			switch {
-			case gap >= crawlDelay:
-			case !c.away.IsZero() && times[i].After(c.away) && times[i].Before(until):
-				early++
-			default:
+			if gap < crawlDelay {
 				short++
 			}
 			if gap < least {
@@ -178,7 +157,7 @@ func (c *crawl) end(changed time.Time) {
 			}
 		}
 	}
-	c.t.Logf("%d requests to %d hosts, %v apart at least; %d of them too early while redis was away", n, len(c.sites), least, early)
+	c.t.Logf("%d requests to %d hosts, %v apart at least", n, len(c.sites), least)
 	if short > 0 {
 		c.t.Errorf("%d times two requests were closer than %v: %v, when it was %v after the change", short, crawlDelay, least, at)
 	}

@@ -115,20 +115,16 @@ func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 			t.Helper()
 			c.deny(1) // the snapshot does not have it
 			rig.Pause(t.Context(), 2*crawlDelay)
-			c.away = time.Now()
 			s.Kill()
 			s.Start()
-			c.back = time.Now()
 		},
 		"a new server": func(t *testing.T, s *redistest.Server, c *crawl) {
 			t.Helper()
-			c.away = time.Now()
 			s.Kill()
 			if err := os.Remove(filepath.Join(s.Dir(), "dump.rdb")); err != nil {
 				t.Error(err)
 			}
 			s.Start()
-			c.back = time.Now()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -290,7 +290,11 @@ func (k *Clock) Peers() pace.Peers {
 	if !s.Up {
 		count = max(count, k.least)
 	}
-	return pace.Peers{Up: s.Up, For: min(time.Since(s.Since), time.Since(k.made)), Count: count}
+	peers := pace.Peers{Up: s.Up, For: min(time.Since(s.Since), time.Since(k.made)), Count: count}
+	if !s.Up || !s.Turns.Kept.IsZero() {
+		peers.Turn, peers.Turns, peers.Time = s.Turns.Place, s.Turns.Of, s.Turns.Time()
+	}
+	return peers
 }
 
 // call runs a script and reads its answer. Any failure but the caller's own end means that Redis is
