@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/cluster/link"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
@@ -135,6 +136,62 @@ func TestEra(t *testing.T) {
 		if r.Wait < want.least-time.Since(flushed)+time.Second || r.Wait > want.least+time.Second {
 			t.Errorf("the slot of %s is in %s, want %s", want.demand.Key, r.Wait, want.least)
 		}
+	}
+}
+
+// TestRedisUser: the rights that docs/fleet.md gives to the user of the clocks are enough for all that they do, and do not
+// let it lift an order.
+func TestRedisUser(t *testing.T) {
+	t.Parallel()
+	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER clocks ")
+	line, _, found := strings.Cut(line, "\n")
+	if !found {
+		t.Fatal("docs/fleet.md gives no rights")
+	}
+	s := redistest.Start(t)
+	if got := s.Say("ACL SETUSER clocks " + strings.NewReplacer("{acme", "{crawlgate", "&acme:", "&crawlgate:").Replace(line)); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	s.Remember(1)
+	s.Say("ACL SETUSER default nopass -@all +acl|log ~* &* +ping +hello +client")
+	k := openClock(t, link.Config{URL: strings.Replace(s.URL(), "//", "//clocks:PASSWORD@", 1)})
+	blocked := make(chan string, 1)
+	other := openClock(t, link.Config{URL: strings.Replace(s.URL(), "//", "//clocks:PASSWORD@", 1)})
+	other.Watch(func(key string, _ time.Duration, _ int) {
+		select {
+		case blocked <- key:
+		default:
+		}
+	}, func() {})
+	released, done := demand("h.example", time.Minute), demand("i.example", time.Minute)
+	released.Places, done.Places = 1, 1
+	if err := k.Release(reserve(t, k, released)); err != nil {
+		t.Error(err)
+	}
+	ended := make(chan struct{})
+	k.Done(reserve(t, k, done), func() { close(ended) })
+	<-ended
+	if _, got := outcome(t, k, done); got != pace.Reserved {
+		t.Errorf("outcome %v after the place was given back", got)
+	}
+	if _, got := outcome(t, k, done); got != pace.Full {
+		t.Errorf("outcome %v with the place taken, want full", got)
+	}
+	redistest.Eventually(t, "the gateway listens", func() bool {
+		if err := k.Block("g.example", time.Minute, 1); err != nil {
+			t.Error(err)
+		}
+		return len(blocked) > 0
+	})
+	if found, err := k.Unblock("g.example"); !found || err != nil {
+		t.Errorf("unblock: %v, %v", found, err)
+	}
+	c := k.link.Client()
+	if err := c.Do(t.Context(), c.B().Hset().Key("{crawlgate}:fleet:lifted").FieldValue().FieldValue("a", "{}").Build()).Error(); err == nil {
+		t.Error("the user of the clocks can lift orders")
+	}
+	if got := s.Say("ACL LOG 20"); strings.Count(got, "NOPERM")+strings.Count(got, "reason") != 1 {
+		t.Errorf("refused besides the order: %s", got)
 	}
 }
 
