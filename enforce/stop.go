@@ -211,7 +211,7 @@ func (s Stop) Agent() string {
 	return ""
 }
 
-func (s Stop) same(other Stop) bool {
+func (s *Stop) same(other *Stop) bool {
 	return s.Scope == other.Scope && (s.Value == other.Value || s.Agent() != "" && s.key() == other.key())
 }
 

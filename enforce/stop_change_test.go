@@ -116,3 +116,31 @@ func BenchmarkOrder(b *testing.B) {
 		}
 	}
 }
+
+// TestSetsThatShareStops: two sets that follow on one have their own stops, and neither changes it.
+func TestSetsThatShareStops(t *testing.T) {
+	t.Parallel()
+	with := func(s StopSet, id string) StopSet {
+		after, err := s.Add(Stop{ID: id, Scope: StopHost, Value: id + ".example", At: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return after
+	}
+	base := with(with(StopSet{}, "a"), "b")
+	one, other := with(base, "c"), with(base, "d")
+	longer, _ := one.Merge(StopSet{Held: []Stop{{ID: "e", Scope: StopAll, At: now.Add(time.Second)}}}, now)
+	_ = append(base.Held, Stop{ID: "x"}) // nobody's business, and no harm
+	for _, tt := range []struct {
+		set  StopSet
+		want string
+	}{{base, "ab"}, {one, "abc"}, {other, "abd"}, {longer, "abce"}, {longer.Since(base), "ce"}, {base.Since(longer), ""}, {other.Since(one), "d"}} {
+		got := ""
+		for _, stop := range tt.set.Held {
+			got += stop.ID
+		}
+		if got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

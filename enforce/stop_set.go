@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -23,6 +24,34 @@ type StopSet struct {
 	Held []Stop
 	// Lifted are the stops that were lifted, by their ids.
 	Lifted map[string]Lift
+
+	tail *stopTail // of Held; nil for none
+}
+
+// stopTail is the array that sets share when each has the stops of the one before and some more. So a
+// stop beside 10,000 others does not copy a megabyte.
+type stopTail struct {
+	mu    sync.Mutex
+	stops []Stop // of the longest set; none of them changes
+}
+
+// extended returns Held with more stops after it.
+func (s StopSet) extended(more ...Stop) StopSet {
+	if s.tail != nil {
+		s.tail.mu.Lock()
+		defer s.tail.mu.Unlock()
+	}
+	if s.tail == nil || len(s.tail.stops) != len(s.Held) || !s.startsAs(s.tail.stops) {
+		s.tail = &stopTail{stops: append(make([]Stop, 0, len(s.Held)+len(s.Held)/4+len(more)), s.Held...)}
+	}
+	s.tail.stops = append(s.tail.stops, more...)
+	s.Held = slices.Clip(s.tail.stops)
+	return s
+}
+
+// startsAs reports whether Held begins in the same array as other stops.
+func (s StopSet) startsAs(stops []Stop) bool {
+	return len(s.Held) > 0 && len(stops) > 0 && &s.Held[0] == &stops[0]
 }
 
 // Lift is the end of a stop.
@@ -59,11 +88,10 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if len(after.Held) >= maxStops {
 		return s, ErrTooManyStops
 	}
-	if after.hasLifted(stop.ID) || slices.ContainsFunc(s.Held, stop.hasID) {
+	if after.hasLifted(stop.ID) || len(unknownIDs([]Stop{stop}, s.Held)) == 0 {
 		return s, fmt.Errorf("there was a stop %s before", stop.ID)
 	}
-	after.Held = append(after.Held, stop)
-	return after, nil
+	return after.extended(stop), nil
 }
 
 // Lift ends all stops with the scope and value of a canonical one, and returns the newest of them.
@@ -77,25 +105,21 @@ func (s StopSet) Lift(stop Stop, lift Lift) (after StopSet, lifted Stop, found b
 }
 
 // without lifts some of the stops.
-func (s StopSet) without(ends func(Stop) bool, lift Lift) (after StopSet, ended []Stop) {
-	after.Held = make([]Stop, 0, len(s.Held)+1)
-	after.Lifted = s.Lifted
-	for _, stop := range s.Held {
-		if ends(stop) {
-			ended = append(ended, stop)
-		} else {
-			after.Held = append(after.Held, stop)
+func (s StopSet) without(ends func(*Stop) bool, lift Lift) (after StopSet, ended []Stop) {
+	for i := range s.Held {
+		if ends(&s.Held[i]) {
+			ended = append(ended, s.Held[i])
 		}
 	}
-	if len(ended) > 0 {
-		after.Lifted = maps.Clone(s.Lifted)
-		if after.Lifted == nil {
-			after.Lifted = make(map[string]Lift, len(ended))
-		}
-		for _, stop := range ended {
-			after.Lifted[stop.ID] = Lift{lift.By, lift.At, &stop}
-		}
+	if len(ended) == 0 {
+		return s, nil
 	}
+	after.Lifted = make(map[string]Lift, len(s.Lifted)+len(ended))
+	maps.Copy(after.Lifted, s.Lifted)
+	for _, stop := range ended {
+		after.Lifted[stop.ID] = Lift{lift.By, lift.At, &stop}
+	}
+	after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return ends(&stop) })
 	return after, ended
 }
 
@@ -103,36 +127,35 @@ func (s StopSet) without(ends func(Stop) bool, lift Lift) (after StopSet, ended 
 // them comes first, or how often, makes no difference. Lifts that are older than 90 days at now are
 // forgotten. The error says that there was no room for some stops; the others hold.
 func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) {
-	after.Lifted = s.Lifted
+	after = s
 	if len(other.Lifted) > 0 {
-		after.Lifted = make(map[string]Lift, len(s.Lifted)+len(other.Lifted))
+		after = StopSet{Lifted: make(map[string]Lift, len(s.Lifted)+len(other.Lifted))}
 		maps.Copy(after.Lifted, s.Lifted)
-	}
-	for id, lift := range other.Lifted {
-		if known, ok := after.Lifted[id]; !ok || lift.before(known) {
-			after.Lifted[id] = lift
+		for id, lift := range other.Lifted {
+			if known, ok := after.Lifted[id]; !ok || lift.before(known) {
+				after.Lifted[id] = lift
+			}
 		}
-	}
-	news := idsOf(other.Held)
-	removeIDs(news, s.Held)
-	after.Held = slices.Clip(s.Held)
-	if len(other.Lifted) > 0 {
 		after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return after.hasLifted(stop.ID) })
 	}
+	var added []Stop
+	news := unknownIDs(other.Held, s.Held)
 	for _, stop := range other.Held {
 		if after.hasLifted(stop.ID) || !news[stop.ID] {
 			continue
 		}
-		if len(after.Held) >= maxMerged {
+		if len(after.Held)+len(added) >= maxMerged {
 			err = ErrTooManyStops
 			break
 		}
 		delete(news, stop.ID)
-		after.Held = append(after.Held, stop)
+		added = append(added, stop)
+	}
+	if len(added) > 0 {
+		after = after.extended(added...)
 	}
 	if !slices.IsSortedFunc(after.Held, Stop.compare) {
-		after.Held = slices.Clone(after.Held)
-		slices.SortStableFunc(after.Held, Stop.compare)
+		after.Held, after.tail = slices.SortedStableFunc(slices.Values(after.Held), Stop.compare), nil
 	}
 	after.Lifted = remembered(after.Lifted, now)
 	return after, err
@@ -141,8 +164,11 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 // Since returns the stops and the lifts that s has and an earlier set has not. It is quick if most
 // stops are in both in the same order.
 func (s StopSet) Since(before StopSet) (more StopSet) {
-	next := 0
-	for i := range s.Held {
+	next, from := 0, 0
+	if len(before.Held) <= len(s.Held) && s.startsAs(before.Held) {
+		next, from = len(before.Held), len(before.Held)
+	}
+	for i := from; i < len(s.Held); i++ {
 		for next < len(before.Held) && before.Held[next].ID != s.Held[i].ID && s.hasLifted(before.Held[next].ID) {
 			next++
 		}
@@ -153,8 +179,7 @@ func (s StopSet) Since(before StopSet) (more StopSet) {
 		}
 	}
 	if next < len(before.Held) && len(more.Held) > 0 { // some may have moved
-		news := idsOf(more.Held)
-		removeIDs(news, before.Held)
+		news := unknownIDs(more.Held, before.Held)
 		more.Held = slices.DeleteFunc(more.Held, func(stop Stop) bool { return !news[stop.ID] })
 	}
 	if reflect.ValueOf(s.Lifted).Pointer() == reflect.ValueOf(before.Lifted).Pointer() { // no map is changed once it is in a set
@@ -176,25 +201,21 @@ func (s StopSet) hasLifted(id string) bool {
 	return lifted
 }
 
-func idsOf(stops []Stop) map[string]bool {
+// unknownIDs returns the ids of stops that others do not have. For a few it asks little of each of
+// the others.
+func unknownIDs(stops, others []Stop) map[string]bool {
 	ids := make(map[string]bool, len(stops))
-	for i := range stops {
-		ids[stops[i].ID] = true
-	}
-	return ids
-}
-
-// removeIDs takes the ids of stops out of a set. A set of a few asks little of each stop.
-func removeIDs(ids map[string]bool, stops []Stop) {
 	var ends [256]bool
-	for id := range ids {
-		ends[lastByte(id)] = true
+	for i := range stops {
+		id := stops[i].ID
+		ids[id], ends[lastByte(id)] = true, true
 	}
-	for i := len(stops) - 1; i >= 0 && len(ids) > 0; i-- {
-		if id := stops[i].ID; ends[lastByte(id)] {
+	for i := len(others) - 1; i >= 0 && len(ids) > 0; i-- {
+		if id := others[i].ID; ends[lastByte(id)] {
 			delete(ids, id)
 		}
 	}
+	return ids
 }
 
 func lastByte(id string) byte {
@@ -286,7 +307,7 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 			return fmt.Errorf("reading the stops: %.80q is no id", id)
 		}
 	}
-	*s = StopSet{f.Stops, f.Lifted}
+	*s = StopSet{Held: f.Stops, Lifted: f.Lifted}
 	return nil
 }
 
