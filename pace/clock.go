@@ -92,6 +92,22 @@ func (g gcra) withoutBurst(t terms, at instant) gcra {
 	return g
 }
 
+// turn is when a gateway may send a request while the shared clock is away. A round has a turn for
+// each gateway. A turn is as long as a slot and the most that a request may be late, so two requests
+// are a slot apart. The zero turn is that of all other requests.
+type turn struct {
+	at, since   instant // since is when the shared clock went away, or came back
+	round, late time.Duration
+}
+
+// next is the first turn that is not over.
+func (u turn) next(now instant) instant {
+	if late := now - u.at - u.late; late > 0 && u.round > 0 {
+		u.at += (late + u.round - 1) / u.round * u.round
+	}
+	return u.at
+}
+
 // clock is all that is kept of one key. It is guarded by its shard's lock. A million of them is a
 // normal day: the rare parts are behind pointers.
 type clock struct {

@@ -200,26 +200,10 @@ func (on coordination) ready(g gcra, t terms, key string, now instant) instant {
 	return at
 }
 
-// turn is when a gateway may send a request while the shared clock is away. A round has a turn for
-// each gateway. A turn is as long as a slot and the most that a request may be late, so two requests
-// are a slot apart. The zero turn is that of all other requests.
-type turn struct {
-	at, since   instant // since is when the shared clock went away, or came back
-	round, late time.Duration
-}
-
 // lateness is how late in its turn a request may go. A busy machine needs more than a slot does: a
 // request that comes too late has to wait for a round.
 func lateness(t terms) time.Duration {
 	return min(max(t.cost()/8, 20*time.Millisecond), 125*time.Millisecond)
-}
-
-// next is the first turn that is not over.
-func (u turn) next(now instant) instant {
-	if late := now - u.at - u.late; late > 0 && u.round > 0 {
-		u.at += (late + u.round - 1) / u.round * u.round
-	}
-	return u.at
 }
 
 // turnAt is the next turn at the clock of a key. There is none before all slots are over that others

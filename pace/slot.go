@@ -82,12 +82,16 @@ func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 			refused = &Refused{c.clock.key, ReasonBlocked, until - now}
 		}
 	})
-	on, late := g.pacer.coordination(), g.reservation != nil && !g.pacer.holds(g.reservation, now)
-	each(g.charges, func(c *charge) {
-		if refused == nil && c.outOfTurn(on, now, g.reservation != nil, late) {
-			refused = &Refused{c.clock.key, ReasonWait, max(c.turn.round, c.terms.cost())}
-		}
-	})
+	late := false
+	if g.pacer.shared != nil {
+		on := g.pacer.coordination()
+		late = g.reservation != nil && !g.pacer.holds(g.reservation, now)
+		each(g.charges, func(c *charge) {
+			if refused == nil && c.outOfTurn(on, now, g.reservation != nil, late) {
+				refused = &Refused{c.clock.key, ReasonWait, max(c.turn.round, c.terms.cost())}
+			}
+		})
+	}
 	if refused == nil && late {
 		return g.reserveAgain(ctx)
 	}
