@@ -104,15 +104,15 @@ func command(
 
 // wrongFlag ends a command whose flags are wrong, and says which may have been meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
-	text := err.Error()
+	text := []string{err.Error()}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		for _, name := range adminapi.NearNames(names, unknown.GetSpecifiedName()) {
-			text += "; is --" + name + " meant?"
+			text = append(text, "is --"+name+" meant?")
 		}
 	}
-	return fail(cmd, misused(text))
+	return fail(cmd, misused(strings.Join(text, "; ")))
 }
 
 // misused is an error of how a command was typed. Its usage is printed below it.

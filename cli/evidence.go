@@ -57,7 +57,7 @@ func (l *sealedLog) show(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name, text := "", ""
+	var name, text string
 	switch args[0] {
 	case "key":
 		name, text = "vkey", state.VKey+"\n"

@@ -79,7 +79,7 @@ var mistyped = map[string][][2]string{
 		{"shop.example:0", "want a host such as example.com"},
 		{"http//shop.example", "want a host such as example.com"},
 		{"--force {url}", "usage: crawlgate robots refresh ORIGIN..."},
-		{"--addres x {url}", "usage: crawlgate robots refresh"},
+		{"--gatewa x {url}", "usage: crawlgate robots refresh"},
 	},
 	"deny": {
 		{"host", "want all, host PATTERN, agent NAME or agent@host NAME@PATTERN"},
@@ -237,7 +237,7 @@ func TestMistyped(t *testing.T) {
 	for command, ways := range mistyped {
 		for _, way := range ways {
 			args := []string{command}
-			for _, arg := range strings.Fields(way[0]) {
+			for _, arg := range strings.FieldsSeq(way[0]) {
 				if strings.Contains(arg, "shop_") {
 					arg = strings.ReplaceAll(arg, "_", " ")
 				}

@@ -59,7 +59,7 @@ func (f *fakeShared) set(up bool) {
 	f.up, f.since = up, time.Now()
 	f.met, f.wasAway = f.met || up, f.met && (f.wasAway || !up)
 	if up {
-		f.clocks, f.begin = map[string]gcra{}, wall()+instant(time.Second)
+		f.clocks, f.begin = map[string]gcra{}, wall()+time.Second
 	}
 	back := f.back
 	f.mu.Unlock()

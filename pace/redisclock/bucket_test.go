@@ -155,6 +155,7 @@ func TestRedisUser(t *testing.T) {
 	s.Remember(1)
 	s.Say("ACL SETUSER default nopass -@all +acl|log ~* &* +ping +hello +client")
 	k := openClock(t, link.Config{URL: strings.Replace(s.URL(), "//", "//clocks:PASSWORD@", 1)})
+	k.Watch(func(string, time.Duration, int) {}, func() {})
 	blocked := make(chan string, 1)
 	other := openClock(t, link.Config{URL: strings.Replace(s.URL(), "//", "//clocks:PASSWORD@", 1)})
 	other.Watch(func(key string, _ time.Duration, _ int) {
