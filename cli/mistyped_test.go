@@ -237,7 +237,7 @@ func TestMistyped(t *testing.T) {
 	for command, ways := range mistyped {
 		for _, way := range ways {
 			args := []string{command}
-			for _, arg := range strings.FieldsSeq(way[0]) {
+			for arg := range strings.FieldsSeq(way[0]) {
 				if strings.Contains(arg, "shop_") {
 					arg = strings.ReplaceAll(arg, "_", " ")
 				}
