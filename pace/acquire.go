@@ -60,6 +60,14 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 	if i := slices.IndexFunc(w.steps, func(s step) bool { return s.terms.places > 0 }); i >= 0 {
 		w.steps[i].terms.shared = w.steps[i].terms.places > 1
 	}
+	if p.shared != nil {
+		// A request that had to meet its turns at two clocks would meet none.
+		slowest := slices.MaxFunc(w.steps, func(a, b step) int {
+			return cmp.Or(cmp.Compare(a.terms.gap, b.terms.gap), cmp.Compare(a.terms.interval, b.terms.interval))
+		})
+		i := slices.IndexFunc(w.steps, func(s step) bool { return s.key == slowest.key })
+		w.steps[i].terms.turns = slowest.terms.cost() >= turnsFrom
+	}
 	w.deadline = w.since + cfg.wait(r)
 	return w
 }

@@ -31,6 +31,7 @@ type terms struct {
 	gap       time.Duration
 	places    int  // 0: no bound
 	shared    bool // one place is left for another agent
+	turns     bool // gateways take turns here while the shared clock is away
 }
 
 func (l Limit) terms() terms {

@@ -200,20 +200,22 @@ func (on coordination) ready(g gcra, t terms, key string, now instant) instant {
 	return at
 }
 
+// turnsFrom is the least time between two requests for which gateways take turns: in less, too many
+// requests would be late.
+const turnsFrom = 150 * time.Millisecond
+
 // lateness is how late in its turn a request may go. A busy machine needs more than a slot does: a
 // request that comes too late has to wait for a round.
-func lateness(t terms) time.Duration {
-	return min(max(t.cost()/8, 20*time.Millisecond), 125*time.Millisecond)
-}
+func lateness(t terms) time.Duration { return min(t.cost()/8, 125*time.Millisecond) }
 
 // turnAt is the next turn at the clock of a key. There is none before all slots are over that others
 // may have reserved before the shared clock went away.
 func (on coordination) turnAt(g gcra, t terms, key string, now instant) turn {
-	if on.turns < 2 || t.unpaced() || !on.divides(t) {
+	if on.turns < 2 || !t.turns || !on.divides(t) {
 		return turn{}
 	}
-	part := t.cost() + lateness(t)
-	u := turn{since: now - on.age, round: times(part, on.turns), late: lateness(t)}
+	part := min(t.cost()+lateness(t), longest/time.Duration(on.turns))
+	u := turn{since: now - on.age, round: part * time.Duration(on.turns), late: lateness(t)}
 	from := max(now, g.readyAlone(t))
 	if on.away {
 		from = max(from, now-on.age+on.round(t)+part)

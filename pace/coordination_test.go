@@ -205,7 +205,7 @@ func (g *fakeGateway) Peers() Peers {
 
 // crawlGateways lets all gateways crawl one host with four workers each until the script ends, and
 // returns when requests went. connecting is how long a request takes from its grant to Confirm.
-func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Rand) time.Duration, script func()) []time.Time {
+func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Rand) time.Duration, script func(), also ...Limit) []time.Time {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
@@ -218,7 +218,7 @@ func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Ra
 			rnd := rand.New(rand.NewPCG(uint64(g), uint64(i)))
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					s, err := p.Acquire(ctx, Request{Limit: l, Agent: fmt.Sprint(i % 2), MaxWait: 60 * time.Second})
+					s, err := p.Acquire(ctx, Request{Limit: l, Also: also, Agent: fmt.Sprint(i % 2), MaxWait: 60 * time.Second})
 					if err != nil {
 						sleep(ctx, 77*time.Millisecond)
 						continue
@@ -311,6 +311,27 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request with several clocks takes turns at the slowest of them, and all clocks hold.
+func TestTurnsOfSeveralClocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeShared(true)
+		l := Limit{Key: "h", Delay: 2 * time.Second, Interval: 200 * time.Millisecond, Burst: 10}
+		also := []Limit{{Key: "agent:a@h", Interval: 3 * time.Second}, {Key: "addr:192.0.2.1", Interval: 500 * time.Millisecond}}
+		at := crawlGateways(t, f.gateways(3), l, noTime, func() {
+			time.Sleep(20 * time.Second)
+			f.set(false)
+			time.Sleep(200 * time.Second)
+			f.set(true)
+			time.Sleep(20 * time.Second)
+		}, also...)
+		apart(t, at, 2*time.Second)
+		if len(at) < 55 { // a gateway may go each 9 s, and each second round is 12.75 s
+			t.Errorf("%d went in 240 s, want nearly 60", len(at))
+		}
+	})
 }
 
 // However often the shared clock goes and comes back without its memory, the gateways are never
