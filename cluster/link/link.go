@@ -75,20 +75,6 @@ type State struct {
 	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
 }
 
-// Turns is the order of gateways, which all of them know alike. The zero value is for one that does
-// not know it.
-type Turns struct {
-	Place, Of int       // from 0
-	Kept      time.Time // until then it stays, because Redis was away; zero if it never was
-	clock     int64
-	heard     time.Time
-}
-
-// Time is that of the Redis that had the order, since 1970.
-func (t Turns) Time() time.Duration {
-	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
-}
-
 // Refused reports whether the last failure was an answer of Redis, such as for missing rights.
 func (s State) Refused() bool {
 	_, refused := errors.AsType[*rueidis.RedisError](s.Why)

@@ -12,6 +12,20 @@ import (
 // before another client is made.
 const patience = 3
 
+// Turns is the order of gateways, which all of them know alike. The zero value is for one that does
+// not know it.
+type Turns struct {
+	Place, Of int       // from 0
+	Kept      time.Time // until then it stays, because Redis was away; zero if it never was
+	clock     int64
+	heard     time.Time
+}
+
+// Time is that of the Redis that had the order, since 1970.
+func (t Turns) Time() time.Duration {
+	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
+}
+
 // live sends heartbeats. It is also what finds out that Redis is back.
 func (l *Link) live(ctx context.Context) {
 	tick := time.NewTicker(l.every)
