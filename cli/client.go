@@ -95,15 +95,17 @@ func gatewayFlag(f *pflag.FlagSet, address *string, usage string) {
 const gatewayVariable = "CRAWLGATE_GATEWAY"
 
 // packagedSocket is where the Caddyfile of the packages puts the admin endpoint.
-var packagedSocket = "/run/crawlgate/admin.sock"
+var packagedSocket, packagedConfig = "/run/crawlgate/admin.sock", "/etc/crawlgate/Caddyfile"
 
 // endpoint is the admin endpoint of the gateway: the one that the flag or the environment names,
-// that of the packages if it is there, else Caddy's default.
+// that of the packages if it is there or their Caddyfile names it, else Caddy's default. While the
+// packaged gateway is down, an order must not go to another program at the default.
 func endpoint(flag string) string {
 	if address := cmp.Or(flag, os.Getenv(gatewayVariable)); address != "" {
 		return address
 	}
-	if _, err := os.Stat(packagedSocket); !errors.Is(err, fs.ErrNotExist) {
+	config, _ := os.ReadFile(packagedConfig)
+	if _, err := os.Stat(packagedSocket); !errors.Is(err, fs.ErrNotExist) || bytes.Contains(config, []byte(packagedSocket)) {
 		return "unix/" + packagedSocket
 	}
 	return caddy.DefaultAdminListen
@@ -173,7 +175,8 @@ func (c *adminClient) unasked(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		hint = "; members of the group of that socket may ask, and root: sudo, or usermod --append --groups crawlgate USER"
+		hint = "; members of the group of that socket may ask, and root: sudo, or usermod --append --groups crawlgate USER" +
+			"; if /etc/crawlgate/Caddyfile has no admin line with it: --gateway " + caddy.DefaultAdminListen
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		hint = "; if a gateway runs, name its admin endpoint by --gateway or CRAWLGATE_GATEWAY"
 	}

@@ -43,7 +43,7 @@ func completion(list words) cobra.CompletionFunc {
 // originWords are hosts, or URLs once a scheme has been begun.
 func originWords(ctx context.Context, c *adminClient, _ []string, begun string) (list []string) {
 	for _, scheme := range []string{"http://", "https://"} {
-		after, isURL := scheme+begun, strings.HasPrefix(begun, "http")
+		after, isURL := scheme+begun, begun != "" && strings.HasPrefix(scheme, begun) || strings.Contains(begun, ":/")
 		if isURL {
 			after = begun
 		}
@@ -80,13 +80,15 @@ func stopWords(ctx context.Context, c *adminClient, args []string, begun string)
 	switch {
 	case len(args) == 0:
 		return scopes
+	case len(args) > 1 || args[0] == string(enforce.StopAll):
+		return nil
 	case args[0] == string(enforce.StopHost):
 		return originWords(ctx, c, args, begun)
 	}
 	return agentWords(ctx, c, args, begun)
 }
 
-// stoppedWords are what is stopped.
+// stoppedWords name the stops in force.
 func stoppedWords(ctx context.Context, c *adminClient, args []string, _ string) (list []string) {
 	answer, _ := call[adminapi.Orders](ctx, c, get("deny", nil))
 	for _, o := range answer.Orders {

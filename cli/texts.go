@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/pflag"
@@ -49,14 +51,15 @@ func (c *textFlags) open(ctx context.Context) (source texts, closeTexts func(), 
 			// An unreachable gateway is reported once, not for each text.
 			_, err = client.do(ctx, get("origins", url.Values{"limit": {"1"}}))
 		}
-		if err == nil || c.gateway != "" || os.Getenv(gatewayVariable) != "" {
+		nobody := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+		if !nobody || c.gateway != "" || os.Getenv(gatewayVariable) != "" {
 			return gatewayTexts{client}, func() {}, err
 		}
 		unasked, path = err, filepath.Join(caddy.AppDataDir(), "crawlgate", "robots.db")
 	}
 	reader, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true})
 	switch {
-	case errors.Is(err, boltstore.ErrLocked):
+	case errors.Is(err, boltstore.ErrLocked) && unasked == nil:
 		return nil, nil, fmt.Errorf("%w; if that is a gateway, name its admin endpoint: --gateway %s", err, endpoint(""))
 	case err != nil && unasked != nil:
 		return nil, nil, fmt.Errorf("%w; nor is there a store, which --store names: %w", unasked, err)
