@@ -162,7 +162,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet
 			err = fmt.Errorf("malformed lift %.80q in redis: %w", id, bad)
 			continue
 		}
-		read.Lifted[id] = lift
+		read.Lifted[id] = lift.Canonical()
 	}
 	return read, err
 }

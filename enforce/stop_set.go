@@ -230,9 +230,23 @@ func (s Stop) compare(other Stop) int {
 	return cmp.Or(s.At.Compare(other.At), cmp.Compare(s.ID, other.ID))
 }
 
+// Canonical returns the lift without what it says of its stop, if that cannot be a stop.
+func (l Lift) Canonical() Lift {
+	if l.Stop != nil {
+		stop, err := l.Stop.Canonical()
+		if l.Stop = &stop; err != nil {
+			l.Stop = nil
+		}
+	}
+	return l
+}
+
 // before says which of two accounts of one lift is kept.
 func (l Lift) before(other Lift) bool {
-	return cmp.Or(l.At.Compare(other.At), cmp.Compare(l.By, other.By)) < 0
+	if order := cmp.Or(l.At.Compare(other.At), cmp.Compare(l.By, other.By)); order != 0 {
+		return order < 0
+	}
+	return l.Stop != nil && other.Stop == nil // 0.1.0 drops it
 }
 
 // Remembered reports whether a lift is young enough to be told to other gateways.
@@ -302,10 +316,11 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 		known[stop.ID] = true
 		f.Stops[i] = stop
 	}
-	for id := range f.Lifted {
+	for id, lift := range f.Lifted {
 		if !IsStopID(id) {
 			return fmt.Errorf("reading the stops: %.80q is no id", id)
 		}
+		f.Lifted[id] = lift.Canonical()
 	}
 	*s = StopSet{Held: f.Stops, Lifted: f.Lifted}
 	return nil

@@ -203,8 +203,9 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 		}
 		return never, false
 	}
-	at := max(now, c.blockedUntil(), on.ready(c.gcra, s.terms, s.key, now), on.behind(c.reserved, s.terms))
-	if c.queue.current == nil {
+	from := max(now, c.blockedUntil(), on.behind(c.reserved, s.terms))
+	at := max(from, on.ready(c.gcra, s.terms, s.key, now, from))
+	if c.queue.current == nil && !on.takesTurns(s.terms) { // a turn does not wait
 		at = c.queue.deferUntil(at)
 	}
 	return at, at <= now
@@ -251,9 +252,9 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	for i := range w.steps {
 		s := &w.steps[i]
 		s.shard.mu.Lock()
-		u := on.turnAt(s.clock.gcra, s.terms, s.key, now)
+		u := on.turnAt(s.clock.gcra, s.terms, s.key, now, now)
 		c := s.shard.charge(s.clock, on.local(s.terms), w.agent, now)
-		c.turn = u
+		c.turn, c.until = u, u.at+u.late
 		g.charges = append(g.charges, c)
 		s.shard.mu.Unlock()
 		w.leave(s)

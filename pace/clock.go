@@ -99,6 +99,7 @@ func (g gcra) withoutBurst(t terms, at instant) gcra {
 type turn struct {
 	at, since   instant // since is when the shared clock went away, or came back
 	round, late time.Duration
+	settled     time.Duration // after the shared clock is back, until nobody takes turns
 }
 
 // next is the first turn that is not over.

@@ -130,7 +130,7 @@ func TestConfirmReservesAgain(t *testing.T) {
 			if !away && (err != nil || time.Since(start) != 10*time.Second+fakeSlack) {
 				t.Errorf("Confirm too late: %v after %s, want another slot", err, time.Since(start))
 			}
-			if why := new(Refused); away && (!errors.As(err, &why) || why.RetryAfter != 2*(10*time.Second+125*time.Millisecond)) {
+			if why := new(Refused); away && (!errors.As(err, &why) || why.RetryAfter != 2*(10*time.Second+625*time.Millisecond)) {
 				t.Errorf("Confirm too late: %v, want refused for a round", err)
 			}
 			first.Done()

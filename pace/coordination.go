@@ -150,12 +150,16 @@ func (on coordination) divides(t terms) bool {
 
 // settling reports whether the shared clock has just been reached, for the first time or again.
 func (on coordination) settling(t terms) bool {
-	return on.settlingIn(on.round(t))
+	if on.turns > 1 && t.turns {
+		return on.settlingIn(settleTime + t.cost()) // then the last turns are long over
+	}
+	return on.settlingIn(max(settleTime, on.round(t)))
 }
 
-func (on coordination) settlingIn(round time.Duration) bool {
-	return on.shared && on.age < max(settleTime, round)
-}
+func (on coordination) settlingIn(time time.Duration) bool { return on.shared && on.age < time }
+
+// takesTurns reports whether gateways take turns at a clock now.
+func (on coordination) takesTurns(t terms) bool { return on.turns > 1 && t.turns && on.divides(t) }
 
 // round is the time in which each gateway sends one request while the rate is divided.
 func (on coordination) round(t terms) time.Duration {
@@ -184,12 +188,12 @@ func (on coordination) local(t terms) terms {
 }
 
 // ready is the instant from which a request under t may go by this gateway's own state of the clock
-// of a key.
-func (on coordination) ready(g gcra, t terms, key string, now instant) instant {
+// of a key, if it may not go before from for another reason.
+func (on coordination) ready(g gcra, t terms, key string, now, from instant) instant {
 	if t.unpaced() || !on.divides(t) {
 		return g.ready(t)
 	}
-	if u := on.turnAt(g, t, key, now); u.round > 0 {
+	if u := on.turnAt(g, t, key, now, from); u.round > 0 {
 		return max(u.at, g.readyAlone(t))
 	}
 	round, changed := on.round(t), now-on.age
@@ -206,17 +210,19 @@ const turnsFrom = 150 * time.Millisecond
 
 // lateness is how late in its turn a request may go. A busy machine needs more than a slot does: a
 // request that comes too late has to wait for a round.
-func lateness(t terms) time.Duration { return min(t.cost()/8, 125*time.Millisecond) }
+func lateness(t terms) time.Duration {
+	return min(max(min(t.cost()/8, 125*time.Millisecond), t.cost()/16), 2*time.Second)
+}
 
 // turnAt is the next turn at the clock of a key. There is none before all slots are over that others
 // may have reserved before the shared clock went away.
-func (on coordination) turnAt(g gcra, t terms, key string, now instant) turn {
-	if on.turns < 2 || !t.turns || !on.divides(t) {
+func (on coordination) turnAt(g gcra, t terms, key string, now, from instant) turn {
+	if !on.takesTurns(t) {
 		return turn{}
 	}
 	part := min(t.cost()+lateness(t), longest/time.Duration(on.turns))
-	u := turn{since: now - on.age, round: part * time.Duration(on.turns), late: lateness(t)}
-	from := max(now, g.readyAlone(t))
+	u := turn{since: now - on.age, settled: settleTime + t.cost(), round: part * time.Duration(on.turns), late: lateness(t)}
+	from = max(now, from, g.readyAlone(t))
 	if on.away {
 		from = max(from, now-on.age+on.round(t)+part)
 	}
@@ -300,6 +306,10 @@ func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, o
 		return now, false
 	}
 	if r != nil {
+		if next := w.missesTurn(on, r.at, now); next > 0 {
+			w.pacer.release(r)
+			return next, false
+		}
 		w.reservation = r
 		s := &w.steps[0]
 		s.shard.mu.Lock()
@@ -318,6 +328,21 @@ func (w *waiter) reserve(ctx context.Context, on coordination) (until instant, o
 	}
 	w.refuseShared(answer, now)
 	return never, false
+}
+
+// missesTurn returns the next turn of w if a slot is not in the one that it has now, else zero.
+func (w *waiter) missesTurn(on coordination, slot, now instant) (next instant) {
+	for i := range w.steps {
+		if s := &w.steps[i]; on.takesTurns(s.terms) {
+			s.shard.mu.Lock()
+			u := on.turnAt(s.clock.gcra, s.terms, s.key, now, now)
+			s.shard.mu.Unlock()
+			if slot > u.at+u.late {
+				return u.next(slot)
+			}
+		}
+	}
+	return 0
 }
 
 // awaitPlace has w ask again soon, at another time than others. Meanwhile it holds up nobody at the

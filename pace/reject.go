@@ -141,11 +141,11 @@ func (c *clock) forecast(w *waiter, t terms, now instant) instant {
 	}
 	if q := c.queue; q != nil {
 		if q.current != nil {
-			goes(q.terms, max(start, on.ready(g, q.terms, c.key, now), q.due))
+			goes(q.terms, max(start, on.ready(g, q.terms, c.key, now, start), q.due))
 		}
 		for t := range q.ahead(w, t) {
-			goes(t, max(start, on.ready(g, t, c.key, now)))
+			goes(t, max(start, on.ready(g, t, c.key, now, start)))
 		}
 	}
-	return max(start, on.ready(g, t, c.key, now))
+	return max(start, on.ready(g, t, c.key, now, start))
 }

@@ -256,28 +256,30 @@ func (c *charge) outOfTurn(on coordination, now instant, reserved, late bool) bo
 	case on.away: // again
 		return !reserved && c.turn.round > 0 && c.turn.since < now-on.age-time.Millisecond
 	case reserved:
-		return late && on.turns > 1 && on.settlingIn(max(c.turn.round, on.round(c.terms)))
+		return late && on.turns > 1 && on.settlingIn(max(c.turn.settled, settleTime+c.terms.cost()))
 	}
-	return c.turn.round > 0 && (c.turn.next(now) != c.turn.at || !on.settlingIn(c.turn.round))
+	return c.turn.round > 0 && (c.turn.next(now) != c.turn.at || !on.settlingIn(c.turn.settled))
 }
 
 // takeTurn takes the next turn in place of one that is over, and returns when that is, or zero if it
 // is now.
 func (c *charge) takeTurn(now, end instant) instant {
-	u := c.turn
+	u, ready := c.turn, now
 	if !c.latest() {
-		now = max(now, c.clock.gcra.readyAlone(c.terms)) // other requests have had turns since
+		ready = max(now, c.clock.gcra.readyAlone(c.terms)) // other requests have had turns since
 	}
-	if u.at = u.next(now); u.at > end {
-		return u.at
+	u.at = u.next(ready)
+	at := max(u.at, ready)
+	if at > end {
+		return at
 	}
 	c.makeLatest()
-	c.turn = u
-	c.move(max(now, u.at))
-	if u.at <= now {
+	c.turn, c.until = u, u.at+u.late
+	c.move(at)
+	if at <= now {
 		return 0
 	}
-	return u.at
+	return at
 }
 
 // slack is how late after its slot a request may still go, so that others can rely on slots being

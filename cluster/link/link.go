@@ -309,7 +309,7 @@ func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	if !joined {
 		err := c.Do(ctx, c.B().Ping().Build()).Error()
 		if err == nil {
-			l.answered(asked, make([]int64, 4))
+			l.answered(asked, make([]int64, 4), false)
 		}
 		return err
 	}
@@ -326,7 +326,7 @@ func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	if err != nil {
 		return fmt.Errorf("sending a heartbeat to redis: %w", err)
 	}
-	l.answered(asked, answer)
+	l.answered(asked, answer, sharing)
 	return nil
 }
 
@@ -338,8 +338,9 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // fleet are on one node, as the scripts need.
 func (l *Link) Key(name string) string { return "{" + l.Prefix + "}:fleet:" + name }
 
-// answered records an answer of Redis: its time, and how many gateways there are.
-func (l *Link) answered(asked time.Time, answer []int64) {
+// answered records an answer of Redis: its time, and how many gateways there are. sharing is what it
+// was told of this one.
+func (l *Link) answered(asked time.Time, answer []int64, sharing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, now := l.State(), time.Now()
@@ -356,8 +357,8 @@ func (l *Link) answered(asked time.Time, answer []int64) {
 	if min(now.Sub(next.Since), now.Sub(l.began)) < l.aliveFor() {
 		next.Clocks = max(next.Clocks, old.Clocks)
 	}
-	if next.Turns.Of == 0 || now.After(next.Turns.Kept) {
-		next.Turns = Turns{int(answer[3]), int(answer[2]), next.Turns.Kept, answer[0], now}
+	if sharing && (next.Turns.Of == 0 || now.After(next.Turns.Kept)) {
+		next.Turns = old.Turns.after(int(answer[3]), int(answer[2]), answer[0], asked, now)
 	}
 	l.state.Store(&next)
 }

@@ -209,7 +209,7 @@ func TestTurns(t *testing.T) {
 	s := redistest.Start(t)
 	all := make([]*Link, 3)
 	for i := range all {
-		all[i] = open(t, Config{URL: s.URL(), Heartbeat: 100 * time.Millisecond})
+		all[i] = open(t, Config{URL: s.URL(), Heartbeat: 400 * time.Millisecond})
 		all[i].ShareClocks(1)
 	}
 	turns := func(of int) map[int]*Link {

@@ -26,6 +26,16 @@ func (t Turns) Time() time.Duration {
 	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
 }
 
+// after is the order by an answer. Redis's time is that of the middle of the call, half of it more or
+// less: that of a slow call does not take the place of one that is a moment older.
+func (t Turns) after(place, of int, clock int64, asked, now time.Time) Turns {
+	t.Place, t.Of = place, of
+	if took := now.Sub(asked); took < 10*time.Millisecond || now.Sub(t.heard) > 10*time.Second {
+		t.clock, t.heard = clock, asked.Add(took/2)
+	}
+	return t
+}
+
 // live sends heartbeats. It is also what finds out that Redis is back.
 func (l *Link) live(ctx context.Context) {
 	tick := time.NewTicker(l.every)

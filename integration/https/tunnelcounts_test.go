@@ -63,7 +63,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 		}
 	}
 	shown := rig.Get(t, http.DefaultClient, "http://ada:open%20sesame@"+page+"/")
-	for _, row := range []string{`<td>disallowed</td><td>AcmeBot</td><td class="n">3</td>`, `<td>tunnel_restricted \(tunnels\)</td><td>[^<]*</td><td class="n">3</td>`} {
+	for _, row := range []string{`>disallowed</span></td><td[^>]*>3</td><td[^>]*>100\.0 % of requests<`, `\(tunnels\)</a> <span class="note">tunnel_restricted</span></td><td[^>]*>3</td><td[^>]*>50\.0 % of tunnels<`} {
 		if !regexp.MustCompile(row).MatchString(shown.Body) {
 			t.Errorf("the page of the operator lacks %s: %s", row, shown.Body)
 		}
