@@ -223,18 +223,35 @@ func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refr
 	if err := e.StopsFetch(o); err != nil {
 		return Refreshed{}, fault(http.StatusConflict, "%s is not asked, %w", o, err)
 	}
+	began := time.Now()
 	_, known := e.Cache().Peek(o, "")
+	known = known || !isNew(ctx, e, o, began)
 	entry, err := e.Cache().Refresh(ctx, o)
 	if err != nil {
 		return Refreshed{}, fmt.Errorf("fetching %s: %w", o.RobotsURL(), err)
 	}
 	answer := Refreshed{}
 	answer.OriginDetail, err = detail(ctx, e, entry)
-	if answer.Forgotten = !known && answer.Record.State == fetch.StateUnreachable; answer.Forgotten {
+	answer.Forgotten = !known && answer.Record.State == fetch.StateUnreachable && isNew(ctx, e, o, began)
+	if answer.Forgotten {
 		return answer, cmp.Or(err, e.Purge(ctx, o))
 	}
 	answer.Acknowledgements = e.Fleet().Tell(ctx, cluster.Refresh, o.String(), 1)
 	return answer, err
+}
+
+// isNew reports whether the store has nothing of an origin that was there at a time. A store that
+// does not answer may have something.
+func isNew(ctx context.Context, e *engine.Engine, o origin.Origin, at time.Time) bool {
+	versions, err := e.Cache().History(ctx, fetch.Key{Origin: o})
+	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
+		return false
+	}
+	variants, err := e.Cache().Variants(ctx, o)
+	if err != nil || len(variants) > 0 || len(versions) > 1 {
+		return false
+	}
+	return len(versions) == 0 || !versions[0].FirstSeen.Before(at)
 }
 
 // found is how many records or blocks there were.
