@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,7 +139,7 @@ func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target
 		q.Method = method
 	}
 	if d.Decision == enforce.OutcomeDeny || d.WouldDeny {
-		text := func(s string) string { return escape.ASCII(s, recentText) }
+		text := func(s string) string { return strings.Clone(escape.ASCII(s, recentText)) } // a rule is a part of its robots.txt
 		q.Agent, q.Method, q.Rule, q.Reason, q.Line, q.Reported = text(d.Agent), text(method), text(d.Rule), string(d.Reason), d.Line, d.WouldDeny
 		q.URL = escape.ASCII(redact.Target(method, target()), recentURL)
 	}
@@ -319,18 +320,22 @@ func (m *agentMetrics) count(d *enforce.Decision, agent *enforce.Agent, early bo
 }
 
 func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
+	var all []prometheus.Metric // nothing is sent under a lock
 	for l, c := range *m.known.Load() {
-		send := func(desc *prometheus.Desc, value float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, append([]string{l.agent, l.owner}, labels...)...)
+		add := func(desc *prometheus.Desc, value float64, labels ...string) {
+			all = append(all, prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, append([]string{l.agent, l.owner}, labels...)...))
 		}
 		c.mu.Lock()
 		for why, n := range c.decisions {
-			send(agentDecisionsDesc, float64(n), why[:]...)
+			add(agentDecisionsDesc, float64(n), why[:]...)
 		}
-		send(agentEarlyDesc, float64(c.early))
-		send(agentHeldDesc, c.held.Seconds())
-		send(agentReceivedDesc, float64(c.received))
+		add(agentEarlyDesc, float64(c.early))
+		add(agentHeldDesc, c.held.Seconds())
+		add(agentReceivedDesc, float64(c.received))
 		c.mu.Unlock()
+	}
+	for _, metric := range all {
+		ch <- metric
 	}
 }
 

@@ -88,6 +88,8 @@ type Recent struct {
 	Kinds map[RefusalKind]int
 	// Agents counts the requests of each agent block, those of all other senders as [OtherAgent].
 	Agents map[string]AgentCount
+	// Full says that there were more refusals than are kept.
+	Full bool
 
 	kept []Minute // with those before the hour
 }
@@ -103,6 +105,7 @@ type recorder struct {
 	cpu      time.Duration       // of the process, when that began
 	refusals map[refusalKey]*RecentRefusal
 	passed   map[refusalKey]*RecentRefusal
+	gone     time.Time // of the newest refusal that went for want of room
 }
 
 type refusalKey struct {
@@ -148,7 +151,9 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 		remember(r.passed, q)
 		return
 	}
-	remember(r.refusals, q)
+	if gone := remember(r.refusals, q); gone.After(r.gone) {
+		r.gone = gone
+	}
 	kind := RefusalKind{q.Reason, q.Agent, tunnel}
 	if _, known := m.kinds[kind]; !known && len(m.kinds) >= recentKinds {
 		kind = RefusalKind{"other", "other", tunnel}
@@ -156,8 +161,9 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	m.kinds[kind]++
 }
 
-// remember replaces the last one of its kind. If there is no more room, the oldest of some goes.
-func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) {
+// remember replaces the last one of its kind. If there is no more room, the oldest of some goes, and
+// its time is returned.
+func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) (gone time.Time) {
 	key := refusalKey{q.Block, q.Agent, q.Origin, q.Reason, q.isTunnel()}
 	last := kept[key]
 	if q.First, q.Count = q.At, 1; last != nil {
@@ -165,7 +171,7 @@ func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) {
 			q.First, q.Count = last.First, last.Count+1
 		}
 		*last = q
-		return
+		return gone
 	}
 	if len(kept) >= recentRefusals {
 		oldest, seen := key, 0
@@ -177,20 +183,21 @@ func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) {
 				break
 			}
 		}
+		gone = kept[oldest].At
 		delete(kept, oldest)
 	}
 	first := q // only here on the heap
 	kept[key] = &first
+	return gone
 }
 
-// newest lists what was not more than an hour ago, newest first.
-func newest(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentRefusal) {
+// recentOf lists what was not more than an hour ago, in no order.
+func recentOf(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentRefusal) {
 	for _, q := range kept {
 		if now.Sub(q.At) <= time.Hour {
 			list = append(list, *q)
 		}
 	}
-	slices.SortFunc(list, func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
 	return list
 }
 
@@ -222,18 +229,26 @@ func (r *recorder) at(start time.Time) *Minute {
 // LastHour tells of the last hour, as far as it was recorded.
 func LastHour() Recent { return recent.lastHour(time.Now()) }
 
-func (r *recorder) lastHour(now time.Time) Recent {
+// copied is what there is of an hour, not sorted and without sums.
+func (r *recorder) copied(now time.Time) Recent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.minute(now)
-	h := Recent{
-		Kinds: make(map[RefusalKind]int), Agents: make(map[string]AgentCount), Refusals: newest(r.refusals, now), Passed: newest(r.passed, now),
-	}
+	h := Recent{Refusals: recentOf(r.refusals, now), Passed: recentOf(r.passed, now), Full: now.Sub(r.gone) <= time.Hour}
 	for _, m := range r.minutes {
 		if !m.Start.IsZero() {
 			m.kinds, m.agents = maps.Clone(m.kinds), maps.Clone(m.agents)
 			h.kept = append(h.kept, m)
 		}
+	}
+	return h
+}
+
+func (r *recorder) lastHour(now time.Time) Recent {
+	h := r.copied(now)
+	h.Kinds, h.Agents = make(map[RefusalKind]int), make(map[string]AgentCount)
+	for _, list := range [][]RecentRefusal{h.Refusals, h.Passed} {
+		slices.SortFunc(list, func(a, b RecentRefusal) int { return b.At.Compare(a.At) }) // newest first
 	}
 	slices.SortFunc(h.kept, func(a, b Minute) int { return a.Start.Compare(b.Start) })
 	h.Minutes = h.kept[max(len(h.kept)-RecentMinutes, 0):]

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"maps"
 	"slices"
 	"strconv"
@@ -63,7 +64,7 @@ func TestRecorder(t *testing.T) {
 // printable.
 func TestRecordRecent(t *testing.T) {
 	target := func() string { return "http://user:secret@a.example/\u202e<script>" + strings.Repeat("x", 1<<20) }
-	d := &enforce.LogRecord{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J"}
+	d := &enforce.LogRecord{Decision: enforce.OutcomeDeny, Reason: enforce.ReasonDisallowed, Agent: "bot\x1b[2J", Origin: rand.Text()}
 	before := len(LastHour().Refusals) // of an earlier run of the test
 	RecordRecent(d, "GET", OtherAgent, false, target)
 	if h := LastHour(); len(h.Refusals) != before {
@@ -121,7 +122,7 @@ func TestRefusalsOfAKind(t *testing.T) {
 		t.Errorf("%+v", h.Refusals)
 	}
 	refuse(now.Add(3*time.Hour), "https://a.example", "4")
-	if h := r.lastHour(now.Add(3 * time.Hour)); len(h.Refusals) != 1 || h.Refusals[0].Count != 1 || !h.Refusals[0].First.Equal(h.Refusals[0].At) {
+	if h := r.lastHour(now.Add(3 * time.Hour)); h.Full || len(h.Refusals) != 1 || h.Refusals[0].Count != 1 || !h.Refusals[0].First.Equal(h.Refusals[0].At) {
 		t.Errorf("after hours: %+v", h.Refusals)
 	}
 	for i := range 2 * recentRefusals {
@@ -129,7 +130,7 @@ func TestRefusalsOfAKind(t *testing.T) {
 	}
 	h = r.lastHour(now.Add(3*time.Hour + time.Minute))
 	old := slices.IndexFunc(h.Refusals, func(q RecentRefusal) bool { return q.Origin == "0" })
-	if len(h.Refusals) != recentRefusals || h.Refusals[0].Origin != strconv.Itoa(2*recentRefusals-1) || old >= 0 {
+	if !h.Full || len(h.Refusals) != recentRefusals || h.Refusals[0].Origin != strconv.Itoa(2*recentRefusals-1) || old >= 0 {
 		t.Errorf("%d refusals, the newest of %s, the oldest at %d", len(h.Refusals), h.Refusals[0].Origin, old)
 	}
 }
