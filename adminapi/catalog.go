@@ -18,7 +18,14 @@ import (
 // at once. The zero value has none. It is safe for concurrent use.
 type Catalog struct {
 	read    atomic.Pointer[CatalogPage] // all that were read, in the order of their names
+	last    atomic.Pointer[attempt]     // to read, failed or not
 	reading singleflight.Group
+}
+
+type attempt struct {
+	at   time.Time
+	took time.Duration
+	err  error
 }
 
 // maxCatalog bounds the records of a catalog. Beyond it, it has only unreachable ones, up to as many.
@@ -41,7 +48,8 @@ type CatalogPage struct {
 	Recent  int // of those found, in the state for less than an hour
 	Full    bool
 	ReadAt  time.Time // zero before the first reading
-	Took    time.Duration
+
+	unreachable []int // in Origins of all: those unreachable for longest first
 }
 
 // CatalogOrigin is a record: its origin and, of a variant, its agent. Since is the first failure of an
@@ -53,25 +61,32 @@ type CatalogOrigin struct {
 	Since         time.Time
 }
 
-// Renew reads the store, unless the last reading is younger than five seconds, or than twenty times
+// Renew reads the store, unless the last attempt is younger than five seconds, or than twenty times
 // what it took: a minute or, of a slow store, four times suffice. It goes on after ctx has ended,
-// until life does.
+// until life does. Only the first reading is waited for. The error is that of the last attempt.
 func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
-	if last := c.read.Load(); last != nil {
-		pace := min(max(5*time.Second, 20*last.Took), max(time.Minute, 4*last.Took))
-		if age := time.Since(last.ReadAt); age >= 0 && age < pace {
-			return nil
+	var err error
+	if last := c.last.Load(); last != nil {
+		err = last.err
+		pace := min(max(5*time.Second, 20*last.took), max(time.Minute, 4*last.took))
+		if age := time.Since(last.at); age >= 0 && age < pace {
+			return err
 		}
 	}
-	done := c.reading.DoChan("", func() (any, error) { return nil, c.readAll(life, e) })
+	done := c.reading.DoChan("", func() (any, error) {
+		began := time.Now()
+		err := c.readAll(life, e)
+		c.last.Store(&attempt{began, time.Since(began), err})
+		return nil, err
+	})
 	if c.read.Load() != nil {
-		return nil // what there is will do until then
+		return err // what there is will do until then
 	}
 	select {
 	case result := <-done:
 		return result.Err
 	case <-ctx.Done():
-		return nil //nolint:nilerr // ReadAt says that it is not there yet
+		return err // ReadAt says that it is not there yet
 	}
 }
 
@@ -97,9 +112,20 @@ func (c *Catalog) readAll(ctx context.Context, e *engine.Engine) error {
 		all.All += len(records)
 		more = len(records) == robotscache.MaxList
 	}
-	all.Took, all.Full = time.Since(all.ReadAt), all.All > len(all.Origins)
+	all.Full = all.All > len(all.Origins)
+	all.sort()
 	c.read.Store(all)
 	return nil
+}
+
+// sort sorts those that are unreachable, once for all questions.
+func (p *CatalogPage) sort() {
+	for i := range p.Origins {
+		if p.Origins[i].State == fetch.StateUnreachable {
+			p.unreachable = append(p.unreachable, i)
+		}
+	}
+	slices.SortStableFunc(p.unreachable, func(a, b int) int { return p.Origins[a].Since.Compare(p.Origins[b].Since) })
 }
 
 // Find looks for records in what was read last.
@@ -109,24 +135,27 @@ func (c *Catalog) Find(q CatalogQuery, now time.Time) CatalogPage {
 		return CatalogPage{}
 	}
 	p, longest := *all, q.State == fetch.StateUnreachable.String()
-	p.Origins = nil
-	for i := range all.Origins {
+	p.Origins, p.unreachable = nil, nil
+	n := len(all.Origins)
+	if longest {
+		n = len(all.unreachable)
+	}
+	for i := range n {
+		if longest {
+			i = all.unreachable[i]
+		}
 		o := &all.Origins[i]
 		age := now.Sub(o.Since)
 		if q.State != "" && o.State.String() != q.State || q.Age > 0 && age < q.Age || !strings.Contains(o.Origin, q.Text) {
 			continue
 		}
-		if longest || p.Found >= q.From && p.Found < q.From+q.Limit {
+		if p.Found >= q.From && p.Found-q.From < q.Limit {
 			p.Origins = append(p.Origins, *o)
 		}
 		p.Found++
 		if age < time.Hour {
 			p.Recent++
 		}
-	}
-	if longest {
-		slices.SortStableFunc(p.Origins, func(a, b CatalogOrigin) int { return a.Since.Compare(b.Since) })
-		p.Origins = p.Origins[min(q.From, p.Found):min(q.From+q.Limit, p.Found)]
 	}
 	return p
 }

@@ -48,6 +48,20 @@ func TestCatalogRenews(t *testing.T) {
 	if err := new(adminapi.Catalog).Renew(t.Context(), ended, engine.Current()); err == nil {
 		t.Error("no error of a reading that was ended")
 	}
+	adminapi.Age(&c, 6*time.Second)
+	if err := c.Renew(t.Context(), ended, engine.Current()); err != nil { // of the last attempt
+		t.Error(err)
+	}
+	adminapi.Wait(&c)
+	for range 2 { // it is not tried again at once
+		if err := c.Renew(t.Context(), t.Context(), engine.Current()); err == nil {
+			t.Error("no error of a later reading that was ended")
+		}
+		adminapi.Wait(&c)
+	}
+	if p := c.Find(adminapi.CatalogQuery{Limit: 10}, time.Now()); p.All != 2 {
+		t.Errorf("after a failed reading: %+v", p)
+	}
 }
 
 // TestCatalogFinds: of 100,000 records those that were asked for are found at once.

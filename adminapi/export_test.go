@@ -15,15 +15,17 @@ func HandlerOf(path string) caddy.AdminHandlerFunc { return handler(routes[path]
 // CatalogOf is a catalog that has read the given records.
 func CatalogOf(all []CatalogOrigin, at time.Time) *Catalog {
 	c := new(Catalog)
-	c.read.Store(&CatalogPage{Origins: all, All: len(all), ReadAt: at})
+	p := &CatalogPage{Origins: all, All: len(all), ReadAt: at}
+	p.sort()
+	c.read.Store(p)
 	return c
 }
 
-// Age makes the last reading older.
+// Age makes the last attempt to read older.
 func Age(c *Catalog, by time.Duration) {
-	p := *c.read.Load()
-	p.ReadAt = p.ReadAt.Add(-by)
-	c.read.Store(&p)
+	last := *c.last.Load()
+	last.at = last.at.Add(-by)
+	c.last.Store(&last)
 }
 
 // Wait waits for the end of a reading.

@@ -119,6 +119,11 @@ func handler(methods map[string]method) caddy.AdminHandlerFunc {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		peer, r := withPeer(w, r)
+		defer func() {
+			if peer.conn != nil { // also of an answer that panics
+				_ = peer.conn.Close()
+			}
+		}()
 		v, err := answer(e, r)
 		switch {
 		case peer.conn != nil:
