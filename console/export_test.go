@@ -3,6 +3,9 @@ package console
 import (
 	"context"
 	"net/http"
+	"strings"
+
+	"github.com/crawlgate/crawlgate/engine"
 )
 
 // What the tests reach into: they import the gateway, which imports this package.
@@ -14,6 +17,13 @@ var (
 	TrendText      = trendText
 	Ago            = ago
 )
+
+// Rendered is a part of the overview before the records were read.
+func Rendered(name string, hour engine.Recent) string {
+	var b strings.Builder
+	_ = pages.ExecuteTemplate(&b, name, &overview{Hour: hour})
+	return b.String()
+}
 
 // MaxViewers is maxViewers.
 const MaxViewers = maxViewers

@@ -50,7 +50,9 @@ type finding struct {
 	Asked    []agent // by one agent, with the origins as their names
 	Clocks   adminapi.Clocks
 	Origins  adminapi.CatalogPage
+	Fault    string // why the origins could not be read
 	Gateways adminapi.Gateways
+	Since    time.Time // the first request that is counted in Kinds and Asked
 	From     int
 	Found    int    // of the rows, on all pages
 	Next     string // the query of the next page, empty on the last one
@@ -61,7 +63,7 @@ func (h *Handler) showFinding(w http.ResponseWriter, r *http.Request, e *engine.
 	page, q := finders[r.URL.Path], r.URL.Query()
 	f := finding{frame: h.frame(r, page.title), Query: q, Text: strings.ToLower(strings.TrimSpace(q.Get("q"))), Rows: perPage, Hour: engine.LastHour()}
 	f.From, _ = strconv.Atoi(q.Get("from")) // what is no number is the first page
-	f.From = max(f.From, 0)
+	f.From = min(max(f.From, 0), 1_000_000)
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := page.fill(ctx, h, e, &f); err != nil {
@@ -149,9 +151,13 @@ func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) err
 	f.Agents, f.Teams = slices.DeleteFunc(f.Agents, func(a agent) bool { return a.Name != name }), nil
 	asked, kinds := map[string]engine.AgentCount{}, map[engine.RefusalKind]int{}
 	for _, r := range slices.Concat(f.Hour.Passed, f.Hour.Refusals) {
-		switch tunnel := r.Method == http.MethodConnect; {
-		case r.Block != name:
+		if r.Block != name {
 			continue
+		}
+		if f.Since.IsZero() || r.First.Before(f.Since) {
+			f.Since = r.First
+		}
+		switch tunnel := r.Method == http.MethodConnect; {
 		case r.Reason != "":
 			kinds[engine.RefusalKind{Reason: r.Reason, Tunnel: tunnel}] += r.Count
 			asked[r.Origin] = asked[r.Origin].Plus(engine.AgentCount{Refused: r.Count})
@@ -214,10 +220,12 @@ func findHosts(ctx context.Context, _ *Handler, e *engine.Engine, f *finding) (e
 
 func findOrigins(ctx context.Context, h *Handler, e *engine.Engine, f *finding) error {
 	age, _ := time.ParseDuration(f.Query.Get("age")) // what is none is any
-	err := h.origins.Renew(ctx, h.life, e)
+	if err := h.origins.Renew(ctx, h.life, e); err != nil {
+		f.Fault = plain(err) // what was read before is shown all the same
+	}
 	f.Origins = h.origins.Find(adminapi.CatalogQuery{State: f.Query.Get("state"), Text: f.Text, Age: age, From: f.From, Limit: f.Rows}, f.Now)
 	f.turnTo(len(f.Origins.Origins), f.Origins.Found)
-	return err //nolint:wrapcheck // it says all
+	return nil
 }
 
 func findGateways(ctx context.Context, _ *Handler, e *engine.Engine, f *finding) (err error) {

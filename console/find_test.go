@@ -120,6 +120,7 @@ func TestLists(t *testing.T) {
 	for _, tt := range []struct{ path, want, not string }{
 		{"/origins", "2 found of 2", "Next page"},
 		{"/origins?state=unreachable", gone, site + "<"},
+		{"/origins?state=unreachable&from=9223372036854775807", "1 found of 2", "Next page"},
 		{"/origins?state=unreachable&age=6h", "0 found of 2", gone + "<"},
 		{"/origins?state=rules&q=" + url.QueryEscape(strings.ToUpper(site[7:])), "1 found of 2", gone + "<"},
 		{"/refusals", "50 of", "No request"},
@@ -131,6 +132,7 @@ func TestLists(t *testing.T) {
 		{"/hosts?state=nonsense", "want blocked, waiting or busy", "<td"},
 		{"/agents", "<td>news team</td>", "<td>stranger"},
 		{"/agents?name=nobody", "It was not refused.", "search team"},
+		{"/agents?name=acmebot", "Those below go back to", "It was not refused."},
 		{"/find?q=SEARCH+team", ">acmebot</a>", ">newsbot</a>"},
 		{"/find?q=crawl-delay", "The Crawl-delay is too long", ">acmebot</a></td><td data"},
 		{"/find", "Type a part", "<h2>Agents"},
@@ -157,6 +159,23 @@ func TestTrendText(t *testing.T) {
 	for want, at := range map[string]time.Time{"just now": now, "4 min ago": now.Add(-4*time.Minute - time.Second), "in 4 min": now.Add(4*time.Minute + time.Second), "3 days ago": now.AddDate(0, 0, -3)} {
 		if got := console.Ago(at); got != want {
 			t.Errorf("%v: %q, want %q", at, got, want)
+		}
+	}
+}
+
+// TestNothingIsKnown: what is not known is not said to be none.
+func TestNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, want string
+		full       bool
+	}{
+		{"trouble", "Unreachable origins are not known yet.", false},
+		{"refused", "No request and no tunnel was refused.", false},
+		{"refused", "None of the last 2,000 that are kept.", true},
+	} {
+		if got := console.Rendered(tt.name, engine.Recent{Full: tt.full}); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: no %q in %s", tt.name, tt.want, got)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 const (
 	maxListed = 20
 
+	firstReading = 100 * time.Millisecond // is waited for that long, under the lock
+
 	maxRefusalBytes = 60 << 10 // of HTML
 	rowBytes        = 150      // of a row without its texts
 )
@@ -71,7 +73,9 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
 	o.Refusals, o.Named = fitting(o.Hour.Refusals, maxListed), len(adminapi.AgentNames(e)) > 0
 	o.Clocks, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{Limit: 1}) // all states are known
-	if err := h.origins.Renew(ctx, h.life, e); err != nil {
+	soon, cancel := context.WithTimeout(ctx, firstReading)
+	defer cancel()
+	if err := h.origins.Renew(soon, h.life, e); err != nil {
 		o.Fault = plain(err)
 	}
 	o.Unreachable = h.origins.Find(adminapi.CatalogQuery{State: "unreachable", Limit: maxListed}, now)

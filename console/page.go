@@ -83,7 +83,7 @@ func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]str
 		}
 		shown[id] = b.String()
 	}
-	h.shown, h.shownAt = shown, now
+	h.shown, h.shownAt = shown, time.Now() // however long it took
 	return shown
 }
 

@@ -93,6 +93,6 @@ func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	}
 	q.UnderWay, q.Agents = engine.WouldEnd(order)
 	q.Configured = len(adminapi.AgentNames(e))
-	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || q.UnderWay > manyUnderWay
+	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || strings.Contains(order.Value, "@*") || q.UnderWay > manyUnderWay
 	return q, wide && (!answered || strings.TrimSpace(form.Get("reason")) == "")
 }

@@ -43,6 +43,7 @@ func TestQuestions(t *testing.T) {
 		{"agent at a host", form("action", "deny", "scope", "agent", "value", "beta", "host", "shop.test", "reason", "loops"), given, 3},
 		{"no agent at a host", form("action", "deny", "scope", "agent", "value", "bta", "host", "shop.test"), `name="value" value="bta@shop.test"`, 3},
 		{"lift it", form("action", "undeny", "scope", "agent@host", "value", "beta@shop.test", "confirm", "yes"), given, 2},
+		{"agent at many hosts", form("action", "deny", "scope", "agent", "value", "beta", "host", "*.shop.test"), `name="confirm"`, 2},
 		{"all at last", form("action", "deny", "scope", "all", "confirm", "yes", "reason", "fire"), given, 3},
 		{"lift", form("action", "undeny", "scope", "all"), "Requests go on at once.", 3},
 		{"lift confirmed", form("action", "undeny", "scope", "all", "confirm", "yes"), given, 2},
