@@ -37,7 +37,6 @@ func (c *collector) add(l *audit.Line, host string) {
 	if l.Robots.PaymentRequired {
 		c.PaymentRequired++
 	}
-	c.Lost += l.Robots.Lost
 	c.Note(l.Time())
 	if !l.Tunnel() {
 		c.overTime.add(l.Time(), l.Robots.Decision)

@@ -27,6 +27,16 @@ func (f *Filter) passes(l *audit.Line, host string) bool {
 		(f.Host == "" || strings.EqualFold(f.Host, host))
 }
 
+// lost returns how many lines before this one are missing. They may be about any agent, team and
+// host. Only those that were lost before From, or after To, do not count.
+func (f *Filter) lost(l *audit.Line) int64 {
+	r := l.Robots
+	if !f.From.IsZero() && l.Time().Before(f.From) || !f.To.IsZero() && r.LostSince.Time().After(f.To) {
+		return 0
+	}
+	return r.Lost
+}
+
 // Counts count lines, and the waits of requests.
 type Counts struct {
 	audit.Counts
@@ -82,7 +92,7 @@ type Report struct {
 	Sealed     int64 `json:"sealed"`
 	// Untimed are requests in no gap, because their line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
-	// Lost are lines that the log says are missing.
+	// Lost are lines that the log says are missing, of whatever agent, team and host.
 	Lost int64 `json:"lost"`
 	// Beyond counts names and hosts beyond the bound; rows have them as (others).
 	Beyond int64  `json:"beyond"`
@@ -117,7 +127,10 @@ func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.F
 		c.Lines++
 		if l.Robots == nil {
 			c.Foreign++
-		} else if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {
+			return
+		}
+		c.Lost += f.lost(l)
+		if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {
 			c.add(l, o.Host)
 		}
 	}, func(f audit.Fault) {

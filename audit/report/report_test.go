@@ -54,6 +54,11 @@ func reportOf(tb testing.TB, f Filter, lines ...string) Report {
 	return r
 }
 
+// sealed returns a line with a place in a sealed log.
+func sealed(line string) string {
+	return string(bytes.TrimSpace(evidence.Splice([]byte(line), "gw/access/1", 0)))
+}
+
 func day() []string {
 	refused := func(reason enforce.Reason, more func(r *enforce.LogRecord)) func(r *enforce.LogRecord) {
 		return func(r *enforce.LogRecord) {
@@ -64,7 +69,7 @@ func day() []string {
 		}
 	}
 	return []string{
-		string(bytes.TrimSpace(evidence.Splice([]byte(asked(0, nil)), "gw/access/1", 0))),
+		sealed(asked(0, nil)),
 		asked(1.5, func(r *enforce.LogRecord) { r.WaitMillis = 30_000 }),
 		asked(2, nil),
 		asked(61, refused(enforce.ReasonDisallowed, func(r *enforce.LogRecord) { r.Agent, r.Owner = "shop", "" })),
@@ -95,7 +100,8 @@ func TestReport(t *testing.T) {
 	want := Report{
 		Statement: "In the period from 2026-11-23 12:00:00 UTC to 2026-11-23 13:06:00 UTC, by the access log, the gateway gw1 refused 3 (33.3%) of 9 requests of 2 crawlers: " +
 			"1 (11.1%) by a rule of robots.txt, 2 (22.2%) because robots.txt could not be read, the rest for other reasons. " +
-			"No request that robots.txt forbids was sent, but for at most 1 that the operator let pass: 1 by an exception, 0 in mode report, 0 in mode off (see the tables of exceptions and modes).",
+			"By these lines, no request that robots.txt forbids was sent, but for at most 1 that the operator let pass: 1 by an exception, 0 in mode report, 0 in mode off (see the tables of exceptions and modes). " +
+			`Before anyone signs this, the first points of "What this report does not prove" need an explanation.`,
 		Period: audit.Period{First: noon, Last: noon.Add(66 * time.Minute)}, Lines: 10, Foreign: 1, Sealed: 1, Untimed: 1,
 		Total: counts(9, 5, 3, 1, 1, 30),
 		Owners: []Row{
@@ -188,7 +194,7 @@ func TestStatement(t *testing.T) {
 		line string
 		want string
 	}{
-		{with(nil), "No request that robots.txt forbids was sent."},
+		{with(nil), "By these lines, no request that robots.txt forbids was sent."},
 		{with(func(r *enforce.LogRecord) {
 			r.Mode, r.WouldDeny, r.Reason = "report", true, enforce.ReasonDisallowed
 		}), "for at most 1 that the operator let pass: 0 by an exception, 1 in mode report, 0"},
@@ -209,7 +215,7 @@ func TestStatement(t *testing.T) {
 		{with(func(r *enforce.LogRecord) { r.Gateway = "gw2\nStatement" }), "the gateways gw1 and gw2 Statement refused 0 (0.0%)"},
 		{strings.Replace(with(func(r *enforce.LogRecord) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false }), `"GET"`, `"CONNECT"`, 1), explain},
 	} {
-		r := reportOf(t, Filter{}, asked(0, nil), tt.line)
+		r := reportOf(t, Filter{}, sealed(asked(0, nil)), sealed(tt.line))
 		if !strings.Contains(r.Statement, tt.want) || strings.Contains(r.Statement, explain) != (tt.want == explain) {
 			t.Errorf("%s\n%s\nwant %s", tt.line, r.Statement, tt.want)
 		}
@@ -218,6 +224,25 @@ func TestStatement(t *testing.T) {
 	r := reportOf(t, filter, day()...)
 	if want := "The logs have no request of the crawler shop for the host slow.example of the team team news from 2026-11-23 12:00:00 UTC before 2026-11-23 13:00:00 UTC: there is nothing to state."; r.Statement != want {
 		t.Errorf("%s\nwant %s", r.Statement, want)
+	}
+	blind := asked(0, func(r *enforce.LogRecord) { r.Reason, r.PathVisible = enforce.ReasonUnrestricted, false })
+	for name, lines := range map[string][]string{
+		"unsealed":    {sealed(asked(0, nil)), asked(1, nil)},
+		"only tunnel": {sealed(strings.Replace(blind, `"GET"`, `"CONNECT"`, 1))},
+	} {
+		if r := reportOf(t, Filter{}, lines...); !strings.HasSuffix(r.Statement, explain) {
+			t.Errorf("%s: %s", name, r.Statement)
+		}
+	}
+}
+
+// TestOtherModes: modes beyond the bound of names may have been off.
+func TestOtherModes(t *testing.T) {
+	t.Parallel()
+	r := Report{Total: counts(9, 9, 0, 0, 0, 0), Modes: []Row{row(audit.Others, counts(4, 3, 0, 1, 0, 0)), row("off", counts(2, 2, 0, 0, 0, 0)), row("report", counts(3, 2, 0, 1, 0, 0))}}
+	const want = " for at most 7 that the operator let pass: 0 by an exception, 1 in mode report, 6 in mode off"
+	if got := r.Parts()[0].Text[0]; !strings.Contains(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
@@ -346,6 +371,35 @@ func TestFilter(t *testing.T) {
 	} {
 		if r := reportOf(t, tt.filter, day()...); r.Total.Asked != tt.want || r.Lines != 10 {
 			t.Errorf("%+v: %d of %d", tt.filter, r.Total.Asked, r.Lines)
+		}
+	}
+}
+
+// TestLostBeyondFilter: whose lines are lost is not known, so a filter by agent, team or host keeps their number. A filter by time
+// leaves out only lines that cannot be of its period.
+func TestLostBeyondFilter(t *testing.T) {
+	t.Parallel()
+	lost := asked(30, func(r *enforce.LogRecord) {
+		r.Agent, r.Owner, r.Lost, r.LostSince = "shop", "", 40, enforce.SecondsOf(noon.Add(20*time.Minute))
+	})
+	undated := asked(31, func(r *enforce.LogRecord) { r.Agent, r.Lost = "shop", 2 })
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	for _, tt := range []struct {
+		filter Filter
+		want   int64
+	}{
+		{Filter{}, 42},
+		{Filter{Agent: "news"}, 42},
+		{Filter{Owner: "team news", Host: "gone.example"}, 42},
+		{Filter{To: at(10)}, 2},
+		{Filter{To: at(25)}, 42},
+		{Filter{From: at(30)}, 42},
+		{Filter{From: at(31)}, 2},
+		{Filter{From: at(32)}, 0},
+	} {
+		r := reportOf(t, tt.filter, append(day(), lost, undated)...)
+		if r.Lost != tt.want || strings.Contains(fmt.Sprint(r.Parts()), " lines are missing") != (tt.want > 0) {
+			t.Errorf("%+v: %d lost, want %d: %s", tt.filter, r.Lost, tt.want, r.Statement)
 		}
 	}
 }

@@ -52,4 +52,8 @@ var proseTemplate = template.Must(template.New("").Funcs(template.FuncMap{
 	"rows": func(rows []Row, names ...string) Row {
 		return sumOf(slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return len(names) > 0 && !slices.Contains(names, row.Name) }))
 	},
+	// otherRows sums up those of all names but one.
+	"otherRows": func(rows []Row, name string) Row {
+		return sumOf(slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Name == name }))
+	},
 }).Parse(prose))

@@ -408,7 +408,7 @@ func (c *counted) checkStatement(t *testing.T, form, statement string) {
 	}
 	p := c.passed
 	want := fmt.Sprintf("In the period from %s to %s, by the access log, the gateway %s refused %s of %s requests of %s crawlers and of senders without a name: "+
-		"%s by a rule of robots.txt, %s because robots.txt could not be read, the rest for other reasons. No request that robots.txt forbids was sent, "+
+		"%s by a rule of robots.txt, %s because robots.txt could not be read, the rest for other reasons. By these lines, no request that robots.txt forbids was sent, "+
 		"but for at most %s that the operator let pass: %s by an exception, %s in mode report, %s in mode off (see the tables of exceptions and modes). "+
 		"Before anyone signs this, the first points of \"What this report does not prove\" need an explanation.",
 		moment(c.first), moment(c.last), gateway, part(c.total[2]), people(all), people(crawlers), part(refused("disallowed")),

@@ -39,7 +39,7 @@ func TestReportPrinted(t *testing.T) {
 	if err := json.Unmarshal(out, &printed); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if !strings.HasPrefix(printed.Statement, "In the period from 2026-11-20 00:00:0") || !strings.Contains(printed.Statement, " No request that robots.txt forbids was sent.") {
+	if !strings.HasPrefix(printed.Statement, "In the period from 2026-11-20 00:00:0") || !strings.Contains(printed.Statement, " By these lines, no request that robots.txt forbids was sent.") {
 		t.Errorf("it begins with %q", printed.Statement)
 	}
 	if i := slices.Index(printed.Sections, "Requests over time"); i != 4 || printed.Sections[0] != "Statement" || !slices.Contains(printed.Sections, "Hosts") {
