@@ -502,9 +502,20 @@ func TestEndpoint(t *testing.T) {
 	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
 	t.Setenv("SUDO_USER", "")
 	t.Setenv("CRAWLGATE_GATEWAY", "")
-	socket := filepath.Join(t.TempDir(), "admin.sock")
-	*cli.PackagedSocket = socket
-	t.Cleanup(func() { *cli.PackagedSocket = "/run/crawlgate/admin.sock" })
+	socket := packaged(t)
+	for config, want := range map[string]string{
+		"": caddy.DefaultAdminListen, "{\n\tadmin localhost:2019\n}\n": caddy.DefaultAdminListen, "{\n\tadmin unix/" + socket + "|0660\n}\n": "unix/" + socket,
+	} {
+		if err := os.WriteFile(*cli.PackagedConfig, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := cli.Endpoint(""); got != want {
+			t.Errorf("no socket, and the Caddyfile %q: %s, want %s", config, got, want)
+		}
+	}
+	if err := os.Remove(*cli.PackagedConfig); err != nil {
+		t.Fatal(err)
+	}
 	if got := cli.Endpoint(""); got != caddy.DefaultAdminListen {
 		t.Errorf("without any: %s", got)
 	}

@@ -13,10 +13,11 @@ const (
 	MaxParsed   = maxParsed
 )
 
-// Endpoint is where commands find a gateway, PackagedSocket the one of the packages.
+// Endpoint is where commands find a gateway, PackagedSocket the one of the packages, whose Caddyfile
+// is PackagedConfig.
 var (
-	Endpoint       = endpoint
-	PackagedSocket = &packagedSocket
+	Endpoint                       = endpoint
+	PackagedSocket, PackagedConfig = &packagedSocket, &packagedConfig
 )
 
 // TargetOf returns the part of a URL that is matched.
