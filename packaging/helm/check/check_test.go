@@ -56,6 +56,9 @@ var renderings = []struct {
 	{"everything", everything, "Bundle ConfigMap ConfigMap NetworkPolicy NetworkPolicy NetworkPolicy PodDisruptionBudget PrometheusRule Service Service ServiceMonitor StatefulSet"},
 	{"clients", "site: clients 10.0.0.0/8 100.64.0.0/10", "ConfigMap NetworkPolicy Service Service StatefulSet"},
 	{"several", several, "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{"autoscaled from one", strings.Replace(several, "replicas: 3", "autoscaled: true", 1), "ConfigMap NetworkPolicy PodDisruptionBudget Service Service StatefulSet"},
+	{"a Caddyfile", "caddyfile: |\n  {\n  \tadmin unix//run/crawlgate/admin.sock|0660\n  }\n", "ConfigMap NetworkPolicy Service Service StatefulSet"},
+	{"a Caddyfile without reloads", "caddyfile: ':3128'\nreload: {image: ''}", "ConfigMap NetworkPolicy Service Service StatefulSet"},
 	{"several without a budget", several + "podDisruptionBudget: {maxUnavailable: null}", "ConfigMap NetworkPolicy Service Service StatefulSet"},
 	{
 		"crawlers", "crawlers: {networkPolicy: {enabled: true}, namespaces: [crawlers, crawlgate, default]}",
@@ -292,6 +295,8 @@ func TestValuesRefused(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"replicas=2", "several replicas need clocks in Redis"},
 		{"replicas=0", "replicas"},
+		{"autoscaled=true", "several replicas need clocks in Redis"},
+		{"caddyfile=:3128", "add `admin unix//run/crawlgate/admin.sock|0660`"},
 		{"imagee.tag=1", "imagee"},
 		{"metrics.port=3128", "port"},
 		{"metrics.port=9181", "port"},
