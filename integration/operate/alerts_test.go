@@ -347,14 +347,29 @@ func (c *chaosFleet) crowd() {
 	site := c.server.Site(c.t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.HangBeforeHead())
 	request := "GET " + site.URL("/") + " HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n"
+	var crowd []*rig.Wire
 	for range 4200 {
 		w := c.second.Dial()
-		defer w.Close()
 		if _, err := io.WriteString(w, request); err != nil {
 			c.t.Fatal(err)
 		}
+		crowd = append(crowd, w)
 	}
 	rig.Eventually(c.t, "the crowd to be too large", func() bool { return c.second.Metric("crawlgate_dropped_total") > 0 })
+	lines := func() int64 {
+		info, err := os.Stat(c.second.AccessLog())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return info.Size()
+	}
+	for some := range slices.Chunk(crowd, 600) { // all lines at once are more than a busy machine writes in time
+		before := lines()
+		for _, w := range some {
+			w.Close()
+		}
+		rig.Eventually(c.t, "their lines", func() bool { return lines() > before })
+	}
 }
 
 // outage takes descriptors, the state of the evidence and Redis from the first gateway.
