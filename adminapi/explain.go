@@ -74,10 +74,7 @@ func explain(
 // ParseTarget reads the URL of a page. The error is a caddy.APIError.
 func ParseTarget(rawURL string) (origin.Target, error) {
 	target, err := origin.ParseTarget(rawURL)
-	if err != nil {
-		err = badRequest("%s: want a URL such as https://example.com/page", strings.TrimPrefix(err.Error(), "origin: "))
-	}
-	return target, err
+	return target, wanted(err, "a URL such as https://example.com/page")
 }
 
 // identityOf returns the identity of an agent: the name of its block or, on a site without blocks,
@@ -87,7 +84,7 @@ func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) 
 		return enforce.Identity{}, badRequest("agent is missing")
 	}
 	identity, ok := id.Named(agent)
-	switch names := id.Agents(); {
+	switch names := namesOf(id); {
 	case ok:
 		return identity, nil
 	case len(names) == 0:

@@ -96,8 +96,11 @@ func checkAgent(e *engine.Engine, name string) error {
 	if len(names) == 0 {
 		return badRequest(unknownAgent, name)
 	}
-	return badRequest("no agent %.100q is configured: %s; with force the order is given all the same", name, meant(names, name))
+	return badRequest("no agent %.100q is configured: %s; %w", name, meant(names, name), ErrNeedsForce)
 }
+
+// ErrNeedsForce is the last part of the error of an order that can be given all the same.
+var ErrNeedsForce = errors.New("with force the order is given all the same")
 
 // meant says which of some names may have been meant by another.
 func meant(names []string, name string) string {
@@ -115,10 +118,17 @@ func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error)
 // AgentNames are the names of the agents of all sites, in order.
 func AgentNames(e *engine.Engine) (names []string) {
 	for _, site := range e.Sites() {
-		names = append(names, site.Identifier.Agents()...)
+		names = append(names, namesOf(site.Identifier)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+func namesOf(id *enforce.Identifier) (names []string) {
+	for _, a := range id.Agents() {
+		names = append(names, a.Name)
+	}
+	return names
 }
 
 // NearNames returns the names that may have been meant by a mistyped one: at most a third of the

@@ -142,11 +142,15 @@ func Resolve(ctx context.Context, e *engine.Engine, text string) (o origin.Origi
 
 // noSite makes the answer of an error that says why a text names no site, nil of none.
 func noSite(err error) error {
+	return wanted(err, "a host such as example.com, or a URL such as https://example.com")
+}
+
+// wanted makes the answer of an error of package origin, nil of none, and says what is wanted.
+func wanted(err error, what string) error {
 	if err == nil {
 		return nil
 	}
-	return badRequest("%s: want a host such as example.com, or a URL such as https://example.com",
-		strings.TrimPrefix(err.Error(), "origin: "))
+	return badRequest("%s: want %s", strings.TrimPrefix(err.Error(), "origin: "), what)
 }
 
 // listed lists names in a message, [maxNamed] at most.

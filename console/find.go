@@ -179,9 +179,8 @@ func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) err
 func countsOf(e *engine.Engine, hour engine.Recent) (agents, teams []agent) {
 	counts, owners, byOwner := maps.Clone(hour.Agents), map[string]string{}, map[string]engine.AgentCount{}
 	for _, site := range e.Sites() {
-		for _, name := range site.Identifier.Agents() {
-			id, _ := site.Identifier.Named(name)
-			owners[name], counts[name] = id.Config.Owner, counts[name].Plus(engine.AgentCount{}) // also without a request
+		for _, a := range site.Identifier.Agents() {
+			owners[a.Name], counts[a.Name] = a.Owner, counts[a.Name].Plus(engine.AgentCount{}) // also without a request
 		}
 	}
 	for name, n := range counts {

@@ -53,8 +53,8 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 		zap.String("value", form.Get("value")), zap.String("by", user), zap.Error(err))
 	if err != nil {
 		note.Text, note.Level = plain(err), "failed"
-		if why, unknown := strings.CutSuffix(note.Text, "; with force the order is given all the same"); unknown {
-			return h.ask(w, r, question{Fault: why, Form: form})
+		if errors.Is(causeOf(err), adminapi.ErrNeedsForce) {
+			return h.ask(w, r, question{Fault: strings.TrimSuffix(note.Text, "; "+adminapi.ErrNeedsForce.Error()), Form: form})
 		}
 	}
 	h.refresh()
@@ -69,14 +69,19 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 // plain is the text of an error for an operator: without its status, and without the parts of the
 // program that it went through.
 func plain(err error) string {
-	if known, ok := errors.AsType[caddy.APIError](err); ok && known.Err != nil {
-		err = known.Err
-	}
-	text := err.Error()
+	text := causeOf(err).Error()
 	for _, part := range []string{"adding a stop: ", "origin: "} {
 		text = strings.TrimPrefix(text, part)
 	}
 	return text
+}
+
+// causeOf returns the error in a caddy.APIError, which does not unwrap itself.
+func causeOf(err error) error {
+	if known, ok := errors.AsType[caddy.APIError](err); ok && known.Err != nil {
+		return known.Err
+	}
+	return err
 }
 
 // action carries out an order by the fields of its form, and describes the result.
@@ -103,7 +108,7 @@ var actions = map[string]action{
 	"refresh": func(ctx context.Context, e *engine.Engine, form url.Values, _ string) (note, error) {
 		fetched, err := adminapi.Refresh(ctx, e, adminapi.OriginRequest{Origin: form.Get("value")})
 		n := note{Level: "done", Text: "Fetched: " + fetched.Record.RobotsURL + "." + reach(fetched.Acks())}
-		if fetched.Record.Attempts > 0 {
+		if fetched.Undone() {
 			n.Level, n.Text = "failed", "Not fetched: "+fetched.Record.RobotsURL+", "+string(fetched.Record.LastFailure.Cause)+"."+reach(fetched.Acks())
 		}
 		return n, err

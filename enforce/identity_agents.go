@@ -331,11 +331,11 @@ func (id *Identifier) Knows(name string) bool {
 	return named || id.allowUnknown && robotstxt.IsProductName(name)
 }
 
-// Agents returns the names of the agents, in the order of their configuration.
-func (id *Identifier) Agents() []string {
-	names := make([]string, len(id.agents))
+// Agents returns the agents, in the order of their configuration. They must not be changed.
+func (id *Identifier) Agents() []*Agent {
+	agents := make([]*Agent, len(id.agents))
 	for i, a := range id.agents {
-		names[i] = a.Name
+		agents[i] = a.Agent
 	}
-	return names
+	return agents
 }

@@ -419,8 +419,8 @@ func TestNamed(t *testing.T) {
 	if _, ok := id.Named("OpenBot"); ok {
 		t.Error("a token is taken for a name")
 	}
-	if got := id.Agents(); len(got) != 11 || got[0] != "alpha" {
-		t.Errorf("agents %q", got)
+	if got := id.Agents(); len(got) != 11 || got[0].Name != "alpha" {
+		t.Errorf("%d agents: %+v", len(got), got)
 	}
 	free := mustIdentifier(t, IdentifierConfig{})
 	if i, ok := free.Named("ExampleBot"); !ok || i.Agent != "ExampleBot" {

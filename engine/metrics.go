@@ -297,9 +297,8 @@ func (m *agentMetrics) follow(sites []*SitePolicy) {
 	}
 	know(agentLabels{OtherAgent, OtherAgent})
 	for _, s := range sites {
-		for _, name := range s.Identifier.Agents() {
-			identity, _ := s.Identifier.Named(name)
-			know(agentLabels{name, identity.Config.Owner})
+		for _, a := range s.Identifier.Agents() {
+			know(agentLabels{a.Name, a.Owner})
 		}
 	}
 	m.known.Store(&now)

@@ -116,10 +116,9 @@ func New(cfg Config) *Simulator {
 		Rules: s.lookup, Files: s.lookup, Now: func() time.Time { return s.lookup.at },
 		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals,
 	}
-	for _, name := range cfg.Policy.Identifier.Agents() {
-		id, _ := cfg.Policy.Identifier.Named(name)
-		s.credentials = s.credentials || len(id.Config.Credentials) > 0
-		s.certificates = s.certificates || len(id.Config.ClientCertificates) > 0
+	for _, a := range cfg.Policy.Identifier.Agents() {
+		s.credentials = s.credentials || len(a.Credentials) > 0
+		s.certificates = s.certificates || len(a.ClientCertificates) > 0
 	}
 	return s
 }
