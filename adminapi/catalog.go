@@ -61,9 +61,9 @@ type CatalogOrigin struct {
 	Since         time.Time
 }
 
-// Renew reads the store, unless the last attempt is younger than five seconds, or than twenty times
-// what it took: a minute or, of a slow store, four times suffice. It goes on after ctx has ended,
-// until life does. Only the first reading is waited for. The error is that of the last attempt.
+// Renew reads the store, unless the last attempt is recent: less than five seconds ago, or less than
+// twenty times as long as it took. After a minute, four times as long is enough. Renew waits for the
+// first reading only, until ctx ends; any reading ends with life. The error is that of the last attempt.
 func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
 	var err error
 	if last := c.last.Load(); last != nil {
@@ -128,7 +128,7 @@ func (p *CatalogPage) sort() {
 	slices.SortStableFunc(p.unreachable, func(a, b int) int { return p.Origins[a].Since.Compare(p.Origins[b].Since) })
 }
 
-// Find looks for records in what was read last.
+// Find finds records in the last reading.
 func (c *Catalog) Find(q CatalogQuery, now time.Time) CatalogPage {
 	all := c.read.Load()
 	if all == nil {

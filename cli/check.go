@@ -67,7 +67,7 @@ and with --paths strict a field "form". Exit status: 0, or 2 at the end if a lin
 	f := cmd.Flags()
 	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input")
 	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway the name of an agent")
-	gatewayFlag(f, &c.gateway, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
+	gatewayFlag(f, &c.gateway, anEndpoint)
 	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")

@@ -80,6 +80,8 @@ func newAdminClient(address string) (*adminClient, error) {
 	return c, nil
 }
 
+const anEndpoint = "ask the gateway at this admin endpoint: host:port, unix//path or a URL"
+
 // gatewayFlag adds the flag that names a gateway. Its former name --address is read too.
 func gatewayFlag(f *pflag.FlagSet, address *string, usage string) {
 	f.StringVar(address, "gateway", "", usage)
@@ -97,9 +99,9 @@ const gatewayVariable = "CRAWLGATE_GATEWAY"
 // packagedSocket is where the Caddyfile of the packages puts the admin endpoint.
 var packagedSocket, packagedConfig = "/run/crawlgate/admin.sock", "/etc/crawlgate/Caddyfile"
 
-// endpoint is the admin endpoint of the gateway: the one that the flag or the environment names,
-// that of the packages if it is there or their Caddyfile names it, else Caddy's default. While the
-// packaged gateway is down, an order must not go to another program at the default.
+// endpoint returns the admin endpoint to ask: the one that the flag or the environment names, else
+// the socket of the packages, else Caddy's default. The socket is also chosen if only the packaged
+// Caddyfile names it: while that gateway is down, an order must not reach another program.
 func endpoint(flag string) string {
 	if address := cmp.Or(flag, os.Getenv(gatewayVariable)); address != "" {
 		return address
@@ -231,7 +233,7 @@ func remoteCommand(
 		return run(ctx, remote{client, s, asJSON}, args)
 	})
 	f := cmd.Flags()
-	gatewayFlag(f, &address, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
+	gatewayFlag(f, &address, anEndpoint)
 	f.BoolVar(&asJSON, "json", false, "print what the gateway answers, as JSON")
 	return cmd
 }

@@ -496,7 +496,7 @@ func TestOrderCommands(t *testing.T) {
 	run("clocks", "--limit", "0").check(t, 2, "", "from 1 to 1000")
 }
 
-// TestEndpoint: without a flag, commands ask the gateway that the environment names, that of the packages or that of Caddy's default, in
+// TestEndpoint: without a flag, commands ask the gateway of the environment, of the packages or of Caddy's default, in
 // this order. check decides by itself if a flag says how.
 func TestEndpoint(t *testing.T) {
 	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")

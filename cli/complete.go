@@ -42,11 +42,16 @@ func completion(list words) cobra.CompletionFunc {
 
 // originWords are hosts, or URLs once a scheme has been begun.
 func originWords(ctx context.Context, c *adminClient, _ []string, begun string) (list []string) {
+	asked := ""
 	for _, scheme := range []string{"http://", "https://"} {
 		after, isURL := scheme+begun, begun != "" && strings.HasPrefix(scheme, begun) || strings.Contains(begun, ":/")
 		if isURL {
 			after = begun
 		}
+		if after == asked {
+			break
+		}
+		asked = after
 		page, _ := call[adminapi.OriginList](ctx, c, get("origins", url.Values{"after": {after}}))
 		for _, o := range page.Origins {
 			if isURL {

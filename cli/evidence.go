@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -30,7 +29,8 @@ func evidenceCommand() *cobra.Command {
 		Long: `Shows by what a sealed access log is checked: its public key, its newest signed checkpoint with the signatures of witnesses, or,
 as JSON, the proof that a line is in it: lines are numbered from 0. The state folder is read, which a running gateway names if --state does not.`,
 	}, func(ctx context.Context, s streams, args []string) (int, error) {
-		if len(args) == 0 || !slices.Contains([]string{"key", "head", "prove"}, args[0]) || len(args) != 1+strings.Count(args[0], "prove") {
+		words := map[string]int{"key": 1, "head": 1, "prove": 2}
+		if len(args) == 0 || len(args) != words[args[0]] {
 			return exitError, misused("want key, head, or prove with the number of a line")
 		}
 		text, err := l.show(ctx, args)

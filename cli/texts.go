@@ -34,7 +34,7 @@ type textFlags struct{ store, gateway string }
 
 func (c *textFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&c.store, "store", "", "file of the store, which no gateway may have open")
-	gatewayFlag(f, &c.gateway, "ask the gateway at this admin endpoint: host:port, unix//path or a URL")
+	gatewayFlag(f, &c.gateway, anEndpoint)
 }
 
 // open opens the source of the texts, which the caller closes: the gateway or, if none runs and
