@@ -62,11 +62,13 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 	}
 	if p.shared != nil {
 		// A request that had to meet its turns at two clocks would meet none.
-		slowest := slices.MaxFunc(w.steps, func(a, b step) int {
-			return cmp.Or(cmp.Compare(a.terms.gap, b.terms.gap), cmp.Compare(a.terms.interval, b.terms.interval))
-		})
-		i := slices.IndexFunc(w.steps, func(s step) bool { return s.key == slowest.key })
-		w.steps[i].terms.turns = slowest.terms.cost() >= turnsFrom
+		slowest := &w.steps[0].terms
+		for i := range w.steps {
+			if t := &w.steps[i].terms; cmp.Or(cmp.Compare(t.gap, slowest.gap), cmp.Compare(t.interval, slowest.interval)) > 0 {
+				slowest = t
+			}
+		}
+		slowest.turns = slowest.cost() >= turnsFrom
 	}
 	w.deadline = w.since + cfg.wait(r)
 	return w

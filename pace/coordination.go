@@ -107,9 +107,10 @@ type Peers struct {
 // intervals, without a burst. So N gateways send no more than N requests above what one would in
 // any time, and no more than the rate in the long run. They take turns by the shared clock's time,
 // see [turn]. A gateway that does not know its turn does not know of the others, and may send at
-// once with one of them. A gateway keeps to its part for one more round of N intervals after the
-// shared clock is back, and for settleTime at the least, beside reserving slots: others may not
-// have noticed yet, and the shared clock may have lost its memory.
+// once with one of them. After the shared clock is back, a gateway keeps to its turns for
+// settleTime and the gap, beside reserving slots: others may not have noticed yet, and the shared
+// clock may have lost its memory. Without turns it keeps to its part for a round, settleTime at the
+// least.
 type coordination struct {
 	shared bool // slots are reserved at the shared clock
 	away   bool // there is one, but it cannot be reached

@@ -7,7 +7,7 @@
 --       fleet, whether it shares clocks, and in ms: how long gateways are known, how long they count
 --       as alive
 -- answer  Redis's time in ms, how many gateways are alive, of the fleet and with shared clocks, and how
---         many of the latter come before this one by name
+--         many of the latter come before this one by name, if it shares them
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local dead = now - ARGV[6]
@@ -33,9 +33,11 @@ if ARGV[4] ~= 'true' then
 	redis.call('ZREM', KEYS[3], ARGV[1])
 end
 local clocks, before = note(KEYS[3], ARGV[4] == 'true', now), 0
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. dead, '+inf', 'LIMIT', 0, 1000)) do
-	if name < ARGV[1] then
-		before = before + 1
+if ARGV[4] == 'true' then
+	for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. dead, '+inf', 'LIMIT', 0, 1000)) do
+		if name < ARGV[1] then
+			before = before + 1
+		end
 	end
 end
 return {now, fleet, clocks, before}
