@@ -424,11 +424,7 @@ func TestManyOrders(t *testing.T) {
 // gateway does.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
-	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER fleet ")
-	line, _, found := strings.Cut(line, "\n")
-	if !found {
-		t.Fatal("docs/fleet.md gives no rights")
-	}
+	line := testdocs.Line(t, "fleet.md", "ACL SETUSER fleet ")
 	s := redistest.Start(t)
 	if said := s.Say("ACL SETUSER fleet " + strings.ReplaceAll(line, "{acme}", "{crawlgate}")); said != "+OK\r\n" {
 		t.Fatal(said)

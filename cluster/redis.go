@@ -115,7 +115,7 @@ func (f *Fleet) follow(ctx context.Context, c rueidis.Client, version string) (d
 	return true, true, nil
 }
 
-// merged records that Redis has the orders of this gateway, and this gateway those of a version.
+// merged records that this gateway and Redis have the same orders, as of a version.
 func (f *Fleet) merged(mine enforce.StopSet, version string) {
 	f.seen = version
 	f.mu.Lock()

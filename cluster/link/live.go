@@ -21,13 +21,13 @@ type Turns struct {
 	heard     time.Time
 }
 
-// Time is that of the Redis that had the order, since 1970.
+// Time returns the time since 1970 by the clock of the Redis that has the order.
 func (t Turns) Time() time.Duration {
 	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
 }
 
-// after is the order by an answer. Redis's time is that of the middle of the call, half of it more or
-// less: that of a slow call does not take the place of one that is a moment older.
+// after returns the order after an answer. Redis read its clock in the middle of the call, give or
+// take half of it, so a slow call does not replace a reading that is only seconds older.
 func (t Turns) after(place, of int, clock int64, asked, now time.Time) Turns {
 	t.Place, t.Of = place, of
 	if took := now.Sub(asked); took < 10*time.Millisecond || now.Sub(t.heard) > 10*time.Second {

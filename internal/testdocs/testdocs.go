@@ -36,6 +36,17 @@ func Text(t *testing.T, name string) string {
 	return string(text)
 }
 
+// Line is the rest of the one line of a page of docs/ that begins with a text.
+func Line(t *testing.T, name, begin string) string {
+	t.Helper()
+	_, line, found := strings.Cut(Text(t, name), "\n"+begin)
+	if !found || strings.Contains(line, "\n"+begin) {
+		t.Fatalf("docs/%s has not one line that begins with %q", name, begin)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	return line
+}
+
 var updating sync.Mutex // tests that run at the same time may update the same page
 
 // Shows holds that a code block in a page of docs/ ends with this text. With -update, the text replaces what the one block

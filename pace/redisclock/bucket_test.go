@@ -143,11 +143,7 @@ func TestEra(t *testing.T) {
 // let it lift an order.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
-	_, line, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "\nACL SETUSER clocks ")
-	line, _, found := strings.Cut(line, "\n")
-	if !found {
-		t.Fatal("docs/fleet.md gives no rights")
-	}
+	line := testdocs.Line(t, "fleet.md", "ACL SETUSER clocks ")
 	s := redistest.Start(t)
 	if got := s.Say("ACL SETUSER clocks " + strings.NewReplacer("{acme", "{crawlgate", "&acme:", "&crawlgate:").Replace(line)); got != "+OK\r\n" {
 		t.Fatal(got)

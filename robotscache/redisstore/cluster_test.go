@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 	"github.com/crawlgate/crawlgate/robotscache"
 	"github.com/crawlgate/crawlgate/robotscache/redisstore"
@@ -213,15 +213,7 @@ func TestFormer(t *testing.T) {
 func TestStore_Rights(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--databases", "64")
-	page, err := os.ReadFile("../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rights, _ := strings.Cut(string(page), "ACL SETUSER store ")
-	rights, _, found := strings.Cut(rights, "\n")
-	if !found {
-		t.Fatal("the page does not name the rights")
-	}
+	rights := testdocs.Line(t, "fleet.md", "ACL SETUSER store ")
 	c := srv.client(t)
 	for user, rights := range map[string]string{"store": rights, "new": strings.ReplaceAll(rights, "~{acme}:robots:2:*", "")} {
 		if err := c.Do(t.Context(), c.B().Arbitrary("ACL", "SETUSER", user).Args(strings.Fields(rights)...).Build()).Error(); err != nil {
