@@ -122,7 +122,7 @@ func TestRequests(t *testing.T) {
 			if resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {
 				t.Errorf("got %d %.200s, want %d with %q", resp.StatusCode, body, tt.status, tt.want)
 			}
-			// Every page, also one that says what is wrong, has the frame and a way back.
+			// Every page has the frame and a way back, even an error page.
 			if html := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html"); tt.want != "" && html != (tt.path != "/console.css" && tt.path != "/console.js") ||
 				html && (!strings.Contains(body, `<nav aria-label="Pages"><a href="/"`) || !strings.HasSuffix(body, "</html>\n")) {
 				t.Errorf("%s: %s", resp.Header.Get("Content-Type"), body)

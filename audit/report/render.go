@@ -156,7 +156,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// when is a time for people, spaced the form of it.
+// when formats a time for people, and spaced does so for a moment.
 func when(t time.Time) string { return spaced(moment(t)) }
 
 func spaced(moment string) string { return strings.NewReplacer("T", " ", "Z", " UTC").Replace(moment) }
