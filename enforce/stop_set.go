@@ -35,6 +35,11 @@ type stopTail struct {
 	stops []Stop // of the longest set; none of them changes
 }
 
+// tailOf copies stops into an array with room for more.
+func tailOf(stops []Stop) *stopTail {
+	return &stopTail{stops: append(make([]Stop, 0, len(stops)+len(stops)/4+1), stops...)}
+}
+
 // extended returns Held with more stops after it.
 func (s StopSet) extended(more ...Stop) StopSet {
 	if s.tail != nil {
@@ -42,7 +47,7 @@ func (s StopSet) extended(more ...Stop) StopSet {
 		defer s.tail.mu.Unlock()
 	}
 	if s.tail == nil || len(s.tail.stops) != len(s.Held) || !s.startsAs(s.tail.stops) {
-		s.tail = &stopTail{stops: append(make([]Stop, 0, len(s.Held)+len(s.Held)/4+len(more)), s.Held...)}
+		s.tail = tailOf(s.Held)
 	}
 	s.tail.stops = append(s.tail.stops, more...)
 	s.Held = slices.Clip(s.tail.stops)
@@ -155,7 +160,9 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		after = after.extended(added...)
 	}
 	if !slices.IsSortedFunc(after.Held, Stop.compare) {
-		after.Held, after.tail = slices.SortedStableFunc(slices.Values(after.Held), Stop.compare), nil
+		after.tail = tailOf(after.Held)
+		slices.SortStableFunc(after.tail.stops, Stop.compare)
+		after.Held = slices.Clip(after.tail.stops)
 	}
 	after.Lifted = remembered(after.Lifted, now)
 	return after, err

@@ -168,7 +168,7 @@ func BenchmarkMergedOrder(b *testing.B) {
 	began := testcpu.Used(b)
 	for i := 0; b.Loop(); i++ {
 		id := fmt.Sprintf("new-%d", i)
-		other := enforce.StopSet{Held: []enforce.Stop{{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now()}}}
+		other := enforce.StopSet{Held: []enforce.Stop{{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now().Truncate(time.Second)}}} // as the admin API has it
 		if _, err := s.merge(other); err != nil {
 			b.Fatal(err)
 		}
