@@ -5,9 +5,10 @@
 --       the gateways that share clocks by the time of their last heartbeat
 -- ARGV  this gateway's process, what it says (empty: it is not of the fleet), whether it leaves the
 --       fleet, whether it shares clocks, and in ms: how long gateways are known, how long they count
---       as alive
+--       as alive; and of how many it knows its place (0: of none, -1: it does not ask)
 -- answer  Redis's time in ms, how many gateways are alive, of the fleet and with shared clocks, and how
---         many of the latter come before this one by name, if it shares them
+--         many of the latter come before this one by name: -1 if it does not ask, or their number
+--         is the one that it knows, as it takes Redis long to go through many
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local dead = now - ARGV[6]
@@ -32,8 +33,9 @@ end
 if ARGV[4] ~= 'true' then
 	redis.call('ZREM', KEYS[3], ARGV[1])
 end
-local clocks, before = note(KEYS[3], ARGV[4] == 'true', now), 0
-if ARGV[4] == 'true' then
+local clocks, known, before = note(KEYS[3], ARGV[4] == 'true', now), tonumber(ARGV[7]), -1
+if known >= 0 and known ~= clocks then
+	before = 0
 	for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. dead, '+inf', 'LIMIT', 0, 1000)) do
 		if name < ARGV[1] then
 			before = before + 1

@@ -319,6 +319,7 @@ func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	}
 	answer, err := heartbeatScript.Exec(ctx, c, []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")}, []string{
 		l.Process, said, strconv.FormatBool(leave), strconv.FormatBool(sharing), milliseconds(KnownFor), milliseconds(l.aliveFor()),
+		strconv.Itoa(l.State().Turns.known(sharing, asked, l.aliveFor())),
 	}).AsIntSlice()
 	if err == nil && len(answer) != 4 {
 		err = fmt.Errorf("redis has answered with %d numbers", len(answer))

@@ -243,3 +243,40 @@ func TestTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestPlacesAreToldSeldom: it takes Redis long to find one among many, so a gateway asks only if their number has
+// changed, or after some time, and not while the order is kept.
+func TestPlacesAreToldSeldom(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tt := range []struct {
+		turns   Turns
+		sharing bool
+		want    int
+	}{
+		{Turns{}, false, -1},
+		{Turns{}, true, 0},
+		{Turns{Of: 3, placed: now.Add(-4 * time.Second)}, true, 3},
+		{Turns{Of: 3, placed: now.Add(-5 * time.Second)}, true, 0},
+		{Turns{Of: 3, placed: now.Add(-time.Hour), Kept: now.Add(time.Second)}, true, -1},
+	} {
+		if got := tt.turns.known(tt.sharing, now, 5*time.Second); got != tt.want {
+			t.Errorf("%+v, sharing %v: %d, want %d", tt.turns, tt.sharing, got, tt.want)
+		}
+	}
+	s := redistest.Start(t)
+	l := open(t, Config{URL: s.URL(), Heartbeat: time.Minute})
+	if err := l.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		process, known string
+		want           int64
+	}{{"b", "0", 0}, {"a", "1", 0}, {"b", "1", 1}, {"b", "2", -1}, {"b", "0", 1}, {"b", "-1", -1}} {
+		answer, err := heartbeatScript.Exec(t.Context(), l.Client(), []string{l.Key("gateways"), l.Key("acks"), l.Key("clocks")},
+			[]string{tt.process, "", "false", "true", "3600000", "5000", tt.known}).AsIntSlice()
+		if err != nil || answer[3] != tt.want {
+			t.Errorf("heartbeat %d: %v, %v; want place %d", i, answer, err, tt.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ const patience = 3
 type Turns struct {
 	Place, Of int       // from 0
 	Kept      time.Time // until then it stays, because Redis was away; zero if it never was
+	placed    time.Time // when Redis told the place
 	clock     int64
 	heard     time.Time
 }
@@ -26,10 +27,24 @@ func (t Turns) Time() time.Duration {
 	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
 }
 
+// known tells Redis of how many gateways this one knows its place, see heartbeat.lua. Gateways may
+// come and go without a change of their number, so it asks again after some time.
+func (t Turns) known(sharing bool, now time.Time, again time.Duration) int {
+	switch {
+	case !sharing || t.Of > 0 && now.Before(t.Kept):
+		return -1
+	case now.Sub(t.placed) >= again:
+		return 0
+	}
+	return t.Of
+}
+
 // after returns the order after an answer. Redis read its clock in the middle of the call, give or
 // take half of it, so a slow call does not replace a reading that is only seconds older.
 func (t Turns) after(place, of int, clock int64, asked, now time.Time) Turns {
-	t.Place, t.Of = place, of
+	if place >= 0 {
+		t.Place, t.Of, t.placed = place, of, now
+	}
 	if took := now.Sub(asked); took < 10*time.Millisecond || now.Sub(t.heard) > 10*time.Second {
 		t.clock, t.heard = clock, asked.Add(took/2)
 	}
