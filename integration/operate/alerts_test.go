@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -356,19 +357,19 @@ func (c *chaosFleet) crowd() {
 		crowd = append(crowd, w)
 	}
 	rig.Eventually(c.t, "the crowd to be too large", func() bool { return c.second.Metric("crawlgate_dropped_total") > 0 })
-	lines := func() int64 {
-		info, err := os.Stat(c.second.AccessLog())
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return info.Size()
-	}
+	gone := 0
 	for some := range slices.Chunk(crowd, 600) { // all lines at once are more than a busy machine writes in time
-		before := lines()
 		for _, w := range some {
 			w.Close()
 		}
-		rig.Eventually(c.t, "their lines", func() bool { return lines() > before })
+		gone += len(some)
+		rig.Eventually(c.t, "their lines", func() bool {
+			log, err := os.ReadFile(c.second.AccessLog())
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return bytes.Count(log, []byte(`"uri":"`+site.URL("/")+`"`)) >= gone
+		})
 	}
 }
 

@@ -42,7 +42,7 @@ func CAFile(t *testing.T, server *testorigin.Server) string {
 // Eventually polls, bounded, until done. It is for what another process does in its own time.
 func Eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}
