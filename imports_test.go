@@ -19,6 +19,7 @@ var importRules = map[string][]string{
 	"robotstxt":              {"golang.org/x/"},
 	"signals/htmlhead":       {"golang.org/x/net/html", "internal/coding"},
 	"egress":                 {"golang.org/x/", "github.com/dunglas/httpsfv"},
+	"webbotauth":             {"github.com/dunglas/httpsfv"},
 	"egress/guard":           {},
 	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":            {"golang.org/x/"},

@@ -1,0 +1,90 @@
+// Package follow keeps the value of a file that may change while the gateway runs.
+package follow
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// every is how often a file is looked at. A change is seen within as long.
+const every = 2 * time.Second
+
+// Watched is the value of a file, as it was when it could be read last. It is safe for concurrent use.
+type Watched[T any] struct {
+	path  string
+	limit int64
+	parse func([]byte) (T, error)
+	value atomic.Pointer[T]
+	seen  os.FileInfo
+}
+
+// Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that cannot
+// be read or parsed is an error. Later, the value before it stays, and tell gets the error; it gets
+// nil when a change was taken. Calls of tell do not overlap.
+func Open[T any](ctx context.Context, path string, limit int64, parse func([]byte) (T, error), tell func(error)) (*Watched[T], error) {
+	f := &Watched[T]{path: path, limit: limit, parse: parse}
+	if _, err := f.read(); err != nil {
+		return nil, err
+	}
+	go f.watch(ctx, tell)
+	return f, nil
+}
+
+// Value returns the last value that could be read.
+func (f *Watched[T]) Value() T { return *f.value.Load() }
+
+func (f *Watched[T]) watch(ctx context.Context, tell func(error)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		switch news, err := f.read(); {
+		case err != nil && err.Error() != told:
+			told = err.Error()
+			tell(err)
+		case err == nil && news:
+			told = ""
+			tell(nil)
+		}
+	}
+}
+
+// read reads the file if it is not the one that was read before. A file that was half written is
+// read again, as its time or size changes.
+func (f *Watched[T]) read() (news bool, err error) {
+	info, err := os.Stat(f.path) // of what a link leads to: Kubernetes replaces the link
+	if err != nil {
+		return false, err
+	}
+	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.ModTime().Equal(info.ModTime()) && f.seen.Size() == info.Size() {
+		return false, nil
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, f.limit+1))
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", f.path, err)
+	}
+	if int64(len(data)) > f.limit {
+		return false, fmt.Errorf("%s: is larger than %d bytes", f.path, f.limit)
+	}
+	v, err := f.parse(data)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", f.path, err)
+	}
+	f.seen = info
+	f.value.Store(&v)
+	return true, nil
+}

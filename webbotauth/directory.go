@@ -1,0 +1,54 @@
+package webbotauth
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// MediaType is that of a directory.
+const MediaType = "application/http-message-signatures-directory+json"
+
+const (
+	// directoryAge is how long a site may use a directory without a new request. A new key has to be
+	// in it for longer before it signs.
+	directoryAge = time.Hour
+	// directoryValid is how long the signatures of a directory hold for those who pass it on.
+	directoryValid = 24 * time.Hour
+)
+
+// Directory returns the header and body of the directory at a time, for a request to an authority
+// (RFC 9421 section 2.2.3). Each key that it shows signs it, so that nobody can show it under
+// another name (appendix B of the draft).
+func (k Keys) Directory(authority string, now time.Time) (header http.Header, body []byte) {
+	published := k.Published(now)
+	set := jwkSet{Keys: []jwk{}}
+	for _, key := range published {
+		set.Keys = append(set.Keys, key.public())
+	}
+	body, _ = json.Marshal(set) // strings and numbers always marshal
+	sum := sha256.Sum256(body)
+	digest := httpsfv.NewDictionary()
+	digest.Add("sha-256", httpsfv.NewItem(sum[:]))
+	header = http.Header{
+		"Content-Type": {MediaType}, "Content-Digest": {marshal(digest)},
+		"Cache-Control":               {fmt.Sprintf("public, max-age=%d", int(directoryAge.Seconds()))},
+		"Access-Control-Allow-Origin": {"*"},
+	}
+	var inputs, signatures []string
+	for i, key := range published {
+		var m message
+		m.add("@authority", strings.TrimSuffix(strings.ToLower(authority), ":443"), param{"req", true})
+		m.add("content-digest", marshal(digest))
+		input, signature := m.sign(key, fmt.Sprintf("key%d", i+1), validity(key, "http-message-signatures-directory", now, directoryValid))
+		inputs, signatures = append(inputs, input), append(signatures, signature)
+	}
+	header.Set("Signature-Input", strings.Join(inputs, ", "))
+	header.Set("Signature", strings.Join(signatures, ", "))
+	return header, body
+}

@@ -1,0 +1,120 @@
+package webbotauth
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func generate(t *testing.T, notBefore, expires time.Time) SigningKey {
+	t.Helper()
+	k, err := Generate(notBefore, expires)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestRotation: section 5.5.2 of the draft. A key is published before it signs, and for as long as
+// it could be met.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_800_000_000, 0)
+	day := func(n int) time.Time { return start.AddDate(0, 0, n) }
+	first, second := generate(t, time.Time{}, day(12)), generate(t, day(10), time.Time{})
+	keys, err := ParseKeys(Keys{second, first}.Private())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		day       int
+		signs     string
+		published int
+	}{{0, first.ID, 2}, {9, first.ID, 2}, {10, second.ID, 2}, {11, second.ID, 2}, {12, second.ID, 1}} {
+		k, ok := keys.At(day(c.day))
+		if published := keys.Published(day(c.day)); !ok || k.ID != c.signs || len(published) != c.published {
+			t.Errorf("day %d: %s signs, %d are published", c.day, k.ID, len(published))
+		}
+	}
+	if _, ok := (Keys{second}).At(day(9)); ok {
+		t.Error("a key signs before its time")
+	}
+	if (SigningKey{}).ID != "" || len(Keys(nil).Published(start)) > 0 {
+		t.Error("no key is a key")
+	}
+}
+
+// TestParseKeysRefuses: no file is read in part, and no error shows a secret.
+func TestParseKeysRefuses(t *testing.T) {
+	t.Parallel()
+	k := generate(t, time.Time{}, time.Time{})
+	var set jwkSet
+	if err := json.Unmarshal(Keys{k}.Private(), &set); err != nil {
+		t.Fatal(err)
+	}
+	good := set.Keys[0]
+	with := func(change func(*jwk)) string {
+		j := good
+		change(&j)
+		text, err := json.Marshal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	many := strings.TrimSuffix(strings.Repeat(with(func(*jwk) {})+",", maxKeys+1), ",")
+	for text, want := range map[string]string{
+		"":                                              "no JSON Web Key",
+		with(func(*jwk) {})[:60]:                        "no JSON Web Key",
+		with(func(*jwk) {}) + "x":                       "something follows",
+		"{}":                                            "there is none",
+		`{"keys":[]}`:                                   "there is none",
+		`{"keys":[` + many + `]}`:                       "more than 16",
+		`{"keys":[` + many[:len(many)/2] + `]}`:         "",
+		with(func(j *jwk) { j.Type = "RSA" }):           "kty OKP",
+		with(func(j *jwk) { j.D = "" }):                 "no d",
+		with(func(j *jwk) { j.D = j.D[1:] }):            "base64url of 32",
+		with(func(j *jwk) { j.X = good.D }):             "x does not belong",
+		with(func(j *jwk) { j.ID = "k1" }):              "thumbprint",
+		with(func(j *jwk) { j.From, j.Expires = 5, 5 }): "exp is not after nbf",
+		`{"kty":"OKP","crv":"Ed25519","d":"n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"}`: "RFC 9421",
+	} {
+		keys, err := ParseKeys([]byte(text))
+		if err == nil || keys != nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), good.D) {
+			t.Errorf("%.80s: %v, want an error with %q", text, err, want)
+		}
+	}
+	if keys, err := ParseKeys([]byte(with(func(*jwk) {}))); err != nil || len(keys) != 1 || keys[0].ID != k.ID {
+		t.Errorf("a single key: %v, %v", keys, err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v %s", k, k, k, Keys{k}); strings.Contains(text, "private") || strings.Count(text, k.ID) != 4 {
+		t.Errorf("printed: %s", text)
+	}
+}
+
+// FuzzParseKeys: what is accepted signs, and is read the same when it is written again.
+func FuzzParseKeys(f *testing.F) {
+	k, err := Generate(time.Unix(5, 0), time.Unix(9, 0))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(Keys{k}.Private())
+	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","d":"` + strings.Repeat("A", 43) + `"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		keys, err := ParseKeys(data)
+		if err != nil {
+			return
+		}
+		again, err := ParseKeys(keys.Private())
+		if err != nil || len(again) != len(keys) {
+			t.Fatalf("%v: %v", keys, err)
+		}
+		for i := range keys {
+			if again[i].ID != keys[i].ID || !again[i].NotBefore.Equal(keys[i].NotBefore) || !again[i].Expires.Equal(keys[i].Expires) {
+				t.Errorf("%v became %v", keys[i], again[i])
+			}
+		}
+	})
+}
