@@ -27,7 +27,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 		names = append(names, filepath.Base(name))
 	}
 	if len(names) < 3 {
-		t.Fatalf("files of the log: %v", names)
+		t.Fatalf("files of the log: %v; the gateway's own log ends: %s", names, g.Stderr)
 	}
 	if r := rig.Audit(t, "--seal", "--strict", "--store", g.Store(), s.Dir); r.Status != 0 || len(r.Findings) > 0 {
 		t.Fatalf("honest: status %d, %+v", r.Status, r.Findings)
