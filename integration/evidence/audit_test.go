@@ -102,11 +102,13 @@ func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed f
 	return g
 }
 
-// rotated counts the files of a log besides the newest. One that is being packed is there twice.
+// rotated counts the files of a log besides the newest. One that is being packed is there up to three times: as it was, packed,
+// and packed in part.
 func rotated(s *rig.SealedLog) int {
 	names := make(map[string]bool)
 	for _, name := range s.Files() {
-		names[strings.TrimSuffix(name, ".gz")] = true
+		plain, _, _ := strings.Cut(filepath.Base(name), ".log")
+		names[plain] = true
 	}
 	return len(names) - 1
 }
