@@ -91,7 +91,18 @@ func (a *activeConfigs) follow(e *Engine) {
 		e.pacing.importBlocks(before.pacing)
 	}
 	e.fleet.apply(e)
-	byAgent.follow(e.Sites())
+}
+
+// countAgents has the agents of all configurations that run counted. One that is refused ran for a
+// moment, beside the one before.
+func (a *activeConfigs) countAgents() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var sites []*SitePolicy
+	for _, e := range a.engines {
+		sites = append(sites, e.Sites()...)
+	}
+	byAgent.follow(sites)
 }
 
 // stateFile keeps one small thing of the process over a restart, as JSON in a folder beside the

@@ -286,7 +286,7 @@ func (e *Engine) Start() error {
 	sockets.Process.Changed()
 	e.enter()
 	e.fleet.apply(e)
-	byAgent.follow(e.Sites()) // the first configuration has entered before its sites were there
+	active.countAgents()
 	stopping.Do(func() { go endStalled() })
 	go e.watchLogs()
 	return nil
@@ -299,6 +299,7 @@ func (e *Engine) Close() error {
 	var errs []error
 	if e.failure == nil {
 		active.leave(e)
+		active.countAgents()
 	}
 	if e.fleet != nil {
 		errs = append(errs, release(e.fleet.key))

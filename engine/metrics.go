@@ -266,11 +266,11 @@ var (
 	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies of answers of sites.", "agent", "owner")
 )
 
-// agentMetrics count requests by agent block. They know the agents of the current configuration
-// alone, so their number is bounded over any number of reloads. A request of an agent that this
-// configuration does not have counts as other. Safe for concurrent use.
+// agentMetrics count requests by agent block. They know the agents of the configurations that run
+// alone, so their number is bounded over any number of reloads. A request of an agent that none of
+// them has counts as other. Safe for concurrent use.
 type agentMetrics struct {
-	known atomic.Pointer[map[agentLabels]*agentCounts] // replaced by each configuration, never changed
+	known atomic.Pointer[map[agentLabels]*agentCounts] // replaced at each start and end of a configuration, never changed
 }
 
 type agentLabels struct{ agent, owner string }

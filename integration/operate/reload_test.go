@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,4 +164,30 @@ func stored(t *testing.T, path string) int {
 		return 0
 	}
 	return len(records)
+}
+
+// TestARefusedReloadForgetsNoAgent: a configuration that lacks an agent, and that is refused only once a part of it runs,
+// leaves the agent's counters as they were.
+func TestARefusedReloadForgetsNoAgent(t *testing.T) {
+	t.Parallel()
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	config := rig.Config{Engine: rig.Unpaced, Site: "agent acmebot {\nowner search\n}\nunidentified allow"}
+	g := rig.New(t, config)
+	g.MustFetch("acmebot/1.0", site.URL("/page"))
+	const counter = `crawlgate_agent_decisions_total{agent="acmebot",decision="allow",owner="search",reason="absent"}`
+	counted := func() bool { return strings.Contains(g.Admin("/metrics").Body, "\n"+counter+" 1\n") }
+	if !counted() {
+		t.Fatal(g.Admin("/metrics").Body)
+	}
+	refused := config
+	refused.Site = "agent otherbot\nunidentified allow"
+	refused.Sites = "http://:8080 {\nbind 192.0.2.1\n}" // no address of this machine: Caddy finds that out when it starts
+	for range 10 {                                      // Caddy starts its parts in no order: in half of them the listener is the first
+		if err := g.Reload(refused); err == nil {
+			t.Fatal("it was not refused")
+		}
+		if !counted() {
+			t.Fatal("the counter of acmebot is gone")
+		}
+	}
 }
