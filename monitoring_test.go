@@ -101,20 +101,9 @@ func TestMonitoredMetrics(t *testing.T) {
 
 // TestAlerts has promtool try the rules: each alert fires in the recording, and none on its good day.
 func TestAlerts(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("promtool is not installed")
-	}
-	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "rules_test.yml"}} {
-		cmd := exec.CommandContext(t.Context(), promtool, args...)
-		cmd.Dir = filepath.Join("examples", "monitoring")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v\n%s", args, err, out)
-		}
-	}
+	folder := filepath.Join("examples", "monitoring")
+	promtool(t, folder, "check", "config", "prometheus.yml")
+	promtool(t, folder, "test", "rules", "rules_test.yml")
 	tested := map[string]bool{}
 	for _, m := range testedAlert.FindAllStringSubmatch(monitoring(t, "rules_test.yml"), -1) {
 		tested[m[1]] = true
@@ -124,6 +113,50 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s is never expected to fire", name)
 		}
 	}
+}
+
+// promtool runs a command of promtool in a folder.
+func promtool(t *testing.T, folder string, args ...string) {
+	t.Helper()
+	program, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("promtool is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", args, err, out)
+	}
+}
+
+// TestEarlyInAQuietHour: a crawler that sends a request every five minutes, half of them too early, is no reason to wake
+// anybody. One that sends fifty times as many is.
+func TestEarlyInAQuietHour(t *testing.T) {
+	const quiet = `rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 5m
+    input_series:
+      - {series: 'crawlgate_agent_decisions_total{agent="quiet",owner="dora",decision="deny",reason="backoff",instance="gw1:2019"}', values: '0+1x24'}
+      - {series: 'crawlgate_early_requests_total{agent="quiet",owner="dora",instance="gw1:2019"}', values: '0 0 1 1 2 2 3 3 4 4 5 5 6 6 7 7 8 8 9 9 10 10 11 11 12'}
+      - {series: 'crawlgate_agent_decisions_total{agent="busy",owner="dora",decision="deny",reason="backoff",instance="gw1:2019"}', values: '0+50x24'}
+      - {series: 'crawlgate_early_requests_total{agent="busy",owner="dora",instance="gw1:2019"}', values: '0+25x24'}
+    promql_expr_test:
+      - expr: count by (agent) (ALERTS{alertname="CrawlgateEarly",alertstate="firing"})
+        eval_time: 1h
+        exp_samples:
+          - {labels: '{agent="busy"}', value: 1}
+`
+	folder := t.TempDir()
+	for name, text := range map[string]string{"rules.yml": monitoring(t, "rules.yml"), "quiet.yml": quiet} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool(t, folder, "test", "rules", "quiet.yml")
 }
 
 // TestDashboardForm: panels have ids of their own and do not overlap, and the data source is a variable.

@@ -28,7 +28,8 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|agent_decisions_total|early_requests_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|fleet_orders_version|fleet_orders_pending|fleet_actions_pending|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?) (\S+)$`)
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?|` +
+	`caddy_config_last_reload_successful|caddy_admin_http_request_errors_total\{.*path="/load".*\}) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
 type scrape map[string]float64
@@ -172,10 +173,10 @@ func TestRecordedAlerts(t *testing.T) {
 	r.record(c.both, "A good day.", 90, nil)
 	c.trouble()
 	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1", "CrawlgateLogNotKept gw1"}
-	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long, and has no witness. Long texts, and a crowd that gives up, at the second.", 60,
+	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long, and has no witness. Long texts, and a crowd that gives up, at the second. Both refuse a configuration.", 60,
 		slices.Concat(standing, []string{
-			"CrawlgateEarly gw1", "CrawlgateErrors gw1", "CrawlgateEvidenceUnwitnessed gw1", "CrawlgatePaceWait gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
-			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateTextsDropped gw2",
+			"CrawlgateEarly gw1", "CrawlgateErrors gw1", "CrawlgateEvidenceUnwitnessed gw1", "CrawlgatePaceWait gw1", "CrawlgateReloadFailed gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
+			"CrawlgateDropped gw2", "CrawlgateErrors gw2", "CrawlgateFetchQueue gw2", "CrawlgateReloadFailed gw2", "CrawlgateTextsDropped gw2",
 		}))
 	c.second.Kill()
 	c.emptyRedis()
@@ -324,6 +325,20 @@ func (c *chaosFleet) trouble() {
 	rig.Eventually(c.t, "the log to be sealed, and found not to be kept", func() bool {
 		return c.first.Metric("crawlgate_evidence_unsealed_lines")+c.first.Metric("crawlgate_evidence_kept") == 0
 	})
+	c.refused()
+}
+
+// refused gives the first gateway a configuration that cannot be loaded, and the second a Caddyfile with a fault.
+func (c *chaosFleet) refused() {
+	config := c.first.Config
+	config.Egress += "\ntrust_ca " + filepath.Join(c.t.TempDir(), "nowhere.pem")
+	if err := c.first.Reload(config); err == nil {
+		c.t.Error("the first takes a configuration that lacks a file")
+	}
+	curl := exec.CommandContext(c.t.Context(), "curl", "-sS", "--unix-socket", c.second.AdminSocket(), "-H", "Content-Type: text/caddyfile", "--data-binary", "{\nnonsense\n}", "http://localhost/load")
+	if out, err := curl.CombinedOutput(); err != nil || !strings.Contains(string(out), "error") {
+		c.t.Errorf("%v: %s", err, out)
+	}
 }
 
 // fillTexts has the second gateway meet more and longer texts than it has room and turns for.
