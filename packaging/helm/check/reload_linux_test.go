@@ -58,6 +58,10 @@ func TestReload(t *testing.T) {
 
 	p.reload.interrupt(t)
 	p.await("the end of the container that reloads", p.reload.ended)
+	root = addAuthority(t, files)
+	p.mount(files)
+	p.startReload()
+	p.await("the authority that was renewed while nobody looked", func() bool { return p.get(p.proxy, "/ca.crt") == root })
 	p.gateway.interrupt(t)
 	p.await("health that says it stops", func() bool { return p.status(p.metrics, "/health") == http.StatusServiceUnavailable })
 	if got := p.get(p.proxy, "/ca.crt"); got != root {
@@ -94,6 +98,7 @@ type testPod struct {
 	paths           *strings.Replacer
 	first           map[string]string // the files of the volume at the start
 	mounted         int
+	watch           []string // the command of the container `reload`
 	gateway, reload *process
 	proxy, metrics  string // ports, as the next one
 	console         string
@@ -132,11 +137,21 @@ func startPod(t *testing.T, values string) *testPod {
 	p.gateway = start(t, exec.Command(gateway(t), p.all(containers[0].Args)...), "XDG_DATA_HOME="+folder+"/data", "XDG_CONFIG_HOME="+folder+"/data/config")
 	p.await("the start", func() bool { return p.status(metrics, "/health") == http.StatusOK })
 	need(t, "curl")
-	shell := exec.Command(need(t, "busybox"), p.all(command(containers[1]))...)
-	shell.SysProcAttr = firstProcess()
-	p.reload = start(t, shell)
-	p.await("the first look at the configuration", func() bool { return strings.Contains(p.gateway.text(t), "config is unchanged") })
+	if !strings.Contains(containers[1].Image, "@sha256:") {
+		t.Errorf("the image %s may change", containers[1].Image)
+	}
+	p.watch = p.all(command(containers[1]))
+	p.startReload()
+	p.await("the first look at the configuration", func() bool { return strings.Contains(p.gateway.text(t), "load complete") })
 	return p
+}
+
+// startReload starts the container that reloads, for the first time or again.
+func (p *testPod) startReload() {
+	p.t.Helper()
+	shell := exec.Command(need(p.t, "busybox"), p.watch...)
+	shell.SysProcAttr = firstProcess()
+	p.reload = start(p.t, shell)
 }
 
 // firstProcess makes a process the first one of its container, which no signal ends that it does not catch.

@@ -117,15 +117,16 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* A changed ConfigMap or Secret swaps the link ..data in its folder. A Caddyfile that was refused is tried again. */}}
+{{- /* A changed ConfigMap or Secret swaps the link ..data in its folder. A Caddyfile that was refused is tried again. The first look
+loads as well: nobody knows what has changed before it. */}}
 {{- define "crawlgate.watch" -}}
 trap exit TERM
-loaded='' changed=''
+loaded=''
 while :; do
 	found=$(for folder in /etc/crawlgate{{ range .Values.extraVolumeMounts }} {{ .mountPath | squote }}{{ end }}; do readlink "$folder/..data"; done)
 	if [ "$found" != "$loaded" ] && curl --silent --show-error --fail-with-body --max-time 60 --unix-socket /run/crawlgate/admin.sock \
-		--header 'Content-Type: text/caddyfile' --header "$changed" --data-binary @/etc/crawlgate/Caddyfile http://localhost/load; then
-		loaded=$found changed='Cache-Control: must-revalidate'
+		--header 'Content-Type: text/caddyfile' --header 'Cache-Control: must-revalidate' --data-binary @/etc/crawlgate/Caddyfile http://localhost/load; then
+		loaded=$found
 	fi
 	sleep 10 & wait $!
 done
