@@ -82,8 +82,11 @@ type machine struct {
 var stubs = map[string]string{
 	"systemctl": `curl -sS --fail-with-body -X POST "$CONTROL/$1/$2"`,
 	"apt":       `test -f "$2" && systemctl try-restart crawlgate.service`, // as postinst.sh does
-	"runuser":   `test "$1 $2 $3" = "-u crawlgate --" && shift 3 && exec "$@"`,
-	"chown":     `test "$1 $2" = "-R crawlgate:" && shift 2 && ls -d "$@"`,
+	"runuser": `test "$1 $2 $3" = "-u crawlgate --" && shift 3
+case $(readlink -f "$(dirname "$1")")/ in "$(pwd -P)"/*) exit 126 ;; esac # the user may not read the folder of root
+exec "$@"`,
+	"dpkg-deb": `test "$1 $2" = "--extract crawlgate_0.2.0_amd64.deb" && mkdir -p "$3/usr/bin" && ln -s "$CRAWLGATE" "$3/usr/bin/crawlgate"`,
+	"chown":    `test "$1 $2" = "-R crawlgate:" && shift 2 && ls -d "$@"`,
 	"aws": `case "$1 $2 $4" in
 "s3 cp -") cat "$ARCHIVE/${3##*/}" ;;
 "s3 sync "*) mkdir "$4" && cp "$ARCHIVE"/*.gz "$4" ;;
@@ -97,7 +100,7 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	rig.Need(t, "curl")
 	m := &machine{t: t, root: rig.TempDir(t)}
-	for _, dir := range []string{"var/lib/crawlgate", "var/log/crawlgate", "etc/crawlgate", "etc/logrotate.d", "root", "tmp", "bin", "archive"} {
+	for _, dir := range []string{"var/lib/crawlgate", "var/log/crawlgate", "etc/crawlgate", "etc/logrotate.d", "opt", "root", "tmp", "bin", "archive"} {
 		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -105,10 +108,8 @@ func newMachine(t *testing.T) *machine {
 	for name, text := range stubs {
 		m.write("bin/"+name, "#!/bin/sh\nset -e\n"+text+"\n", 0o700)
 	}
-	for _, link := range []string{"bin/crawlgate", "root/crawlgate"} {
-		if err := os.Symlink(rig.Binary, m.path(link)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(rig.Binary, m.path("bin/crawlgate")); err != nil {
+		t.Fatal(err)
 	}
 	m.write("root/crawlgate_0.2.0_amd64.deb", "", 0o600)
 	m.g = &rig.Gateway{T: t, Dir: m.path("var/lib/crawlgate"), Addr: rig.FreePort(t)}
@@ -165,7 +166,7 @@ var absolute = regexp.MustCompile(`(?:^|\s)/\S*`)
 // command is a shell that types a block on the machine.
 func (m *machine) command(block string) *exec.Cmd {
 	replace := append(m.replace, " -C /", " -C "+m.root, "127.0.0.1:3128", m.g.Addr, "/run/crawlgate/admin.sock", m.g.AdminSocket())
-	for _, dir := range []string{"/var/lib/crawlgate", "/var/log/crawlgate", "/etc/crawlgate", "/etc/logrotate.d", "/root/", "/tmp/"} {
+	for _, dir := range []string{"/var/lib/crawlgate", "/var/log/crawlgate", "/etc/crawlgate", "/etc/logrotate.d", "/opt/", "/root/", "/tmp/"} {
 		replace = append(replace, dir, m.root+dir)
 	}
 	typed := strings.NewReplacer(replace...).Replace(block)
@@ -178,7 +179,7 @@ func (m *machine) command(block string) *exec.Cmd {
 	server := httptest.NewServer(http.HandlerFunc(m.control))
 	m.t.Cleanup(server.Close)
 	cmd.Dir = m.path("root")
-	cmd.Env = append(os.Environ(), "PATH="+m.path("bin")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin", "CONTROL="+server.URL, "ARCHIVE="+m.path("archive"),
+	cmd.Env = append(os.Environ(), "PATH="+m.path("bin")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin", "CONTROL="+server.URL, "CRAWLGATE="+rig.Binary, "ARCHIVE="+m.path("archive"),
 		"no_proxy=*", "CRAWLGATE_GATEWAY=unix/"+m.g.AdminSocket(), "XDG_DATA_HOME="+m.g.Dir, "XDG_CONFIG_HOME="+m.g.Dir)
 	return cmd
 }
