@@ -105,9 +105,7 @@ func findAll(ctx context.Context, h *Handler, e *engine.Engine, f *finding) erro
 			f.Reasons = append(f.Reasons, info)
 		}
 	}
-	f.Agents, _ = countsOf(e, f.Hour)
-	f.Agents = bounded(slices.DeleteFunc(f.Agents, func(a agent) bool { return !f.has(a.Name, a.Owner) }), f.Rows)
-	return cmp.Or(findHosts(ctx, h, e, f), findOrigins(ctx, h, e, f), findRefusals(ctx, h, e, f))
+	return cmp.Or(findAgents(ctx, h, e, f), findHosts(ctx, h, e, f), findOrigins(ctx, h, e, f), findRefusals(ctx, h, e, f))
 }
 
 func findRefusals(_ context.Context, _ *Handler, _ *engine.Engine, f *finding) error {
@@ -145,7 +143,9 @@ func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) err
 	f.Agents, f.Teams = countsOf(e, f.Hour)
 	name := f.Query.Get("name")
 	if name == "" {
-		f.Found, f.Agents, f.Teams = len(f.Agents), bounded(f.Agents, 2*f.Rows), bounded(f.Teams, f.Rows)
+		list := slices.DeleteFunc(f.Agents, func(a agent) bool { return !f.has(a.Name, a.Owner) })
+		f.Agents, f.Teams = bounded(list[min(f.From, len(list)):], f.Rows), bounded(f.Teams, f.Rows)
+		f.turnTo(len(f.Agents), len(list))
 		return nil
 	}
 	f.Agents, f.Teams = slices.DeleteFunc(f.Agents, func(a agent) bool { return a.Name != name }), nil

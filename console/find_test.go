@@ -60,6 +60,27 @@ func TestTroubleFirst(t *testing.T) {
 	}
 }
 
+// TestManyAgents: with thousands of agents the pages stay small, and each agent can be found.
+func TestManyAgents(t *testing.T) {
+	var blocks strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&blocks, "agent crawler-of-the-company-%d {\nowner team-%d\n}\n", i, i%100)
+	}
+	g := testgateway.New(t, blocks.String()+siteOf(auth(""), "orders on"), "")
+	transport := &http.Transport{DialContext: g.Dial("console.sock"), MaxIdleConns: 1}
+	t.Cleanup(transport.CloseIdleConnections)
+	r := &rig{g, t, &http.Client{Transport: transport}}
+	for path, want := range map[string]string{
+		"/": "", "/stops": "", "/refusals": "", "/find?q=company-2999": ">crawler-of-the-company-2999</a>",
+		"/agents": "Next page", "/agents?q=TEAM-77": ">crawler-of-the-company-77</a>", "/agents?q=company-2998&from=0": "1 of 1.", "/agents?q=company-29&from=100": "11 of 111.",
+	} {
+		resp, body := r.ask("GET", path, nil, ada)
+		if resp.StatusCode != http.StatusOK || len(body) > maxPage || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, %d bytes, without %q", path, resp.StatusCode, len(body), want)
+		}
+	}
+}
+
 // TestEveryLinkLeads follows all links of the page, without script: each leads to a page, and among them are the
 // explanation of the refusal with its line, the history of its origin, the clock of its host and the sites of the agent.
 func TestEveryLinkLeads(t *testing.T) {

@@ -32,7 +32,7 @@ var (
 		"title": titleOf, "trend": trendText, "hint": func(code string) string { return enforce.Reason(code).Info().Hint }, "ago": ago, "why": whyOf,
 		"agents": func() []string {
 			if e := engine.Current(); e != nil {
-				return adminapi.AgentNames(e)
+				return bounded(adminapi.AgentNames(e), 2*perPage) // the fields take any other name too
 			}
 			return nil
 		}, "states": func(names ...string) []string { return names },
