@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ const fakeSlack = 10 * time.Millisecond
 type fakeGateway struct {
 	*fakeShared
 	count, turn int
+	turns       int // 0: as many as count
 }
 
 func newFakeShared(up bool) *fakeShared {
@@ -48,7 +50,7 @@ func newFakeShared(up bool) *fakeShared {
 func (f *fakeShared) gateways(n int) []*Pacer {
 	out := make([]*Pacer, 0, n)
 	for i := range n {
-		out = append(out, New(Config{Random: noJitter, Shared: &fakeGateway{f, n, i}}))
+		out = append(out, New(Config{Random: noJitter, Shared: &fakeGateway{f, n, i, 0}}))
 	}
 	return out
 }
@@ -198,7 +200,7 @@ func (g *fakeGateway) Peers() Peers {
 	defer g.mu.Unlock()
 	peers := Peers{Up: g.up, For: time.Since(g.since), Count: g.count, Turn: g.turn, Time: wall()}
 	if g.met && (!g.up || g.wasAway) {
-		peers.Turns = g.count
+		peers.Turns = cmp.Or(g.turns, g.count)
 	}
 	return peers
 }
@@ -332,6 +334,33 @@ func TestTurnsOfSeveralClocks(t *testing.T) {
 			t.Errorf("%d went in 240 s, want nearly 60", len(at))
 		}
 	})
+}
+
+// Two gateways take turns, and expect a third one, which starts while the shared clock is away and
+// has no turn. Each of the two leaves out turns, so all three together keep to the rate.
+func TestGatewaysLeaveOutTurnsForThoseThatAreExpected(t *testing.T) {
+	t.Parallel()
+	const interval = 2 * time.Second
+	for started, want := range map[int]int{2: 40, 3: 70} { // of 100: the two leave out every second turn
+		t.Run(fmt.Sprint(started), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeShared(true)
+				var all []*Pacer
+				for turn, turns := range []int{2, 2, -1}[:started] {
+					all = append(all, New(Config{Random: noJitter, Shared: &fakeGateway{f, 3, turn, turns}}))
+				}
+				f.set(false)
+				at := crawlGateways(t, all, Limit{Key: "h", Delay: interval}, noTime, func() { time.Sleep(200 * time.Second) })
+				if within(t, at, interval, 3); len(at) < want {
+					t.Errorf("%d went in 200 s, want %d", len(at), want)
+				}
+				if started == 2 {
+					apart(t, at, interval)
+				}
+			})
+		})
+	}
 }
 
 // However often the shared clock goes and comes back without its memory, the gateways are never
