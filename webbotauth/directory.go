@@ -2,13 +2,12 @@ package webbotauth
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 )
 
 // MediaType is that of a directory.
@@ -33,18 +32,17 @@ func (k Keys) Directory(authority string, now time.Time) (header http.Header, bo
 	}
 	body, _ = json.Marshal(set) // strings and numbers always marshal
 	sum := sha256.Sum256(body)
-	digest := httpsfv.NewDictionary()
-	digest.Add("sha-256", httpsfv.NewItem(sum[:]))
+	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 	header = http.Header{
-		"Content-Type": {MediaType}, "Content-Digest": {marshal(digest)},
+		"Content-Type": {MediaType}, "Content-Digest": {digest},
 		"Cache-Control":               {fmt.Sprintf("public, max-age=%d", int(directoryAge.Seconds()))},
 		"Access-Control-Allow-Origin": {"*"},
 	}
 	var inputs, signatures []string
 	for i, key := range published {
 		var m message
-		m.add("@authority", strings.TrimSuffix(strings.ToLower(authority), ":443"), param{"req", true})
-		m.add("content-digest", marshal(digest))
+		m.add(`"@authority";req`, strings.TrimSuffix(strings.ToLower(authority), ":443"))
+		m.add(`"content-digest"`, digest)
 		input, signature := m.sign(key, fmt.Sprintf("key%d", i+1), validity(key, "http-message-signatures-directory", now, directoryValid))
 		inputs, signatures = append(inputs, input), append(signatures, signature)
 	}

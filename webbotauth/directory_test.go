@@ -36,7 +36,7 @@ func TestDirectory(t *testing.T) {
 		member, _ := signatures.Get(name)
 		item, _ := member.(httpsfv.Item)
 		signature, _ := item.Value.([]byte)
-		base := "\"@authority\";req: bot.example\n\"content-digest\": " + header.Get("Content-Digest") + "\n\"@signature-params\": " + marshal(input)
+		base := "\"@authority\";req: bot.example\n\"content-digest\": " + header.Get("Content-Digest") + "\n\"@signature-params\": " + marshal(t, input)
 		public, _ := keys[i+1].private.Public().(ed25519.PublicKey)
 		if !ed25519.Verify(public, []byte(base), signature) {
 			t.Errorf("%s does not verify", name)

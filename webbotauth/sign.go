@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dunglas/httpsfv"
 )
 
 // WellKnown is the path of a directory (section 8.1 of the draft).
@@ -50,7 +49,8 @@ type Signer struct {
 func ParseDirectory(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" ||
-		u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" && u.Path != WellKnown {
+		u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" && u.Path != WellKnown ||
+		strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
 		return "", errors.New("directory: want an origin such as https://bot.example.com")
 	}
 	return "https://" + strings.ToLower(u.Host), nil
@@ -69,26 +69,22 @@ func (s Signer) Sign(r *http.Request, form AgentForm, now time.Time) (keyID stri
 		return "", ErrNoKey
 	}
 	var m message
-	field := httpsfv.NewItem(s.Directory)
+	agent := `"` + s.Directory + `"`
 	if form == String {
-		m.add("@authority", authority(r))
-		m.add("signature-agent", marshal(field))
-		r.Header["Signature-Agent"] = []string{marshal(field)}
+		m.add(`"@authority"`, authority(r))
+		m.add(`"signature-agent"`, agent)
 	} else {
-		field.Value = s.Directory + WellKnown
-		m.add("@method", r.Method)
-		m.add("@authority", authority(r))
-		m.add("@path", path(r.URL))
-		m.add("signature-agent", marshal(field), param{"key", label})
-		agent := httpsfv.NewDictionary()
-		agent.Add(label, field)
-		r.Header["Signature-Agent"] = []string{marshal(agent)}
+		agent = `"` + s.Directory + WellKnown + `"`
+		m.add(`"@method"`, r.Method)
+		m.add(`"@authority"`, authority(r))
+		m.add(`"@path"`, path(r.URL))
+		m.add(`"signature-agent";key="`+label+`"`, agent)
+		agent = label + "=" + agent
 	}
-	params := validity(key, "web-bot-auth", now, Valid)
-	// Otherwise two requests of a second could have one signature, and a site may refuse to see one twice.
-	params = append(params, param{"nonce", rand.Text()})
-	input, signature := m.sign(key, label, params)
-	r.Header["Signature-Input"], r.Header["Signature"] = []string{input}, []string{signature}
+	// Without a nonce two requests of a second could have one signature, and a site may refuse to see
+	// one twice.
+	input, signature := m.sign(key, label, validity(key, "web-bot-auth", now, Valid)+`;nonce="`+rand.Text()+`"`)
+	r.Header["Signature-Agent"], r.Header["Signature-Input"], r.Header["Signature"] = []string{agent}, []string{input}, []string{signature}
 	return key.ID, nil
 }
 
@@ -111,51 +107,34 @@ func path(u *url.URL) string {
 	return target
 }
 
-type param struct {
-	name  string
-	value any
-}
-
 // message collects the components of a message (RFC 9421 section 2), in the order in which they are
-// signed.
+// signed. It holds the serialized form: no name and no value of this package has a byte that would
+// be escaped.
 type message struct {
-	list httpsfv.InnerList
+	list string // their names
 	base strings.Builder
 }
 
-func (m *message) add(name, value string, params ...param) {
-	item := httpsfv.NewItem(name)
-	for _, p := range params {
-		item.Params.Add(p.name, p.value)
+// add adds a component by its name and parameters.
+func (m *message) add(component, value string) {
+	if m.list != "" {
+		m.list += " "
 	}
-	m.list.Items = append(m.list.Items, item)
-	fmt.Fprintf(&m.base, "%s: %s\n", marshal(item), value)
+	m.list += component
+	for _, part := range [...]string{component, ": ", value, "\n"} {
+		m.base.WriteString(part)
+	}
 }
 
 // validity are the parameters that the draft demands (section 4.2), of a signature that is made now.
-func validity(k SigningKey, tag string, now time.Time, valid time.Duration) []param {
-	return []param{{"created", now.Unix()}, {"expires", now.Add(valid).Unix()}, {"keyid", k.ID}, {"tag", tag}}
+func validity(k SigningKey, tag string, now time.Time, valid time.Duration) string {
+	return ";created=" + strconv.FormatInt(now.Unix(), 10) + ";expires=" + strconv.FormatInt(now.Add(valid).Unix(), 10) +
+		`;keyid="` + k.ID + `";tag="` + tag + `"`
 }
 
 // sign returns the values of Signature-Input and Signature (RFC 9421 sections 2.5 and 3.1).
-func (m *message) sign(k SigningKey, label string, params []param) (input, signature string) {
-	m.list.Params = httpsfv.NewParams()
-	for _, p := range params {
-		m.list.Params.Add(p.name, p.value)
-	}
-	inputs, signatures := httpsfv.NewDictionary(), httpsfv.NewDictionary()
-	inputs.Add(label, m.list)
-	input = marshal(inputs)
-	base := m.base.String() + `"@signature-params": ` + strings.TrimPrefix(input, label+"=")
-	signatures.Add(label, httpsfv.NewItem(ed25519.Sign(k.private, []byte(base))))
-	return input, marshal(signatures)
-}
-
-// marshal serializes a value of this package's making, which is always serializable.
-func marshal(v httpsfv.StructuredFieldValue) string {
-	text, err := httpsfv.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("webbotauth: %v", err))
-	}
-	return text
+func (m *message) sign(k SigningKey, label, params string) (input, signature string) {
+	list := "(" + m.list + ")" + params
+	m.base.WriteString(`"@signature-params": ` + list)
+	return label + "=" + list, label + "=:" + base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, []byte(m.base.String()))) + ":"
 }
