@@ -182,7 +182,7 @@ func TestBadGateway(t *testing.T) {
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, from, ` +
-			`ignore_wildcard_group, max_wait, mode, owner, pass, preferences, purpose, rate, token, unknown, user_agent`},
+			`ignore_wildcard_group, max_wait, mode, owner, pass, preferences, purpose, rate, send_from, send_user_agent, sign, token, unknown, user_agent`},
 		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
 		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
 			`want a single word without version, of letters, digits, "-", "_" and "."`},
@@ -201,6 +201,30 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nmax_wait -5s\n}", 4, `option "max_wait" of agent A: "-5s" is negative`},
 		{"agent A {\nmax_wait 5s\nmax_wait 5s\n}", 5, `option "max_wait" of agent A is given twice`},
 		{"agent A {\nmode on\n}", 4, `robots: agent "A": mode "on": want enforce, report, off`},
+
+		{
+			"agent A {\nsend_user_agent \"B/1.0 (+https://a.example)\"\n}", 4, `robots: agent "A": send_user_agent "B/1.0 (+https://a.example)": ` +
+				`names none of the agent's tokens (A): a site could not tell which group of its robots.txt is meant`,
+		},
+		{"agent A {\nsend_user_agent \"A/1.0 é\"\n}", 4, `robots: agent "A": send_user_agent "A/1.0 é": has characters that a header cannot carry`},
+		{"agent A {\nsend_user_agent \" A/1.0\"\n}", 4, `robots: agent "A": send_user_agent " A/1.0": has characters that a header cannot carry`},
+		{
+			"agent A {\nsend_user_agent A/" + strings.Repeat("1", 255) + "\n}", 4,
+			`robots: agent "A": send_user_agent "A/` + strings.Repeat("1", 251) + `..." is longer than 256 bytes`,
+		},
+		{"agent A {\nsend_from bot\n}", 4, `robots: agent "A": send_from "bot": want an address such as crawl@example.com`},
+		{"agent A {\nsend_from \"Bot <a@b.example>\"\n}", 4, `robots: agent "A": send_from "Bot <a@b.example>": want an address such as crawl@example.com`},
+		{"agent A {\nsign {\nkeys k\n}\n}", 4, `robots: agent "A": sign: want keys, a file, and directory, an origin`},
+		{"agent A {\nsign {\nkeys k\ndirectory http://a.example\n}\n}", 6, `robots: agent "A": sign: directory: want an origin such as https://bot.example.com`},
+		{"agent A {\nsign {\nkeys k\nkey l\n}\n}", 6, `unknown option "key" in sign: want one of directory, keys, string`},
+		{
+			"agent A {\nsign {\nkeys k\ndirectory https://a.example\nstring *.*\n}\n}", 7,
+			`robots: agent "A": sign: string: host pattern "*.*": has * elsewhere than alone before a dot at its start`,
+		},
+		{
+			"agent A {\nsign {\nkeys k\ndirectory https://a.example\n}\npass signature\n}", 8,
+			`robots: agent "A": sign and pass signature exclude each other: a request has one signature`,
+		},
 
 		{"paths both", 3, `robots: paths "both": want strict, as_sent`},
 		{"paths strict\npaths strict", 4, `option "paths" of robots is given twice`},

@@ -19,7 +19,7 @@ var importRules = map[string][]string{
 	"robotstxt":              {"golang.org/x/"},
 	"signals/htmlhead":       {"golang.org/x/net/html", "internal/coding"},
 	"egress":                 {"golang.org/x/", "github.com/dunglas/httpsfv"},
-	"webbotauth":             {"github.com/dunglas/httpsfv"},
+	"webbotauth":             {},
 	"egress/guard":           {},
 	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":            {"golang.org/x/"},
@@ -30,7 +30,7 @@ var importRules = map[string][]string{
 	"robotscache/memstore":   {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":  {"origin", "fetch", "robotscache"},
 	"robotscache/internal":   {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "internal/escape", "internal/pagestyle", "internal/redact"},
+	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "webbotauth", "internal/escape", "internal/pagestyle", "internal/redact"},
 	"pace":                   {"golang.org/x/"},
 	"pace/redisclock":        {"golang.org/x/", "pace", "cluster/link", "github.com/redis/rueidis"},
 	"evidence":               {"golang.org/x/mod/sumdb/"},
@@ -47,8 +47,8 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "pace", "pace/redisclock", "cluster", "cluster/link", "egress", "egress/guard", "internal/escape", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
-		"signals/preferences", "evidence/sealer", "evidence/caddylog",
+		"enforce", "pace", "pace/redisclock", "cluster", "cluster/link", "egress", "egress/guard", "internal/escape", "internal/follow", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
+		"signals/preferences", "evidence/sealer", "evidence/caddylog", "webbotauth",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",

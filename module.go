@@ -199,6 +199,9 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 		"also_obey":             block.List(&a.AlsoObey),
 		"preferences":           block.Text(&a.Preferences),
 		"unknown":               block.Text(&a.Unknown),
+		"send_user_agent":       block.Text(&a.SendUserAgent),
+		"send_from":             block.Text(&a.SendFrom),
+		"sign":                  block.Nested(a.readSign),
 	}.Read(r, "agent "+a.Name)
 	h.Agents = append(h.Agents, a)
 	return err
@@ -207,6 +210,15 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 func (c *AgentConfig) addCredential(args []string) error {
 	c.Credentials = append(c.Credentials, Credential{User: args[0], Hash: args[1]})
 	return nil
+}
+
+func (c *AgentConfig) readSign(r *block.Reader) error {
+	c.Sign = new(enforce.Signing)
+	return block.Grammar{
+		"keys":      block.Text(&c.Sign.Keys),
+		"directory": block.Text(&c.Sign.Directory),
+		"string":    block.List(&c.Sign.StringHosts),
+	}.Read(r, "sign")
 }
 
 func (h *Handler) addConnect(args []string) error {

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -59,9 +60,9 @@ type Forwarder struct {
 type Hooks interface {
 	// Connecting is called when a connection is wanted.
 	Connecting()
-	// Connected is called when there is one. If the context of the exchange has ended when it returns,
-	// nothing is sent.
-	Connected(conn net.Conn)
+	// Connected is called when there is one, with the request that is about to be written: its header
+	// may still be changed. If the context of the exchange has ended when it returns, nothing is sent.
+	Connected(conn net.Conn, out *http.Request)
 	// Sent is called when the request has been written, and again with the first byte of its answer.
 	Sent()
 	// Answered is called with the origin's final status and header, before the client gets any of it.
@@ -75,8 +76,9 @@ type Hooks interface {
 
 // Result describes the outcome of one exchange. It is also filled in if [Forwarder.Forward] panics.
 type Result struct {
-	Hooks Hooks // set by the caller
-	Pass  Pass  // set by the caller
+	Hooks Hooks       // set by the caller
+	Pass  Pass        // set by the caller
+	Send  http.Header // set by the caller: fields that take the place of the client's
 
 	// Ahead is how many bytes of the answer's body are read before its header goes out, for at most
 	// 100 ms. Copy receives the bytes of the body that the client has received. The hooks may
@@ -126,6 +128,7 @@ func (f *Forwarder) Forward(
 	}
 	defer x.watch.stop()
 	out := x.request(x.trace(ctx))
+	x.out = out
 	if x.lastHop(out.Header) {
 		return nil
 	}
@@ -168,6 +171,7 @@ type forwarding struct {
 	target    *url.URL
 	rc        *http.ResponseController
 	res       *Result
+	out       *http.Request // that leaves
 	watch     watch
 	body      requestBody
 	expecting bool // the client waits for 100 Continue
@@ -182,6 +186,7 @@ func (x *forwarding) request(ctx context.Context) *http.Request {
 	out.Method, out.URL, out.Host = x.r.Method, x.target, x.target.Host
 	out.Proto, out.ProtoMajor, out.ProtoMinor = "HTTP/1.1", 1, 1
 	out.Header, x.res.Removed = RequestHeader(x.r.Header, x.f.HeaderPrefix, x.res.Pass)
+	maps.Copy(out.Header, x.res.Send)
 	x.body.watch, x.body.limit = &x.watch, x.f.BodyTimeout
 	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
 		x.attachBody(out)
@@ -214,7 +219,7 @@ func (x *forwarding) trace(ctx context.Context) context.Context {
 
 // gotConn notes the connection. The transport calls it in the goroutine of the round trip.
 func (x *forwarding) gotConn(info httptrace.GotConnInfo) {
-	x.res.Hooks.Connected(info.Conn)
+	x.res.Hooks.Connected(info.Conn, x.out)
 	x.reached = true
 	x.res.Dialed, _ = DialedOf(info.Conn)
 	if info.Reused {

@@ -134,11 +134,11 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 // unnoted is for exchanges whose steps do not matter to a test.
 type unnoted struct{}
 
-func (unnoted) Connecting()                    {}
-func (unnoted) Connected(net.Conn)             {}
-func (unnoted) Sent()                          {}
-func (unnoted) Answered(int, http.Header) bool { return true }
-func (unnoted) Began([]byte, bool) bool        { return true }
+func (unnoted) Connecting()                       {}
+func (unnoted) Connected(net.Conn, *http.Request) {}
+func (unnoted) Sent()                             {}
+func (unnoted) Answered(int, http.Header) bool    { return true }
+func (unnoted) Began([]byte, bool) bool           { return true }
 
 // forward sends a request out. The exchange ends with the request's context.
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {

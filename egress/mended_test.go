@@ -216,4 +216,4 @@ type countingSteps struct {
 	n *int
 }
 
-func (s countingSteps) Connected(net.Conn) { *s.n++ }
+func (s countingSteps) Connected(net.Conn, *http.Request) { *s.n++ }

@@ -62,6 +62,13 @@ type LogRecord struct {
 	DialMillis int64  `json:"dial_ms,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Exception  string `json:"exception,omitempty"`
+	// UserAgentSent is the value that left, if the agent's block sets it. Signed is the thumbprint of
+	// the key that signed the request, SignatureForm the form of Signature-Agent, and Unsigned why the
+	// request of an agent that signs has no signature. The caller sets them.
+	UserAgentSent string `json:"user_agent_sent,omitempty"`
+	Signed        string `json:"signed,omitempty"`
+	SignatureForm string `json:"signature_form,omitempty"`
+	Unsigned      string `json:"unsigned,omitempty"`
 	// Gateway, Version and Config are the name, the build and the configuration's digest of the
 	// gateway that writes a log. The caller sets them.
 	Gateway string `json:"gateway,omitempty"`

@@ -31,6 +31,7 @@ func TestRecordIsStable(t *testing.T) {
 	r := fullDecision(t).Record()
 	r.DialMillis, r.Address, r.Gateway, r.Version = 7, "192.0.2.1:443", "east-1", "v1.2.3"
 	r.Config, r.DecidedAt, r.SentAt, r.EndedAt = "0123456789abcdef", 1795262400.2, 1795262400.250001, SecondsOf(now)
+	r.UserAgentSent, r.Signed, r.SignatureForm, r.Unsigned = "AcmeNews/2.0", "poqk", "string", "no_key"
 	r.Signals, r.Preferences = []string{"noindex;from=x-robots-tag"}, []string{"train-ai=n;from=robots;line=4"}
 	got, err := json.Marshal(r)
 	if err != nil {
@@ -42,6 +43,7 @@ func TestRecordIsStable(t *testing.T) {
 		`"cause":"timeout","group":"Acme","rule":"/private/","line":12,"form":"both",` +
 		`"sha256":"ab000000000000000000000000000000000000000000000000000000000000cd","age_s":90,"source":"wait",` +
 		`"path_visible":true,"wait_ms":1234,"crawl_delay_s":2.5,"dial_ms":7,"address":"192.0.2.1:443","exception":"example.com: contract",` +
+		`"user_agent_sent":"AcmeNews/2.0","signed":"poqk","signature_form":"string","unsigned":"no_key",` +
 		`"gateway":"east-1","version":"v1.2.3","config":"0123456789abcdef","decided_at":1795262400.2,"sent_at":1795262400.250001,"ended_at":1795262400,` +
 		`"signals":["noindex;from=x-robots-tag"],"preferences":["train-ai=n;from=robots;line=4"]}`
 	if string(got) != want {

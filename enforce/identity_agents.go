@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
 // Agent is one crawler of the company: how to recognize its requests, and the names under which it
@@ -68,7 +70,19 @@ type Agent struct {
 	// MaxWait is how long a request of the agent is held for politeness, nil for as long as any.
 	MaxWait *time.Duration `json:"-"`
 
-	sends string // the product token that its requests have, as far as its patterns tell it
+	// SendUserAgent and SendFrom take the place of User-Agent and From in its requests; empty leaves
+	// the client's. They say nothing about whose requests they are.
+	SendUserAgent string `json:"send_user_agent,omitempty"`
+	SendFrom      string `json:"send_from,omitempty"`
+	// Sign has its requests signed, nil for not.
+	Sign *Signing `json:"sign,omitempty"`
+	// Signer signs them. [NewIdentifier] sets it if Sign is there, without keys: the caller gives it
+	// those before the first request.
+	Signer *webbotauth.Signer `json:"-"`
+
+	sends      string              // the product token that its requests have, as far as its patterns tell it
+	fields     http.Header         // that its requests leave with
+	stringForm hostIndex[struct{}] // the hosts that get the string form
 }
 
 // Limits of texts of the configuration, in bytes.
@@ -160,7 +174,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	}
 	a = &agent{Agent: &cfg}
 	warnings, err = a.compileTokens()
-	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse} {
+	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse, a.compileSent} {
 		if err == nil {
 			err = compile()
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -99,6 +100,26 @@ const (
 
 // Passes reports whether fields of a kind leave. A sender without an agent block passes none.
 func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
+
+// Sends returns the fields that the agent's requests leave with in place of the client's own. They
+// must not be changed.
+func (a *Agent) Sends() http.Header {
+	if a == nil {
+		return nil
+	}
+	return a.fields
+}
+
+// Signs reports whether requests of the agent are signed.
+func (a *Agent) Signs() bool { return a != nil && a.Signer != nil }
+
+// Signature signs a request that is about to leave to an origin.
+func (a *Agent) Signature(r *http.Request, o origin.Origin, now time.Time) Signature {
+	if !a.Signs() {
+		return Signature{}
+	}
+	return a.sign(r, o, now)
+}
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
 // ranges. No range at all stands for this machine and the company's own networks: the loopback

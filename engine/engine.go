@@ -103,6 +103,7 @@ type Engine struct {
 	fetcher   *fetch.Fetcher
 	files     *fetch.Fetcher // for TDM files
 	stops     *stopState
+	keys      agentKeys
 	emitter   *emitter // nil without an events app
 	sitesMu   sync.Mutex
 	sites     []*SitePolicy           // guarded by sitesMu

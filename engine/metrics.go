@@ -264,6 +264,8 @@ var (
 	agentEarlyDesc     = statusDesc("early_requests_total", "Requests that came back before their Retry-After was over.", "agent", "owner")
 	agentHeldDesc      = statusDesc("agent_held_seconds_total", "Time that requests were held for politeness.", "agent", "owner")
 	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies of answers of sites.", "agent", "owner")
+	agentSignedDesc    = statusDesc("agent_signatures_total", "Requests of agents that sign: signed, or why not (no_key, scheme, tunnel).", "agent", "owner", "result")
+	agentRejectedDesc  = statusDesc("agent_signed_rejected_total", "Signed requests that a site answered with 401 or 403.", "agent", "owner", "status")
 )
 
 // agentMetrics count requests by agent block. They know the agents of the configurations that run
@@ -281,6 +283,8 @@ type agentCounts struct {
 	early     int
 	held      time.Duration
 	received  int64
+	signed    map[string]int // by result
+	rejected  map[int]int    // of these, by status
 }
 
 var byAgent agentMetrics
@@ -293,7 +297,7 @@ func (m *agentMetrics) follow(sites []*SitePolicy) {
 	}
 	now := make(map[agentLabels]*agentCounts)
 	know := func(l agentLabels) {
-		now[l] = cmp.Or(before[l], now[l], &agentCounts{decisions: make(map[[2]string]int)})
+		now[l] = cmp.Or(before[l], now[l], &agentCounts{decisions: make(map[[2]string]int), signed: make(map[string]int), rejected: make(map[int]int)})
 	}
 	know(agentLabels{OtherAgent, OtherAgent})
 	for _, s := range sites {
@@ -304,12 +308,36 @@ func (m *agentMetrics) follow(sites []*SitePolicy) {
 	m.known.Store(&now)
 }
 
-func (m *agentMetrics) count(d *enforce.Decision, agent *enforce.Agent, early bool, received int64) {
+// countsOf returns the counts of an agent.
+func (m *agentMetrics) countsOf(agent *enforce.Agent) *agentCounts {
 	known := *m.known.Load()
 	c := known[agentLabels{OtherAgent, OtherAgent}]
 	if agent != nil {
 		c = cmp.Or(known[agentLabels{agent.Name, agent.Owner}], c)
 	}
+	return c
+}
+
+// CountSignature counts a request of an agent by its signature, and by the status of its answer if
+// there is one. One of an agent that signs nothing is not counted.
+func CountSignature(agent *enforce.Agent, s enforce.Signature, status int) {
+	if s != (enforce.Signature{}) {
+		byAgent.countSignature(agent, s, status)
+	}
+}
+
+func (m *agentMetrics) countSignature(agent *enforce.Agent, s enforce.Signature, status int) {
+	c := m.countsOf(agent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.signed[cmp.Or(s.Unsigned, "signed")]++
+	if s.Key != "" && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+		c.rejected[status]++
+	}
+}
+
+func (m *agentMetrics) count(d *enforce.Decision, agent *enforce.Agent, early bool, received int64) {
+	c := m.countsOf(agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.decisions[[2]string{d.Outcome(), string(d.Reason)}]++
@@ -331,6 +359,12 @@ func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
 		add(agentEarlyDesc, float64(c.early))
 		add(agentHeldDesc, c.held.Seconds())
 		add(agentReceivedDesc, float64(c.received))
+		for result, n := range c.signed {
+			add(agentSignedDesc, float64(n), result)
+		}
+		for status, n := range c.rejected {
+			add(agentRejectedDesc, float64(n), strconv.Itoa(status))
+		}
 		c.mu.Unlock()
 	}
 	for _, metric := range all {

@@ -32,7 +32,7 @@ func agentSite(t *testing.T, names ...string) *SitePolicy {
 type alone struct{ *agentMetrics }
 
 func (alone) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{agentDecisionsDesc, agentEarlyDesc, agentHeldDesc, agentReceivedDesc} {
+	for _, d := range []*prometheus.Desc{agentDecisionsDesc, agentEarlyDesc, agentHeldDesc, agentReceivedDesc, agentSignedDesc, agentRejectedDesc} {
 		ch <- d
 	}
 }
@@ -55,8 +55,8 @@ func collected(t *testing.T, m *agentMetrics) map[string]float64 {
 			for _, l := range metric.GetLabel() {
 				label[l.GetName()] = l.GetValue()
 			}
-			words := []string{strings.TrimPrefix(f.GetName(), "crawlgate_"), label["agent"] + "/" + label["owner"], label["decision"], label["reason"]}
-			found[strings.TrimSpace(strings.Join(words, " "))] = metric.GetCounter().GetValue()
+			words := []string{strings.TrimPrefix(f.GetName(), "crawlgate_"), label["agent"] + "/" + label["owner"], label["decision"], label["reason"] + label["result"] + label["status"]}
+			found[strings.Join(strings.Fields(strings.Join(words, " ")), " ")] = metric.GetCounter().GetValue()
 		}
 	}
 	return found
@@ -73,13 +73,17 @@ func TestAgentMetrics(t *testing.T) {
 	m.count(&sent, &enforce.Agent{Name: "acmebot", Owner: "search"}, false, 10)
 	m.count(&sent, &enforce.Agent{Name: "acmebot", Owner: "search"}, false, 20)
 	m.count(&sent, &enforce.Agent{Name: "acmebot", Owner: "ads"}, false, 3)
+	for _, s := range []enforce.Signature{{Key: "k"}, {Key: "k"}, {Unsigned: enforce.UnsignedNoKey}} {
+		m.countSignature(&enforce.Agent{Name: "acmebot", Owner: "ads"}, s, 403)
+	}
 	m.count(&refused, nil, false, 0)
 	m.count(&refused, &enforce.Agent{Name: "other", Owner: "other"}, true, 0)
 	want := map[string]float64{
 		"agent_decisions_total acmebot/search deny disallowed": 1, "agent_decisions_total acmebot/search allow no_rule": 2,
 		"early_requests_total acmebot/search": 1, "agent_held_seconds_total acmebot/search": 3, "agent_received_bytes_total acmebot/search": 30,
 		"agent_decisions_total acmebot/ads allow no_rule": 1,
-		"early_requests_total acmebot/ads":                0, "agent_held_seconds_total acmebot/ads": 1.5, "agent_received_bytes_total acmebot/ads": 3,
+		"agent_signatures_total acmebot/ads signed":       2, "agent_signatures_total acmebot/ads no_key": 1, "agent_signed_rejected_total acmebot/ads 403": 2,
+		"early_requests_total acmebot/ads": 0, "agent_held_seconds_total acmebot/ads": 1.5, "agent_received_bytes_total acmebot/ads": 3,
 		"agent_decisions_total other/other deny disallowed": 2,
 		"early_requests_total other/other":                  1, "agent_held_seconds_total other/other": 0, "agent_received_bytes_total other/other": 0,
 	}

@@ -113,6 +113,7 @@ func TestMetricLabelsAreClosed(t *testing.T) {
 		"log": true, "witness": true, "agent": true, "owner": true, // the operator's names
 		"version": true, "caddy": true, "go": true, "certificate": true, // of the build, and root and intermediate
 		"purpose": true, "value": true, // the operator's names, and y, n and unknown
+		"status": true, // 401 and 403
 	}
 	for _, d := range descriptions() {
 		for _, label := range labelsOf(d) {

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotscache"
@@ -288,7 +289,7 @@ func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate
 		return out
 	}
 	if ctx.Err() == nil {
-		out = by.As(k.Agent).Fetch(ctx, k.Origin, gate)
+		out = by.As(k.Agent).Fetch(e.askAs(ctx, k.Agent), k.Origin, gate)
 	}
 	if stop := StoppedBy(ctx); stop != nil {
 		return fetch.Outcome{Cause: fetch.CauseCanceled, Detail: stop.Error(), Started: out.Started, Duration: out.Duration}
@@ -309,7 +310,8 @@ func (e *Engine) StopsFetch(o origin.Origin) error {
 	return nil
 }
 
-// robotsTransport keeps redirects of robots.txt from leading to a host that the operator stops.
+// robotsTransport keeps redirects of robots.txt from leading to a host that the operator stops, and
+// has each hop of a fetch in an agent's name say so.
 type robotsTransport struct {
 	http.RoundTripper
 	stops func(origin.Origin) error
@@ -322,6 +324,9 @@ func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err := t.stops(o); err != nil {
 		return nil, stoppedHopError{err}
+	}
+	if a, ok := r.Context().Value(askedAs{}).(*enforce.Agent); ok {
+		return sendAs(a, o, r, t.RoundTripper)
 	}
 	return t.RoundTripper.RoundTrip(r)
 }

@@ -68,8 +68,11 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 }
 
 // AddSite adds a site while its handler is provisioned with ctx. It fails if another process
-// listens at an address of the site.
+// listens at an address of the site, or the keys of an agent cannot be read.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
+	if err := e.followKeys(ctx, s); err != nil {
+		return err
+	}
 	served := func(s *SitePolicy) bool { return s.Server != nil }
 	e.sitesMu.Lock()
 	first := served(s) && !slices.ContainsFunc(e.sites, served)

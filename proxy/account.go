@@ -47,6 +47,7 @@ func (x *exchange) account() {
 	rec.Gateway, rec.Version, rec.Config = e.Config.Name, version.Read(), e.ConfigDigest()
 	rec.DecidedAt, rec.SentAt = enforce.SecondsOf(cmp.Or(x.decision.At, x.began)), enforce.SecondsOf(x.sentAt)
 	rec.EndedAt = enforce.SecondsOf(time.Now())
+	x.accountIdentity(&rec)
 	rec.Removed, rec.PaymentRequired = x.sent.Removed, x.sent.Status == http.StatusPaymentRequired
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
 	if x.sent.Dialed.Addr.IsValid() {
@@ -71,6 +72,15 @@ func (x *exchange) account() {
 		e.EmitDenied(logObject{&rec}, x.r.Method, x.withoutQuery)
 	}
 	x.writeLine(&rec)
+}
+
+// accountIdentity notes and counts what the request that left said of its sender.
+func (x *exchange) accountIdentity(rec *enforce.LogRecord) {
+	if sent := x.sent.Send["User-Agent"]; sent != nil && !x.sentAt.IsZero() {
+		rec.UserAgentSent = sent[0]
+	}
+	rec.Signed, rec.SignatureForm, rec.Unsigned = x.signature.Key, string(x.signature.Form), x.signature.Unsigned
+	engine.CountSignature(x.identity.Config, x.signature, x.sent.Status)
 }
 
 // writeLine adds our object to the line that Caddy will write about the request, or suppresses the

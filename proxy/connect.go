@@ -251,6 +251,9 @@ func (c *connect) relay() {
 		c.noteStop()
 		return
 	}
+	if c.identity.Config.Signs() {
+		c.signature.Unsigned = enforce.UnsignedTunnel
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	age := time.Duration(c.site.Engine.Config.Limits.TunnelAge)

@@ -48,6 +48,7 @@ type exchange struct {
 	missed    error     // why it may not go over the connection
 	sentAt    time.Time // when it began to go over the connection; zero if it did not
 	sent      egress.Result
+	signature enforce.Signature
 	page      *enforce.Page       // the answer, if its tags are read; else nil
 	pageUntil time.Time           // until when its tags may wait to be read
 	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
@@ -141,6 +142,7 @@ func (x *exchange) forward(target origin.Target) error {
 	x.dial, x.sent.Hooks = step{noop.Span{}}, x
 	agent := x.identity.Config
 	x.sent.Pass = egress.Pass{Price: agent.Passes(enforce.PassPrice), Signature: agent.Passes(enforce.PassSignature)}
+	x.sent.Send = agent.Sends()
 	u := target.URL()
 	if x.r.Method == http.MethodOptions && x.r.URL.Path == "" && target.Path == "/" {
 		u.Opaque = "*" // RFC 9112 section 3.2.4
@@ -167,15 +169,17 @@ func (x *exchange) forward(target origin.Target) error {
 // Connecting begins the step of a connection. The exchange is the [egress.Hooks] of its request.
 func (x *exchange) Connecting() { _, x.dial = startStep(x.ctx, spanDial) }
 
-// Connected asks whether it is still this request's turn. If it is not, the end of the context
-// keeps the transport from writing. A connection of HTTP/2 stays open, as it serves other requests.
-func (x *exchange) Connected(conn net.Conn) {
+// Connected asks whether it is still this request's turn, and signs it if so. If it is not, the end
+// of the context keeps the transport from writing. A connection of HTTP/2 stays open, as it serves
+// other requests.
+func (x *exchange) Connected(conn net.Conn, out *http.Request) {
 	x.dial.dialed(conn)
 	if x.missed = x.slot.Confirm(x.ctx); x.missed == nil {
 		x.reached, x.sentAt = true, time.Now()
+		x.signature = x.identity.Config.Signature(out, x.decision.Origin, x.sentAt)
 		return
 	}
-	x.sentAt = time.Time{} // of a connection that was gone before
+	x.sentAt, x.signature = time.Time{}, enforce.Signature{} // of a connection that was gone before
 	x.entry.Cancel(x.missed)
 	if t, ok := conn.(*tls.Conn); !ok || t.ConnectionState().NegotiatedProtocol != "h2" {
 		_ = conn.Close()

@@ -61,11 +61,11 @@ func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 // unnoted is an egress.Steps that wants to know nothing.
 type unnoted struct{}
 
-func (unnoted) Connecting()                    {}
-func (unnoted) Connected(net.Conn)             {}
-func (unnoted) Sent()                          {}
-func (unnoted) Answered(int, http.Header) bool { return true }
-func (unnoted) Began([]byte, bool) bool        { return true }
+func (unnoted) Connecting()                       {}
+func (unnoted) Connected(net.Conn, *http.Request) {}
+func (unnoted) Sent()                             {}
+func (unnoted) Answered(int, http.Header) bool    { return true }
+func (unnoted) Began([]byte, bool) bool           { return true }
 
 // Interface guards.
 var (

@@ -1,0 +1,114 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/webbotauth"
+)
+
+// Signing says with what the requests of an agent are signed.
+type Signing struct {
+	// Keys is the file with the agent's keys, as [webbotauth.ParseKeys] reads it. No other agent may
+	// have one of them.
+	Keys string `json:"keys"`
+	// Directory is the origin where sites find the public keys.
+	Directory string `json:"directory"`
+	// StringHosts are patterns of the hosts that get the string form of Signature-Agent.
+	StringHosts []string `json:"string_hosts,omitempty"`
+}
+
+// Signature is what became of the signature of a request. The zero value is that of an agent that
+// signs nothing.
+type Signature struct {
+	Key  string // the thumbprint; empty without a signature
+	Form webbotauth.AgentForm
+	// Unsigned says why the request of an agent that signs has no signature.
+	Unsigned string
+}
+
+// The values of [Signature.Unsigned].
+const (
+	UnsignedScheme = "scheme" // only https is signed
+	UnsignedNoKey  = "no_key" // no key of the agent signs now
+	UnsignedTunnel = "tunnel" // nobody but the client sees the requests in the tunnel
+)
+
+func (a *Agent) sign(r *http.Request, o origin.Origin, now time.Time) Signature {
+	form := webbotauth.Dictionary
+	if _, _, ok := a.stringForm.closest(o); ok {
+		form = webbotauth.String
+	}
+	key, err := a.Signer.Sign(r, form, now)
+	switch {
+	case err == nil:
+		return Signature{Key: key, Form: form}
+	case errors.Is(err, webbotauth.ErrNoKey):
+		return Signature{Unsigned: UnsignedNoKey}
+	}
+	return Signature{Unsigned: UnsignedScheme}
+}
+
+// AskedAs returns the agent in whose name sites are asked for robots.txt with a product token: of
+// several the first, nil if there is none.
+func (id *Identifier) AskedAs(token string) *Agent {
+	for _, a := range id.agents {
+		if a.sends == token {
+			return a.Agent
+		}
+	}
+	return nil
+}
+
+// compileSent checks what the agent's requests say of it.
+func (a *agent) compileSent() error {
+	a.fields = make(http.Header)
+	if text := a.SendUserAgent; text != "" {
+		ours := func(product string) bool { return containsFold(a.robots.Tokens, product) }
+		switch {
+		case len(text) > maxPattern:
+			return tooLong("send_user_agent", text, maxPattern)
+		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(text) != text:
+			return fmt.Errorf("send_user_agent %q: has characters that a header cannot carry", text)
+		case !slices.ContainsFunc(slices.Collect(robotstxt.Products(text)), ours):
+			return fmt.Errorf("send_user_agent %q: names none of the agent's tokens (%s): "+
+				"a site could not tell which group of its robots.txt is meant", text, strings.Join(a.robots.Tokens, ", "))
+		}
+		a.fields["User-Agent"] = []string{text}
+	}
+	if text := a.SendFrom; text != "" {
+		if address, err := mail.ParseAddress(text); err != nil || address.Address != text || len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r > '~' }) {
+			return fmt.Errorf("send_from %q: want an address such as crawl@example.com", escape.Cut(text, maxText))
+		}
+		a.fields["From"] = []string{text}
+	}
+	return a.compileSigning()
+}
+
+func (a *agent) compileSigning() error {
+	if a.Sign == nil {
+		return nil
+	}
+	directory, err := webbotauth.ParseDirectory(a.Sign.Directory)
+	switch {
+	case a.Sign.Keys == "" || a.Sign.Directory == "":
+		return errors.New("sign: want keys, a file, and directory, an origin")
+	case err != nil:
+		return fmt.Errorf("sign: %w", err)
+	case a.Passes(PassSignature):
+		return errors.New("sign and pass signature exclude each other: a request has one signature")
+	}
+	if err := a.stringForm.add(a.Sign.StringHosts, struct{}{}); err != nil {
+		return fmt.Errorf("sign: string: %w", err)
+	}
+	a.Signer = &webbotauth.Signer{Directory: directory, Keys: func() webbotauth.Keys { return nil }}
+	return nil
+}

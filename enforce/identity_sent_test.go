@@ -1,0 +1,62 @@
+package enforce
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/webbotauth"
+)
+
+// TestSignature: only https is signed, by a key that signs now, in the form that the host wants. What cannot be signed
+// leaves without the client's signature too.
+func TestSignature(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	key, err := webbotauth.Generate(at, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := &Signing{Keys: "file", Directory: "https://bot.example", StringHosts: []string{"*.cdn.example"}}
+	id, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{
+		{Name: "signer", UserAgents: []string{"SignBot/*"}, SendFrom: "a@b.example", Sign: sign}, {Name: "plain"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := id.Agents()[0]
+	signer.Signer.Keys = func() webbotauth.Keys { return webbotauth.Keys{key} }
+	for _, c := range []struct {
+		what, url string
+		agent     *Agent
+		at        time.Time
+		want      Signature
+	}{
+		{"https", "https://example.com/a", signer, at, Signature{Key: key.ID, Form: webbotauth.Dictionary}},
+		{"a host of string", "https://a.cdn.example/a", signer, at, Signature{Key: key.ID, Form: webbotauth.String}},
+		{"http", "http://example.com/a", signer, at, Signature{Unsigned: UnsignedScheme}},
+		{"before the key signs", "https://example.com/a", signer, at.Add(-time.Second), Signature{Unsigned: UnsignedNoKey}},
+		{"an agent that signs nothing", "https://example.com/a", id.Agents()[1], at, Signature{}},
+		{"no agent", "https://example.com/a", nil, at, Signature{}},
+	} {
+		r := httptest.NewRequest("GET", c.url, nil)
+		r.Header.Set("Signature", "client=:AA==:")
+		o, err := origin.FromURL(r.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.agent.Signature(r, o, c.at)
+		if sent := r.Header.Get("Signature"); got != c.want || (got.Key != "") != (len(sent) > 60) || c.agent.Signs() && sent == "client=:AA==:" {
+			t.Errorf("%s: %+v, sent %q", c.what, got, sent)
+		}
+	}
+	if signer.Sends().Get("From") != "a@b.example" || len(signer.Sends()) != 1 || (*Agent)(nil).Sends() != nil {
+		t.Error(signer.Sends())
+	}
+	for token, want := range map[string]*Agent{"SignBot": signer, "signer": nil, "plain": id.Agents()[1], "": nil} {
+		if got := id.AskedAs(token); got != want {
+			t.Errorf("asked as %q: %v", token, got)
+		}
+	}
+}

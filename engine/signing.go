@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/follow"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/webbotauth"
+)
+
+// maxKeyFile bounds a file of keys, in bytes. It is far more than as many as an agent may have take.
+const maxKeyFile = 64 << 10
+
+// followKeys reads the keys of the agents of a site, and follows their files until ctx ends.
+func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
+	for _, a := range s.Identifier.Agents() {
+		if !a.Signs() {
+			continue
+		}
+		parse := func(data []byte) (webbotauth.Keys, error) {
+			keys, err := webbotauth.ParseKeys(data)
+			if err != nil {
+				return nil, err
+			}
+			return keys, e.keys.claim(a, keys)
+		}
+		file, err := follow.Open(ctx, a.Sign.Keys, maxKeyFile, parse, func(err error) {
+			if err != nil {
+				e.logger.Error("the keys of an agent cannot be read; those before sign on", zap.String("agent", a.Name), zap.Error(err))
+				return
+			}
+			e.logger.Info("the keys of an agent have changed", zap.String("agent", a.Name), zap.Stringers("keys", a.Signer.Keys()))
+		})
+		if err != nil {
+			return fmt.Errorf("agent %q: sign: keys: %w", a.Name, err)
+		}
+		a.Signer.Keys = file.Value
+	}
+	return nil
+}
+
+// agentKeys are the keys that agents have, to keep them apart. A site that meets one key under two
+// names takes both for one crawler.
+type agentKeys struct {
+	mu sync.Mutex
+	of map[*enforce.Agent]webbotauth.Keys
+}
+
+// claim notes the keys of an agent. It fails if an agent of another name has one of them.
+func (k *agentKeys) claim(a *enforce.Agent, keys webbotauth.Keys) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for other, theirs := range k.of {
+		if strings.EqualFold(other.Name, a.Name) { // at another site
+			continue
+		}
+		for _, key := range keys {
+			if slices.ContainsFunc(theirs, func(t webbotauth.SigningKey) bool { return t.ID == key.ID }) {
+				return fmt.Errorf("key %s is agent %q's too: each agent needs a key of its own", key, other.Name)
+			}
+		}
+	}
+	if k.of == nil {
+		k.of = make(map[*enforce.Agent]webbotauth.Keys)
+	}
+	k.of[a] = keys
+	return nil
+}
+
+// askedAs is the key of the agent in whose name a site is asked for a file.
+type askedAs struct{}
+
+// askAs gives the context of a fetch the agent that goes by the product token, if there is one.
+func (e *Engine) askAs(ctx context.Context, token string) context.Context {
+	for _, s := range e.Sites() {
+		if a := s.Identifier.AskedAs(token); a != nil {
+			return context.WithValue(ctx, askedAs{}, a)
+		}
+	}
+	return ctx
+}
+
+// sendAs sends a request of a fetch with what the requests of an agent say of it. It is signed when
+// there is a connection, as that takes a while.
+func sendAs(a *enforce.Agent, o origin.Origin, r *http.Request, transport http.RoundTripper) (*http.Response, error) {
+	var out *http.Request
+	var signature enforce.Signature
+	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		signature = a.Signature(out, o, time.Now())
+	}})
+	out = r.Clone(ctx)
+	maps.Copy(out.Header, a.Sends())
+	resp, err := transport.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	CountSignature(a, signature, resp.StatusCode)
+	return resp, nil
+}
