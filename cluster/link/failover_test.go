@@ -33,7 +33,13 @@ type name struct {
 
 func named(t *testing.T, to string) *name {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	return listening(t, "127.0.0.1:0", to)
+}
+
+// listening is a name at an address.
+func listening(t *testing.T, at, to string) *name {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}

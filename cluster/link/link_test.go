@@ -14,6 +14,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	resolveHere()
+	trustHere()
 	// A client of rueidis that is closed while it waits to look at the topology again sleeps on, for a second at most.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }

@@ -28,6 +28,10 @@ func parse(rawURL string) (rueidis.ClientOption, error) {
 	option.DisableCache, option.DisableRetry, option.PipelineMultiplex, option.AlwaysPipelining = true, true, -1, true
 	option.Dialer.Timeout, option.Dialer.KeepAlive = Timeout, time.Second
 	option.Sentinel.Dialer, option.ConnWriteTimeout = option.Dialer, giveUp
+	if option.TLSConfig != nil && option.Sentinel.MasterSet != "" {
+		option.TLSConfig.ServerName = "" // of each server its own
+		option.Sentinel.TLSConfig = option.TLSConfig
+	}
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
 	return option, nil
 }
