@@ -213,3 +213,30 @@ func TestEraWithoutTheRightToAsk(t *testing.T) {
 		t.Errorf("%+v, %v; want the loss found out", r, err)
 	}
 }
+
+// TestAClockMoves with its slot to another node: the next reservation is an interval after the one before. While it is on its
+// way there is none, because the call has keys on both sides.
+func TestAClockMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	k := openClock(t, link.Config{URL: c.URL()})
+	const interval = 10 * time.Second
+	slot := func() time.Duration {
+		var r pace.Reservation
+		redistest.Eventually(t, "there is a slot", func() (ok bool) {
+			var err error
+			r, err = k.Reserve(t.Context(), []pace.Demand{demand("h.example", interval)}, ever)
+			return err == nil && r.Outcome == pace.Reserved // not in the first second of a new Redis
+		})
+		return at(t, r)
+	}
+	first := slot()
+	c.Move(k.clockKey("h.example"), func() {
+		if r, err := k.Reserve(t.Context(), []pace.Demand{demand("h.example", interval), demand("new.h.example", interval)}, ever); err == nil {
+			t.Errorf("%+v while the clock moves", r)
+		}
+	})
+	if second := slot(); !about(second-first, interval) {
+		t.Errorf("%v apart, want %v", second-first, interval)
+	}
+}

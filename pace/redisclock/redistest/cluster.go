@@ -3,6 +3,7 @@ package redistest
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,4 +164,22 @@ func (c *Cluster) TakeOver(primary int) {
 	replica := c.Nodes[(primary+primaries)%len(c.Nodes)]
 	c.must(replica, "CLUSTER FAILOVER TAKEOVER")
 	Eventually(c.tb, "it has taken over", replica.IsPrimary)
+}
+
+// Move moves the slot of a key to another primary, which it returns. It calls meanwhile before the
+// keys go there: then the one primary says ASK for what it does not have, and after that MOVED.
+func (c *Cluster) Move(key string, meanwhile func()) (to *Server) {
+	c.tb.Helper()
+	owner, slot := c.Owner(key), fmt.Sprintf("CLUSTER SETSLOT %d ", Slot(key))
+	from, to := c.Nodes[owner], c.Nodes[(owner+1)%primaries]
+	c.must(to, slot+"IMPORTING "+from.id())
+	c.must(from, slot+"MIGRATING "+to.id())
+	meanwhile()
+	keys := strings.Fields(from.Say(fmt.Sprintf("CLUSTER GETKEYSINSLOT %d 1000", Slot(key))))
+	keys = slices.DeleteFunc(keys, func(line string) bool { return strings.ContainsAny(line[:1], "*$") })
+	c.must(from, fmt.Sprintf(`MIGRATE 127.0.0.1 %s "" 0 5000 KEYS %s`, to.port, strings.Join(keys, " ")))
+	for _, n := range []*Server{to, from} {
+		c.must(n, slot+"NODE "+to.id())
+	}
+	return to
 }

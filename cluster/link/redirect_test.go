@@ -1,0 +1,32 @@
+package link
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// TestASlotMoves to another node. Until it has moved, Redis refuses a script with several keys of which it has some
+// (TRYAGAIN): the link is away. Calls with a key that is new go to the other node (ASK). After that all calls do (MOVED), and
+// the link is back.
+func TestASlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	b := beating(t, c.URL())
+	before := int64(0)
+	to := c.Move(b.Key("gateways"), func() {
+		redistest.Eventually(t, "the link is away", func() bool {
+			s := b.State()
+			return !s.Up && strings.Contains(s.Why.Error(), "TRYAGAIN")
+		})
+		if err := b.Client().Do(t.Context(), b.Client().B().Set().Key(b.Key("new")).Value("1").Build()).Error(); err != nil {
+			t.Errorf("a new key: %v", err)
+		}
+		before = b.n.Load()
+	})
+	b.returns(t, before, hasGateway(to))
+	if got := to.Say("GET " + b.Key("new")); got != "$1\r\n1\r\n" {
+		t.Errorf("the new key is %q", got)
+	}
+}
