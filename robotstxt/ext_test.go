@@ -1,6 +1,7 @@
 package robotstxt_test
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -509,4 +510,42 @@ func TestParseKeepsNoReference(t *testing.T) {
 func licensesOf(rs *robotstxt.Ruleset) []robotstxt.Preference {
 	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{"nobody"}, IgnoreWildcard: true}).AppendPreferences(nil, "/")
 	return slices.DeleteFunc(all, func(p robotstxt.Preference) bool { return p.Kind != robotstxt.License })
+}
+
+// TestExt_VisitTime: the first valid line of the group counts, as for Crawl-delay the lines that follow a name in its list.
+func TestExt_VisitTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ robots, token, want string }{
+		{"User-agent: a\nVisit-time: 0600-0845", "a", "0600-0845 2"},
+		{"User-agent: a\nVISIT-TIME:2200 - 0600 # at night", "a", "2200-0600 2"},
+		{"User-agent: a\nVisit-time: 0000-2400", "a", "0000-2400 2"},
+		{"User-agent: a\nVisit-time: 0100-0200\nVisit-time: 0300-0400", "a", "0100-0200 2"},
+		{"User-agent: a\nVisit-time: 100-200\nVisit-time: 0300-0400", "a", "0300-0400 3"},
+		{"User-agent: a\nUser-agent: b\nVisit-time: 0300-0400", "a", "0300-0400 3"},
+		{"User-agent: a\nVisit-time: 0300-0400\nUser-agent: b\nDisallow:", "b", ""},
+		{"User-agent: a\nDisallow:\n\nUser-agent: *\nVisit-time: 0300-0400", "a", ""},
+		{"User-agent: a\nDisallow:\n\nUser-agent: *\nVisit-time: 0300-0400", "c", "0300-0400 5"},
+		{"User-agent: a\nDisallow: /x\nUser-agent: a\nVisit-time: 0300-0400", "a", "0300-0400 4"},
+		{"User-agent: a\nVisit-time: 0600-0600", "a", ""},
+		{"User-agent: a\nVisit-time: 2400-0600", "a", ""},
+		{"User-agent: a\nVisit-time: 0600-2401", "a", ""},
+		{"User-agent: a\nVisit-time: 0660-0800", "a", ""},
+		{"User-agent: a\nVisit-time: 06:00-08:00", "a", ""},
+		{"User-agent: a\nVisit-time: 0600 0800", "a", ""},
+		{"User-agent: a\nVisit-time: +600-0800", "a", ""},
+		{"User-agent: a\nVisit-time: 0600-0800-0900", "a", ""},
+		{"User-agent: a\nVisit-time:", "a", ""},
+		{"Visit-time: 0600-0845\nUser-agent: a\nDisallow:", "a", ""},
+	} {
+		got := ""
+		if v, ok := robotstxt.Parse([]byte(c.robots)).Select(robotstxt.Agent{Tokens: []string{c.token}}).VisitTime(); ok {
+			got = fmt.Sprintf("%s %d", v, v.Line)
+		}
+		if got != c.want {
+			t.Errorf("%q %s: %q, want %q", c.robots, c.token, got, c.want)
+		}
+	}
+	if _, ok := (robotstxt.Group{}).VisitTime(); ok {
+		t.Error("the zero group has a Visit-time")
+	}
 }

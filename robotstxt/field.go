@@ -21,6 +21,7 @@ const (
 	fieldSitemap
 	fieldCrawlDelay
 	fieldRequestRate
+	fieldVisitTime
 	fieldContentSignal
 	fieldContentUsage
 	fieldLicense
@@ -39,6 +40,7 @@ var spellings = []struct {
 	{"sitemap", false, fieldSitemap},
 	{"crawl-delay", true, fieldCrawlDelay},
 	{"request-rate", true, fieldRequestRate},
+	{"visit-time", true, fieldVisitTime},
 	{"content-signal", true, fieldContentSignal},
 	{"content-usage", true, fieldContentUsage},
 	{"license", true, fieldLicense},
@@ -118,6 +120,28 @@ func parseRequestRate(s []byte) (time.Duration, bool) {
 	}
 	quotient, _ := bits.Div64(hi, lo, uint64(documents))
 	return time.Duration(min(quotient, math.MaxInt64)), true
+}
+
+// parseVisitTime reads two different times of the day, such as 0600-0845, with blanks around the hyphen
+// or not. 2400 is the end of the day.
+func parseVisitTime(s []byte) (v VisitTime, ok bool) {
+	from, to, _ := bytes.Cut(s, []byte{'-'})
+	var begins, ends bool
+	v.From, begins = parseTimeOfDay(trimRight(from))
+	v.To, ends = parseTimeOfDay(trimLeft(to))
+	return v, begins && ends && v.From != v.To && v.From < minutesOfDay
+}
+
+const minutesOfDay = 24 * 60
+
+// parseTimeOfDay reads HHMM as minutes.
+func parseTimeOfDay(s []byte) (minutes uint16, ok bool) {
+	if len(s) != len("HHMM") || !isDigits(s) {
+		return 0, false
+	}
+	n := uint16(parseDigits(s))
+	minutes = n/100*60 + n%100
+	return minutes, n%100 < 60 && minutes <= minutesOfDay
 }
 
 // parseDigits reads up to 18 decimal digits, which always fit; a negative number stands for none.

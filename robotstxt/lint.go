@@ -30,7 +30,7 @@ const (
 	LintBadName          = "bad-name"       // a user-agent line that names no crawler
 	LintDuplicateRule    = "duplicate-rule" // says what an earlier line says
 	LintShadowedRule     = "shadowed-rule"  // another rule always decides instead
-	LintBadDelay         = "bad-delay"      // not a number or rate
+	LintBadDelay         = "bad-delay"      // not a number, rate or time
 	LintDelayOutside     = "delay-outside-group"
 	LintBadSitemap       = "bad-sitemap" // not an absolute URL of http or https, or one over 2 KiB
 )
@@ -168,13 +168,13 @@ func (l *linter) line(line []byte) {
 // fieldNames are the right spellings.
 var fieldNames = map[field]string{
 	fieldUserAgent: "user-agent", fieldAllow: "allow", fieldDisallow: "disallow", fieldSitemap: "sitemap",
-	fieldCrawlDelay: "crawl-delay", fieldRequestRate: "request-rate", fieldContentSignal: "content-signal",
+	fieldCrawlDelay: "crawl-delay", fieldRequestRate: "request-rate", fieldVisitTime: "visit-time", fieldContentSignal: "content-signal",
 	fieldContentUsage: "content-usage", fieldLicense: "license",
 }
 
 // unsupported are fields that others read or once read.
 var unsupported = []string{
-	"clean-param", "host", "noarchive", "nofollow", "noindex", "nosnippet", "unavailable_after", "visit-time", "robot-version",
+	"clean-param", "host", "noarchive", "nofollow", "noindex", "nosnippet", "unavailable_after", "robot-version",
 }
 
 func (l *linter) otherField(key []byte) {
@@ -226,6 +226,9 @@ func (l *linter) directive(f field, value []byte) {
 	case fieldRequestRate:
 		_, ok := parseRequestRate(value)
 		l.delay(value, ok, "a number of documents and a time, such as 1/5 or 1/10m")
+	case fieldVisitTime:
+		_, ok := parseVisitTime(value)
+		l.delay(value, ok, "two times of the day in UTC, such as 0600-0845")
 	case fieldContentSignal, fieldContentUsage, fieldLicense, fieldOther:
 	}
 }

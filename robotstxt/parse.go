@@ -80,6 +80,11 @@ func (p *parser) scan(s *scanner) {
 			if pause, ok := parseRequestRate(value); ok {
 				p.addDelay(delay{crawl: noDelay.crawl, rate: pause})
 			}
+		case fieldVisitTime:
+			if v, ok := parseVisitTime(value); ok {
+				v.Line = uint32(s.number)
+				p.addDelay(delay{crawl: noDelay.crawl, rate: noDelay.rate, visit: v})
+			}
 		case fieldContentUsage:
 			p.addPreference(ContentUsage, value, s.number)
 		case fieldContentSignal:

@@ -1,6 +1,7 @@
 package robotstxt
 
 import (
+	"fmt"
 	"slices"
 	"time"
 	"unsafe"
@@ -151,6 +152,31 @@ func (g Group) CrawlDelay() (time.Duration, bool) {
 	return g.name.asks.pause()
 }
 
+// VisitTime is a Visit-time line: the part of each day in which a site wants to be visited. The zero
+// value is no line.
+type VisitTime struct {
+	// From and To are minutes of the day in UTC. To is not part of it, and may be before From: then
+	// midnight is in between.
+	From, To uint16
+	Line     uint32 // its number, from 1
+}
+
+// String returns the value as files have it, such as 0600-0845.
+func (v VisitTime) String() string {
+	return fmt.Sprintf("%02d%02d-%02d%02d", v.From/60, v.From%60, v.To/60, v.To%60)
+}
+
+// VisitTime returns the group's Visit-time. Of several lines, the first that is valid counts: the
+// extended standard of 1996, which has the field, allows one. A group does not inherit from *. The
+// field is not part of RFC 9309.
+func (g Group) VisitTime() (VisitTime, bool) {
+	if g.name == nil {
+		return VisitTime{}, false
+	}
+	v := g.name.asks.visit
+	return v, v.Line != 0
+}
+
 // blocks returns the blocks of rules that make up the group, in the order of the file.
 func (g Group) blocks() []uint32 {
 	if g.name == nil {
@@ -243,7 +269,7 @@ func (r *rule) looseIn(text string) string {
 type name struct {
 	text         span   // as first written
 	first, count uint32 // its blocks, in Ruleset.members
-	asks         delay  // of its Crawl-delay and Request-rate lines
+	asks         delay  // of its Crawl-delay, Request-rate and Visit-time lines
 }
 
 // trimToken cuts a product token at its first slash or blank: RFC 9309 section 2.2.1 knows no
@@ -302,14 +328,21 @@ func (rs *Ruleset) find(token string) *name {
 	return &rs.names[i]
 }
 
-// delay has the Crawl-delay and the Request-rate of a name; negative without such a line.
-type delay struct{ crawl, rate time.Duration }
+// delay has the Crawl-delay and the Request-rate of a name, negative without such a line, and its
+// Visit-time.
+type delay struct {
+	crawl, rate time.Duration
+	visit       VisitTime
+}
 
 var noDelay = delay{crawl: -1, rate: -1}
 
-// widen keeps the longer of both.
+// widen keeps the longer of both, and the Visit-time that comes first in the file.
 func (d delay) widen(e delay) delay {
-	return delay{crawl: max(d.crawl, e.crawl), rate: max(d.rate, e.rate)}
+	if e.visit.Line != 0 && (d.visit.Line == 0 || e.visit.Line < d.visit.Line) {
+		d.visit = e.visit
+	}
+	return delay{crawl: max(d.crawl, e.crawl), rate: max(d.rate, e.rate), visit: d.visit}
 }
 
 func (d delay) pause() (time.Duration, bool) {
