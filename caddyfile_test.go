@@ -181,8 +181,17 @@ func TestBadGateway(t *testing.T) {
 
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
-		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, from, ` +
-			`ignore_wildcard_group, max_wait, mode, owner, pass, preferences, purpose, rate, send_from, send_user_agent, sign, token, unknown, user_agent`},
+		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, expires, from, ` +
+			`hosts, hosts_file, ignore_wildcard_group, max_wait, methods, mode, owner, pass, ports, preferences, purpose, rate, send_from, send_user_agent, sign, ticket, token, unknown, user_agent, visit_time, window`},
+		{"agent A {\nhosts a.example .b.example\n}", 4, `robots: agent "A": hosts: host pattern ".b.example": could mean the name with or without those below it; write b.example, *.b.example or both`},
+		{"agent A {\nhosts_file a b\n}", 4, `option "hosts_file" of agent A takes 1 argument, found 2`},
+		{"agent A {\nports 443\nports 90-80\n}", 5, `robots: agent "A": ports: reading port range "90-80": first port is above the last`},
+		{"agent A {\nmethods GET\nmethods post\n}", 5, `robots: agent "A": methods "post": want methods of requests in capitals, such as GET`},
+		{"agent A {\nwindow 22:00-06:00 UTC\nwindow 22:00-06:00 Mars\n}", 5, `robots: agent "A": window "22:00-06:00 Mars": there is no time zone "Mars"`},
+		{"agent A {\nwindow\n}", 4, `option "window" of agent A takes at least 1 argument, found 0`},
+		{"agent A {\nvisit_time on\n}", 4, `robots: agent "A": visit_time "on": want keep, ignore`},
+		{"agent A {\nexpires soon\n}", 4, `robots: agent "A": expires "soon": want a date such as 2027-03-31`},
+		{"agent A {\nticket T-1\n}", 4, `robots: agent "A": ticket is a line of up to 200 bytes, beside expires`},
 		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
 		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
 			`want a single word without version, of letters, digits, "-", "_" and "."`},
@@ -259,7 +268,7 @@ func TestBadGateway(t *testing.T) {
 		{"connect tunnel\nconnect deny a.example", 4, `robots: connect tunnel: holds for every host, so the rules after it are never reached`},
 		{"connect deny a.example\nconnect deny a.example", 4, `robots: connect deny: "a.example" is given twice`},
 		{"except *.* {\nreason x\n}", 3, `robots: except *.*: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
-		{"except a.example {\nreason \"a\nb\"\n}", 4, `robots: except a.example: reason is one line of up to 200 bytes`},
+		{"except a.example {\nreason \"a\nb\"\n}", 4, `robots: except a.example: reason, ticket and approved_by are one line of up to 200 bytes together`},
 		{"except a.example {\npath /x*\n}", 4, `robots: except a.example: path "/x*": want a plain prefix, without * and #`},
 
 		{"unidentified ask", 3, `robots: unidentified "ask": want deny, allow`},
@@ -268,7 +277,7 @@ func TestBadGateway(t *testing.T) {
 		{"connect tunnel *.*", 3, `robots: connect tunnel: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
 
 		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},
-		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, path, reason, until`},
+		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, approved_by, path, reason, ticket, until`},
 		{"except example.com {\npath x\n}", 4, `robots: except example.com: path "x" does not start with a slash`},
 		{"except example.com {\nuntil 2020-02-30\n}", 4, `robots: except example.com: until "2020-02-30": want a date such as 2026-12-31, ` +
 			`or a time such as 2026-12-31T12:00:00Z`},

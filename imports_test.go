@@ -30,7 +30,7 @@ var importRules = map[string][]string{
 	"robotscache/memstore":   {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":  {"origin", "fetch", "robotscache"},
 	"robotscache/internal":   {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "webbotauth", "internal/escape", "internal/pagestyle", "internal/redact"},
+	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "webbotauth", "internal/escape", "internal/follow", "internal/pagestyle", "internal/redact"},
 	"pace":                   {"golang.org/x/"},
 	"pace/redisclock":        {"golang.org/x/", "pace", "cluster/link", "github.com/redis/rueidis"},
 	"evidence":               {"golang.org/x/mod/sumdb/"},

@@ -9,6 +9,7 @@ package crawlgate
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	"github.com/crawlgate/crawlgate/audit/simulate"
@@ -88,6 +90,8 @@ type AgentConfig struct {
 	Rate        string       `json:"rate,omitempty"`
 	// MaxWait bounds how long a request of the agent is held. Default: the engine's wait.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
+	// Ports are the ports and ranges that the agent may reach. Default: those of the engine.
+	Ports []string `json:"ports,omitempty"`
 	// Unknown takes precedence over the gateway's.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -119,6 +123,15 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		config.Server = server
+	}
+	if err := config.Identifier.Follow(ctx, func(agent string, err error) {
+		if err != nil {
+			config.Logger.Error("the hosts_file cannot be read; the hosts before stay", zap.String("agent", agent), zap.Error(err))
+			return
+		}
+		config.Logger.Info("the hosts_file has changed", zap.String("agent", agent))
+	}); err != nil {
+		return err
 	}
 	h.site, err = proxy.New(ctx, config)
 	return err
@@ -193,6 +206,14 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 		"contact":               block.Text(&a.Contact),
 		"rate":                  block.Text(&a.Rate),
 		"max_wait":              block.Parsed(&a.MaxWait, block.Optional(block.ParseDuration)),
+		"hosts":                 block.List(&a.Hosts),
+		"hosts_file":            block.Text(&a.HostsFile),
+		"ports":                 block.List(&a.Ports),
+		"methods":               block.List(&a.Methods),
+		"window":                {Min: 1, Max: 2, Repeat: true, Set: a.addWindow},
+		"visit_time":            block.Text(&a.VisitTime),
+		"expires":               block.Text(&a.Expires),
+		"ticket":                block.Text(&a.Ticket),
 		"mode":                  block.Text(&a.Mode),
 		"pass":                  block.List(&a.Pass),
 		"purpose":               block.List(&a.Purposes),
@@ -221,6 +242,11 @@ func (c *AgentConfig) readSign(r *block.Reader) error {
 	}.Read(r, "sign")
 }
 
+func (c *AgentConfig) addWindow(args []string) error {
+	c.Windows = append(c.Windows, strings.Join(args, " "))
+	return nil
+}
+
 func (h *Handler) addConnect(args []string) error {
 	rule := enforce.ConnectRule{Choice: enforce.Connect(args[0]), Hosts: args[1:]}
 	h.Connect = append(h.Connect, rule)
@@ -230,10 +256,12 @@ func (h *Handler) addConnect(args []string) error {
 func (h *Handler) addException(r *block.Reader, args []string) error {
 	e := enforce.Exception{Hosts: args}
 	err := block.Grammar{
-		"path":   block.List(&e.Paths),
-		"agent":  block.List(&e.Agents),
-		"until":  block.Text(&e.Until),
-		"reason": block.Text(&e.Reason),
+		"path":        block.List(&e.Paths),
+		"agent":       block.List(&e.Agents),
+		"until":       block.Text(&e.Until),
+		"reason":      block.Text(&e.Reason),
+		"ticket":      block.Text(&e.Ticket),
+		"approved_by": block.Text(&e.ApprovedBy),
 	}.Read(r, "except")
 	h.Exceptions = append(h.Exceptions, e)
 	return err
@@ -264,7 +292,8 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	identifier := enforce.IdentifierConfig{Agents: agents, Verify: verify}
+	now := time.Now()
+	identifier := enforce.IdentifierConfig{Agents: agents, Verify: verify, Now: now}
 	identifier.AllowUnidentified = h.Unidentified == "allow" || h.Unidentified == "" && len(agents) == 0
 	if verify == nil {
 		identifier.Verify = checker.Verify
@@ -274,7 +303,7 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	}
 	operator := h.PolicyConfig
 	operator.AgentNames, operator.ConnectDefault = names, enforce.ConnectIntercept
-	policy, warnings, err := enforce.NewPolicy(operator, time.Now())
+	policy, warnings, err := enforce.NewPolicy(operator, now)
 	c.Operator, c.Warnings = policy, append(c.Warnings, warnings...)
 	return c, err
 }
@@ -284,6 +313,11 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	c, err := h.policyBy(simulate.AnyPassword)
 	if err != nil {
+		return p, err
+	}
+	read, done := context.WithCancel(context.Background())
+	done() // the files of hosts are read once
+	if err := c.Identifier.Follow(read, nil); err != nil {
 		return p, err
 	}
 	a, ok := app.(*App)
@@ -322,6 +356,13 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (a enforce.Agent, err er
 	}
 	if a.Interval, err = pace.ParseRate(cmp.Or(c.Rate, "off")); err != nil {
 		return a, err
+	}
+	for _, text := range c.Ports {
+		r, err := guard.ParsePortRange(text)
+		if err != nil {
+			return a, fmt.Errorf("ports: %w", err)
+		}
+		a.Ports = append(a.Ports, [2]uint16{r.First, r.Last})
 	}
 	for _, credential := range c.Credentials {
 		if err := checker.Add(credential.User, credential.Hash); err != nil {

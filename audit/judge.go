@@ -248,7 +248,7 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict
 		if bound.Unrestricted() && (r.Reason != reason || len(r.Purposes) == 0) {
 			reason = enforce.ReasonUnrestricted
 		}
-		return shown(r, Verdict{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()})
+		return shown(r, visit(r, bound, Verdict{Reason: string(reason), Group: bound.Own.Name(), CrawlDelay: delay.Seconds()}))
 	}
 	paths := enforce.PathsAsSent
 	if r.Form == enforce.PathBoth || r.Form == enforce.PathResolved {
@@ -262,7 +262,19 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict
 	case m.Line > 0:
 		reason = enforce.ReasonAllowedByRule
 	}
-	return shown(r, Verdict{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form})
+	return shown(r, visit(r, bound, Verdict{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form}))
+}
+
+// visit is a verdict that lets a request pass, where the line says that the Visit-time refused it and
+// this was so then. No line says whether an agent keeps the Visit-time of sites.
+func visit(r *enforce.LogRecord, bound enforce.Bound, v Verdict) Verdict {
+	if r.Reason != enforce.ReasonVisitTime || v.refuses() {
+		return v
+	}
+	if hours, wait := bound.Visit(r.DecidedAt.Time()); wait > 0 {
+		v.Reason, v.Group, v.Rule, v.Line = string(enforce.ReasonVisitTime), bound.Own.Name(), hours.String(), int(hours.Line)
+	}
+	return v
 }
 
 // shown cuts and escapes the evidence as the log does.

@@ -12,12 +12,13 @@ import (
 type basis uint8
 
 const (
-	onLater  basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
-	onRules               // the text and the path
-	onTunnel              // the text, for a tunnel whose paths are not seen
-	onState               // the absence of a text
-	onSelf                // the request being for robots.txt itself
-	onSender              // the operator's word and the sender, before anything is sent: as recorded
+	onLater    basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
+	onRules                 // the text and the path
+	onTunnel                // the text, for a tunnel whose paths are not seen
+	onState                 // the absence of a text
+	onSelf                  // the request being for robots.txt itself
+	onBoundary              // the operator's limits of the agent, before anything is fetched: as recorded
+	onSender                // the operator's word and the sender, before anything is sent: as recorded
 )
 
 // bases are the reasons that do not come after the rules.
@@ -26,7 +27,9 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonUnrestricted: onTunnel, enforce.ReasonTunnelRestricted: onTunnel,
 	enforce.ReasonAbsent: onState, enforce.ReasonUnreachable: onState, enforce.ReasonUnreachableExpired: onState,
 	enforce.ReasonRobotsForbidden: onState, enforce.ReasonPending: onState,
-	enforce.ReasonRobotsTxt: onSelf,
+	enforce.ReasonRobotsTxt: onSelf, enforce.ReasonVisitTime: onRules,
+	enforce.ReasonAgentHost: onBoundary, enforce.ReasonAgentPort: onBoundary, enforce.ReasonAgentMethod: onBoundary,
+	enforce.ReasonAgentExpired: onBoundary, enforce.ReasonWindow: onBoundary,
 	enforce.ReasonException: onSender, enforce.ReasonRobotsOff: onSender, enforce.ReasonKillSwitch: onSender,
 	enforce.ReasonOperatorDeny: onSender, enforce.ReasonConnectDenied: onSender, enforce.ReasonIntercepted: onSender,
 	enforce.ReasonClientNotAllowed: onSender, enforce.ReasonUnidentified: onSender, enforce.ReasonCredentialsMissing: onSender,
@@ -132,14 +135,15 @@ func badEvidence(r *enforce.LogRecord) string {
 		return "state rules has a text, but there is no sha256"
 	case !hasText && (on == onRules || on == onTunnel):
 		return fmt.Sprintf("reason %s comes of a text, but there is no sha256", r.Reason)
-	case hasText && (on == onState || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
+	case hasText && (on == onState || on == onBoundary || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
 		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
 		return fmt.Sprintf("reason %s comes of no text, but there is a sha256", r.Reason)
 	case r.Reason == enforce.ReasonPreferenceDenied && r.Conflict == "", r.Conflict != "" && len(r.Purposes) == 0:
 		return "there is no preference that stands against a purpose of the agent"
-	case hasRule && r.Line == 0, !r.PathVisible && (hasRule || r.Form != ""):
+	case r.Reason == enforce.ReasonVisitTime && r.Line == 0, hasRule && r.Line == 0, // a Visit-time is for all paths
+		!r.PathVisible && (hasRule && r.Reason != enforce.ReasonVisitTime || r.Form != ""):
 		return "there is a rule or a form, but no line or no path that it could match"
-	case on == onRules && !r.PathVisible, on == onTunnel && r.PathVisible:
+	case on == onRules && !r.PathVisible && r.Reason != enforce.ReasonVisitTime, on == onTunnel && r.PathVisible:
 		return fmt.Sprintf("reason %s cannot be with path_visible %t", r.Reason, r.PathVisible)
 	case r.Reason == enforce.ReasonNoRule && r.Line != 0,
 		(r.Reason == enforce.ReasonAllowedByRule || r.Reason == enforce.ReasonDisallowed) && r.Line == 0:

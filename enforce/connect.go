@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -17,6 +18,8 @@ type Authentication struct {
 	user         string // whose password was right, or ""
 	source       netip.Addr
 	certificates []string
+	// possible are the agents that may send requests inside; none if others may too.
+	possible []*agent
 	// inner says that the requests judged come from inside an accepted tunnel.
 	inner bool
 }
@@ -56,9 +59,17 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 // refusals are given inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
-	possible := id.allowUnknown || slices.ContainsFunc(id.agents, func(a *agent) bool {
-		return a.unmet(auth, named{})&^byUserAgent == 0
-	})
+	bound := slices.ContainsFunc(id.agents, func(a *agent) bool { return a.boundBy(auth) })
+	possible := id.allowUnknown
+	for _, a := range id.agents {
+		if a.unmet(auth, named{})&^byUserAgent != 0 {
+			continue
+		}
+		possible = true
+		if a.boundBy(auth) || !bound && !id.allowUnknown {
+			auth.possible = append(auth.possible, a)
+		}
+	}
 	if auth.accepted && auth.user == "" && id.verify != nil && !possible {
 		auth.acceptance = acceptance{refusal: ReasonCredentialsMissing}
 	}
@@ -85,6 +96,9 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	d.Group = bound.Own.Name()
 	if bound.Unrestricted() && !e.mayConflict(&d, bound) {
 		d.allow(ReasonUnrestricted)
+		if id.Config.keepsVisitTime() {
+			d.visit(bound)
+		}
 		if d.use.mode != PreferencesLog {
 			e.prefer(ctx, &d, Bound{}, "")
 		}
@@ -119,7 +133,7 @@ func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
 // startTunnel takes the steps before the rules for a CONNECT that will not be looked into, and
 // reports whether they decided.
 func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decided bool) {
-	d, decided = e.start(id, o, false)
+	d, decided = e.start(id, o, http.MethodConnect, false)
 	if decided {
 		return d, true
 	}
@@ -130,8 +144,9 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 	return d, e.exempted(&d, "")
 }
 
-// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it: every
-// other refusal is given inside, where clients see it.
+// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it, and a
+// boundary that no agent which may be inside is within: every other refusal is given inside, where
+// clients see it.
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy().Mode(o, nil), Origin: o, PathVisible: true}
 	if o.IsZero() {
@@ -140,8 +155,22 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 		d.deny(reason, detail)
 	} else {
 		d.allow(ReasonIntercepted)
+		e.tunnelBeyond(&d, t, o)
 	}
 	return d
+}
+
+// tunnelBeyond refuses a CONNECT if every request inside would be outside of a boundary.
+func (e *Enforcer) tunnelBeyond(d *Decision, t Authentication, o origin.Origin) {
+	now := e.clock()
+	within := func(a *agent) bool { return a.beyond(o, "", now).reason == "" }
+	if len(t.possible) == 0 || slices.ContainsFunc(t.possible, within) {
+		return
+	}
+	first := t.possible[0].identity("")
+	*d = e.begin(first, o)
+	d.PathVisible = true
+	d.refuseBeyond(first.Config.beyond(o, "", now))
 }
 
 // OwnHost is a host for which the gateway answers itself, through the proxy. There is no such name
@@ -151,7 +180,7 @@ const OwnHost = "crawlgate.invalid"
 // Screen takes the steps that need no rules: it decides whether the gateway would serve the sender
 // at all.
 func (e *Enforcer) Screen(id Identity, o origin.Origin) (d Decision, refused bool) {
-	return e.start(id, o, false)
+	return e.start(id, o, "", false)
 }
 
 // httpsPort is where nothing but TLS is expected.
@@ -165,5 +194,5 @@ func (d Decision) MayBePlain() bool {
 		return false
 	}
 	noTLS := d.Cause == fetch.CauseTLS || d.Cause == fetch.CauseProtocol || d.Cause == fetch.CauseReset
-	return d.Reason == ReasonConnectDenied || d.Reason == ReasonUnreachable && noTLS
+	return d.Reason == ReasonConnectDenied || d.Reason == ReasonAgentMethod || d.Reason == ReasonUnreachable && noTLS
 }

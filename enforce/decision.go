@@ -199,7 +199,7 @@ func (d *Decision) quote(b Bound) {
 		d.quoted = quotation{}
 		return
 	}
-	if d.Reason == ReasonDisallowed {
+	if d.Reason == ReasonDisallowed || d.Reason == ReasonVisitTime {
 		d.quoted.line = d.Line
 	}
 	d.quoted.text = b.text

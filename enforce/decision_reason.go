@@ -45,9 +45,18 @@ const (
 	ReasonPending         Reason = "pending" // the first fetch has not ended in time
 	// ReasonTunnelRestricted is a tunnel, which hides paths, to a site that refuses the agent some.
 	ReasonTunnelRestricted Reason = "tunnel_restricted"
-	ReasonConnectDenied    Reason = "connect_denied"     // a tunnel where the operator allows none
-	ReasonKillSwitch       Reason = "kill_switch"        // a stop
-	ReasonOperatorDeny     Reason = "operator_deny"      // the operator's deny list
+	ReasonConnectDenied    Reason = "connect_denied" // a tunnel where the operator allows none
+	ReasonKillSwitch       Reason = "kill_switch"    // a stop
+	ReasonOperatorDeny     Reason = "operator_deny"  // the operator's deny list
+	// The agent's own boundaries: a host, a port or a method that is not one of its, the day from which
+	// on it may send nothing, and the hours at which it may.
+	ReasonAgentHost    Reason = "agent_host"
+	ReasonAgentPort    Reason = "agent_port"
+	ReasonAgentMethod  Reason = "agent_method"
+	ReasonAgentExpired Reason = "agent_expired"
+	ReasonWindow       Reason = "window"
+	// ReasonVisitTime means that the site wants to be visited at other hours, and the agent keeps that.
+	ReasonVisitTime        Reason = "visit_time"
 	ReasonClientNotAllowed Reason = "client_not_allowed" // the client's address is not allowed
 	ReasonUnidentified     Reason = "unidentified"       // the request matches no agent
 	// ReasonCredentialsMissing means that the request matches no agent, and has no proxy credentials.

@@ -53,13 +53,14 @@ func TestStatusOfEachReason(t *testing.T) {
 			ReasonConnectDenied, ReasonKillSwitch, ReasonOperatorDeny, ReasonUnidentified, ReasonAgentMismatch,
 			ReasonUserAgentConflict, ReasonAmbiguousAgent, ReasonForbiddenAddress, ReasonForbiddenPort,
 			ReasonOwnListener, ReasonCrawlDelay, ReasonClientNotAllowed,
+			ReasonAgentHost, ReasonAgentPort, ReasonAgentMethod, ReasonAgentExpired,
 		},
 		405: {ReasonMethod},
 		407: {ReasonCredentialsMissing, ReasonCredentialsWrong},
 		408: {"client_timeout"},
 		413: {"client_too_large"},
 		421: {ReasonMisdirected},
-		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff},
+		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff, ReasonWindow, ReasonVisitTime},
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
 		414: {ReasonURLSize},
@@ -114,7 +115,7 @@ func TestEndOfEachReason(t *testing.T) {
 	ends := map[Reason]string{
 		ReasonDisallowed: record, ReasonPreferenceDenied: record, ReasonTunnelRestricted: record, ReasonCrawlDelay: record,
 		ReasonRobotsForbidden: record + exactly, ReasonUnreachable: exactly + someday, ReasonPending: someday,
-		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly,
+		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly, ReasonWindow: exactly, ReasonVisitTime: exactly,
 		ReasonCredentialsBusy: someday, ReasonNotReady: someday, ReasonAgentLimit: someday, ReasonEvidenceUnavailable: someday,
 		ReasonLogUnavailable: someday, "exhausted": someday, ReasonUpstreamProxy: someday,
 		"dns": someday, "dns_timeout": someday, "connection_refused": someday, "connection_timeout": someday, "unroutable": someday,
@@ -126,7 +127,7 @@ func TestEndOfEachReason(t *testing.T) {
 		ReasonMethod: never, ReasonBadRequest: never, ReasonURLSize: never, ReasonMisdirected: never, ReasonCanceled: never,
 		"client_timeout": never, "client_body": never, "client_too_large": never, "loop": never, "tls_certificate": never, "tls_alert": never,
 		"tls": never, ReasonTransferCoding: never, ReasonHeaderSize: never, ReasonListingSize: never, ReasonProtocol: never, ReasonUpgrade: never,
-		ReasonInternal: never,
+		ReasonInternal: never, ReasonAgentHost: never, ReasonAgentPort: never, ReasonAgentMethod: never, ReasonAgentExpired: never,
 	}
 	for _, r := range refusing(t) {
 		is := func(kind string) bool { return strings.Contains(ends[r], kind) }
@@ -193,7 +194,7 @@ func TestHardReasonsHoldInEveryMode(t *testing.T) {
 	soft := []Reason{
 		ReasonDisallowed, ReasonUnreachable, ReasonRobotsForbidden, ReasonPending, ReasonTunnelRestricted,
 		ReasonUnidentified, ReasonCredentialsMissing, ReasonAgentMismatch, ReasonUserAgentConflict, ReasonAmbiguousAgent,
-		ReasonPreferenceDenied,
+		ReasonPreferenceDenied, ReasonVisitTime,
 	}
 	for _, r := range Reasons() {
 		if want := !r.Allows() && !slices.Contains(soft, r); r.Hard() != want {

@@ -63,15 +63,15 @@ type Request struct {
 }
 
 // Decide decides a request whose path is visible. This is the order of all steps: the sender's
-// identity (for robots.txt itself only its credentials), stops, operator's deny list,
-// robots.txt itself, the method (of ftp), mode off, exceptions, rules. Pacing follows and is up to
+// identity (for robots.txt itself only its credentials), stops, operator's deny list, the agent's
+// boundaries, robots.txt itself, the method (of ftp), mode off, exceptions, rules, Visit-time. Pacing follows and is up to
 // the caller, see [Decision.Paced].
 //
 // ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are there in
 // full, but the first refusal is kept. Decide never fails: a failure is a Decision that denies.
 func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	robotsTxt := FetchesRobotsTxt(r.Method, r.Target.Path)
-	d, decided := e.start(r.Identity, r.Target.Origin, robotsTxt)
+	d, decided := e.start(r.Identity, r.Target.Origin, r.Method, robotsTxt)
 	d.PathVisible = true
 	if decided {
 		return d
@@ -108,6 +108,9 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 		d.allow(ReasonNoRule)
 	}
 	e.prefer(ctx, &d, bound, r.Target.Path)
+	if r.Identity.Config.keepsVisitTime() {
+		d.visit(bound)
+	}
 	d.quote(bound)
 	return d
 }
@@ -129,8 +132,8 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 
 // start takes the steps before the rules that hold in every mode, and reports whether they decided.
 // A request for robots.txt is refused for credentials only: robots.txt libraries send a User-Agent
-// of their own, and take 403 for "all is disallowed".
-func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decision, decided bool) {
+// of their own, and take 403 for "all is disallowed". The method is as in [Agent.beyond].
+func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt bool) (d Decision, decided bool) {
 	d = e.begin(id, o)
 	if o.IsZero() {
 		d.deny(ReasonBadTarget, "")
@@ -151,6 +154,9 @@ func (e *Enforcer) start(id Identity, o origin.Origin, robotsTxt bool) (d Decisi
 		d.deny(ReasonOperatorDeny, "deny "+pattern.String())
 		return d, true
 	}
+	if c := id.Config; c != nil && c.limited {
+		return d, d.refuseBeyond(c.beyond(o, method, d.At))
+	}
 	return d, false
 }
 
@@ -168,6 +174,9 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 	}
 	return ok
 }
+
+// keepsVisitTime reports whether the agent keeps the Visit-time lines of sites.
+func (a *Agent) keepsVisitTime() bool { return a != nil && a.VisitTime == "keep" }
 
 // bound finds the groups that bind the sender and its Crawl-delay. It reports false if the decision
 // does not depend on rules; then d is decided.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -44,6 +45,7 @@ type Identifier struct {
 	allowUnknown bool
 	tokenOnly    bool       // there are no agents
 	verify       VerifyFunc // nil: no agent has credentials
+	relisted     atomic.Pointer[chan struct{}]
 }
 
 // Sender is the evidence of a request for its sender's identity.

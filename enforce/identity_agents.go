@@ -69,6 +69,7 @@ type Agent struct {
 	Interval time.Duration `json:"-"`
 	// MaxWait is how long a request of the agent is held for politeness, nil for as long as any.
 	MaxWait *time.Duration `json:"-"`
+	Boundaries
 
 	// SendUserAgent and SendFrom take the place of User-Agent and From in its requests; empty leaves
 	// the client's. They say nothing about whose requests they are.
@@ -121,6 +122,8 @@ type IdentifierConfig struct {
 	AllowUnidentified bool
 	// Verify is needed if an agent has credentials; otherwise credentials are not looked at.
 	Verify VerifyFunc
+	// Now is when they are made ready, for warnings of agents that have expired.
+	Now time.Time
 }
 
 // NewIdentifier checks the agents and makes them ready for matching. Warnings are human-readable.
@@ -131,6 +134,7 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
 		byClaim: make(map[string][]*agent),
 	}
+	id.relisted.Store(newSignal())
 	for _, c := range cfg.Agents {
 		a, w, err := compileAgent(c)
 		if err != nil {
@@ -147,6 +151,9 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 			}
 		}
 		warnings = append(warnings, w...)
+		if end := a.End(); !end.IsZero() && !cfg.Now.Before(end) {
+			warnings = append(warnings, fmt.Sprintf("agent %q: expired on %s", a.Name, a.Expires))
+		}
 		id.agents = append(id.agents, a)
 		for _, claim := range a.claims {
 			id.byClaim[claim] = append(id.byClaim[claim], a)
@@ -174,7 +181,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	}
 	a = &agent{Agent: &cfg}
 	warnings, err = a.compileTokens()
-	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse, a.compileSent} {
+	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse, a.compileSent, a.compileBoundaries} {
 		if err == nil {
 			err = compile()
 		}

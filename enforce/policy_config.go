@@ -64,8 +64,26 @@ type Exception struct {
 	// Until is when the exception ends, empty if it does not: a date, which is included to its end in
 	// UTC, or a time of RFC 3339.
 	Until string `json:"until,omitempty"`
-	// Reason is a line for the log: the cause, the person who permitted it, a ticket.
-	Reason string `json:"reason,omitempty"`
+	// Reason, Ticket and ApprovedBy are lines for the log: the cause, the number under which it was
+	// asked for, the person who permitted it.
+	Reason     string `json:"reason,omitempty"`
+	Ticket     string `json:"ticket,omitempty"`
+	ApprovedBy string `json:"approved_by,omitempty"`
+}
+
+// Why is the reason of the exception, with its ticket and who approved it.
+func (c Exception) Why() string {
+	why := c.Reason
+	for _, part := range [][2]string{{"ticket ", c.Ticket}, {"approved by ", c.ApprovedBy}} {
+		if part[1] == "" {
+			continue
+		}
+		if why != "" {
+			why += ", "
+		}
+		why += part[0] + part[1]
+	}
+	return why
 }
 
 // parseUntil reads [Exception.Until].
@@ -146,8 +164,8 @@ func (p *Policy) addException(
 	if len(c.Hosts) == 0 {
 		return nil, errors.New("names no host")
 	}
-	if !isLine(c.Reason) {
-		return nil, fmt.Errorf("reason is one line of up to %d bytes", maxText)
+	if !isLine(c.Why()) {
+		return nil, fmt.Errorf("reason, ticket and approved_by are one line of up to %d bytes together", maxText)
 	}
 	x := &exception{Exception: c}
 	if c.Until != "" {
@@ -177,8 +195,8 @@ func (p *Policy) addException(
 		p.exceptions.put(pattern, x)
 	}
 	x.label = escape.Cut(strings.Join(append(hosts, x.Paths...), " "), maxText)
-	if c.Reason != "" {
-		x.label = escape.Cut(hosts[0], maxText) + ": " + c.Reason
+	if why := c.Why(); why != "" {
+		x.label = escape.Cut(hosts[0], maxText) + ": " + why
 	} else {
 		warnings = append(warnings, fmt.Sprintf("except %s: has no reason", x.label))
 	}

@@ -86,6 +86,23 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		detail = "stopped: host example.com, by eve, at 2026-11-21T11:00:00Z, because: complaint 12"
 	case ReasonOperatorDeny:
 		detail = "deny *.example.com"
+	case ReasonAgentHost:
+		detail = "it is not one of the agent's hosts"
+	case ReasonAgentPort:
+		d.Origin = mustOrigin(tb, "https://example.com:8443")
+		asked.URL = "https://example.com:8443/private/report?id=7"
+		detail = "port 8443 is not one of the agent's"
+	case ReasonAgentMethod:
+		asked.Method = http.MethodPost
+		detail = "POST is not one of the agent's methods GET, HEAD"
+	case ReasonAgentExpired:
+		detail = "since 2026-11-01, ticket SEC-4711"
+	case ReasonWindow:
+		detail, retry = "its hours are 22:00-06:00 Europe/Berlin", 9*time.Hour
+	case ReasonVisitTime:
+		known()
+		d.Group, d.Rule, d.Line, retry = "Acme", "0600-0845", 12, 18*time.Hour
+		d.quoted = quotation{[]byte(sampleText), 12}
 	case ReasonClientNotAllowed:
 		d = Decision{UserAgent: d.UserAgent}
 		detail = "203.0.113.9 is in no range of clients"

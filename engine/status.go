@@ -23,7 +23,7 @@ var (
 	buildDesc         = statusDesc("build_info", "Always 1, with the versions that the process was built from.", "version", "caddy", "go")
 	authorityDesc     = statusDesc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority ends.", "certificate")
 	exceptionsDesc    = statusDesc("exceptions", "Exceptions from robots.txt that are in force.")
-	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception ends.")
+	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception ends, or the next agent expires.")
 	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0.")
 	sharedUpDesc      = statusDesc("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")
 	fleetUpDesc       = statusDesc("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
@@ -85,9 +85,14 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // exceptionsOf counts the exceptions of all sites that are in force, and says when the next one of
-// them ends; zero if none does.
+// them ends or the next agent expires; zero if none does.
 func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Time) {
 	seen := map[*enforce.Policy]bool{}
+	ends := func(end time.Time) {
+		if end.After(now) && (next.IsZero() || end.Before(next)) {
+			next = end
+		}
+	}
 	for _, s := range sites {
 		if s.Operator == nil || seen[s.Operator] {
 			continue
@@ -95,8 +100,12 @@ func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Ti
 		seen[s.Operator] = true
 		n, end := s.Operator.InForce(now)
 		inForce += n
-		if !end.IsZero() && (next.IsZero() || end.Before(next)) {
-			next = end
+		ends(end)
+		if s.Identifier == nil {
+			continue
+		}
+		for _, a := range s.Identifier.Agents() {
+			ends(a.End())
 		}
 	}
 	return inForce, next
@@ -115,7 +124,7 @@ type Status struct {
 	Authority     map[string]*x509.Certificate
 	AuthorityEnds time.Time
 	Exceptions    int       // in force
-	ExceptionEnds time.Time // when the next one of them ends; zero if none does
+	ExceptionEnds time.Time // when the next one of them ends or an agent expires; zero if none does
 }
 
 var started = time.Now()

@@ -283,7 +283,7 @@ func (c *connect) end(err error) {
 	case err == nil:
 	case stop != nil:
 		c.deny(enforce.ReasonKillSwitch, stop.Error())
-	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errTooOld), errors.Is(err, errStopping):
+	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errBeyond), errors.Is(err, errTooOld), errors.Is(err, errStopping):
 		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 	}
 }

@@ -21,6 +21,8 @@ var (
 	errTooOld = errors.New("it is older than tunnel_age")
 	// errNotReopened is why a blind tunnel ends at a reload.
 	errNotReopened = errors.New("the configuration loaded since would not open it")
+	// errBeyond is why a blind tunnel ends when a boundary of its agent closes or is drawn anew.
+	errBeyond = errors.New("it is outside of a boundary of its agent now")
 	// errStopping is why a tunnel ends with the process.
 	errStopping = errors.New("the gateway stops")
 )
@@ -65,13 +67,28 @@ func (t *tunnel) site() *engine.SitePolicy {
 	return nil
 }
 
-// watch ends a blind tunnel as soon as a configuration is current that would not have opened it.
+// watch ends a blind tunnel as soon as a configuration is current that would not have opened it, or as
+// a boundary of its agent would not.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
-	for s := c.opens.home; ; {
+	for s, agent := c.opens.home, c.identity.Config; ; {
+		relisted := s.Identifier.Relisted()
+		var closes <-chan time.Time
+		if at := agent.Closes(time.Now()); !at.IsZero() {
+			closes = time.After(time.Until(at))
+		}
 		select {
 		case <-s.Life.Done():
+		case <-relisted:
+		case <-closes:
 		case <-ctx.Done():
 			return
+		}
+		if s.Live() {
+			if !c.stillAllowed(ctx, s) {
+				end(errBeyond)
+				return
+			}
+			continue
 		}
 		successors := s.Successors()
 		refuses := func(s *engine.SitePolicy) bool { return !c.stillAllowed(ctx, s) }
@@ -80,6 +97,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		}
 		s = successors[0]
+		agent = s.Identifier.Opaque(ctx, c.opens.from).Config
 	}
 }
 

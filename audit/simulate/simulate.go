@@ -296,7 +296,8 @@ var senderReasons = []enforce.Reason{
 var policyReasons = append([]enforce.Reason{
 	enforce.ReasonDisallowed, enforce.ReasonUnreachable, enforce.ReasonRobotsForbidden, enforce.ReasonTunnelRestricted,
 	enforce.ReasonConnectDenied, enforce.ReasonOperatorDeny, enforce.ReasonMethod, enforce.ReasonCrawlDelay, enforce.ReasonPending,
-	enforce.ReasonPreferenceDenied,
+	enforce.ReasonPreferenceDenied, enforce.ReasonVisitTime,
+	enforce.ReasonAgentHost, enforce.ReasonAgentPort, enforce.ReasonAgentMethod, enforce.ReasonAgentExpired, enforce.ReasonWindow,
 }, senderReasons...)
 
 // judged reports whether a line was decided by the steps that are simulated.

@@ -4,6 +4,7 @@ package main
 import (
 	"os"
 	"runtime/debug"
+	_ "time/tzdata" // zones of windows and budgets, where the machine has none
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"

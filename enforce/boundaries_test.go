@@ -1,0 +1,458 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// limited is an enforcer whose one agent, acme, has boundaries, at a time.
+func limited(tb testing.TB, robots string, b Boundaries, at time.Time, mode Mode) (*Enforcer, *site, Identity) {
+	tb.Helper()
+	if at.IsZero() {
+		at = now
+	}
+	record := rules(robots)
+	record.FetchedAt, record.FreshUntil = at.Add(-time.Minute), at.Add(time.Hour)
+	s := siteOf(record, defaults)
+	e := newEnforcer(s, mustPolicy(tb, PolicyConfig{Mode: mode, ConnectDefault: ConnectTunnel}), nil)
+	e.Now = func() time.Time { return at }
+	return e, s, acmeWith(tb, b)
+}
+
+func acmeWith(tb testing.TB, b Boundaries) Identity {
+	tb.Helper()
+	id := mustIdentifier(tb, IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}})
+	return id.Identify(tb.Context(), Sender{UserAgent: "acme/1.0"})
+}
+
+// TestBoundaries: what is outside of a boundary is refused in every mode, robots.txt itself too, and no rules are asked
+// for. What is inside passes.
+func TestBoundaries(t *testing.T) {
+	t.Parallel()
+	hosts := Boundaries{Hosts: []string{"*.example.com", "shop.example", "alt.example:8443"}}
+	ports := Boundaries{Ports: [][2]uint16{{443, 443}, {8000, 8099}}}
+	methods := Boundaries{Methods: []string{"GET", "HEAD"}}
+	for _, tt := range []struct {
+		bounds      Boundaries
+		method, url string
+		want        Reason // empty: it passes
+	}{
+		{Boundaries{}, "DELETE", "http://any.example:1/x", ""},
+		{hosts, "GET", "https://www.example.com/x", ""},
+		{hosts, "GET", "http://a.b.example.com:8080/x", ""},
+		{hosts, "GET", "https://example.com/x", ReasonAgentHost},
+		{hosts, "GET", "https://shop.example/x", ""},
+		{hosts, "GET", "https://SHOP.example./x", ""},
+		{hosts, "GET", "https://www.shop.example/x", ReasonAgentHost},
+		{hosts, "GET", "https://alt.example:8443/x", ""},
+		{hosts, "GET", "https://alt.example/x", ReasonAgentHost},
+		{hosts, "GET", "https://other.example/robots.txt", ReasonAgentHost},
+		{hosts, "GET", "ftp://other.example/x", ReasonAgentHost},
+		{Boundaries{HostsFile: "not read"}, "GET", "https://other.example/x", ReasonAgentHost},
+		{ports, "GET", "https://any.example/x", ""},
+		{ports, "GET", "http://any.example:8000/x", ""},
+		{ports, "GET", "http://any.example:8099/x", ""},
+		{ports, "GET", "http://any.example:8100/x", ReasonAgentPort},
+		{ports, "GET", "http://any.example:7999/x", ReasonAgentPort},
+		{ports, "GET", "http://any.example/robots.txt", ReasonAgentPort},
+		{ports, "GET", "ftp://any.example/x", ReasonAgentPort},
+		{methods, "GET", "https://any.example/x", ""},
+		{methods, "HEAD", "https://any.example/robots.txt", ""},
+		{methods, "POST", "https://any.example/x", ReasonAgentMethod},
+		{methods, "get", "https://any.example/x", ReasonAgentMethod},
+		{Boundaries{Methods: []string{"POST"}}, "GET", "https://any.example/robots.txt", ReasonAgentMethod},
+	} {
+		for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {
+			e, s, id := limited(t, "", tt.bounds, time.Time{}, mode)
+			target, err := origin.ParseTarget(tt.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := e.Decide(t.Context(), Request{tt.method, target, id})
+			if d.Allowed != (tt.want == "") || !d.Allowed && d.Reason != tt.want || d.WouldDeny {
+				t.Errorf("%+v %s %s, %s: %s %s", tt.bounds, tt.method, tt.url, mode, d.Reason, d.Detail)
+			}
+			if tt.want != "" && s.lookups > 0 {
+				t.Errorf("%s %s: rules were asked for", tt.method, tt.url)
+			}
+		}
+	}
+}
+
+// TestBoundariesOfTunnels: a CONNECT is judged by host and port at once, and a tunnel whose methods cannot be seen is
+// refused if the agent has some. One that may turn out to be plain HTTP is accepted for that.
+func TestBoundariesOfTunnels(t *testing.T) {
+	t.Parallel()
+	b := Boundaries{Hosts: []string{"shop.example"}, Ports: [][2]uint16{{443, 8443}}}
+	methods := Boundaries{Methods: []string{"GET"}}
+	for _, tt := range []struct {
+		bounds           Boundaries
+		url              string
+		blind, intercept Reason
+	}{
+		{b, "https://shop.example", ReasonUnrestricted, ReasonIntercepted},
+		{b, "https://other.example", ReasonAgentHost, ReasonAgentHost},
+		{b, "https://shop.example:9443", ReasonAgentPort, ReasonAgentPort},
+		{methods, "https://any.example", ReasonAgentMethod, ReasonIntercepted},
+	} {
+		e, s, id := limited(t, "", tt.bounds, time.Time{}, ModeReport)
+		o := mustOrigin(t, tt.url)
+		if d := e.DecideTunnel(t.Context(), id, o); d.Reason != tt.blind || d.Allowed == d.Reason.Hard() {
+			t.Errorf("%s: %s", tt.url, d.Reason)
+		}
+		if s.lookups > 0 && tt.blind != ReasonUnrestricted {
+			t.Errorf("%s: rules were asked for", tt.url)
+		}
+		identifier := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: tt.bounds}}})
+		auth := identifier.AuthenticateTunnel(t.Context(), Sender{})
+		if d := e.DecideIntercept(auth, o); d.Reason != tt.intercept || d.Allowed == d.Reason.Hard() {
+			t.Errorf("%s intercepted: %s", tt.url, d.Reason)
+		}
+	}
+	e, _, id := limited(t, "", methods, time.Time{}, ModeEnforce)
+	if d := e.DecideOpening(id, mustOrigin(t, "https://any.example:80")); d.Allowed || !d.MayBePlain() {
+		t.Errorf("plain HTTP in a tunnel: %s", d.Reason)
+	}
+	if d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://any.example")); !strings.Contains(d.Detail, "cannot be seen") {
+		t.Errorf("the detail does not say why: %s", d.Detail)
+	}
+	if _, refused := e.Screen(acmeWith(t, b), mustOrigin(t, "http://"+OwnHost)); refused {
+		t.Error("the gateway's own page is refused")
+	}
+}
+
+// TestTunnelOfSeveral: a CONNECT is refused only if every agent that may be inside would be.
+func TestTunnelOfSeveral(t *testing.T) {
+	t.Parallel()
+	narrow := Agent{Name: "narrow", Boundaries: Boundaries{Hosts: []string{"shop.example"}}}
+	other := Agent{Name: "other", Boundaries: Boundaries{Ports: [][2]uint16{{80, 80}}}}
+	e := newEnforcer(nil, nil, nil)
+	o := mustOrigin(t, "https://elsewhere.example")
+	for _, tt := range []struct {
+		agents  []Agent
+		unknown bool
+		sender  Sender
+		want    Reason
+	}{
+		{[]Agent{narrow}, false, Sender{}, ReasonAgentHost},
+		{[]Agent{narrow}, true, Sender{}, ReasonIntercepted},
+		{[]Agent{narrow, {Name: "wide"}}, false, Sender{}, ReasonIntercepted},
+		{[]Agent{narrow, other}, false, Sender{}, ReasonAgentHost},
+		{[]Agent{narrow, {Name: "wide"}}, false, Sender{UserAgent: "narrow/1"}, ReasonIntercepted}, // most show another one here
+		{nil, false, Sender{}, ReasonIntercepted},
+	} {
+		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, AllowUnidentified: tt.unknown})
+		if d := e.DecideIntercept(id.AuthenticateTunnel(t.Context(), tt.sender), o); d.Reason != tt.want {
+			t.Errorf("%d agents, unknown %t: %s", len(tt.agents), tt.unknown, d.Reason)
+		}
+	}
+}
+
+// TestExpires: from the day on, in UTC, everything is refused, and a warning says so at load.
+func TestExpires(t *testing.T) {
+	t.Parallel()
+	b := Boundaries{Expires: "2027-03-31", Ticket: "SEC-4711"}
+	day := time.Date(2027, 3, 31, 0, 0, 0, 0, time.UTC)
+	for now, want := range map[time.Time]Reason{day.Add(-1): ReasonNoRule, day: ReasonAgentExpired, day.AddDate(1, 0, 0): ReasonAgentExpired} {
+		e, _, id := limited(t, "", b, now, ModeOff)
+		e.Policy = nil
+		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: mustOrigin(t, "https://a.example"), Path: "/"}, id})
+		if d.Reason != want || want == ReasonAgentExpired && !strings.Contains(d.Detail, "SEC-4711") {
+			t.Errorf("%s: %s %s", now, d.Reason, d.Detail)
+		}
+		_, warnings, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}, Now: now})
+		if err != nil || (len(warnings) == 1) != (want == ReasonAgentExpired) {
+			t.Errorf("%s: %q, %v", now, warnings, err)
+		}
+	}
+	if !acmeWith(t, b).Config.Closes(day.AddDate(0, -1, 0)).Equal(day) {
+		t.Error("it does not close on that day")
+	}
+}
+
+// TestBoundaryErrors: what cannot be right is an error.
+func TestBoundaryErrors(t *testing.T) {
+	t.Parallel()
+	for want, b := range map[string]Boundaries{
+		`hosts: host pattern ".example"`:      {Hosts: []string{".example"}},
+		`methods "get"`:                       {Methods: []string{"get"}},
+		`methods "CONNECT"`:                   {Methods: []string{"CONNECT"}},
+		`methods ""`:                          {Methods: []string{""}},
+		`want two different times`:            {Windows: []string{"06:00-06:00"}},
+		`window "6-7": want two`:              {Windows: []string{"6-7"}},
+		`window "22:00": want two`:            {Windows: []string{"22:00"}},
+		`no time zone "Mars"`:                 {Windows: []string{"22:00-06:00 Mars"}},
+		`no time zone "Local"`:                {Windows: []string{"22:00-06:00 Local"}},
+		`expires "tomorrow"`:                  {Expires: "tomorrow"},
+		`expires "2027-02-29"`:                {Expires: "2027-02-29"},
+		`ticket is a line`:                    {Ticket: "T-1"},
+		`visit_time "yes": want keep, ignore`: {VisitTime: "yes"},
+	} {
+		_, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}})
+		if err == nil || !strings.Contains(err.Error(), `agent "acme": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s: %v", want, err)
+		}
+	}
+}
+
+// TestWindow holds when windows open and close, also on the days on which the clock is changed: in Berlin on 2027-03-28 at
+// 01:00 UTC from 02:00 to 03:00, and on 2027-10-31 at 01:00 UTC from 03:00 to 02:00.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		windows string // separated by ;
+		now     string
+		opens   string // now if it is open
+		closes  string // of the opening
+	}{
+		{"22:00-06:00 UTC", "2027-06-01T12:00:00Z", "2027-06-01T22:00:00Z", "2027-06-02T06:00:00Z"},
+		{"22:00-06:00", "2027-06-01T22:00:00Z", "2027-06-01T22:00:00Z", "2027-06-02T06:00:00Z"},
+		{"22:00-06:00", "2027-06-02T05:59:59.999Z", "2027-06-02T05:59:59.999Z", "2027-06-02T06:00:00Z"},
+		{"22:00-06:00", "2027-06-02T06:00:00Z", "2027-06-02T22:00:00Z", "2027-06-03T06:00:00Z"},
+		{"22:00-06:00", "2027-06-02T21:59:59.25Z", "2027-06-02T22:00:00Z", "2027-06-03T06:00:00Z"},
+		{"22:00-00:00", "2027-06-02T00:00:00Z", "2027-06-02T22:00:00Z", "2027-06-03T00:00:00Z"},
+		{"22:00-06:00 Europe/Berlin", "2027-06-01T12:00:00Z", "2027-06-01T20:00:00Z", "2027-06-02T04:00:00Z"},
+		{"22:00-06:00 Europe/Berlin", "2027-12-01T12:00:00Z", "2027-12-01T21:00:00Z", "2027-12-02T05:00:00Z"},
+		// The night in which the clock is set forward has one hour less, the other one more.
+		{"22:00-06:00 Europe/Berlin", "2027-03-27T12:00:00Z", "2027-03-27T21:00:00Z", "2027-03-28T04:00:00Z"},
+		{"22:00-06:00 Europe/Berlin", "2027-10-30T12:00:00Z", "2027-10-30T20:00:00Z", "2027-10-31T05:00:00Z"},
+		{"22:00-06:00 Europe/Berlin", "2027-03-28T12:00:00Z", "2027-03-28T20:00:00Z", "2027-03-29T04:00:00Z"},
+		// The opening is in the gap: it comes with its end. The close is in it: so does that.
+		{"02:30-05:00 Europe/Berlin", "2027-03-28T00:00:00Z", "2027-03-28T01:00:00Z", "2027-03-28T03:00:00Z"},
+		{"01:00-02:30 Europe/Berlin", "2027-03-27T12:00:00Z", "2027-03-28T00:00:00Z", "2027-03-28T01:00:00Z"},
+		// All of it is in the gap: it is not there on that day.
+		{"02:10-02:50 Europe/Berlin", "2027-03-28T00:30:00Z", "2027-03-29T00:10:00Z", "2027-03-29T00:50:00Z"},
+		// The opening is in the overlap, which comes twice.
+		{"02:30-05:00 Europe/Berlin", "2027-10-30T22:00:00Z", "2027-10-31T00:30:00Z", "2027-10-31T01:00:00Z"},
+		{"02:30-05:00 Europe/Berlin", "2027-10-31T01:00:00Z", "2027-10-31T01:30:00Z", "2027-10-31T04:00:00Z"},
+		{"01:00-02:30 Europe/Berlin", "2027-10-30T22:00:00Z", "2027-10-30T23:00:00Z", "2027-10-31T00:30:00Z"},
+		{"01:00-02:30 Europe/Berlin", "2027-10-31T00:30:00Z", "2027-10-31T01:00:00Z", "2027-10-31T01:30:00Z"},
+		// A zone that sets the clock by half an hour, at 2 o'clock.
+		{"02:00-04:00 Australia/Lord_Howe", "2027-10-02T12:00:00Z", "2027-10-02T15:30:00Z", "2027-10-02T17:00:00Z"},
+		// Several.
+		{"08:00-09:00;12:00-13:00 Europe/Berlin", "2027-06-01T09:00:00Z", "2027-06-01T10:00:00Z", "2027-06-01T11:00:00Z"},
+		{"08:00-12:00;11:00-13:00;13:00-14:00", "2027-06-01T15:00:00Z", "2027-06-02T08:00:00Z", "2027-06-02T14:00:00Z"},
+		{"00:00-12:00;12:00-00:00", "2027-06-01T15:00:00Z", "2027-06-01T15:00:00Z", ""},
+	} {
+		now, err := time.Parse(time.RFC3339, tt.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, _, id := limited(t, "", Boundaries{Windows: strings.Split(tt.windows, ";")}, now, ModeEnforce)
+		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: mustOrigin(t, "https://a.example"), Path: "/"}, id})
+		opens := now.Add(d.RetryAfter)
+		if got := opens.Format(time.RFC3339Nano); got != tt.opens || d.Allowed != (tt.now == tt.opens) || !d.Allowed && d.Reason != ReasonWindow {
+			t.Errorf("%s at %s: %s, opens at %s, want %s", tt.windows, tt.now, d.Reason, got, tt.opens)
+			continue
+		}
+		closes := id.Config.Closes(opens)
+		if got := closes.UTC().Format(time.RFC3339Nano); closes.IsZero() != (tt.closes == "") || !closes.IsZero() && got != tt.closes {
+			t.Errorf("%s at %s: closes at %s, want %s", tt.windows, tt.now, got, tt.closes)
+		}
+	}
+}
+
+// TestWindowMinuteByMinute holds the windows of a year against the clock on the wall.
+func TestWindowMinuteByMinute(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"22:00-06:00 Europe/Berlin", "02:30-03:15 America/New_York", "00:00-00:30 America/Sao_Paulo", "01:45-02:15 Australia/Lord_Howe"} {
+		w, err := parseWindow(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var turn time.Time
+		for now := time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC); now.Year() < 2019; now = now.Add(15 * time.Minute) {
+			clock := now.In(w.zone).Format("15:04")
+			from, to := text[:5], text[6:11]
+			open := from <= clock && clock < to
+			if from > to {
+				open = from <= clock || clock < to
+			}
+			if w.has(now) != open {
+				t.Fatalf("%s at %s: %t", text, clock, !open)
+			}
+			if !turn.IsZero() && now.Before(turn) != w.turn(now, !open).Equal(turn) {
+				t.Fatalf("%s: at %s the next turn is %s, before %s", text, now, w.turn(now, !open), turn)
+			}
+			turn = w.turn(now, !open)
+			if w.has(turn) == open || w.has(turn.Add(-1)) != open {
+				t.Fatalf("%s at %s: no turn at %s", text, now, turn)
+			}
+		}
+	}
+}
+
+// TestVisitTime: an agent that keeps the Visit-time of sites is refused outside of it, with the line, and until it begins.
+func TestVisitTime(t *testing.T) {
+	t.Parallel()
+	const robots = "User-agent: *\nVisit-time: 2200-0600\nDisallow: /no\n\nUser-agent: acme\nAllow: /\nVisit-time: 0600 - 0845\nVisit-time: 0000-2400\n"
+	for _, tt := range []struct {
+		keep, robots, now, path string
+		mode                    Mode
+		want                    Reason
+		line                    int
+		wait                    time.Duration
+	}{
+		{"keep", robots, "2027-06-01T05:00:00Z", "/x", ModeEnforce, ReasonVisitTime, 7, time.Hour},
+		{"keep", robots, "2027-06-01T06:00:00Z", "/x", ModeEnforce, ReasonAllowedByRule, 6, 0},
+		{"keep", robots, "2027-06-01T08:45:00Z", "/x", ModeEnforce, ReasonVisitTime, 7, 21*time.Hour + 15*time.Minute},
+		{"keep", robots, "2027-06-01T05:00:00Z", "/x", ModeReport, ReasonVisitTime, 7, time.Hour},
+		{"keep", robots, "2027-06-01T05:00:00Z", "/x", ModeOff, ReasonRobotsOff, 0, 0},
+		{"keep", robots, "2027-06-01T05:00:00Z", "/robots.txt", ModeEnforce, ReasonRobotsTxt, 0, 0},
+		{"ignore", robots, "2027-06-01T05:00:00Z", "/x", ModeEnforce, ReasonAllowedByRule, 6, 0},
+		{"", robots, "2027-06-01T05:00:00Z", "/x", ModeEnforce, ReasonAllowedByRule, 6, 0},
+		{"keep", robots[:52], "2027-06-01T12:00:00Z", "/no", ModeEnforce, ReasonDisallowed, 3, 0},
+		{"keep", robots[:52], "2027-06-01T12:00:00Z", "/x", ModeEnforce, ReasonVisitTime, 2, 10 * time.Hour},
+		{"keep", "User-agent: *\nVisit-time: 0000-2400\nVisit-time: 0100-0200", "2027-06-01T12:00:00Z", "/x", ModeEnforce, ReasonNoRule, 0, 0},
+		{"keep", "User-agent: *\nVisit-time: 6-8\nAllow: /", "2027-06-01T12:00:00Z", "/x", ModeEnforce, ReasonAllowedByRule, 3, 0},
+	} {
+		now, err := time.Parse(time.RFC3339, tt.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, _, id := limited(t, tt.robots, Boundaries{VisitTime: tt.keep}, now, tt.mode)
+		o := mustOrigin(t, "https://a.example")
+		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: o, Path: tt.path}, id})
+		spared := tt.mode == ModeReport && tt.want == ReasonVisitTime
+		if d.Reason != tt.want || d.Line != tt.line || d.RetryAfter != tt.wait || d.WouldDeny != spared || d.Allowed != (spared || tt.want.Allows()) {
+			t.Errorf("%+v: %s line %d %q, %s, allowed %t", tt, d.Reason, d.Line, d.Rule, d.RetryAfter, d.Allowed)
+		}
+		if tunnel := e.DecideTunnel(t.Context(), id, o); tt.want == ReasonVisitTime && tt.line == 7 && tunnel.Reason != ReasonVisitTime {
+			t.Errorf("%+v: a tunnel is %s", tt, tunnel.Reason)
+		}
+	}
+}
+
+// TestHostsFile: a file adds to hosts, is followed, and stays as it was while it cannot be read.
+func TestHostsFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "hosts")
+	write := func(text string, at int64) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, time.Unix(at, 0), time.Unix(at, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: Boundaries{Hosts: []string{"own.example"}, HostsFile: name}}}})
+		for text, want := range map[string]string{
+			"a.example\n\n# b\nhttp://c.example": `agent "acme": hosts_file: ` + name + `: line 4: host pattern "http://c.example": is a URL`,
+			"*":                                  "",
+		} {
+			write(text, 1)
+			err := id.Follow(ctx, func(agent string, err error) { t.Errorf("%s: %v", agent, err) })
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+		cancel()
+		synctest.Wait()
+		ctx, cancel = context.WithCancel(t.Context())
+		defer cancel()
+		write("one.example # with a comment\r\n  *.two.example\n", 2)
+		var told []error
+		if err := id.Follow(ctx, func(_ string, err error) { told = append(told, err) }); err != nil {
+			t.Fatal(err)
+		}
+		agent := id.Agents()[0]
+		holds := func(want string) {
+			t.Helper()
+			var got []string
+			for _, host := range []string{"own.example", "one.example", "x.two.example", "two.example", "three.example"} {
+				if agent.mayReach(mustOrigin(t, "https://"+host)) {
+					got = append(got, host)
+				}
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("it may reach %s, want %s", got, want)
+			}
+		}
+		holds("own.example one.example x.two.example")
+		changed := id.Relisted()
+		for at, step := range []struct{ text, want string }{
+			{"three.example\n", "own.example three.example"},
+			{"three.example\n.four.example\n", "own.example three.example"},
+			{"", "own.example"},
+		} {
+			write(step.text, int64(10+at))
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			holds(step.want)
+		}
+		if len(told) != 3 || told[0] != nil || told[2] != nil || !strings.Contains(fmt.Sprint(told[1]), name+": line 2: ") {
+			t.Errorf("told %v", told)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody was told that the hosts changed")
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestHostsFileBound: a list of a million hosts is read, a longer one is not.
+func TestHostsFileBound(t *testing.T) {
+	t.Parallel()
+	list := manyHosts(maxHosts)
+	if set, err := parseHosts(list); err != nil || len(set) != maxHosts {
+		t.Errorf("%d: %v", len(set), err)
+	}
+	if _, err := parseHosts(append(list, "one.more.example\n"...)); err == nil || !strings.Contains(err.Error(), "line 1000001: ") {
+		t.Error(err)
+	}
+}
+
+func manyHosts(n int) []byte {
+	var b []byte
+	for i := range n {
+		b = fmt.Appendf(b, "shop-%d.example%d.com\n", i, i%1000)
+	}
+	return b
+}
+
+// BenchmarkHosts is a look-up among a million hosts, and the reading of their file with its memory.
+func BenchmarkHosts(b *testing.B) {
+	list := manyHosts(maxHosts)
+	var set hostSet
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			set = nil
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var err error
+			if set, err = parseHosts(list); err != nil {
+				b.Fatal(err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/maxHosts, "B/host")
+		}
+	})
+	for name, host := range map[string]string{"in": "https://shop-777.example777.com", "below": "https://a.b.c.d.shop-1.example.org"} {
+		o := mustOrigin(b, host)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if set.has(o) != (name == "in") {
+					b.Fatal(name)
+				}
+			}
+		})
+	}
+}
