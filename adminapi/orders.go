@@ -110,9 +110,17 @@ func meant(names []string, name string) string {
 	return "there is " + listed(names)
 }
 
-// ListAgents lists the agents that are configured.
+// ListAgents lists the agents that are configured, with the keys of those that sign.
 func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error) {
-	return Agents{append([]string{}, AgentNames(e)...)}, nil
+	answer, now := Agents{Agents: append([]string{}, AgentNames(e)...), Keys: make(map[string][]AgentKey)}, time.Now()
+	for _, site := range e.Sites() {
+		for _, a := range site.Identifier.Agents() {
+			if a.Signs() {
+				answer.Keys[a.Name] = KeysAt(a.Signer.Keys(), now)
+			}
+		}
+	}
+	return answer, nil
 }
 
 // AgentNames are the names of the agents of all sites, in order.

@@ -10,6 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/linediff"
 	"github.com/crawlgate/crawlgate/robotscache"
+	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
 // Prefix begins the paths of the admin API.
@@ -135,6 +136,25 @@ type Preference struct {
 // Agents lists the names of the agents that are configured, in the order of the alphabet.
 type Agents struct {
 	Agents []string `json:"agents"`
+	// Keys has the keys of those that sign, by their names.
+	Keys map[string][]AgentKey `json:"keys,omitempty"`
+}
+
+// AgentKey is a key of an agent, without its secret.
+type AgentKey struct {
+	ID    string              `json:"id"`
+	From  time.Time           `json:"from,omitzero"`
+	Until time.Time           `json:"until,omitzero"`
+	State webbotauth.KeyState `json:"state"`
+}
+
+// KeysAt describes keys as they are at a time.
+func KeysAt(keys webbotauth.Keys, now time.Time) []AgentKey {
+	list := make([]AgentKey, len(keys))
+	for i, key := range keys {
+		list[i] = AgentKey{key.ID, key.NotBefore, key.Expires, keys.State(key, now)}
+	}
+	return list
 }
 
 // Orders lists the stops, oldest first.

@@ -52,7 +52,7 @@ func AddCommands(cmd *cobra.Command) {
 	cmd.AddCommand(
 		checkCommand(), lintCommand(), originsCommand(), showCommand(), sitemapsCommand(), purgeCommand(), refreshCommand(),
 		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
-		evidenceCommand(),
+		evidenceCommand(), keygenCommand(), keysCommand(),
 	)
 	addCompletions(cmd.Commands())
 }

@@ -202,6 +202,30 @@ var mistyped = map[string][][2]string{
 		{"--json=maybe", "usage: crawlgate robots simulate"},
 		{"--redcated x", "is --redacted meant?"},
 	},
+	"keygen": {
+		{"", "usage: crawlgate robots keygen ["},
+		{"a b", "want one file"},
+		{"--after 0s a.jwk", "want a time above 0"},
+		{"--after -1h a.jwk", "want a time above 0"},
+		{"--after soon a.jwk", "usage: crawlgate robots keygen"},
+		{"--aftr 1h a.jwk", "is --after meant?"},
+		{"LOG", "LOG: reading keys: there is none"},
+		{"EMPTY.json", "EMPTY.json: reading keys: there is none"},
+		{"none/a.jwk", "open none/a.jwk"},
+		{"ROTATED.jwk", "begins to sign at"},
+	},
+	"keys": {
+		{"", "usage: crawlgate robots keys FILE|AGENT"},
+		{"a b", "want one file or agent"},
+		{"LOG", "LOG: reading keys: there is none"},
+		{"none/a.jwk", "open none/a.jwk: no such file"},
+		{"acme-news", "no agent of this name signs"},
+		{"acme-sgner", "near it is acme-signer"},
+		{"--jsno acme-signer", "is --json meant?"},
+		{"--gateway localhost acme-signer", "want host:port"},
+		{"--gatewy x acme-signer", "is --gateway meant?"},
+		{"--json=maybe acme-signer", "usage: crawlgate robots keys"},
+	},
 	"evidence": {
 		{"", "want key, head, or prove with the number of a line"},
 		{"keys", "want key, head, or prove"},
@@ -218,14 +242,18 @@ var mistyped = map[string][][2]string{
 
 // TestMistyped: whatever is wrong with a command, the message says what to type.
 func TestMistyped(t *testing.T) {
-	g := testgateway.New(t, "agent acme-news\nagent acme-shop", "")
+	dir := t.TempDir()
+	rotated := filepath.Join(dir, "ROTATED.jwk")
+	for range 2 {
+		runCommand(t.Context(), t, "", "keygen", rotated)
+	}
+	g := testgateway.New(t, "agent acme-news\nagent acme-shop\nagent acme-signer {\nsign {\nkeys "+rotated+"\ndirectory https://bot.example\n}\n}", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK(testgateway.RulesA))
 	host, _, _ := strings.Cut(s.Origin().Authority(), ":")
 	g.Visit(s.URL("/"), "acme-news")
 	g.Visit(fmt.Sprintf("http://%s:%d/", host, testorigin.ReservePort(t)), "acme-news")
 	runCommand(t.Context(), t, "", "deny", "--gateway", g.Address(), "host", "held.example").check(t, 0, "stopped: host held.example, by root; 0 under way were cut off\n", "")
-	dir := t.TempDir()
 	for name, text := range map[string]string{"LOG": "{}\n", "EMPTY.json": "{}\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

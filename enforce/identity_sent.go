@@ -26,8 +26,7 @@ type Signing struct {
 	StringHosts []string `json:"string_hosts,omitempty"`
 }
 
-// Signature is what became of the signature of a request. The zero value is that of an agent that
-// signs nothing.
+// Signature says how a request was signed. The zero value is for an agent that does not sign.
 type Signature struct {
 	Key  string // the thumbprint; empty without a signature
 	Form webbotauth.AgentForm
@@ -57,8 +56,8 @@ func (a *Agent) sign(r *http.Request, o origin.Origin, now time.Time) Signature 
 	return Signature{Unsigned: UnsignedScheme}
 }
 
-// AskedAs returns the agent in whose name sites are asked for robots.txt with a product token: of
-// several the first, nil if there is none.
+// AskedAs returns the first agent in whose name sites are asked for robots.txt with a product token,
+// or nil.
 func (id *Identifier) AskedAs(token string) *Agent {
 	for _, a := range id.agents {
 		if a.sends == token {

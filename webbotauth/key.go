@@ -77,6 +77,54 @@ func (k Keys) Published(now time.Time) Keys {
 	return slices.DeleteFunc(slices.Clone(k), func(key SigningKey) bool { return key.ended(now) })
 }
 
+// Rotate returns the keys with a new one, the last, which begins to sign after a while: long enough
+// for sites to find it in the directory first. Those before it end as long after that, and those
+// that have ended are left out. The only key signs at once. It is an error if the last key has yet
+// to begin, or if none would sign until the new one does.
+func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
+	keys := k.Published(now)
+	if len(keys) == 0 {
+		key, err := Generate(time.Time{}, time.Time{})
+		return Keys{key}, err
+	}
+	if last := keys[len(keys)-1]; now.Before(last.NotBefore) {
+		return nil, fmt.Errorf("key %s begins to sign at %s, and no other before", last, last.NotBefore.UTC().Format(time.RFC3339))
+	}
+	begin := now.Add(after).Truncate(time.Second)
+	for i, key := range keys {
+		if end := begin.Add(after + time.Second); key.Expires.IsZero() || key.Expires.After(end) {
+			keys[i].Expires = end
+		}
+	}
+	if _, ok := keys.At(begin.Add(-time.Second)); !ok {
+		return nil, fmt.Errorf("no key would sign until the new one does, at %s: let it begin before", begin.UTC().Format(time.RFC3339))
+	}
+	key, err := Generate(begin, time.Time{})
+	return append(keys, key), err
+}
+
+// State says what a key does at a time: it signs, it is published or it has ended.
+func (k Keys) State(key SigningKey, now time.Time) KeyState {
+	signs, _ := k.At(now)
+	switch {
+	case key.ended(now):
+		return KeyEnded
+	case key.ID == signs.ID:
+		return KeySigns
+	}
+	return KeyPublished
+}
+
+// KeyState is what a key does.
+type KeyState string
+
+// The states of a key. All but those that have ended are in the directory.
+const (
+	KeySigns     KeyState = "signs"
+	KeyPublished KeyState = "published"
+	KeyEnded     KeyState = "ended"
+)
+
 func (k SigningKey) ended(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 
 // jwk is a JSON Web Key (RFC 7517, RFC 8037). Times are seconds since 1970.

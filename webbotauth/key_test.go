@@ -46,6 +46,55 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestRotate: over a year of rotations exactly one key signs at any time, each is published a day before it signs and a day
+// after, and no key is kept for longer.
+func TestRotate(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	start := time.Unix(1_800_000_000, 500_000_000)
+	keys, err := Keys(nil).Rotate(start, day)
+	if err != nil || len(keys) != 1 || !keys[0].NotBefore.IsZero() {
+		t.Fatal(keys, err)
+	}
+	firstSeen, signed := map[string]time.Time{}, map[string]bool{}
+	for now := start; now.Before(start.Add(365 * day)); now = now.Add(time.Hour) {
+		if now.Sub(start)%(30*day) == 29*day {
+			if keys, err = keys.Rotate(now, day); err != nil {
+				t.Fatal(err)
+			}
+			if keys, err = ParseKeys(keys.Private()); err != nil { // as the gateway reads them
+				t.Fatal(err)
+			}
+			if _, err := keys.Rotate(now, day); err == nil || !strings.Contains(err.Error(), "begins to sign at") {
+				t.Errorf("twice at once: %v", err)
+			}
+		}
+		states := map[KeyState]int{}
+		for _, key := range keys {
+			states[keys.State(key, now)]++
+			if _, seen := firstSeen[key.ID]; !seen {
+				firstSeen[key.ID] = now
+			}
+			if keys.State(key, now) == KeySigns && !signed[key.ID] {
+				signed[key.ID] = true
+				if ahead := now.Sub(firstSeen[key.ID]); len(signed) > 1 && ahead < day-time.Second {
+					t.Errorf("%s signs %s after it was published", key, ahead)
+				}
+			}
+		}
+		if states[KeySigns] != 1 || len(keys.Published(now)) > 2 || len(keys) > 3 {
+			t.Fatalf("%s: %v of %d", now.Sub(start), states, len(keys))
+		}
+	}
+	if len(signed) != 13 {
+		t.Errorf("%d keys have signed", len(signed))
+	}
+	short := Keys{generate(t, time.Time{}, start.Add(time.Hour))}
+	if _, err := short.Rotate(start, day); err == nil || !strings.Contains(err.Error(), "no key would sign") {
+		t.Errorf("a gap: %v", err)
+	}
+}
+
 // TestParseKeysRefuses: no file is read in part, and no error shows a secret.
 func TestParseKeysRefuses(t *testing.T) {
 	t.Parallel()

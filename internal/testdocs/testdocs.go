@@ -108,7 +108,7 @@ func Named(text string) map[string]bool {
 // Types that are documented elsewhere are left out.
 func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
 	switch typ.Kind() {
-	case reflect.Pointer, reflect.Slice:
+	case reflect.Pointer, reflect.Slice, reflect.Map:
 		AddFields(set, typ.Elem(), elsewhere...)
 	case reflect.Struct:
 		if typ == reflect.TypeFor[time.Time]() || slices.Contains(elsewhere, typ) {
