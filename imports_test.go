@@ -85,6 +85,10 @@ var importRules = map[string][]string{
 		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/plot", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
+	"botpage": {
+		"engine", "enforce", "egress", "egress/guard", "fetch", "origin", "pace", "webbotauth", "internal/block", "internal/escape", "internal/pagestyle",
+		"github.com/caddyserver/caddy/v2", "go.uber.org/zap", "golang.org/x/time/rate",
+	},
 	"cli": {
 		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/sealer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "webbotauth",
 		"internal/escape", "internal/linediff", "internal/lines", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",

@@ -24,6 +24,7 @@ import (
 
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	"github.com/crawlgate/crawlgate/audit/simulate"
+	_ "github.com/crawlgate/crawlgate/botpage" // its handler registers itself
 	_ "github.com/crawlgate/crawlgate/cli"     // its commands register themselves
 	_ "github.com/crawlgate/crawlgate/console" // its handler registers itself
 	"github.com/crawlgate/crawlgate/egress/guard"

@@ -338,3 +338,21 @@ func (f *Fleet) learn(read membership) {
 	defer f.mu.Unlock()
 	f.membership = f.membership.with(read, now)
 }
+
+// Share returns what the gateways of the fleet have under a name: what one of them gave first. It
+// does not wait for a Redis that is away.
+func (f *Fleet) Share(ctx context.Context, name string, fresh []byte) ([]byte, error) {
+	c := f.link.Client()
+	if c == nil {
+		return nil, errors.New("redis has not answered yet")
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
+	defer cancel()
+	key := f.link.Key(name)
+	answers := c.DoMulti(ctx, c.B().Set().Key(key).Value(rueidis.BinaryString(fresh)).Nx().Build(), c.B().Get().Key(key).Build())
+	shared, err := answers[1].AsBytes()
+	if err != nil {
+		return nil, fmt.Errorf("sharing %s through redis: %w", name, err)
+	}
+	return shared, nil
+}

@@ -109,6 +109,7 @@ type Engine struct {
 	sites     []*SitePolicy           // guarded by sitesMu
 	listens   atomic.Pointer[listens] // since its start
 	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
+	needed    []string                // agents that other handlers are about
 	digest    func() string
 	loaded    time.Time
 	log       stall.Log // the access logs of this configuration
@@ -271,10 +272,10 @@ func (e *Engine) enter() {
 var stopping sync.Once // has endStalled wait for the end
 
 // Start makes this configuration the current one. It fails if another process listens at an address
-// of this one.
+// of this one, or if an agent is missing that [Engine.NeedsAgent] names.
 func (e *Engine) Start() error {
 	l, err := listensOf(e)
-	if err != nil {
+	if err = errors.Join(err, e.checkNeeded()); err != nil {
 		return err
 	}
 	if err := checkNotInUse(slices.Concat(l.gateways, l.sites)); err != nil {
@@ -359,6 +360,14 @@ func SourceOf(r *http.Request) netip.Addr {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	return netip.Addr{}
+}
+
+// NetworkOf is what the requests of an address count for: the address, or of IPv6 its /64, the least
+// that a client is given.
+func NetworkOf(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an invalid address
+	return p
 }
 
 // Cache is the cache of the records. The caller has called [Engine.Open].

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -175,6 +176,19 @@ func (e *Engine) Fleet() *cluster.Fleet {
 		return nil
 	}
 	return e.fleet.fleet
+}
+
+// ownSecret is that of a gateway without a fleet.
+var ownSecret = []byte(rand.Text() + rand.Text())
+
+// Secret returns random bytes that the gateways of a fleet share; without a fleet they end with the
+// process. They sign tokens that strangers bring back. Anyone who knows them can make a token, and a
+// token alone permits nothing.
+func (e *Engine) Secret(ctx context.Context) ([]byte, error) {
+	if f := e.Fleet(); f != nil {
+		return f.Share(ctx, "tokens", ownSecret)
+	}
+	return ownSecret, nil
 }
 
 // Orders implements cluster.Local.

@@ -96,6 +96,29 @@ func (e *Engine) Sites() []*SitePolicy {
 	return slices.Clone(e.sites)
 }
 
+// Agent returns the identity of an agent that has a block, and the first site that has it.
+func (e *Engine) Agent(name string) (s *SitePolicy, id enforce.Identity, ok bool) {
+	for _, s := range e.Sites() {
+		if id, ok := s.Identifier.Named(name); ok && id.Config != nil {
+			return s, id, true
+		}
+	}
+	return nil, id, false
+}
+
+// NeedsAgent makes the start fail if no site has a block for an agent. It is for the time of
+// provisioning.
+func (e *Engine) NeedsAgent(name string) { e.needed = append(e.needed, name) }
+
+func (e *Engine) checkNeeded() error {
+	for _, name := range e.needed {
+		if _, _, ok := e.Agent(name); !ok {
+			return fmt.Errorf("robots_bot %s: no site has a block agent %[1]s", name)
+		}
+	}
+	return nil
+}
+
 // denied reports whether the deny list of every site names the origin, and the pattern of the last
 // one.
 func (e *Engine) denied(o origin.Origin) (pattern enforce.HostPattern, denied bool) {

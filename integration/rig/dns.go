@@ -29,13 +29,21 @@ type FakeDNS struct {
 
 	mu    sync.Mutex
 	asked []string
+	texts map[string]string // TXT records
+}
+
+// Publish gives a name a TXT record in place of the one that it had.
+func (d *FakeDNS) Publish(name, text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.texts[name] = text
 }
 
 // StartDNS starts a name server, with a hosts file and names; see [FakeDNS].
 func StartDNS(t *testing.T, hosts string, names map[string][]string) *FakeDNS {
 	t.Helper()
 	unshare := Need(t, "unshare")
-	d := &FakeDNS{names: names}
+	d := &FakeDNS{names: names, texts: make(map[string]string)}
 	var addr string
 	var conn net.PacketConn
 	err := error(syscall.EADDRINUSE)
@@ -97,6 +105,7 @@ func (d *FakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 	name := strings.ToLower(q.Name.String())
 	d.mu.Lock()
 	d.asked = append(d.asked, name)
+	text, published := d.texts[strings.TrimSuffix(name, ".")]
 	d.mu.Unlock()
 	addrs, known := d.names[strings.TrimSuffix(name, ".")]
 	if !known {
@@ -114,6 +123,11 @@ func (d *FakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 		case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
 			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
 		}
+	}
+	if published && q.Type == dnsmessage.TypeTXT {
+		reply.RCode = dnsmessage.RCodeSuccess
+		header := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 1}
+		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.TXTResource{TXT: []string{text}}})
 	}
 	return reply.Pack()
 }

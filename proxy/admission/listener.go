@@ -178,7 +178,7 @@ func (c *boundedConn) enter() {
 		return
 	}
 	if addr, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
-		c.source = sourceNetwork(addr.Addr())
+		c.source = engine.NetworkOf(addr.Addr())
 	}
 	if c.source.IsValid() && !clients.Enter(c.source, limits.ConnectionsPerSource) {
 		clients.Leave(netip.Prefix{})
@@ -186,14 +186,6 @@ func (c *boundedConn) enter() {
 		return
 	}
 	c.counted.Store(true)
-}
-
-// sourceNetwork is what the connections of an address count for: the address, or of IPv6 its /64,
-// the least that a client is given.
-func sourceNetwork(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
-	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an invalid address
-	return p
 }
 
 const (

@@ -30,11 +30,11 @@ func TestSourceOf(t *testing.T) {
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32",
 		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 	} {
-		if got := sourceNetwork(netip.MustParseAddr(addr)); got.String() != want {
+		if got := engine.NetworkOf(netip.MustParseAddr(addr)); got.String() != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}
-	if got := sourceNetwork(netip.Addr{}); got.IsValid() {
+	if got := engine.NetworkOf(netip.Addr{}); got.IsValid() {
 		t.Errorf("of no address: %s", got)
 	}
 }
@@ -135,7 +135,7 @@ func TestTurnsOfSources(t *testing.T) {
 		open := func(n int, addr string) (conns []*boundedConn) {
 			for range n {
 				c := &boundedConn{Conn: oneByte{peer{addr: addr}}, bounds: l}
-				c.source = sourceNetwork(netip.MustParseAddrPort(addr).Addr())
+				c.source = engine.NetworkOf(netip.MustParseAddrPort(addr).Addr())
 				c.begin.Do(func() {})
 				conns = append(conns, c)
 			}

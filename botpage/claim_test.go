@@ -1,0 +1,225 @@
+package botpage
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+var (
+	key   = []byte("0123456789abcdef0123456789abcdef")
+	start = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	ours  = claim{"acmebot", "shop.example", enforce.StopAgentHost}
+)
+
+// TestToken: a token holds for its claim until its time, and nothing else does.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	until := start.Add(tokenFor)
+	token := ours.token(key, until)
+	if !ours.holds(key, token, start) || !ours.holds(key, token, until.Add(-time.Second)) || ours.holds(key, token, until) {
+		t.Errorf("%s does not hold until %s", token, until)
+	}
+	later, _, _ := strings.Cut(ours.token(key, until.Add(time.Hour)), "-")
+	_, mac, _ := strings.Cut(token, "-")
+	for name, forged := range map[string]string{
+		"none": "", "no time": "-" + mac, "no mac": later + "-", "a later time": later + "-" + mac, "a sign": "+" + token, "zeros": "0" + token,
+		"upper case": strings.ToUpper(token), "more": token + "0", "less": token[:len(token)-1], "a space": token + " ",
+		"other agent":     claim{"newsbot", ours.Host, ours.Scope}.token(key, until),
+		"other host":      claim{ours.Agent, "shop.example.org", ours.Scope}.token(key, until),
+		"subdomain":       claim{ours.Agent, "www.shop.example", ours.Scope}.token(key, until),
+		"parent":          claim{ours.Agent, "example", ours.Scope}.token(key, until),
+		"wider scope":     claim{ours.Agent, ours.Host, enforce.StopHost}.token(key, until),
+		"other key":       ours.token([]byte("0123456789abcdef0123456789abcdee"), until),
+		"no key":          ours.token(nil, until),
+		"quotes in names": claim{`acmebot" "shop.example`, "", ours.Scope}.token(key, until),
+		"too old":         ours.token(key, start),
+	} {
+		if forged == token || ours.holds(key, forged, start) {
+			t.Errorf("%s: %q holds", name, forged)
+		}
+	}
+}
+
+// TestOrder: a proof gives one order, with its ticket as the id.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	token := ours.token(key, start.Add(tokenFor))
+	order, err := ours.order(token, "file", start)
+	if err != nil || order.ID != ticketOf(token) || !enforce.IsStopID(order.ID) || order.Scope != enforce.StopAgentHost || order.Value != "acmebot@shop.example" ||
+		order.By != "site owner of shop.example" || order.Reason != "opt-out, proven by file, ticket "+order.ID {
+		t.Errorf("%+v, %v", order, err)
+	}
+	all := claim{"acmebot", strings.Repeat("a.", 80) + "example", enforce.StopHost}
+	if order, err = all.order(token, "dns", start); err != nil || order.Value != all.Host {
+		t.Errorf("%+v, %v", order, err)
+	}
+	var stops enforce.Stops
+	for _, c := range []claim{ours, {ours.Agent, ours.Host, enforce.StopHost}} {
+		if c.stopped(&stops) {
+			t.Errorf("%+v is stopped before", c)
+		}
+		order, _ = c.order(c.token(key, start.Add(tokenFor)), "file", start)
+		if err := stops.Set(order); err != nil || !c.stopped(&stops) {
+			t.Errorf("%+v is not stopped: %v", c, err)
+		}
+	}
+	var some enforce.Stops
+	_ = some.Set(enforce.Stop{Scope: enforce.StopHost, Value: "shop.example:443"})
+	_ = some.Set(enforce.Stop{Scope: enforce.StopAgentHost, Value: "newsbot@shop.example"})
+	if ours.stopped(&some) {
+		t.Error("a stop of one port, or of another agent, counts as that of the claim")
+	}
+}
+
+// TestParseHost: only the name of one host is taken, in its canonical form.
+func TestParseHost(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"shop.example": "shop.example", " Shop.Example. ": "shop.example", "bücher.example": "xn--bcher-kva.example", "ｓｈｏｐ.example": "shop.example",
+		"": "", "*": "", "*.example": "", "*.shop.example": "", "shop.*": "", "localhost": "", "com": "", "shop.example:443": "", "shop.example:8080": "",
+		"192.0.2.1": "", "[2001:db8::1]": "", "2001:db8::1": "", "0x7f.1": "", "127.1": "", "１２７.0.0.1": "",
+		"a@shop.example": "", "acmebot@shop.example": "", "shop.example/": "", "https://shop.example": "", "shop.example?x": "", "shop.example#x": "",
+		"shop.example\n": "shop.example", "shop.ex\nample": "", "shop.example other.example": "", "shop.example,other.example": "", "shop%2eexample": "",
+		"xn--a.example": "", "shop\u202e.example": "", "shop.example\x00": "", ".shop.example": "", "shop..example": "", strings.Repeat("a.", 90) + "example": "",
+	} {
+		if got, ok := parseHost(text); ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %q, %t, want %q", text, got, ok, want)
+		}
+	}
+}
+
+// sites answer requests by URL, and note what was asked.
+type sites struct {
+	answers map[string]func() (*http.Response, error)
+	asked   []string
+}
+
+func (s *sites) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked = append(s.asked, r.URL.String())
+	if f, ok := s.answers[r.URL.String()]; ok {
+		return f()
+	}
+	return nil, errors.New("nobody is there")
+}
+
+func answer(status int, body io.Reader) func() (*http.Response, error) {
+	return func() (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{"Location": {"https://evil.example/token"}}, Body: io.NopCloser(body)}, nil
+	}
+}
+
+func failure(err error) func() (*http.Response, error) {
+	return func() (*http.Response, error) { return nil, fmt.Errorf("sending: %w", err) }
+}
+
+// endless is a body that counts what is read of it.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return copy(p, strings.Repeat(" ", len(p))), nil
+}
+
+// TestProve: a host proves itself with its own file or record, and with nothing else.
+func TestProve(t *testing.T) {
+	t.Parallel()
+	const token, secure, plain = "6a2b-0123", "https://shop.example" + proofPath, "http://shop.example" + proofPath
+	type answers = map[string]func() (*http.Response, error)
+	refused := &egress.DialError{Phase: egress.PhaseConnect, Host: "shop.example", Err: syscall.ECONNREFUSED}
+	right, huge := func() io.Reader { return strings.NewReader(" " + token + "\r\n") }, new(endless)
+	record := func(texts ...string) func(context.Context, string) ([]string, error) {
+		return func(_ context.Context, name string) ([]string, error) {
+			if name != "_crawlgate-opt-out.shop.example." {
+				return nil, fmt.Errorf("asked for %s", name)
+			}
+			return texts, nil
+		}
+	}
+	for _, tt := range []struct {
+		name, how string
+		answers   answers
+		records   func(context.Context, string) ([]string, error)
+		want      string // in the error, empty for none
+		asked     []string
+	}{
+		{"file", "file", answers{secure: answer(200, right())}, nil, "", []string{secure}},
+		{"no https", "file", answers{secure: failure(refused), plain: answer(200, right())}, nil, "", []string{secure, plain}},
+		{"another text", "file", answers{secure: answer(200, strings.NewReader("6a2b-0124"))}, nil, "something else", []string{secure}},
+		{"empty", "file", answers{secure: answer(200, strings.NewReader(""))}, nil, "something else", []string{secure}},
+		{"more text", "file", answers{secure: answer(200, strings.NewReader("you asked for "+token))}, nil, "something else", []string{secure}},
+		{"redirect", "file", answers{secure: answer(302, right()), "https://evil.example/token": answer(200, right())}, nil, "is 302", []string{secure}},
+		{"not found", "file", answers{secure: answer(404, right())}, nil, "is 404", []string{secure}},
+		{"partial", "file", answers{secure: answer(206, right())}, nil, "is 206", []string{secure}},
+		{"huge", "file", answers{secure: answer(200, huge)}, nil, "too long", []string{secure}},
+		{
+			"bad certificate", "file",
+			answers{secure: failure(x509.UnknownAuthorityError{}), plain: answer(200, right())},
+			nil,
+			"looking for a proof",
+			[]string{secure},
+		},
+		{
+			"no such name", "file",
+			answers{secure: failure(&egress.DialError{Phase: egress.PhaseResolve, Err: errors.New("none")}), plain: answer(200, right())},
+			nil,
+			"looking for a proof",
+			[]string{secure},
+		},
+		{"record", "dns", nil, record("v=spf1 -all", token), "", nil},
+		{"another record", "dns", nil, record("v=spf1 -all", "6a2b-0124"), "something else", nil},
+		{"record with more", "dns", nil, record(token + " " + token), "something else", nil},
+		{"no record", "dns", nil, record(), "something else", nil},
+		{"no DNS", "dns", nil, func(context.Context, string) ([]string, error) { return []string{token}, errors.New("timeout") }, "looking for a proof", nil},
+	} {
+		site := &sites{answers: tt.answers}
+		p := prover{site, "Crawlgate/1", func(origin.Origin) error { return nil }, tt.records}
+		err := p.prove(t.Context(), "shop.example", token, tt.how)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+		if !slices.Equal(site.asked, tt.asked) {
+			t.Errorf("%s: asked for %q, want %q", tt.name, site.asked, tt.asked)
+		}
+	}
+	if huge.read > 8<<10 {
+		t.Errorf("%d bytes of a huge file were read", huge.read)
+	}
+	site := new(sites)
+	p := prover{site, "", func(origin.Origin) error { return errors.New("by a stop") }, nil}
+	if err := p.prove(t.Context(), "shop.example", token, "file"); err == nil || len(site.asked) > 0 {
+		t.Errorf("a host that the operator forbids: %v, asked for %q", err, site.asked)
+	}
+}
+
+// TestLimits: one who asks too often does not keep others from it, and the table does not grow.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	l, passed := newLimits(time.Hour, 3), 0
+	for range 1000 {
+		if l.allow("192.0.2.1") {
+			passed++
+		}
+	}
+	others := 0
+	for i := range 100 {
+		if l.allow(fmt.Sprint("198.51.100.", i)) {
+			others++
+		}
+	}
+	if passed != 3 || others < 95 {
+		t.Errorf("%d of one passed, and %d of 100 others", passed, others)
+	}
+}

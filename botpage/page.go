@@ -1,0 +1,159 @@
+package botpage
+
+import (
+	"bytes"
+	_ "embed" // the pages
+	"fmt"
+	"hash/maphash"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/internal/escape"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	pages    = template.Must(template.New("").Funcs(template.FuncMap{
+		"head": func() template.HTML { return template.HTML(pagestyle.Head) }, //nolint:gosec // our own
+		"cut":  func(s string) string { return escape.Cut(escape.Unprintable(s), 300) },
+	}).Parse(pageHTML))
+	policy = strings.Replace(pagestyle.Policy, "form-action 'none'", "form-action 'self'; frame-ancestors 'none'", 1)
+)
+
+// page is what the templates show.
+type page struct {
+	Title, Fault          string
+	Agent                 *enforce.Agent // nil on the page of an error
+	Tokens                []string
+	UserAgent, Contact    string // the contact as a URL, empty if it is none
+	Obeys                 bool   // no mode lets pass what robots.txt forbids
+	Signs, Ranges, OptOut bool
+	Delay                 pace.CrawlDelay
+	Host, Path            string // of the question
+	Readings              []reading
+	Claim                 claim
+	Token, Ticket         string
+	Stopped, Done         bool
+}
+
+func (h *Handler) page(v view, title string) page {
+	a := v.agent.Config
+	anyHost := origin.Origin{Scheme: "https", Host: "host.invalid", Port: 443}
+	return page{
+		Title: title, Agent: a, Tokens: v.agent.Robots.Tokens, UserAgent: userAgentOf(a), Contact: contactURL(a.Contact),
+		Obeys: v.site.Operator.Mode(anyHost, a) == enforce.ModeEnforce, Signs: a.Signs(), Ranges: len(h.ranges) > 0,
+		OptOut: h.OptOut, Delay: v.Config.Politeness.CrawlDelay,
+	}
+}
+
+// showPage answers with the page for owners and, if they ask, with what is known of their host.
+func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error {
+	p, q := h.page(v, v.agent.Agent), r.URL.Query()
+	if p.Path = q.Get("path"); !strings.HasPrefix(p.Path, "/") {
+		p.Path = "/" + p.Path
+	}
+	if asked := q.Get("host"); asked != "" {
+		if !h.clients.allow(networkOf(r)) {
+			return h.tooMany(w)
+		}
+		host, ok := parseHost(asked)
+		if !ok {
+			return h.fail(w, http.StatusBadRequest, badClaim)
+		}
+		p.Host, p.Readings = host, v.readings(host, p.Path)
+	}
+	return render(w, http.StatusOK, "home", p)
+}
+
+// reading is what is known of one robots.txt, and what it means for the agent.
+type reading struct {
+	Origin  string
+	State   fetch.State
+	At      time.Time
+	Age     time.Duration
+	SHA256  string // empty if no text counts
+	Allowed bool   // the path that was asked about
+	Delay   time.Duration
+}
+
+// readings are what the cache has of a host. They cause no fetch.
+func (v view) readings(host, path string) (list []reading) {
+	for _, scheme := range []string{"https", "http"} {
+		if target, err := origin.ParseTarget(scheme + "://" + host + path); err == nil {
+			if r, known := v.reading(target, time.Now()); known {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// reading is what was read for all or, where a site turns strangers away, for the agent.
+func (v view) reading(target origin.Target, now time.Time) (r reading, known bool) {
+	entry, known := v.Cache().PeekAs(target.Origin, v.agent.Asker())
+	seen := entry.View(now)
+	r = reading{
+		Origin: target.Origin.String(), State: seen.State, At: seen.FetchedAt.UTC(), Age: now.Sub(seen.FetchedAt).Round(time.Second),
+		Allowed: seen.Access == fetch.AccessAllow,
+	}
+	if seen.Rules != nil {
+		bound := enforce.Bind(seen.Rules, v.agent.Robots, v.agent.Config.AlsoObey)
+		m, _, _ := bound.Match(http.MethodGet, target.Path, enforce.PathsStrict)
+		r.SHA256, r.Allowed = fetch.Sum(seen.SHA256).Hex(), m.Allowed
+		r.Delay, _ = bound.Own.CrawlDelay()
+	}
+	return r, known
+}
+
+func render(w http.ResponseWriter, status int, name string, p page) error {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, p); err != nil {
+		return fmt.Errorf("rendering a crawler's page: %w", err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // as of publish
+	return nil
+}
+
+func (h *Handler) fail(w http.ResponseWriter, status int, text string) error {
+	return render(w, status, "error", page{Title: http.StatusText(status), Fault: text})
+}
+
+func (h *Handler) tooMany(w http.ResponseWriter) error {
+	w.Header().Set("Retry-After", "20")
+	return h.fail(w, http.StatusTooManyRequests, "That was often in a short time. Please come back in 20 seconds.")
+}
+
+// limits bound how often each of many may ask. The table has one size: those who meet at a place of
+// it share a limit, and nobody can choose with whom.
+type limits struct {
+	seed   maphash.Seed
+	places [1024]*rate.Limiter
+}
+
+func newLimits(every time.Duration, burst int) *limits {
+	l := &limits{seed: maphash.MakeSeed()}
+	for i := range l.places {
+		l.places[i] = rate.NewLimiter(rate.Every(every), burst)
+	}
+	return l
+}
+
+func (l *limits) allow(key string) bool {
+	return l.places[maphash.String(l.seed, key)%uint64(len(l.places))].Allow()
+}
+
+// networkOf is the client's address, or of IPv6 its /64: who has one address of it has them all.
+func networkOf(r *http.Request) string { return engine.NetworkOf(engine.SourceOf(r)).String() }

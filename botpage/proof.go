@@ -1,0 +1,87 @@
+package botpage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+const (
+	proofPath = "/.well-known/crawlgate-opt-out.txt"
+	proofName = "_crawlgate-opt-out."
+	// maxProof bounds the file of a proof in bytes, proofTime the whole check of one.
+	maxProof  = 1 << 10
+	proofTime = 20 * time.Second
+)
+
+// unproven says to the owner why a proof is none. Other errors may tell of the network inside.
+type unproven string
+
+func (u unproven) Error() string { return string(u) }
+
+var resolver = &net.Resolver{PreferGo: true}
+
+// prover checks what sites show. Nothing that it sends says who asked.
+type prover struct {
+	transport http.RoundTripper
+	userAgent string
+	forbidden func(origin.Origin) error // why the operator sends nothing there
+	lookupTXT func(ctx context.Context, name string) ([]string, error)
+}
+
+// prove fails unless a host shows a token in the way that its owner has chosen.
+func (p prover) prove(ctx context.Context, host, token, how string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, proofTime)
+	defer cancel()
+	shown := make([]string, 1)
+	if how == "dns" {
+		shown, err = p.lookupTXT(ctx, proofName+host+".")
+	} else {
+		shown[0], err = p.file(ctx, origin.Origin{Scheme: "https", Host: host, Port: 443})
+		// A host without https takes no connection for it. A failure of TLS is no reason to do without.
+		if failed, ok := errors.AsType[*egress.DialError](err); ok && failed.Phase != egress.PhaseResolve {
+			shown[0], err = p.file(ctx, origin.Origin{Scheme: "http", Host: host, Port: 80})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("looking for a proof: %w", err)
+	}
+	if !slices.ContainsFunc(shown, func(text string) bool { return strings.TrimSpace(text) == token }) {
+		return unproven("The token is not there: something else is.")
+	}
+	return nil
+}
+
+// file reads the file of a proof. It follows no redirect.
+func (p prover) file(ctx context.Context, o origin.Origin) (string, error) {
+	if p.forbidden(o) != nil {
+		return "", unproven("The gateway sends nothing to this host by an order of its operator. Use the DNS record.")
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.String()+proofPath, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("User-Agent", p.userAgent)
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read counts
+	if resp.StatusCode != http.StatusOK {
+		return "", unproven(fmt.Sprintf("The answer of %s is %d. It has to be 200, without a redirect.", o, resp.StatusCode))
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProof+1))
+	if len(body) > maxProof {
+		return "", unproven("The file is too long: it has to have the token and nothing else.")
+	}
+	return string(body), err
+}

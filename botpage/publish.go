@@ -1,0 +1,105 @@
+package botpage
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/webbotauth"
+)
+
+const (
+	cardPath   = "/signature-agent-card"
+	rangesPath = "/ranges.json"
+)
+
+// serveCard answers with the agent's Signature Agent Card (draft-meunier-webbotauth-registry-03). Its
+// URLs are of https, whoever ends TLS.
+func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) error {
+	o, err := origin.FromAuthority("https", r.Host)
+	if err != nil {
+		return h.fail(w, http.StatusBadRequest, "The Host of the request is no host.")
+	}
+	site, a := o.String(), v.agent.Config
+	bot := map[string]any{"rfc9309-product-token": v.agent.Robots.Tokens[0], "trigger": "crawler", "rate-control": "429"}
+	card := map[string]any{"client_id": site + cardPath, "client_uri": site + "/", "client_name": a.Name, "web_bot_auth": bot}
+	if contact := contactURL(a.Contact); contact != "" {
+		card["contacts"] = []string{contact}
+	}
+	if a.Signs() {
+		card["jwks_uri"] = site + webbotauth.WellKnown
+	}
+	if sent := userAgentOf(a); sent != "" {
+		bot["expected-user-agent"] = sent
+	}
+	if len(a.Purposes) > 0 {
+		bot["purpose"] = strings.Join(a.Purposes, ", ")
+	}
+	if len(h.ranges) > 0 {
+		bot["ips_uri"] = site + rangesPath
+	}
+	return publish(w, card)
+}
+
+// serveRanges answers with the ranges in the form that large crawlers publish theirs in.
+func (h *Handler) serveRanges(w http.ResponseWriter) error {
+	prefixes := make([]map[string]string, len(h.ranges))
+	for i, p := range h.ranges {
+		family := map[bool]string{true: "ipv4Prefix", false: "ipv6Prefix"}[p.Addr().Is4()]
+		prefixes[i] = map[string]string{family: p.String()}
+	}
+	return publish(w, map[string]any{"creationTime": h.loaded.UTC().Format("2006-01-02T15:04:05.000000"), "prefixes": prefixes})
+}
+
+// publish answers with JSON that may be kept for an hour.
+func publish(w http.ResponseWriter, v any) error {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("making a public file: %w", err)
+	}
+	maps.Copy(w.Header(), http.Header{
+		"Content-Type": {"application/json"}, "Cache-Control": {"public, max-age=3600"}, "Access-Control-Allow-Origin": {"*"},
+	})
+	_, _ = w.Write(body) // a client that has left needs no answer; the server sends none of it to HEAD
+	return nil
+}
+
+// serveDirectory answers with the keys by which the agent signs. It is signed for the name that the
+// agent's signatures give and for no other: anyone who has a name could show the keys as theirs.
+func (h *Handler) serveDirectory(w http.ResponseWriter, r *http.Request, v view) error {
+	signer := v.agent.Config.Signer
+	if signer == nil {
+		return h.fail(w, http.StatusNotFound, "This crawler signs nothing.")
+	}
+	o, err := origin.FromAuthority("https", r.Host)
+	if err != nil || o.String() != signer.Directory {
+		return h.fail(w, http.StatusMisdirectedRequest, "The keys are at "+signer.Directory+webbotauth.WellKnown+".")
+	}
+	header, body := signer.Keys().Directory(o.Authority(), time.Now())
+	maps.Copy(w.Header(), header)
+	_, _ = w.Write(body) // as above
+	return nil
+}
+
+// userAgentOf is the User-Agent that sites see, or a pattern of it.
+func userAgentOf(a *enforce.Agent) string {
+	return cmp.Or(a.SendUserAgent, append(a.UserAgents, "")[0])
+}
+
+// contactURL makes a URL of a contact that is an address for mail or a URL; others give none.
+func contactURL(contact string) string {
+	if strings.Contains(contact, "@") && !strings.Contains(contact, ":") {
+		return "mailto:" + contact
+	}
+	if u, err := url.Parse(contact); err != nil || u.Scheme == "" {
+		return ""
+	}
+	return contact
+}
