@@ -1,0 +1,191 @@
+package identity
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
+)
+
+// TestWhatLeaves: what each kind of request says of its sender at the site, and what the log has of it.
+func TestWhatLeaves(t *testing.T) {
+	t.Parallel()
+	v := startVerifier(t, "")
+	v.keygen(t, "")
+	ended := filepath.Join(t.TempDir(), "ended.jwk")
+	if err := os.WriteFile(ended, []byte(`{"kty":"OKP","crv":"Ed25519","d":"`+strings.Repeat("A", 43)+`","exp":5}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := rig.New(t, v.config(`agent ended {
+		send_user_agent "ended/2.0"
+		sign {
+			keys `+ended+`
+			directory https://bot.acme.example
+		}
+	}
+	agent passing {
+		pass signature
+	}
+	agent plain
+	unidentified allow`))
+	var mu sync.Mutex
+	var arrived http.Header
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.URL.Path == "/page" {
+			arrived = r.Header.Clone()
+		}
+		_, _ = io.WriteString(w, "")
+	})
+	plain := httptest.NewServer(handler)
+	defer plain.Close()
+	secure := rig.StartSecureSite(t, v.ca, handler)
+	ours := "AcmeBot/2.1 (+https://bot.acme.example)"
+	for i, c := range []struct {
+		client, url        string
+		agent, from, signs string // what arrives
+		unsigned           string
+	}{
+		{"AcmeBot/1.0", plain.URL, ours, "crawl@acme.example", "", "scheme"},
+		{"AcmeBot/1.0", secure.At(""), ours, "crawl@acme.example", "ours", ""},
+		{"ended", secure.At(""), "ended/2.0", "client@client.example", "", "no_key"},
+		{"ended", plain.URL, "ended/2.0", "client@client.example", "", "scheme"},
+		{"plain/1.0", secure.At(""), "plain/1.0", "client@client.example", "", ""},
+		{"passing/1.0", secure.At(""), "passing/1.0", "client@client.example", "client", ""},
+		{"Stranger/1.0", secure.At(""), "Stranger/1.0", "client@client.example", "", ""},
+	} {
+		w := g.Dial()
+		a, err := w.Ask(http.MethodGet, "GET "+c.url+"/page HTTP/1.1\r\nHost: x\r\nUser-Agent: "+c.client+"\r\nFrom: client@client.example\r\n"+
+			"Signature: client=:AA==:\r\nSignature-Input: client=();created=1\r\nSignature-Agent: \"https://client.example\"\r\n\r\n")
+		_ = w.Close()
+		mu.Lock()
+		h := arrived
+		mu.Unlock()
+		signs := ""
+		switch input := h.Get("Signature-Input"); {
+		case strings.HasPrefix(input, "sig1=("):
+			signs = "ours"
+		case input != "" && h.Get("Signature") == "client=:AA==:":
+			signs = "client"
+		case input+h.Get("Signature")+h.Get("Signature-Agent") != "":
+			signs = "in part"
+		}
+		if err != nil || a.Status != http.StatusOK || h.Get("User-Agent") != c.agent || h.Get("From") != c.from || signs != c.signs {
+			t.Errorf("%s to %s: %d, %v, signed %q, %v", c.client, c.url, a.Status, h, signs, err)
+		}
+		l := g.Logs(i + 1)[i].Robots
+		sent := ""
+		if c.agent != c.client {
+			sent = c.agent
+		}
+		if l.Unsigned != c.unsigned || (l.Signed != "") != (c.signs == "ours") || l.UserAgentSent != sent || l.UserAgent != c.client {
+			t.Errorf("%s to %s is logged as %+v", c.client, c.url, l)
+		}
+	}
+	for result, want := range map[string]float64{`acmebot",owner="",result="scheme`: 1, `ended",owner="",result="no_key`: 1, `ended",owner="",result="scheme`: 1, `acmebot",owner="",result="signed`: 1} {
+		if n := g.Metric(`crawlgate_agent_signatures_total{agent="` + result + `"}`); n != want {
+			t.Errorf("%s: %v", result, n)
+		}
+	}
+}
+
+// TestUnseenTunnel: the line of a tunnel that is not looked into says that nothing in it is signed. A request that a site refuses
+// after it was signed is counted.
+func TestUnseenTunnel(t *testing.T) {
+	t.Parallel()
+	v := startVerifier(t, "")
+	v.keygen(t, "")
+	g := rig.New(t, v.config("connect tunnel localhost:"+v.ports[0]+"\nconnect intercept"))
+	w := g.Dial()
+	if resp := w.Connect(t, "localhost:"+v.ports[0], "AcmeBot/1.0"); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	inner, err := w.Over(t, &tls.Config{RootCAs: v.trusting().RootCAs, ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := inner.Ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: localhost:"+v.ports[0]+"\r\nUser-Agent: AcmeBot/1.0\r\n\r\n")
+	_ = inner.Close()
+	if err != nil || !strings.Contains(a.Body, `"lines":0,`) || !strings.Contains(a.Body, `"userAgent":"AcmeBot/1.0"`) {
+		t.Errorf("%d %s, %v", a.Status, a.Body, err)
+	}
+	if l := g.Logs(1)[0]; l.Request.Method != http.MethodConnect || l.Robots.Unsigned != "tunnel" || l.Robots.Signed != "" || l.Robots.UserAgentSent != "" {
+		t.Errorf("logged %s", l.Raw)
+	}
+	if one, err := newCrawler(g).ask(t.Context(), false, "localhost:"+v.ports[1], "/forbidden"); err != nil || !one.right() {
+		t.Errorf("%+v, %v", one, err)
+	}
+	g.Logs(2)
+	for name, labels := range map[string]string{"signatures": `result="tunnel"`, "signed_rejected": `status="403"`} {
+		if n := g.Metric(`crawlgate_agent_` + name + `_total{agent="acmebot",owner="",` + labels + `}`); n != 1 {
+			t.Errorf("%s %s: %v", name, labels, n)
+		}
+	}
+}
+
+// TestRetrySignedAnew: a request whose kept connection breaks before the answer is sent again with a signature of its own.
+func TestRetrySignedAnew(t *testing.T) {
+	t.Parallel()
+	v := startVerifier(t, "")
+	v.keygen(t, "")
+	g := rig.New(t, v.config(""))
+	cert := v.ca.Issue(t, []string{"localhost"}, nil)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*cert}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var mu sync.Mutex
+	var inputs []string
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			if strings.HasPrefix(req.URL.Path, "/page") {
+				inputs = append(inputs, req.Header.Get("Signature-Input"))
+			}
+			breaks := len(inputs) == 2
+			mu.Unlock()
+			if breaks {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for i := range 2 {
+		if a := g.MustFetch("AcmeBot/1.0", fmt.Sprintf("https://localhost:%s/page/%d", port, i)); a.Status != http.StatusOK {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(inputs) != 3 || inputs[1] == "" || inputs[1] == inputs[2] {
+		t.Errorf("%d requests, signed %q", len(inputs), inputs)
+	}
+}
