@@ -181,7 +181,7 @@ func TestBadGateway(t *testing.T) {
 
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
-		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, client_certificate, contact, credential, expires, from, ` +
+		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, budget, client_certificate, contact, credential, expires, from, ` +
 			`hosts, hosts_file, ignore_wildcard_group, max_wait, methods, mode, owner, pass, ports, preferences, purpose, rate, send_from, send_user_agent, sign, ticket, token, unknown, user_agent, visit_time, window`},
 		{"agent A {\nhosts a.example .b.example\n}", 4, `robots: agent "A": hosts: host pattern ".b.example": could mean the name with or without those below it; write b.example, *.b.example or both`},
 		{"agent A {\nhosts_file a b\n}", 4, `option "hosts_file" of agent A takes 1 argument, found 2`},
@@ -206,6 +206,10 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nfrom 10.0.0.0/33\n}", 4, `robots: agent "A": from "10.0.0.0/33": not an address range`},
 		{"agent A {\nignore_wildcard_group yes\n}", 4, `option "ignore_wildcard_group" of agent A takes no argument, found 1`},
 		{"agent A {\nrate 5\n}", 4, `robots: agent "A": parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
+		{"agent A {\nbudget {\nrequests 5\n}\n}", 5, `robots: agent "A": budget: requests "5": want a number above 0 for a day, such as 50000/day`},
+		{"agent A {\nbudget {\nzone UTC\n}\n}", 4, `robots: agent "A": budget: want at least one of requests, bytes and per_host`},
+		{"agent A {\nbudget {\nrequests 5/day\nzone Local\n}\n}", 6, `robots: agent "A": budget: zone "Local": want a name such as Europe/Berlin`},
+		{"agent A {\nbudget {\ncolour red\n}\n}", 5, `unknown option "colour" in budget: want one of bytes, per_host, requests, zone`},
 		{"agent A {\nmax_wait 5\n}", 4, `option "max_wait" of agent A: "5" is not a duration such as 10s, 5m or 24h`},
 		{"agent A {\nmax_wait -5s\n}", 4, `option "max_wait" of agent A: "-5s" is negative`},
 		{"agent A {\nmax_wait 5s\nmax_wait 5s\n}", 5, `option "max_wait" of agent A is given twice`},

@@ -30,9 +30,11 @@ var importRules = map[string][]string{
 	"robotscache/memstore":   {"origin", "fetch", "robotscache"},
 	"robotscache/storetest":  {"origin", "fetch", "robotscache"},
 	"robotscache/internal":   {"fetch", "robotscache", "github.com/klauspost/compress/"},
-	"enforce":                {"pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "webbotauth", "internal/escape", "internal/follow", "internal/pagestyle", "internal/redact"},
+	"enforce":                {"budget", "pace", "signals/directives", "signals/htmlhead", "signals/preferences", "golang.org/x/", "origin", "robotstxt", "fetch", "robotscache", "webbotauth", "internal/escape", "internal/follow", "internal/pagestyle", "internal/redact"},
 	"pace":                   {"golang.org/x/"},
 	"pace/redisclock":        {"golang.org/x/", "pace", "cluster/link", "github.com/redis/rueidis"},
+	"budget":                 {"github.com/dustin/go-humanize"},
+	"budget/redispool":       {"budget", "cluster/link", "github.com/redis/rueidis"},
 	"evidence":               {"golang.org/x/mod/sumdb/"},
 	"evidence/sealer":        {"evidence", "golang.org/x/mod/sumdb/", "github.com/transparency-dev/formats/note", "internal/lines"},
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
@@ -47,12 +49,12 @@ var importRules = map[string][]string{
 	"engine": {
 		"golang.org/x/", "github.com/caddyserver/", "github.com/prometheus/client_golang", "go.uber.org/zap",
 		"origin", "robotstxt", "fetch", "robotscache", "robotscache/boltstore", "robotscache/redisstore", "robotscache/memstore",
-		"enforce", "pace", "pace/redisclock", "cluster", "cluster/link", "egress", "egress/guard", "internal/escape", "internal/follow", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
+		"enforce", "budget", "budget/redispool", "pace", "pace/redisclock", "cluster", "cluster/link", "egress", "egress/guard", "internal/escape", "internal/follow", "internal/redact", "internal/stall", "internal/version", "internal/sockets",
 		"signals/preferences", "evidence/sealer", "evidence/caddylog", "webbotauth",
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/redact", "internal/stall", "internal/version",
+		"robotscache", "enforce", "budget", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/redact", "internal/stall", "internal/version",
 	},
 	"proxy/admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",

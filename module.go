@@ -25,6 +25,7 @@ import (
 	_ "github.com/crawlgate/crawlgate/adminapi" // its module registers itself
 	"github.com/crawlgate/crawlgate/audit/simulate"
 	_ "github.com/crawlgate/crawlgate/botpage" // its handler registers itself
+	"github.com/crawlgate/crawlgate/budget"
 	_ "github.com/crawlgate/crawlgate/cli"     // its commands register themselves
 	_ "github.com/crawlgate/crawlgate/console" // its handler registers itself
 	"github.com/crawlgate/crawlgate/egress/guard"
@@ -95,6 +96,8 @@ type AgentConfig struct {
 	Ports []string `json:"ports,omitempty"`
 	// Unknown takes precedence over the gateway's.
 	Unknown string `json:"unknown,omitempty"`
+	// Budget is what the agent may take in a day. Default: anything.
+	Budget *budget.Config `json:"budget,omitempty"`
 }
 
 // Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
@@ -224,9 +227,20 @@ func (h *Handler) addAgent(r *block.Reader, args []string) error {
 		"send_user_agent":       block.Text(&a.SendUserAgent),
 		"send_from":             block.Text(&a.SendFrom),
 		"sign":                  block.Nested(a.readSign),
+		"budget":                block.Nested(a.readBudget),
 	}.Read(r, "agent "+a.Name)
 	h.Agents = append(h.Agents, a)
 	return err
+}
+
+func (c *AgentConfig) readBudget(r *block.Reader) error {
+	c.Budget = new(budget.Config)
+	return block.Grammar{
+		"requests": block.Text(&c.Budget.Requests),
+		"bytes":    block.Text(&c.Budget.Bytes),
+		"per_host": block.Text(&c.Budget.PerHost),
+		"zone":     block.Text(&c.Budget.Zone),
+	}.Read(r, "budget")
 }
 
 func (c *AgentConfig) addCredential(args []string) error {
@@ -364,6 +378,11 @@ func (c *AgentConfig) agent(checker *passwords.Checker) (a enforce.Agent, err er
 			return a, fmt.Errorf("ports: %w", err)
 		}
 		a.Ports = append(a.Ports, [2]uint16{r.First, r.Last})
+	}
+	if c.Budget != nil {
+		if a.Budget, err = c.Budget.Allowance(); err != nil {
+			return a, err
+		}
 	}
 	for _, credential := range c.Credentials {
 		if err := checker.Add(credential.User, credential.Hash); err != nil {

@@ -148,7 +148,7 @@ func TestEveryReasonHasABasis(t *testing.T) {
 	later := []enforce.Reason{
 		enforce.ReasonBadTarget, enforce.ReasonMethod, enforce.ReasonBadRequest, enforce.ReasonURLSize, enforce.ReasonMisdirected,
 		enforce.ReasonForbiddenAddress, enforce.ReasonForbiddenPort, enforce.ReasonOwnListener, enforce.ReasonRateLimited,
-		enforce.ReasonConcurrency, enforce.ReasonQueueFull, enforce.ReasonOverloaded, enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
+		enforce.ReasonConcurrency, enforce.ReasonQueueFull, enforce.ReasonOverloaded, enforce.ReasonBackoff, enforce.ReasonCrawlDelay, enforce.ReasonBudget,
 		"loop", enforce.ReasonPreferenceDenied,
 	}
 	for _, reason := range enforce.Reasons() {

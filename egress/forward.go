@@ -90,9 +90,12 @@ type Result struct {
 	Status  int    // final status received from the origin; 0 if there was none
 	Dialed  Dialed // how the connection was made or failed; the times are 0 if it was reused
 	Bytes   int64  // of the response's body, as far as the client has taken them
-	Started bool   // the response has begun; nothing else can be answered any more
-	Broken  *bool  // if not nil, Forward sets *Broken and does not panic: the caller breaks off
-	Err     *Error // why the exchange failed; nil if it is complete
+	// Uploaded is how many bytes of the request's body were read, or have passed either way over an
+	// upgraded connection.
+	Uploaded int64
+	Started  bool   // the response has begun; nothing else can be answered any more
+	Broken   *bool  // if not nil, Forward sets *Broken and does not panic: the caller breaks off
+	Err      *Error // why the exchange failed; nil if it is complete
 }
 
 // Forward sends r to target and the response to w. The bytes of target are the bytes on the wire:
@@ -117,7 +120,11 @@ func (f *Forwarder) Forward(
 		return errLoop
 	}
 	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
-	defer func() { _ = x.body.Close() }()
+	defer func() {
+		_ = x.body.Close()
+		n, _ := x.body.state()
+		res.Uploaded += n
+	}()
 	x.watch.idle, x.watch.ended = cmp.Or(f.idle, defaultIdle), func(cause error) {
 		cancel(cause)
 		if e, ok := errors.AsType[*Error](cause); ok && e.Kind == KindClientTimeout {

@@ -19,14 +19,15 @@ var errRelayed = errors.New("the other end has ended")
 // when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing
 // has passed for five minutes. The error is nil for a regular end.
 func (t *Tunnel) Relay(ctx context.Context, origin net.Conn) error {
-	return relay(ctx, t, origin, defaultIdle)
+	_, err := relay(ctx, t, origin, defaultIdle)
+	return err
 }
 
 // relay copies bytes both ways until both directions have ended, and closes both ends. When one
 // direction ends, relay closes the sending half of the other end; if that is impossible, the relay
 // ends. A failure, the end of ctx, or idle without a byte either way ends both directions. The
-// error is an [*Error].
-func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) error {
+// error is an [*Error]. passed is how many bytes have been read from both.
+func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) (passed int64, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	closeBoth := func() { _, _ = client.Close(), origin.Close() }
 	defer context.AfterFunc(ctx, closeBoth)()
@@ -45,12 +46,12 @@ func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Dur
 	cause := context.Cause(ctx)
 	closeBoth()
 	if cause == nil || errors.Is(cause, errRelayed) {
-		return nil
+		return w.passed, nil
 	}
 	if known, ok := errors.AsType[*Error](cause); ok {
-		return known
+		return w.passed, known
 	}
-	return &Error{Kind: KindClientGone, Err: cause}
+	return w.passed, &Error{Kind: KindClientGone, Err: cause}
 }
 
 // relayHalf copies bytes from src to dst until src ends, and passes the end on. dstKind and srcKind
@@ -100,7 +101,7 @@ func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 		return nil
 	}
 	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log only
-	err = relay(ctx, newTunnel(conn), origin, cmp.Or(x.f.idle, defaultIdle))
+	x.res.Uploaded, err = relay(ctx, newTunnel(conn), origin, cmp.Or(x.f.idle, defaultIdle))
 	x.res.Err, _ = errors.AsType[*Error](err)
 	return nil
 }

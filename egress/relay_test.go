@@ -31,7 +31,10 @@ type noHalf struct{ io.ReadWriteCloser }
 
 func startRelay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) <-chan error {
 	out := make(chan error, 1)
-	go func() { out <- relay(ctx, client, origin, idle) }()
+	go func() {
+		_, err := relay(ctx, client, origin, idle)
+		out <- err
+	}()
 	return out
 }
 

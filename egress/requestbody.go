@@ -203,6 +203,7 @@ type watch struct {
 	since    time.Time   // when the turn began
 	spent    [3]time.Duration
 	bytes    int64 // in this window
+	passed   int64 // outside of the turns
 }
 
 // start runs the watch. A new window begins with the turn of p.
@@ -236,6 +237,7 @@ func (w *watch) turn(p party, n int) {
 func (w *watch) touch(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.passed += int64(n)
 	w.pass(w.now, n)
 }
 

@@ -83,6 +83,7 @@ const (
 	ReasonOverloaded  Reason = "overloaded"   // too many requests wait, or too many clocks run
 	ReasonBackoff     Reason = "backoff"      // the host asked for a pause (429, 430, 503)
 	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator keeps
+	ReasonBudget      Reason = "budget"       // what the agent may take in a day is used up
 )
 
 // Reasons of failure. Those of sending have the spellings of the kinds of package egress; of them,

@@ -60,7 +60,7 @@ func TestStatusOfEachReason(t *testing.T) {
 		408: {"client_timeout"},
 		413: {"client_too_large"},
 		421: {ReasonMisdirected},
-		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff, ReasonWindow, ReasonVisitTime},
+		429: {ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff, ReasonBudget, ReasonWindow, ReasonVisitTime},
 		499: {ReasonCanceled},
 		500: {ReasonInternal},
 		414: {ReasonURLSize},
@@ -115,7 +115,7 @@ func TestEndOfEachReason(t *testing.T) {
 	ends := map[Reason]string{
 		ReasonDisallowed: record, ReasonPreferenceDenied: record, ReasonTunnelRestricted: record, ReasonCrawlDelay: record,
 		ReasonRobotsForbidden: record + exactly, ReasonUnreachable: exactly + someday, ReasonPending: someday,
-		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly, ReasonWindow: exactly, ReasonVisitTime: exactly,
+		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonBudget: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly, ReasonWindow: exactly, ReasonVisitTime: exactly,
 		ReasonCredentialsBusy: someday, ReasonNotReady: someday, ReasonAgentLimit: someday, ReasonEvidenceUnavailable: someday,
 		ReasonLogUnavailable: someday, "exhausted": someday, ReasonUpstreamProxy: someday,
 		"dns": someday, "dns_timeout": someday, "connection_refused": someday, "connection_timeout": someday, "unroutable": someday,

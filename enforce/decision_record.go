@@ -84,6 +84,9 @@ type LogRecord struct {
 	Removed int `json:"removed,omitempty"`
 	// PaymentRequired says that the site answered 402 (Payment Required). The caller sets it.
 	PaymentRequired bool `json:"payment_required,omitempty"`
+	// BudgetLeft is how many requests the agent had left that day, as far as the gateway knew; nil
+	// without such a limit. The caller sets it.
+	BudgetLeft *int64 `json:"budget_left,omitempty"`
 	// Signals and Preferences are what a site says of the use of its content, each as a member of an
 	// RFC 9651 dictionary, such as "train-ai=n;from=robots;line=4".
 	Signals     []string `json:"signals,omitempty"`
@@ -148,7 +151,7 @@ type recordField struct {
 }
 
 // Fields yields the fields of r by their JSON names, in order, but for those that JSON leaves out.
-// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string.
+// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string or a *int64.
 func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		values := reflect.ValueOf(r).Elem()

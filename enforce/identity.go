@@ -99,6 +99,9 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 	return i
 }
 
+// HasBudget reports whether the agent, which may be nil, has a budget.
+func (a *Agent) HasBudget() bool { return a != nil && a.Budget != nil }
+
 // StopName is the name by which a stop knows the sender: one without a name is known by
 // its product token, so that it can be stopped too.
 func (i Identity) StopName() string {

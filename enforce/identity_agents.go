@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/robotstxt"
 	"github.com/crawlgate/crawlgate/webbotauth"
@@ -69,6 +70,8 @@ type Agent struct {
 	Interval time.Duration `json:"-"`
 	// MaxWait is how long a request of the agent is held for politeness, nil for as long as any.
 	MaxWait *time.Duration `json:"-"`
+	// Budget is what it may take in a day, nil for anything.
+	Budget *budget.Allowance `json:"-"`
 	Boundaries
 
 	// SendUserAgent and SendFrom take the place of User-Agent and From in its requests; empty leaves

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/pace"
@@ -97,6 +98,9 @@ func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	}
 	if delay, ok := errors.AsType[*crawlDelayError](err); ok {
 		return d.Refuse(ReasonCrawlDelay, delay.Error(), 0)
+	}
+	if spent, ok := errors.AsType[*budget.Spent](err); ok {
+		return d.Refuse(ReasonBudget, spent.Error(), max(spent.Wait, time.Second))
 	}
 	if ctx.Err() != nil {
 		return d.Refuse(ReasonCanceled, "the client left while it was held", 0)

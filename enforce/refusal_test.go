@@ -129,7 +129,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	case ReasonBadRequest:
 		d = Decision{}
 		detail = "more than one field User-Agent"
-	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff:
+	case ReasonRateLimited, ReasonConcurrency, ReasonQueueFull, ReasonOverloaded, ReasonBackoff, ReasonBudget:
 		known()
 		retry = 12300 * time.Millisecond
 	case ReasonCredentialsBusy:

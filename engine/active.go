@@ -90,6 +90,7 @@ func (a *activeConfigs) follow(e *Engine) {
 	if before != nil {
 		e.pacing.importBlocks(before.pacing)
 	}
+	e.budgets.apply(e)
 	e.fleet.apply(e)
 }
 

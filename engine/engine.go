@@ -122,10 +122,11 @@ type Engine struct {
 
 	opening  sync.Once
 	entering sync.Once
-	failure  error // of the opening; the three below are set where it is nil
+	failure  error // of the opening; the four below are set where it is nil
 	records  *records
 	pacing   *pacing
 	fleet    *fleetState // nil without a fleet
+	budgets  *budgets
 }
 
 // New checks what can be checked without the store and builds what belongs to this configuration
@@ -250,6 +251,9 @@ func (e *Engine) acquire() error {
 	if err := caddylog.Start(e.ctx.Done(), e.Config.Name, e.Config.Fleet.URL != "", e.logger.Named("evidence")); err != nil {
 		return err
 	}
+	if e.budgets, err = acquireBudgets(e); err != nil {
+		return err
+	}
 	e.fleet, err = acquireFleet(e)
 	return err
 }
@@ -305,6 +309,9 @@ func (e *Engine) Close() error {
 	}
 	if e.fleet != nil {
 		errs = append(errs, release(e.fleet.key))
+	}
+	if e.budgets != nil {
+		errs = append(errs, release(e.budgets.key))
 	}
 	if e.pacing != nil {
 		errs = append(errs, release(e.pacing.key))

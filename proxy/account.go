@@ -50,6 +50,9 @@ func (x *exchange) account() {
 	x.accountIdentity(&rec)
 	rec.Removed, rec.PaymentRequired = x.sent.Removed, x.sent.Status == http.StatusPaymentRequired
 	rec.DialMillis = (x.sent.Dialed.DNS + x.sent.Dialed.Connect).Milliseconds()
+	if x.budget != nil && x.budget.taken.Limited {
+		rec.BudgetLeft = &x.budget.taken.Left
+	}
 	if x.sent.Dialed.Addr.IsValid() {
 		rec.Address = x.sent.Dialed.Addr.String()
 	}
@@ -143,6 +146,8 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 			enc.AddInt64(name, v.Int())
 		case reflect.Float64:
 			enc.AddFloat64(name, v.Float())
+		case reflect.Pointer:
+			enc.AddInt64(name, v.Elem().Int())
 		default:
 			if list, ok := reflect.TypeAssert[[]string](v); ok {
 				zap.Strings(name, list).AddTo(enc)

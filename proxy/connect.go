@@ -166,6 +166,9 @@ func (c *connect) hangUp() {
 		_ = c.dialed.Close()
 	}
 	c.slot.Done()
+	if c.budget != nil {
+		c.settle()
+	}
 }
 
 // inside is what the requests inside know of their tunnel.
@@ -176,6 +179,10 @@ func (c *connect) inside() *egress.ConnectContext {
 }
 
 func (c *connect) servePlain() {
+	if c.budget != nil {
+		c.budget.taken.Back() // the requests inside count
+		c.budget = nil
+	}
 	if d := &c.decision; !d.PathVisible {
 		waited := d.Wait
 		*d = c.site.Enforcer.DecidePlain(c.identity, c.origin)
@@ -260,7 +267,11 @@ func (c *connect) relay() {
 	ctx, old := context.WithDeadlineCause(ctx, c.opens.began.Add(age), errTooOld)
 	defer old()
 	go c.watch(ctx, cancel)
-	c.end(c.client.Relay(ctx, c.dialed))
+	to := c.dialed
+	if c.budget != nil {
+		to = &metered{to, c.exchange, ctx, cancel}
+	}
+	c.end(c.client.Relay(ctx, to))
 }
 
 // named reports whether the server name of a handshake is the tunnel's host. RFC 6066 section 3
@@ -283,6 +294,8 @@ func (c *connect) end(err error) {
 	case err == nil:
 	case stop != nil:
 		c.deny(enforce.ReasonKillSwitch, stop.Error())
+	case isSpent(err):
+		c.decision = c.decision.RefuseSlot(c.ctx, err)
 	case c.r.Context().Err() == nil, errors.Is(err, errNotReopened), errors.Is(err, errBeyond), errors.Is(err, errTooOld), errors.Is(err, errStopping):
 		c.decision.Detail = fmt.Sprintf("the tunnel ended early: %v", err)
 	}
@@ -290,7 +303,14 @@ func (c *connect) end(err error) {
 
 // dialOrigin waits for the host's turn and connects. If that fails the decision says why.
 func (c *connect) dialOrigin() (connected bool) {
-	if err := c.pace(c.origin); err != nil {
+	var err error
+	if c.identity.Config.HasBudget() {
+		err = c.spend(c.origin, false)
+	}
+	if err == nil {
+		err = c.pace(c.origin)
+	}
+	if err != nil {
 		c.decision = c.decision.RefuseSlot(c.ctx, err)
 		return false
 	}

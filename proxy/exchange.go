@@ -49,6 +49,7 @@ type exchange struct {
 	sentAt    time.Time // when it began to go over the connection; zero if it did not
 	sent      egress.Result
 	signature enforce.Signature
+	budget    *spending           // nil if its agent has no budget
 	page      *enforce.Page       // the answer, if its tags are read; else nil
 	pageUntil time.Time           // until when its tags may wait to be read
 	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
@@ -72,7 +73,14 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 		return x.refuse()
 	}
 	x.show("")
-	if enforce.FetchesRobotsTxt(x.r.Method, target.Path) {
+	itself := enforce.FetchesRobotsTxt(x.r.Method, target.Path)
+	if x.identity.Config.HasBudget() {
+		if err := x.spend(target.Origin, itself); err != nil {
+			return x.refuseSlot(err)
+		}
+		defer x.settle()
+	}
+	if itself {
 		return x.serveRobotsTxt(target)
 	}
 	if err := x.pace(target.Origin); err != nil {

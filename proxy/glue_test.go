@@ -85,6 +85,8 @@ func fill(v reflect.Value) {
 			f.SetInt(int64(i + 1))
 		case reflect.Float64:
 			f.SetFloat(float64(i) + 0.5)
+		case reflect.Pointer:
+			f.Set(reflect.ValueOf(new(int64))) // 0 is a value
 		case reflect.Slice:
 			f.Set(reflect.ValueOf([]string{"one", "two"}))
 		default:

@@ -1,0 +1,472 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// idleFor is how long a slice may lie unused.
+	idleFor = time.Minute
+	// maxHosts bounds the hosts of an agent whose slices are held. The slice of another one goes back,
+	// and is drawn again when it is needed.
+	maxHosts = 50_000
+	// retryAfter is when to come back if the pool does not answer.
+	retryAfter = 5 * time.Second
+)
+
+// The names of an agent's limits.
+const (
+	Requests = "requests"
+	Bytes    = "bytes"
+	PerHost  = "per_host"
+)
+
+// Pool has what an agent may still take. Its methods are safe for concurrent use.
+type Pool interface {
+	// Draw answers an ask. After an error the pool may have done what it was asked, or not.
+	Draw(ctx context.Context, a Ask) (Grant, error)
+	// Gateways is how many draw from the pool.
+	Gateways() int
+	// Patience is how long others need to give back what they hold, when the pool is empty.
+	Patience() time.Duration
+}
+
+// Spent is the error of a request that the budget does not allow.
+type Spent struct {
+	What  string // [Requests], [Bytes] or [PerHost]
+	Limit int64
+	Wait  time.Duration // until the next day, or until the pool may answer again
+	Err   error         // why the pool does not answer; nil if the limit has been reached
+}
+
+func (e *Spent) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("the counter of %s cannot be reached: %v", e.What, e.Err)
+	}
+	return fmt.Sprintf("%s: %d a day are used up", e.What, e.Limit)
+}
+
+func (e *Spent) Unwrap() error { return e.Err }
+
+// account is what a gateway has of an agent's budget on one day.
+type account struct {
+	agent           string
+	limits          *Allowance
+	day             day
+	requests, bytes *meter // nil without a limit
+	hosts           map[string]*meter
+}
+
+// Keeper keeps the budgets of agents at one gateway. It is safe for concurrent use.
+type Keeper struct {
+	pool Pool
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	closed   bool
+	end      chan struct{}
+	tasks    sync.WaitGroup
+}
+
+// New makes a keeper that draws from a pool. Close it after use.
+func New(pool Pool) *Keeper {
+	k := &Keeper{pool: pool, accounts: make(map[string]*account), end: make(chan struct{})}
+	k.tasks.Go(k.sweep)
+	return k
+}
+
+var errClosed = errors.New("the gateway stops")
+
+// Close gives back what is held, as far as the pool answers. Requests that come later are refused.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	close(k.end)
+	for _, a := range k.accounts {
+		for m := range a.meters {
+			k.giveBack(m)
+		}
+	}
+	k.mu.Unlock()
+	k.tasks.Wait()
+}
+
+// Receipt is what a request has taken. The zero value is of a request that has no budget.
+type Receipt struct {
+	keeper         *Keeper
+	requests, host *meter
+	// Left is how many requests the agent has left today, as far as this gateway knows, if Limited says
+	// that their number has a limit.
+	Left    int64
+	Limited bool
+}
+
+// Take takes a request to a host from an agent's budget. It waits for the pool if nothing is at
+// hand. The error is a [Spent], or that of ctx.
+func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host string) (r Receipt, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return r, &Spent{What: Requests, Wait: retryAfter, Err: errClosed}
+	}
+	for {
+		now := time.Now()
+		a := k.account(agent, l, now)
+		r = Receipt{keeper: k, requests: a.requests, host: k.host(a, host)}
+		short := firstShort(r.requests, a.bytes, r.host)
+		if short == nil {
+			r.use(1)
+			if r.Limited = r.requests != nil; r.Limited {
+				r.Left = r.requests.remaining()
+			}
+			return r, nil
+		}
+		if err := k.wait(ctx, short, now); err != nil {
+			return Receipt{}, err
+		}
+	}
+}
+
+// firstShort returns the first limit of which nothing is at hand, or nil.
+func firstShort(meters ...*meter) *meter {
+	for _, m := range meters {
+		if m != nil && m.usable() <= 0 {
+			return m
+		}
+	}
+	return nil
+}
+
+// use takes n, below 0 to take it back, and draws ahead.
+func (r Receipt) use(n int64) {
+	for _, m := range [...]*meter{r.requests, r.host} {
+		if m != nil {
+			r.keeper.use(m, n)
+		}
+	}
+}
+
+func (k *Keeper) use(m *meter, n int64) {
+	m.held, m.idle, m.dry = m.held-n, false, m.dry && n > 0
+	if n < 0 {
+		signal(m.gave)
+	}
+	k.tidy(m)
+}
+
+// Back gives back what a request has taken that was not sent.
+func (r Receipt) Back() {
+	if r.keeper == nil {
+		return
+	}
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	r.use(-1)
+}
+
+// Count counts bytes that have passed.
+func (k *Keeper) Count(agent string, l *Allowance, n int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m := k.account(agent, l, time.Now()).bytes; m != nil && n > 0 {
+		k.use(m, n)
+	}
+}
+
+// Pass counts bytes that have passed, and waits until more may. Its error is that of [Keeper.Take].
+func (k *Keeper) Pass(ctx context.Context, agent string, l *Allowance, n int64) error {
+	k.Count(agent, l, n)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for {
+		now := time.Now()
+		m := firstShort(k.account(agent, l, now).bytes)
+		if m == nil {
+			return nil
+		}
+		if err := k.wait(ctx, m, now); err != nil {
+			return err
+		}
+		k.tidy(m)
+	}
+}
+
+// wait waits for a draw, without the lock.
+func (k *Keeper) wait(ctx context.Context, m *meter, now time.Time) error {
+	spent := &Spent{What: m.what, Limit: m.limit, Wait: m.account.day.ends.Sub(now)}
+	if m.spent() {
+		return spent
+	}
+	spent.Wait, spent.Err = retryAfter, errClosed
+	if k.closed {
+		return spent
+	}
+	d := k.draw(m)
+	m.waiting++
+	k.mu.Unlock()
+	var err error
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	k.mu.Lock()
+	m.waiting--
+	if err == nil && d.err != nil {
+		spent.Err, err = d.err, spent
+	}
+	if err != nil {
+		k.tidy(m)
+	}
+	return err
+}
+
+// tidy draws ahead, and gives back what another gateway needs more.
+func (k *Keeper) tidy(m *meter) {
+	if !k.closed && m.drawing == nil && (m.over() || m.low(k.pool.Gateways())) {
+		k.draw(m)
+	}
+}
+
+// giveBack has all that is held go back, and a debt told.
+func (k *Keeper) giveBack(m *meter) {
+	if m.held != 0 || m.drawing != nil {
+		m.release = true
+		k.draw(m)
+	}
+}
+
+// draw begins a draw, if none is under way.
+func (k *Keeper) draw(m *meter) *draw {
+	if m.drawing == nil {
+		d := &draw{done: make(chan struct{})}
+		m.drawing = d
+		k.tasks.Go(func() { k.run(m, d) })
+	}
+	return m.drawing
+}
+
+// run draws. If the pool is empty, it asks again when another gateway has given back, for as long as
+// the others need for that.
+func (k *Keeper) run(m *meter, d *draw) {
+	patience := k.pool.Patience()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for last := patience == 0; ; {
+		k.mu.Lock()
+		ask := m.ask(k.pool.Gateways())
+		k.mu.Unlock()
+		answer, err := k.pool.Draw(context.Background(), ask)
+		k.mu.Lock()
+		if err != nil {
+			m.failed(ask)
+		} else {
+			m.answered(answer)
+		}
+		if err != nil || last || m.usable() > 0 || m.waiting == 0 || ask.Want == 0 || k.closed {
+			m.dry = err == nil && last && m.usable() <= 0 && m.left <= 0
+			d.err, m.drawing = err, nil
+			close(d.done)
+			if err == nil && m.over() {
+				k.draw(m)
+			}
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Unlock()
+		select {
+		case <-m.gave:
+		case <-late.C:
+			last = true
+		case <-k.end:
+			last = true
+		}
+	}
+}
+
+// sweep gives back what has been idle, and forgets days that have ended.
+func (k *Keeper) sweep() {
+	tick := time.NewTicker(idleFor)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-k.end:
+			return
+		}
+		k.mu.Lock()
+		for name, a := range k.accounts {
+			if !a.day.holds(time.Now()) {
+				delete(k.accounts, name)
+				continue
+			}
+			for m := range a.meters {
+				if m.idle {
+					k.giveBack(m)
+					a.forget(m)
+				}
+				m.idle = true
+			}
+		}
+		k.mu.Unlock()
+	}
+}
+
+// Needed tells that another gateway has found the pool empty, and Returned that one has given back.
+func (k *Keeper) Needed(agent, name string) {
+	k.tell(agent, name, func(m *meter) {
+		m.tight = true
+		k.tidy(m)
+	})
+}
+
+// Returned is told what Needed is. Without a name it may have been anything.
+func (k *Keeper) Returned(agent, name string) {
+	k.tell(agent, name, func(m *meter) {
+		m.dry = false
+		signal(m.gave)
+	})
+}
+
+func (k *Keeper) tell(agent, name string, do func(*meter)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, a := range k.accounts {
+		switch {
+		case name == "":
+			a.meters(func(m *meter) bool { do(m); return true })
+		case a.agent != agent:
+		case name == Requests && a.requests != nil:
+			do(a.requests)
+		case name == Bytes && a.bytes != nil:
+			do(a.bytes)
+		default:
+			if m := a.hosts[strings.TrimPrefix(name, hostPrefix)]; m != nil {
+				do(m)
+			}
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Standing is how an agent's budget stands, as far as a gateway knows. A limit of 0 is none.
+type Standing struct {
+	Allowance
+	RequestsLeft, BytesLeft, PerHostLeft int64
+	Ends                                 time.Time // the day
+}
+
+// Standing returns how a budget stands. With a host it asks the pool; else it says what is known.
+func (k *Keeper) Standing(agent string, l *Allowance, host string) Standing {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.account(agent, l, time.Now())
+	s := Standing{Allowance: *l, Ends: a.day.ends}
+	of := func(m *meter) int64 {
+		if m == nil {
+			return 0
+		}
+		if host != "" && !k.closed {
+			d := k.draw(m)
+			k.mu.Unlock()
+			<-d.done
+			k.mu.Lock()
+		}
+		return m.remaining()
+	}
+	s.RequestsLeft, s.BytesLeft = of(a.requests), of(a.bytes)
+	if host != "" && !k.closed {
+		s.PerHostLeft = of(k.host(a, host))
+	}
+	return s
+}
+
+// account returns the account of an agent for the day.
+func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
+	a := k.accounts[agent]
+	switch {
+	case a == nil || !a.day.holds(now) || a.limits != l && a.limits.Zone.String() != l.Zone.String():
+		a = &account{agent: agent, limits: new(Allowance), day: dayAt(now, l.Zone), hosts: make(map[string]*meter)}
+		k.accounts[agent] = a
+	case a.limits == l:
+		return a
+	}
+	a.requests = a.limited(a.requests, Requests, Requests, l.Requests, 1)
+	a.bytes = a.limited(a.bytes, Bytes, Bytes, l.Bytes, byteSlice)
+	for host, m := range a.hosts {
+		if a.hosts[host] = a.limited(m, PerHost, m.name, l.PerHost, 1); l.PerHost == 0 {
+			delete(a.hosts, host)
+		}
+	}
+	a.limits = l
+	for m := range a.meters {
+		k.tidy(m)
+	}
+	return a
+}
+
+// limited gives a meter another limit, and makes it if there is none.
+func (a *account) limited(m *meter, what, name string, limit, least int64) *meter {
+	switch {
+	case limit == 0:
+		return nil
+	case m == nil:
+		return &meter{account: a, what: what, name: name, limit: limit, left: limit, least: least, gave: make(chan struct{}, 1)}
+	case m.limit != limit:
+		m.limited(limit)
+	}
+	return m
+}
+
+// host returns the meter of a host, nil without a limit.
+func (k *Keeper) host(a *account, host string) *meter {
+	m := a.hosts[host]
+	if m != nil || a.limits.PerHost == 0 {
+		return m
+	}
+	if len(a.hosts) >= maxHosts {
+		for _, other := range a.hosts {
+			k.giveBack(other)
+			a.forget(other)
+			break
+		}
+	}
+	m = a.limited(nil, PerHost, hostPrefix+host, a.limits.PerHost, 1)
+	a.hosts[host] = m
+	return m
+}
+
+const hostPrefix = "host "
+
+// forget drops the meter of a host. What a request gives back later goes on to the pool.
+func (a *account) forget(m *meter) {
+	if m.what == PerHost {
+		m.tight = true
+		delete(a.hosts, m.name[len(hostPrefix):])
+	}
+}
+
+// meters yields all meters that there are.
+func (a *account) meters(yield func(*meter) bool) {
+	for _, m := range [...]*meter{a.requests, a.bytes} {
+		if m != nil && !yield(m) {
+			return
+		}
+	}
+	for _, m := range a.hosts {
+		if !yield(m) {
+			return
+		}
+	}
+}

@@ -1,0 +1,108 @@
+// Package redispool keeps the budgets of agents in Redis or Valkey, so that the gateways of a fleet
+// share them ([budget.Pool]).
+//
+//	{PREFIX:budget:AGENT}:DAY  hash     what was drawn of each limit; it is kept for two days
+//	{PREFIX}:fleet:budgets     channel  of what is needed and what came back
+//
+// Each agent has a hash tag of its own, so that a Redis Cluster spreads the agents over its nodes. A
+// hash has room for 200,000 counters: each gateway counts a further host by itself.
+package redispool
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the script
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/crawlgate/crawlgate/budget"
+	"github.com/crawlgate/crawlgate/cluster/link"
+)
+
+const (
+	keptFor     = 48 * time.Hour
+	maxCounters = 200_000
+)
+
+// ErrAway is the error of a draw while Redis cannot be reached.
+var ErrAway = errors.New("redis cannot be reached")
+
+//go:embed draw.lua
+var drawSource string
+
+var drawScript = rueidis.NewLuaScript(drawSource)
+
+// Counters is a [budget.Pool] in Redis. It is safe for concurrent use.
+type Counters struct {
+	Link *link.Link // outlives the pool
+
+	room int // 0 means maxCounters, which are too many for a test
+}
+
+// news is told to other gateways: that a counter is used up, or that something came back to it.
+type news struct {
+	From     string `json:"from"`
+	Agent    string `json:"agent"`
+	Name     string `json:"name"`
+	Returned bool   `json:"returned,omitempty"`
+}
+
+func (n news) String() string {
+	text, _ := json.Marshal(n) // strings and a truth value: it cannot fail
+	return string(text)
+}
+
+// Draw implements [budget.Pool]: one call of a script.
+func (p *Counters) Draw(ctx context.Context, a budget.Ask) (answer budget.Grant, err error) {
+	if !p.Link.State().Up {
+		return answer, ErrAway
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
+	defer cancel()
+	said := news{From: p.Link.Process, Agent: a.Agent, Name: a.Name}
+	needed := said.String()
+	said.Returned = true
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	got, err := drawScript.Exec(ctx, p.Link.Client(), []string{"{" + p.Link.Prefix + ":budget:" + a.Agent + "}:" + a.Day}, []string{
+		a.Name, number(a.Limit), number(a.Settle), number(a.Want), number(a.Drawn),
+		number(keptFor.Milliseconds()), number(int64(cmp.Or(p.room, maxCounters))), p.channel(), needed, said.String(),
+	}).AsIntSlice()
+	if err == nil && len(got) != 3 {
+		err = fmt.Errorf("the script answered %d values, want 3", len(got))
+	}
+	if err != nil {
+		p.Link.Fail(err)
+		return answer, fmt.Errorf("drawing from a budget in redis: %w", err)
+	}
+	return budget.Grant{Granted: got[0], Left: got[1], Uncounted: got[2] == 1}, nil
+}
+
+func (p *Counters) channel() string { return p.Link.Channel("{" + p.Link.Prefix + "}:fleet:budgets") }
+
+// Gateways implements [budget.Pool].
+func (p *Counters) Gateways() int { return max(p.Link.State().Gateways, 1) }
+
+// Patience implements [budget.Pool]. Another gateway that answers takes milliseconds.
+func (p *Counters) Patience() time.Duration { return link.Timeout }
+
+// Listen tells a keeper what other gateways need and give back, until ctx ends.
+func (p *Counters) Listen(ctx context.Context, k *budget.Keeper) {
+	p.Link.Listen(ctx, p.channel(), func(text string) {
+		var n news
+		err := json.Unmarshal([]byte(text), &n)
+		switch {
+		case text == "": // messages may be missing
+			k.Returned("", "")
+		case err != nil || n.From == p.Link.Process:
+		case n.Returned:
+			k.Returned(n.Agent, n.Name)
+		default:
+			k.Needed(n.Agent, n.Name)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package redispool
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/budget"
+	"github.com/crawlgate/crawlgate/cluster/link"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// gateway is a gateway of a fleet.
+type gateway struct {
+	*budget.Keeper
+	pool *Counters
+}
+
+func open(t *testing.T, s *redistest.Server) gateway {
+	t.Helper()
+	l, err := link.New(link.Config{URL: s.URL(), Prefix: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Announce(func() string { return "here" })
+	g := gateway{pool: &Counters{Link: l}}
+	g.Keeper = budget.New(g.pool)
+	before := subscribers(s)
+	go g.pool.Listen(t.Context(), g.Keeper)
+	t.Cleanup(func() { g.Close(); l.Close() })
+	redistest.Eventually(t, "the gateway listens", func() bool { return l.State().Up && subscribers(s) > before })
+	return g
+}
+
+// word is the n-th line of an answer of the protocol from the end.
+func word(answer string, n int) string {
+	lines := strings.Split(strings.TrimSpace(answer), "\r\n")
+	return strings.TrimPrefix(lines[max(len(lines)-n, 0)], ":")
+}
+
+func subscribers(s *redistest.Server) (n int) {
+	_, _ = fmt.Sscan(word(s.Say("PUBSUB NUMSUB {acme}:fleet:budgets"), 1), &n)
+	return n
+}
+
+func limits(t *testing.T, c budget.Config) *budget.Allowance {
+	t.Helper()
+	l, err := c.Allowance()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// calls are the calls of scripts, since the server has started.
+func calls(s *redistest.Server) (n int) {
+	_, stats, _ := strings.Cut(s.Say("INFO commandstats"), "cmdstat_evalsha:calls=")
+	_, _ = fmt.Sscan(strings.ReplaceAll(stats, ",", " "), &n)
+	return n
+}
+
+// TestFleet: two gateways and 40 clients get all that there is, and nothing more; what comes back is
+// used by the other gateway.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gateways := []gateway{open(t, s), open(t, s)}
+	l := limits(t, budget.Config{Requests: "1000/day", PerHost: "700/day"})
+	var passed atomic.Int64
+	var clients sync.WaitGroup
+	for i := range 40 {
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				r, err := gateways[i%2].Take(t.Context(), "a", l, fmt.Sprint("h", i%3))
+				if err != nil {
+					if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				if n%10 == 0 {
+					r.Back()
+				} else {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if n := passed.Load(); n != 1000 {
+		t.Errorf("%d passed", n)
+	}
+	for range 2 {
+		for _, g := range gateways {
+			if _, err := g.Take(t.Context(), "a", l, "h9"); err == nil {
+				t.Error("one too many")
+			}
+		}
+	}
+	t.Logf("%d calls of Redis for 1,000 requests", calls(s))
+	key := word(s.Say("KEYS *budget*"), 1)
+	if !strings.HasPrefix(key, "{acme:budget:a}:20") {
+		t.Fatal(key)
+	}
+	if got := word(s.Say("HGET "+key+" requests"), 1); got != "1000" {
+		t.Errorf("%s drawn", got)
+	}
+	if got := word(s.Say("TTL "+key), 1); !strings.HasPrefix(got, "172") {
+		t.Errorf("it is kept for %s s", got)
+	}
+}
+
+// TestRedisForgets: while Redis is away nothing is drawn, and if it comes back empty the gateway
+// tells what it knows.
+func TestRedisForgets(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := open(t, s)
+	l := limits(t, budget.Config{Requests: "100/day"})
+	take := func() (n int, err error) {
+		for {
+			if _, err = g.Take(t.Context(), "a", l, "h"); err != nil {
+				return n, err
+			}
+			if n++; n == 60 {
+				return n, nil
+			}
+		}
+	}
+	if n, err := take(); n != 60 {
+		t.Fatal(n, err)
+	}
+	s.Kill()
+	n, err := take()
+	if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err == nil || spent.Wait > time.Minute || n > 1 {
+		t.Fatal(n, err)
+	}
+	s.Start()
+	redistest.Eventually(t, "Redis is back", func() bool { return g.pool.Link.State().Up })
+	more, err := take()
+	if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err != nil || 60+n+more > 100 || 60+n+more < 98 {
+		t.Errorf("%d, then %d, then %d: %v", 60, n, more, err)
+	}
+}
+
+// TestNoRoom: a host beyond the bound is counted by each gateway, and neither refused nor let through.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := open(t, s)
+	l := limits(t, budget.Config{PerHost: "5/day"})
+	if _, err := g.Take(t.Context(), "a", l, "known"); err != nil {
+		t.Fatal(err)
+	}
+	g.pool.room = 1
+	for host, want := range map[string]int{"known": 4, "new": 5} {
+		n := 0
+		for ; n < 100; n++ {
+			if _, err := g.Take(t.Context(), "a", l, host); err != nil {
+				break
+			}
+		}
+		if n != want {
+			t.Errorf("%d requests to the host %s, want %d", n, host, want)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/crawlgate/crawlgate/budget"
+	"github.com/crawlgate/crawlgate/budget/redispool"
+	"github.com/crawlgate/crawlgate/enforce"
+)
+
+// budgets are the budgets of the process: those of a fleet by its Redis and prefix, or this
+// gateway's own. A reload must not reset any.
+type budgets struct {
+	*budget.Keeper
+	key    string
+	file   *budgetFile // nil with a fleet
+	link   *redisLink  // nil without one
+	listen func()      // begins with the first request that has a budget
+	stop   context.CancelFunc
+}
+
+func acquireBudgets(e *Engine) (*budgets, error) {
+	key := "budgets " + e.Config.Prefix + " " + e.Config.Fleet.URL
+	return acquire(key, func() (*budgets, error) { return openBudgets(e, key) })
+}
+
+func openBudgets(e *Engine, key string) (*budgets, error) {
+	b := &budgets{key: key, listen: func() {}, stop: func() {}}
+	if e.Config.Fleet.URL == "" {
+		b.file = &budgetFile{logger: e.logger, folder: e.Config.Store.folder()}
+		err := errors.Join(budgetsFile.read(b.file.folder, &b.file.totals), budgetHostsFile.read(b.file.folder, &b.file.hosts))
+		b.Keeper = budget.New(b.file)
+		return b, err
+	}
+	var err error
+	if b.link, err = acquireLink(e, e.Config.Fleet.URL); err != nil {
+		return nil, fmt.Errorf("budgets: %w", err)
+	}
+	pool := &redispool.Counters{Link: b.link.Link}
+	b.Keeper = budget.New(pool)
+	ctx, stop := context.WithCancel(context.Background())
+	var listening sync.WaitGroup
+	b.listen = sync.OnceFunc(func() { listening.Go(func() { pool.Listen(ctx, b.Keeper) }) })
+	b.stop = func() { stop(); listening.Wait() }
+	return b, nil
+}
+
+// Destruct gives back what is held.
+func (b *budgets) Destruct() error {
+	b.Keeper.Close()
+	b.stop()
+	if b.file != nil {
+		return b.file.writeHosts()
+	}
+	return b.link.release()
+}
+
+// apply keeps the file beside the store of e.
+func (b *budgets) apply(e *Engine) {
+	if b.file == nil || b.file.folder == e.Config.Store.folder() {
+		return
+	}
+	b.file.mu.Lock()
+	defer b.file.mu.Unlock()
+	b.file.folder = e.Config.Store.folder()
+	if err := errors.Join(budgetsFile.write(b.file.folder, b.file.totals), budgetHostsFile.write(b.file.folder, b.file.hosts)); err != nil {
+		e.logger.Error("keeping budgets", zap.Error(err))
+	}
+}
+
+// TakeBudget takes a request to a host from the budget of an agent, which has one: see
+// [budget.Keeper.Take].
+func (e *Engine) TakeBudget(ctx context.Context, a *enforce.Agent, host string) (budget.Receipt, error) {
+	e.budgets.listen()
+	return e.budgets.Take(ctx, a.Name, a.Budget, host)
+}
+
+// CountBytes counts bytes that have passed for an agent with a budget.
+func (e *Engine) CountBytes(a *enforce.Agent, n int64) { e.budgets.Count(a.Name, a.Budget, n) }
+
+// PassBytes counts bytes as CountBytes does, and waits until more may pass. The error says why none
+// may.
+func (e *Engine) PassBytes(ctx context.Context, a *enforce.Agent, n int64) error {
+	return e.budgets.Pass(ctx, a.Name, a.Budget, n)
+}
+
+// AgentBudget is how the budget of an agent stands.
+type AgentBudget struct {
+	Agent, Owner string
+	budget.Standing
+}
+
+// Budget returns how the budget of an agent stands, and asks the fleet. It reports false if the
+// agent has none.
+func (e *Engine) Budget(a *enforce.Agent, host string) (b AgentBudget, ok bool) {
+	if !a.HasBudget() {
+		return b, false
+	}
+	return AgentBudget{a.Name, a.Owner, e.budgets.Standing(a.Name, a.Budget, host)}, true
+}
+
+// Budgets returns how the budgets of all agents stand, as far as this gateway knows, by name.
+func (e *Engine) Budgets() []AgentBudget {
+	all := make(map[string]AgentBudget)
+	for _, s := range e.Sites() {
+		for _, a := range s.Identifier.Agents() {
+			if b, ok := e.Budget(a, ""); ok {
+				all[a.Name] = b
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b AgentBudget) int { return strings.Compare(a.Agent, b.Agent) })
+}
+
+// drawn is what has been drawn by agent and day, and in it by limit.
+type drawn map[string]map[string]int64
+
+// budgetFile is the [budget.Pool] of a gateway without a fleet. It writes what is drawn of requests
+// and bytes before the answer: after a crash nothing of it is granted twice. The counters of hosts
+// are written a second later at most.
+type budgetFile struct {
+	logger *zap.Logger
+
+	mu            sync.Mutex // guards all below
+	folder        string
+	totals, hosts drawn
+	timer         *time.Timer // writes the hosts; nil without changes
+}
+
+var (
+	budgetsFile = stateFile{
+		"budgets.json", "the requests and bytes that agents have used today", "to begin the day again: agents get their whole budget once more",
+	}
+	budgetHostsFile = stateFile{
+		"budget_hosts.json", "the requests to each host that agents have used today", "to begin the day again: agents get their whole budget of each host once more",
+	}
+)
+
+// maxBudgetHosts bounds the hosts of an agent and a day that are counted. Then the half with the
+// fewest requests is forgotten, and begins again: none is refused too early, and those that the
+// agent asks most stay bounded.
+const maxBudgetHosts = 100_000
+
+// Gateways implements [budget.Pool].
+func (*budgetFile) Gateways() int { return 1 }
+
+// Patience implements [budget.Pool]: there is nobody to wait for.
+func (*budgetFile) Patience() time.Duration { return 0 }
+
+// Draw implements [budget.Pool].
+func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	host := a.Name != budget.Requests && a.Name != budget.Bytes
+	counters := f.totals.of(a)
+	if host {
+		counters = f.hosts.of(a)
+	}
+	before := counters[a.Name]
+	now, answer := a.Apply(before)
+	if now == before {
+		return answer, nil
+	}
+	counters[a.Name] = now
+	if !host {
+		err := budgetsFile.write(f.folder, f.totals)
+		if err != nil {
+			counters[a.Name], answer = before, budget.Grant{}
+			f.logger.Error("keeping budgets; requests are refused", zap.Error(err))
+		}
+		return answer, err
+	}
+	if len(counters) > maxBudgetHosts {
+		most := slices.Sorted(maps.Values(counters))[len(counters)/2]
+		maps.DeleteFunc(counters, func(name string, n int64) bool { return n <= most && name != a.Name })
+	}
+	if f.timer == nil {
+		f.timer = time.AfterFunc(blocksDelay, func() {
+			if err := f.writeHosts(); err != nil {
+				f.logger.Error("keeping budgets", zap.Error(err))
+			}
+		})
+	}
+	return answer, nil
+}
+
+func (f *budgetFile) writeHosts() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer == nil {
+		return nil
+	}
+	f.timer.Stop()
+	f.timer = nil
+	return budgetHostsFile.write(f.folder, f.hosts)
+}
+
+// of returns the counters of an agent and a day. When a day begins it forgets those that are further
+// than two days away.
+func (d *drawn) of(a budget.Ask) map[string]int64 {
+	key := a.Agent + " " + a.Day
+	if counters := (*d)[key]; counters != nil {
+		return counters
+	}
+	if *d == nil {
+		*d = make(drawn)
+	}
+	today, _ := time.Parse(time.DateOnly, a.Day)
+	maps.DeleteFunc(*d, func(key string, _ map[string]int64) bool {
+		day, err := time.Parse(time.DateOnly, key[max(len(key)-len(time.DateOnly), 0):])
+		return err != nil || day.Sub(today).Abs() > 48*time.Hour
+	})
+	(*d)[key] = make(map[string]int64)
+	return (*d)[key]
+}

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/crawlgate/crawlgate/budget"
+)
+
+func fileOf(t *testing.T, folder string) *budgetFile {
+	t.Helper()
+	f := &budgetFile{folder: folder, logger: zaptest.NewLogger(t)}
+	if err := budgetsFile.read(folder, &f.totals); err != nil {
+		t.Fatal(err)
+	}
+	if err := budgetHostsFile.read(folder, &f.hosts); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestBudgetFile: what was drawn counts as used after a crash, and what was given back does not.
+func TestBudgetFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	draw := func(f *budgetFile, a budget.Ask) int64 {
+		a.Agent, a.Limit = "a", 10
+		answer, err := f.Draw(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Granted
+	}
+	f := fileOf(t, folder)
+	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 6}); n != 6 {
+		t.Errorf("granted %d", n)
+	}
+	f = fileOf(t, folder) // after kill -9
+	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 6}); n != 4 {
+		t.Errorf("granted %d after a crash, want the rest", n)
+	}
+	draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Settle: -3})
+	draw(f, budget.Ask{Day: "2026-11-27", Name: "host h", Want: 9})
+	if err := f.writeHosts(); err != nil {
+		t.Fatal(err)
+	}
+	f = fileOf(t, folder)
+	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 9}); n != 3 {
+		t.Errorf("granted %d, want what came back", n)
+	}
+	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: "host h", Want: 9}); n != 1 {
+		t.Errorf("granted %d to a host, want the rest", n)
+	}
+	draw(f, budget.Ask{Day: "2026-11-28", Name: budget.Requests, Want: 9})
+	draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Settle: -1}) // yesterday's
+	if n := draw(f, budget.Ask{Day: "2026-11-28", Name: budget.Requests, Want: 9}); n != 1 {
+		t.Errorf("granted %d today, want the rest", n)
+	}
+	draw(f, budget.Ask{Day: "2030-01-01", Name: budget.Requests, Want: 9}) // the clock was wrong
+	draw(f, budget.Ask{Day: "2026-11-29", Name: budget.Requests, Want: 9})
+	if len(f.totals) != 1 {
+		t.Errorf("%v is kept", f.totals)
+	}
+}
+
+// TestBudgetFileHosts: beyond the bound the hosts with the fewest requests are forgotten, and no
+// others.
+func TestBudgetFileHosts(t *testing.T) {
+	t.Parallel()
+	f := fileOf(t, t.TempDir())
+	ask := budget.Ask{Agent: "a", Day: "2026-11-27", Limit: 100}
+	for i := range maxBudgetHosts + 1 {
+		ask.Name, ask.Want = fmt.Sprint("host ", i), 1
+		if i%4 == 0 {
+			ask.Want = 100
+		}
+		if a, err := f.Draw(t.Context(), ask); err != nil || a.Granted != ask.Want {
+			t.Fatal(a, err)
+		}
+	}
+	if n := len(f.hosts["a 2026-11-27"]); n > maxBudgetHosts || n < maxBudgetHosts/4 {
+		t.Errorf("%d hosts are kept", n)
+	}
+	ask.Name, ask.Want = "host 4", 100
+	if a, _ := f.Draw(t.Context(), ask); a.Granted != 0 {
+		t.Errorf("a host that is used up gets %d more", a.Granted)
+	}
+	if err := f.writeHosts(); err != nil {
+		t.Error(err)
+	}
+}

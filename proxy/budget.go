@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/crawlgate/crawlgate/budget"
+	"github.com/crawlgate/crawlgate/origin"
+)
+
+// spending is what an exchange has taken from the budget of its agent.
+type spending struct {
+	taken budget.Receipt
+	kept  bool // although nothing was sent
+}
+
+// spend takes the request from the budget of its agent. kept says that it counts even if nothing is
+// sent. The caller must call settle.
+func (x *exchange) spend(o origin.Origin, kept bool) error {
+	taken, err := x.site.Engine.TakeBudget(x.ctx, x.identity.Config, o.Host)
+	if err == nil {
+		x.budget = &spending{taken, kept}
+	}
+	return err
+}
+
+// settle counts the bytes that have passed, or gives the request back if it was not sent.
+func (x *exchange) settle() {
+	if x.sentAt.IsZero() && !x.budget.kept {
+		x.budget.taken.Back()
+		return
+	}
+	x.site.Engine.CountBytes(x.identity.Config, x.sent.Bytes+x.sent.Uploaded)
+}
+
+// metered is the connection of a tunnel to its origin. It ends the tunnel when the agent's bytes are
+// spent.
+type metered struct {
+	net.Conn
+	x   *exchange
+	ctx context.Context //nolint:containedctx // the tunnel's
+	end context.CancelCauseFunc
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	return n, m.pass(n, err)
+}
+
+func (m *metered) Write(p []byte) (int, error) {
+	n, err := m.Conn.Write(p)
+	return n, m.pass(n, err)
+}
+
+func (m *metered) pass(n int, err error) error {
+	if spent := m.x.site.Engine.PassBytes(m.ctx, m.x.identity.Config, int64(n)); spent != nil {
+		m.end(spent)
+		return spent
+	}
+	return err
+}
+
+// CloseWrite closes the sending half.
+func (m *metered) CloseWrite() error {
+	half, ok := m.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return http.ErrNotSupported
+	}
+	return half.CloseWrite()
+}
+
+// isSpent reports whether a tunnel has ended because its agent's bytes are spent.
+func isSpent(err error) bool {
+	_, spent := errors.AsType[*budget.Spent](err)
+	return spent
+}
