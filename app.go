@@ -54,6 +54,9 @@ type App struct {
 	// Proxy-Authorization, Cookie and Set-Cookie are left to Caddy, which does not log them without
 	// log_credentials.
 	Redact []string `json:"redact,omitempty"`
+	// AllowFor is the longest time of an exception that is given at run time; 0 permits none. Default
+	// 720 h.
+	AllowFor *caddy.Duration `json:"allow_for,omitempty"`
 	// Unlogged says what happens to requests while an access log takes no lines: "refuse" (default) or
 	// "serve".
 	Unlogged string `json:"unlogged,omitempty"`

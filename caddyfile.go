@@ -84,6 +84,7 @@ func (a *App) read(r *block.Reader) error {
 		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
 		"redact":     block.List(&a.Redact),
 		"unlogged":   block.Text(&a.Unlogged),
+		"allow_for":  block.Parsed(&a.AllowFor, block.Optional(parseAllowFor)),
 		"fleet":      {Min: 1, Max: 2, Block: a.readFleet},
 		"cache":      block.Nested(a.readCache),
 		"fetch":      block.Nested(a.readFetch),
@@ -92,6 +93,14 @@ func (a *App) read(r *block.Reader) error {
 		"limits":     block.Nested(a.readLimits),
 		"signals":    block.Nested(a.readSignals),
 	}.Read(r, "robots")
+}
+
+// parseAllowFor reads a duration, or "off" as 0.
+func parseAllowFor(s string) (caddy.Duration, error) {
+	if s == "off" {
+		return 0, nil
+	}
+	return block.ParseDuration(s)
 }
 
 func (a *App) readStore(r *block.Reader, args []string) error {

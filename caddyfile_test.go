@@ -45,7 +45,7 @@ func (b badLines) check(t *testing.T, before string) {
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
-		{"speed fast", 3, `unknown option "speed" in robots: want one of cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, redis, signals, store, unlogged, user_agent`},
+		{"speed fast", 3, `unknown option "speed" in robots: want one of allow_for, cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, redis, signals, store, unlogged, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
 		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
@@ -55,6 +55,8 @@ func TestBadEngine(t *testing.T) {
 		{"gateway \"east 1\"", 3, `robots: gateway "east 1": want up to 64 visible ASCII characters`},
 		{"gateway " + strings.Repeat("x", 65), 3, `robots: gateway "` + strings.Repeat("x", 65) + `": want up to 64 visible ASCII characters`},
 		{"gateway Köln", 3, `robots: gateway "Köln": want up to 64 visible ASCII characters`},
+		{"allow_for soon", 3, `option "allow_for" of robots: "soon" is not a duration such as 10s, 5m or 24h`},
+		{"allow_for -1h", 3, `option "allow_for" of robots: "-1h" is negative`},
 		{"help wiki.example/robots/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 		{"help ftp://wiki.example/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},
 		{"help https:///robots/", 3, `robots: help: want a URL such as https://wiki.example.com/robots/, without credentials`},

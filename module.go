@@ -342,7 +342,7 @@ func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	e, err := a.settings()
 	reading := robotscache.Interpretation{Policy: e.Cache.Policy, IndexHTML: e.Cache.IndexHTML}
 	return simulate.Policy{
-		Clients: c.Clients, Identifier: c.Identifier, Operator: c.Operator, Politeness: e.Politeness, Interpretation: reading,
+		Clients: c.Clients, Identifier: c.Identifier, Operator: c.Operator, Politeness: e.Politeness, Interpretation: reading, AllowFor: e.AllowFor,
 		Signals: e.Signals,
 	}, err
 }

@@ -47,6 +47,7 @@ const (
 	defaultTunnelAge   = caddy.Duration(24 * time.Hour)
 	defaultMinRate     = "100B/s"
 	maxMinRate         = 1 << 30 // far above what any crawler sends
+	defaultAllowFor    = caddy.Duration(30 * 24 * time.Hour)
 )
 
 // settings checks the configuration and turns it into the engine's. Files and placeholders are left
@@ -77,6 +78,12 @@ func (a *App) settings() (c engine.Config, err error) {
 	}
 	if c.Redact, err = redact.New(a.Redact); err != nil {
 		return engine.Config{}, fmt.Errorf("redact: %w", err)
+	}
+	if c.AllowFor = time.Duration(defaultAllowFor); a.AllowFor != nil {
+		c.AllowFor = time.Duration(*a.AllowFor)
+	}
+	if c.AllowFor < 0 {
+		return c, fmt.Errorf("allow_for %s is negative", c.AllowFor)
 	}
 	c.ServeUnlogged = a.Unlogged == "serve"
 	return c, enforce.OneOf("unlogged", a.Unlogged, "refuse", "serve")

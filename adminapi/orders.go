@@ -20,7 +20,7 @@ import (
 )
 
 func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error) {
-	return Orders{append([]enforce.Stop{}, e.Stops().List()...)}, nil
+	return Orders{append([]enforce.Stop{}, e.Stops().InForce(time.Now())...)}, nil
 }
 
 // Deny gives an order. Before it answers, all that the order stops has been told to end.
@@ -33,12 +33,45 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 		return given, badRequest(badOrder, err)
 	}
 	if agent := order.Agent(); agent != "" && !request.Force {
-		if err := checkAgent(e, agent); err != nil {
+		if err := checkAgent(e, agent, ErrNeedsForce); err != nil {
 			return given, err
 		}
 	}
+	return give(ctx, e, order)
+}
+
+// Allow gives an exception at run time, which must not last longer than the operator permits.
+func Allow(ctx context.Context, e *engine.Engine, request AllowRequest) (given OrderGiven, err error) {
+	longest := e.Config.AllowFor
+	if longest == 0 {
+		return given, fault(http.StatusForbidden, "this gateway takes no exceptions at run time: its option allow_for is off")
+	}
+	order, err := enforce.NewAllow(request.Agent, request.Host, request.Paths, request.Until)
+	if err == nil {
+		order.ID, order.At = rand.Text(), time.Now().UTC().Truncate(time.Second)
+		order.By, order.Ticket, order.Reason = request.By, request.Ticket, request.Reason
+		order, err = order.Canonical()
+	}
+	last := order.At.Add(longest)
+	switch {
+	case err != nil:
+		return given, badRequest("%w", err)
+	case !time.Now().Before(order.Until):
+		return given, badRequest("until %s is over", request.Until)
+	case order.Until.After(last):
+		return given, badRequest("until %s is too late: an exception at run time lasts %s at most, until %s: see the option allow_for",
+			request.Until, longest, last.Format(time.RFC3339))
+	}
+	if err := checkAgent(e, order.Agent(), nil); err != nil {
+		return given, err
+	}
+	return give(ctx, e, order)
+}
+
+// give gives a canonical order to this gateway and to the fleet.
+func give(ctx context.Context, e *engine.Engine, order enforce.Stop) (given OrderGiven, err error) {
 	ended, err := e.Deny(order)
-	if errors.Is(err, enforce.ErrTooManyStops) {
+	if errors.Is(err, enforce.ErrTooManyStops) || errors.Is(err, enforce.ErrTooManyAllowed) {
 		return given, fault(http.StatusConflict, "%w", err)
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)
@@ -62,7 +95,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	case !found:
 		order.By = "" // that would be the author of the order
 		held := []string{}
-		for _, o := range e.Stops().List() {
+		for _, o := range e.Stops().InForce(time.Now()) {
 			held = append(held, strings.TrimSpace(string(o.Scope)+" "+o.Value))
 		}
 		return ended, fault(http.StatusNotFound, "there is no such order: %s; stopped: %s", order, cmp.Or(listed(held), "nothing"))
@@ -85,8 +118,9 @@ const badOrder = "adding a stop: %w"
 // maxNamed bounds the agents that a refusal names.
 const maxNamed = 20
 
-// checkAgent refuses a name that no sender at any gateway can have: the order would stop nobody.
-func checkAgent(e *engine.Engine, name string) error {
+// checkAgent refuses a name that no sender at any gateway can have: the order would hit nobody. hint
+// is the last part of the error, if it is not nil.
+func checkAgent(e *engine.Engine, name string, hint error) error {
 	for _, site := range e.Sites() {
 		if site.Identifier.Knows(name) {
 			return nil
@@ -96,7 +130,10 @@ func checkAgent(e *engine.Engine, name string) error {
 	if len(names) == 0 {
 		return badRequest(unknownAgent, name)
 	}
-	return badRequest("no agent %.100q is configured: %s; %w", name, meant(names, name), ErrNeedsForce)
+	if hint == nil {
+		return badRequest("no agent %.100q is configured: %s", name, meant(names, name))
+	}
+	return badRequest("no agent %.100q is configured: %s; %w", name, meant(names, name), hint)
 }
 
 // ErrNeedsForce is the last part of the error of an order that can be given all the same.

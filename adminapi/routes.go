@@ -58,6 +58,10 @@ var routes = map[string]map[string]method{
 	"explain": {http.MethodGet: question(Explain)},
 	"purge":   {http.MethodPost: order(Purge)},
 	"refresh": {http.MethodPost: order(Refresh)},
+	"allow": {http.MethodPost: order(func(ctx context.Context, e *engine.Engine, request AllowRequest) (OrderGiven, error) {
+		request.By = authorOf(ctx, request.By)
+		return Allow(ctx, e, request)
+	})},
 	"deny": {
 		http.MethodGet: question(listOrders),
 		http.MethodPost: order(func(ctx context.Context, e *engine.Engine, request OrderRequest) (OrderGiven, error) {

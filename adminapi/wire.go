@@ -157,7 +157,7 @@ func KeysAt(keys webbotauth.Keys, now time.Time) []AgentKey {
 	return list
 }
 
-// Orders lists the stops, oldest first.
+// Orders lists the stops and the exceptions that were given at run time, oldest first.
 type Orders struct {
 	Orders []enforce.Stop `json:"orders"`
 }
@@ -172,7 +172,19 @@ type OrderRequest struct {
 	Force bool `json:"force"`
 }
 
-// LiftRequest names the stop to lift, and who lifts it.
+// AllowRequest is an exception at run time as it is given.
+type AllowRequest struct {
+	Host  string   `json:"host"` // a pattern
+	Agent string   `json:"agent"`
+	Paths []string `json:"paths"` // prefixes; none for every path
+	// Until is when it ends, as in [enforce.Exception].
+	Until  string `json:"until"`
+	By     string `json:"by"`
+	Ticket string `json:"ticket"`
+	Reason string `json:"reason"`
+}
+
+// LiftRequest names the order to lift, and who lifts it.
 type LiftRequest struct {
 	Scope enforce.StopScope `json:"scope"`
 	Value string            `json:"value"`
@@ -196,7 +208,11 @@ type OrderLifted struct {
 
 // String says who lifted whose order.
 func (l OrderLifted) String() string {
-	return "lifted by " + cmp.Or(l.By, "(not named)") + ": stop of " + l.Order.String()
+	what := "stop of "
+	if l.Order.Scope == enforce.StopAllow {
+		what = ""
+	}
+	return "lifted by " + cmp.Or(l.By, "(not named)") + ": " + what + l.Order.String()
 }
 
 // OriginsRequest asks for a page of the origins: all, or a host's, or those in a state.

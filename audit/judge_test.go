@@ -76,6 +76,8 @@ func TestTampering(t *testing.T) {
 	store := memory{}
 	lines := sampleLines(t, store)
 	other := store.keep("User-agent: *\nDisallow: /page\n")
+	lines["at run time"] = lines["exception"].with("exception_order", "A-1").with("exception_by", "ada").with("exception_ticket", "OPS-7").
+		with("exception_until", float64(noon.Unix())+1).with("decided_at", float64(noon.Unix()))
 	type changes map[string]any
 	for _, tt := range []struct {
 		line    string
@@ -136,6 +138,12 @@ func TestTampering(t *testing.T) {
 		{"report", changes{"decision": "deny", "would_deny": false}, KindImpossible},
 		{"off", changes{"mode": "enforce"}, KindImpossible},
 		{"exception", changes{"exception": nil}, KindImpossible},
+		{"at run time", changes{"exception_by": nil}, KindImpossible},
+		{"at run time", changes{"exception_ticket": nil}, KindImpossible},
+		{"at run time", changes{"exception_until": nil}, KindImpossible},
+		{"at run time", changes{"exception_until": float64(noon.Unix())}, KindImpossible}, // when it was decided
+		{"at run time", changes{"exception": nil}, KindImpossible},
+		{"off", changes{"exception_order": "A-1"}, KindImpossible},
 		{"exception", changes{"mode": "off"}, KindImpossible},
 		{"absent", changes{"state": "unreachable"}, KindImpossible},
 		{"unreachable", changes{"decision": "allow", "reason": "absent"}, KindImpossible},

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -169,6 +170,10 @@ func badAfterwards(r *enforce.LogRecord) string {
 		return "reason exception names no exception"
 	case r.Exception != "" && r.Reason != enforce.ReasonException && r.Decision == enforce.OutcomeAllow && !r.WouldDeny:
 		return fmt.Sprintf("there is an exception, but reason %s needs none", r.Reason)
+	case r.ExceptionOrder != "" && (r.Exception == "" || r.ExceptionBy == "" || r.ExceptionTicket == "" || r.ExceptionUntil <= 0):
+		return fmt.Sprintf("the exception of order %.64q lacks its author, its ticket or its end", r.ExceptionOrder)
+	case r.ExceptionOrder != "" && r.DecidedAt >= r.ExceptionUntil:
+		return fmt.Sprintf("the exception of order %.64q had ended when the request was decided, at %s", r.ExceptionOrder, r.ExceptionUntil.Time().UTC().Format(time.RFC3339))
 	case r.Reason == enforce.ReasonCrawlDelay && r.CrawlDelay <= 0:
 		return "reason crawl_delay needs a Crawl-delay, but the line has 0"
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/cluster"
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
@@ -276,7 +277,7 @@ func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show f
 		return status, nil
 	}
 	line := fmt.Sprintf("%d of %d gateways", answered, all)
-	if _, stops := any(answer).(adminapi.OrderGiven); stops {
+	if given, isOrder := any(answer).(adminapi.OrderGiven); isOrder && given.Order.Scope != enforce.StopAllow {
 		line += fmt.Sprintf(", %d requests ended", ended)
 	}
 	if report.Pending || report.NotDelivered {

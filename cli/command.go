@@ -51,7 +51,7 @@ func AddCommands(cmd *cobra.Command) {
 	}
 	cmd.AddCommand(
 		checkCommand(), lintCommand(), originsCommand(), showCommand(), sitemapsCommand(), purgeCommand(), refreshCommand(),
-		denyCommand(), undenyCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
+		denyCommand(), undenyCommand(), allowCommand(), gatewaysCommand(), clocksCommand(), unblockCommand(), auditCommand(), reportCommand(), whyCommand(), simulateCommand(),
 		evidenceCommand(), keygenCommand(), keysCommand(),
 	)
 	addCompletions(cmd.Commands())

@@ -558,6 +558,8 @@ func TestCompletion(t *testing.T) {
 		{"deny agent ", "acme-news acme-shop"},
 		{"deny agent acme-s", "acme-shop"},
 		{"undeny ", "host"},
+		{"allow ", host},
+		{"allow --agent ", "acme-news acme-shop"},
 		{"undeny host ", "held.example"},
 		{"unblock ", ""},
 		{"show --agent ", "acme-news acme-shop"},

@@ -110,7 +110,7 @@ func stoppedWords(ctx context.Context, c *adminClient, args []string, _ string) 
 func addCompletions(commands []*cobra.Command) {
 	args := map[string]words{
 		"show": originWords, "sitemaps": originWords, "purge": originWords, "refresh": originWords,
-		"keys": agentWords, "deny": stopWords, "undeny": stoppedWords, "unblock": blockedWords,
+		"keys": agentWords, "deny": stopWords, "undeny": stoppedWords, "allow": originWords, "unblock": blockedWords,
 	}
 	for _, cmd := range commands {
 		if list, ok := args[cmd.Name()]; ok {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ Without an argument it lists the orders that hold.`,
 			return exitOK, ask(ctx, r, get("deny", nil), printOrders)
 		}
 		var err error
-		if request.Scope, request.Value, err = scopeOf(args); err != nil {
+		if request.Scope, request.Value, err = scopeOf(args, ""); err != nil {
 			return exitError, err
 		}
 		request.By = cmp.Or(request.By, thisUser())
@@ -58,26 +59,67 @@ Without an argument it lists the orders that hold.`,
 	return cmd
 }
 
+func allowCommand() *cobra.Command {
+	var request adminapi.AllowRequest
+	cmd := remoteCommand(cobra.Command{
+		Use:   "allow HOST --agent NAME [--path PREFIX]... --until TIME --by WHO --ticket TEXT [--reason TEXT]",
+		Short: "Lets requests of an agent to a host pass that robots.txt refuses, for a time",
+		Long: `Gives an exception at run time: requests of an agent to a host pass that robots.txt refuses, at all gateways of a fleet, until a
+time or until undeny. Stops, the configuration's deny and the limits of the agent hold on. deny lists exceptions, too.
+
+A host is a pattern as for deny. --until is a date, which is included (in UTC), or a time; the option allow_for of the gateway says how
+late it may be.`,
+		Example: `  crawlgate robots allow shop.example --agent AcmeBot --path /feed/ --until 2026-12-31 --by dora --ticket OPS-4711
+  crawlgate robots undeny allow 'AcmeBot@shop.example /feed/'`,
+	}, func(ctx context.Context, r remote, args []string) (int, error) {
+		if len(args) != 1 || request.Agent == "" || request.Until == "" || request.By == "" || request.Ticket == "" {
+			return exitError, misused("want one host, --agent, --until, --by and --ticket")
+		}
+		request.Host = args[0]
+		return order(ctx, r, post("allow", request), func(w io.Writer, given adminapi.OrderGiven) {
+			printLine(w, "allowed: "+strings.TrimPrefix(given.Order.String(), "allow "))
+		})
+	})
+	f := cmd.Flags()
+	f.StringVar(&request.Agent, "agent", "", "the agent whose requests pass")
+	f.StringArrayVar(&request.Paths, "path", nil, "only paths that begin so, as except has them; may be repeated")
+	f.StringVar(&request.Until, "until", "", "when it ends: a date, or a time of RFC 3339")
+	f.StringVar(&request.By, "by", "", "who permits it")
+	f.StringVar(&request.Ticket, "ticket", "", "where it was asked for and approved, in a line")
+	f.StringVar(&request.Reason, "reason", "", "why")
+	return cmd
+}
+
 func printOrders(w io.Writer, list adminapi.Orders) {
 	if len(list.Orders) == 0 {
 		printLine(w, "nothing is stopped")
 		return
 	}
-	t := newTable("SCOPE", "VALUE", "SINCE", "BY", "REASON")
+	columns := []any{"SCOPE", "VALUE", "SINCE", "BY", "REASON", "UNTIL", "TICKET"}
+	if !slices.ContainsFunc(list.Orders, func(o enforce.Stop) bool { return o.Scope == enforce.StopAllow }) {
+		columns = columns[:5]
+	}
+	t := newTable(columns...)
 	for _, o := range list.Orders {
-		t.row(o.Scope, o.Value, moment(o.At), o.By, o.Reason)
+		t.row([]any{o.Scope, o.Value, moment(o.At), o.By, o.Reason, moment(o.Until), o.Ticket}[:len(columns)]...)
 	}
 	t.print(w)
 }
 
-func scopeOf(args []string) (scope enforce.StopScope, value string, err error) {
+// allowForm is how undeny names an exception.
+const allowForm = "allow 'NAME@PATTERN [PATH]...'"
+
+// scopeOf reads what is stopped, or another order of the given form.
+func scopeOf(args []string, other string) (scope enforce.StopScope, value string, err error) {
 	switch {
+	case len(args) == 2 && args[0] == string(enforce.StopAllow) && other != "":
+		return enforce.StopAllow, args[1], nil
 	case len(args) == 1 && args[0] == string(enforce.StopAll):
 		return enforce.StopAll, "", nil
 	case len(args) == 2 && slices.Contains(scopes[1:], args[0]):
 		return enforce.StopScope(args[0]), args[1], nil
 	}
-	return scope, "", misused("want all, host PATTERN, agent NAME or agent@host NAME@PATTERN")
+	return scope, "", misused(strings.TrimSuffix("want all, host PATTERN, agent NAME or agent@host NAME@PATTERN, or "+other, ", or "))
 }
 
 // thisUser is the name of the user, who may have become root by sudo; empty if it cannot be told.
@@ -94,12 +136,12 @@ func thisUser() string {
 func undenyCommand() *cobra.Command {
 	var by string
 	cmd := remoteCommand(cobra.Command{
-		Use:   "undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN [--by WHO]",
-		Short: "Takes an order of deny back",
-		Long: `Takes an order of deny back. It has to be named as deny lists it. In a fleet, an order that another gateway gives at the same
-time holds on.`,
+		Use:   "undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN | " + allowForm + " [--by WHO]",
+		Short: "Takes an order of deny or allow back",
+		Long: `Takes an order of deny or allow back. It has to be named as deny lists it. In a fleet, an order that another gateway gives at
+the same time holds on.`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
-		scope, value, err := scopeOf(args)
+		scope, value, err := scopeOf(args, allowForm)
 		if err != nil {
 			return exitError, err
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -103,8 +104,26 @@ var mistyped = map[string][][2]string{
 		{"host held.exmaple", "stopped: host held.example"},
 		{"host https://held.example", "want the host alone"},
 		{"held.example", "usage: crawlgate robots undeny all |"},
+		{"allow acme-news held.example", "or allow 'NAME@PATTERN [PATH]...'"},
+		{"allow acme-news@held.example", "there is no such order: allow acme-news@held.example; stopped: host held.example"},
 		{"host", "want all, host PATTERN, agent NAME or agent@host NAME@PATTERN"},
-		{"all --reason x", "usage: crawlgate robots undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN [--by WHO]"},
+		{"all --reason x", "usage: crawlgate robots undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN | allow 'NAME@PATTERN [PATH]...' [--by WHO]"},
+	},
+	"allow": {
+		{"", "want one host, --agent, --until, --by and --ticket"},
+		{"shop.example --agent acme-news --until 2099-01-01 --by ada", "usage: crawlgate robots allow HOST --agent NAME"},
+		{"a b --agent acme-news --until 2099-01-01 --by ada --ticket T-1", "want one host, --agent"},
+		{"shop.example --agent acme-nwes --until {soon} --by ada --ticket T-1", "no agent \"acme-nwes\" is configured: near it is acme-news"},
+		{"https://shop.example --agent acme-news --until {soon} --by ada --ticket T-1", "want the host alone"},
+		{"10.0.0.0/8 --agent acme-news --until {soon} --by ada --ticket T-1", "ranges are for the address guard"},
+		{"shop.example --agent acme-news --until tomorrow --by ada --ticket T-1", "want a date such as 2026-12-31"},
+		{"shop.example --agent acme-news --until 2020-01-01 --by ada --ticket T-1", "is over"},
+		{"shop.example --agent acme-news --until 2099-01-01 --by ada --ticket T-1", "lasts 720h0m0s at most, until 20"},
+		{"shop.example --agent acme-news --path feed --until {soon} --by ada --ticket T-1", "does not start with a slash"},
+		{"shop.example --agent acme-news --path /a* --until {soon} --by ada --ticket T-1", "want a plain prefix"},
+		{"shop.example --agent acme-news --path /a/../b --until {soon} --by ada --ticket T-1", "servers resolve it to"},
+		{"shop.example --agnet acme-news", "is --agent meant?"},
+		{"shop.example --agent acme-news --until {soon} --by ada --ticket={tab}", "are lines of up to 200 bytes"},
 	},
 	"unblock": {
 		{"", "want one argument at least"},
@@ -261,7 +280,7 @@ func TestMistyped(t *testing.T) {
 	}
 	t.Chdir(dir)
 	t.Setenv("CRAWLGATE_GATEWAY", g.Address())
-	names := strings.NewReplacer("{gateway}", g.Address(), "{host}", host, "{url}", s.Origin().String())
+	names := strings.NewReplacer("{gateway}", g.Address(), "{host}", host, "{url}", s.Origin().String(), "{tab}", "a\tb", "{soon}", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	for command, ways := range mistyped {
 		for _, way := range ways {
 			args := []string{command}

@@ -170,6 +170,9 @@ func FuzzFleet(f *testing.F) {
 			switch (op / 3) % 8 {
 			case 0, 1:
 				order := enforce.Stop{ID: fmt.Sprintf("o-%d", i), Scope: enforce.StopHost, Value: host, At: now}
+				if op%5 == 0 {
+					order.Scope, order.Value, order.By, order.Ticket, order.Until = enforce.StopAllow, "Acme@"+host, "ada", "OPS-7", now.Add(time.Hour)
+				}
 				after, err := n.orders.Add(order)
 				if err != nil {
 					t.Fatal(err)
@@ -177,7 +180,11 @@ func FuzzFleet(f *testing.F) {
 				given[order.ID] = true
 				lift(after)
 			case 2:
-				after, _, _ := n.orders.Lift(enforce.Stop{Scope: enforce.StopHost, Value: host}, enforce.Lift{At: now})
+				order := enforce.Stop{Scope: enforce.StopHost, Value: host}
+				if op%2 == 0 {
+					order.Scope, order.Value = enforce.StopAllow, "Acme@"+host
+				}
+				after, _, _ := n.orders.Lift(order, enforce.Lift{At: now})
 				lift(after)
 			case 3:
 				n.round(t, redis, now)
@@ -280,6 +287,42 @@ func TestLiftsAreForgotten(t *testing.T) {
 	}
 }
 
+// TestEndedExceptionsAreForgotten: an exception that ended leaves the gateways and Redis once another order is exchanged, a day later or
+// a year, and its lift as any other. Clocks that differ by hours do not bring it back.
+func TestEndedExceptionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, after := range []time.Duration{day, 2 * day, 89 * day, 92 * day, 400 * day} {
+		redis := newModel()
+		var a, b node
+		var err error
+		allow := enforce.Stop{ID: "x", Scope: enforce.StopAllow, Value: "Acme@a.test", By: "ada", Ticket: "OPS-7", At: noon, Until: noon.Add(time.Hour)}
+		if a.orders, err = a.orders.Add(allow); err != nil {
+			t.Fatal(err)
+		}
+		exchange := func(now time.Time) {
+			for range 3 {
+				a.round(t, redis, now)
+				b.round(t, redis, now.Add(-6*time.Hour))
+			}
+		}
+		exchange(noon)
+		later := allow.Until.Add(after)
+		if a.orders, err = a.orders.Add(order("more", later)); err != nil {
+			t.Fatal(err)
+		}
+		exchange(later)
+		exchange(later.Add(6 * time.Hour))
+		if len(a.orders.Held) != 1 || len(b.orders.Held) != 1 || len(redis.orders) != 1 || len(a.orders.Lifted) != 1 || len(b.orders.Lifted) != 1 {
+			t.Errorf("after %v: %v, %v, %v", after, a.orders, b.orders, redis)
+		}
+		exchange(later.Add(130 * day))
+		if before := redis.writes; len(redis.lifted)+len(redis.orders) > 1 {
+			t.Errorf("after %v and more, %d writes: %v", after, before, redis)
+		}
+	}
+}
+
 // TestReadOrders: a malformed order or lift is left out and reported, and the others are read.
 func TestReadOrders(t *testing.T) {
 	t.Parallel()
@@ -291,6 +334,7 @@ func TestReadOrders(t *testing.T) {
 		{"b", `{"id":"b","scope":"host","value":"a..b"}`},
 		{"b c", `{"id":"b c","scope":"all"}`},
 		{"b", `[]`},
+		{"b", `{"id":"b","scope":"allow","value":"Acme@a.test","by":"ada","at":"2026-11-23T12:00:00Z","until":"2026-11-24T12:00:00Z"}`}, // no ticket
 		{"", `{"scope":"all"}`},
 	} {
 		read, err := readOrders([]string{"a", tt.id}, []string{good, tt.value}, nil, nil)

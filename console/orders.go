@@ -37,7 +37,7 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 		return h.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
 	}
 	form := r.PostForm
-	if host := form.Get("host"); host != "" { // an agent at a host
+	if host := form.Get("host"); host != "" && form.Get("scope") == string(enforce.StopAgent) {
 		form.Set("scope", string(enforce.StopAgentHost))
 		form.Set("value", form.Get("value")+"@"+host)
 	}
@@ -95,6 +95,10 @@ var actions = map[string]action{
 		})
 		return note{Level: "stopped", Text: fmt.Sprintf("Stopped: %s. %d under way ended.%s", given.Order, given.Ended, reach(given.Acks()))}, err
 	},
+	"allow": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error) {
+		given, err := adminapi.Allow(ctx, e, allowOf(form, user))
+		return note{Level: "done", Text: fmt.Sprintf("Allowed: %s.%s", given.Order, reach(given.Acks()))}, err
+	},
 	"undeny": func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error) {
 		lifted, err := adminapi.Undeny(ctx, e, adminapi.LiftRequest{
 			Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value"), By: user,
@@ -117,6 +121,14 @@ var actions = map[string]action{
 		ended, err := adminapi.UnblockHost(ctx, e, adminapi.UnblockRequest{Key: form.Get("value")})
 		return note{Level: "done", Text: fmt.Sprintf("Unblocked: %s, %d blocks ended.%s", form.Get("value"), len(ended.Ended), reach(ended.Acks()))}, err
 	},
+}
+
+// allowOf reads the form of an exception.
+func allowOf(form url.Values, user string) adminapi.AllowRequest {
+	return adminapi.AllowRequest{
+		Host: form.Get("host"), Agent: form.Get("value"), Paths: strings.Fields(form.Get("paths")), Until: form.Get("until"),
+		By: user, Ticket: form.Get("ticket"), Reason: form.Get("reason"),
+	}
 }
 
 // reach says how much of a fleet an order has reached; empty without a fleet.

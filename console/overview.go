@@ -35,7 +35,9 @@ type overview struct {
 	Standing engine.Status
 	Badges   []badge
 	Orders   []enforce.Stop
-	More     int // orders that are not listed
+	More     int            // orders that are not listed
+	Allowed  []enforce.Stop // exceptions at run time
+	Beyond   int            // of these that are not listed
 	MayLift  bool
 	Hour     engine.Recent
 	Troubles []trouble
@@ -69,8 +71,20 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Status(),
 		MayLift: h.Orders, Hour: engine.LastHour(),
 	}
-	orders := e.Stops().List()
+	var orders, allowed []enforce.Stop
+	within := now.AddDate(0, 0, 14)
+	for _, order := range e.Stops().InForce(now) {
+		switch {
+		case order.Scope != enforce.StopAllow:
+			orders = append(orders, order)
+			continue
+		case order.Until.Before(within):
+			o.Ending = append(o.Ending, order.Exception())
+		}
+		allowed = append(allowed, order)
+	}
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
+	o.Allowed, o.Beyond = bounded(allowed, maxListed), max(len(allowed)-maxListed, 0)
 	o.Refusals, o.Named = fitting(o.Hour.Refusals, maxListed), len(adminapi.AgentNames(e)) > 0
 	o.Clocks, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{Limit: 1}) // all states are known
 	soon, cancel := context.WithTimeout(ctx, firstReading)
@@ -81,7 +95,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	o.Unreachable = h.origins.Find(adminapi.CatalogQuery{State: "unreachable", Limit: maxListed}, now)
 	o.Troubles = troublesOf(o)
 	for _, site := range e.Sites() {
-		o.Ending = append(o.Ending, site.Operator.Ending(now, now.AddDate(0, 0, 14))...)
+		o.Ending = append(o.Ending, site.Operator.Ending(now, within)...)
 	}
 	o.Ending = bounded(o.Ending, maxListed)
 	o.Badges, o.Charts = badgesOf(ctx, e, o), chartsOf(o.Hour.Minutes, now)

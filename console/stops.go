@@ -43,7 +43,7 @@ func journalOf(all enforce.StopSet) (list []deed, more int) {
 	slices.SortFunc(list, func(a, b deed) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.ID, b.ID)) })
 	room := maxDeedBytes
 	for i, d := range list {
-		room -= escaped(d.Value) + escaped(d.By) + escaped(d.Reason) + escaped(d.Lift.By) + 3*rowBytes
+		room -= escaped(d.Value) + escaped(d.By) + escaped(d.Reason) + escaped(d.Ticket) + escaped(d.Lift.By) + 3*rowBytes
 		if room < 0 || i == maxDeeds {
 			return list[:i], len(list) - i
 		}
@@ -72,7 +72,7 @@ type question struct {
 }
 
 func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error {
-	title := map[string]string{"deny": "Stop ", "undeny": "Lift ", "purge": "Forget "}[q.Form.Get("action")]
+	title := map[string]string{"deny": "Stop ", "allow": "Allow ", "undeny": "Lift ", "purge": "Forget "}[q.Form.Get("action")]
 	return render(w, http.StatusOK, "question", struct {
 		frame
 		question
@@ -80,12 +80,20 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error 
 }
 
 // questionOf returns the question before an order of a form, unless there is none or it was answered:
-// about a lift, what is forgotten, and a stop that is wide or ends much, whose reason is asked for.
+// about a lift, what is forgotten, an exception, and a stop that is wide or ends much. The reason of
+// the last two is asked for.
 func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	q.Form = form
 	answered := form.Get("confirm") != ""
-	if form.Get("action") != "deny" {
-		return q, !answered && (form.Get("action") == "undeny" || form.Get("action") == "purge")
+	explained := answered && strings.TrimSpace(form.Get("reason")) != ""
+	switch form.Get("action") {
+	case "undeny", "purge":
+		return q, !answered
+	case "allow":
+		return q, !explained
+	case "deny":
+	default:
+		return q, false
 	}
 	order, err := enforce.Stop{Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value")}.Canonical()
 	if err != nil {
@@ -94,5 +102,5 @@ func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	q.UnderWay, q.Agents = engine.WouldEnd(order)
 	q.Configured = len(adminapi.AgentNames(e))
 	wide := order.Scope == enforce.StopAll || strings.HasPrefix(order.Value, "*") || strings.Contains(order.Value, "@*") || q.UnderWay > manyUnderWay
-	return q, wide && (!answered || strings.TrimSpace(form.Get("reason")) == "")
+	return q, wide && !explained
 }

@@ -26,6 +26,10 @@ func TestQuestions(t *testing.T) {
 		}
 		return f
 	}
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	allow := func(pairs ...string) url.Values {
+		return form(append(pairs, "action", "allow", "value", "alpha", "host", "shop.test", "paths", "/feed /a", "until", soon, "ticket", "OPS-7")...)
+	}
 	const given = "given" // without a question
 	for _, tt := range []struct {
 		name string
@@ -47,6 +51,12 @@ func TestQuestions(t *testing.T) {
 		{"all at last", form("action", "deny", "scope", "all", "confirm", "yes", "reason", "fire"), given, 3},
 		{"lift", form("action", "undeny", "scope", "all"), "Requests go on at once.", 3},
 		{"lift confirmed", form("action", "undeny", "scope", "all", "confirm", "yes"), given, 2},
+		{"an exception", allow("", ""), "Requests of alpha to shop.test, paths /feed /a,", 2},
+		{"with a reason", allow("reason", "permitted"), `name="ticket" value="OPS-7"`, 2},
+		{"confirmed without a reason", allow("confirm", "yes"), `name="until" value="` + soon, 2},
+		{"confirmed", allow("confirm", "yes", "reason", "permitted"), given, 3},
+		{"lift it again", form("action", "undeny", "scope", "allow", "value", "alpha@shop.test /a /feed"), "robots.txt holds again at once", 3},
+		{"and confirm", form("action", "undeny", "scope", "allow", "value", "alpha@shop.test /a /feed", "confirm", "yes"), given, 2},
 		{"forget", form("action", "purge", "value", "https://shop.test"), "fetches its robots.txt again", 2},
 	} {
 		resp, body := g.ask("POST", "/orders", tt.form, ada)
@@ -85,14 +95,23 @@ func TestJournalPage(t *testing.T) {
 		{"action": {"deny"}, "scope": {"host"}, "value": {"shop.test"}, "reason": {"complaint 7"}},
 		{"action": {"undeny"}, "scope": {"host"}, "value": {"shop.test"}, "confirm": {"yes"}},
 		{"action": {"deny"}, "scope": {"agent"}, "value": {"alpha"}, "reason": {"loops"}},
+		{
+			"action": {"allow"}, "value": {"alpha"}, "host": {"shop.test"}, "until": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+			"ticket": {"OPS-7"}, "reason": {"permitted"}, "confirm": {"yes"},
+		},
 	} {
 		if resp, body := g.ask("POST", "/orders", form, ada); resp.StatusCode != http.StatusSeeOther {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
 	}
 	_, body := g.ask("GET", "/stops", nil, ada)
-	_, journal, _ := strings.Cut(body, `<section id="journal"`)
-	for _, want := range []string{"<td>host shop.test</td>", "complaint 7", `data-of="Lifted by">ada</td>`, "<td>agent alpha</td>", "in force"} {
+	held, journal, _ := strings.Cut(body, `<section id="journal"`)
+	for _, want := range []string{"<h2>Exceptions at run time</h2>", `data-of="Ticket">OPS-7</td>`, `value="alpha@shop.test"`} {
+		if !strings.Contains(held, want) {
+			t.Errorf("no %q in %s", want, held)
+		}
+	}
+	for _, want := range []string{"<td>host shop.test</td>", "complaint 7", `data-of="Lifted by">ada</td>`, "<td>agent alpha</td>", "in force", "permitted (ticket OPS-7)", "<td>allow alpha@shop.test</td>"} {
 		if !strings.Contains(journal, want) {
 			t.Errorf("no %q in %s", want, journal)
 		}

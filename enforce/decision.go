@@ -167,6 +167,7 @@ type Decision struct {
 	// Conflict is the statement that stands against a purpose of the agent; empty for none.
 	Conflict string
 
+	order    *Stop  // of which the exception is, nil for one of the configuration
 	matched  string // the path that was held against the rules
 	use      wanted
 	quoted   quotation

@@ -69,6 +69,12 @@ type LogRecord struct {
 	Signed        string `json:"signed,omitempty"`
 	SignatureForm string `json:"signature_form,omitempty"`
 	Unsigned      string `json:"unsigned,omitempty"`
+	// The exception's order, if it was given at run time: its id, who gave it, for which ticket, and
+	// when it ends.
+	ExceptionOrder  string  `json:"exception_order,omitempty"`
+	ExceptionBy     string  `json:"exception_by,omitempty"`
+	ExceptionTicket string  `json:"exception_ticket,omitempty"`
+	ExceptionUntil  Seconds `json:"exception_until,omitempty"`
 	// Gateway, Version and Config are the name, the build and the configuration's digest of the
 	// gateway that writes a log. The caller sets them.
 	Gateway string `json:"gateway,omitempty"`
@@ -242,6 +248,10 @@ func (d Decision) Record() LogRecord {
 		if r.SignalsRead = d.use.reads.String(); r.SignalsRead != "" {
 			r.Vocabulary = Vocabulary
 		}
+	}
+	if o := d.order; o != nil {
+		r.ExceptionOrder, r.ExceptionUntil = o.ID, SecondsOf(o.Until)
+		r.ExceptionBy, r.ExceptionTicket = escape.Printable(o.By, maxText), escape.Printable(o.Ticket, maxText)
 	}
 	if d.matched != "" {
 		r.PathSum = PathSum(d.matched)

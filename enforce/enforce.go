@@ -46,6 +46,8 @@ type Enforcer struct {
 	Files TDMFiles
 	// Stops are the stops in force; nil stops nothing.
 	Stops *Stops
+	// AllowFor is the longest time of an exception at run time; 0 takes none.
+	AllowFor time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -167,7 +169,14 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 		d.allow(ReasonRobotsOff)
 		return true
 	}
-	label, ok := e.policy().Exempt(d.Origin, path, d.Agent, e.clock())
+	now := e.clock()
+	label, ok := e.policy().Exempt(d.Origin, path, d.Agent, now)
+	if !ok {
+		var order Stop
+		if order, ok = e.Stops.Exempt(d.Origin, path, d.Agent, now, e.AllowFor); ok {
+			label, d.order = order.label(), &order
+		}
+	}
 	if ok {
 		d.Exception = label
 		d.allow(ReasonException)

@@ -190,11 +190,17 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 	if len(x.Agents) > 0 && !containsFold(x.Agents, agent) {
 		return false
 	}
-	if len(x.Paths) == 0 {
+	return coversPath(x.Paths, path)
+}
+
+// coversPath reports whether the path begins with one of some prefixes in each of its forms. No
+// prefix stands for every path.
+func coversPath(prefixes []string, path string) bool {
+	if len(prefixes) == 0 {
 		return true
 	}
 	resolved, ok := origin.Resolve(path)
-	return ok && slices.ContainsFunc(x.Paths, func(prefix string) bool {
+	return ok && slices.ContainsFunc(prefixes, func(prefix string) bool {
 		elsewhere := func(form string) bool { return !strings.HasPrefix(form, prefix) }
 		return !elsewhere(path) && !slices.ContainsFunc(resolved, elsewhere)
 	})

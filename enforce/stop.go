@@ -30,6 +30,10 @@ const (
 	// StopAgentHost stops requests of an agent to the hosts of a [HostPattern]. Release 0.1.0
 	// does not know it: it reports the stop as malformed, and stops nothing.
 	StopAgentHost StopScope = "agent@host"
+	// StopAllow stops nothing: it is an exception at run time. It lets requests of an agent to the
+	// hosts of a [HostPattern] pass that robots.txt refuses, as [Exception] does, until its end.
+	// Release 0.1.0 reports it as malformed, too.
+	StopAllow StopScope = "allow"
 )
 
 // Stop is an operator's order to stop requests, with its author and reason. Its JSON form is stored
@@ -38,13 +42,17 @@ type Stop struct {
 	// ID identifies the stop among those of all gateways.
 	ID    string    `json:"id,omitempty"`
 	Scope StopScope `json:"scope"`
-	// Value is the host pattern, the agent's name, or both with an @ between; empty for all. Canonical
-	// once set.
+	// Value is the host pattern, the agent's name, or both with an @ between; empty for all. Prefixes
+	// of paths may follow in one of StopAllow, each after a blank. Canonical once set.
 	Value string `json:"value,omitempty"`
 	// By names the author of the stop, Reason says why: a line each, which may be empty.
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
+	// Ticket names the request for the order, in a line. Until is when an order of StopAllow ends,
+	// which must have both, and By; stops do not end.
+	Ticket string    `json:"ticket,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
 }
 
 // Stops holds the stops in force, which can change at run time. A stop overrides everything else
@@ -110,7 +118,7 @@ func (s *Stops) All() StopSet {
 	return StopSet{}
 }
 
-// List returns the stops, oldest first. The slice is the caller's.
+// List returns all orders, oldest first, also exceptions that have ended. The slice is the caller's.
 func (s *Stops) List() []Stop {
 	return slices.Clone(s.All().Held)
 }
@@ -139,6 +147,34 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 		return Stop{}, false
 	}
 	return *found, true
+}
+
+// Exempt returns the order of [StopAllow] by which a request of the agent passes at the time now, if
+// there is one, with its end: no order counts for longer than limit. A path of "" stands for one
+// that cannot be seen: orders with paths do not cover it. It does not block.
+func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit time.Duration) (order Stop, ok bool) {
+	var index *stopIndex
+	if s != nil {
+		index = s.index.Load()
+	}
+	if index == nil || len(index.all.Held) == 0 || limit <= 0 {
+		return Stop{}, false
+	}
+	name := strings.ToLower(agent)
+	for host := range keysOf(o.Host) {
+		for _, port := range [2]uint16{o.Port, 0} {
+			key := stopKey{StopAllow, HostPattern{host, port}, name}
+			for _, order := range slices.Backward(index.parts[key.part()][key]) {
+				if last := order.At.Add(limit).Truncate(time.Millisecond); last.Before(order.Until) {
+					order.Until = last
+				}
+				if !order.Ended(now) && coversPath(order.paths(), path) {
+					return order, true
+				}
+			}
+		}
+	}
+	return Stop{}, false
 }
 
 // newest returns the stop that Match names, of those that stop the same.
@@ -182,7 +218,7 @@ func (x *stopIndex) with(after StopSet) *stopIndex {
 
 // key finds a canonical stop in the index.
 func (s Stop) key() stopKey {
-	if s.Scope == StopAgentHost {
+	if s.Scope == StopAgentHost || s.Scope == StopAllow {
 		agent, hosts := s.parts()
 		return stopKey{s.Scope, hosts.key().value, strings.ToLower(agent.Value)}
 	}
@@ -196,13 +232,17 @@ func (s Stop) key() stopKey {
 // parts are the stops of the agent and of the hosts of which a stop of an agent at hosts is the
 // common part. No host has an @.
 func (s Stop) parts() (agent, hosts Stop) {
-	at := strings.LastIndexByte(s.Value, '@')
-	return Stop{Scope: StopAgent, Value: s.Value[:max(at, 0)]}, Stop{Scope: StopHost, Value: s.Value[at+1:]}
+	value := s.Value
+	if s.Scope == StopAllow {
+		value, _, _ = strings.Cut(value, " /")
+	}
+	at := strings.LastIndexByte(value, '@')
+	return Stop{Scope: StopAgent, Value: value[:max(at, 0)]}, Stop{Scope: StopHost, Value: value[at+1:]}
 }
 
-// Agent returns the agent of a stop that is of one agent alone, else an empty text.
+// Agent returns the agent of an order that is of one agent alone, else an empty text.
 func (s Stop) Agent() string {
-	if s.Scope == StopAgentHost {
+	if s.Scope == StopAgentHost || s.Scope == StopAllow {
 		s, _ = s.parts()
 	}
 	if s.Scope == StopAgent {
@@ -212,16 +252,21 @@ func (s Stop) Agent() string {
 }
 
 func (s *Stop) same(other *Stop) bool {
-	return s.Scope == other.Scope && (s.Value == other.Value || s.Agent() != "" && s.key() == other.key())
+	return s.Scope == other.Scope &&
+		(s.Value == other.Value || s.Agent() != "" && s.key() == other.key() && slices.Equal(s.paths(), other.paths()))
 }
 
 func (s Stop) hasID(other Stop) bool { return s.ID == other.ID }
 
 // Canonical checks a stop and returns it with its value in canonical form.
 func (s Stop) Canonical() (Stop, error) {
-	if !isLine(s.By) || !isLine(s.Reason) {
-		return Stop{}, fmt.Errorf("by and reason are lines of up to %d bytes", maxText)
+	if !isLine(s.By) || !isLine(s.Reason) || !isLine(s.Ticket) {
+		return Stop{}, fmt.Errorf("by, reason and ticket are lines of up to %d bytes", maxText)
 	}
+	if s.Scope == StopAllow {
+		return s.canonicalAllow()
+	}
+	s.Until = time.Time{}
 	switch s.Scope {
 	case StopAll:
 		if s.Value != "" {
@@ -247,7 +292,7 @@ func (s Stop) Canonical() (Stop, error) {
 		}
 		s.Value = agent.Value + "@" + hosts.Value
 	default:
-		return Stop{}, fmt.Errorf("scope %q is not one of all, host, agent, agent@host",
+		return Stop{}, fmt.Errorf("scope %q is not one of all, host, agent, agent@host, allow",
 			escape.Cut(string(s.Scope), maxName))
 	}
 	return s, nil
@@ -274,6 +319,12 @@ func (s Stop) describe(at string) string {
 		text += ", by " + s.By
 	}
 	text += at
+	if s.Ticket != "" {
+		text += ", ticket " + s.Ticket
+	}
+	if !s.Until.IsZero() {
+		text += ", until " + stamp(s.Until)
+	}
 	if s.Reason != "" {
 		text += ", because: " + s.Reason
 	}

@@ -89,9 +89,10 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if !IsStopID(stop.ID) {
 		return s, fmt.Errorf("id %.80q is not 1 to %d letters, digits and hyphens", stop.ID, maxID)
 	}
-	after, _ := s.without(stop.same, Lift{By: stop.By, At: stop.At})
-	if len(after.Held) >= maxStops {
-		return s, ErrTooManyStops
+	after, _ := s.withoutEnded(stop.At).without(stop.same, Lift{By: stop.By, At: stop.At})
+	left := after.room(maxStops, maxAllowed)
+	if err := left.take(&stop); err != nil {
+		return s, err
 	}
 	if after.hasLifted(stop.ID) || len(unknownIDs([]Stop{stop}, s.Held)) == 0 {
 		return s, fmt.Errorf("there was a stop %s before", stop.ID)
@@ -144,14 +145,14 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return after.hasLifted(stop.ID) })
 	}
 	var added []Stop
-	news := unknownIDs(other.Held, s.Held)
+	news, left := unknownIDs(other.Held, s.Held), after.room(maxMerged, maxMergedAllowed)
 	for _, stop := range other.Held {
 		if after.hasLifted(stop.ID) || !news[stop.ID] {
 			continue
 		}
-		if len(after.Held)+len(added) >= maxMerged {
-			err = ErrTooManyStops
-			break
+		if full := left.take(&stop); full != nil {
+			err = full
+			continue
 		}
 		delete(news, stop.ID)
 		added = append(added, stop)
@@ -164,8 +165,44 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		slices.SortStableFunc(after.tail.stops, Stop.compare)
 		after.Held = slices.Clip(after.tail.stops)
 	}
+	after = after.withoutEnded(now)
 	after.Lifted = remembered(after.Lifted, now)
 	return after, err
+}
+
+// withoutEnded lifts the exceptions that ended long ago. So they take no place for ever, and other
+// sets, which lift them too, merge with this one as ever.
+func (s StopSet) withoutEnded(now time.Time) StopSet {
+	before := now.Add(-endedKept)
+	after, ended := s.without(func(order *Stop) bool { return order.Ended(before) }, Lift{})
+	for _, order := range ended {
+		at := order.Until.Add(now.Sub(order.Until).Truncate(endedEvery))
+		after.Lifted[order.ID] = Lift{endedBy, at, &order}
+	}
+	return after
+}
+
+// room counts the places that are left for exceptions and for stops.
+type room struct{ stops, allowed int }
+
+func (s StopSet) room(stops, allowed int) room {
+	left := room{stops, allowed}
+	for i := range s.Held {
+		_ = left.take(&s.Held[i])
+	}
+	return left
+}
+
+// take takes a place for an order, or returns why there is none.
+func (r *room) take(order *Stop) error {
+	left, full := &r.stops, ErrTooManyStops
+	if order.Scope == StopAllow {
+		left, full = &r.allowed, ErrTooManyAllowed
+	}
+	if *left--; *left < 0 {
+		return full
+	}
+	return nil
 }
 
 // Since returns the stops and the lifts that s has and an earlier set has not. It is quick if most
@@ -250,6 +287,9 @@ func (l Lift) Canonical() Lift {
 
 // before says which of two accounts of one lift is kept.
 func (l Lift) before(other Lift) bool {
+	if byItself := l.By == endedBy; byItself != (other.By == endedBy) {
+		return !byItself
+	}
 	if order := cmp.Or(l.At.Compare(other.At), cmp.Compare(l.By, other.By)); order != 0 {
 		return order < 0
 	}
@@ -281,9 +321,12 @@ func remembered(lifts map[string]Lift, now time.Time) map[string]Lift {
 
 // stopsFile is the stored form.
 type stopsFile struct {
-	Version int             `json:"version"`
-	Stops   []Stop          `json:"stops"`
-	Kills   []Stop          `json:"kills,omitempty"` // the stops of version 1, which 0.1.0 wrote
+	Version int    `json:"version"`
+	Stops   []Stop `json:"stops"`
+	Kills   []Stop `json:"kills,omitempty"` // the stops of version 1, which 0.1.0 wrote
+	// Allowed are the exceptions. A release that does not know them leaves them out, and robots.txt
+	// holds.
+	Allowed []Stop          `json:"allowed,omitempty"`
 	Lifted  map[string]Lift `json:"lifted,omitempty"`
 }
 
@@ -291,7 +334,15 @@ const stopsFileVersion = 2
 
 // MarshalJSON returns the whole set.
 func (s StopSet) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stopsFile{Version: stopsFileVersion, Stops: append([]Stop{}, s.Held...), Lifted: s.Lifted})
+	f := stopsFile{Version: stopsFileVersion, Stops: []Stop{}, Lifted: s.Lifted}
+	for _, order := range s.Held {
+		list := &f.Stops
+		if order.Scope == StopAllow {
+			list = &f.Allowed
+		}
+		*list = append(*list, order)
+	}
+	return json.Marshal(f)
 }
 
 // UnmarshalJSON reads a stored set. On an error nothing changes.
@@ -305,9 +356,10 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 	} else if f.Version != stopsFileVersion {
 		return fmt.Errorf("reading the stops: version %d is not %d", f.Version, stopsFileVersion)
 	}
-	if max(len(f.Stops), len(f.Lifted)) > maxMerged {
+	if max(len(f.Stops), len(f.Lifted)) > maxMerged || len(f.Allowed) > maxMergedAllowed {
 		return fmt.Errorf("reading the stops: %w", ErrTooManyStops)
 	}
+	f.Stops = append(f.Stops, f.Allowed...)
 	known := make(map[string]bool, len(f.Stops))
 	for i, stop := range f.Stops {
 		stop, err := stop.Canonical()
@@ -328,6 +380,9 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 			return fmt.Errorf("reading the stops: %.80q is no id", id)
 		}
 		f.Lifted[id] = lift.Canonical()
+	}
+	if len(f.Allowed) > 0 {
+		slices.SortStableFunc(f.Stops, Stop.compare)
 	}
 	*s = StopSet{Held: f.Stops, Lifted: f.Lifted}
 	return nil

@@ -60,6 +60,8 @@ type Config struct {
 	Limits Limits
 	// MinRate is that of Limits in bytes a second; 0 for any.
 	MinRate int64
+	// AllowFor is the longest time of an exception that is given at run time; 0 permits none.
+	AllowFor time.Duration
 	// Signals says which of the sites' signals are read.
 	Signals enforce.Signals
 	// Redact has the fields whose values are not logged.

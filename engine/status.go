@@ -23,7 +23,7 @@ var (
 	buildDesc         = statusDesc("build_info", "Always 1, with the versions that the process was built from.", "version", "caddy", "go")
 	authorityDesc     = statusDesc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority ends.", "certificate")
 	exceptionsDesc    = statusDesc("exceptions", "Exceptions from robots.txt that are in force.")
-	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception ends, or the next agent expires.")
+	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception of the configuration ends, or the next agent expires.")
 	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0.")
 	sharedUpDesc      = statusDesc("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")
 	fleetUpDesc       = statusDesc("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
@@ -123,8 +123,8 @@ type Status struct {
 	// when the first of them ends. Both are zero where nothing is intercepted.
 	Authority     map[string]*x509.Certificate
 	AuthorityEnds time.Time
-	Exceptions    int       // in force
-	ExceptionEnds time.Time // when the next one of them ends or an agent expires; zero if none does
+	Exceptions    int       // in force, also of those that were given at run time
+	ExceptionEnds time.Time // when the next one of the configuration ends or an agent expires; zero if none does
 }
 
 var started = time.Now()
@@ -136,7 +136,11 @@ func (e *Engine) Status() Status {
 		SharedWanted: e.Config.SharedClocks != "", SharedUp: e.pacing.shared != nil && e.pacing.link.State().Up,
 	}
 	sites := e.Sites()
-	s.Exceptions, s.ExceptionEnds = exceptionsOf(sites, time.Now())
+	now := time.Now()
+	s.Exceptions, s.ExceptionEnds = exceptionsOf(sites, now)
+	for _, order := range e.Stops().InForce(now) {
+		s.Exceptions += count(order.Scope == enforce.StopAllow)
+	}
 	if i := slices.IndexFunc(sites, func(s *SitePolicy) bool { return s.Authority != nil }); i >= 0 {
 		s.Authority = sites[i].Authority() // all sites have the same
 	}

@@ -30,6 +30,8 @@ type Policy struct {
 	Interpretation robotscache.Interpretation
 	// Signals says which signals of sites are read. Signals in answers are taken as recorded.
 	Signals enforce.Signals
+	// AllowFor is the longest time of an exception at run time; with 0 those of the log do not hold.
+	AllowFor time.Duration
 }
 
 // AnyPassword accepts every password. It is the check of a [Policy]'s identifier.
@@ -114,7 +116,7 @@ func New(cfg Config) *Simulator {
 	s := &Simulator{cfg: cfg, lookup: &lookup{cfg: cfg, entries: make(map[known]kept)}}
 	s.enforcer = &enforce.Enforcer{
 		Rules: s.lookup, Files: s.lookup, Now: func() time.Time { return s.lookup.at },
-		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals,
+		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals, AllowFor: cfg.Policy.AllowFor,
 	}
 	for _, a := range cfg.Policy.Identifier.Agents() {
 		s.credentials = s.credentials || len(a.Credentials) > 0
@@ -175,6 +177,7 @@ var formReasons = []enforce.Reason{
 // decide takes the steps of a gateway up to pacing.
 func (s *Simulator) decide(ctx context.Context, l *audit.Line, sender enforce.Sender) (d enforce.Decision, cause Uncomputed, err error) {
 	s.lookup.begin(l)
+	s.enforcer.Stops = ordersThen(l.Robots)
 	if l.Tunnel() {
 		d, cause = s.connect(ctx, l, sender)
 	} else {
@@ -306,6 +309,9 @@ func judged(r *enforce.LogRecord) bool {
 }
 
 func compared(l *audit.Line, d enforce.Decision) Result {
+	if id := l.Robots.ExceptionOrder; id != "" && strings.HasPrefix(d.Exception, "order "+id+",") {
+		d.Exception = l.Robots.Exception // which says more of the order than the line does
+	}
 	n := enforce.Decision{ // only the fields that are compared
 		Allowed: d.Allowed, Reason: d.Reason, WouldDeny: d.WouldDeny, Agent: d.Agent,
 		Group: d.Group, Rule: d.Rule, Line: d.Line, Form: d.Form, Exception: d.Exception,
@@ -313,6 +319,21 @@ func compared(l *audit.Line, d enforce.Decision) Result {
 	r := Result{Old: outcomeOf(l.Robots), New: outcomeOf(&n)}
 	r.Differs = r.Old.differs(r.New)
 	return r
+}
+
+// ordersThen has the exception at run time by which the request of a line passed: it was in force,
+// and covered the request.
+func ordersThen(r *enforce.LogRecord) *enforce.Stops {
+	o, err := origin.Parse(r.Origin)
+	if r.ExceptionOrder == "" || err != nil {
+		return nil
+	}
+	orders := new(enforce.Stops)
+	_ = orders.Set(enforce.Stop{ // a line that is malformed has none
+		ID: r.ExceptionOrder, Scope: enforce.StopAllow, Value: r.Agent + "@" + o.Host,
+		By: r.ExceptionBy, Ticket: r.ExceptionTicket, At: r.DecidedAt.Time(), Until: r.ExceptionUntil.Time(),
+	})
+	return orders
 }
 
 func asRecorded(r *enforce.LogRecord) Result {

@@ -55,7 +55,7 @@ func policy(tb testing.TB, agents []enforce.Agent, operator enforce.PolicyConfig
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return Policy{Identifier: id, Operator: p, Politeness: enforce.Politeness{CrawlDelay: pace.CrawlDelay{Max: time.Minute, Above: pace.Refuse}, Per: []pace.Scope{pace.PerHost}}}
+	return Policy{Identifier: id, Operator: p, Politeness: enforce.Politeness{CrawlDelay: pace.CrawlDelay{Max: time.Minute, Above: pace.Refuse}, Per: []pace.Scope{pace.PerHost}}, AllowFor: time.Hour}
 }
 
 // request is a line of a log, whose fields a test changes.
@@ -71,6 +71,17 @@ type request struct {
 func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
 	a.Schema, a.Event, a.Origin, a.At = robotscache.AnswerSchema, robotscache.EventFetched, "https://example.com", noon.Add(-ago)
 	return a
+}
+
+// atRunTime makes of a request one that passed by an exception at run time.
+func atRunTime(left time.Duration) func(*request) {
+	return func(r *request) {
+		r.Robots.Decision, r.Robots.Reason, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "unknown", ""
+		r.Robots.Group, r.Robots.Rule, r.Robots.Line = "", "", 0
+		r.Robots.Exception = "order A-1, by ada, ticket OPS-7, until then: AcmeBot@*.com /private"
+		r.Robots.ExceptionOrder, r.Robots.ExceptionBy, r.Robots.ExceptionTicket = "A-1", "ada", "OPS-7"
+		r.Robots.ExceptionUntil = enforce.SecondsOf(r.Robots.DecidedAt.Time().Add(left))
+	}
 }
 
 // disallowed is a request that the text refuses.
@@ -166,6 +177,10 @@ func TestDecide(t *testing.T) {
 		{"no longer excepted", nil, enforce.PolicyConfig{}, func(r *request) {
 			r.Robots.Decision, r.Robots.Reason, r.Robots.Exception, r.Robots.State, r.Robots.SHA256 = "allow", "exception", "x", "unknown", ""
 		}, "deny disallowed AcmeBot /private"}, // by the line before it
+		{"excepted at run time", nil, enforce.PolicyConfig{}, atRunTime(time.Second), "as before"},
+		{"excepted at run time, and denied", nil, enforce.PolicyConfig{Deny: []string{"example.com"}}, atRunTime(time.Second), "deny operator_deny AcmeBot"},
+		{"excepted by the configuration instead", nil, enforce.PolicyConfig{Exceptions: []enforce.Exception{{Hosts: []string{"*"}}}}, atRunTime(time.Second), "allow exception AcmeBot"},
+		{"by an exception that had ended", nil, enforce.PolicyConfig{}, atRunTime(0), "deny disallowed AcmeBot /private"},
 		{"of another site", nil, enforce.PolicyConfig{}, func(r *request) {
 			r.URI, r.Robots.Origin = "https://example.net/private", "https://example.net"
 			r.Robots.Decision, r.Robots.Reason, r.Robots.State, r.Robots.SHA256 = "allow", "robots_off", "unknown", ""

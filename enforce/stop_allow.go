@@ -1,0 +1,112 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/internal/escape"
+)
+
+// Exceptions at run time: the orders of [StopAllow].
+
+const (
+	// maxAllowed bounds the exceptions of one gateway, and maxMergedAllowed those of all. They are
+	// counted apart from stops: an exception never takes the place of a stop.
+	maxAllowed       = 1000
+	maxMergedAllowed = 10 * maxAllowed
+	maxAllowedPaths  = 16
+	// endedKept is how long an exception stays in a set after its end. A gateway whose clock is ahead
+	// would else lift it at the others before its time.
+	endedKept = 24 * time.Hour
+	// endedEvery rounds the time of the lift of an ended exception, so that most gateways give it the
+	// same one, and each remembers it.
+	endedEvery = liftsKept / 3
+	endedBy    = "its own end"
+)
+
+// ErrTooManyAllowed is returned when there is no room for another exception.
+var ErrTooManyAllowed = errors.New("too many exceptions at run time: lift some")
+
+// NewAllow returns an order of [StopAllow] without its author: for an agent, a host pattern, prefixes
+// of paths and an end, as [Exception] has them.
+func NewAllow(agent, hosts string, paths []string, until string) (order Stop, err error) {
+	order = Stop{Scope: StopAllow, Value: agent + "@" + hosts}
+	if order.Until, err = parseUntil(until); err != nil {
+		return Stop{}, err
+	}
+	return order, order.limitTo(paths)
+}
+
+// limitTo adds prefixes of paths to the value of an order of StopAllow.
+func (s *Stop) limitTo(paths []string) error {
+	for _, path := range paths {
+		prefix, err := pathPrefix(path)
+		if err != nil {
+			return err
+		}
+		s.Value += " " + prefix
+	}
+	return nil
+}
+
+// canonicalAllow is Canonical of an order of StopAllow. One without a time names an order, and is
+// none: it needs no author.
+func (s Stop) canonicalAllow() (Stop, error) {
+	agent, hosts := s.parts()
+	of, err := Stop{Scope: StopAgentHost, Value: agent.Value + "@" + hosts.Value}.Canonical()
+	if err != nil {
+		return Stop{}, err
+	}
+	paths := s.paths()
+	slices.Sort(paths)
+	if paths = slices.Compact(paths); len(paths) > maxAllowedPaths {
+		return Stop{}, fmt.Errorf("%d paths are more than %d", len(paths), maxAllowedPaths)
+	}
+	s.Value = of.Value
+	if err := s.limitTo(paths); err != nil {
+		return Stop{}, err
+	}
+	s.Until = s.Until.UTC().Truncate(time.Millisecond) // the log can tell
+	switch {
+	case s.At.IsZero():
+	case strings.TrimSpace(s.By) == "" || strings.TrimSpace(s.Ticket) == "":
+		return Stop{}, errors.New("an exception has an author and a ticket: by and ticket are wanted")
+	case !s.At.Before(s.Until):
+		return Stop{}, fmt.Errorf("until %s is over", stamp(s.Until))
+	}
+	return s, nil
+}
+
+// paths returns the prefixes of an order of StopAllow; none stand for every path.
+func (s Stop) paths() []string {
+	if _, paths, limited := strings.Cut(s.Value, " /"); limited && s.Scope == StopAllow {
+		return strings.Fields("/" + paths)
+	}
+	return nil
+}
+
+// Ended reports whether an order of StopAllow is over at the time now. Stops do not end.
+func (s Stop) Ended(now time.Time) bool { return s.Scope == StopAllow && !now.Before(s.Until) }
+
+// label names an order of StopAllow in the log.
+func (s Stop) label() string {
+	return escape.Cut(fmt.Sprintf("order %s, by %s, ticket %s, until %s: %s", s.ID, s.By, s.Ticket, stamp(s.Until), s.Value), maxShown)
+}
+
+// Exception is an order of StopAllow in the form of the configuration.
+func (s Stop) Exception() Exception {
+	agent, hosts := s.parts()
+	return Exception{
+		Hosts: []string{hosts.Value}, Paths: s.paths(), Agents: []string{agent.Value}, Until: stamp(s.Until),
+		Reason: fmt.Sprintf("by %s, ticket %s", s.By, s.Ticket),
+	}
+}
+
+// InForce returns the stops, and the exceptions that have not ended at the time now, oldest first. The
+// slice is the caller's.
+func (s *Stops) InForce(now time.Time) []Stop {
+	return slices.DeleteFunc(s.List(), func(order Stop) bool { return order.Ended(now) })
+}

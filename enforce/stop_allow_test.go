@@ -1,0 +1,276 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// allow is an exception that was given now, for a day.
+func allow(id, value string) Stop {
+	return Stop{ID: id, Scope: StopAllow, Value: value, By: "ada", Ticket: "OPS-7", At: now, Until: now.Add(24 * time.Hour)}
+}
+
+// TestAllowCovers holds which requests an exception at run time is of, and until when exactly.
+func TestAllowCovers(t *testing.T) {
+	t.Parallel()
+	var k Stops
+	for _, order := range []Stop{allow("a", "Acme@*.SHOP.test:443 /b /a"), allow("b", "Acme@news.test"), allow("c", "news bot@news.test /x y")} {
+		if err := k.Set(order); err == nil != (order.ID != "c") {
+			t.Fatalf("%v: %v", order, err)
+		}
+	}
+	const limit = 48 * time.Hour
+	end := now.Add(24 * time.Hour)
+	for _, tt := range []struct {
+		origin, path, agent string
+		at                  time.Time
+		limit               time.Duration
+		want                string
+	}{
+		{"https://a.shop.test", "/a/1", "acme", now, limit, "a"},
+		{"https://a.shop.test", "/b", "Acme", end.Add(-1), limit, "a"},
+		{"https://a.shop.test", "/b", "Acme", end, limit, ""},
+		{"https://a.shop.test", "/c", "Acme", now, limit, ""},
+		{"https://a.shop.test", "/a/../c", "Acme", now, limit, ""},
+		{"https://a.shop.test", "//a", "Acme", now, limit, ""},
+		{"https://a.shop.test", "", "Acme", now, limit, ""}, // a tunnel that is not looked into
+		{"https://a.shop.test", "/a", "Other", now, limit, ""},
+		{"https://a.shop.test", "/a", "", now, limit, ""},
+		{"https://shop.test", "/a", "Acme", now, limit, ""},
+		{"http://a.shop.test", "/a", "Acme", now, limit, ""},
+		{"http://news.test", "", "Acme", now, limit, "b"},
+		{"http://news.test", "/x", "Acme", now, limit, "b"},
+		{"http://news.test", "/x", "Acme", now.Add(time.Hour - 1), time.Hour, "b"}, // as the gateway limits it
+		{"http://news.test", "/x", "Acme", now.Add(time.Hour), time.Hour, ""},
+		{"http://news.test", "/x", "Acme", now, 0, ""}, // where exceptions are off
+	} {
+		o := mustOrigin(t, tt.origin)
+		got, ok := k.Exempt(o, tt.path, tt.agent, tt.at, tt.limit)
+		if got.ID != tt.want || ok != (tt.want != "") || ok && got.Until.After(now.Add(tt.limit)) {
+			t.Errorf("%+v: %v", tt, got)
+		}
+		if stop, stopped := k.Match(o, tt.agent); stopped {
+			t.Errorf("%+v: stopped by %v", tt, stop)
+		}
+	}
+	if _, ok := (*Stops)(nil).Exempt(mustOrigin(t, "http://news.test"), "/", "Acme", now, limit); ok {
+		t.Error("nothing lets pass")
+	}
+	if n, later := k.InForce(now), k.InForce(end); len(n) != 2 || len(later) != 0 || len(k.List()) != 2 {
+		t.Errorf("in force %v, after their end %v", n, later)
+	}
+}
+
+// TestAllowIsComplete: an exception names its author, a ticket and its end.
+func TestAllowIsComplete(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Stop){
+		"":                          func(*Stop) {},
+		"by and ticket are wanted":  func(s *Stop) { s.By = " " },
+		"an author and a ticket":    func(s *Stop) { s.Ticket = "" },
+		"is over":                   func(s *Stop) { s.Until = s.At },
+		"until ":                    func(s *Stop) { s.Until = time.Time{} },
+		"lines of up to":            func(s *Stop) { s.Ticket = "a\nb" },
+		"want AGENT@PATTERN":        func(s *Stop) { s.Value = "shop.test" },
+		"want a name":               func(s *Stop) { s.Value = "@shop.test" },
+		"host pattern":              func(s *Stop) { s.Value = "Acme@.shop.test" },
+		"servers resolve it":        func(s *Stop) { s.Value = "Acme@shop.test /a/../b" },
+		"without * and #":           func(s *Stop) { s.Value = "Acme@shop.test /a*" },
+		"does not start with":       func(s *Stop) { s.Value = "Acme@shop.test /a b" },
+		"17 paths are more than 16": func(s *Stop) { s.Value += manyPaths(17) },
+	} {
+		order := allow("a", "Acme@shop.test")
+		change(&order)
+		_, err := order.Canonical()
+		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+	order, err := NewAllow("Acme", "SHOP.test", []string{"/b c", "/a", "/a"}, "2026-12-31")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if order, err = order.Canonical(); err != nil || order.Value != "Acme@shop.test /a /b%20c" || !order.Until.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("%+v, %v", order, err)
+	}
+}
+
+func manyPaths(n int) (paths string) {
+	for i := range n {
+		paths += fmt.Sprint(" /", i)
+	}
+	return paths
+}
+
+// TestAllowDecides: an exception at run time is one from robots.txt alone. A stop wins, whichever was given first, and so does what
+// the configuration denies.
+func TestAllowDecides(t *testing.T) {
+	t.Parallel()
+	stop := func(scope StopScope, value string, at time.Duration) Stop {
+		return Stop{ID: "stop", Scope: scope, Value: value, At: now.Add(at)}
+	}
+	for _, tt := range []struct {
+		name   string
+		orders []Stop
+		policy PolicyConfig
+		want   Reason
+	}{
+		{"nothing", nil, PolicyConfig{}, ReasonDisallowed},
+		{"an exception", []Stop{allow("a", "acme@shop.test /private")}, PolicyConfig{}, ReasonException},
+		{"of another agent", []Stop{allow("a", "other@shop.test")}, PolicyConfig{}, ReasonDisallowed},
+		{"for another path", []Stop{allow("a", "acme@shop.test /public")}, PolicyConfig{}, ReasonDisallowed},
+		{"a later stop", []Stop{allow("a", "acme@shop.test"), stop(StopHost, "shop.test", 1)}, PolicyConfig{}, ReasonKillSwitch},
+		{"an earlier stop", []Stop{stop(StopAgentHost, "acme@*", -1), allow("a", "acme@shop.test")}, PolicyConfig{}, ReasonKillSwitch},
+		{"denied", []Stop{allow("a", "acme@shop.test")}, PolicyConfig{Deny: []string{"shop.test"}}, ReasonOperatorDeny},
+		{"off", []Stop{allow("a", "acme@shop.test")}, PolicyConfig{Mode: ModeOff}, ReasonRobotsOff},
+		{"of the configuration too", []Stop{allow("a", "acme@shop.test")}, PolicyConfig{Exceptions: []Exception{{Hosts: []string{"shop.test"}}}}, ReasonException},
+	} {
+		var k Stops
+		for _, order := range tt.orders {
+			if err := k.Set(order); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, tt.policy), &k)
+		e.AllowFor = 48 * time.Hour
+		d := ask(t, e, crawler(t, "acme/1.0"), "http://shop.test/private")
+		if d.Reason != tt.want || d.Allowed != tt.want.Allows() {
+			t.Errorf("%s: %s, want %s", tt.name, d.Reason, tt.want)
+		}
+		r := d.Record()
+		if ordered := tt.name == "an exception"; (r.ExceptionOrder != "") != ordered || ordered &&
+			(r.Exception != "order a, by ada, ticket OPS-7, until 2026-11-22T12:00:00Z: acme@shop.test /private" ||
+				r.ExceptionBy != "ada" || r.ExceptionTicket != "OPS-7" || !r.ExceptionUntil.Time().Equal(now.Add(24*time.Hour))) {
+			t.Errorf("%s: %+v", tt.name, r)
+		}
+	}
+}
+
+// TestAllowIsKept: the stored form has exceptions apart from stops, so that an earlier release reads the stops and nothing else.
+func TestAllowIsKept(t *testing.T) {
+	t.Parallel()
+	set, err := StopSet{}.Add(allow("b", "Acme@shop.test /a"))
+	if err == nil {
+		set, err = set.Add(Stop{ID: "a", Scope: StopAll, At: now})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(set)
+	const want = `{"version":2,"stops":[{"id":"a","scope":"all","at":"2026-11-21T12:00:00Z"}],"allowed":[{"id":"b","scope":"allow",` +
+		`"value":"Acme@shop.test /a","by":"ada","at":"2026-11-21T12:00:00Z","ticket":"OPS-7","until":"2026-11-22T12:00:00Z"}]}`
+	if err != nil || string(data) != want {
+		t.Errorf("%v: %s", err, data)
+	}
+	var kept StopSet
+	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Held) != 2 || kept.Held[0].ID != "a" || kept.Held[1] != set.Held[0] {
+		t.Errorf("%v: %+v", err, kept)
+	}
+}
+
+// TestAllowTakesNoPlaceOfAStop: the numbers of both are bounded apart from each other, and an exception leaves its place after its end.
+func TestAllowTakesNoPlaceOfAStop(t *testing.T) {
+	t.Parallel()
+	var set StopSet
+	for i := range maxAllowed {
+		set.Held = append(set.Held, allow(fmt.Sprint("a", i), fmt.Sprintf("Acme@h%d.test", i)))
+	}
+	if _, err := set.Add(allow("more", "Acme@more.test")); !errors.Is(err, ErrTooManyAllowed) {
+		t.Errorf("one more exception: %v", err)
+	}
+	full := set
+	for i := range maxStops - 1 {
+		full.Held = append(full.Held, Stop{ID: fmt.Sprint("s", i), Scope: StopAgent, Value: fmt.Sprint(i), At: now})
+	}
+	full, err := full.Add(Stop{ID: "last", Scope: StopAll, At: now})
+	if err != nil {
+		t.Errorf("the last stop: %v", err)
+	}
+	if _, err := full.Add(Stop{ID: "beyond", Scope: StopHost, Value: "x.test", At: now}); !errors.Is(err, ErrTooManyStops) {
+		t.Errorf("one more stop: %v", err)
+	}
+	var others StopSet
+	for i := range maxMergedAllowed {
+		others.Held = append(others.Held, allow(fmt.Sprint("o", i), "Acme@other.test"))
+	}
+	others.Held = append(others.Held, Stop{ID: "theirs", Scope: StopAll, At: now})
+	merged, err := full.Merge(others, now)
+	if !errors.Is(err, ErrTooManyAllowed) || len(merged.Held) != maxStops+maxMergedAllowed+1 || !slices.ContainsFunc(merged.Held, Stop{ID: "theirs"}.hasID) {
+		t.Errorf("merged: %d orders, %v", len(merged.Held), err)
+	}
+	late := allow("late", "Acme@more.test")
+	late.At = late.Until.Add(endedKept)
+	late.Until = late.At.Add(time.Hour)
+	if after, err := set.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxAllowed {
+		t.Errorf("after their end: %d held, %d lifted, %v", len(after.Held), len(after.Lifted), err)
+	}
+}
+
+// TestSetsMergeInAnyOrder: whatever gateways give, lift and hear of, in whichever order and how often, all come to hold the same, and
+// a stop or an exception holds unless somebody who knew it has lifted it, or it ended long ago.
+func TestSetsMergeInAnyOrder(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		sets := make([]StopSet, 3)
+		given, lifted := map[string]Stop{}, map[string]bool{}
+		for i := range 60 {
+			set := &sets[random.IntN(len(sets))]
+			at := now.Add(time.Duration(i) * time.Hour)
+			order := Stop{ID: fmt.Sprint("o-", i), Scope: StopHost, Value: fmt.Sprintf("h%d.test", random.IntN(3)), At: at}
+			if random.IntN(2) == 0 {
+				order = allow(order.ID, "Acme@"+order.Value+[]string{"", " /a", " /a /b"}[random.IntN(3)])
+				order.At, order.Until = at, at.Add(time.Duration(1+random.IntN(40))*time.Hour)
+			}
+			var err error
+			switch random.IntN(4) {
+			case 0, 1:
+				given[order.ID] = order
+				*set, err = set.Add(order)
+			case 2:
+				*set, _, _ = set.Lift(order, Lift{By: "bob", At: at})
+			default:
+				*set, err = set.Merge(sets[random.IntN(len(sets))], at)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := now.Add(70 * time.Hour)
+		for _, set := range sets {
+			for id, lift := range set.Lifted {
+				lifted[id] = true
+				if lift.By == endedBy && !given[id].Ended(end.Add(-endedKept)) {
+					t.Fatalf("%v was lifted at its end, %v", given[id], lift)
+				}
+			}
+		}
+		var all [6]StopSet
+		for i, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+			for _, n := range append(order, order[0]) {
+				data, _ := json.Marshal(sets[n])
+				var kept StopSet
+				if err := json.Unmarshal(data, &kept); err != nil {
+					t.Fatal(err)
+				}
+				all[i], _ = all[i].Merge(kept, end)
+			}
+			if !slices.Equal(all[i].Held, all[0].Held) || !maps.EqualFunc(all[i].Lifted, all[0].Lifted, func(a, b Lift) bool { return a.By == b.By && a.At.Equal(b.At) }) {
+				t.Fatalf("in order %v: %v, else %v", order, all[i], all[0])
+			}
+		}
+		for id, order := range given {
+			held := slices.ContainsFunc(all[0].Held, order.hasID)
+			if want := !lifted[id] && !order.Ended(end.Add(-endedKept)); held != want {
+				t.Fatalf("%s held %v, want %v: %v", id, held, want, order)
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/adminapi"
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// allowFleet is two gateways whose agent asks a site for a page that its robots.txt refuses.
+type allowFleet struct {
+	orderFleet
+
+	page, host string
+}
+
+func startAllowFleet(t *testing.T) *allowFleet {
+	t.Helper()
+	f := &allowFleet{orderFleet: orderFleet{t: t, redis: redistest.Start(t)}}
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK(rig.Rules))
+	f.page, f.host = site.URL(rig.PrivatePage), site.Origin().Authority()
+	for i := range 2 {
+		f.gateways = append(f.gateways, rig.New(t, f.config(i, "")))
+	}
+	for _, g := range f.gateways {
+		rig.Eventually(t, "each knows the other", func() bool {
+			list := decodeAnswer[adminapi.Gateways](t, g.Admin("/robots/gateways").Body)
+			return list.Up && len(list.Gateways) == 2
+		})
+	}
+	return f
+}
+
+func (f *allowFleet) config(i int, more string) rig.Config {
+	return rig.Config{Engine: rig.FleetEngine(fmt.Sprint("gw", i), f.redis.URL(), 2) + "\n" + more, Site: "agent AcmeBot"}
+}
+
+// decided holds the reason of the answer for the page at each gateway.
+func (f *allowFleet) decided(when string, want ...enforce.Reason) {
+	f.t.Helper()
+	for i, g := range f.gateways {
+		a := g.MustFetch("AcmeBot/1.0", f.page)
+		if got := a.Header.Get("Crawlgate-Decision"); !strings.Contains(got+";", "reason="+string(want[i%len(want)])+";") {
+			f.t.Errorf("%s, gw%d: %d %s, want %s", when, i, a.Status, got, want[i%len(want)])
+		}
+	}
+}
+
+// TestAllow gives, lifts and stops exceptions at one gateway, and asks for the page at both.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	f := startAllowFleet(t)
+	give := func(i int) {
+		t.Helper()
+		f.run(i, 0, "2 of 2 gateways\n", "allow", f.host, "--agent", "AcmeBot", "--path", "/private", "--until", time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+			"--by", "dora", "--ticket", "OPS-4711", "--reason", "the owner permits it")
+	}
+	name := "AcmeBot@" + f.host + " /private"
+	f.decided("before", enforce.ReasonDisallowed)
+	f.run(0, 2, "an exception at run time lasts 720h0m0s at most, until 20", "allow", f.host, "--agent", "AcmeBot", "--until", "2099-12-31", "--by", "dora", "--ticket", "OPS-4711")
+	f.run(1, 2, `no agent "AcmeBto" is configured: near it is AcmeBot`, "allow", f.host, "--agent", "AcmeBto", "--until", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "--by", "dora", "--ticket", "OPS-4711")
+	give(0)
+	f.decided("given", enforce.ReasonException)
+	for i := range f.gateways {
+		f.run(i, 0, name, "deny")
+		f.run(i, 0, "OPS-4711", "deny")
+	}
+	f.run(1, 0, "2 of 2 gateways", "deny", "host", f.host)
+	f.decided("stopped later", enforce.ReasonKillSwitch)
+	f.run(0, 0, "lifted by root: "+"allow "+name+", by dora", "undeny", "allow", name)
+	give(1)
+	f.decided("stopped before", enforce.ReasonKillSwitch)
+	f.run(0, 0, "2 of 2 gateways", "undeny", "host", f.host)
+	f.decided("the stop is lifted", enforce.ReasonException)
+
+	f.gateways[1].Kill()
+	if err := f.gateways[1].Start(f.gateways[1].Config); err != nil {
+		t.Fatal(err)
+	}
+	f.decided("after a crash", enforce.ReasonException)
+	if err := f.gateways[1].Reload(f.config(1, "allow_for off")); err != nil {
+		t.Fatal(err)
+	}
+	f.decided("off at one", enforce.ReasonException, enforce.ReasonDisallowed)
+	f.run(1, 2, "its option allow_for is off", "allow", f.host, "--agent", "AcmeBot", "--until", "2099-12-31", "--by", "dora", "--ticket", "OPS-4711")
+	if err := f.gateways[1].Reload(f.config(1, "")); err != nil {
+		t.Fatal(err)
+	}
+	f.decided("on again", enforce.ReasonException)
+	f.run(1, 0, "2 of 2 gateways", "undeny", "allow", name)
+	f.decided("lifted", enforce.ReasonDisallowed)
+	f.run(0, 0, "nothing is stopped", "deny")
+	if journal := f.gateways[0].Admin("/robots/deny").Body; strings.Contains(journal, "allow") {
+		t.Errorf("lifted, and listed: %s", journal)
+	}
+
+	log := f.gateways[1].AccessLog()
+	f.run(1, 0, "0 findings", "audit", log)
+	out, err := rig.RunBinary(t, "robots", "report", log)
+	if err != nil || strings.Count(out, ", by dora, ticket OPS-4711, until 20") != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.run(1, 0, ", by dora, ticket OPS-4711, until 20", "why", log, "--url", f.page, "--limit", "9")
+}
+
+// TestAllowEnds: an exception that is given at one gateway is used at the other within a second, and ends at both at its time, without
+// anybody doing anything: no decision after it lets the page pass, and none before it refuses it.
+func TestAllowEnds(t *testing.T) {
+	rig.NeedsQuiet(t)
+	f := startAllowFleet(t)
+	f.decided("before", enforce.ReasonDisallowed)
+	began := time.Now()
+	until := began.Add(4 * time.Second).UTC().Truncate(time.Millisecond)
+	order := fmt.Sprintf(`{"host":%q,"agent":"acmebot","until":%q,"by":"dora","ticket":"OPS-4711"}`, f.host, until.Format(time.RFC3339Nano))
+	given := decodeAnswer[adminapi.OrderGiven](t, askAdmin(f.gateways[0], http.MethodPost, "/robots/allow", order))
+	f.decided("given", enforce.ReasonException)
+	if took := time.Since(began); took >= time.Second {
+		t.Errorf("the exception held at both after %v", took)
+	}
+	for i, g := range f.gateways {
+		rig.Eventually(t, fmt.Sprintf("gw%d: the exception ends", i), func() bool { return g.MustFetch("AcmeBot/1.0", f.page).Status == http.StatusForbidden })
+		f.run(i, 0, "nothing is stopped", "deny")
+	}
+	f.decided("after its end", enforce.ReasonDisallowed)
+	for i, g := range f.gateways {
+		last := enforce.ReasonDisallowed
+		for n, line := range g.Logs(4) {
+			r := line.Robots
+			during := r.DecidedAt.Time().After(given.Order.At) && r.DecidedAt.Time().Before(until) && n > 0
+			if want := map[bool]enforce.Reason{true: enforce.ReasonException, false: enforce.ReasonDisallowed}[during]; r.Reason != want {
+				t.Errorf("gw%d: at %v, with the end at %v: %s, want %s", i, r.DecidedAt.Time(), until, r.Reason, want)
+			}
+			if r.Reason == enforce.ReasonException && (r.ExceptionOrder != given.Order.ID || r.ExceptionBy != "dora" || r.ExceptionTicket != "OPS-4711" || !r.ExceptionUntil.Time().Equal(until)) {
+				t.Errorf("gw%d: %s", i, line.Raw)
+			}
+			last = r.Reason
+		}
+		if last != enforce.ReasonDisallowed {
+			t.Errorf("gw%d: the last line is of %s", i, last)
+		}
+	}
+}
