@@ -271,7 +271,7 @@ func visit(r *enforce.LogRecord, bound enforce.Bound, v Verdict) Verdict {
 	if r.Reason != enforce.ReasonVisitTime || v.refuses() {
 		return v
 	}
-	if hours, wait := bound.Visit(r.DecidedAt.Time()); wait > 0 {
+	if hours, wait := bound.Visit(r.DecidedAt.Time()); wait > 0 || hours.Line > 0 && r.DecidedAt <= 0 {
 		v.Reason, v.Group, v.Rule, v.Line = string(enforce.ReasonVisitTime), bound.Own.Name(), hours.String(), int(hours.Line)
 	}
 	return v

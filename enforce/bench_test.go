@@ -36,6 +36,7 @@ func BenchmarkDecide(b *testing.B) {
 	for i := range deny {
 		deny[i] = fmt.Sprintf("*.d%d.example", i)
 	}
+	hosts := append([]string{"*.example.com"}, deny...)
 	policy := mustPolicy(b, PolicyConfig{
 		Deny: deny, HostModes: []HostMode{{[]string{"*.corp.example"}, ModeOff}},
 		Exceptions: []Exception{{Hosts: []string{"*.partner.example"}, Reason: "x"}},
@@ -57,6 +58,10 @@ func BenchmarkDecide(b *testing.B) {
 	}{
 		{"allowed/bare", page, rules(robots), nil, nil, id, ReasonNoRule},
 		{"allowed/patterns", page, rules(robots), nil, nil, patterns, ReasonNoRule},
+		{"allowed/boundaries", page, rules(robots), nil, nil, identify(Agent{Name: "AcmeBot", Boundaries: Boundaries{
+			Hosts: hosts, HostsFile: "not read", Ports: [][2]uint16{{443, 443}}, Methods: []string{"GET", "HEAD"}, Windows: []string{"00:00-12:00", "12:00-00:00"},
+			Expires: "2099-01-01",
+		}}), ReasonNoRule},
 		{"allowed/policy", page, rules(robots), policy, stops, id, ReasonNoRule},
 		{"allowed/both forms", "/a/.." + page, rules(robots), policy, stops, id, ReasonNoRule},
 		{"disallowed", page, rules("User-agent: *\nDisallow: /shop/\n"), policy, stops, id, ReasonDisallowed},

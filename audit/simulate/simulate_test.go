@@ -114,6 +114,11 @@ func (r request) line(tb testing.TB) string {
 		noon.Unix(), r.Status, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
 }
 
+// limited is the one agent, with boundaries.
+func limited(b enforce.Boundaries) []enforce.Agent {
+	return []enforce.Agent{{Name: "AcmeBot", Boundaries: b}}
+}
+
 // run simulates one line. The result is the cause, or the new decision.
 func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	t.Helper()
@@ -172,6 +177,16 @@ func TestDecide(t *testing.T) {
 		{"one that is over", nil, enforce.PolicyConfig{Exceptions: []enforce.Exception{{Hosts: []string{"*"}, Until: noon.Add(-time.Hour).Format(time.RFC3339)}}}, nil, "as before"},
 		{"one that was not over then", nil, enforce.PolicyConfig{Exceptions: []enforce.Exception{{Hosts: []string{"*"}, Until: noon.Add(time.Hour).Format(time.RFC3339)}}}, nil, "allow exception AcmeBot"},
 		{"denied", nil, enforce.PolicyConfig{Deny: []string{"example.com"}}, nil, "deny operator_deny AcmeBot"},
+		{"another host than the agent's", limited(enforce.Boundaries{Hosts: []string{"*.example.com"}}), enforce.PolicyConfig{}, nil, "deny agent_host AcmeBot"},
+		{"another port", limited(enforce.Boundaries{Ports: [][2]uint16{{80, 80}}}), enforce.PolicyConfig{}, nil, "deny agent_port AcmeBot"},
+		{"another method", limited(enforce.Boundaries{Methods: []string{"HEAD"}}), enforce.PolicyConfig{Mode: enforce.ModeOff}, nil, "deny agent_method AcmeBot"},
+		{"another hour", limited(enforce.Boundaries{Windows: []string{"13:00-11:59 UTC"}}), enforce.PolicyConfig{}, nil, "deny window AcmeBot"},
+		{"its hour", limited(enforce.Boundaries{Windows: []string{"13:00-12:01 Europe/London"}}), enforce.PolicyConfig{}, nil, "as before"},
+		{"after its day", limited(enforce.Boundaries{Expires: "2026-11-21"}), enforce.PolicyConfig{}, nil, "deny agent_expired AcmeBot"},
+		{"before its day", limited(enforce.Boundaries{Expires: "2026-11-22"}), enforce.PolicyConfig{}, nil, "as before"},
+		{"no longer limited", []enforce.Agent{acme}, enforce.PolicyConfig{}, func(r *request) {
+			r.Robots.Reason, r.Robots.State, r.Robots.SHA256, r.Robots.Group, r.Robots.Rule, r.Robots.Line = "agent_host", "unknown", "", "", "", 0
+		}, "deny disallowed AcmeBot /private"}, // by the line before it
 		{"unknown agent", []enforce.Agent{{Name: "OtherBot"}}, enforce.PolicyConfig{}, nil, "deny unidentified"},
 		{"other tokens", []enforce.Agent{{Name: "AcmeBot", IgnoreWildcard: true}}, enforce.PolicyConfig{}, nil, "allow no_rule AcmeBot"},
 		{"no longer excepted", nil, enforce.PolicyConfig{}, func(r *request) {
