@@ -50,7 +50,6 @@ func TestVisitTime(t *testing.T) {
 		{"a tunnel", lineOf(t, tunnel.Record(), "CONNECT", "site.example:443", now), ""},
 		{"ignored", decide(identity("AcmeBot", "ignore", ""), "/page"), ""},
 		{"disallowed", decide(identity("AcmeBot", "keep", ""), "/private/x"), ""},
-		{"without its time", refused.with("decided_at", nil), ""},
 		{"a window", lineOf(t, window.Record(), "GET", page, now), ""},
 		{"refused within the hours", refused.with("decided_at", float64(opens.Unix())), KindVerdict},
 		{"another line", refused.with("line", 1), KindEvidence},
@@ -67,6 +66,9 @@ func TestVisitTime(t *testing.T) {
 		if tt.want == "" && (len(r.findings)+len(r.faults) > 0 || len(r.totals.NotProvable) > 0) || tt.want != "" && r.totals.Findings[tt.want] != 1 {
 			t.Errorf("%s: %q, want %q: %+v", tt.name, r.brief(), tt.want, r.findings)
 		}
+	}
+	if r := auditLogs(t, Config{Texts: store}, logOf(t, refused.with("decided_at", nil))); len(r.findings) > 0 || len(r.totals.NotProvable) != 1 {
+		t.Errorf("without its time: %+v, %v", r.findings, r.totals.NotProvable)
 	}
 	if got := refused["robots"].(object)["reason"]; got != string(enforce.ReasonVisitTime) || tunnel.Reason != enforce.ReasonVisitTime {
 		t.Errorf("the lines are about %v and %s", got, tunnel.Reason)
