@@ -142,10 +142,10 @@ type Agents struct {
 
 // AgentKey is a key of an agent, without its secret.
 type AgentKey struct {
-	ID    string              `json:"id"`
-	From  time.Time           `json:"from,omitzero"`
-	Until time.Time           `json:"until,omitzero"`
-	State webbotauth.KeyState `json:"state"`
+	ID    string    `json:"id"`
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	State string    `json:"state"` // as [webbotauth.Keys.State] has it
 }
 
 // KeysAt describes keys as they are at a time.

@@ -68,7 +68,7 @@ whether it signs now, is published, or has ended. No secret is shown.`,
 		keys, err := readKeys(args[0])
 		list := adminapi.KeysAt(keys, time.Now())
 		if errors.Is(err, fs.ErrNotExist) {
-			list, err = r.keysOf(ctx, args[0], err)
+			list, err = r.keysOf(ctx, args[0])
 		}
 		switch {
 		case err != nil:
@@ -82,14 +82,11 @@ whether it signs now, is published, or has ended. No secret is shown.`,
 	})
 }
 
-// keysOf asks for the keys of an agent. A name that is no agent's was meant for a file, which there is not.
-func (r remote) keysOf(ctx context.Context, name string, noFile error) ([]adminapi.AgentKey, error) {
-	if filepath.Base(name) != name {
-		return nil, noFile
-	}
+// keysOf asks for the keys of an agent. Its name may have been meant for a file.
+func (r remote) keysOf(ctx context.Context, name string) ([]adminapi.AgentKey, error) {
 	answer, err := call[adminapi.Agents](ctx, r.adminClient, get("agents", nil))
 	if err != nil {
-		return nil, errors.Join(noFile, err)
+		return nil, fmt.Errorf("there is no file %s: %w", name, err)
 	}
 	list, signs := answer.Keys[name]
 	if signs {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
-	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
 // TestKeys: a new file is its user's alone, and its key signs at once. A rotation adds one that begins a day later, keeps mode
@@ -50,7 +49,7 @@ func TestKeys(t *testing.T) {
 	}
 	asked := runCommand(t.Context(), t, "", "keys", "--json", "--gateway", g.Address(), "acmebot")
 	var list []adminapi.AgentKey
-	if err := json.Unmarshal([]byte(asked.out), &list); err != nil || len(list) != 2 || list[0].State != webbotauth.KeySigns || list[0].Until.IsZero() {
+	if err := json.Unmarshal([]byte(asked.out), &list); err != nil || len(list) != 2 || list[0].State != "signs" || list[0].Until.IsZero() {
 		t.Errorf("%+v: %v", asked, err)
 	}
 	runCommand(t.Context(), t, "", "keygen", file).check(t, 2, "", list[1].ID+" begins to sign at")

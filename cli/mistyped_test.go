@@ -237,7 +237,7 @@ var mistyped = map[string][][2]string{
 		{"", "usage: crawlgate robots keys FILE|AGENT"},
 		{"a b", "want one file or agent"},
 		{"LOG", "LOG: reading keys: there is none"},
-		{"none/a.jwk", "open none/a.jwk: no such file"},
+		{"none/a.jwk", "there is no file none/a.jwk"},
 		{"acme-news", "no agent of this name signs"},
 		{"acme-sgner", "near it is acme-signer"},
 		{"--jsno acme-signer", "is --json meant?"},

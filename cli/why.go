@@ -182,6 +182,9 @@ func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Line, 
 	t.fact("robots.txt", withNote(cmp.Or(r.RobotsURL, "-"), strings.TrimSuffix(r.State+", "+r.Cause, ", ")))
 	t.fact("unreachable since", moment(since))
 	t.fact("fetched as", r.FetchedAs)
+	t.fact("sent as", r.UserAgentSent)
+	t.fact("signed by", withNote(r.Signed, r.SignatureForm))
+	t.fact("not signed", r.Unsigned)
 	if r.Line > 0 {
 		t.fact("rule", fmt.Sprintf("line %d, %q of group %q", r.Line, r.Rule, r.Group))
 	}

@@ -103,27 +103,17 @@ func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
 	return append(keys, key), err
 }
 
-// State says what a key does at a time: it signs, it is published or it has ended.
-func (k Keys) State(key SigningKey, now time.Time) KeyState {
+// State says what a key does at a time: it "signs", is "published" only, or has "ended".
+func (k Keys) State(key SigningKey, now time.Time) string {
 	signs, _ := k.At(now)
 	switch {
 	case key.ended(now):
-		return KeyEnded
+		return "ended"
 	case key.ID == signs.ID:
-		return KeySigns
+		return "signs"
 	}
-	return KeyPublished
+	return "published"
 }
-
-// KeyState is what a key does.
-type KeyState string
-
-// The states of a key. All but those that have ended are in the directory.
-const (
-	KeySigns     KeyState = "signs"
-	KeyPublished KeyState = "published"
-	KeyEnded     KeyState = "ended"
-)
 
 func (k SigningKey) ended(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires) }
 

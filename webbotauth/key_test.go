@@ -69,20 +69,20 @@ func TestRotate(t *testing.T) {
 				t.Errorf("twice at once: %v", err)
 			}
 		}
-		states := map[KeyState]int{}
+		states := map[string]int{}
 		for _, key := range keys {
 			states[keys.State(key, now)]++
 			if _, seen := firstSeen[key.ID]; !seen {
 				firstSeen[key.ID] = now
 			}
-			if keys.State(key, now) == KeySigns && !signed[key.ID] {
+			if keys.State(key, now) == "signs" && !signed[key.ID] {
 				signed[key.ID] = true
 				if ahead := now.Sub(firstSeen[key.ID]); len(signed) > 1 && ahead < day-time.Second {
 					t.Errorf("%s signs %s after it was published", key, ahead)
 				}
 			}
 		}
-		if states[KeySigns] != 1 || len(keys.Published(now)) > 2 || len(keys) > 3 {
+		if states["signs"] != 1 || len(keys.Published(now)) > 2 || len(keys) > 3 {
 			t.Fatalf("%s: %v of %d", now.Sub(start), states, len(keys))
 		}
 	}

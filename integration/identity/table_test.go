@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,13 @@ func TestWhatLeaves(t *testing.T) {
 		if n := g.Metric(`crawlgate_agent_signatures_total{agent="` + result + `"}`); n != want {
 			t.Errorf("%s: %v", result, n)
 		}
+	}
+	g.Stop()
+	if out, err := rig.RunBinary(t, "robots", "why", "--store", g.Store(), "--url", secure.At("/page"), "--agent", "acmebot", g.AccessLog()); !regexp.MustCompile(`(?m)^sent as +AcmeBot/2\.1 .*\nsigned by +\S{43} \(dictionary\)$`).MatchString(out) {
+		t.Errorf("why: %v: %s", err, out)
+	}
+	if run := rig.Audit(t, "--store", g.Store(), g.AccessLog()); run.Status != 0 {
+		t.Errorf("audit: %+v", run)
 	}
 }
 
