@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 
+	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 	"github.com/crawlgate/crawlgate/botpage"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testgateway"

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/crawlgate/crawlgate/egress"
@@ -105,10 +107,11 @@ func TestParseHost(t *testing.T) {
 type sites struct {
 	answers map[string]func() (*http.Response, error)
 	asked   []string
+	ctx     context.Context // of the last request
 }
 
 func (s *sites) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.asked = append(s.asked, r.URL.String())
+	s.asked, s.ctx = append(s.asked, r.URL.String()), r.Context()
 	if f, ok := s.answers[r.URL.String()]; ok {
 		return f()
 	}
@@ -131,6 +134,14 @@ type endless struct{ read int }
 func (e *endless) Read(p []byte) (int, error) {
 	e.read += len(p)
 	return copy(p, strings.Repeat(" ", len(p))), nil
+}
+
+// untilDone is a body that comes to no end.
+type untilDone struct{ of *sites }
+
+func (u untilDone) Read([]byte) (int, error) {
+	<-u.of.ctx.Done()
+	return 0, u.of.ctx.Err()
 }
 
 // TestProve: a host proves itself with its own file or record, and with nothing else.
@@ -182,6 +193,7 @@ func TestProve(t *testing.T) {
 		{"another record", "dns", nil, record("v=spf1 -all", "6a2b-0124"), "something else", nil},
 		{"record with more", "dns", nil, record(token + " " + token), "something else", nil},
 		{"no record", "dns", nil, record(), "something else", nil},
+		{"hang up", "file", answers{secure: answer(200, io.MultiReader(right(), iotest.ErrReader(io.ErrUnexpectedEOF)))}, nil, "looking for a proof", []string{secure}},
 		{"no DNS", "dns", nil, func(context.Context, string) ([]string, error) { return []string{token}, errors.New("timeout") }, "looking for a proof", nil},
 	} {
 		site := &sites{answers: tt.answers}
@@ -194,6 +206,14 @@ func TestProve(t *testing.T) {
 			t.Errorf("%s: asked for %q, want %q", tt.name, site.asked, tt.asked)
 		}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		began, slow := time.Now(), new(sites)
+		slow.answers = answers{secure: answer(200, untilDone{slow})}
+		p := prover{slow, "", func(origin.Origin) error { return nil }, nil}
+		if err := p.prove(t.Context(), "shop.example", token, "file"); err == nil || time.Since(began) != proofTime {
+			t.Errorf("a file without end: %v after %v", err, time.Since(began))
+		}
+	})
 	if huge.read > 8<<10 {
 		t.Errorf("%d bytes of a huge file were read", huge.read)
 	}

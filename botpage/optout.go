@@ -57,7 +57,7 @@ func parseHost(text string) (host string, ok bool) {
 // token returns the text that proves the claim if the site shows it by a time.
 func (c claim) token(key []byte, until time.Time) string {
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%q %q %q %d", c.Agent, c.Host, c.Scope, until.Unix())
+	mac.Write(fmt.Appendf(nil, "%q %q %q %d", c.Agent, c.Host, c.Scope, until.Unix()))
 	return fmt.Sprintf("%x-%x", until.Unix(), mac.Sum(nil)[:20])
 }
 
@@ -120,7 +120,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	switch {
 	case !c.holds(key, p.Token, now):
 		return h.fail(w, http.StatusForbidden, "This token is not of this host and choice, or too old. Please begin again.")
-	case p.Stopped || how == "":
+	case p.Stopped || how != "file" && how != "dns": // the journal shows how
 		return render(w, http.StatusOK, "optout", p)
 	case !h.hosts.allow(c.Host) || !h.checks.Allow():
 		return h.tooMany(w)

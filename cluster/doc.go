@@ -20,6 +20,7 @@
 //	gateways  zset    processes by their last heartbeat, from package link
 //	acks      hash    process → its name, version, the orders it applied last, from package link
 //	actions   stream  the last 10,000 actions
+//	tokens    string  random bytes, see Fleet.Share
 //	look      channel a write was made; the message says no more. In a database other than 0 the
 //	                  name ends with its number, such as look:2
 //
