@@ -120,7 +120,9 @@ func (s *Stops) All() StopSet {
 
 // List returns all orders, oldest first, also exceptions that have ended. The slice is the caller's.
 func (s *Stops) List() []Stop {
-	return slices.Clone(s.All().Held)
+	list := slices.Clone(s.All().Held)
+	slices.SortFunc(list, Stop.compare)
+	return list
 }
 
 // Match returns the stop that forbids a request of the agent to the origin, if any. It does not

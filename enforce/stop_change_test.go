@@ -117,6 +117,30 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
+// TestAnOlderStopIsMerged: a stop that is older than others costs no copy of them, and the list has it first.
+func TestAnOlderStopIsMerged(t *testing.T) {
+	t.Parallel()
+	var k Stops
+	merge := func(id string, at time.Time) (after StopSet) {
+		t.Helper()
+		other := StopSet{Held: []Stop{{ID: id, Scope: StopHost, Value: id + ".example", At: at}}}
+		if err := k.Update(func(s StopSet) (StopSet, error) { return s.Merge(other, now) }); err != nil {
+			t.Fatal(err)
+		}
+		return k.All()
+	}
+	for i := range 8 {
+		merge(fmt.Sprint("a", i), now)
+	}
+	before := merge("b", now.Add(time.Second)) // now there is room for some more
+	if after := merge("c", now.Add(-time.Hour)); !after.startsAs(before.Held) {
+		t.Error("the stops were copied")
+	}
+	if list := k.List(); len(list) != 10 || list[0].ID != "c" || list[1].ID != "a0" || list[9].ID != "b" {
+		t.Errorf("the list is %v", list)
+	}
+}
+
 // TestSetsThatShareStops: two sets that follow on one have their own stops, and neither changes it.
 func TestSetsThatShareStops(t *testing.T) {
 	t.Parallel()

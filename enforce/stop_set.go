@@ -20,7 +20,7 @@ import (
 // It is a value, which no method changes. Its JSON form is kept over restarts. The zero value is
 // empty.
 type StopSet struct {
-	// Held are the stops that hold. A merge may bring several that stop the same.
+	// Held are the stops that hold, in no order. A merge may bring several that stop the same.
 	Held []Stop
 	// Lifted are the stops that were lifted, by their ids.
 	Lifted map[string]Lift
@@ -107,7 +107,7 @@ func (s StopSet) Lift(stop Stop, lift Lift) (after StopSet, lifted Stop, found b
 	if len(ended) == 0 {
 		return s, Stop{}, false
 	}
-	return after, ended[len(ended)-1], true
+	return after, slices.MaxFunc(ended, Stop.compare), true
 }
 
 // without lifts some of the stops.
@@ -159,11 +159,6 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 	}
 	if len(added) > 0 {
 		after = after.extended(added...)
-	}
-	if !slices.IsSortedFunc(after.Held, Stop.compare) {
-		after.tail = tailOf(after.Held)
-		slices.SortStableFunc(after.tail.stops, Stop.compare)
-		after.Held = slices.Clip(after.tail.stops)
 	}
 	after = after.withoutEnded(now)
 	after.Lifted = remembered(after.Lifted, now)

@@ -233,7 +233,7 @@ func TestMergeIsBounded(t *testing.T) {
 		there.Held = append(there.Held, Stop{ID: fmt.Sprint("o", i), Scope: StopAgent, Value: fmt.Sprint(i), At: now})
 	}
 	merged, err := here.Merge(there, now)
-	if !errors.Is(err, ErrTooManyStops) || len(merged.Held) != maxMerged || merged.Held[maxMerged-1].ID != "mine" {
+	if !errors.Is(err, ErrTooManyStops) || len(merged.Held) != maxMerged || merged.Held[0].ID != "mine" {
 		t.Errorf("%d stops, %v", len(merged.Held), err)
 	}
 	here.Lifted = make(map[string]Lift)
