@@ -28,10 +28,14 @@ type stopState struct {
 	loaded bool
 	folder string // of the file
 	former bool   // stops of 0.1.0 have to be taken over
+	keptStops
+}
 
-	kept  enforce.StopSet // in the file
-	whole int64           // bytes of its first line; 0: the file has to be written whole
-	size  int64           // bytes of the file
+// keptStops is what the file has.
+type keptStops struct {
+	kept  enforce.StopSet
+	whole int64 // bytes of its first line; 0: the file has to be written whole
+	size  int64 // bytes of the file
 }
 
 const stopsKey = "stops"
@@ -47,14 +51,20 @@ var (
 
 // readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of
 // them.
-func readStops(folder string) (kept enforce.StopSet, former bool, err error) {
+func readStops(folder string) (s keptStops, former bool, err error) {
 	var old enforce.StopSet
-	err = stopsFile.decode(folder, func(data []byte) (err error) { kept, err = readSets(data); return err })
+	err = stopsFile.decode(folder, func(data []byte) (err error) {
+		if bytes.HasSuffix(data, []byte("\n")) { // else a crash has cut it off
+			s.whole, s.size = int64(bytes.IndexByte(data, '\n'))+1, int64(len(data))
+		}
+		s.kept, err = readSets(data)
+		return err
+	})
 	if err := errors.Join(err, killsFile.read(folder, &old)); err != nil {
-		return kept, false, err
+		return s, false, err
 	}
-	kept, err = kept.Merge(old, time.Now())
-	return kept, len(old.Held)+len(old.Lifted) > 0, err
+	s.kept, err = s.kept.Merge(old, time.Now())
+	return s, len(old.Held)+len(old.Lifted) > 0, err
 }
 
 // readSets reads a set, and those that were added after it, a line each. A crash may cut off the
@@ -157,8 +167,8 @@ func (s *stopState) load(folder string) error {
 	if err != nil || s.loaded {
 		return err
 	}
-	s.folder, s.former, s.whole = folder, former, 0
-	if err := s.held.Update(func(enforce.StopSet) (enforce.StopSet, error) { return kept, nil }); err != nil {
+	s.folder, s.former, s.keptStops = folder, former, kept
+	if err := s.held.Update(func(enforce.StopSet) (enforce.StopSet, error) { return kept.kept, nil }); err != nil {
 		return err
 	}
 	s.loaded = true
@@ -175,7 +185,7 @@ func (s *stopState) follow(folder string) error {
 	}
 	s.folder, s.former, s.whole = folder, false, 0
 	kept, _, err := readStops(folder)
-	_, mergeErr := s.mergeLocked(kept)
+	_, mergeErr := s.mergeLocked(kept.kept)
 	return errors.Join(err, mergeErr)
 }
 

@@ -74,6 +74,26 @@ func TestStopsFileGrows(t *testing.T) {
 	}
 }
 
+// TestStopsFileGoesOn: the first order after a start is one more line of a file that is whole.
+func TestStopsFileGoesOn(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	denyHosts(t, stopsIn(t, folder), "a.example", "b.example", "c.example")
+	denyHosts(t, stopsIn(t, folder), "d.example")
+	s := stopsIn(t, folder)
+	if err := s.Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	denyHosts(t, stopsIn(t, folder), "e.example")
+	data, err := os.ReadFile(filepath.Join(folder, "stops.json"))
+	if err != nil || bytes.Count(data, []byte("\n")) != 2 {
+		t.Errorf("the file is %s, %v", data, err)
+	}
+	if got := ids(stopsIn(t, folder)); len(got) != 5 {
+		t.Errorf("a restart has %q", got)
+	}
+}
+
 // TestStopsFileCutOff: a crash at any byte of an added line loses that line only, and at any byte of the
 // first line, which is written whole, the file is refused. Damage before the last line is refused.
 func TestStopsFileCutOff(t *testing.T) {
@@ -116,6 +136,13 @@ func TestStopsFileCutOff(t *testing.T) {
 			}
 			if err != nil || !slices.Equal(ids(again), want) {
 				t.Fatalf("%d of %d bytes (the last line begins at %d): %q, want %q; %v", n, len(data), last, ids(again), want, err)
+			}
+			if n%25 > 0 && n < len(data)-1 {
+				continue
+			}
+			denyHosts(t, again, "h.example")
+			if got, want := ids(stopsIn(t, folder)), append(slices.Clone(want), "h-id"); !slices.Equal(got, want) {
+				t.Fatalf("%d of %d bytes, and one more order: %q, want %q", n, len(data), got, want)
 			}
 		}
 	}
