@@ -7,9 +7,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestASlotMoves to another node. Until it has moved, Redis refuses a script with several keys of which it has some
-// (TRYAGAIN): the link is away. Calls with a key that is new go to the other node (ASK). After that all calls do (MOVED), and
-// the link is back.
+// TestASlotMoves: while a slot moves to another node, Redis refuses scripts whose keys are not all on one side (TRYAGAIN), so
+// the link is away. A call with a new key goes to the other node (ASK). Once the slot has moved, all calls go there (MOVED),
+// and the link is back.
 func TestASlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

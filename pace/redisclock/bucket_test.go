@@ -214,8 +214,8 @@ func TestEraWithoutTheRightToAsk(t *testing.T) {
 	}
 }
 
-// TestAClockMoves with its slot to another node: the next reservation is an interval after the one before. While it is on its
-// way there is none, because the call has keys on both sides.
+// TestAClockMoves: a clock moves to another node with its slot, and the next reservation is an interval after the one before.
+// While the slot moves, Redis refuses the call, because its keys are on both sides.
 func TestAClockMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)

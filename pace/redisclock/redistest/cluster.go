@@ -166,8 +166,9 @@ func (c *Cluster) TakeOver(primary int) {
 	Eventually(c.tb, "it has taken over", replica.IsPrimary)
 }
 
-// Move moves the slot of a key to another primary, which it returns. It calls meanwhile before the
-// keys go there: then the one primary says ASK for what it does not have, and after that MOVED.
+// Move moves the slot of a key to another primary, and returns that primary. It calls meanwhile
+// before the keys move: until then the old primary answers ASK for keys that it lacks, and later
+// MOVED.
 func (c *Cluster) Move(key string, meanwhile func()) (to *Server) {
 	c.tb.Helper()
 	owner, slot := c.Owner(key), fmt.Sprintf("CLUSTER SETSLOT %d ", Slot(key))
