@@ -126,7 +126,7 @@ type drawn map[string]map[string]int64
 
 // budgetFile is the [budget.Pool] of a gateway without a fleet. It writes what is drawn of requests
 // and bytes before the answer: after a crash nothing of it is granted twice. The counters of hosts
-// are written a second later at most.
+// are written a second later at most, because there may be very many.
 type budgetFile struct {
 	logger *zap.Logger
 

@@ -1,0 +1,260 @@
+package budget
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// config is that of a gateway whose agent AcmeBot has a budget. Without a URL it is in no fleet.
+func config(name, url, lines string) rig.Config {
+	c := rig.Config{Engine: rig.PaceOff, Site: "agent AcmeBot {\nuser_agent AcmeBot\nbudget {\n" + lines + "\n}\n}\nunidentified allow"}
+	if url != "" {
+		c.Engine = rig.FleetEngine(name, url, 2)
+	}
+	return c
+}
+
+// fleet is two gateways with one budget.
+func fleet(t *testing.T, lines string) (*redistest.Server, []*rig.Gateway) {
+	t.Helper()
+	redis := redistest.Start(t)
+	gateways := []*rig.Gateway{rig.New(t, config("one", redis.URL(), lines)), rig.New(t, config("two", redis.URL(), lines))}
+	for _, g := range gateways {
+		rig.Eventually(t, "the gateways meet", func() bool { return g.Metric("crawlgate_fleet_gateways") == 2 })
+	}
+	return redis, gateways
+}
+
+// crawl has clients ask for pages until each has been refused a few times, and counts what passed.
+// lost are the requests without an answer, of a gateway that was killed.
+func crawl(t *testing.T, gateways []*rig.Gateway, site *testorigin.Site, clients int, each func(passed int64)) (passed, lost int64) {
+	t.Helper()
+	var ok, gone atomic.Int64
+	var all sync.WaitGroup
+	for i := range clients {
+		client := gateways[i%len(gateways)].Client("AcmeBot/1.0")
+		all.Go(func() {
+			for n, refused := 0, 0; refused < 3; n++ {
+				a, err := rig.TryGet(t.Context(), client, site.URL(fmt.Sprintf("/open/%d/%d", i, n)))
+				switch {
+				case err != nil:
+					gone.Add(1)
+					return
+				case a.Status == http.StatusOK:
+					each(ok.Add(1))
+				default:
+					refused++
+					checkRefusal(t, a)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return ok.Load(), gone.Load()
+}
+
+// checkRefusal looks whether an answer is a refusal until the next midnight of UTC.
+func checkRefusal(t *testing.T, a rig.Answer) {
+	t.Helper()
+	midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if off := time.Until(midnight) - time.Duration(wait)*time.Second; err != nil || off > 0 || off < -3*time.Second {
+		t.Errorf("Retry-After %q, want %s", a.Header.Get("Retry-After"), time.Until(midnight))
+	}
+	if a.Status != http.StatusTooManyRequests || a.Header.Get("Crawlgate-Decision") != "deny; reason=budget" {
+		t.Errorf("%d %s", a.Status, a.Header.Get("Crawlgate-Decision"))
+	}
+}
+
+func size(short, long int64) int64 {
+	if rig.Long() {
+		return long
+	}
+	return short
+}
+
+func arrived(site *testorigin.Site) int64 { return int64(len(site.PageExchanges())) }
+
+// TestExactly: two gateways and 40 clients send as many requests as there are, and not one more.
+// Raised in the middle of the day, there is as much more; a restart changes nothing.
+func TestExactly(t *testing.T) {
+	t.Parallel()
+	limit := size(300, 1000)
+	redis, gateways := fleet(t, fmt.Sprintf("requests %d/day", limit))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	passed, _ := crawl(t, gateways, site, 40, func(int64) {})
+	if passed != limit || arrived(site) != limit {
+		t.Errorf("%d passed, %d arrived, want %d", passed, arrived(site), limit)
+	}
+	gateways[0].Stop()
+	more := config("one", redis.URL(), fmt.Sprintf("requests %d/day", 2*limit))
+	if err := gateways[0].Start(gateways[0].Config); err != nil {
+		t.Fatal(err)
+	}
+	if passed, _ := crawl(t, gateways[:1], site, 2, func(int64) {}); passed != 0 {
+		t.Errorf("%d passed after a restart", passed)
+	}
+	if err := gateways[0].Reload(more); err != nil {
+		t.Fatal(err)
+	}
+	more.Engine = gateways[1].Config.Engine
+	if err := gateways[1].Reload(more); err != nil {
+		t.Fatal(err)
+	}
+	if passed, _ := crawl(t, gateways, site, 4, func(int64) {}); passed != limit {
+		t.Errorf("%d passed after the limit was raised, want %d more", passed, limit)
+	}
+	lines := gateways[1].ReadLogs()
+	var least *int64
+	for _, l := range lines {
+		if n := l.Robots.BudgetLeft; n != nil && (least == nil || *n < *least) {
+			least = n
+		}
+	}
+	if least == nil || *least > limit/2 {
+		t.Errorf("budget_left is not in the log: %v", least)
+	}
+	redis.Kill()
+	rig.Eventually(t, "Redis is away", func() bool { return gateways[0].Metric("crawlgate_fleet_up") == 0 })
+	if a := gateways[0].MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusTooManyRequests {
+		t.Errorf("status %d while Redis is away", a.Status)
+	}
+}
+
+// TestKill: a gateway that is killed loses at most its slice, and no more is sent than the limit.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	limit := size(300, 1000)
+	_, gateways := fleet(t, fmt.Sprintf("requests %d/day", limit))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	kill := sync.OnceFunc(gateways[1].Kill)
+	_, lost := crawl(t, gateways, site, 40, func(passed int64) {
+		if passed >= limit/2 {
+			kill()
+		}
+	})
+	// A request that was under way may have been taken and not yet sent.
+	if n, slice := arrived(site), int64(20); n > limit || n < limit-slice-lost {
+		t.Errorf("%d arrived of %d; %d had no answer", n, limit, lost)
+	} else {
+		t.Logf("%d arrived of %d; %d had no answer", n, limit, lost)
+	}
+}
+
+// TestAlone: a gateway without a fleet keeps its budget over a restart and over kill -9.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t, config("", "", "requests 100/day\nper_host 60/day"))
+	server := testorigin.Start(t, testorigin.Config{})
+	site := server.Site(t, testorigin.SiteConfig{})
+	client := func() *http.Client { return g.Client("AcmeBot/1.0") }
+	for n := range 40 {
+		if a := rig.Get(t, client(), site.URL(fmt.Sprint("/open/", n))); a.Status != http.StatusOK {
+			t.Fatal(n, a.Status, a.Body)
+		}
+	}
+	g.Stop()
+	if err := g.Start(g.Config); err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for ; sent < 100 && rig.Get(t, client(), site.URL(fmt.Sprint("/again/", sent))).Status == http.StatusOK; sent++ {
+	}
+	if sent != 20 {
+		t.Errorf("%d more to the host, want 20", sent)
+	}
+	rig.Eventually(t, "the count of the host is written", func() bool {
+		text, _ := os.ReadFile(filepath.Join(filepath.Dir(g.Store()), "budget_hosts.json"))
+		return strings.Contains(string(text), ":60}")
+	})
+	g.Kill()
+	if err := g.Start(g.Config); err != nil {
+		t.Fatal(err)
+	}
+	if a := rig.Get(t, client(), site.URL("/after")); a.Status != http.StatusTooManyRequests {
+		t.Errorf("status %d after a crash", a.Status)
+	}
+}
+
+// TestCounted: the crawler's own robots.txt counts; a request that never reaches its site does not.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t, config("", "", "requests 10/day"))
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	left := func(n int) (all []int64) {
+		for _, l := range g.Logs(n) {
+			if l.Robots.BudgetLeft != nil {
+				all = append(all, *l.Robots.BudgetLeft)
+			}
+		}
+		return all
+	}
+	g.MustFetch("AcmeBot/1.0", site.URL("/robots.txt"))
+	g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
+	g.MustFetch("AcmeBot/1.0", "http://"+rig.FreePort(t)+"/nobody")
+	g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
+	g.MustFetch("OtherBot/1.0", site.URL(rig.OpenPage))
+	if got := fmt.Sprint(left(5)); got != "[9 8 7]" && got != "[9 8 7 7]" {
+		t.Errorf("budget_left %s", got)
+	}
+}
+
+// TestTunnel: a tunnel that is not looked into counts as one request, and ends when the bytes are
+// spent.
+func TestTunnel(t *testing.T) {
+	t.Parallel()
+	ca := rig.NewTestCA(t)
+	site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		for _, err := w.Write(make([]byte, 1<<16)); err == nil && r.Context().Err() == nil; {
+			_, err = w.Write(make([]byte, 1<<16))
+		}
+	}))
+	site.TLS = &tls.Config{Certificates: []tls.Certificate{*ca.Issue(t, []string{"localhost"}, nil)}}
+	site.StartTLS()
+	t.Cleanup(site.CloseClientConnections)
+	authority := strings.Replace(site.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
+	c := config("", "", "requests 10/day\nbytes 4MiB/day")
+	c.Site = strings.Replace(c.Site, "user_agent AcmeBot", "from 127.0.0.0/8", 1) + "\nconnect tunnel"
+	g := rig.New(t, c.Trusting(ca))
+	w := g.Tunnel(authority)
+	inside := tls.Client(w, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}) //nolint:gosec // whose certificate it is does not matter here
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+	defer cancel()
+	if err := inside.HandshakeContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(inside, "GET /stream HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
+	n, _ := io.Copy(io.Discard, inside)
+	if n > 5<<20 || n < 3<<20 {
+		t.Errorf("%d bytes came", n)
+	}
+	line := g.ClosedTunnel(authority)
+	if r := line.Robots; r.Reason != enforce.ReasonBudget || r.BudgetLeft == nil || *r.BudgetLeft != 9 || r.SentAt == 0 {
+		t.Errorf("%+v", r)
+	}
+	if resp := g.Dial().Connect(t, authority, ""); resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a second tunnel: %s", resp.Status)
+	}
+	rig.Audit(t, "--gateway", g.AdminAddress(g.Config), g.AccessLog()).Clean(t, "a log with budgets")
+}

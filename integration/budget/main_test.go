@@ -1,0 +1,9 @@
+package budget
+
+import (
+	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m.Run) }
