@@ -79,7 +79,7 @@ var importRules = map[string][]string{
 	"bench":                     {"*"}, // load and measurement: no program of ours
 	// The glue.
 	"adminapi": {
-		"engine", "enforce", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt", "webbotauth",
+		"engine", "enforce", "budget", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt", "webbotauth",
 		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 		"golang.org/x/sync/singleflight",
 	},

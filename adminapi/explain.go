@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
@@ -59,8 +61,16 @@ func explain(
 	enforcer := *site.Enforcer
 	enforcer.Rules, enforcer.Files = rules, files
 	d := enforcer.Decide(ctx, enforce.Request{Method: http.MethodGet, Target: target, Identity: identity})
+	var left *BudgetLeft
+	if b, ok := e.Budget(identity.Config, target.Origin.Host); ok {
+		left = budgetLeft(b.Standing)
+		if spent := b.Spent(time.Now()); d.Allowed && spent != nil {
+			d = d.RefuseSlot(ctx, spent)
+		}
+	}
 	x = Explanation{
-		Site: site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
+		Budget: left,
+		Site:   site.Name(), URL: target.String(), Robots: d.Record(), Preferences: PreferencesOf(&d),
 		BlockedUntil: blockedUntil(e, target.Origin),
 	}
 	if !d.Allowed {
@@ -69,6 +79,19 @@ func explain(
 		x.Refusal = &problem
 	}
 	return x, nil
+}
+
+func budgetLeft(s budget.Standing) *BudgetLeft {
+	left := &BudgetLeft{Until: s.Ends}
+	for _, l := range []struct {
+		to       **int64
+		limit, n int64
+	}{{&left.Requests, s.Requests, s.RequestsLeft}, {&left.Bytes, s.Bytes, s.BytesLeft}, {&left.PerHost, s.PerHost, s.PerHostLeft}} {
+		if l.limit > 0 {
+			*l.to = &l.n
+		}
+	}
+	return left
 }
 
 // ParseTarget reads the URL of a page. The error is a caddy.APIError.

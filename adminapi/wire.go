@@ -2,6 +2,8 @@ package adminapi
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/cluster"
@@ -120,6 +122,31 @@ type Explanation struct {
 	// BlockedUntil is until when the host asked, by 429, 430 or 503, to be left alone: an allowed
 	// request waits for its turn all the same.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
+	// Budget is what the agent has left of its budget, nil if it has none.
+	Budget *BudgetLeft `json:"budget,omitempty"`
+}
+
+// BudgetLeft is what an agent has left of its budget, until the day ends: requests, bytes, and
+// requests to the host. What has no limit is nil.
+type BudgetLeft struct {
+	Until    time.Time `json:"until"`
+	Requests *int64    `json:"requests,omitempty"`
+	Bytes    *int64    `json:"bytes,omitempty"`
+	PerHost  *int64    `json:"per_host,omitempty"`
+}
+
+// String says what is left.
+func (b *BudgetLeft) String() string {
+	text := "left until " + b.Until.UTC().Format(time.RFC3339) + ":"
+	for _, part := range []struct {
+		n    *int64
+		what string
+	}{{b.Requests, "requests"}, {b.PerHost, "requests to the host"}, {b.Bytes, "bytes"}} {
+		if part.n != nil {
+			text += fmt.Sprintf(" %d %s,", *part.n, part.what)
+		}
+	}
+	return strings.TrimSuffix(text, ",")
 }
 
 // Preference is what a robots.txt says of one purpose.

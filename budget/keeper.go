@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -365,6 +366,40 @@ type Standing struct {
 	Allowance
 	RequestsLeft, BytesLeft, PerHostLeft int64
 	Ends                                 time.Time // the day
+}
+
+// Limited returns what is left and the limit, of [Requests] and [Bytes] as far as they have one.
+func (s Standing) Limited() map[string][2]int64 {
+	all := map[string][2]int64{Requests: {s.RequestsLeft, s.Requests}, Bytes: {s.BytesLeft, s.Bytes}}
+	maps.DeleteFunc(all, func(_ string, n [2]int64) bool { return n[1] == 0 })
+	return all
+}
+
+// Spent returns the limit that is reached, nil if none is. That of hosts is known if one was asked
+// for.
+func (s Standing) Spent(now time.Time) *Spent {
+	spent := &Spent{Wait: s.Ends.Sub(now)}
+	switch {
+	case s.Requests > 0 && s.RequestsLeft == 0:
+		spent.What, spent.Limit = Requests, s.Requests
+	case s.Bytes > 0 && s.BytesLeft == 0:
+		spent.What, spent.Limit = Bytes, s.Bytes
+	case s.PerHost > 0 && s.PerHostLeft == 0:
+		spent.What, spent.Limit = PerHost, s.PerHost
+	default:
+		return nil
+	}
+	return spent
+}
+
+// Near reports whether less than a tenth of a limit is left.
+func (s Standing) Near() bool {
+	for _, n := range s.Limited() {
+		if n[0] < n[1]/10 {
+			return true
+		}
+	}
+	return false
 }
 
 // Standing returns how a budget stands. With a host it asks the pool; else it says what is known.

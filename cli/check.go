@@ -127,7 +127,7 @@ type judge func(ctx context.Context, rawURL string) (judgement, error)
 // judgement is the record of a decision, with more for the table.
 type judgement struct {
 	enforce.LogRecord
-	// fetched describes the fetch of robots.txt, if it brought no text.
+	// fetched describes the fetch of robots.txt, if it brought no text, or what is left of a budget.
 	fetched string
 	// said is what the robots.txt says of the use of the content.
 	said []adminapi.Preference
@@ -188,7 +188,11 @@ func (c *checkOptions) askGateway() (judge, error) {
 	return func(ctx context.Context, rawURL string) (judgement, error) {
 		query := url.Values{"agent": {c.agent}, "url": {rawURL}, "site": {c.site}}
 		e, err := call[adminapi.Explanation](ctx, client, get("explain", query))
-		return judgement{LogRecord: e.Robots, said: e.Preferences}, err
+		j := judgement{LogRecord: e.Robots, said: e.Preferences}
+		if e.Budget != nil {
+			j.fetched = e.Budget.String()
+		}
+		return j, err
 	}, nil
 }
 

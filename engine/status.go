@@ -33,6 +33,8 @@ var (
 	fleetActionsDesc  = statusDesc("fleet_actions_pending", "Purges and refreshes given here that wait for Redis.")
 	fleetExpectedDesc = statusDesc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known.")
 	fleetContactDesc  = statusDesc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered.")
+	budgetLeftDesc    = statusDesc("budget_left", "Requests or bytes (what) that an agent has left today, as far as this gateway knows.", "agent", "what")
+	budgetLimitDesc   = statusDesc("budget_limit", "Requests or bytes (what) that an agent may take in a day.", "agent", "what")
 	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
 )
 
@@ -72,6 +74,12 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	send(sharedWantedDesc, float64(count(s.SharedWanted)))
 	send(sharedUpDesc, float64(count(s.SharedUp)))
 	send(logUpDesc, float64(count(!e.log.Stalls())))
+	for _, b := range e.Budgets() {
+		for what, n := range b.Limited() {
+			send(budgetLeftDesc, float64(n[0]), b.Agent, what)
+			send(budgetLimitDesc, float64(n[1]), b.Agent, what)
+		}
+	}
 	fleet := e.Fleet().State()
 	send(fleetUpDesc, float64(count(fleet.Up)))
 	send(fleetGatewaysDesc, float64(fleet.Gateways))

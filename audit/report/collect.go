@@ -48,6 +48,9 @@ func (c *collector) add(l *audit.Line, host string) {
 		k = key{audit.Label(k.name), audit.Label(k.agent), audit.Label(k.cause), false}
 		row := audit.Bounded(c.byKey[i], k, key{name: audit.Others}, mostNames, &c.Beyond)
 		row.add(l)
+		if left := l.Robots.BudgetLeft; tables[i].by == budgets && left != nil && (row.BudgetLeft == nil || *left < *row.BudgetLeft) {
+			row.BudgetLeft = left
+		}
 		if tables[i].dated() {
 			row.Note(l.Time())
 		}
@@ -88,7 +91,7 @@ func (c *collector) report() Report {
 		}
 		slices.SortFunc(rows, func(a, b Row) int {
 			byName := cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Cause, b.Cause))
-			if t.by == hour || t.by == "day" || t.ofTeams() && a.Name != b.Name {
+			if t.by == hour || t.by == "day" || t.by == budgets || t.ofTeams() && a.Name != b.Name {
 				return byName
 			}
 			return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(b.Tunnels.Asked, a.Tunnels.Asked), byName)
@@ -126,13 +129,17 @@ var tables = []table{
 	{"purpose", "Against a preference of the site", "purpose", ""},
 	{"exception", "Exceptions in use", "exception", "agent"},
 	{"mode", "Modes other than enforce in use", "mode", "agent"},
+	{budgets, "Budgets", "day", "agent"},
 	{"unreachable", "Sites whose robots.txt was unreachable", "host", "cause"},
 	{"gateway", "Gateways", "gateway", ""},
 	{"day", "Days", "day", ""},
 	{hour, "Hours", "hour", ""},
 }
 
-const hour = "hour"
+const (
+	hour    = "hour"
+	budgets = "budget"
+)
 
 func (t *table) dated() bool { return t.second == "cause" }
 
@@ -144,12 +151,12 @@ func (t *table) coded() bool { return t.name == "reason" || t.second == "reason"
 
 func (r *Report) rows() []*[]Row {
 	return []*[]Row{
-		&r.Owners, &r.Crawlers, &r.Refusals, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Unreachable, &r.Gateways, &r.Days, &r.Hours,
+		&r.Owners, &r.Crawlers, &r.Refusals, &r.Agents, &r.Reasons, &r.Hosts, &r.Conflicts, &r.Exceptions, &r.Modes, &r.Budgets, &r.Unreachable, &r.Gateways, &r.Days, &r.Hours,
 	}
 }
 
 // keysOf returns the key of a line in each table.
-func keysOf(l *audit.Line, host string) [13]key {
+func keysOf(l *audit.Line, host string) [14]key {
 	r := l.Robots
 	purpose, _, conflict := strings.Cut(r.Conflict, "=")
 	began := moment(l.Time().Truncate(time.Hour))
@@ -164,6 +171,7 @@ func keysOf(l *audit.Line, host string) [13]key {
 		{name: purpose, none: !conflict},
 		{name: r.Exception, agent: r.Agent, none: r.Exception == ""},
 		{name: r.Mode, agent: r.Agent, none: r.Mode == string(enforce.ModeEnforce)},
+		{name: day, agent: r.Agent, none: !dated || r.BudgetLeft == nil && r.Reason != enforce.ReasonBudget},
 		{name: host, cause: r.Cause, none: r.Reason != enforce.ReasonUnreachable},
 		{name: r.Gateway},
 		{name: day, none: !dated},

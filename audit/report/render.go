@@ -75,6 +75,9 @@ func (t *table) section(rows []Row, total Counts, tunnels bool) (s Section) {
 	if t.dated() {
 		s.Heading = append(s.Heading, "first", "last")
 	}
+	if t.by == budgets {
+		s.Heading = append(s.Heading, "least left")
+	}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return asked(row.Counts) == 0 })
 	if n := len(rows) - shownRows; n > 0 {
 		rest := sumOf(rows[shownRows:])
@@ -89,6 +92,9 @@ func (t *table) section(rows []Row, total Counts, tunnels bool) (s Section) {
 		cells = slices.Insert(cells, 1, share(asked(row.Counts), asked(total)))
 		if cells = append(t.keys(row), cells...); t.dated() {
 			cells = append(cells, when(row.First), when(row.Last))
+		}
+		if t.by == budgets {
+			cells = append(cells, least(row.BudgetLeft, number))
 		}
 		s.Rows = append(s.Rows, cells)
 	}
@@ -134,6 +140,14 @@ func (c *Counts) texts(number func(int64) string, seconds func(float64) string) 
 	return append(of(c.Outcomes, c.Held), seconds(c.WaitSeconds)), of(c.Tunnels.Outcomes, c.Tunnels.Blind)
 }
 
+// least formats what was left of a budget; "-" if no limit of requests was known.
+func least(left *int64, number func(int64) string) string {
+	if left == nil {
+		return "-"
+	}
+	return number(*left)
+}
+
 // named shows an empty name as such: a reader could take an empty cell for a mistake.
 func named(name string) string { return cmp.Or(name, "(not named)") }
 
@@ -163,7 +177,7 @@ func spaced(moment string) string { return strings.NewReplacer("T", " ", "Z", " 
 
 var csvHeading = []string{
 	"by", "name", "asked", "allowed", "refused", "failed", "held", "wait_s",
-	"tunnels", "tunnels_opened", "tunnels_refused", "tunnels_failed", "tunnels_blind", "agent", "cause", "first", "last",
+	"tunnels", "tunnels_opened", "tunnels_refused", "tunnels_failed", "tunnels_blind", "agent", "cause", "first", "last", "budget_left",
 }
 
 // CSV writes the total, the other sums, and the rows of all tables.
@@ -173,7 +187,7 @@ func (r *Report) CSV(w io.Writer) error {
 	plain := func(n int64) string { return strconv.FormatInt(n, 10) }
 	row := func(by string, x Row) {
 		requests, tunnels := x.texts(plain, func(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) })
-		write(slices.Concat([]string{by, cell(x.Name)}, requests, tunnels, []string{cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last)})...)
+		write(slices.Concat([]string{by, cell(x.Name)}, requests, tunnels, []string{cell(x.Agent), cell(x.Cause), moment(x.First), moment(x.Last), least(x.BudgetLeft, plain)})...)
 	}
 	write(csvHeading...)
 	for _, x := range [][2]string{{"statement", r.Statement}, {"made", moment(r.Made)}, {"version", r.Version}} {

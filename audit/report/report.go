@@ -58,6 +58,9 @@ type Row struct {
 	Name  string `json:"name"`
 	Agent string `json:"agent,omitempty"`
 	Cause string `json:"cause,omitempty"`
+	// BudgetLeft is the least number of requests that a gateway knew to be left; nil if there was none,
+	// and in other tables than that of budgets.
+	BudgetLeft *int64 `json:"budget_left,omitempty"`
 	// Period is when the robots.txt was unreachable; other tables have none.
 	audit.Period
 	Counts
@@ -111,7 +114,8 @@ type Report struct {
 	Days        []Row      `json:"days"`      // by when they begin in UTC, in order
 	Hours       []Row      `json:"hours"`     // so too
 	Exceptions  []Row      `json:"exceptions"`
-	Modes       []Row      `json:"modes"` // other than enforce
+	Modes       []Row      `json:"modes"`   // other than enforce
+	Budgets     []Row      `json:"budgets"` // of agents that have one, by day in UTC
 	Unreachable []Row      `json:"unreachable"`
 	Gaps        []WorstGap `json:"gaps"`
 

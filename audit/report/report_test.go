@@ -125,6 +125,7 @@ func TestReport(t *testing.T) {
 			row("reset", counts(1, 0, 0, 1, 0, 0)),
 		},
 		Conflicts:   []Row{},
+		Budgets:     []Row{},
 		Gateways:    []Row{row("gw1", counts(9, 5, 3, 1, 1, 30))},
 		Days:        []Row{row("2026-11-23", counts(9, 5, 3, 1, 1, 30))},
 		Hours:       []Row{row("2026-11-23T12:00:00Z", counts(3, 3, 0, 0, 1, 30)), row("2026-11-23T13:00:00Z", counts(6, 2, 3, 1, 0, 0))},
@@ -162,7 +163,7 @@ func TestTunnels(t *testing.T) {
 			sum.Asked += row.Asked
 			sum.Tunnels.Asked += row.Tunnels.Asked
 		}
-		all := table.by != "refusal" && table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != "unreachable"
+		all := table.by != "refusal" && table.by != "purpose" && table.by != "exception" && table.by != "mode" && table.by != budgets && table.by != "unreachable"
 		if all && (sum.Asked != 9 || sum.Tunnels.Asked != 4) {
 			t.Errorf("%s: %+v", table.by, sum)
 		}
@@ -180,6 +181,27 @@ func TestTunnels(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\ntotal,,9,5,3,1,1,30.000,4,2,1,1,1,") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+// TestBudgets: the report has the least that was known to be left, by agent and day, and refusals.
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	left := func(n int64) func(r *enforce.LogRecord) { return func(r *enforce.LogRecord) { r.BudgetLeft = &n } }
+	r := reportOf(t, Filter{}, asked(0, left(1)), asked(1, left(0)), asked(2, left(5)), asked(3, nil), asked(4, func(r *enforce.LogRecord) {
+		r.Decision, r.Reason, r.SentAt = "deny", enforce.ReasonBudget, 0
+	}), asked(24*60, left(7)))
+	if len(r.Budgets) != 2 || r.Budgets[0].Name != "2026-11-23" || *r.Budgets[0].BudgetLeft != 0 || r.Budgets[0].Refused != 1 || *r.Budgets[1].BudgetLeft != 7 {
+		t.Errorf("%+v", r.Budgets)
+	}
+	for _, s := range r.Sections() {
+		if s.Title == "Budgets" && (s.Heading[len(s.Heading)-1] != "least left" || s.Rows[1][len(s.Heading)-1] != "7") {
+			t.Errorf("%+v", s)
+		}
+	}
+	var out bytes.Buffer
+	if err := r.CSV(&out); err != nil || !strings.Contains(out.String(), "\nbudget,2026-11-23,4,3,1,0,0,0.000,0,0,0,0,0,news,,-,-,0\n") {
 		t.Errorf("%v: %s", err, &out)
 	}
 }

@@ -28,7 +28,7 @@ import (
 // watched are the metrics that examples/monitoring/rules.yml looks at.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|agent_decisions_total|early_requests_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|fleet_orders_version|fleet_orders_pending|fleet_actions_pending|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
-	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds)(?:\{.*\})?|` +
+	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds|budget_left|budget_limit)(?:\{.*\})?|` +
 	`caddy_config_last_reload_successful|caddy_admin_http_request_errors_total\{.*path="/load".*\}) (\S+)$`)
 
 // scrape has the metrics of a gateway at one moment; nil where it did not answer.
@@ -172,7 +172,7 @@ func TestRecordedAlerts(t *testing.T) {
 	c.good()
 	r.record(c.both, "A good day.", 90, nil)
 	c.trouble()
-	standing := []string{"CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1", "CrawlgateLogNotKept gw1"}
+	standing := []string{"CrawlgateBudgetNear gw1", "CrawlgateCAEnds gw1", "CrawlgateExceptionEnds gw1", "CrawlgateLogNotKept gw1"}
 	r.record(c.both, "Sites fail, or have a long Crawl-delay; a client lacks the CA; it and an exception end soon; its log is not kept for long, and has no witness. Long texts, and a crowd that gives up, at the second. Both refuse a configuration.", 60,
 		slices.Concat(standing, []string{
 			"CrawlgateEarly gw1", "CrawlgateErrors gw1", "CrawlgateEvidenceUnwitnessed gw1", "CrawlgatePaceWait gw1", "CrawlgateReloadFailed gw1", "CrawlgateUnreachable gw1", "CrawlgateUntrusted gw1",
@@ -302,10 +302,14 @@ func (c *chaosFleet) trouble() {
 	config := c.first.Config
 	config.Global = c.log.Config(silentWitness).Global
 	config.Site = fmt.Sprintf("except shop.example {\nuntil %s\nreason test\n}", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
+	config.Site += "\nagent budgetbot {\nbudget {\nrequests 3/day\n}\n}\nunidentified allow"
 	config.Global += "\npki {\nca robots {\nintermediate_lifetime 12h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}"
 	config.Global = strings.Replace(config.Global, "roll_keep 1000", "roll_keep 1\nroll_interval 24h\nroll_keep_for 8760h", 1)
 	if err := c.first.Reload(config); err != nil {
 		c.t.Fatal(err)
+	}
+	for range 3 {
+		rig.Get(c.t, c.first.Client("budgetbot/1.0"), c.traffic.good.URL(rig.OpenPage))
 	}
 	slow := c.server.Site(c.t, testorigin.SiteConfig{})
 	slow.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 11\n"))

@@ -48,6 +48,7 @@ var answers = map[string][]answer{
 	"CrawlgateUnreachable":         {{`http://\S+ +unreachable`, 0}, {"unreachable", unknown}},
 	"CrawlgateCAEnds":              {{"notAfter=", 0}, {`certificate="root"`, 0}},
 	"CrawlgateExceptionEnds":       {{"except shop.example", 0}},
+	"CrawlgateBudgetNear":          {{`budget_left\{agent="budgetbot",what="requests"\} 0`, 0}},
 	"CrawlgateReloadFailed":        {{`nowhere\.pem`, 0}, {`successful 0`, 0}},
 	"CrawlgateEvidenceDown":        {{`"error": ".*no such file`, 0}, {"no such file", 0}},
 	"CrawlgateEvidenceOld":         {{`"unsealed": [1-9]`, 0}},
