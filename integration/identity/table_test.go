@@ -197,3 +197,37 @@ func TestRetrySignedAnew(t *testing.T) {
 		t.Errorf("%d requests, signed %q", len(inputs), inputs)
 	}
 }
+
+// TestKeysAtLoad: a configuration whose keys cannot be read, or are another agent's too, is refused, and the message names the file
+// or the key. No message has a secret.
+func TestKeysAtLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	secret := strings.Repeat("A", 42)
+	key := `{"kty":"OKP","crv":"Ed25519","d":"` + secret + `A"}`
+	one, two, broken := write("one.jwk", key), write("two.jwk", `{"keys":[`+key+`]}`), write("broken.jwk", key[:len(key)-2])
+	agent := func(name, file string) string {
+		return "agent " + name + " {\nsign {\nkeys " + file + "\ndirectory https://bot.acme.example\n}\n}\n"
+	}
+	for agents, want := range map[string]string{
+		agent("a", one): "",
+		agent("a", filepath.Join(dir, "none.jwk")):   "none.jwk: no such file",
+		agent("a", broken):                           broken + ": reading keys: no JSON Web Key at byte",
+		agent("a", one) + agent("b", two):            "sign: keys: " + two + ": key ",
+		agent("a", one) + "agent b {\ntoken bb\n}\n": "",
+	} {
+		config := write("Caddyfile", "{\nadmin off\nstorage file_system "+dir+"\n}\n:3128 {\nrobots {\n"+agents+"}\n}\n")
+		out, err := rig.RunBinary(t, "validate", "--config", config)
+		if (err == nil) != (want == "") || !strings.Contains(out, want) || strings.Contains(out, secret) {
+			t.Errorf("%s: %v: want %q in %s", agents, err, want, out)
+		}
+	}
+}
