@@ -249,7 +249,7 @@ func TestOptOutForm(t *testing.T) {
 	}
 }
 
-// TestReadings holds what an owner is told of their robots.txt, and that the question does not fetch it.
+// TestReadings holds what the page says of a robots.txt, and that a question does not fetch it.
 func TestReadings(t *testing.T) {
 	s := newSite(t, "")
 	shop := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -224,7 +224,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// TestLimits: one who asks too often does not keep others from it, and the table does not grow.
+// TestLimits: a client that asks too often does not keep others from asking.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l, passed := newLimits(time.Hour, 3), 0

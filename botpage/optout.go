@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// tokenFor is how long a token may be used: other servers may know a new DNS record after a day.
+	// tokenFor is how long a token may be used. A new DNS record may take a day to be known.
 	tokenFor = 72 * time.Hour
 	maxForm  = 4 << 10
 	maxHost  = 180 // bytes, so that the author of a stop is a line
-	// maxOptOuts bounds the stops that owners hold: the rest of those that there may be is the operator's.
+	// maxOptOuts bounds the stops by owners. A gateway has room for as many by the operator.
 	maxOptOuts = 5000
 	ticketHead = "optout-"
 )
@@ -35,7 +35,7 @@ type claim struct {
 	Scope       enforce.StopScope
 }
 
-// badClaim is what an owner is told who asks for something else.
+// badClaim tells an owner what the form takes.
 const badClaim = "Type the name of one host, such as shop.example.com (no address, pattern or port), and say who is meant."
 
 // claimOf reads the form of an agent's page.

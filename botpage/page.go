@@ -36,7 +36,7 @@ type page struct {
 	Title, Fault          string
 	Agent                 *enforce.Agent // nil on the page of an error
 	Tokens                []string
-	UserAgent, Contact    string // the contact as a URL, empty if it is none
+	UserAgent, Contact    string // the contact as a URL; empty if it is not one
 	Obeys                 bool   // no mode lets pass what robots.txt forbids
 	Signs, Ranges, OptOut bool
 	Delay                 pace.CrawlDelay
@@ -57,7 +57,7 @@ func (h *Handler) page(v view, title string) page {
 	}
 }
 
-// showPage answers with the page for owners and, if they ask, with what is known of their host.
+// showPage answers with the page for owners and, if they ask, with their robots.txt as it was read.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error {
 	p, q := h.page(v, v.agent.Agent), r.URL.Query()
 	if p.Path = q.Get("path"); !strings.HasPrefix(p.Path, "/") {
@@ -76,7 +76,7 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error
 	return render(w, http.StatusOK, "home", p)
 }
 
-// reading is what is known of one robots.txt, and what it means for the agent.
+// reading describes a robots.txt as it was last read, and its meaning for the agent.
 type reading struct {
 	Origin  string
 	State   fetch.State
@@ -99,7 +99,7 @@ func (v view) readings(host, path string) (list []reading) {
 	return list
 }
 
-// reading is what was read for all or, where a site turns strangers away, for the agent.
+// reading finds what was read for all agents or, if the site turns strangers away, for this one.
 func (v view) reading(target origin.Target, now time.Time) (r reading, known bool) {
 	entry, known := v.Cache().PeekAs(target.Origin, v.agent.Asker())
 	seen := entry.View(now)
@@ -136,8 +136,8 @@ func (h *Handler) tooMany(w http.ResponseWriter) error {
 	return h.fail(w, http.StatusTooManyRequests, "That was often in a short time. Please come back in 20 seconds.")
 }
 
-// limits bound how often each of many may ask. The table has one size: those who meet at a place of
-// it share a limit, and nobody can choose with whom.
+// limits bound how often each key may pass. The table has a fixed size: keys at the same place share
+// a limit, and nobody can choose with whom.
 type limits struct {
 	seed   maphash.Seed
 	places [1024]*rate.Limiter
@@ -155,5 +155,5 @@ func (l *limits) allow(key string) bool {
 	return l.places[maphash.String(l.seed, key)%uint64(len(l.places))].Allow()
 }
 
-// networkOf is the client's address, or of IPv6 its /64: who has one address of it has them all.
+// networkOf is what the requests of a client are counted by: its address, or the /64 of an IPv6 address.
 func networkOf(r *http.Request) string { return engine.NetworkOf(engine.SourceOf(r)).String() }

@@ -23,7 +23,7 @@ const (
 	proofTime = 20 * time.Second
 )
 
-// unproven says to the owner why a proof is none. Other errors may tell of the network inside.
+// unproven is an error that the owner may read. Other errors may tell of the network inside.
 type unproven string
 
 func (u unproven) Error() string { return string(u) }
@@ -75,7 +75,7 @@ func (p prover) file(ctx context.Context, o origin.Origin) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read counts
+	defer func() { _ = resp.Body.Close() }() // the part that was read counts
 	if resp.StatusCode != http.StatusOK {
 		return "", unproven(fmt.Sprintf("The answer of %s is %d. It has to be 200, without a redirect.", o, resp.StatusCode))
 	}

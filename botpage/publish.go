@@ -71,8 +71,8 @@ func publish(w http.ResponseWriter, v any) error {
 	return nil
 }
 
-// serveDirectory answers with the keys by which the agent signs. It is signed for the name that the
-// agent's signatures give and for no other: anyone who has a name could show the keys as theirs.
+// serveDirectory answers with the keys by which the agent signs. It is signed for the name in the
+// agent's signatures and for no other, because another site could show the keys as its own.
 func (h *Handler) serveDirectory(w http.ResponseWriter, r *http.Request, v view) error {
 	signer := v.agent.Config.Signer
 	if signer == nil {
