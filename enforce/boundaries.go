@@ -129,7 +129,14 @@ func (a *Agent) beyondTarget(o origin.Origin, method string) (r refusal) {
 
 // mayReach reports whether the host is one of the agent's. A file that nobody has read has no hosts.
 func (a *Agent) mayReach(o origin.Origin) bool {
-	return len(a.Hosts) == 0 && a.HostsFile == "" || a.hosts.has(o) || a.listed != nil && a.listed.Value().has(o)
+	if len(a.Hosts) == 0 && a.HostsFile == "" {
+		return true
+	}
+	_, _, listed := a.hosts.closest(o)
+	if !listed && a.listed != nil {
+		_, _, listed = a.listed.Value().closest(o)
+	}
+	return listed
 }
 
 // End returns when the agent expires, zero if it does not.
@@ -162,22 +169,7 @@ func (d *Decision) refuseBeyond(r refusal) bool {
 }
 
 // hostSet is a set of hosts, by patterns.
-type hostSet map[HostPattern]struct{}
-
-func (s hostSet) has(o origin.Origin) bool {
-	if len(s) == 0 {
-		return false
-	}
-	for key := range keysOf(o.Host) {
-		if _, ok := s[HostPattern{key, 0}]; ok {
-			return true
-		}
-		if _, ok := s[HostPattern{key, o.Port}]; ok {
-			return true
-		}
-	}
-	return false
-}
+type hostSet = hostIndex[struct{}]
 
 // Bounds of a file of hosts.
 const (
@@ -211,7 +203,7 @@ func readHosts(patterns func(yield func(string) bool)) (set hostSet, err error) 
 		if err != nil {
 			return nil, err
 		}
-		if set[p] = struct{}{}; len(set) > maxHosts {
+		if set[p] = make([]struct{}, 1); len(set) > maxHosts {
 			return nil, fmt.Errorf("there are more than %d hosts", maxHosts)
 		}
 	}

@@ -262,3 +262,27 @@ func TestNewPolicyWarns(t *testing.T) {
 		}
 	}
 }
+
+// TestWhy: a ticket and who approved an exception are shown with its reason.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	for want, x := range map[string]Exception{
+		"a.example: contract 7, ticket OPS-1, approved by Jane Doe": {Reason: "contract 7", Ticket: "OPS-1", ApprovedBy: "Jane Doe"},
+		"a.example: ticket OPS-1":                                   {Ticket: "OPS-1"},
+		"a.example: approved by Jane Doe":                           {ApprovedBy: "Jane Doe"},
+		"a.example: contract 7":                                     {Reason: "contract 7"},
+		"a.example":                                                 {},
+	} {
+		x.Hosts = []string{"a.example"}
+		p := mustPolicy(t, PolicyConfig{Exceptions: []Exception{x}})
+		if label, ok := p.Exempt(mustOrigin(t, "https://a.example"), "/", "acme", now); !ok || label != want {
+			t.Errorf("%q, want %q", label, want)
+		}
+	}
+	for _, x := range []Exception{{Ticket: "a\nb"}, {ApprovedBy: strings.Repeat("x", 201)}, {Reason: strings.Repeat("x", 150), Ticket: strings.Repeat("x", 50)}} {
+		x.Hosts = []string{"a.example"}
+		if _, _, err := NewPolicy(PolicyConfig{Exceptions: []Exception{x}}, now); err == nil || !strings.Contains(err.Error(), "one line") {
+			t.Errorf("%+v: %v", x, err)
+		}
+	}
+}

@@ -25,6 +25,20 @@ func TestExceptionsOf(t *testing.T) {
 		site(enforce.Exception{Hosts: hosts}, enforce.Exception{Hosts: hosts[:1], Until: end(time.Hour)}),
 		{},
 	}
+	for expires, want := range map[string]time.Time{"2026-11-26": now.Add(time.Hour), "2026-11-25": now.Add(time.Hour), "": now.Add(time.Hour)} {
+		id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acme", Boundaries: enforce.Boundaries{Expires: expires}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites[0].Identifier = id
+		if _, next := exceptionsOf(sites, now); !next.Equal(want) {
+			t.Errorf("an agent that expires on %q: the next end is %v", expires, next)
+		}
+		if _, next := exceptionsOf(sites, now.Add(2*time.Hour)); next.IsZero() != (expires != "2026-11-26") {
+			t.Errorf("an agent that expires on %q: later the next end is %v", expires, next)
+		}
+	}
+	sites[0].Identifier = nil
 	if n, next := exceptionsOf(sites, now); n != 3 || !next.Equal(now.Add(time.Hour)) {
 		t.Errorf("%d in force, the next ends at %v", n, next)
 	}

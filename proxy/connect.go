@@ -30,9 +30,11 @@ const (
 type connect struct {
 	*exchange
 	origin origin.Origin
-	opens  *tunnel        // what requests inside inherit
-	client *egress.Tunnel // nil until the CONNECT is accepted
-	dialed net.Conn       // to the origin; nil before the dial
+	opens  *tunnel // what requests inside inherit
+	// relisted is closed when a file of hosts changes after the decision began.
+	relisted <-chan struct{}
+	client   *egress.Tunnel // nil until the CONNECT is accepted
+	dialed   net.Conn       // to the origin; nil before the dial
 }
 
 // connect takes a CONNECT. If the gateway may intercept, it accepts the tunnel and decides about
@@ -50,7 +52,7 @@ func (x *exchange) connect() error {
 		x.decision.Origin = o
 		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
-	c := &connect{exchange: x, origin: o, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}}
+	c := &connect{exchange: x, origin: o, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}, relisted: s.Identifier.Relisted()}
 	// Inside a blind tunnel the client shows no more of itself than here.
 	id := s.Identifier.Opaque(x.ctx, c.opens.from)
 	own := o.Host == enforce.OwnHost && s.minter != nil

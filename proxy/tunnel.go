@@ -70,8 +70,7 @@ func (t *tunnel) site() *engine.SitePolicy {
 // watch ends a blind tunnel as soon as a configuration is current that would not have opened it, or as
 // a boundary of its agent would not.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
-	for s, agent := c.opens.home, c.identity.Config; ; {
-		relisted := s.Identifier.Relisted()
+	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time
 		if at := agent.Closes(time.Now()); !at.IsZero() {
 			closes = time.After(time.Until(at))
@@ -83,21 +82,20 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		if s.Live() {
-			if !c.stillAllowed(ctx, s) {
-				end(errBeyond)
-				return
-			}
-			continue
+		judges, err := []*engine.SitePolicy{s}, errBeyond
+		if !s.Live() {
+			judges, err = s.Successors(), errNotReopened
 		}
-		successors := s.Successors()
+		if len(judges) > 0 {
+			s = judges[0]
+			relisted = s.Identifier.Relisted() // before it judges, so that no change is missed
+			agent = s.Identifier.Opaque(ctx, c.opens.from).Config
+		}
 		refuses := func(s *engine.SitePolicy) bool { return !c.stillAllowed(ctx, s) }
-		if len(successors) == 0 || slices.ContainsFunc(successors, refuses) {
-			end(errNotReopened)
+		if len(judges) == 0 || slices.ContainsFunc(judges, refuses) {
+			end(err)
 			return
 		}
-		s = successors[0]
-		agent = s.Identifier.Opaque(ctx, c.opens.from).Config
 	}
 }
 

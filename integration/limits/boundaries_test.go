@@ -2,6 +2,7 @@ package limits
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // counted is a site that counts what reaches it: connections, and requests, those for its robots.txt too.
@@ -299,7 +302,7 @@ func TestHostsFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -377,5 +380,34 @@ func TestHours(t *testing.T) {
 	}
 	if ends := g.Metric("crawlgate_exception_ends_seconds"); ends != float64(last.Unix()) {
 		t.Errorf("the next end is %v, want %d", ends, last.Unix())
+	}
+}
+
+// TestPage types what docs/limits.md shows of boundaries.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	curl := rig.Need(t, "curl")
+	section := testdocs.Sections(t, "limits.md")["Boundaries"]
+	_, config, _ := strings.Cut(section, "robots {\n")
+	config, _, _ = strings.Cut(config, "\n\t}\n")
+	g := rig.New(t, rig.Config{Site: config})
+	shown := 0
+	for command := range strings.SplitSeq(section, "\n$ ") {
+		typed, want, _ := strings.Cut(command, "\n")
+		if !strings.HasPrefix(typed, "curl ") {
+			continue
+		}
+		want, _, _ = strings.Cut(want, "```")
+		typed = strings.Replace(strings.Replace(typed, "localhost:3128", g.Addr, 1), "curl ", curl+" --noproxy '' ", 1)
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", typed).Output()
+		if shown++; err != nil || string(out) != want {
+			t.Errorf("%s: %q, %v; the page shows %q", typed, out, err, want)
+		}
+	}
+	if shown == 0 {
+		t.Error("the page shows no command")
+	}
+	if out, _ := g.Robots("check", "--agent", "shopbot", "https://other.example/"); !strings.Contains(out, "agent_host") {
+		t.Errorf("robots check: %s", out)
 	}
 }

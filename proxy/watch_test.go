@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/fetch"
+	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/robotscache"
+)
+
+// emptyRules says of every origin that it has no robots.txt.
+type emptyRules struct{}
+
+func (emptyRules) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
+	now := time.Now()
+	r := fetch.Record{Origin: o, State: fetch.StateAbsent, Status: 404, FetchedAt: now, FreshUntil: now.Add(time.Hour)}
+	return robotscache.NewEntry(r, robotscache.Interpretation{Policy: fetch.DefaultPolicy()}), robotscache.SourceHot, nil
+}
+
+// TestBlindTunnelEndsAtItsBoundary: a tunnel that nobody looks into ends when the window of its agent closes, when the
+// agent expires, and when a change of the hosts takes its host away, and not before. Time is virtual: it begins on
+// 2000-01-01 at midnight.
+func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "hosts")
+	write := func(text string) {
+		if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		bounds enforce.Boundaries
+		hosts  string // what the file becomes after an hour
+		ends   time.Duration
+	}{
+		{"none", enforce.Boundaries{}, "", 0},
+		{"a window", enforce.Boundaries{Windows: []string{"22:00-06:00"}}, "", 6 * time.Hour},
+		{"two windows", enforce.Boundaries{Windows: []string{"22:00-06:00 UTC", "05:00-07:30 UTC"}}, "", 7*time.Hour + 30*time.Minute},
+		{"always", enforce.Boundaries{Windows: []string{"00:00-12:00", "12:00-00:00"}}, "", 0},
+		{"a last day", enforce.Boundaries{Expires: "2000-01-02"}, "", 24 * time.Hour},
+		{"hosts without it", enforce.Boundaries{HostsFile: file}, "other.example\n", time.Hour},
+		{"hosts with it", enforce.Boundaries{HostsFile: file}, "other.example\nsite.example\n", 0},
+	} {
+		write("site.example\n")
+		synctest.Test(t, func(t *testing.T) {
+			life, over := context.WithCancel(t.Context())
+			defer over()
+			id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acme", Boundaries: tt.bounds}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := id.Follow(life, func(_ string, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			operator, _, err := enforce.NewPolicy(enforce.PolicyConfig{ConnectDefault: enforce.ConnectTunnel}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			site := &engine.SitePolicy{
+				Life: life, Identifier: id, Operator: operator, Enforcer: &enforce.Enforcer{Rules: emptyRules{}, Policy: operator},
+			}
+			from := enforce.Sender{UserAgent: "acme/1", Source: netip.MustParseAddr("127.0.0.1")}
+			o := origin.Origin{Scheme: "https", Host: "site.example", Port: 443}
+			c := &connect{exchange: &exchange{identity: id.Opaque(life, from)}, origin: o, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
+			if !c.stillAllowed(life, site) {
+				t.Fatalf("%s: it would not be opened", tt.name)
+			}
+			began := time.Now()
+			ctx, end := context.WithCancelCause(life)
+			go c.watch(ctx, end)
+			time.Sleep(time.Hour)
+			if tt.hosts != "" {
+				write(tt.hosts)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(29 * time.Hour):
+			}
+			lasted := time.Since(began)
+			if ended := ctx.Err() != nil; ended != (tt.ends > 0) || ended && (lasted < tt.ends || lasted > tt.ends+3*time.Second || !errors.Is(context.Cause(ctx), errBeyond)) {
+				t.Errorf("%s: it lasted %s, %v", tt.name, lasted, context.Cause(ctx))
+			}
+			over()
+			synctest.Wait()
+		})
+	}
+}
