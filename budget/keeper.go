@@ -395,7 +395,7 @@ func (s Standing) Spent(now time.Time) *Spent {
 // Near reports whether less than a tenth of a limit is left.
 func (s Standing) Near() bool {
 	for _, n := range s.Limited() {
-		if n[0] < n[1]/10 {
+		if 10*n[0] < n[1] {
 			return true
 		}
 	}

@@ -47,6 +47,7 @@ type finding struct {
 	Kinds    []kind
 	Agents   []agent
 	Teams    []agent
+	Budgets  []engine.AgentBudget
 	Asked    []agent // by one agent, with the origins as their names
 	Clocks   adminapi.Clocks
 	Origins  adminapi.CatalogPage
@@ -142,6 +143,9 @@ func whyOf(r engine.RecentRefusal) string {
 func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) error {
 	f.Agents, f.Teams = countsOf(e, f.Hour)
 	name := f.Query.Get("name")
+	f.Budgets = bounded(slices.DeleteFunc(e.Budgets(), func(b engine.AgentBudget) bool {
+		return name != "" && b.Agent != name || name == "" && !f.has(b.Agent, b.Owner)
+	}), f.Rows)
 	if name == "" {
 		list := slices.DeleteFunc(f.Agents, func(a agent) bool { return !f.has(a.Name, a.Owner) })
 		f.Agents, f.Teams = bounded(list[min(f.From, len(list)):], f.Rows), bounded(f.Teams, f.Rows)

@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-const teams = "agent acmebot {\nowner \"search team\"\n}\nagent newsbot {\nowner \"news team\"\n}\nunidentified allow\n"
+const teams = "agent acmebot {\nowner \"search team\"\n}\nagent newsbot {\nowner \"news team\"\nbudget {\nrequests 3/day\n}\n}\nunidentified allow\n"
 
 // newTeams is a rig with agents of two teams, of which one was refused at a site, and a site that is unreachable.
 func newTeams(t *testing.T) (r *rig, site, gone string) {
@@ -57,6 +57,21 @@ func TestTroubleFirst(t *testing.T) {
 			continue
 		}
 		main = body
+	}
+}
+
+// TestBudgetTrouble: an agent whose budget is nearly used up is told first, and on its page.
+func TestBudgetTrouble(t *testing.T) {
+	r, site, _ := newTeams(t)
+	for range 3 {
+		r.Visit(site+"/page", "newsbot")
+	}
+	for path, want := range map[string]string{
+		"/": `less than a tenth of their budget left</a></td><td class="n" data-of="Count">1</td>`, "/agents": "nearly used up", "/agents?name=newsbot": "0 of 3</td>",
+	} {
+		if _, body := r.ask("GET", path, nil, ada); !strings.Contains(body, want) {
+			t.Errorf("%s: no %q in\n%s", path, want, body)
+		}
 	}
 }
 
@@ -152,6 +167,8 @@ func TestLists(t *testing.T) {
 		{"/hosts?q=nobody", "None.", `class="blocked"`},
 		{"/hosts?state=nonsense", "want blocked, waiting or busy", "<td"},
 		{"/agents", "<td>news team</td>", "<td>stranger"},
+		{"/agents?name=newsbot", `of 3</td>`, "nearly used up"},
+		{"/agents?name=acmebot", `Agent`, "Budgets of today"},
 		{"/agents?name=nobody", "It was not refused.", "search team"},
 		{"/agents?name=acmebot", "Those below go back to", "It was not refused."},
 		{"/find?q=SEARCH+team", ">acmebot</a>", ">newsbot</a>"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"slices"
 	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -41,6 +42,8 @@ type overview struct {
 	MayLift  bool
 	Hour     engine.Recent
 	Troubles []trouble
+	Near     []engine.AgentBudget // those of which less than a tenth is left
+	Budgets  int                  // of agents that have one
 	Refusals []engine.RecentRefusal
 	Clocks   adminapi.Clocks // their numbers
 	Named    bool            // there are agent blocks
@@ -93,6 +96,8 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		o.Fault = plain(err)
 	}
 	o.Unreachable = h.origins.Find(adminapi.CatalogQuery{State: "unreachable", Limit: maxListed}, now)
+	budgets := e.Budgets()
+	o.Budgets, o.Near = len(budgets), slices.DeleteFunc(budgets, func(b engine.AgentBudget) bool { return !b.Near() })
 	o.Troubles = troublesOf(o)
 	for _, site := range e.Sites() {
 		o.Ending = append(o.Ending, site.Operator.Ending(now, within)...)

@@ -9,7 +9,7 @@ import (
 
 // trouble is something that is not as it should be now.
 type trouble struct {
-	Kind   string // "unreachable", "refused", "blocked", "held" or "unnamed"
+	Kind   string // "unreachable", "refused", "blocked", "held", "budget" or "unnamed"
 	Reason string // of refusals
 	Tunnel bool   // refused are tunnels
 	Count  int
@@ -21,7 +21,8 @@ type trouble struct {
 // warns.
 const unnamedShare = 20
 
-// troublesOf lists what is unreachable, refused, blocked or held now, and requests without an agent.
+// troublesOf lists what is unreachable, refused, blocked or held now, agents whose budgets are nearly
+// used up, and requests without an agent.
 func troublesOf(o *overview) (list []trouble) {
 	lately := func(number func(m engine.Minute) int) int { return o.Hour.Trend(number).Now }
 	requests := lately(func(m engine.Minute) int { return m.Requests })
@@ -46,6 +47,9 @@ func troublesOf(o *overview) (list []trouble) {
 	}
 	add(trouble{Kind: "blocked", Count: o.Clocks.Blocked}, o.Clocks.Keys, func(m engine.Minute) int { return m.RefusedFor(string(enforce.ReasonBackoff), false) })
 	add(trouble{Kind: "held", Count: o.Clocks.Waiting}, requests, func(m engine.Minute) int { return m.Held })
+	if n := len(o.Near); n > 0 {
+		list = append(list, trouble{Kind: "budget", Count: n, Share: percent(n, o.Budgets)})
+	}
 	unnamed := func(m engine.Minute) int { return m.RequestsOf(engine.OtherAgent) }
 	if n := lately(unnamed); percent(n, requests) >= unnamedShare && o.Named {
 		add(trouble{Kind: "unnamed", Count: n}, requests, unnamed)
