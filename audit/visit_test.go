@@ -10,7 +10,7 @@ import (
 )
 
 // TestVisitTime: a refusal by visit_time is computed from the text and the time of the line. A request that passed at
-// another hour is none to accuse: agents may ignore the field. Other boundaries are the operator's word.
+// another hour is not a finding: agents may ignore the field. Other boundaries are the operator's word.
 func TestVisitTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC() // as the cache has it

@@ -22,6 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // counted is a site that counts what reaches it: connections, and requests, those for its robots.txt too.
@@ -409,5 +410,38 @@ func TestPage(t *testing.T) {
 	}
 	if out, _ := g.Robots("check", "--agent", "shopbot", "https://other.example/"); !strings.Contains(out, "agent_host") {
 		t.Errorf("robots check: %s", out)
+	}
+}
+
+// TestVisitTime: an agent that keeps the hours of a site gets 429 until they begin, one that does not passes, and the audit
+// computes both from the text.
+func TestVisitTime(t *testing.T) {
+	t.Parallel()
+	opens := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	site.SetRobots(testorigin.OK("User-agent: *\nDisallow: /private\nVisit-time: " + opens.Format("1504-") + opens.Add(time.Hour).Format("1504") + "\n"))
+	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "agent keeper {\nvisit_time keep\n}\nagent other"})
+	a := g.MustFetch("keeper", site.URL("/page"))
+	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if told := time.Now().Add(time.Duration(seconds) * time.Second); a.Status != http.StatusTooManyRequests || reasonOf(a.Header) != "visit_time" || err != nil ||
+		told.Before(opens) || told.After(opens.Add(2*time.Second)) || !strings.Contains(a.Body, "(line 3)") {
+		t.Errorf("%d %s %v, %v: it opens at %s", a.Status, a.Reason, a.Header, err, opens)
+	}
+	for agent, path := range map[string]string{"keeper": "/robots.txt", "other": "/page"} {
+		if a := g.MustFetch(agent, site.URL(path)); a.Status != http.StatusOK {
+			t.Errorf("%s: %+v", agent, a)
+		}
+	}
+	if n := len(site.PageExchanges()); n != 1 {
+		t.Errorf("%d pages reached the site", n)
+	}
+	if out, _ := g.Robots("check", "--agent", "keeper", site.URL("/page")); !strings.Contains(out, "visit_time") {
+		t.Errorf("robots check: %s", out)
+	}
+	g.Logs(3)
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log")
+	if r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog()); r.Status != 0 || r.Totals.Same != 3 {
+		t.Errorf("simulated: %+v", r)
 	}
 }
