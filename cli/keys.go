@@ -22,8 +22,9 @@ import (
 
 func keygenCommand() *cobra.Command {
 	var after time.Duration
+	var asJSON bool
 	cmd := command(cobra.Command{
-		Use:   "keygen [--after DURATION] FILE",
+		Use:   "keygen [--after DURATION] [--json] FILE",
 		Short: "Makes a key that signs an agent's requests, or rotates the keys of a file",
 		Long: `Makes a file of keys for the option sign of an agent. Only its user may read it.
 
@@ -48,9 +49,10 @@ long after that. Keys that have ended are dropped. A running gateway sees the ch
 		if err := writeKeys(args[0], keys.Private()); err != nil {
 			return exitError, err
 		}
-		printKeys(s.out, adminapi.KeysAt(keys, now))
+		printKeys(s.out, adminapi.KeysAt(keys, now), asJSON)
 		return exitOK, nil
 	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the keys as JSON, as keys does")
 	cmd.Flags().DurationVar(&after, "after", 24*time.Hour, "when the new key begins to sign if there is one already")
 	return cmd
 }
@@ -70,14 +72,10 @@ whether it signs now, is published, or has ended. No secret is shown.`,
 		if errors.Is(err, fs.ErrNotExist) {
 			list, err = r.keysOf(ctx, args[0])
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return exitError, err
-		case r.json:
-			printJSON(r.out, list)
-		default:
-			printKeys(r.out, list)
 		}
+		printKeys(r.out, list, r.json)
 		return exitOK, nil
 	})
 }
@@ -99,7 +97,11 @@ func (r remote) keysOf(ctx context.Context, name string) ([]adminapi.AgentKey, e
 	return nil, err
 }
 
-func printKeys(w io.Writer, list []adminapi.AgentKey) {
+func printKeys(w io.Writer, list []adminapi.AgentKey, asJSON bool) {
+	if asJSON {
+		printJSON(w, list)
+		return
+	}
 	t := newTable("KEY", "FROM", "UNTIL", "STATE")
 	for _, k := range list {
 		t.row(k.ID, moment(k.From), moment(k.Until), k.State)

@@ -17,6 +17,10 @@ import (
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "bot.jwk"), filepath.Join(dir, "link.jwk")
+	other := runCommand(t.Context(), t, "", "keygen", "--json", filepath.Join(dir, "other.jwk"))
+	if !regexp.MustCompile(`^\[\{"id":"\S{43}","state":"signs"\}\]\n$`).MatchString(other.out) {
+		t.Errorf("%+v", other)
+	}
 	made := runCommand(t.Context(), t, "", "keygen", file)
 	row := regexp.MustCompile(`^KEY +FROM +UNTIL +STATE\n(\S{43}) +signs\n$`).FindStringSubmatch(made.out)
 	info, err := os.Stat(file)
