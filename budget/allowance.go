@@ -72,6 +72,12 @@ func (c Config) Allowance() (*Allowance, error) {
 	return &l, nil
 }
 
+// Day returns the date of a time in the zone of the allowance, and when that day ends.
+func (l *Allowance) Day(now time.Time) (date string, ends time.Time) {
+	d := dayAt(now, l.Zone)
+	return d.name, d.ends
+}
+
 // day is one day of a zone.
 type day struct {
 	name string    // its date

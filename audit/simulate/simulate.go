@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -107,18 +108,23 @@ type Simulator struct {
 	cfg          Config
 	enforcer     *enforce.Enforcer
 	lookup       *lookup
-	credentials  bool // some agent has credentials
-	certificates bool // some agent has certificates
+	credentials  bool                         // some agent has credentials
+	certificates bool                         // some agent has certificates
+	budgets      map[string]*budget.Allowance // by agent
+	tallies      map[string]*tally            // the same
 }
 
 // New makes a Simulator.
 func New(cfg Config) *Simulator {
-	s := &Simulator{cfg: cfg, lookup: &lookup{cfg: cfg, entries: make(map[known]kept)}}
+	s := &Simulator{cfg: cfg, tallies: make(map[string]*tally), budgets: make(map[string]*budget.Allowance), lookup: &lookup{cfg: cfg, entries: make(map[known]kept)}}
 	s.enforcer = &enforce.Enforcer{
 		Rules: s.lookup, Files: s.lookup, Now: func() time.Time { return s.lookup.at },
 		Policy: cfg.Policy.Operator, Reads: cfg.Policy.Signals, AllowFor: cfg.Policy.AllowFor,
 	}
 	for _, a := range cfg.Policy.Identifier.Agents() {
+		if a.Budget != nil {
+			s.budgets[a.Name] = a.Budget
+		}
 		s.credentials = s.credentials || len(a.Credentials) > 0
 		s.certificates = s.certificates || len(a.ClientCertificates) > 0
 	}
@@ -151,10 +157,17 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 		return Result{Cause: cause}, nil
 	}
 	var result Result
+	var spent *budget.Spent
 	for i, sender := range senders {
 		d, cause, err := s.decide(ctx, l, sender)
 		if err != nil || cause != "" {
 			return Result{Cause: cause}, err
+		}
+		if i == 0 {
+			spent = s.spend(l, &d)
+		}
+		if spent != nil && d.Allowed {
+			d = d.RefuseSlot(ctx, spent)
 		}
 		next := s.after(l, d)
 		if i > 0 && next.New.differs(result.New) {
@@ -269,7 +282,7 @@ func (s *Simulator) after(l *audit.Line, d enforce.Decision) Result {
 		if d.Allowed || !slices.Contains(senderReasons, d.Reason) {
 			return asRecorded(r)
 		}
-	case d.Allowed && !judged(r):
+	case d.Allowed && !judged(r) && !s.freed(r, &d):
 		return asRecorded(r)
 	}
 	d, known := recalled(l, d)
