@@ -71,7 +71,7 @@ func Allow(ctx context.Context, e *engine.Engine, request AllowRequest) (given O
 // give gives a canonical order to this gateway and to the fleet.
 func give(ctx context.Context, e *engine.Engine, order enforce.Stop) (given OrderGiven, err error) {
 	ended, err := e.Deny(order)
-	if errors.Is(err, enforce.ErrTooManyStops) || errors.Is(err, enforce.ErrTooManyAllowed) {
+	if errors.Is(err, enforce.ErrTooManyStops) {
 		return given, fault(http.StatusConflict, "%w", err)
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)

@@ -214,7 +214,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 			printJSON(s.out, j.LogRecord)
 			continue
 		}
-		t.row(verdictOf(j.LogRecord), withNote(string(j.Reason), string(j.Form)), number(j.Line), j.Rule, j.Group, withNote(j.State, j.Cause), u)
+		t.row(verdictOf(j.LogRecord), withNote(string(j.Reason), string(j.Form)), number(j.Line), cmp.Or(j.Rule, j.Exception), j.Group, withNote(j.State, j.Cause), u)
 		j.addSaid(said, u)
 		if j.fetched != "" && !slices.Contains(notes, j.fetched) {
 			notes = append(notes, j.fetched)

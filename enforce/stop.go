@@ -170,7 +170,7 @@ func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit
 				if last := order.At.Add(limit).Truncate(time.Millisecond); last.Before(order.Until) {
 					order.Until = last
 				}
-				if !order.Ended(now) && coversPath(order.paths(), path) {
+				if !order.Ended(now) && !order.At.After(now.Add(maxAhead)) && coversPath(order.paths(), path) {
 					return order, true
 				}
 			}
@@ -259,6 +259,13 @@ func (s *Stop) same(other *Stop) bool {
 }
 
 func (s Stop) hasID(other Stop) bool { return s.ID == other.ID }
+
+// IsStopID reports whether a text can be the id of a stop.
+func IsStopID(id string) bool {
+	return id != "" && len(id) <= maxID && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
 
 // Canonical checks a stop and returns it with its value in canonical form.
 func (s Stop) Canonical() (Stop, error) {

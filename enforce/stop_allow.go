@@ -13,11 +13,10 @@ import (
 // Exceptions at run time: the orders of [StopAllow].
 
 const (
-	// maxAllowed bounds the exceptions of one gateway, and maxMergedAllowed those of all. They are
-	// counted apart from stops: an exception never takes the place of a stop.
-	maxAllowed       = 1000
-	maxMergedAllowed = 10 * maxAllowed
-	maxAllowedPaths  = 16
+	maxAllowedPaths = 16
+	// maxAhead is how far the clock of a gateway that gives an exception may be ahead of another. One
+	// that seems to be given later does not hold, or it could hold for longer than is permitted.
+	maxAhead = 5 * time.Minute
 	// endedKept is how long an exception stays in a set after its end. A gateway whose clock is ahead
 	// would else lift it at the others before its time.
 	endedKept = 24 * time.Hour
@@ -26,9 +25,6 @@ const (
 	endedEvery = liftsKept / 3
 	endedBy    = "its own end"
 )
-
-// ErrTooManyAllowed is returned when there is no room for another exception.
-var ErrTooManyAllowed = errors.New("too many exceptions at run time: lift some")
 
 // NewAllow returns an order of [StopAllow] without its author: for an agent, a host pattern, prefixes
 // of paths and an end, as [Exception] has them.
@@ -101,7 +97,7 @@ func (s Stop) Exception() Exception {
 	agent, hosts := s.parts()
 	return Exception{
 		Hosts: []string{hosts.Value}, Paths: s.paths(), Agents: []string{agent.Value}, Until: stamp(s.Until),
-		Reason: fmt.Sprintf("by %s, ticket %s", s.By, s.Ticket),
+		Reason: s.Reason, Ticket: s.Ticket, ApprovedBy: s.By,
 	}
 }
 

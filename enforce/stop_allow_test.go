@@ -50,6 +50,8 @@ func TestAllowCovers(t *testing.T) {
 		{"http://news.test", "/x", "Acme", now.Add(time.Hour - 1), time.Hour, "b"}, // as the gateway limits it
 		{"http://news.test", "/x", "Acme", now.Add(time.Hour), time.Hour, ""},
 		{"http://news.test", "/x", "Acme", now, 0, ""}, // where exceptions are off
+		{"http://news.test", "/x", "Acme", now.Add(-maxAhead), limit, "b"},
+		{"http://news.test", "/x", "Acme", now.Add(-maxAhead - 1), limit, ""}, // by a clock that is wrong
 	} {
 		o := mustOrigin(t, tt.origin)
 		got, ok := k.Exempt(o, tt.path, tt.agent, tt.at, tt.limit)
@@ -175,40 +177,35 @@ func TestAllowIsKept(t *testing.T) {
 	}
 }
 
-// TestAllowTakesNoPlaceOfAStop: the numbers of both are bounded apart from each other, and an exception leaves its place after its end.
-func TestAllowTakesNoPlaceOfAStop(t *testing.T) {
+// TestAllowLeavesRoomForStops: exceptions take half of the places at most, here and of other gateways, and leave theirs after their end.
+func TestAllowLeavesRoomForStops(t *testing.T) {
 	t.Parallel()
-	var set StopSet
-	for i := range maxAllowed {
+	var set, others StopSet
+	for i := range maxStops / 2 {
 		set.Held = append(set.Held, allow(fmt.Sprint("a", i), fmt.Sprintf("Acme@h%d.test", i)))
 	}
-	if _, err := set.Add(allow("more", "Acme@more.test")); !errors.Is(err, ErrTooManyAllowed) {
+	if _, err := set.Add(allow("more", "Acme@more.test")); !errors.Is(err, ErrTooManyStops) {
 		t.Errorf("one more exception: %v", err)
 	}
-	full := set
-	for i := range maxStops - 1 {
-		full.Held = append(full.Held, Stop{ID: fmt.Sprint("s", i), Scope: StopAgent, Value: fmt.Sprint(i), At: now})
+	if after, err := set.Add(allow("again", "Acme@h1.test")); err != nil || len(after.Held) != maxStops/2 {
+		t.Errorf("one in the place of another: %d, %v", len(after.Held), err)
 	}
-	full, err := full.Add(Stop{ID: "last", Scope: StopAll, At: now})
+	full, err := set.Add(Stop{ID: "stop", Scope: StopAll, At: now})
 	if err != nil {
-		t.Errorf("the last stop: %v", err)
+		t.Errorf("a stop: %v", err)
 	}
-	if _, err := full.Add(Stop{ID: "beyond", Scope: StopHost, Value: "x.test", At: now}); !errors.Is(err, ErrTooManyStops) {
-		t.Errorf("one more stop: %v", err)
-	}
-	var others StopSet
-	for i := range maxMergedAllowed {
+	for i := range maxMerged / 2 {
 		others.Held = append(others.Held, allow(fmt.Sprint("o", i), "Acme@other.test"))
 	}
 	others.Held = append(others.Held, Stop{ID: "theirs", Scope: StopAll, At: now})
 	merged, err := full.Merge(others, now)
-	if !errors.Is(err, ErrTooManyAllowed) || len(merged.Held) != maxStops+maxMergedAllowed+1 || !slices.ContainsFunc(merged.Held, Stop{ID: "theirs"}.hasID) {
+	if !errors.Is(err, ErrTooManyStops) || len(merged.Held) != maxMerged/2+1 || !slices.ContainsFunc(merged.Held, Stop{ID: "theirs"}.hasID) {
 		t.Errorf("merged: %d orders, %v", len(merged.Held), err)
 	}
 	late := allow("late", "Acme@more.test")
 	late.At = late.Until.Add(endedKept)
 	late.Until = late.At.Add(time.Hour)
-	if after, err := set.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxAllowed {
+	if after, err := set.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxStops/2 {
 		t.Errorf("after their end: %d held, %d lifted, %v", len(after.Held), len(after.Lifted), err)
 	}
 }
@@ -273,5 +270,23 @@ func TestSetsMergeInAnyOrder(t *testing.T) {
 				t.Fatalf("%s held %v, want %v: %v", id, held, want, order)
 			}
 		}
+	}
+}
+
+// BenchmarkExempt looks for an exception at run time among many, and among none beside a stop.
+func BenchmarkExempt(b *testing.B) {
+	many := StopSet{Held: []Stop{{ID: "s", Scope: StopHost, Value: "other.test", At: now}}}
+	for i := range 1000 {
+		many.Held = append(many.Held, allow(fmt.Sprint("a", i), fmt.Sprintf("Acme@h%d.shop.test /feed", i)))
+	}
+	o := mustOrigin(b, "https://h7.shop.test")
+	for name, set := range map[string]StopSet{"none": {Held: many.Held[:1]}, "1000": many} {
+		var k Stops
+		_ = k.Update(func(StopSet) (StopSet, error) { return set, nil })
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				k.Exempt(o, "/feed/1", "Acme", now, time.Hour)
+			}
+		})
 	}
 }

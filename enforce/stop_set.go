@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -80,8 +79,8 @@ const (
 	maxID     = 64
 )
 
-// ErrTooManyStops is returned when there is no room for another stop.
-var ErrTooManyStops = errors.New("too many stops: lift some, or stop everything")
+// ErrTooManyStops is returned when there is no room for another stop or exception.
+var ErrTooManyStops = errors.New("too many stops and exceptions: lift some, or stop everything")
 
 // Add adds a canonical stop with an id. It takes the place of those with its scope and value,
 // which are lifted.
@@ -89,10 +88,13 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if !IsStopID(stop.ID) {
 		return s, fmt.Errorf("id %.80q is not 1 to %d letters, digits and hyphens", stop.ID, maxID)
 	}
-	after, _ := s.withoutEnded(stop.At).without(stop.same, Lift{By: stop.By, At: stop.At})
-	left := after.room(maxStops, maxAllowed)
-	if err := left.take(&stop); err != nil {
-		return s, err
+	before, most := s, maxStops
+	if stop.Scope == StopAllow {
+		before, most = s.withoutEnded(stop.At), maxStops/2 // the others are for stops
+	}
+	after, _ := before.without(stop.same, Lift{By: stop.By, At: stop.At})
+	if len(after.Held) >= most {
+		return s, ErrTooManyStops
 	}
 	if after.hasLifted(stop.ID) || len(unknownIDs([]Stop{stop}, s.Held)) == 0 {
 		return s, fmt.Errorf("there was a stop %s before", stop.ID)
@@ -145,13 +147,14 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return after.hasLifted(stop.ID) })
 	}
 	var added []Stop
-	news, left := unknownIDs(other.Held, s.Held), after.room(maxMerged, maxMergedAllowed)
+	news := unknownIDs(other.Held, s.Held)
 	for _, stop := range other.Held {
 		if after.hasLifted(stop.ID) || !news[stop.ID] {
 			continue
 		}
-		if full := left.take(&stop); full != nil {
-			err = full
+		n := len(after.Held) + len(added)
+		if n >= maxMerged || stop.Scope == StopAllow && n >= maxMerged/2 {
+			err = ErrTooManyStops
 			continue
 		}
 		delete(news, stop.ID)
@@ -175,29 +178,6 @@ func (s StopSet) withoutEnded(now time.Time) StopSet {
 		after.Lifted[order.ID] = Lift{endedBy, at, &order}
 	}
 	return after
-}
-
-// room counts the places that are left for exceptions and for stops.
-type room struct{ stops, allowed int }
-
-func (s StopSet) room(stops, allowed int) room {
-	left := room{stops, allowed}
-	for i := range s.Held {
-		_ = left.take(&s.Held[i])
-	}
-	return left
-}
-
-// take takes a place for an order, or returns why there is none.
-func (r *room) take(order *Stop) error {
-	left, full := &r.stops, ErrTooManyStops
-	if order.Scope == StopAllow {
-		left, full = &r.allowed, ErrTooManyAllowed
-	}
-	if *left--; *left < 0 {
-		return full
-	}
-	return nil
 }
 
 // Since returns the stops and the lifts that s has and an earlier set has not. It is quick if most
@@ -351,10 +331,9 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 	} else if f.Version != stopsFileVersion {
 		return fmt.Errorf("reading the stops: version %d is not %d", f.Version, stopsFileVersion)
 	}
-	if max(len(f.Stops), len(f.Lifted)) > maxMerged || len(f.Allowed) > maxMergedAllowed {
+	if f.Stops = append(f.Stops, f.Allowed...); max(len(f.Stops), len(f.Lifted)) > maxMerged {
 		return fmt.Errorf("reading the stops: %w", ErrTooManyStops)
 	}
-	f.Stops = append(f.Stops, f.Allowed...)
 	known := make(map[string]bool, len(f.Stops))
 	for i, stop := range f.Stops {
 		stop, err := stop.Canonical()
@@ -381,11 +360,4 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 	}
 	*s = StopSet{Held: f.Stops, Lifted: f.Lifted}
 	return nil
-}
-
-// IsStopID reports whether a text can be the id of a stop.
-func IsStopID(id string) bool {
-	return id != "" && len(id) <= maxID && !strings.ContainsFunc(id, func(r rune) bool {
-		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
 }

@@ -213,14 +213,8 @@ func (s *fleetState) tell(message string, orders enforce.StopSet, ended map[stri
 		if order.Ended(time.Now()) {
 			continue
 		}
-		fields := []zap.Field{
-			zap.String("scope", string(order.Scope)), zap.String("value", order.Value),
-			zap.String("by", order.By), zap.String("reason", order.Reason), zap.Int("ended", ended[order.ID]),
-		}
-		if order.Scope == enforce.StopAllow {
-			fields = append(fields, zap.String("ticket", order.Ticket), zap.Time("until", order.Until))
-		}
-		s.logger.Warn(message, fields...)
+		s.logger.Warn(message, zap.String("scope", string(order.Scope)), zap.String("value", order.Value), zap.String("by", order.By),
+			zap.String("reason", order.Reason), zap.String("ticket", order.Ticket), zap.Int("ended", ended[order.ID]))
 	}
 }
 

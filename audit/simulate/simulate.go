@@ -31,7 +31,8 @@ type Policy struct {
 	Interpretation robotscache.Interpretation
 	// Signals says which signals of sites are read. Signals in answers are taken as recorded.
 	Signals enforce.Signals
-	// AllowFor is the longest time of an exception at run time; with 0 those of the log do not hold.
+	// AllowFor is the longest time of an exception at run time. If it is 0, no exception of the log
+	// holds.
 	AllowFor time.Duration
 }
 

@@ -73,6 +73,7 @@ func TestAllow(t *testing.T) {
 		f.run(i, 0, name, "deny")
 		f.run(i, 0, "OPS-4711", "deny")
 	}
+	f.run(1, 0, ", by dora, ticket OPS-4711, until 20", "check", "--agent", "AcmeBot", f.page)
 	f.run(1, 0, "2 of 2 gateways", "deny", "host", f.host)
 	f.decided("stopped later", enforce.ReasonKillSwitch)
 	f.run(0, 0, "lifted by root: "+"allow "+name+", by dora", "undeny", "allow", name)
