@@ -392,32 +392,41 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newMemory()
 		k := p.gateways(1)[0]
-		defer p.close()
 		l := limits(t, Config{Requests: "100000/day", PerHost: "1000/day"})
 		for i := range maxHosts + 10 {
 			if _, err := k.Take(t.Context(), "a", l, fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(k.accounts["a"].hosts); n != maxHosts {
+		hosts := func() int {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return len(k.accounts["a"].hosts)
+		}
+		if n := hosts(); n != maxHosts {
 			t.Errorf("%d hosts are kept", n)
 		}
 		time.Sleep(3 * idleFor)
 		synctest.Wait()
-		if n := len(k.accounts["a"].hosts); n != 0 {
+		if n := hosts(); n != 0 {
 			t.Errorf("%d hosts are kept", n)
 		}
 		total := int64(0)
+		p.mu.Lock()
 		for _, n := range p.drawn {
 			total += n
 		}
+		p.mu.Unlock()
 		if want := int64(2 * (maxHosts + 10)); total != want {
 			t.Errorf("%d drawn, want %d", total, want)
 		}
 		time.Sleep(24 * time.Hour)
+		k.mu.Lock()
 		if len(k.accounts) != 0 {
 			t.Error("yesterday is kept")
 		}
+		k.mu.Unlock()
+		p.close()
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/cluster/link"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
@@ -22,7 +23,12 @@ type gateway struct {
 
 func open(t *testing.T, s *redistest.Server) gateway {
 	t.Helper()
-	l, err := link.New(link.Config{URL: s.URL(), Prefix: "acme"})
+	return openAs(t, s, s.URL())
+}
+
+func openAs(t *testing.T, s *redistest.Server, url string) gateway {
+	t.Helper()
+	l, err := link.New(link.Config{URL: url, Prefix: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +117,27 @@ func TestFleet(t *testing.T) {
 	}
 	if got := word(s.Say("TTL "+key), 1); !strings.HasPrefix(got, "172") {
 		t.Errorf("it is kept for %s s", got)
+	}
+}
+
+// TestRedisUser: the rights that docs/fleet.md gives to the user of a fleet are enough for its
+// budgets.
+func TestRedisUser(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	if got := s.Say("ACL SETUSER fleet " + testdocs.Line(t, "fleet.md", "ACL SETUSER fleet ")); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	url := strings.Replace(s.URL(), "//", "//fleet:PASSWORD@", 1)
+	one, two := openAs(t, s, url), openAs(t, s, url)
+	l := limits(t, budget.Config{Requests: "1000/day"})
+	if _, err := one.Take(t.Context(), "a", l, "h"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 999 { // the last are those that the first gives back
+		if _, err := two.Take(t.Context(), "a", l, "h"); err != nil {
+			t.Fatal(n, err)
+		}
 	}
 }
 
