@@ -137,16 +137,16 @@ type BudgetLeft struct {
 
 // String says what is left.
 func (b *BudgetLeft) String() string {
-	text := "left until " + b.Until.UTC().Format(time.RFC3339) + ":"
+	left := make([]string, 0, 3)
 	for _, part := range []struct {
 		n    *int64
 		what string
 	}{{b.Requests, "requests"}, {b.PerHost, "requests to the host"}, {b.Bytes, "bytes"}} {
 		if part.n != nil {
-			text += fmt.Sprintf(" %d %s,", *part.n, part.what)
+			left = append(left, fmt.Sprintf("%d %s", *part.n, part.what))
 		}
 	}
-	return strings.TrimSuffix(text, ",")
+	return "left until " + b.Until.UTC().Format(time.RFC3339) + ": " + strings.Join(left, ", ")
 }
 
 // Preference is what a robots.txt says of one purpose.

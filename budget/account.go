@@ -30,8 +30,8 @@ func (s Standing) Limited() map[string][2]int64 {
 
 // Spent returns the limit that is reached, nil if none is. That of hosts is known if one was asked
 // for.
-func (s Standing) Spent(now time.Time) *Spent {
-	spent := &Spent{Wait: s.Ends.Sub(now)}
+func (s Standing) Spent(now time.Time) *SpentError {
+	spent := &SpentError{Wait: s.Ends.Sub(now)}
 	switch {
 	case s.Requests > 0 && s.RequestsLeft == 0:
 		spent.What, spent.Limit = Requests, s.Requests

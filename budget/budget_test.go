@@ -14,14 +14,13 @@ import (
 // memory is a pool whose answers take some time, which may be lost, and which tells the keepers as
 // Redis does.
 type memory struct {
-	mu        sync.Mutex
-	drawn     map[string]int64
-	keepers   []*Keeper
-	latency   func() time.Duration
-	fails     func() bool
-	patience  time.Duration
-	calls     int
-	uncounted bool
+	mu       sync.Mutex
+	drawn    map[string]int64
+	keepers  []*Keeper
+	latency  func() time.Duration
+	fails    func() bool
+	patience time.Duration
+	calls    int
 }
 
 var errLost = errors.New("lost")
@@ -76,11 +75,11 @@ func (p *memory) close() {
 	time.Sleep(time.Second) // what is told
 }
 
-func limits(t testing.TB, c Config) *Allowance {
-	t.Helper()
+func limits(tb testing.TB, c Config) *Allowance {
+	tb.Helper()
 	l, err := c.Allowance()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
@@ -163,7 +162,7 @@ func TestMidnight(t *testing.T) {
 					}
 				}
 				_, err := k.Take(t.Context(), "a", l, "h")
-				spent, ok := errors.AsType[*Spent](err)
+				spent, ok := errors.AsType[*SpentError](err)
 				midnight := at.Add(tt.wait)
 				if i > 0 {
 					break
@@ -347,7 +346,7 @@ func TestPoolAway(t *testing.T) {
 		for ; err == nil; n++ {
 			_, err = k.Take(t.Context(), "a", l, "h")
 		}
-		spent, ok := errors.AsType[*Spent](err)
+		spent, ok := errors.AsType[*SpentError](err)
 		if !ok || spent.Wait != retryAfter || !errors.Is(err, errLost) || n > 11 || n < 5 {
 			t.Error(n, err)
 		}
@@ -369,7 +368,7 @@ func TestBytes(t *testing.T) {
 		sum := 0
 		for ; ; sum += 30_000 {
 			if err := gateways[sum/30_000%2].Pass(t.Context(), "a", l, 30_000); err != nil {
-				if spent, ok := errors.AsType[*Spent](err); !ok || spent.What != Bytes {
+				if spent, ok := errors.AsType[*SpentError](err); !ok || spent.What != Bytes {
 					t.Error(err)
 				}
 				break

@@ -36,22 +36,22 @@ type Pool interface {
 	Patience() time.Duration
 }
 
-// Spent is the error of a request that the budget does not allow.
-type Spent struct {
+// SpentError is the error of a request that the budget does not allow.
+type SpentError struct {
 	What  string // [Requests], [Bytes] or [PerHost]
 	Limit int64
 	Wait  time.Duration // until the next day, or until the pool may answer again
 	Err   error         // why the pool does not answer; nil if the limit has been reached
 }
 
-func (e *Spent) Error() string {
+func (e *SpentError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("the counter of %s cannot be reached: %v", e.What, e.Err)
 	}
 	return fmt.Sprintf("%s: %d a day are used up", e.What, e.Limit)
 }
 
-func (e *Spent) Unwrap() error { return e.Err }
+func (e *SpentError) Unwrap() error { return e.Err }
 
 // Keeper keeps the budgets of agents at one gateway. It is safe for concurrent use.
 type Keeper struct {
@@ -98,12 +98,12 @@ type Receipt struct {
 }
 
 // Take takes a request to a host from an agent's budget. It waits for the pool if nothing is at
-// hand. The error is a [Spent], or that of ctx.
+// hand. The error is a [SpentError], or that of ctx.
 func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host string) (r Receipt, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return r, &Spent{What: Requests, Wait: retryAfter, Err: errClosed}
+		return r, &SpentError{What: Requests, Wait: retryAfter, Err: errClosed}
 	}
 	for {
 		now := time.Now()
@@ -189,7 +189,7 @@ func (k *Keeper) Pass(ctx context.Context, agent string, l *Allowance, n int64) 
 
 // wait waits for a draw, without the lock.
 func (k *Keeper) wait(ctx context.Context, m *meter, now time.Time) error {
-	spent := &Spent{What: m.what, Limit: m.limit, Wait: m.account.day.ends.Sub(now)}
+	spent := &SpentError{What: m.what, Limit: m.limit, Wait: m.account.day.ends.Sub(now)}
 	if m.spent() {
 		return spent
 	}

@@ -74,9 +74,9 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Status(),
 		MayLift: h.Orders, Hour: engine.LastHour(),
 	}
-	var orders, allowed []enforce.Stop
-	within := now.AddDate(0, 0, 14)
-	for _, order := range e.Stops().InForce(now) {
+	inForce, within := e.Stops().InForce(now), now.AddDate(0, 0, 14)
+	orders, allowed := make([]enforce.Stop, 0, len(inForce)), make([]enforce.Stop, 0, len(inForce))
+	for _, order := range inForce {
 		switch {
 		case order.Scope != enforce.StopAllow:
 			orders = append(orders, order)

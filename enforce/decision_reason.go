@@ -48,13 +48,11 @@ const (
 	ReasonConnectDenied    Reason = "connect_denied" // a tunnel where the operator allows none
 	ReasonKillSwitch       Reason = "kill_switch"    // a stop
 	ReasonOperatorDeny     Reason = "operator_deny"  // the operator's deny list
-	// The agent's own boundaries: a host, a port or a method that is not one of its, the day from which
-	// on it may send nothing, and the hours at which it may.
-	ReasonAgentHost    Reason = "agent_host"
-	ReasonAgentPort    Reason = "agent_port"
-	ReasonAgentMethod  Reason = "agent_method"
-	ReasonAgentExpired Reason = "agent_expired"
-	ReasonWindow       Reason = "window"
+	ReasonAgentHost        Reason = "agent_host"     // a host that is not one of the agent's
+	ReasonAgentPort        Reason = "agent_port"     // a port that is not one of the agent's
+	ReasonAgentMethod      Reason = "agent_method"   // a method that is not one of the agent's
+	ReasonAgentExpired     Reason = "agent_expired"  // the agent may send nothing any more
+	ReasonWindow           Reason = "window"         // not one of the agent's hours
 	// ReasonVisitTime means that the site wants to be visited at other hours, and the agent keeps that.
 	ReasonVisitTime        Reason = "visit_time"
 	ReasonClientNotAllowed Reason = "client_not_allowed" // the client's address is not allowed

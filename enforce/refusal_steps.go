@@ -99,7 +99,7 @@ func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if delay, ok := errors.AsType[*crawlDelayError](err); ok {
 		return d.Refuse(ReasonCrawlDelay, delay.Error(), 0)
 	}
-	if spent, ok := errors.AsType[*budget.Spent](err); ok {
+	if spent, ok := errors.AsType[*budget.SpentError](err); ok {
 		return d.Refuse(ReasonBudget, spent.Error(), max(spent.Wait, time.Second))
 	}
 	if ctx.Err() != nil {

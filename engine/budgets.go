@@ -56,7 +56,7 @@ func openBudgets(e *Engine, key string) (*budgets, error) {
 
 // Destruct gives back what is held.
 func (b *budgets) Destruct() error {
-	b.Keeper.Close()
+	b.Close()
 	b.stop()
 	if b.file != nil {
 		return b.file.writeHosts()

@@ -106,7 +106,7 @@ func TestFollowKeys(t *testing.T) {
 			synctest.Wait()
 			keys := a.Signer.Keys()
 			said := logs.FilterField(zap.String("agent", "a")).All()
-			if len(keys) != 1 || keys[0].ID != step.key || len(said) != 1 || !strings.Contains(said[0].Entry.Message+lineOf(said[0]), step.said) {
+			if len(keys) != 1 || keys[0].ID != step.key || len(said) != 1 || !strings.Contains(said[0].Message+lineOf(said[0]), step.said) {
 				t.Errorf("step %d: %v, said %v", i, keys, said)
 			}
 		}

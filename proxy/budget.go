@@ -73,6 +73,6 @@ func (m *metered) CloseWrite() error {
 
 // isSpent reports whether a tunnel has ended because its agent's bytes are spent.
 func isSpent(err error) bool {
-	_, spent := errors.AsType[*budget.Spent](err)
+	_, spent := errors.AsType[*budget.SpentError](err)
 	return spent
 }

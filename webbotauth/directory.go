@@ -38,7 +38,7 @@ func (k Keys) Directory(authority string, now time.Time) (header http.Header, bo
 		"Cache-Control":               {fmt.Sprintf("public, max-age=%d", int(directoryAge.Seconds()))},
 		"Access-Control-Allow-Origin": {"*"},
 	}
-	var inputs, signatures []string
+	inputs, signatures := make([]string, 0, len(published)), make([]string, 0, len(published))
 	for i, key := range published {
 		var m message
 		m.add(`"@authority";req`, strings.TrimSuffix(strings.ToLower(authority), ":443"))

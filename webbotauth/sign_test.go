@@ -13,11 +13,11 @@ import (
 )
 
 // rfcKey is the key of RFC 9421 appendix B.1.4, which ParseKeys refuses.
-func rfcKey(t testing.TB) SigningKey {
-	t.Helper()
+func rfcKey(tb testing.TB) SigningKey {
+	tb.Helper()
 	seed, err := base64.RawURLEncoding.DecodeString("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return newKey(ed25519.NewKeyFromSeed(seed), time.Time{}, time.Time{})
 }

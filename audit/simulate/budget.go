@@ -20,7 +20,7 @@ type tally struct {
 // spend takes the request of a line from the budget of its agent, by the time of the line, if it
 // would be sent. It returns the limit that refuses it, or nil. Bytes are not counted, as lines do
 // not have them. Requests that another log has are not known.
-func (s *Simulator) spend(l *audit.Line, d *enforce.Decision) *budget.Spent {
+func (s *Simulator) spend(l *audit.Line, d *enforce.Decision) *budget.SpentError {
 	allowance := s.budgets[d.Agent]
 	if allowance == nil {
 		return nil
@@ -37,7 +37,7 @@ func (s *Simulator) spend(l *audit.Line, d *enforce.Decision) *budget.Spent {
 		s.tallies[d.Agent] = t
 	}
 	host := d.Origin.Host
-	spent := &budget.Spent{What: budget.Requests, Limit: allowance.Requests, Wait: ends.Sub(r.DecidedAt.Time())}
+	spent := &budget.SpentError{What: budget.Requests, Limit: allowance.Requests, Wait: ends.Sub(r.DecidedAt.Time())}
 	switch {
 	case t.day > day: // a request that took until after midnight: its day is not known any more
 		return nil

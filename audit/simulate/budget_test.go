@@ -53,7 +53,7 @@ func TestBudget(t *testing.T) {
 		var got []string
 		_, err := Run(t.Context(), Config{Policy: policy(t, []enforce.Agent{agent}, enforce.PolicyConfig{}), Texts: newStored()}, [][]audit.Source{{source}},
 			func(l *audit.Line, r Result) {
-				got = append(got, fmt.Sprintf("%d: %s%s", l.Place.Line-1, r.Cause, r.New.short()))
+				got = append(got, fmt.Sprintf("%d: %s%s", l.Line-1, r.Cause, r.New.short()))
 			}, func(f audit.Fault) { t.Error(f.Err) })
 		if err != nil || strings.Join(got, ", ") != tt.want {
 			t.Errorf("%+v: %q, %v; want %q", tt.config, got, err, tt.want)

@@ -158,7 +158,7 @@ func (s *Simulator) Decide(ctx context.Context, l *audit.Line) (Result, error) {
 		return Result{Cause: cause}, nil
 	}
 	var result Result
-	var spent *budget.Spent
+	var spent *budget.SpentError
 	for i, sender := range senders {
 		d, cause, err := s.decide(ctx, l, sender)
 		if err != nil || cause != "" {

@@ -83,7 +83,7 @@ func TestFleet(t *testing.T) {
 			for n := 0; ; n++ {
 				r, err := gateways[i%2].Take(t.Context(), "a", l, fmt.Sprint("h", i%3))
 				if err != nil {
-					if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err != nil {
+					if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err != nil {
 						t.Error(err)
 					}
 					return
@@ -163,13 +163,13 @@ func TestRedisForgets(t *testing.T) {
 	}
 	s.Kill()
 	n, err := take()
-	if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err == nil || spent.Wait > time.Minute || n > 1 {
+	if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err == nil || spent.Wait > time.Minute || n > 1 {
 		t.Fatal(n, err)
 	}
 	s.Start()
 	redistest.Eventually(t, "Redis is back", func() bool { return g.pool.Link.State().Up })
 	more, err := take()
-	if spent, ok := errors.AsType[*budget.Spent](err); !ok || spent.Err != nil || 60+n+more > 100 || 60+n+more < 98 {
+	if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err != nil || 60+n+more > 100 || 60+n+more < 98 {
 		t.Errorf("%d, then %d, then %d: %v", 60, n, more, err)
 	}
 }

@@ -238,7 +238,7 @@ func TestTunnel(t *testing.T) {
 	c.Site = strings.Replace(c.Site, "user_agent AcmeBot", "from 127.0.0.0/8", 1) + "\nconnect tunnel"
 	g := rig.New(t, c.Trusting(ca))
 	w := g.Tunnel(authority)
-	inside := tls.Client(w, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}) //nolint:gosec // whose certificate it is does not matter here
+	inside := tls.Client(w, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}) // whose certificate it is does not matter here
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	if err := inside.HandshakeContext(ctx); err != nil {
