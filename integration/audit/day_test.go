@@ -382,7 +382,7 @@ func (d *day) run() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.agents = fmt.Sprintf("agent AlphaBot {\nowner \"team <alpha>\"\n}\nagent BetaBot\nagent Trainer {\nowner trainers\npurpose train-ai\npreferences deny\n}\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
+	d.agents = fmt.Sprintf("agent AlphaBot {\nowner \"team <alpha>\"\nbudget {\nrequests 900000/day\n}\n}\nagent BetaBot\nagent Trainer {\nowner trainers\npurpose train-ai\npreferences deny\n}\nagent CredBot {\ncredential cred %[1]s\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}\n"+
 		"agent TeamA {\ncredential team %[1]s\nuser_agent TeamA\n}\nagent TeamB {\ncredential team %[1]s\nuser_agent TeamB\n}",
 		strings.TrimSpace(string(hash)))
 	if err := d.g.Reload(d.config(d.agents)); err != nil {

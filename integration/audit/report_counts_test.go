@@ -42,7 +42,8 @@ type counted struct {
 	total  *rowNumbers
 	sums   map[string]float64 // by the names that JSON gives them
 	gaps   map[string][3]float64
-	passed map[string]float64 // requests that may have been sent against a robots.txt, by what let them pass
+	left   map[string][]float64 // of budgets, by day and agent
+	passed map[string]float64   // requests that may have been sent against a robots.txt, by what let them pass
 	first  string
 	last   string
 }
@@ -55,6 +56,7 @@ var tablesOf = map[string][3]string{
 	"host": {"hosts", "Hosts", "host"}, "purpose": {"conflicts", "Against a preference of the site", "purpose"},
 	"exception": {"exceptions", "Exceptions in use", "exception agent"}, "mode": {"modes", "Modes other than enforce in use", "mode agent"},
 	"unreachable": {"unreachable", "Sites whose robots.txt was unreachable", "host cause"}, "hour": {"hours", "Hours", "hour"},
+	"budget": {"budgets", "Budgets", "day agent"},
 }
 
 // field is a field of the robots object, as text.
@@ -87,6 +89,9 @@ func keysOf(robots map[string]any) map[string]string {
 	}
 	keys["hour"] = time.Unix(int64(robots["ended_at"].(float64))/3600*3600, 0).UTC().Format(time.RFC3339)
 	keys["day"] = keys["hour"][:len(time.DateOnly)]
+	if robots["budget_left"] != nil || keys["reason"] == "budget" {
+		keys["budget"] = keys["day"] + "\n" + keys["agent"]
+	}
 	return keys
 }
 
@@ -118,7 +123,7 @@ func (n *rowNumbers) add(other rowNumbers) {
 
 func countLines(t *testing.T, texts ...[]byte) *counted {
 	t.Helper()
-	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0, "lost": 0}, gaps: map[string][3]float64{}, passed: map[string]float64{}}
+	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0, "lost": 0}, gaps: map[string][3]float64{}, left: map[string][]float64{}, passed: map[string]float64{}}
 	for by := range tablesOf {
 		c.tables[by] = &countedTable{map[string]*rowNumbers{}, map[string]string{}, map[string]string{}}
 	}
@@ -156,6 +161,9 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 				}
 				table.rows[key].add(numbers)
 				table.first[key], table.last[key] = least(table.first[key], at), greatest(table.last[key], at)
+				if left, ok := robots["budget_left"].(float64); ok && by == "budget" {
+					c.left[key] = append(c.left[key], left)
+				}
 			}
 			if leftForItsHost(line, robots) {
 				at, timed := robots["sent_at"].(float64)
@@ -340,6 +348,9 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 				continue
 			}
 			sameNumbers(t, "json: "+names[0]+" "+key, jsonNumbers(row), *table.rows[key])
+			if by == "budget" && row["budget_left"] != slices.Min(c.left[key]) {
+				t.Errorf("json: %q has %v left, counted %v", key, row["budget_left"], slices.Min(c.left[key]))
+			}
 			if by == "unreachable" && (row["first"] != table.first[key] || row["last"] != table.last[key]) {
 				t.Errorf("json: %q from %v to %v, counted %s to %s", key, row["first"], row["last"], table.first[key], table.last[key])
 			}
@@ -621,7 +632,12 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 			got[from+n], want[from+n] = number(t, text), known[from+n]
 		}
 		sameNumbers(t, fmt.Sprintf("%s: %q", where, row), got, want)
-		if times := row[keys+to-from+1:]; len(times) > 0 && i <= shown { // of whole seconds
+		switch times := row[keys+to-from+1:]; {
+		case len(times) == 1 && i <= shown: // what was left at the least; "-" if nothing says so
+			if left := c.left[key]; len(left) > 0 && number(t, times[0]) != slices.Min(left) {
+				t.Errorf("%s: %q, counted %v", where, row, slices.Min(left))
+			}
+		case len(times) > 1 && i <= shown: // of whole seconds
 			if spaced := strings.NewReplacer("T", " "); times[0][:19] != spaced.Replace(table.first[key][:19]) || times[1][:19] != spaced.Replace(table.last[key][:19]) {
 				t.Errorf("%s: %q, counted %s to %s", where, row, table.first[key], table.last[key])
 			}
