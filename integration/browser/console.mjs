@@ -98,8 +98,8 @@ async function stopHost(page, host) {
 }
 
 async function stopAgentAt(page, agent, host) {
-  await page.getByLabel("Agent", { exact: true }).fill(agent);
-  await page.getByLabel("Only at host").fill(host);
+  await page.locator("#stop-agent").getByLabel("Agent", { exact: true }).fill(agent);
+  await page.locator("#stop-agent").getByLabel("Only at host").fill(host);
   await page.locator("#stop-agent input[name=reason]").fill("asked by mail");
   await click(page.getByRole("button", { name: "Stop the agent" }));
   await page.locator("#message.stopped").waitFor();
