@@ -19,7 +19,7 @@ type Watched[T any] struct {
 	limit int64
 	parse func([]byte) (T, error)
 	value atomic.Pointer[T]
-	seen  os.FileInfo
+	seen  os.FileInfo // the file that was read last
 }
 
 // Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that cannot
@@ -47,19 +47,21 @@ func (f *Watched[T]) watch(ctx context.Context, tell func(error)) {
 			return
 		case <-ticker.C:
 		}
-		switch news, err := f.read(); {
-		case err != nil && err.Error() != told:
-			told = err.Error()
-			tell(err)
-		case err == nil && news:
+		news, err := f.read()
+		switch {
+		case err == nil:
 			told = ""
-			tell(nil)
+		case err.Error() != told:
+			told, news = err.Error(), true
+		}
+		if news {
+			tell(err)
 		}
 	}
 }
 
-// read reads the file if it is not the one that was read before. A file that was half written is
-// read again, as its time or size changes.
+// read reads the file if it is not the one that was read before, with a fault or without. A file that
+// was half written is read again, as its time or size changes.
 func (f *Watched[T]) read() (news bool, err error) {
 	info, err := os.Stat(f.path) // of what a link leads to: Kubernetes replaces the link
 	if err != nil {
@@ -77,6 +79,7 @@ func (f *Watched[T]) read() (news bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
+	f.seen = info
 	if int64(len(data)) > f.limit {
 		return false, fmt.Errorf("%s: is larger than %d bytes", f.path, f.limit)
 	}
@@ -84,7 +87,6 @@ func (f *Watched[T]) read() (news bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
-	f.seen = info
 	f.value.Store(&v)
 	return true, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFollow: a change is seen, a file that cannot be read leaves the value before it, and the error
-// is told once.
+// is told once, and again if it comes back. It is parsed once too.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
@@ -29,7 +29,9 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	parses := 0
 	parse := func(data []byte) (string, error) {
+		parses++
 		if strings.Contains(string(data), "bad") {
 			return "", errors.New("it is bad")
 		}
@@ -59,20 +61,28 @@ func TestFollow(t *testing.T) {
 			text, value string
 			told        int
 			fails       bool
-		}{{"one", "one", 0, false}, {"two", "two", 1, false}, {"bad", "two", 2, true}, {"too long, by far", "two", 3, true}, {"three", "three", 4, false}} {
+			parses      int
+		}{{"one", "one", 0, false, 2}, {"two", "two", 1, false, 3}, {"bad", "two", 2, true, 4}, {"too long, by far", "two", 3, true, 4}, {"three", "three", 4, false, 5}} {
 			if i > 0 {
 				write(step.text, int64(10+i))
 			}
 			look()
-			if f.Value() != step.value || len(told) != step.told || step.fails && told[step.told-1] == nil {
-				t.Errorf("%s: %q, %v", step.text, f.Value(), told)
+			if f.Value() != step.value || len(told) != step.told || step.fails && told[step.told-1] == nil || parses != step.parses {
+				t.Errorf("%s: %q, %v, parsed %d times", step.text, f.Value(), told, parses)
 			}
 		}
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
-		if look(); f.Value() != "three" || len(told) != 5 || told[4] == nil {
-			t.Errorf("removed: %q, %v", f.Value(), told)
+		away := name + ".away"
+		for want := 5; want <= 6; want++ { // it comes back as it was
+			if err := os.Rename(name, away); err != nil {
+				t.Fatal(err)
+			}
+			if look(); f.Value() != "three" || len(told) != want || told[want-1] == nil {
+				t.Errorf("removed: %q, %v", f.Value(), told)
+			}
+			if err := os.Rename(away, name); err != nil {
+				t.Fatal(err)
+			}
+			look()
 		}
 		cancel()
 		synctest.Wait()
