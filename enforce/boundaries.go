@@ -83,7 +83,8 @@ type refusal struct {
 }
 
 // beyond returns the boundary of the agent that a request is outside of. The method is CONNECT for a
-// tunnel that will not be looked into, and empty if it does not matter yet.
+// tunnel that will not be looked into, and empty if it does not matter yet: then the gateway may answer
+// for [OwnHost], and anybody may reach that.
 func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal) {
 	if !a.expires.IsZero() && !now.Before(a.expires) {
 		r = refusal{reason: ReasonAgentExpired, detail: "since " + a.Expires}
@@ -92,7 +93,7 @@ func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal
 		}
 		return r
 	}
-	if o.Host != OwnHost {
+	if o.Host != OwnHost || method != "" {
 		if r = a.beyondTarget(o, method); r.reason != "" {
 			return r
 		}

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -57,6 +58,7 @@ func TestBoundaries(t *testing.T) {
 		{hosts, "GET", "https://alt.example/x", ReasonAgentHost},
 		{hosts, "GET", "https://other.example/robots.txt", ReasonAgentHost},
 		{hosts, "GET", "ftp://other.example/x", ReasonAgentHost},
+		{hosts, "GET", "http://crawlgate.invalid./x", ReasonAgentHost}, // for which the gateway does not answer
 		{Boundaries{HostsFile: "not read"}, "GET", "https://other.example/x", ReasonAgentHost},
 		{ports, "GET", "https://any.example/x", ""},
 		{ports, "GET", "http://any.example:8000/x", ""},
@@ -103,6 +105,7 @@ func TestBoundariesOfTunnels(t *testing.T) {
 		{b, "https://other.example", ReasonAgentHost, ReasonAgentHost},
 		{b, "https://shop.example:9443", ReasonAgentPort, ReasonAgentPort},
 		{methods, "https://any.example", ReasonAgentMethod, ReasonIntercepted},
+		{b, "https://crawlgate.invalid:25", ReasonAgentHost, ReasonIntercepted},
 	} {
 		e, s, id := limited(t, "", tt.bounds, time.Time{}, ModeReport)
 		o := mustOrigin(t, tt.url)
@@ -119,8 +122,14 @@ func TestBoundariesOfTunnels(t *testing.T) {
 		}
 	}
 	e, _, id := limited(t, "", methods, time.Time{}, ModeEnforce)
-	if d := e.DecideOpening(id, mustOrigin(t, "https://any.example:80")); d.Allowed || !d.MayBePlain() {
+	if d := e.DecideOpening(id, mustOrigin(t, "https://any.example:80")); d.Reason != ReasonIntercepted {
 		t.Errorf("plain HTTP in a tunnel: %s", d.Reason)
+	}
+	if d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://any.example:8080")); d.Allowed || !d.MayBePlain() {
+		t.Errorf("what may be plain HTTP in a tunnel: %s", d.Reason)
+	}
+	if d := e.DecideOpening(acmeWith(t, b), mustOrigin(t, "https://"+OwnHost+":80")); !d.Allowed {
+		t.Errorf("the gateway's own page in a tunnel: %s", d.Reason)
 	}
 	if d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://any.example")); !strings.Contains(d.Detail, "cannot be seen") {
 		t.Errorf("the detail does not say why: %s", d.Detail)
@@ -130,11 +139,15 @@ func TestBoundariesOfTunnels(t *testing.T) {
 	}
 }
 
-// TestTunnelOfSeveral: a CONNECT is refused only if every agent that may be inside would be.
+// TestTunnelOfSeveral: a CONNECT is refused only if one agent alone may be inside. Of several, nobody knows which to name.
 func TestTunnelOfSeveral(t *testing.T) {
 	t.Parallel()
 	narrow := Agent{Name: "narrow", Boundaries: Boundaries{Hosts: []string{"shop.example"}}}
 	other := Agent{Name: "other", Boundaries: Boundaries{Ports: [][2]uint16{{80, 80}}}}
+	at := func(a Agent, cidr string) Agent {
+		a.From = []netip.Prefix{netip.MustParsePrefix(cidr)}
+		return a
+	}
 	e := newEnforcer(nil, nil, nil)
 	o := mustOrigin(t, "https://elsewhere.example")
 	for _, tt := range []struct {
@@ -146,13 +159,14 @@ func TestTunnelOfSeveral(t *testing.T) {
 		{[]Agent{narrow}, false, Sender{}, ReasonAgentHost},
 		{[]Agent{narrow}, true, Sender{}, ReasonIntercepted},
 		{[]Agent{narrow, {Name: "wide"}}, false, Sender{}, ReasonIntercepted},
-		{[]Agent{narrow, other}, false, Sender{}, ReasonAgentHost},
+		{[]Agent{narrow, other}, false, Sender{}, ReasonIntercepted},
+		{[]Agent{at(other, "192.0.2.1/32"), at(narrow, "192.0.2.2/32")}, false, Sender{Source: netip.MustParseAddr("192.0.2.2")}, ReasonAgentHost},
 		{[]Agent{narrow, {Name: "wide"}}, false, Sender{UserAgent: "narrow/1"}, ReasonIntercepted}, // most show another one here
 		{nil, false, Sender{}, ReasonIntercepted},
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, AllowUnidentified: tt.unknown})
-		if d := e.DecideIntercept(id.AuthenticateTunnel(t.Context(), tt.sender), o); d.Reason != tt.want {
-			t.Errorf("%d agents, unknown %t: %s", len(tt.agents), tt.unknown, d.Reason)
+		if d := e.DecideIntercept(id.AuthenticateTunnel(t.Context(), tt.sender), o); d.Reason != tt.want || !d.Allowed && d.Agent != "narrow" {
+			t.Errorf("%d agents, unknown %t: %s %s", len(tt.agents), tt.unknown, d.Reason, d.Agent)
 		}
 	}
 }

@@ -18,8 +18,8 @@ type Authentication struct {
 	user         string // whose password was right, or ""
 	source       netip.Addr
 	certificates []string
-	// possible are the agents that may send requests inside; none if others may too.
-	possible []*agent
+	// only is the agent of all requests inside; nil if they may be of several, or of others.
+	only *agent
 	// inner says that the requests judged come from inside an accepted tunnel.
 	inner bool
 }
@@ -60,15 +60,19 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
 	bound := slices.ContainsFunc(id.agents, func(a *agent) bool { return a.boundBy(auth) })
-	possible := id.allowUnknown
+	possible, inside := id.allowUnknown, 0
 	for _, a := range id.agents {
 		if a.unmet(auth, named{})&^byUserAgent != 0 {
 			continue
 		}
 		possible = true
 		if a.boundBy(auth) || !bound && !id.allowUnknown {
-			auth.possible = append(auth.possible, a)
+			auth.only = a
+			inside++
 		}
+	}
+	if inside != 1 {
+		auth.only = nil
 	}
 	if auth.accepted && auth.user == "" && id.verify != nil && !possible {
 		auth.acceptance = acceptance{refusal: ReasonCredentialsMissing}
@@ -84,7 +88,7 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 // Clients repeat a refused CONNECT up to thirty times. So a refusal costs no fetch
 // of its own: it follows from the policy, or from the same record as before.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
-	d, decided := e.startTunnel(id, o)
+	d, decided := e.startTunnel(id, o, http.MethodConnect)
 	if decided {
 		return d
 	}
@@ -108,10 +112,10 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	return d
 }
 
-// DecideOpening decides the same CONNECT without the rules, for a port where TLS is not expected:
-// [Enforcer.DecideTunnel] has to follow if TLS comes.
+// DecideOpening decides the same CONNECT without the rules and the agent's methods, for a port where
+// TLS is not expected: [Enforcer.DecideTunnel] has to follow if TLS comes.
 func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
-	d, decided := e.startTunnel(id, o)
+	d, decided := e.startTunnel(id, o, "")
 	if decided {
 		return d
 	}
@@ -131,9 +135,9 @@ func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
 }
 
 // startTunnel takes the steps before the rules for a CONNECT that will not be looked into, and
-// reports whether they decided.
-func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decided bool) {
-	d, decided = e.start(id, o, http.MethodConnect, false)
+// reports whether they decided. The method is as in [Agent.beyond].
+func (e *Enforcer) startTunnel(id Identity, o origin.Origin, method string) (d Decision, decided bool) {
+	d, decided = e.start(id, o, method, false)
 	if decided {
 		return d, true
 	}
@@ -145,8 +149,8 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin) (d Decision, decide
 }
 
 // DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it, and a
-// boundary that no agent which may be inside is within: every other refusal is given inside, where
-// clients see it.
+// boundary if one agent alone may be inside: every other refusal is given inside, where clients see
+// it, and under the name of the agent that sent the request.
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy().Mode(o, nil), Origin: o, PathVisible: true}
 	if o.IsZero() {
@@ -155,22 +159,15 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 		d.deny(reason, detail)
 	} else {
 		d.allow(ReasonIntercepted)
-		e.tunnelBeyond(&d, t, o)
+		if t.only != nil {
+			if r := t.only.beyond(o, "", e.clock()); r.reason != "" {
+				d = e.begin(t.only.identity(""), o)
+				d.PathVisible = true
+				d.refuseBeyond(r)
+			}
+		}
 	}
 	return d
-}
-
-// tunnelBeyond refuses a CONNECT if every request inside would be outside of a boundary.
-func (e *Enforcer) tunnelBeyond(d *Decision, t Authentication, o origin.Origin) {
-	now := e.clock()
-	within := func(a *agent) bool { return a.beyond(o, "", now).reason == "" }
-	if len(t.possible) == 0 || slices.ContainsFunc(t.possible, within) {
-		return
-	}
-	first := t.possible[0].identity("")
-	*d = e.begin(first, o)
-	d.PathVisible = true
-	d.refuseBeyond(first.Config.beyond(o, "", now))
 }
 
 // OwnHost is a host for which the gateway answers itself, through the proxy. There is no such name

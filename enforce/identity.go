@@ -14,7 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Identifier identifies the senders of requests. It never changes and is safe for concurrent use.
+// Identifier identifies the senders of requests. Only the hosts of files change ([Identifier.Follow]).
+// It is safe for concurrent use.
 //
 // # Naming by User-Agent
 //
