@@ -19,6 +19,7 @@ const (
 	onState                 // the absence of a text
 	onSelf                  // the request being for robots.txt itself
 	onBoundary              // the operator's limits of the agent, before anything is fetched: as recorded
+	onTurn                  // those that can close while the request waits for its rules or its turn: as recorded
 	onSender                // the operator's word and the sender, before anything is sent: as recorded
 )
 
@@ -29,8 +30,8 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonAbsent: onState, enforce.ReasonUnreachable: onState, enforce.ReasonUnreachableExpired: onState,
 	enforce.ReasonRobotsForbidden: onState, enforce.ReasonPending: onState,
 	enforce.ReasonRobotsTxt: onSelf, enforce.ReasonVisitTime: onRules,
-	enforce.ReasonAgentHost: onBoundary, enforce.ReasonAgentPort: onBoundary, enforce.ReasonAgentMethod: onBoundary,
-	enforce.ReasonAgentExpired: onBoundary, enforce.ReasonWindow: onBoundary,
+	enforce.ReasonAgentPort: onBoundary, enforce.ReasonAgentMethod: onBoundary,
+	enforce.ReasonAgentHost: onTurn, enforce.ReasonAgentExpired: onTurn, enforce.ReasonWindow: onTurn,
 	enforce.ReasonException: onSender, enforce.ReasonRobotsOff: onSender, enforce.ReasonKillSwitch: onSender,
 	enforce.ReasonOperatorDeny: onSender, enforce.ReasonConnectDenied: onSender, enforce.ReasonIntercepted: onSender,
 	enforce.ReasonClientNotAllowed: onSender, enforce.ReasonUnidentified: onSender, enforce.ReasonCredentialsMissing: onSender,
@@ -161,10 +162,16 @@ func beforeSending(r *enforce.LogRecord) bool {
 	return r.Decision == enforce.OutcomeDeny && bases[r.Reason] != onLater && r.Reason != enforce.ReasonKillSwitch
 }
 
+// ClosedLate reports whether a request was refused because a boundary of its agent closed while it
+// waited for its rules or its turn.
+func ClosedLate(r *enforce.LogRecord) bool {
+	return bases[r.Reason] == onTurn && (r.State != stateUnknown || r.WaitMillis > 0)
+}
+
 // badAfterwards compares the decision with the steps after it.
 func badAfterwards(r *enforce.LogRecord) string {
 	switch {
-	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 || r.DialMillis > 0 || r.SentAt > 0 || r.Removed > 0 || r.PaymentRequired):
+	case beforeSending(r) && (r.Address != "" || r.WaitMillis > 0 && !ClosedLate(r) || r.DialMillis > 0 || r.SentAt > 0 || r.Removed > 0 || r.PaymentRequired):
 		return fmt.Sprintf("reason %s is found before anything is sent, but there is an address, a wait or a time of sending", r.Reason)
 	case r.Reason == enforce.ReasonException && r.Exception == "":
 		return "reason exception names no exception"

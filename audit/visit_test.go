@@ -40,6 +40,9 @@ func TestVisitTime(t *testing.T) {
 	refused := decide(identity("AcmeBot", "keep", ""), "/page")
 	tunnel := e.DecideTunnel(t.Context(), identity("Free", "keep", ""), target(t, "https://site.example/").Origin)
 	window := enforce.Decision{Agent: "AcmeBot", Origin: target(t, page).Origin, PathVisible: true}.Refuse(enforce.ReasonWindow, "its hours are 22:00-06:00", time.Hour)
+	late := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, page), Identity: identity("AcmeBot", "ignore", "")})
+	late = late.Refuse(enforce.ReasonWindow, "its hours are 22:00-06:00", time.Hour)
+	late.Wait = 24 * time.Second
 	for _, tt := range []struct {
 		name string
 		line object
@@ -59,7 +62,10 @@ func TestVisitTime(t *testing.T) {
 		{"it passed", refused.with("decision", "allow"), KindImpossible},
 		{"refused by a rule instead", refused.with("reason", "disallowed"), KindVerdict},
 		{"what a rule refuses", decide(identity("AcmeBot", "keep", ""), "/private/x").with("reason", "visit_time").with("rule", hours).with("line", 2), KindVerdict},
-		{"a window, with a text", refused.with("reason", "window"), KindImpossible},
+		{"a window that closed late", lineOf(t, late.Record(), "GET", page, now), ""},
+		{"a window that closed late, and it was sent", lineOf(t, late.Record(), "GET", page, now).with("sent_at", float64(now.Unix())), KindImpossible},
+		{"a window, with another text", refused.with("reason", "window"), KindEvidence},
+		{"a port, with a text", refused.with("reason", "agent_port"), KindImpossible},
 		{"a window that passed", lineOf(t, window.Record(), "GET", page, now).with("decision", "allow"), KindImpossible},
 	} {
 		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.line))

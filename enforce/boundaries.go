@@ -169,6 +169,11 @@ func (d *Decision) refuseBeyond(r refusal) bool {
 	return true
 }
 
+// boundaryError is why a request that was allowed may not be sent any more.
+type boundaryError struct{ refusal }
+
+func (e *boundaryError) Error() string { return e.detail }
+
 // hostSet is a set of hosts, by patterns.
 type hostSet = hostIndex[struct{}]
 

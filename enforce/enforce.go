@@ -162,6 +162,19 @@ func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt 
 	return d, false
 }
 
+// Beyond returns an error if a request or tunnel that was allowed is outside of a boundary of its
+// agent by now. The agent may be nil. The method is CONNECT for a tunnel that is not looked into. The
+// error is for [Decision.RefuseSlot].
+func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
+	if a == nil || !a.limited {
+		return nil
+	}
+	if r := a.beyond(o, method, e.clock()); r.reason != "" {
+		return &boundaryError{r}
+	}
+	return nil
+}
+
 // exempted takes the steps by which the operator lets a request pass without asking for rules, and
 // reports whether they decided.
 func (e *Enforcer) exempted(d *Decision, path string) bool {

@@ -89,8 +89,8 @@ func brief(d time.Duration) string {
 }
 
 // RefuseSlot returns d refused because the request gets no slot. err is the error of
-// [Politeness.Request], [pace.Pacer.Acquire] or [pace.Slot.Confirm], ctx the context of the
-// request.
+// [Politeness.Request], [pace.Pacer.Acquire], [pace.Slot.Confirm] or [Enforcer.Beyond], ctx the context
+// of the request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
 		wait := time.Duration(RetrySeconds(max(refused.RetryAfter, time.Second))) * time.Second
@@ -101,6 +101,9 @@ func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	}
 	if spent, ok := errors.AsType[*budget.SpentError](err); ok {
 		return d.Refuse(ReasonBudget, spent.Error(), max(spent.Wait, time.Second))
+	}
+	if beyond, ok := errors.AsType[*boundaryError](err); ok {
+		return d.Refuse(beyond.reason, beyond.detail, beyond.wait)
 	}
 	if ctx.Err() != nil {
 		return d.Refuse(ReasonCanceled, "the client left while it was held", 0)

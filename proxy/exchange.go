@@ -118,7 +118,8 @@ func (x *exchange) noteStop() {
 	}
 }
 
-// pace waits for the host's turn.
+// pace waits for the host's turn. A boundary of the agent may close while the request waits for that,
+// or for its rules before.
 func (x *exchange) pace(o origin.Origin) error {
 	d := &x.decision
 	if !d.Paced() {
@@ -135,6 +136,11 @@ func (x *exchange) pace(o origin.Origin) error {
 	x.slot, err = x.site.Engine.Pacer().Acquire(x.ctx, request)
 	d.Wait = time.Since(began)
 	step.waited(d, err)
+	if err == nil {
+		if err = x.site.Enforcer.Beyond(x.identity.Config, o, x.r.Method); err != nil {
+			x.slot.Cancel()
+		}
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -67,8 +68,9 @@ func (t *tunnel) site() *engine.SitePolicy {
 	return nil
 }
 
-// watch ends a blind tunnel as soon as a configuration is current that would not have opened it, or as
-// a boundary of its agent would not.
+// watch ends a blind tunnel when it is outside of a boundary of its agent, and at a reload after which
+// it would not be opened. If several sites have taken the place of the first one, it keeps to the hours
+// and the file of hosts of one of them.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time
@@ -82,18 +84,23 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		judges, err := []*engine.SitePolicy{s}, errBeyond
-		if !s.Live() {
-			judges, err = s.Successors(), errNotReopened
+		if s.Live() {
+			relisted = s.Identifier.Relisted() // before the boundaries are judged, so that no change is missed
+			if s.Enforcer.Beyond(agent, c.origin, http.MethodConnect) != nil {
+				end(errBeyond)
+				return
+			}
+			continue
 		}
+		judges := s.Successors()
 		if len(judges) > 0 {
 			s = judges[0]
-			relisted = s.Identifier.Relisted() // before it judges, so that no change is missed
+			relisted = s.Identifier.Relisted() // likewise
 			agent = s.Identifier.Opaque(ctx, c.opens.from).Config
 		}
 		refuses := func(s *engine.SitePolicy) bool { return !c.stillAllowed(ctx, s) }
 		if len(judges) == 0 || slices.ContainsFunc(judges, refuses) {
-			end(err)
+			end(errNotReopened)
 			return
 		}
 	}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,10 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/crawlgate/crawlgate/egress"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/pace"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -27,8 +34,8 @@ func (emptyRules) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker
 }
 
 // TestBlindTunnelEndsAtItsBoundary: a tunnel that nobody looks into ends when the window of its agent closes, when the
-// agent expires, and when a change of the hosts takes its host away, and not before. Time is virtual: it begins on
-// 2000-01-01 at midnight.
+// agent expires, and when a change of the hosts takes its host away, and not before. The rules have no part in it. Time is
+// virtual: it begins on 2000-01-01 at midnight.
 func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "hosts")
@@ -79,6 +86,7 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			if !c.stillAllowed(life, site) {
 				t.Fatalf("%s: it would not be opened", tt.name)
 			}
+			site.Enforcer = &enforce.Enforcer{Policy: operator} // without rules it would open none
 			began := time.Now()
 			ctx, end := context.WithCancelCause(life)
 			go c.watch(ctx, end)
@@ -97,5 +105,63 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			over()
 			synctest.Wait()
 		})
+	}
+}
+
+// TestHoursEndWhileWaiting: a request whose turn comes after the hours of its agent is refused, and its slot is free for
+// the next one.
+func TestHoursEndWhileWaiting(t *testing.T) {
+	config := engine.Config{
+		Store:      engine.Store{Kind: "none"},
+		Politeness: enforce.Politeness{Interval: time.Hour, Burst: 1, Per: []pace.Scope{pace.PerHost}},
+	}
+	config.Egress.Dialer = &egress.Dialer{Guard: new(guard.Guard)}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	defer cancel()
+	e, err := engine.New(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Close() }()
+	if err := e.Open(); err != nil {
+		t.Fatal(err)
+	}
+	operator, _, err := enforce.NewPolicy(enforce.PolicyConfig{Mode: enforce.ModeOff}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acme", Boundaries: enforce.Boundaries{Windows: []string{"22:00-06:00"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := origin.ParseTarget("http://site.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now time.Time
+	site := &Site{SitePolicy: &engine.SitePolicy{Engine: e, Enforcer: &enforce.Enforcer{Policy: operator, Now: func() time.Time { return now }}}}
+	for _, tt := range []struct {
+		wait, retry time.Duration
+		want        enforce.Reason
+	}{
+		{time.Second, 16 * time.Hour, enforce.ReasonWindow},
+		{time.Second - 1, 0, enforce.ReasonRobotsOff},
+		{0, time.Hour, enforce.ReasonRateLimited},
+	} {
+		now = time.Date(2027, 6, 1, 5, 59, 59, 0, time.UTC)
+		x := &exchange{
+			site: site, ctx: t.Context(), r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, target.String(), http.NoBody),
+			identity: id.Identify(t.Context(), enforce.Sender{UserAgent: "acme/1"}),
+		}
+		if x.decide(target); !x.decision.Allowed {
+			t.Fatal(x.decision.Reason)
+		}
+		now = now.Add(tt.wait)
+		if err := x.pace(target.Origin); err != nil {
+			x.decision = x.decision.RefuseSlot(t.Context(), err)
+		}
+		if d := x.decision; d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.RetryAfter.Round(time.Minute) != tt.retry {
+			t.Errorf("after %s: %s %s, %s", tt.wait, d.Reason, d.Detail, d.RetryAfter)
+		}
 	}
 }

@@ -319,7 +319,7 @@ var policyReasons = append([]enforce.Reason{
 
 // judged reports whether a line was decided by the steps that are simulated.
 func judged(r *enforce.LogRecord) bool {
-	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
+	return r.Reason.Allows() || slices.Contains(policyReasons, r.Reason) && !audit.ClosedLate(r) || r.Reason == enforce.ReasonBadTarget && r.Form != ""
 }
 
 func compared(l *audit.Line, d enforce.Decision) Result {

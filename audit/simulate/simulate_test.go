@@ -187,6 +187,9 @@ func TestDecide(t *testing.T) {
 		{"no longer limited", []enforce.Agent{acme}, enforce.PolicyConfig{}, func(r *request) {
 			r.Robots.Reason, r.Robots.State, r.Robots.SHA256, r.Robots.Group, r.Robots.Rule, r.Robots.Line = "agent_host", "unknown", "", "", "", 0
 		}, "deny disallowed AcmeBot /private"}, // by the line before it
+		{"while it waited its hour ended", limited(enforce.Boundaries{Windows: []string{"13:00-12:01 Europe/London"}}), enforce.PolicyConfig{}, func(r *request) {
+			r.URI, r.Robots.Reason, r.Robots.WaitMillis = "https://example.com/open", "window", 24000
+		}, "as before"},
 		{"unknown agent", []enforce.Agent{{Name: "OtherBot"}}, enforce.PolicyConfig{}, nil, "deny unidentified"},
 		{"other tokens", []enforce.Agent{{Name: "AcmeBot", IgnoreWildcard: true}}, enforce.PolicyConfig{}, nil, "allow no_rule AcmeBot"},
 		{"no longer excepted", nil, enforce.PolicyConfig{}, func(r *request) {
