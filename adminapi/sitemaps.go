@@ -46,9 +46,14 @@ func sitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	return list
 }
 
-// judgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone. Nothing is
-// fetched for it: the rules are those that are known.
+// judgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone, whatever its
+// boundaries are. Nothing is fetched for it: the rules are those that are known.
 func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, list []Sitemap) {
+	if id.Config != nil {
+		free := *id.Config
+		free.Boundaries = enforce.Boundaries{}
+		id.Config = &free
+	}
 	judge := enforce.Enforcer{Rules: newKnownRules(e)}
 	for i := range list {
 		s := &list[i]

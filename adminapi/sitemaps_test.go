@@ -3,6 +3,7 @@ package adminapi
 import (
 	"testing"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -37,5 +38,29 @@ func TestSitemapsOf(t *testing.T) {
 		if s.URL != w.shown || s.target.String() != w.target || s.Line != w.line || s.InScope != w.inScope || s.Access != "" {
 			t.Errorf("got %+v, want %+v", s, w)
 		}
+	}
+}
+
+// TestSitemapsOfALimitedAgent: the boundaries of an agent do not matter for what robots.txt says of a sitemap.
+func TestSitemapsOfALimitedAgent(t *testing.T) {
+	e := adminEngine(t)
+	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{
+		{Name: "Acme", Boundaries: enforce.Boundaries{Hosts: []string{"other.example"}, Expires: "2026-01-01"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := identifier.Named("Acme")
+	o, err := origin.Parse("https://example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.Lookup(t.Context(), o, id.Asker()); err != nil {
+		t.Fatal(err)
+	}
+	list := sitemapsOf(o, robotstxt.Parse([]byte("Sitemap: https://example.com/a.xml\nSitemap: https://example.com/private/b.xml\n")))
+	judgeSitemaps(t.Context(), e, id, list)
+	if len(list) != 2 || list[0].Access != AccessAllow || list[1].Access != AccessDeny || id.Config.Expires == "" {
+		t.Errorf("%+v", list)
 	}
 }
