@@ -177,36 +177,64 @@ func TestAllowIsKept(t *testing.T) {
 	}
 }
 
-// TestAllowLeavesRoomForStops: exceptions take half of the places at most, here and of other gateways, and leave theirs after their end.
-func TestAllowLeavesRoomForStops(t *testing.T) {
+// TestEachKindHasItsPlaces: exceptions keep no stop out, nothing keeps out a stop of everything, here and of other gateways, and exceptions
+// leave their places after their end.
+func TestEachKindHasItsPlaces(t *testing.T) {
 	t.Parallel()
-	var set, others StopSet
-	for i := range maxStops / 2 {
-		set.Held = append(set.Held, allow(fmt.Sprint("a", i), fmt.Sprintf("Acme@h%d.test", i)))
+	host := func(id string) Stop { return Stop{ID: id, Scope: StopHost, Value: id + ".test", At: now} }
+	full := func(name string, n int) (set StopSet) {
+		for i := range n {
+			id := fmt.Sprint(name, i)
+			set.Held = append(set.Held, allow("a-"+id, "Acme@"+id+".test"))
+			set.Held = append(set.Held, host("s-"+id))
+		}
+		return set
 	}
-	if _, err := set.Add(allow("more", "Acme@more.test")); !errors.Is(err, ErrTooManyStops) {
-		t.Errorf("one more exception: %v", err)
+	set := full("h", maxStops)
+	everything := Stop{ID: "all", Scope: StopAll, At: now}
+	for _, tt := range []struct {
+		order Stop
+		want  error
+	}{
+		{allow("more", "Acme@more.test"), ErrTooManyStops},
+		{allow("again", "Acme@h1.test"), nil},
+		{host("more"), ErrTooManyStops},
+		{Stop{ID: "again", Scope: StopHost, Value: "s-h1.test", At: now}, nil},
+		{everything, nil},
+	} {
+		if _, err := set.Add(tt.order); !errors.Is(err, tt.want) {
+			t.Errorf("%v: %v, want %v", tt.order, err, tt.want)
+		}
 	}
-	if after, err := set.Add(allow("again", "Acme@h1.test")); err != nil || len(after.Held) != maxStops/2 {
-		t.Errorf("one in the place of another: %d, %v", len(after.Held), err)
-	}
-	full, err := set.Add(Stop{ID: "stop", Scope: StopAll, At: now})
-	if err != nil {
-		t.Errorf("a stop: %v", err)
-	}
-	for i := range maxMerged / 2 {
-		others.Held = append(others.Held, allow(fmt.Sprint("o", i), "Acme@other.test"))
-	}
-	others.Held = append(others.Held, Stop{ID: "theirs", Scope: StopAll, At: now})
-	merged, err := full.Merge(others, now)
-	if !errors.Is(err, ErrTooManyStops) || len(merged.Held) != maxMerged/2+1 || !slices.ContainsFunc(merged.Held, Stop{ID: "theirs"}.hasID) {
-		t.Errorf("merged: %d orders, %v", len(merged.Held), err)
+	allowed := StopSet{Held: slices.DeleteFunc(slices.Clone(set.Held), func(s Stop) bool { return s.Scope != StopAllow })}
+	if _, err := allowed.Add(host("stop")); err != nil {
+		t.Errorf("a stop beside exceptions alone: %v", err)
 	}
 	late := allow("late", "Acme@more.test")
 	late.At = late.Until.Add(endedKept)
 	late.Until = late.At.Add(time.Hour)
-	if after, err := set.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxStops/2 {
+	if after, err := allowed.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxStops {
 		t.Errorf("after their end: %d held, %d lifted, %v", len(after.Held), len(after.Lifted), err)
+	}
+	others := full("o", maxMerged)
+	others.Held = append(others.Held, everything)
+	if merged, err := set.Merge(others, now); !errors.Is(err, ErrTooManyStops) || merged.counts() != [3]int{maxMerged, 1, maxMerged} {
+		t.Errorf("merged: %v orders, %v", merged.counts(), err)
+	}
+}
+
+// TestFullSetsAreRead: what can be held can be read again.
+func TestFullSetsAreRead(t *testing.T) {
+	t.Parallel()
+	for allowed, want := range map[int]bool{maxMerged: false, maxMerged + 1: true} {
+		f := stopsFile{Version: stopsFileVersion, Stops: make([]Stop, 1), Allowed: make([]Stop, allowed)}
+		data, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = new(StopSet).UnmarshalJSON(data); errors.Is(err, ErrTooManyStops) != want || err == nil { // an empty order is none
+			t.Errorf("%d exceptions: %v", allowed, err)
+		}
 	}
 }
 

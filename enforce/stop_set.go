@@ -67,11 +67,11 @@ type Lift struct {
 }
 
 const (
-	// maxStops bounds the stops of one gateway. Humans give them, or their scripts; StopAll takes the
-	// place of more.
+	// maxStops bounds the orders of each kind of one gateway. Humans give them, or their scripts;
+	// StopAll takes the place of more.
 	maxStops = 10_000
-	// maxMerged bounds the stops of all gateways together, and the lifts that are remembered: ten
-	// gateways may each have reached their bound while they were apart.
+	// maxMerged bounds those of all gateways together, and the lifts that are remembered: ten gateways
+	// may each have reached their bound while they were apart.
 	maxMerged = 10 * maxStops
 	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in its
 	// file that was lifted in the meantime, brings the stop back: too much stops, never too little.
@@ -88,18 +88,38 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if !IsStopID(stop.ID) {
 		return s, fmt.Errorf("id %.80q is not 1 to %d letters, digits and hyphens", stop.ID, maxID)
 	}
-	before, most := s, maxStops
+	before := s
 	if stop.Scope == StopAllow {
-		before, most = s.withoutEnded(stop.At), maxStops/2 // the others are for stops
+		before = s.withoutEnded(stop.At)
 	}
 	after, _ := before.without(stop.same, Lift{By: stop.By, At: stop.At})
-	if len(after.Held) >= most {
+	if after.counts()[stop.kind()] >= maxStops {
 		return s, ErrTooManyStops
 	}
 	if after.hasLifted(stop.ID) || len(unknownIDs([]Stop{stop}, s.Held)) == 0 {
 		return s, fmt.Errorf("there was a stop %s before", stop.ID)
 	}
 	return after.extended(stop), nil
+}
+
+// kind tells apart the orders that have places of their own, as an index of counts: so neither
+// exceptions nor other stops can keep a StopAll out, and exceptions no stop.
+func (s *Stop) kind() int {
+	switch s.Scope {
+	case StopAll:
+		return 1
+	case StopAllow:
+		return 2
+	}
+	return 0
+}
+
+// counts is how many orders of each kind hold.
+func (s StopSet) counts() (n [3]int) {
+	for i := range s.Held {
+		n[s.Held[i].kind()]++
+	}
+	return n
 }
 
 // Lift ends all stops with the scope and value of a canonical one, and returns the newest of them.
@@ -147,16 +167,16 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 		after.Held = slices.DeleteFunc(slices.Clone(s.Held), func(stop Stop) bool { return after.hasLifted(stop.ID) })
 	}
 	var added []Stop
-	news := unknownIDs(other.Held, s.Held)
+	news, counts := unknownIDs(other.Held, s.Held), after.counts()
 	for _, stop := range other.Held {
 		if after.hasLifted(stop.ID) || !news[stop.ID] {
 			continue
 		}
-		n := len(after.Held) + len(added)
-		if n >= maxMerged || stop.Scope == StopAllow && n >= maxMerged/2 {
+		if counts[stop.kind()] >= maxMerged {
 			err = ErrTooManyStops
 			continue
 		}
+		counts[stop.kind()]++
 		delete(news, stop.ID)
 		added = append(added, stop)
 	}
@@ -331,9 +351,10 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 	} else if f.Version != stopsFileVersion {
 		return fmt.Errorf("reading the stops: version %d is not %d", f.Version, stopsFileVersion)
 	}
-	if f.Stops = append(f.Stops, f.Allowed...); max(len(f.Stops), len(f.Lifted)) > maxMerged {
+	if max(len(f.Stops)/2, len(f.Allowed), len(f.Lifted)) > maxMerged { // stops are of two kinds
 		return fmt.Errorf("reading the stops: %w", ErrTooManyStops)
 	}
+	f.Stops = append(f.Stops, f.Allowed...)
 	known := make(map[string]bool, len(f.Stops))
 	for i, stop := range f.Stops {
 		stop, err := stop.Canonical()

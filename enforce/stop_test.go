@@ -228,7 +228,7 @@ func TestStopConcurrently(t *testing.T) {
 func TestMergeIsBounded(t *testing.T) {
 	t.Parallel()
 	var here, there StopSet
-	here.Held = []Stop{{ID: "mine", Scope: StopAll, At: now.Add(time.Hour)}}
+	here.Held = []Stop{{ID: "mine", Scope: StopAgent, Value: "mine", At: now.Add(time.Hour)}}
 	for i := range maxMerged {
 		there.Held = append(there.Held, Stop{ID: fmt.Sprint("o", i), Scope: StopAgent, Value: fmt.Sprint(i), At: now})
 	}
