@@ -89,6 +89,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	}
 	lifted, found, err := e.Lift(order, enforce.Lift{By: order.By, At: time.Now().UTC().Truncate(time.Second)})
 	switch {
+	case found && order.Scope == enforce.StopAllow: // it has ended, whatever err says
 	case err != nil:
 		return ended, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
 			"make room on the disk, and lift it again", err)
@@ -100,7 +101,12 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 		}
 		return ended, fault(http.StatusNotFound, "there is no such order: %s; stopped: %s", order, cmp.Or(listed(held), "nothing"))
 	}
-	return OrderLifted{lifted, order.By, e.Fleet().Given(ctx, cluster.LiftOf(lifted.ID), 0)}, nil
+	report := e.Fleet().Given(ctx, cluster.LiftOf(lifted.ID), 0)
+	if err != nil {
+		return ended, fmt.Errorf("the exception has ended, but a restart may bring it back: %w; "+
+			"make room on the disk, and give or lift any order: that writes its end down too", err)
+	}
+	return OrderLifted{lifted, order.By, report}, nil
 }
 
 // ListGateways lists the fleet; without one, this gateway.

@@ -208,16 +208,20 @@ func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
 }
 
 // Lift ends the orders that stop what a canonical one does, once that has been written down, and
-// returns the newest. Where that fails they hold on: a restart would bring them back.
+// returns the newest. Where that fails they hold on: a restart would bring them back. Exceptions end
+// all the same, because no permission may outlive its lift.
 func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Stop, found bool, err error) {
 	s := e.stops
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.held.Update(func(before enforce.StopSet) (after enforce.StopSet, err error) {
+	_ = s.held.Update(func(before enforce.StopSet) (after enforce.StopSet, _ error) {
 		if after, lifted, found = before.Lift(order, lift); !found {
 			return before, nil
 		}
-		return after, s.write(after)
+		if err = s.write(after); order.Scope == enforce.StopAllow {
+			return after, nil
+		}
+		return after, err
 	})
 	return lifted, found, err
 }

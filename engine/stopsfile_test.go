@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,6 +92,40 @@ func TestStopsFileGoesOn(t *testing.T) {
 	}
 	if got := ids(stopsIn(t, folder)); len(got) != 5 {
 		t.Errorf("a restart has %q", got)
+	}
+}
+
+// TestLiftOnAFullDisk: if a lift cannot be written down, a stop holds on and an exception ends. A folder in the place of the file stands
+// for the disk.
+func TestLiftOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	e := &Engine{stops: stopsIn(t, folder)}
+	denyHosts(t, e.stops, "a.example")
+	allowed := enforce.Stop{
+		ID: "x-id", Scope: enforce.StopAllow, Value: "acme@b.example", By: "dora", Ticket: "OPS-7", At: time.Now().UTC(), Until: time.Now().Add(time.Hour),
+	}
+	if _, err := e.Deny(allowed); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "stops.json")
+	if err := errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []enforce.Stop{allowed, {Scope: enforce.StopHost, Value: "a.example"}} {
+		if _, found, err := e.Lift(order, enforce.Lift{By: "dora", At: time.Now()}); !found || err == nil {
+			t.Errorf("%v: found %v, %v", order, found, err)
+		}
+	}
+	if got := ids(e.stops); !slices.Equal(got, []string{"a-id"}) {
+		t.Errorf("held: %q", got)
+	}
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	denyHosts(t, e.stops, "c.example")
+	if got := ids(stopsIn(t, folder)); !slices.Equal(got, []string{"a-id", "c-id"}) {
+		t.Errorf("after a restart: %q", got)
 	}
 }
 

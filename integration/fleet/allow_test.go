@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +113,17 @@ func TestAllow(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.run(1, 0, ", by dora, ticket OPS-4711, until 20", "why", log, "--url", f.page, "--limit", "9")
+
+	give(0)
+	file := filepath.Join(filepath.Dir(f.gateways[1].Store()), "stops.json") // a folder in its place stands for a full disk
+	if err := errors.Join(os.Remove(file), os.MkdirAll(filepath.Join(file, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	f.run(1, 2, "the exception has ended, but a restart may bring it back", "undeny", "allow", name)
+	f.decided("lifted on a full disk", enforce.ReasonDisallowed)
+	if err := os.RemoveAll(file); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestAllowEnds: an exception that is given at one gateway is used at the other within a second, and ends at both at its time, without
