@@ -20,7 +20,7 @@ import (
 )
 
 func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error) {
-	return Orders{append([]enforce.Stop{}, e.Stops().InForce(time.Now())...)}, nil
+	return Orders{append([]enforce.Stop{}, e.Stops().InForce(time.Now(), e.Config.AllowFor)...)}, nil
 }
 
 // Deny gives an order. Before it answers, all that the order stops has been told to end.
@@ -96,7 +96,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	case !found:
 		order.By = "" // that would be the author of the order
 		held := []string{}
-		for _, o := range e.Stops().InForce(time.Now()) {
+		for _, o := range e.Stops().InForce(time.Now(), e.Config.AllowFor) {
 			held = append(held, strings.TrimSpace(string(o.Scope)+" "+o.Value))
 		}
 		return ended, fault(http.StatusNotFound, "there is no such order: %s; stopped: %s", order, cmp.Or(listed(held), "nothing"))

@@ -74,7 +74,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Status(),
 		MayLift: h.Orders, Hour: engine.LastHour(),
 	}
-	inForce, within := e.Stops().InForce(now), now.AddDate(0, 0, 14)
+	inForce, within := e.Stops().InForce(now, e.Config.AllowFor), now.AddDate(0, 0, 14)
 	orders, allowed := make([]enforce.Stop, 0, len(inForce)), make([]enforce.Stop, 0, len(inForce))
 	for _, order := range inForce {
 		switch {

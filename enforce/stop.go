@@ -167,10 +167,7 @@ func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit
 		for _, port := range [2]uint16{o.Port, 0} {
 			key := stopKey{StopAllow, HostPattern{host, port}, name}
 			for _, order := range slices.Backward(index.parts[key.part()][key]) {
-				if last := order.At.Add(limit).Truncate(time.Millisecond); last.Before(order.Until) {
-					order.Until = last
-				}
-				if !order.Ended(now) && !order.At.After(now.Add(maxAhead)) && coversPath(order.paths(), path) {
+				if order, ok = order.Holds(now, limit); ok && coversPath(order.paths(), path) {
 					return order, true
 				}
 			}

@@ -101,8 +101,27 @@ func (s Stop) Exception() Exception {
 	}
 }
 
-// InForce returns the stops, and the exceptions that have not ended at the time now, oldest first. The
-// slice is the caller's.
-func (s *Stops) InForce(now time.Time) []Stop {
-	return slices.DeleteFunc(s.List(), func(order Stop) bool { return order.Ended(now) })
+// Holds reports whether an order holds at the time now, and returns it with the end that it then has:
+// no exception counts for longer than limit, and with a limit of 0 none does. Stops hold.
+func (s Stop) Holds(now time.Time, limit time.Duration) (Stop, bool) {
+	if s.Scope != StopAllow {
+		return s, true
+	}
+	if last := s.At.Add(limit).Truncate(time.Millisecond); last.Before(s.Until) {
+		s.Until = last
+	}
+	return s, limit > 0 && !s.Ended(now) && !s.At.After(now.Add(maxAhead))
+}
+
+// InForce returns the orders that hold at the time now, as Holds returns them, oldest first. The slice
+// is the caller's.
+func (s *Stops) InForce(now time.Time, limit time.Duration) []Stop {
+	list := s.List()
+	inForce := list[:0]
+	for _, order := range list {
+		if order, ok := order.Holds(now, limit); ok {
+			inForce = append(inForce, order)
+		}
+	}
+	return inForce
 }

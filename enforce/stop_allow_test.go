@@ -65,8 +65,13 @@ func TestAllowCovers(t *testing.T) {
 	if _, ok := (*Stops)(nil).Exempt(mustOrigin(t, "http://news.test"), "/", "Acme", now, limit); ok {
 		t.Error("nothing lets pass")
 	}
-	if n, later := k.InForce(now), k.InForce(end); len(n) != 2 || len(later) != 0 || len(k.List()) != 2 {
-		t.Errorf("in force %v, after their end %v", n, later)
+	for at, want := range map[time.Time]int{now: 2, end.Add(-1): 2, end: 0, now.Add(-maxAhead): 2, now.Add(-maxAhead - 1): 0} {
+		if got := k.InForce(at, limit); len(got) != want || want > 0 && !got[0].Until.Equal(end) {
+			t.Errorf("at %v in force: %v", at, got)
+		}
+	}
+	if short, none := k.InForce(now, time.Hour), k.InForce(now, 0); len(short) != 2 || !short[0].Until.Equal(now.Add(time.Hour)) || len(none) != 0 || len(k.List()) != 2 {
+		t.Errorf("where they are short %v, where they are off %v", short, none)
 	}
 }
 

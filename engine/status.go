@@ -146,8 +146,9 @@ func (e *Engine) Status() Status {
 	sites := e.Sites()
 	now := time.Now()
 	s.Exceptions, s.ExceptionEnds = exceptionsOf(sites, now)
-	for _, order := range e.Stops().InForce(now) {
-		s.Exceptions += count(order.Scope == enforce.StopAllow)
+	for _, order := range e.Stops().All().Held {
+		_, holds := order.Holds(now, e.Config.AllowFor)
+		s.Exceptions += count(holds && order.Scope == enforce.StopAllow)
 	}
 	if i := slices.IndexFunc(sites, func(s *SitePolicy) bool { return s.Authority != nil }); i >= 0 {
 		s.Authority = sites[i].Authority() // all sites have the same

@@ -94,6 +94,7 @@ func TestAllow(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.decided("off at one", enforce.ReasonException, enforce.ReasonDisallowed)
+	f.run(1, 0, "nothing is stopped", "deny")
 	f.run(1, 2, "its option allow_for is off", "allow", f.host, "--agent", "AcmeBot", "--until", "2099-12-31", "--by", "dora", "--ticket", "OPS-4711")
 	if err := f.gateways[1].Reload(f.config(1, "")); err != nil {
 		t.Fatal(err)
