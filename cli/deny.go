@@ -65,7 +65,8 @@ func allowCommand() *cobra.Command {
 		Use:   "allow HOST --agent NAME [--path PREFIX]... --until TIME --by WHO --ticket TEXT [--reason TEXT]",
 		Short: "Lets requests of an agent to a host pass that robots.txt refuses, for a time",
 		Long: `Gives an exception at run time: requests of an agent to a host pass that robots.txt refuses, at all gateways of a fleet, until a
-time or until undeny. Stops, the configuration's deny and the limits of the agent hold on. deny lists exceptions, too.
+time or until undeny. As with except, the preferences of the site are not judged either, those of fields, tags and tdmrep.json
+included. Stops, the configuration's deny and the limits of the agent hold on. deny lists exceptions, too.
 
 A host is a pattern as for deny. --until is a date, which is included (in UTC), or a time; the option allow_for of the gateway says how
 late it may be.`,
