@@ -16,6 +16,7 @@ var (
 	JournalOf      = journalOf
 	TrendText      = trendText
 	Ago            = ago
+	LeastLeft      = leastLeft
 )
 
 // Rendered is a part of the overview before the records were read.

@@ -48,6 +48,7 @@ type finding struct {
 	Agents   []agent
 	Teams    []agent
 	Budgets  []engine.AgentBudget
+	Budgeted int     // agents with a budget, also of those that are not listed
 	Asked    []agent // by one agent, with the origins as their names
 	Clocks   adminapi.Clocks
 	Origins  adminapi.CatalogPage
@@ -143,9 +144,11 @@ func whyOf(r engine.RecentRefusal) string {
 func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) error {
 	f.Agents, f.Teams = countsOf(e, f.Hour)
 	name := f.Query.Get("name")
-	f.Budgets = bounded(slices.DeleteFunc(e.Budgets(), func(b engine.AgentBudget) bool {
+	budgets := slices.DeleteFunc(e.Budgets(), func(b engine.AgentBudget) bool {
 		return name != "" && b.Agent != name || name == "" && !f.has(b.Agent, b.Owner)
-	}), f.Rows)
+	})
+	slices.SortStableFunc(budgets, leastLeft)
+	f.Budgets, f.Budgeted = bounded(budgets, f.Rows), len(budgets)
 	if name == "" {
 		list := slices.DeleteFunc(f.Agents, func(a agent) bool { return !f.has(a.Name, a.Owner) })
 		f.Agents, f.Teams = bounded(list[min(f.From, len(list)):], f.Rows), bounded(f.Teams, f.Rows)
@@ -177,6 +180,18 @@ func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) err
 	}
 	slices.SortFunc(f.Kinds, func(a, b kind) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Reason, b.Reason)) })
 	return nil
+}
+
+// leastLeft has the budget first of which the least is left, as a share of one of its limits.
+func leastLeft(a, b engine.AgentBudget) int {
+	var left [2]float64
+	for i, budget := range [2]engine.AgentBudget{a, b} {
+		left[i] = 1
+		for _, n := range budget.Limited() {
+			left[i] = min(left[i], float64(n[0])/float64(n[1]))
+		}
+	}
+	return cmp.Compare(left[0], left[1])
 }
 
 // countsOf lists the agents that are configured or were seen in the last hour, and their owners.

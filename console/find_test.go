@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/console"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -75,11 +77,34 @@ func TestBudgetTrouble(t *testing.T) {
 	}
 }
 
+// TestLeastLeft: the budgets come first of which the least share is left.
+func TestLeastLeft(t *testing.T) {
+	t.Parallel()
+	of := func(name string, requests, left, bytes, bytesLeft int64) engine.AgentBudget {
+		return engine.AgentBudget{Agent: name, Standing: budget.Standing{
+			Allowance: budget.Allowance{Requests: requests, Bytes: bytes}, RequestsLeft: left, BytesLeft: bytesLeft,
+		}}
+	}
+	list := []engine.AgentBudget{of("a", 10, 10, 0, 0), of("b", 10, 9, 0, 0), of("c", 0, 0, 100, 2), of("d", 10, 10, 100, 1), of("e", 0, 0, 0, 0), of("f", 3, 0, 0, 0)}
+	slices.SortStableFunc(list, console.LeastLeft)
+	got := ""
+	for _, b := range list {
+		got += b.Agent
+	}
+	if got != "fdcbae" {
+		t.Errorf("in order %s", got)
+	}
+}
+
 // TestManyAgents: with thousands of agents the pages stay small, and each agent can be found.
 func TestManyAgents(t *testing.T) {
 	var blocks strings.Builder
 	for i := range 3000 {
-		fmt.Fprintf(&blocks, "agent crawler-of-the-company-%d {\nowner team-%d\n}\n", i, i%100)
+		fmt.Fprintf(&blocks, "agent crawler-of-the-company-%d {\nowner team-%d\n", i, i%100)
+		if i%50 == 0 {
+			blocks.WriteString("budget {\nrequests 3/day\n}\n")
+		}
+		blocks.WriteString("}\n")
 	}
 	g := testgateway.New(t, blocks.String()+siteOf(auth(""), "orders on"), "")
 	transport := &http.Transport{DialContext: g.Dial("console.sock"), MaxIdleConns: 1}
@@ -87,7 +112,7 @@ func TestManyAgents(t *testing.T) {
 	r := &rig{g, t, &http.Client{Transport: transport}}
 	for path, want := range map[string]string{
 		"/": "", "/stops": "", "/refusals": "", "/find?q=company-2999": ">crawler-of-the-company-2999</a>",
-		"/agents": "Next page", "/agents?q=TEAM-77": ">crawler-of-the-company-77</a>", "/agents?q=company-2998&from=0": "1 of 1.", "/agents?q=company-29&from=100": "11 of 111.",
+		"/agents": "Next page", "/agents?q=company": "50 of 60, those with the least left.", "/agents?q=TEAM-77": ">crawler-of-the-company-77</a>", "/agents?q=company-2998&from=0": "1 of 1.", "/agents?q=company-29&from=100": "11 of 111.",
 	} {
 		resp, body := r.ask("GET", path, nil, ada)
 		if resp.StatusCode != http.StatusOK || len(body) > maxPage || !strings.Contains(body, want) {
