@@ -132,13 +132,22 @@ func promtool(t *testing.T, folder string, args ...string) {
 	}
 }
 
+// tryRules has promtool test the rules, with the given tests.
+func tryRules(t *testing.T, tests string) {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{"rules.yml": monitoring(t, "rules.yml"), "test.yml": "rule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n" + tests} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool(t, folder, "test", "rules", "test.yml")
+}
+
 // TestEarlyInAQuietHour: a crawler that sends a request every five minutes, half of them too early, is no reason to wake
 // anybody. One that sends fifty times as many is.
 func TestEarlyInAQuietHour(t *testing.T) {
-	const quiet = `rule_files: [rules.yml]
-evaluation_interval: 1m
-tests:
-  - interval: 5m
+	tryRules(t, `  - interval: 5m
     input_series:
       - {series: 'crawlgate_agent_decisions_total{agent="quiet",owner="dora",decision="deny",reason="backoff",instance="gw1:2019"}', values: '0+1x24'}
       - {series: 'crawlgate_early_requests_total{agent="quiet",owner="dora",instance="gw1:2019"}', values: '0 0 1 1 2 2 3 3 4 4 5 5 6 6 7 7 8 8 9 9 10 10 11 11 12'}
@@ -149,14 +158,25 @@ tests:
         eval_time: 1h
         exp_samples:
           - {labels: '{agent="busy"}', value: 1}
-`
-	folder := t.TempDir()
-	for name, text := range map[string]string{"rules.yml": monitoring(t, "rules.yml"), "quiet.yml": quiet} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	promtool(t, folder, "test", "rules", "quiet.yml")
+`)
+}
+
+// TestFirstRefusedReload: the first file that /load cannot adapt is alerted, although its counter begins with it, and a
+// counter that stands for long is not.
+func TestFirstRefusedReload(t *testing.T) {
+	tryRules(t, `  - interval: 30s
+    input_series:
+      - {series: 'caddy_admin_http_request_errors_total{handler="load",method="POST",path="/load",job="crawlgate",instance="gw1:2019"}', values: '_x40 1x40'}
+      - {series: 'caddy_admin_http_request_errors_total{handler="load",method="POST",path="/load",job="crawlgate",instance="gw2:2019"}', values: '2x80'}
+    promql_expr_test:
+      - expr: count by (instance) (ALERTS{alertname="CrawlgateReloadFailed",alertstate="firing"})
+        eval_time: 24m
+        exp_samples:
+          - {labels: '{instance="gw1:2019"}', value: 1}
+      - expr: count by (instance) (ALERTS{alertname="CrawlgateReloadFailed",alertstate="firing"})
+        eval_time: 27m
+        exp_samples: []
+`)
 }
 
 // TestDashboardForm: panels have ids of their own and do not overlap, and the data source is a variable.
