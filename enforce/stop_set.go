@@ -110,8 +110,9 @@ func (s *Stop) kind() int {
 		return 1
 	case StopAllow:
 		return 2
+	default:
+		return 0
 	}
-	return 0
 }
 
 // counts is how many orders of each kind hold.
