@@ -59,11 +59,15 @@ func (s Standing) Near() bool {
 func (k *Keeper) Standing(agent string, l *Allowance, host string) Standing {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a := k.account(agent, l, time.Now())
+	find := k.current
+	if host != "" {
+		find = k.account
+	}
+	a := find(agent, l, time.Now())
 	s := Standing{Allowance: *l, Ends: a.day.ends}
-	of := func(m *meter) int64 {
+	of := func(m *meter, limit int64) int64 {
 		if m == nil {
-			return 0
+			return limit
 		}
 		if host != "" && !k.closed {
 			d := k.draw(m)
@@ -71,29 +75,45 @@ func (k *Keeper) Standing(agent string, l *Allowance, host string) Standing {
 			<-d.done
 			k.mu.Lock()
 		}
-		return m.remaining()
+		return m.remaining(limit)
 	}
-	s.RequestsLeft, s.BytesLeft = of(a.requests), of(a.bytes)
+	s.RequestsLeft, s.BytesLeft = of(a.requests, l.Requests), of(a.bytes, l.Bytes)
 	if host != "" && !k.closed {
-		s.PerHostLeft = of(k.host(a, host))
+		s.PerHostLeft = of(k.host(a, host), l.PerHost)
 	}
 	return s
 }
 
-// account returns the account of an agent for the day.
-func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
-	a := k.accounts[agent]
-	switch {
-	case a == nil || !a.day.holds(now) || a.limits != l && a.limits.Zone.String() != l.Zone.String():
-		a = &account{agent: agent, limits: new(Allowance), day: dayAt(now, l.Zone), hosts: make(map[string]*meter)}
-		k.accounts[agent] = a
-	case a.limits == l:
+// current returns the account of an agent for the day, with the limits that it has. If there is none
+// it makes one with those of l.
+func (k *Keeper) current(agent string, l *Allowance, now time.Time) *account {
+	if a := k.accounts[agent]; a != nil && a.day.holds(now) {
 		return a
 	}
-	a.requests = a.limited(a.requests, Requests, Requests, l.Requests, 1)
-	a.bytes = a.limited(a.bytes, Bytes, Bytes, l.Bytes, byteSlice)
+	return k.account(agent, l, now)
+}
+
+// account returns the account of an agent for the day, and gives it the limits of l.
+func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
+	a := k.accounts[agent]
+	holds := a != nil && a.day.holds(now)
+	switch {
+	case holds && a.limits.Same(l):
+		return a
+	case holds && a.limits.Zone.String() == l.Zone.String():
+	default:
+		if holds {
+			for m := range a.meters {
+				k.drop(m)
+			}
+		}
+		a = &account{agent: agent, day: dayAt(now, l.Zone), hosts: make(map[string]*meter)}
+		k.accounts[agent] = a
+	}
+	a.requests = k.limited(a, a.requests, Requests, Requests, l.Requests, 1)
+	a.bytes = k.limited(a, a.bytes, Bytes, Bytes, l.Bytes, byteSlice)
 	for host, m := range a.hosts {
-		if a.hosts[host] = a.limited(m, PerHost, m.name, l.PerHost, 1); l.PerHost == 0 {
+		if a.hosts[host] = k.limited(a, m, PerHost, m.name, l.PerHost, 1); l.PerHost == 0 {
 			delete(a.hosts, host)
 		}
 	}
@@ -105,8 +125,11 @@ func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
 }
 
 // limited gives a meter another limit, and makes it if there is none.
-func (a *account) limited(m *meter, what, name string, limit, least int64) *meter {
+func (k *Keeper) limited(a *account, m *meter, what, name string, limit, least int64) *meter {
 	switch {
+	case m != nil && limit == 0:
+		k.drop(m)
+		return nil
 	case limit == 0:
 		return nil
 	case m == nil:
@@ -124,26 +147,42 @@ func (k *Keeper) host(a *account, host string) *meter {
 		return m
 	}
 	if len(a.hosts) >= maxHosts {
-		for _, other := range a.hosts {
-			k.giveBack(other)
-			a.forget(other)
-			break
-		}
+		k.evict(a)
 	}
-	m = a.limited(nil, PerHost, hostPrefix+host, a.limits.PerHost, 1)
+	m = k.limited(a, nil, PerHost, hostPrefix+host, a.limits.PerHost, 1)
 	a.hosts[host] = m
 	return m
 }
 
 const hostPrefix = "host "
 
-// forget drops the meter of a host. What a request gives back later goes on to the pool.
-func (a *account) forget(m *meter) {
-	if m.what == PerHost {
-		m.tight = true
-		delete(a.hosts, m.name[len(hostPrefix):])
+// evict drops the meter of some host. What only this gateway counts is forgotten with its meter, so
+// those go last.
+func (k *Keeper) evict(a *account) {
+	var out *meter
+	seen := 0
+	for _, m := range a.hosts {
+		if m.waiting == 0 && (out == nil || !m.uncounted) {
+			out = m
+		}
+		if seen++; seen == 100 || out != nil && !out.uncounted {
+			break
+		}
+	}
+	if out != nil {
+		k.drop(out)
+		a.forget(out)
 	}
 }
+
+// drop gives back what a meter has. What a request gives back later goes on to the pool.
+func (k *Keeper) drop(m *meter) {
+	m.tight = true
+	k.giveBack(m)
+}
+
+// forget takes the meter of a host out of the account.
+func (a *account) forget(m *meter) { delete(a.hosts, m.name[len(hostPrefix):]) }
 
 // meters yields all meters that there are.
 func (a *account) meters(yield func(*meter) bool) {

@@ -36,6 +36,13 @@ type Allowance struct {
 	Zone                     *time.Location
 }
 
+// Same reports whether two allowances say the same.
+func (l *Allowance) Same(other *Allowance) bool {
+	a, b := *l, *other
+	a.Zone, b.Zone = nil, nil // each has loaded its own
+	return a == b && l.Zone.String() == other.Zone.String()
+}
+
 // maxLimit is far more than any crawler takes, and exact in the numbers of Lua.
 const maxLimit = 1 << 50
 

@@ -20,6 +20,7 @@ type memory struct {
 	latency  func() time.Duration
 	fails    func() bool
 	patience time.Duration
+	away     bool // and is not asked
 	calls    int
 }
 
@@ -37,21 +38,25 @@ func (p *memory) Patience() time.Duration { return p.patience }
 
 func (p *memory) Draw(_ context.Context, a Ask) (Grant, error) {
 	time.Sleep(p.latency())
+	if p.away {
+		return Grant{}, ErrAway
+	}
 	if p.fails() {
 		return Grant{}, errLost
 	}
 	p.mu.Lock()
 	p.calls++
 	key := a.Agent + " " + a.Day + " " + a.Name
-	drawn, answer := a.Apply(p.drawn[key])
+	before := p.drawn[key]
+	drawn, answer := a.Apply(before)
 	p.drawn[key] = drawn
 	p.mu.Unlock()
 	for _, k := range p.keepers {
 		go func() {
 			time.Sleep(p.latency())
-			if a.Want > 0 && answer.Granted == 0 {
+			if a.Want > 0 && answer.Granted == 0 && a.Tell {
 				k.Needed(a.Agent, a.Name)
-			} else if a.Settle < 0 {
+			} else if a.Settle < 0 && before >= a.Limit && drawn < a.Limit {
 				k.Returned(a.Agent, a.Name)
 			}
 		}()
@@ -326,6 +331,87 @@ func TestChangedLimits(t *testing.T) {
 		if n := count(limits(t, Config{Requests: "2002/day"})); n != 0 {
 			t.Errorf("%d passed after the limit was lowered to what is spent", n)
 		}
+	})
+}
+
+// TestTwoSites: blocks of one agent that say the same share what is held, and if one has another zone
+// or lacks a limit, as while a configuration gives way to another, nothing is lost.
+func TestTwoSites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newMemory()
+		k := p.gateways(1)[0]
+		berlin := Config{Requests: "1000/day", PerHost: "1000/day", Zone: "Europe/Berlin"}
+		first := limits(t, berlin)
+		take := func(l *Allowance) {
+			if _, err := k.Take(t.Context(), "a", l, "h"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 50 {
+			take(first)
+			take(limits(t, berlin))
+		}
+		other := limits(t, Config{Requests: "1000/day", Zone: "Europe/Paris"})
+		k.Count("a", other, 10)
+		if s := k.Standing("a", other, ""); k.accounts["a"].limits != first || s.RequestsLeft != 900 {
+			t.Errorf("%+v, by %+v", s, k.accounts["a"].limits)
+		}
+		for range 50 {
+			take(other)
+			take(first)
+		}
+		p.close()
+		if n, host := p.drawn["a 2000-01-01 requests"], p.drawn["a 2000-01-01 host h"]; n != 200 || host != 150 {
+			t.Errorf("%d drawn for 200 requests, %d for 150 with a limit of the host", n, host)
+		}
+	})
+}
+
+// TestRaisedMeanwhile: the answer to an ask from before the limit was raised does not spend the rest.
+func TestRaisedMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newMemory()
+		p.patience = 0
+		k := p.gateways(1)[0]
+		defer p.close()
+		l := limits(t, Config{Requests: "100/day"})
+		for range 100 {
+			if _, err := k.Take(t.Context(), "a", l, "h"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		go k.Standing("a", l, "h") // asks
+		time.Sleep(1500 * time.Microsecond)
+		if _, err := k.Take(t.Context(), "a", limits(t, Config{Requests: "200/day"}), "h"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestIdleAway: what is idle while the pool cannot be reached goes back later.
+func TestIdleAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newMemory()
+		k := p.gateways(1)[0]
+		l := limits(t, Config{Requests: "1000/day", PerHost: "1000/day"})
+		if _, err := k.Take(t.Context(), "a", l, "h"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		p.away = true
+		time.Sleep(5 * idleFor)
+		p.away = false
+		time.Sleep(2 * idleFor)
+		for name, n := range p.drawn {
+			if n != 1 {
+				t.Errorf("%s: %d drawn for one request", name, n)
+			}
+		}
+		p.close()
 	})
 }
 

@@ -113,11 +113,12 @@ func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host stri
 		if short == nil {
 			r.use(1)
 			if r.Limited = r.requests != nil; r.Limited {
-				r.Left = r.requests.remaining()
+				r.Left = r.requests.remaining(l.Requests)
 			}
 			return r, nil
 		}
 		if err := k.wait(ctx, short, now); err != nil {
+			r.each(k.tidy) // what was drawn for this request
 			return Receipt{}, err
 		}
 	}
@@ -134,10 +135,12 @@ func firstShort(meters ...*meter) *meter {
 }
 
 // use takes n, below 0 to take it back, and draws ahead.
-func (r Receipt) use(n int64) {
+func (r Receipt) use(n int64) { r.each(func(m *meter) { r.keeper.use(m, n) }) }
+
+func (r Receipt) each(do func(*meter)) {
 	for _, m := range [...]*meter{r.requests, r.host} {
 		if m != nil {
-			r.keeper.use(m, n)
+			do(m)
 		}
 	}
 }
@@ -164,7 +167,7 @@ func (r Receipt) Back() {
 func (k *Keeper) Count(agent string, l *Allowance, n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if m := k.account(agent, l, time.Now()).bytes; m != nil && n > 0 {
+	if m := k.current(agent, l, time.Now()).bytes; m != nil && n > 0 {
 		k.use(m, n)
 	}
 }
@@ -176,7 +179,7 @@ func (k *Keeper) Pass(ctx context.Context, agent string, l *Allowance, n int64) 
 	defer k.mu.Unlock()
 	for {
 		now := time.Now()
-		m := firstShort(k.account(agent, l, now).bytes)
+		m := firstShort(k.current(agent, l, now).bytes)
 		if m == nil {
 			return nil
 		}
@@ -248,19 +251,24 @@ func (k *Keeper) run(m *meter, d *draw) {
 	patience := k.pool.Patience()
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for last := patience == 0; ; {
+	for first, last := true, patience == 0; ; first = false {
 		k.mu.Lock()
+		select {
+		case <-m.gave: // before this ask
+		default:
+		}
 		ask := m.ask(k.pool.Gateways())
+		ask.Tell = first
 		k.mu.Unlock()
 		answer, err := k.pool.Draw(context.Background(), ask)
 		k.mu.Lock()
 		if err != nil {
-			m.failed(ask)
+			m.failed(ask, err)
 		} else {
-			m.answered(answer)
+			m.answered(ask, answer)
 		}
 		if err != nil || last || m.usable() > 0 || m.waiting == 0 || ask.Want == 0 || k.closed {
-			m.dry = err == nil && last && m.usable() <= 0 && m.left <= 0
+			m.dry = err == nil && last && m.usable() <= 0 && m.left <= 0 && len(m.gave) == 0
 			d.err, m.drawing = err, nil
 			close(d.done)
 			if err == nil && m.over() {
@@ -297,8 +305,11 @@ func (k *Keeper) sweep() {
 				continue
 			}
 			for m := range a.meters {
-				if m.idle {
+				switch {
+				case !m.idle || m.uncounted: // the pool does not take it back
+				case m.held != 0 || m.drawing != nil:
 					k.giveBack(m)
+				case m.what == PerHost:
 					a.forget(m)
 				}
 				m.idle = true

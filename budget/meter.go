@@ -1,5 +1,7 @@
 package budget
 
+import "errors"
+
 // share is which part of what is left a slice is, divided by the gateways.
 const share = 100
 
@@ -14,9 +16,11 @@ type Ask struct {
 	Settle int64
 	// Want is how much is wanted; 0 asks what is left.
 	Want int64
-	// Drawn is what all gateways together have drawn, as far as this one knows, in case the pool has
-	// lost its memory.
-	Drawn int64
+	// Drawn is what all gateways together have drawn, as far as this one knows. The pool needs it if it
+	// has lost its memory. Memory is that of the last [Grant], 0 before the first.
+	Drawn, Memory int64
+	// Tell says that other gateways are to give back what they hold, if nothing is left.
+	Tell bool
 }
 
 // Grant is the answer of a [Pool].
@@ -26,7 +30,13 @@ type Grant struct {
 	Granted, Left int64
 	// Uncounted says that the pool has no room for the counter: Granted is all that this gateway gets.
 	Uncounted bool
+	// Memory is another number whenever the pool has begun with nothing. A pool that cannot lose its
+	// memory has 0.
+	Memory int64
 }
+
+// ErrAway is the error of a [Pool] that was not asked, because it cannot be reached.
+var ErrAway = errors.New("redis cannot be reached")
 
 // Apply gives the new number of a counter of which a number is drawn, and the answer to the ask.
 func (a Ask) Apply(drawn int64) (int64, Grant) {
@@ -45,6 +55,7 @@ type meter struct {
 
 	held    int64 // drawn and not used; below 0 what was used beyond
 	left    int64 // in the pool when it was last heard of; the limit before that
+	memory  int64 // of the pool then
 	waiting int64 // requests that wait for a draw
 
 	tight     bool // another gateway had to do without: nothing is held in reserve any more
@@ -80,7 +91,7 @@ func (m *meter) low(gateways int) bool {
 
 // over reports whether something is held that has to go back.
 func (m *meter) over() bool {
-	return m.held > 0 && m.left < 0 || (m.tight || m.release) && m.held > m.waited()
+	return m.held > 0 && m.left < 0 || (m.tight || m.release) && m.held > m.waited() || m.tight && m.held < 0
 }
 
 // usable is how much of what is held may be used: less, if the limit was lowered.
@@ -88,7 +99,7 @@ func (m *meter) usable() int64 { return m.held + min(m.left, 0) }
 
 // ask takes out what goes back, and says what to ask the pool.
 func (m *meter) ask(gateways int) Ask {
-	a := Ask{Agent: m.account.agent, Day: m.account.day.name, Name: m.name, Limit: m.limit, Drawn: m.limit - m.left}
+	a := Ask{Agent: m.account.agent, Day: m.account.day.name, Name: m.name, Limit: m.limit, Drawn: m.limit - m.left, Memory: m.memory}
 	keep, ahead := m.held, !m.release
 	if m.release || m.tight {
 		keep = min(m.held, m.waited())
@@ -104,20 +115,26 @@ func (m *meter) ask(gateways int) Ask {
 	return a
 }
 
-// failed takes back the debt that the pool has not been told. What went back counts as used: the
+// failed takes back the debt that the pool has not been told. What went back counts as used if the
 // pool may know of it.
-func (m *meter) failed(a Ask) { m.held -= max(a.Settle, 0) }
+func (m *meter) failed(a Ask, err error) {
+	if !errors.Is(err, ErrAway) {
+		a.Settle = max(a.Settle, 0)
+	}
+	m.held -= a.Settle
+}
 
-// answered takes what the pool has granted.
-func (m *meter) answered(a Grant) {
-	m.held, m.left, m.uncounted = m.held+a.Granted, a.Left, a.Uncounted
+// answered takes what the pool has granted. The limit may have changed since it was asked.
+func (m *meter) answered(a Ask, g Grant) {
+	m.held, m.left = m.held+g.Granted, g.Left+m.limit-a.Limit
+	m.uncounted, m.memory = g.Uncounted, g.Memory
 }
 
 // spent reports whether there is nothing to wait for.
 func (m *meter) spent() bool { return m.dry || m.uncounted && m.held <= 0 }
 
-// remaining is how much is left, as far as is known here.
-func (m *meter) remaining() int64 { return max(m.held+max(m.left, 0), 0) }
+// remaining is how much of a limit is left, as far as is known here.
+func (m *meter) remaining(limit int64) int64 { return max(m.held+max(m.left+limit-m.limit, 0), 0) }
 
 // limited changes the limit. What is held beyond it goes back.
 func (m *meter) limited(limit int64) {

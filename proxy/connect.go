@@ -97,6 +97,9 @@ func (c *connect) openBlind() error {
 	}
 	// A failure to connect can be told only before the 200.
 	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
+		if c.budget != nil {
+			c.settle()
+		}
 		return c.refuse()
 	}
 	return c.open(c.relay)

@@ -1,5 +1,5 @@
 -- Draws from a counter, or gives back to it. Answers {granted, left, 1 if there is no room for the
--- counter}.
+-- counter, the memory}. The memory is when the hash was made.
 --
 -- KEYS[1] the counters of an agent and a day
 -- ARGV[1] the counter, ARGV[2] its limit
@@ -7,22 +7,34 @@
 -- ARGV[4] how much is wanted
 -- ARGV[5] how much was drawn, if Redis has forgotten it
 -- ARGV[6] for how long the counters are kept, in ms, and ARGV[7] how many there may be
--- ARGV[8] the channel, ARGV[9] the message that something is needed, and ARGV[10] that it came back
+-- ARGV[8] the channel, ARGV[9] the message that something is needed, empty for none, and ARGV[10]
+-- that it came back
+-- ARGV[11] the memory that the gateway knows, 0 for none, and ARGV[12] what a new one is, in µs
 local limit, settle, want = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local before = redis.call('HGET', KEYS[1], ARGV[1])
-if not before and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[7]) then
-	return {want > 0 and limit or 0, 0, 1}
+local memory = redis.call('HGET', KEYS[1], 'memory')
+if not memory then
+	memory = ARGV[12]
+	redis.call('HSET', KEYS[1], 'memory', memory)
+	redis.call('PEXPIRE', KEYS[1], ARGV[6])
 end
-before = tonumber(before or ARGV[5])
+local before = redis.call('HGET', KEYS[1], ARGV[1])
+if not before and string.sub(ARGV[1], 1, 5) == 'host ' and redis.call('HLEN', KEYS[1]) > tonumber(ARGV[7]) then
+	return {want > 0 and limit or 0, 0, 1, tonumber(memory)}
+end
+before = tonumber(before or 0)
+local forgot = ARGV[11] ~= '0' and ARGV[11] ~= memory
+if forgot then
+	before = math.max(before, tonumber(ARGV[5]))
+end
 local drawn = math.max(before + settle, 0)
 local granted = math.max(math.min(want, limit - drawn), 0)
-if want > 0 or settle ~= 0 then
+if want > 0 or settle ~= 0 or forgot then
 	redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', drawn + granted))
 	redis.call('PEXPIRE', KEYS[1], ARGV[6])
 end
-if want > 0 and granted == 0 then
+if want > 0 and granted == 0 and ARGV[9] ~= '' then
 	redis.call('PUBLISH', ARGV[8], ARGV[9])
-elseif settle < 0 and drawn + granted < limit then
+elseif settle < 0 and before >= limit and drawn + granted < limit then
 	redis.call('PUBLISH', ARGV[8], ARGV[10])
 end
-return {granted, limit - drawn - granted, 0}
+return {granted, limit - drawn - granted, 0, tonumber(memory)}

@@ -1,7 +1,8 @@
 // Package redispool keeps the budgets of agents in Redis or Valkey, so that the gateways of a fleet
 // share them ([budget.Pool]).
 //
-//	{PREFIX:budget:AGENT}:DAY  hash     what was drawn of each limit; it is kept for two days
+//	{PREFIX:budget:AGENT}:DAY  hash     what was drawn of each limit, and when the hash was made, so
+//	                                    that a loss is noticed; it is kept for two days
 //	{PREFIX}:fleet:budgets     channel  of what is needed and what came back
 //
 // Each agent has a hash tag of its own, so that a Redis Cluster spreads the agents over its nodes. A
@@ -13,7 +14,6 @@ import (
 	"context"
 	_ "embed" // the script
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,9 +28,6 @@ const (
 	keptFor     = 48 * time.Hour
 	maxCounters = 200_000
 )
-
-// ErrAway is the error of a draw while Redis cannot be reached.
-var ErrAway = errors.New("redis cannot be reached")
 
 //go:embed draw.lua
 var drawSource string
@@ -60,26 +57,32 @@ func (n news) String() string {
 // Draw implements [budget.Pool]: one call of a script.
 func (p *Counters) Draw(ctx context.Context, a budget.Ask) (answer budget.Grant, err error) {
 	if !p.Link.State().Up {
-		return answer, ErrAway
+		return answer, budget.ErrAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
 	said := news{From: p.Link.Process, Agent: a.Agent, Name: a.Name}
-	needed := said.String()
+	needed := ""
+	if a.Tell {
+		needed = said.String()
+	}
 	said.Returned = true
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	got, err := drawScript.Exec(ctx, p.Link.Client(), []string{"{" + p.Link.Prefix + ":budget:" + a.Agent + "}:" + a.Day}, []string{
 		a.Name, number(a.Limit), number(a.Settle), number(a.Want), number(a.Drawn),
 		number(keptFor.Milliseconds()), number(int64(cmp.Or(p.room, maxCounters))), p.channel(), needed, said.String(),
+		number(a.Memory), number(time.Now().UnixMicro()),
 	}).AsIntSlice()
-	if err == nil && len(got) != 3 {
-		err = fmt.Errorf("the script answered %d values, want 3", len(got))
+	if err == nil && len(got) != 4 {
+		err = fmt.Errorf("the script answered %d values, want 4", len(got))
 	}
 	if err != nil {
-		p.Link.Fail(err)
+		if _, refused := rueidis.IsRedisErr(err); !refused || link.IsReadOnly(err) {
+			p.Link.Fail(err)
+		}
 		return answer, fmt.Errorf("drawing from a budget in redis: %w", err)
 	}
-	return budget.Grant{Granted: got[0], Left: got[1], Uncounted: got[2] == 1}, nil
+	return budget.Grant{Granted: got[0], Left: got[1], Uncounted: got[2] == 1, Memory: got[3]}, nil
 }
 
 func (p *Counters) channel() string { return p.Link.Channel("{" + p.Link.Prefix + "}:fleet:budgets") }

@@ -53,8 +53,12 @@ func subscribers(s *redistest.Server) (n int) {
 	return n
 }
 
+// limits has a zone whose midnight is hours away.
 func limits(t *testing.T, c budget.Config) *budget.Allowance {
 	t.Helper()
+	if hour := time.Now().UTC().Hour(); hour < 6 || hour >= 18 {
+		c.Zone = "Etc/GMT+12"
+	}
 	l, err := c.Allowance()
 	if err != nil {
 		t.Fatal(err)
@@ -69,19 +73,34 @@ func calls(s *redistest.Server) (n int) {
 	return n
 }
 
+// patiently takes a request, for up to a minute: Redis is away for moments on a busy machine. lost
+// counts them.
+func (g gateway) patiently(t *testing.T, l *budget.Allowance, host string, lost *atomic.Int64) (budget.Receipt, error) {
+	t.Helper()
+	for began := time.Now(); ; {
+		r, err := g.Take(t.Context(), "a", l, host)
+		spent, ok := errors.AsType[*budget.SpentError](err)
+		if err == nil || !ok || spent.Err == nil || time.Since(began) > time.Minute {
+			return r, err
+		}
+		lost.Add(1)
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // TestFleet: two gateways and 40 clients get all that there is, and nothing more; what comes back is
-// used by the other gateway.
+// used by the other gateway. A slice whose grant did not arrive may be lost.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gateways := []gateway{open(t, s), open(t, s)}
 	l := limits(t, budget.Config{Requests: "1000/day", PerHost: "700/day"})
-	var passed atomic.Int64
+	var passed, lost atomic.Int64
 	var clients sync.WaitGroup
 	for i := range 40 {
 		clients.Go(func() {
 			for n := 0; ; n++ {
-				r, err := gateways[i%2].Take(t.Context(), "a", l, fmt.Sprint("h", i%3))
+				r, err := gateways[i%2].patiently(t, l, fmt.Sprint("h", i%3), &lost)
 				if err != nil {
 					if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err != nil {
 						t.Error(err)
@@ -97,8 +116,8 @@ func TestFleet(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if n := passed.Load(); n != 1000 {
-		t.Errorf("%d passed", n)
+	if n, away := passed.Load(), lost.Load(); n > 1000 || n < 1000-50*min(away, 2) {
+		t.Errorf("%d passed; %d draws failed", n, away)
 	}
 	for range 2 {
 		for _, g := range gateways {
@@ -134,10 +153,19 @@ func TestRedisUser(t *testing.T) {
 	if _, err := one.Take(t.Context(), "a", l, "h"); err != nil {
 		t.Fatal(err)
 	}
+	var lost atomic.Int64
 	for n := range 999 { // the last are those that the first gives back
-		if _, err := two.Take(t.Context(), "a", l, "h"); err != nil {
+		if _, err := two.patiently(t, l, "h", &lost); err != nil && lost.Load() == 0 {
 			t.Fatal(n, err)
 		}
+	}
+	s.Say("ACL SETUSER fleet resetkeys ~{acme}:fleet:*")
+	_, err := one.Take(t.Context(), "b", l, "h")
+	if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err == nil {
+		t.Errorf("without rights: %v", err)
+	}
+	if state := one.pool.Link.State(); !state.Up {
+		t.Errorf("without rights to the budgets, all that uses Redis takes it for away: %v", state.Why)
 	}
 }
 
@@ -174,6 +202,42 @@ func TestRedisForgets(t *testing.T) {
 	}
 }
 
+// TestEachRemembers: if Redis comes back empty, it takes the word of each gateway, whichever is first.
+func TestEachRemembers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	gateways := []gateway{open(t, s), open(t, s)}
+	l := limits(t, budget.Config{Requests: "100/day"})
+	passed := 0
+	for i, n := range []int{30, 50} { // so the first knows less
+		for range n {
+			if _, err := gateways[i].Take(t.Context(), "a", l, "h"); err != nil {
+				t.Fatal(err)
+			}
+			passed++
+		}
+	}
+	s.Kill()
+	redistest.Eventually(t, "Redis is away", func() bool { return !gateways[0].pool.Link.State().Up && !gateways[1].pool.Link.State().Up })
+	s.Start()
+	redistest.Eventually(t, "Redis is back", func() bool { return gateways[0].pool.Link.State().Up && gateways[1].pool.Link.State().Up })
+	var lost atomic.Int64
+	for refused := 0; refused < 2; {
+		refused = 0
+		for _, g := range gateways {
+			if _, err := g.patiently(t, l, "h", &lost); err != nil {
+				refused++
+			} else {
+				passed++
+			}
+		}
+	}
+	// What the first drew before the second has spoken was not counted.
+	if passed > 103 || passed < 95 {
+		t.Errorf("%d passed of 100", passed)
+	}
+}
+
 // TestNoRoom: a host beyond the bound is counted by each gateway, and neither refused nor let through.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
@@ -184,6 +248,7 @@ func TestNoRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.pool.room = 1
+	l = limits(t, budget.Config{PerHost: "5/day", Requests: "100/day"}) // whose counter has room
 	for host, want := range map[string]int{"known": 4, "new": 5} {
 		n := 0
 		for ; n < 100; n++ {
