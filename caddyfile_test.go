@@ -211,6 +211,10 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nbudget {\nrequests 5\n}\n}", 5, `robots: agent "A": budget: requests "5": want a number above 0 for a day, such as 50000/day`},
 		{"agent A {\nbudget {\nzone UTC\n}\n}", 4, `robots: agent "A": budget: want at least one of requests, bytes and per_host`},
 		{"agent A {\nbudget {\nrequests 5/day\nzone Local\n}\n}", 6, `robots: agent "A": budget: zone "Local": want a name such as Europe/Berlin`},
+		{
+			"egress off\nagent A {\nbudget {\nrequests 5/day\nbytes 1GB/day\n}\n}", 7,
+			`robots: agent "A": budget: bytes: with egress off, other handlers send the bytes, and none are counted`,
+		},
 		{"agent A {\nbudget {\ncolour red\n}\n}", 5, `unknown option "colour" in budget: want one of bytes, per_host, requests, zone`},
 		{"agent A {\nmax_wait 5\n}", 4, `option "max_wait" of agent A: "5" is not a duration such as 10s, 5m or 24h`},
 		{"agent A {\nmax_wait -5s\n}", 4, `option "max_wait" of agent A: "-5s" is negative`},
@@ -349,6 +353,25 @@ func TestBadProvision(t *testing.T) {
 
 func egressWith(line string) string {
 	return "{\n\trobots {\n\t\tegress {\n\t\t\t" + line + "\n\t\t}\n\t}\n}\n"
+}
+
+// TestBudgetsOfOneName refuses blocks of one name whose budgets differ: they share one.
+func TestBudgetsOfOneName(t *testing.T) {
+	site := func(port, lines string) string {
+		return ":" + port + " {\n\trobots {\n\t\tagent A {\n\t\t\tbudget {\n\t\t\t\t" + lines + "\n\t\t\t}\n\t\t}\n\t}\n}\n"
+	}
+	for second, want := range map[string]string{
+		"requests 5/day\nzone Europe/Berlin": "",
+		"requests 5/day":                     `agent "A": its blocks at two sites have different budgets; they share one`,
+	} {
+		config, _, err := adapt(site("3128", "requests 5/day\nzone Europe/Berlin")+site("3129", second), "Caddyfile")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate(config); want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%s: %v", second, err)
+		}
+	}
 }
 
 // TestBadAddress refuses a site address by which no proxied request would reach the gateway, with its line, and says why.

@@ -355,6 +355,9 @@ func (h *Handler) agents(checker *passwords.Checker) (agents []enforce.Agent, na
 		}
 		a.Preferences = cmp.Or(c.Preferences, h.Preferences, enforce.PreferencesLog)
 		a.DenyUnknown = cmp.Or(c.Unknown, h.Unknown) == "deny"
+		if h.EgressOff && a.HasBudget() && a.Budget.Bytes > 0 {
+			return nil, nil, fmt.Errorf("agent %q: budget: bytes: with egress off, other handlers send the bytes, and none are counted", c.Name)
+		}
 		agents, names = append(agents, a), append(names, c.Name)
 	}
 	for _, c := range h.known {

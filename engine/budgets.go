@@ -38,8 +38,11 @@ func openBudgets(e *Engine, key string) (*budgets, error) {
 	if e.Config.Fleet.URL == "" {
 		b.file = &budgetFile{logger: e.logger, folder: e.Config.Store.folder()}
 		err := errors.Join(budgetsFile.read(b.file.folder, &b.file.totals), budgetHostsFile.read(b.file.folder, &b.file.hosts))
+		if err != nil {
+			return nil, err
+		}
 		b.Keeper = budget.New(b.file)
-		return b, err
+		return b, nil
 	}
 	var err error
 	if b.link, err = acquireLink(e, e.Config.Fleet.URL); err != nil {
@@ -121,19 +124,39 @@ func (e *Engine) Budgets() []AgentBudget {
 	return slices.SortedFunc(maps.Values(all), func(a, b AgentBudget) int { return strings.Compare(a.Agent, b.Agent) })
 }
 
+// checkBudgets fails if an agent of a site has another budget at another one: they share it.
+func (e *Engine) checkBudgets(s *SitePolicy) error {
+	own := make(map[string]*budget.Allowance)
+	for _, a := range s.Identifier.Agents() {
+		own[a.Name] = a.Budget
+	}
+	for _, other := range e.Sites() {
+		for _, a := range other.Identifier.Agents() {
+			if b := own[a.Name]; b != nil && a.HasBudget() && !b.Same(a.Budget) {
+				return fmt.Errorf("agent %q: its blocks at two sites have different budgets; they share one", a.Name)
+			}
+		}
+	}
+	return nil
+}
+
 // drawn is what has been drawn by agent and day, and in it by limit.
 type drawn map[string]map[string]int64
 
 // budgetFile is the [budget.Pool] of a gateway without a fleet. It writes what is drawn of requests
 // and bytes before the answer: after a crash nothing of it is granted twice. The counters of hosts
-// are written a second later at most, because there may be very many.
+// are written a second later, or ten times as long after a write as it took, because there may be
+// very many.
 type budgetFile struct {
 	logger *zap.Logger
 
 	mu            sync.Mutex // guards all below
 	folder        string
 	totals, hosts drawn
-	timer         *time.Timer // writes the hosts; nil without changes
+	timer         *time.Timer   // writes the hosts; nil without changes
+	took          time.Duration // the last write of the hosts
+
+	writing sync.Mutex // held while the hosts are written
 }
 
 var (
@@ -180,11 +203,10 @@ func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error)
 		return answer, err
 	}
 	if len(counters) > maxBudgetHosts {
-		most := slices.Sorted(maps.Values(counters))[len(counters)/2]
-		maps.DeleteFunc(counters, func(name string, n int64) bool { return n <= most && name != a.Name })
+		forgetHosts(counters, a.Name)
 	}
 	if f.timer == nil {
-		f.timer = time.AfterFunc(blocksDelay, func() {
+		f.timer = time.AfterFunc(max(blocksDelay, 10*f.took), func() {
 			if err := f.writeHosts(); err != nil {
 				f.logger.Error("keeping budgets", zap.Error(err))
 			}
@@ -193,19 +215,49 @@ func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error)
 	return answer, nil
 }
 
+// forgetHosts drops the half of the counters with the least, but for one.
+func forgetHosts(counters map[string]int64, kept string) {
+	sorted := slices.Sorted(maps.Values(counters))
+	half := len(sorted) / 2
+	most := sorted[half]
+	less, _ := slices.BinarySearch(sorted, most)
+	equal := half - less // how many of those that have as many as the median go
+	maps.DeleteFunc(counters, func(name string, n int64) bool {
+		if n == most && name != kept {
+			equal--
+			return equal >= 0
+		}
+		return n < most && name != kept
+	})
+}
+
+// writeHosts writes the counters of hosts if they have changed. Draws go on meanwhile.
 func (f *budgetFile) writeHosts() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.timer == nil {
+		f.mu.Unlock()
 		return nil
 	}
 	f.timer.Stop()
 	f.timer = nil
-	return budgetHostsFile.write(f.folder, f.hosts)
+	folder, hosts := f.folder, maps.Clone(f.hosts)
+	for day, counters := range hosts {
+		hosts[day] = maps.Clone(counters)
+	}
+	f.mu.Unlock()
+	began := time.Now()
+	err := budgetHostsFile.write(folder, hosts)
+	f.mu.Lock()
+	f.took = time.Since(began)
+	f.mu.Unlock()
+	return err
 }
 
-// of returns the counters of an agent and a day. When a day begins it forgets those that are further
-// than two days away.
+// of returns the counters of an agent and a day. When a day begins it forgets those of the agent
+// that are further than one day away, and those of others that are further than two: they may live in
+// other zones.
 func (d *drawn) of(a budget.Ask) map[string]int64 {
 	key := a.Agent + " " + a.Day
 	if counters := (*d)[key]; counters != nil {
@@ -217,7 +269,9 @@ func (d *drawn) of(a budget.Ask) map[string]int64 {
 	today, _ := time.Parse(time.DateOnly, a.Day)
 	maps.DeleteFunc(*d, func(key string, _ map[string]int64) bool {
 		day, err := time.Parse(time.DateOnly, key[max(len(key)-len(time.DateOnly), 0):])
-		return err != nil || day.Sub(today).Abs() > 48*time.Hour
+		off := day.Sub(today).Abs()
+		own := strings.TrimSuffix(key, day.Format(" "+time.DateOnly)) == a.Agent
+		return err != nil || off > 48*time.Hour || own && off > 24*time.Hour
 	})
 	(*d)[key] = make(map[string]int64)
 	return (*d)[key]

@@ -68,7 +68,8 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 }
 
 // AddSite adds a site while its handler is provisioned with ctx. It fails if another process
-// listens at an address of the site, or the keys of an agent cannot be read.
+// listens at an address of the site, the keys of an agent cannot be read, or its budget is another one
+// than at another site.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	if err := e.followKeys(ctx, s); err != nil {
 		return err
@@ -78,6 +79,9 @@ func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	first := served(s) && !slices.ContainsFunc(e.sites, served)
 	e.sites = append(e.sites, s)
 	e.sitesMu.Unlock()
+	if err := e.checkBudgets(s); err != nil {
+		return err
+	}
 	if first {
 		if err := e.tellWhenReady(ctx); err != nil {
 			return err
