@@ -89,7 +89,7 @@ var importRules = map[string][]string{
 	},
 	"botpage": {
 		"engine", "enforce", "egress", "egress/guard", "fetch", "origin", "pace", "webbotauth", "internal/block", "internal/escape", "internal/pagestyle",
-		"github.com/caddyserver/caddy/v2", "go.uber.org/zap", "golang.org/x/time/rate",
+		"github.com/caddyserver/caddy/v2", "go.uber.org/zap", "golang.org/x/net/publicsuffix", "golang.org/x/time/rate",
 	},
 	"cli": {
 		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/sealer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "webbotauth",

@@ -40,7 +40,8 @@ type Handler struct {
 	ranges  []netip.Prefix
 	cross   *http.CrossOriginProtection
 	clients *limits       // by address
-	hosts   *limits       // checks of proofs, by host
+	asked   *rate.Limiter // questions, in all
+	hosts   *limits       // checks of proofs, by registered domain
 	checks  *rate.Limiter // of proofs, in all
 }
 
@@ -61,7 +62,8 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	}
 	e.NeedsAgent(h.Agent)
 	h.logger, h.loaded, h.cross = ctx.Logger(), time.Now(), http.NewCrossOriginProtection()
-	h.clients, h.hosts, h.checks = newLimits(2*time.Second, 10), newLimits(20*time.Second, 3), rate.NewLimiter(5, 20)
+	h.clients, h.asked = newLimits(2*time.Second, 10), rate.NewLimiter(5, 20)
+	h.hosts, h.checks = newLimits(20*time.Second, 3), rate.NewLimiter(5, 20)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	_ "github.com/crawlgate/crawlgate" // the modules of the gateway
 	"github.com/crawlgate/crawlgate/botpage"
+	"github.com/crawlgate/crawlgate/egress/guard"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
@@ -100,6 +102,9 @@ func TestSite(t *testing.T) {
 		{"HEAD", "/", nil, nil, 200, ""},
 		{"GET", "/", nil, cross, 200, "<h1>acmebot</h1>"},
 		{"GET", "/?host=shop.example", nil, nil, 200, "No robots.txt of shop.example is kept here."},
+		{"GET", "/", nil, nil, 200, "obeys the robots.txt of each site, except where its operator has set an exception"},
+		{"GET", "/?host=shop.example&path=" + strings.Repeat("a", 999), nil, nil, 200, "is kept here"},
+		{"GET", "/?host=shop.example&path=" + strings.Repeat("a", 1000), nil, nil, 400, "more than 1,000 bytes"},
 		{"GET", "/?host=127.0.0.1", nil, nil, 400, "no address"},
 		{"GET", "/?host=<script>", nil, nil, 400, "no address"},
 		{"GET", "/nothing", nil, nil, 404, "nothing at this path"},
@@ -263,10 +268,10 @@ func TestReadings(t *testing.T) {
 	}
 	fetches := len(shop.Exchanges())
 	for _, tt := range []struct{ agent, path, want string }{
-		{"acmebot", "/", "rules 64 true 7s"},
-		{"acmebot", "/private/x", "rules 64 false 7s"},
-		{"acmebot", "/x/../private/", "rules 64 false 7s"},
-		{"newsbot", "/", "rules 64 false 0s"},
+		{"acmebot", "/", "rules 64 true 7s true"},
+		{"acmebot", "/private/x", "rules 64 false 7s true"},
+		{"acmebot", "/x/../private/", "rules 64 false 7s true"},
+		{"newsbot", "/", "rules 64 false 0s true"},
 	} {
 		if got := reading(tt.agent, tt.path); got != tt.want {
 			t.Errorf("%s at %s: %q, want %q", tt.agent, tt.path, got, tt.want)
@@ -274,6 +279,27 @@ func TestReadings(t *testing.T) {
 	}
 	if n := len(shop.Exchanges()); n != fetches {
 		t.Errorf("%d requests more", n-fetches)
+	}
+}
+
+// TestProofsStayOutside: what a stranger causes reaches no address that allow_private opens.
+func TestProofsStayOutside(t *testing.T) {
+	s := newSite(t, "opt_out")
+	shop := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
+	if status := s.Visit(shop.URL("/"), "AcmeBot/1"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	fetches := len(shop.Exchanges())
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, shop.URL("/"), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := engine.Current().OutsideTransport().RoundTrip(r)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	if _, refused := errors.AsType[*guard.ForbiddenError](err); !refused || len(shop.Exchanges()) != fetches {
+		t.Errorf("%v, %d requests", err, len(shop.Exchanges())-fetches)
 	}
 }
 

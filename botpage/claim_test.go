@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,8 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/origin"
 )
 
@@ -81,8 +85,55 @@ func TestOrder(t *testing.T) {
 	var some enforce.Stops
 	_ = some.Set(enforce.Stop{Scope: enforce.StopHost, Value: "shop.example:443"})
 	_ = some.Set(enforce.Stop{Scope: enforce.StopAgentHost, Value: "newsbot@shop.example"})
+	for _, operators := range []enforce.Stop{
+		{Scope: enforce.StopAll},
+		{Scope: enforce.StopAgent, Value: "acmebot"},
+		{Scope: enforce.StopHost, Value: "shop.example"},
+		{Scope: enforce.StopAgentHost, Value: "acmebot@shop.example"},
+	} {
+		if err := some.Set(operators); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if ours.stopped(&some) {
-		t.Error("a stop of one port, or of another agent, counts as that of the claim")
+		t.Error("a stop of one port, of another agent, or of the operator counts as that of the claim")
+	}
+	if err := some.Set(enforce.Stop{ID: ticketHead + "0", Scope: enforce.StopHost, Value: "shop.example"}); err != nil || ours.stopped(&some) {
+		t.Errorf("an opt-out from all counts as that from one: %v", err)
+	}
+}
+
+// TestRoom: an owner has a bound of opt-outs for each registered domain, and all owners have one.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	var held []enforce.Stop
+	optOut := func(host string) {
+		c := claim{"acmebot", host, enforce.StopAgentHost}
+		order, err := c.order(c.token(key, start.Add(tokenFor)), "dns", start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, order)
+	}
+	for i := range maxPerDomain {
+		if err := (claim{Host: "new.shop.example"}).room(held); err != nil {
+			t.Fatalf("after %d: %v", i, err)
+		}
+		optOut(fmt.Sprintf("n%d.shop.example", i))
+		held = append(held, enforce.Stop{ID: "operator", Scope: enforce.StopHost, Value: "shop.example"})
+	}
+	if err := ours.room(held); !errors.Is(err, enforce.ErrTooManyStops) {
+		t.Errorf("%d of one domain: %v", maxPerDomain, err)
+	}
+	other := claim{Host: "other.example"}
+	for i := range maxOptOuts - maxPerDomain {
+		if i%1000 == 0 && other.room(held) != nil {
+			t.Errorf("with %d in all: %v", i+maxPerDomain, other.room(held))
+		}
+		optOut(fmt.Sprintf("shop%d.co.uk", i))
+	}
+	if err := other.room(held); !errors.Is(err, enforce.ErrTooManyStops) {
+		t.Errorf("%d in all: %v", maxOptOuts, err)
 	}
 }
 
@@ -150,6 +201,7 @@ func TestProve(t *testing.T) {
 	const token, secure, plain = "6a2b-0123", "https://shop.example" + proofPath, "http://shop.example" + proofPath
 	type answers = map[string]func() (*http.Response, error)
 	refused := &egress.DialError{Phase: egress.PhaseConnect, Host: "shop.example", Err: syscall.ECONNREFUSED}
+	unasked := &egress.DialError{Phase: egress.PhaseProxy, Host: "proxy.example:3128", Err: refused}
 	right, huge := func() io.Reader { return strings.NewReader(" " + token + "\r\n") }, new(endless)
 	record := func(texts ...string) func(context.Context, string) ([]string, error) {
 		return func(_ context.Context, name string) ([]string, error) {
@@ -189,6 +241,7 @@ func TestProve(t *testing.T) {
 			"looking for a proof",
 			[]string{secure},
 		},
+		{"no upstream proxy", "file", answers{secure: failure(unasked), plain: answer(200, right())}, nil, "looking for a proof", []string{secure}},
 		{"record", "dns", nil, record("v=spf1 -all", token), "", nil},
 		{"another record", "dns", nil, record("v=spf1 -all", "6a2b-0124"), "something else", nil},
 		{"record with more", "dns", nil, record(token + " " + token), "something else", nil},
@@ -219,8 +272,22 @@ func TestProve(t *testing.T) {
 	}
 	site := new(sites)
 	p := prover{site, "", func(origin.Origin) error { return errors.New("by a stop") }, nil}
-	if err := p.prove(t.Context(), "shop.example", token, "file"); err == nil || len(site.asked) > 0 {
+	err := p.prove(t.Context(), "shop.example", token, "file")
+	if _, told := errors.AsType[unproven](err); err == nil || told || len(site.asked) > 0 {
 		t.Errorf("a host that the operator forbids: %v, asked for %q", err, site.asked)
+	}
+}
+
+// TestQuestions: questions are bounded in all, whoever asks.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	h := &Handler{clients: newLimits(time.Hour, 10), asked: rate.NewLimiter(0, 2)}
+	v := view{new(engine.Engine), &engine.SitePolicy{Operator: new(enforce.Policy)}, enforce.Identity{Config: new(enforce.Agent)}}
+	for i, want := range []int{400, 400, 429} {
+		w := httptest.NewRecorder()
+		if err := h.showPage(w, httptest.NewRequest(http.MethodGet, "/?host=*", http.NoBody), v); err != nil || w.Code != want {
+			t.Errorf("question %d: %d, %v, want %d", i, w.Code, err, want)
+		}
 	}
 }
 

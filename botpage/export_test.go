@@ -19,5 +19,5 @@ func ReadingOf(e *engine.Engine, agent, url string) string {
 	if !known {
 		return ""
 	}
-	return fmt.Sprint(r.State, " ", len(r.SHA256), " ", r.Allowed, " ", r.Delay)
+	return fmt.Sprint(r.State, " ", len(r.SHA256), " ", r.Allowed, " ", r.Delay, " ", r.Obeyed)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
@@ -26,7 +27,9 @@ const (
 	maxHost  = 180 // bytes, so that the author of a stop is a line
 	// maxOptOuts bounds the stops by owners. A gateway has room for as many by the operator.
 	maxOptOuts = 5000
-	ticketHead = "optout-"
+	// maxPerDomain bounds those of one registered domain, so that the owner of one cannot take them all.
+	maxPerDomain = 50
+	ticketHead   = "optout-"
 )
 
 // claim is what the owner of a host asks for: that an agent keeps away, or all of them.
@@ -69,11 +72,42 @@ func (c claim) holds(key []byte, token string, now time.Time) bool {
 	return err == nil && now.Before(until) && hmac.Equal([]byte(token), []byte(c.token(key, until)))
 }
 
-// stopped reports whether the claim is met already, at all ports.
+// stopped reports whether the order of an owner meets the claim already. The operator's do not
+// count: strangers must not find out which hosts they stop.
 func (c claim) stopped(stops *enforce.Stops) bool {
-	agent := map[enforce.StopScope]string{enforce.StopAgentHost: c.Agent}[c.Scope]
-	_, stopped := stops.Match(origin.Origin{Scheme: "https", Host: c.Host}, agent)
-	return stopped
+	want, err := c.order("", "", time.Time{})
+	return err == nil && slices.ContainsFunc(stops.All().Held, func(s enforce.Stop) bool {
+		return byOwner(s) && s.Scope == want.Scope && strings.EqualFold(s.Value, want.Value)
+	})
+}
+
+func byOwner(s enforce.Stop) bool { return strings.HasPrefix(s.ID, ticketHead) }
+
+// room fails if the order of the claim would be one too many.
+func (c claim) room(held []enforce.Stop) error {
+	domain := domainOf(c.Host)
+	all, near := 0, 0
+	for _, s := range held {
+		if byOwner(s) {
+			all++
+			if domainOf(s.Value[strings.LastIndexByte(s.Value, '@')+1:]) == domain {
+				near++
+			}
+		}
+	}
+	if all >= maxOptOuts || near >= maxPerDomain {
+		return fmt.Errorf("%d opt-outs, %d of them of %s: %w", all, near, domain, enforce.ErrTooManyStops)
+	}
+	return nil
+}
+
+// domainOf is the domain that the owner of a host has registered, or the host if it is in none.
+func domainOf(host string) string {
+	domain, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		return host
+	}
+	return domain
 }
 
 // order is the stop that meets the claim. Its id comes from the token, so that a proof gives one
@@ -122,16 +156,16 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 		return h.fail(w, http.StatusForbidden, "This token is not of this host and choice, or too old. Please begin again.")
 	case p.Stopped || how != "file" && how != "dns": // the journal shows how
 		return render(w, http.StatusOK, "optout", p)
-	case !h.hosts.allow(c.Host) || !h.checks.Allow():
+	case !h.hosts.allow(domainOf(c.Host)) || !h.checks.Allow():
 		return h.tooMany(w)
 	}
 	logger := h.logger.With(zap.String("host", c.Host), zap.String("scope", string(c.Scope)), zap.String("ticket", p.Ticket),
 		zap.String("proof", how), zap.Stringer("client", engine.SourceOf(r)))
-	by := prover{v.Transport(), v.Config.Fetch.UserAgent, v.StopsFetch, resolver.LookupTXT}
+	by := prover{v.OutsideTransport(), v.Config.Fetch.UserAgent, v.StopsFetch, resolver.LookupTXT}
 	if err := by.prove(r.Context(), c.Host, p.Token, how); err != nil {
 		logger.Info("an opt-out is not proven", zap.Error(err))
 		told, _ := errors.AsType[unproven](err)
-		p.Fault = cmp.Or(string(told), "The proof cannot be read.")
+		p.Fault = cmp.Or(string(told), "The gateway cannot read this proof. Perhaps it can read the other one.")
 		return render(w, http.StatusForbidden, "optout", p)
 	}
 	if err := v.give(r, p, how, logger); err != nil {
@@ -148,9 +182,8 @@ func (v view) give(r *http.Request, p page, how string, logger *zap.Logger) erro
 	if err != nil {
 		return err
 	}
-	others := func(s enforce.Stop) bool { return !strings.HasPrefix(s.ID, ticketHead) }
-	if len(slices.DeleteFunc(v.Stops().List(), others)) >= maxOptOuts {
-		return enforce.ErrTooManyStops
+	if err := p.Claim.room(v.Stops().All().Held); err != nil {
+		return err
 	}
 	ended, err := v.Deny(order)
 	if !p.Claim.stopped(v.Stops()) {

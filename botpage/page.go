@@ -31,13 +31,16 @@ var (
 	policy = strings.Replace(pagestyle.Policy, "form-action 'none'", "form-action 'self'; frame-ancestors 'none'", 1)
 )
 
+// maxPath bounds the path of a question, in bytes. Its form has it too.
+const maxPath = 1000
+
 // page is what the templates show.
 type page struct {
 	Title, Fault          string
 	Agent                 *enforce.Agent // nil on the page of an error
 	Tokens                []string
 	UserAgent, Contact    string // the contact as a URL; empty if it is not one
-	Obeys                 bool   // no mode lets pass what robots.txt forbids
+	Obeys                 bool   // by its mode for most hosts
 	Signs, Ranges, OptOut bool
 	Delay                 pace.CrawlDelay
 	Host, Path            string // of the question
@@ -49,12 +52,18 @@ type page struct {
 
 func (h *Handler) page(v view, title string) page {
 	a := v.agent.Config
+	// No pattern of hosts has this one. A single host may have a mode of its own, and an exception.
 	anyHost := origin.Origin{Scheme: "https", Host: "host.invalid", Port: 443}
 	return page{
 		Title: title, Agent: a, Tokens: v.agent.Robots.Tokens, UserAgent: userAgentOf(a), Contact: contactURL(a.Contact),
-		Obeys: v.site.Operator.Mode(anyHost, a) == enforce.ModeEnforce, Signs: a.Signs(), Ranges: len(h.ranges) > 0,
+		Obeys: v.obeys(anyHost), Signs: a.Signs(), Ranges: len(h.ranges) > 0,
 		OptOut: h.OptOut, Delay: v.Config.Politeness.CrawlDelay,
 	}
+}
+
+// obeys reports whether the crawler's mode for an origin enforces robots.txt.
+func (v view) obeys(o origin.Origin) bool {
+	return v.site.Operator.Mode(o, v.agent.Config) == enforce.ModeEnforce
 }
 
 // showPage answers with the page for owners and, if they ask, with their robots.txt as it was read.
@@ -64,12 +73,15 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error
 		p.Path = "/" + p.Path
 	}
 	if asked := q.Get("host"); asked != "" {
-		if !h.clients.allow(networkOf(r)) {
+		if !h.clients.allow(networkOf(r)) || !h.asked.Allow() {
 			return h.tooMany(w)
 		}
 		host, ok := parseHost(asked)
 		if !ok {
 			return h.fail(w, http.StatusBadRequest, badClaim)
+		}
+		if len(p.Path) > maxPath {
+			return h.fail(w, http.StatusBadRequest, "The path has more than 1,000 bytes.")
 		}
 		p.Host, p.Readings = host, v.readings(host, p.Path)
 	}
@@ -84,6 +96,7 @@ type reading struct {
 	Age     time.Duration
 	SHA256  string // empty if no text counts
 	Allowed bool   // the path that was asked about
+	Obeyed  bool   // by the crawler's mode there
 	Delay   time.Duration
 }
 
@@ -105,7 +118,7 @@ func (v view) reading(target origin.Target, now time.Time) (r reading, known boo
 	seen := entry.View(now)
 	r = reading{
 		Origin: target.Origin.String(), State: seen.State, At: seen.FetchedAt.UTC(), Age: now.Sub(seen.FetchedAt).Round(time.Second),
-		Allowed: seen.Access == fetch.AccessAllow,
+		Allowed: seen.Access == fetch.AccessAllow, Obeyed: v.obeys(target.Origin),
 	}
 	if seen.Rules != nil {
 		bound := enforce.Bind(seen.Rules, v.agent.Robots, v.agent.Config.AlsoObey)

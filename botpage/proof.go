@@ -23,7 +23,8 @@ const (
 	proofTime = 20 * time.Second
 )
 
-// unproven is an error that the owner may read. Other errors may tell of the network inside.
+// unproven is an error that the owner may read. Others may tell of the network inside, or of the
+// operator's orders.
 type unproven string
 
 func (u unproven) Error() string { return string(u) }
@@ -32,7 +33,7 @@ var resolver = &net.Resolver{PreferGo: true}
 
 // prover checks what sites show. Nothing that it sends says who asked.
 type prover struct {
-	transport http.RoundTripper
+	transport http.RoundTripper // connects to public addresses only
 	userAgent string
 	forbidden func(origin.Origin) error // why the operator sends nothing there
 	lookupTXT func(ctx context.Context, name string) ([]string, error)
@@ -47,8 +48,9 @@ func (p prover) prove(ctx context.Context, host, token, how string) (err error) 
 		shown, err = p.lookupTXT(ctx, proofName+host+".")
 	} else {
 		shown[0], err = p.file(ctx, origin.Origin{Scheme: "https", Host: host, Port: 443})
-		// A host without https takes no connection for it. A failure of TLS is no reason to do without.
-		if failed, ok := errors.AsType[*egress.DialError](err); ok && failed.Phase != egress.PhaseResolve {
+		// A host without https takes no connection for it. A failure of TLS, or of an upstream proxy, is
+		// no reason to do without.
+		if failed, ok := errors.AsType[*egress.DialError](err); ok && failed.Phase == egress.PhaseConnect {
 			shown[0], err = p.file(ctx, origin.Origin{Scheme: "http", Host: host, Port: 80})
 		}
 	}
@@ -63,8 +65,8 @@ func (p prover) prove(ctx context.Context, host, token, how string) (err error) 
 
 // file reads the file of a proof. It follows no redirect.
 func (p prover) file(ctx context.Context, o origin.Origin) (string, error) {
-	if p.forbidden(o) != nil {
-		return "", unproven("The gateway sends nothing to this host by an order of its operator. Use the DNS record.")
+	if err := p.forbidden(o); err != nil {
+		return "", err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, o.String()+proofPath, http.NoBody)
 	if err != nil {

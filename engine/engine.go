@@ -102,6 +102,7 @@ type Engine struct {
 	logger    *zap.Logger
 	transport *egress.Transport
 	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
+	outside   *egress.Transport // for what strangers cause
 	fetcher   *fetch.Fetcher
 	files     *fetch.Fetcher // for TDM files
 	stops     *stopState
@@ -180,7 +181,16 @@ func (e *Engine) buildEgress() (err error) {
 	if e.transport, err = egress.NewTransport(config); err != nil {
 		return err
 	}
-	config.FreshFor, config.ResponseHeaderTimeout = e.transport, e.Config.Cache.Budget // which is all that bounds a fetch
+	config.FreshFor = e.transport
+	strict, public := *config.Dialer, *config.Dialer.Guard
+	public.AllowPrivate = nil
+	strict.Guard = &public
+	outside := config
+	outside.Dialer = &strict
+	if e.outside, err = egress.NewTransport(outside); err != nil {
+		return err
+	}
+	config.ResponseHeaderTimeout = e.Config.Cache.Budget // which is all that bounds a fetch
 	e.robots, err = egress.NewTransport(config)
 	return err
 }
@@ -387,3 +397,8 @@ func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
 
 // Transport sends requests to origins.
 func (e *Engine) Transport() *egress.Transport { return e.transport }
+
+// OutsideTransport sends requests that strangers cause, each over a new connection. It connects to
+// public addresses only, whatever else the operator opens: its answers must not tell of a network
+// inside.
+func (e *Engine) OutsideTransport() *egress.Transport { return e.outside }
