@@ -84,7 +84,7 @@ type Agent struct {
 	// those before the first request.
 	Signer *webbotauth.Signer `json:"-"`
 
-	sends      string              // the product token that its requests have, as far as its patterns tell it
+	sends      string              // the product token that its requests have: of SendUserAgent or, as far as known, of its clients
 	fields     http.Header         // that its requests leave with
 	stringForm hostIndex[struct{}] // the hosts that get the string form
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/mail"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +38,8 @@ const (
 	UnsignedScheme = "scheme" // only https is signed
 	UnsignedNoKey  = "no_key" // no key of the agent signs now
 	UnsignedTunnel = "tunnel" // nobody but the client sees the requests in the tunnel
+	// UnsignedEgressOff is of a request that the next handler sends.
+	UnsignedEgressOff = "egress_off"
 )
 
 func (a *Agent) sign(r *http.Request, o origin.Origin, now time.Time) Signature {
@@ -71,16 +72,17 @@ func (id *Identifier) AskedAs(token string) *Agent {
 func (a *agent) compileSent() error {
 	a.fields = make(http.Header)
 	if text := a.SendUserAgent; text != "" {
-		ours := func(product string) bool { return containsFold(a.robots.Tokens, product) }
+		first := robotstxt.ProductToken(text)
 		switch {
 		case len(text) > maxPattern:
 			return tooLong("send_user_agent", text, maxPattern)
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) || strings.TrimSpace(text) != text:
 			return fmt.Errorf("send_user_agent %q: has characters that a header cannot carry", text)
-		case !slices.ContainsFunc(slices.Collect(robotstxt.Products(text)), ours):
-			return fmt.Errorf("send_user_agent %q: names none of the agent's tokens (%s): "+
+		case !containsFold(a.robots.Tokens, first):
+			return fmt.Errorf("send_user_agent %q: its first product is none of the agent's tokens (%s): "+
 				"a site could not tell which group of its robots.txt is meant", text, strings.Join(a.robots.Tokens, ", "))
 		}
+		a.sends = first
 		a.fields["User-Agent"] = []string{text}
 	}
 	if text := a.SendFrom; text != "" {
@@ -97,6 +99,10 @@ func (a *agent) compileSigning() error {
 		return nil
 	}
 	directory, err := webbotauth.ParseDirectory(a.Sign.Directory)
+	var o origin.Origin
+	if err == nil {
+		o, err = origin.Parse(directory)
+	}
 	switch {
 	case a.Sign.Keys == "" || a.Sign.Directory == "":
 		return errors.New("sign: want keys, a file, and directory, an origin")
@@ -108,6 +114,6 @@ func (a *agent) compileSigning() error {
 	if err := a.stringForm.add(a.Sign.StringHosts, struct{}{}); err != nil {
 		return fmt.Errorf("sign: string: %w", err)
 	}
-	a.Signer = &webbotauth.Signer{Directory: directory, Keys: func() webbotauth.Keys { return nil }}
+	a.Signer = &webbotauth.Signer{Directory: o.String(), Keys: func() webbotauth.Keys { return nil }}
 	return nil
 }

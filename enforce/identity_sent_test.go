@@ -54,9 +54,29 @@ func TestSignature(t *testing.T) {
 	if signer.Sends().Get("From") != "a@b.example" || len(signer.Sends()) != 1 || (*Agent)(nil).Sends() != nil {
 		t.Error(signer.Sends())
 	}
+	named, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{
+		{Name: "acme", Tokens: []string{"AcmeBot"}, UserAgents: []string{"NewsBot"}, SendUserAgent: "Mozilla/5.0 (compatible; AcmeBot/2.0; +https://bot.example)"},
+	}})
+	if err != nil || named.AskedAs("AcmeBot") == nil || named.AskedAs("NewsBot") != nil {
+		t.Errorf("an agent that sends its own name is asked for by another: %v", err)
+	}
 	for token, want := range map[string]*Agent{"SignBot": signer, "signer": nil, "plain": id.Agents()[1], "": nil} {
 		if got := id.AskedAs(token); got != want {
 			t.Errorf("asked as %q: %v", token, got)
+		}
+	}
+}
+
+// TestDirectoryOrigin: a directory is kept as the origin that its own site compares with.
+func TestDirectoryOrigin(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://bot.example": "https://bot.example", "https://bot.example:443": "https://bot.example", "https://Bot.example.:8443/": "https://bot.example:8443",
+		"https://bot.example.": "https://bot.example", "https://bot.example:65536": "",
+	} {
+		id, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "signer", Sign: &Signing{Keys: "file", Directory: text}}}})
+		if (err == nil) != (want != "") || err == nil && id.Agents()[0].Signer.Directory != want {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -264,7 +264,7 @@ var (
 	agentEarlyDesc     = statusDesc("early_requests_total", "Requests that came back before their Retry-After was over.", "agent", "owner")
 	agentHeldDesc      = statusDesc("agent_held_seconds_total", "Time that requests were held for politeness.", "agent", "owner")
 	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies of answers of sites.", "agent", "owner")
-	agentSignedDesc    = statusDesc("agent_signatures_total", "Requests of agents that sign: signed, or why not (no_key, scheme, tunnel).", "agent", "owner", "result")
+	agentSignedDesc    = statusDesc("agent_signatures_total", "Requests of agents that sign: signed, or why not (egress_off, no_key, scheme, tunnel).", "agent", "owner", "result")
 	agentRejectedDesc  = statusDesc("agent_signed_rejected_total", "Signed requests that a site answered with 401 or 403.", "agent", "owner", "status")
 )
 

@@ -28,24 +28,43 @@ func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
 		if !a.Signs() {
 			continue
 		}
-		parse := func(data []byte) (webbotauth.Keys, error) {
-			keys, err := webbotauth.ParseKeys(data)
-			if err != nil {
-				return nil, err
+		if err := e.signsAlike(a); err != nil {
+			return err
+		}
+		var read webbotauth.Keys // last
+		parse := func(data []byte) (keys webbotauth.Keys, err error) {
+			if keys, err = webbotauth.ParseKeys(data); err == nil {
+				err = e.keys.claim(a, keys)
 			}
-			return keys, e.keys.claim(a, keys)
+			if err == nil {
+				read = keys
+			}
+			return keys, err
 		}
 		file, err := follow.Open(ctx, a.Sign.Keys, maxKeyFile, parse, func(err error) {
 			if err != nil {
 				e.logger.Error("the keys of an agent cannot be read; those before sign on", zap.String("agent", a.Name), zap.Error(err))
 				return
 			}
-			e.logger.Info("the keys of an agent have changed", zap.String("agent", a.Name), zap.Stringers("keys", a.Signer.Keys()))
+			e.logger.Info("the keys of an agent have changed", zap.String("agent", a.Name), zap.Stringers("keys", read))
 		})
 		if err != nil {
 			return fmt.Errorf("agent %q: sign: keys: %w", a.Name, err)
 		}
 		a.Signer.Keys = file.Value
+	}
+	return nil
+}
+
+// signsAlike fails if an agent of the same name at a site before signs with other keys, or has its
+// directory elsewhere: there is one directory for a name.
+func (e *Engine) signsAlike(a *enforce.Agent) error {
+	for _, s := range e.Sites() {
+		for _, other := range s.Identifier.Agents() {
+			if other.Signs() && strings.EqualFold(other.Name, a.Name) && (other.Sign.Keys != a.Sign.Keys || other.Signer.Directory != a.Signer.Directory) {
+				return fmt.Errorf("agent %q: sign: another site has other keys or another directory for it: want the same", a.Name)
+			}
+		}
 	}
 	return nil
 }

@@ -36,6 +36,16 @@ func signers(t *testing.T, files map[string]string) *SitePolicy {
 	return &SitePolicy{Identifier: id}
 }
 
+// plainAgent has an agent that does not sign.
+func plainAgent(t *testing.T, name string) *enforce.Identifier {
+	t.Helper()
+	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: name}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // writeKeys writes a file of keys in the place of the one before it.
 func writeKeys(t *testing.T, file string, text []byte) {
 	t.Helper()
@@ -90,6 +100,14 @@ func TestFollowKeys(t *testing.T) {
 		}
 		if err := e.followKeys(t.Context(), signers(t, map[string]string{"A": one})); err != nil {
 			t.Errorf("one agent at two sites: %v", err)
+		}
+		e.sites = []*SitePolicy{{Identifier: plainAgent(t, "a")}, s}
+		writeKeys(t, filepath.Join(dir, "three.jwk"), webbotauth.Keys{third}.Private())
+		if err := e.followKeys(t.Context(), signers(t, map[string]string{"A": filepath.Join(dir, "three.jwk")})); err == nil || !strings.Contains(err.Error(), "another site") {
+			t.Errorf("one agent at two sites with other keys: %v", err)
+		}
+		if at, id, ok := e.Agent("a"); at != s || !ok || !id.Config.Signs() {
+			t.Errorf("of two blocks for one agent, the one that does not sign is taken: %v", id)
 		}
 		a := s.Identifier.AskedAs("a")
 		for i, step := range []struct {

@@ -100,14 +100,16 @@ func (e *Engine) Sites() []*SitePolicy {
 	return slices.Clone(e.sites)
 }
 
-// Agent returns the identity of an agent that has a block, and the first site that has it.
+// Agent returns the identity of an agent that has a block, and the first site where the block signs
+// or, if none does, the first site that has one.
 func (e *Engine) Agent(name string) (s *SitePolicy, id enforce.Identity, ok bool) {
-	for _, s := range e.Sites() {
-		if id, ok := s.Identifier.Named(name); ok && id.Config != nil {
-			return s, id, true
+	for _, site := range e.Sites() {
+		here, known := site.Identifier.Named(name)
+		if known && here.Config != nil && (!ok || here.Config.Signs() && !id.Config.Signs()) {
+			s, id, ok = site, here, true
 		}
 	}
-	return nil, id, false
+	return s, id, ok
 }
 
 // NeedsAgent makes the start fail if no site has a block for an agent. It is for the time of

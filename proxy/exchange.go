@@ -89,6 +89,9 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	defer x.slot.Done()
 	if s.egressOff {
 		x.sentAt = time.Now()
+		if x.identity.Config.Signs() {
+			x.signature.Unsigned = enforce.UnsignedEgressOff
+		}
 		return next.ServeHTTP(x.w, x.r.WithContext(x.ctx))
 	}
 	return x.forward(target)

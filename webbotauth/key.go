@@ -88,7 +88,7 @@ func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
 		return Keys{key}, err
 	}
 	if last := keys[len(keys)-1]; now.Before(last.NotBefore) {
-		return nil, fmt.Errorf("key %s begins to sign at %s, and no other before", last, last.NotBefore.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("a rotation is under way: key %s begins to sign at %s; rotate again after that", last, last.NotBefore.UTC().Format(time.RFC3339))
 	}
 	begin := now.Add(after).Truncate(time.Second)
 	for i, key := range keys {

@@ -65,7 +65,7 @@ func TestRotate(t *testing.T) {
 			if keys, err = ParseKeys(keys.Private()); err != nil { // as the gateway reads them
 				t.Fatal(err)
 			}
-			if _, err := keys.Rotate(now, day); err == nil || !strings.Contains(err.Error(), "begins to sign at") {
+			if _, err := keys.Rotate(now, day); err == nil || !strings.Contains(err.Error(), "a rotation is under way: key "+keys[len(keys)-1].ID+" begins to sign at") {
 				t.Errorf("twice at once: %v", err)
 			}
 		}

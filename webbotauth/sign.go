@@ -103,6 +103,9 @@ func authority(r *http.Request) string {
 
 // path is the component of RFC 9421 section 2.2.6.
 func path(u *url.URL) string {
+	if u.Opaque == "*" { // of OPTIONS: the target URI has no path
+		return "/"
+	}
 	target, _, _ := strings.Cut(u.RequestURI(), "?")
 	return target
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,19 @@ func TestAuthority(t *testing.T) {
 		if r.Host = host; authority(r) != want {
 			t.Errorf("%s: %s, want %s", host, authority(r), want)
 		}
+	}
+}
+
+// TestPath: RFC 9421 section 2.2.6: the path as it is sent, and a slash for none.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{"https://site.example": "/", "https://site.example/a%2Fb?q=1": "/a%2Fb", "https://site.example/?": "/"} {
+		if got := path(httptest.NewRequest(http.MethodGet, target, nil).URL); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	if got := path(&url.URL{Scheme: "https", Host: "site.example", Opaque: "*"}); got != "/" {
+		t.Errorf("of the whole server: %s, want /", got)
 	}
 }
 
