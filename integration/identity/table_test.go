@@ -131,7 +131,7 @@ func TestUnseenTunnel(t *testing.T) {
 	if l := g.Logs(1)[0]; l.Request.Method != http.MethodConnect || l.Robots.Unsigned != "tunnel" || l.Robots.Signed != "" || l.Robots.UserAgentSent != "" {
 		t.Errorf("logged %s", l.Raw)
 	}
-	if one, err := newCrawler(g).ask(t.Context(), false, "localhost:"+v.ports[1], "/forbidden"); err != nil || !one.right() {
+	if one, err := newCrawler(g).ask(t.Context(), false, "localhost:"+v.ports[1], "/forbidden"); err != nil || !one.right(young) {
 		t.Errorf("%+v, %v", one, err)
 	}
 	g.Logs(2)

@@ -22,7 +22,7 @@ function keyOf(id) {
   return verify ? { id, algs: ['ed25519'], verify } : null;
 }
 
-async function judge(req) {
+async function judge(req, arrived) {
   const fields = Object.fromEntries(Object.entries(req.headers).filter(([name]) => !name.startsWith(':')));
   const authority = req.headers[':authority'] ?? req.headers.host;
   let params = {};
@@ -43,17 +43,18 @@ async function judge(req) {
   return {
     path: req.url, authority, version: req.httpVersion, verified: verified === true, why: String(verified), lines,
     key: params.keyid ?? '', nonce: params.nonce ?? '', tag: params.tag ?? '',
-    age: params.created ? (Date.now() - params.created.getTime()) / 1000 : 0,
+    age: params.created ? (arrived - params.created.getTime()) / 1000 : 0,
     signature: names.map((name) => req.headers[name] ?? ''), userAgent: req.headers['user-agent'] ?? '', from: req.headers.from ?? '',
   };
 }
 
 async function serve(req, res) {
+  const arrived = Date.now();
   if (req.url === '/seen') {
     res.end(JSON.stringify(seen));
     return;
   }
-  const verdict = await judge(req);
+  const verdict = await judge(req, arrived);
   if (req.url.endsWith('/robots.txt')) {
     seen.push(verdict);
     if (robots === 'knows crawlers' && verdict.userAgent.startsWith('crawlgate/')) {
