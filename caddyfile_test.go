@@ -225,7 +225,10 @@ func TestBadGateway(t *testing.T) {
 			"agent A {\nsend_user_agent \"B/1.0 (+https://a.example)\"\n}", 4, `robots: agent "A": send_user_agent "B/1.0 (+https://a.example)": ` +
 				`its first product is none of the agent's tokens (A): a site could not tell which group of its robots.txt is meant`,
 		},
-		{"agent A {\nsend_user_agent \"B/1.0 A/2.0\"\n}", 4, `robots: agent "A": send_user_agent "B/1.0 A/2.0": its first product is none of the agent's tokens (A)`},
+		{
+			"agent A {\nsend_user_agent \"B/1.0 A/2.0\"\n}", 4, `robots: agent "A": send_user_agent "B/1.0 A/2.0": ` +
+				`its first product is none of the agent's tokens (A): a site could not tell which group of its robots.txt is meant`,
+		},
 		{"agent A {\nsend_user_agent \"A/1.0 é\"\n}", 4, `robots: agent "A": send_user_agent "A/1.0 é": has characters that a header cannot carry`},
 		{"agent A {\nsend_user_agent \" A/1.0\"\n}", 4, `robots: agent "A": send_user_agent " A/1.0": has characters that a header cannot carry`},
 		{
