@@ -21,6 +21,7 @@ type memory struct {
 	fails    func() bool
 	patience time.Duration
 	away     bool // and is not asked
+	full     bool // without room for another counter
 	calls    int
 }
 
@@ -43,6 +44,9 @@ func (p *memory) Draw(_ context.Context, a Ask) (Grant, error) {
 	}
 	if p.fails() {
 		return Grant{}, errLost
+	}
+	if p.full {
+		return Grant{Granted: min(a.Want, 1) * a.Limit, Uncounted: true}, nil
 	}
 	p.mu.Lock()
 	p.calls++
@@ -412,6 +416,29 @@ func TestIdleAway(t *testing.T) {
 			}
 		}
 		p.close()
+	})
+}
+
+// TestIdleUncounted: what the pool does not count is not forgotten while it is idle.
+func TestIdleUncounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newMemory()
+		p.full = true
+		k := p.gateways(1)[0]
+		defer p.close()
+		l := limits(t, Config{PerHost: "6/day"})
+		for range 2 {
+			for range 3 {
+				if _, err := k.Take(t.Context(), "a", l, "h"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(3 * idleFor)
+		}
+		if _, err := k.Take(t.Context(), "a", l, "h"); err == nil {
+			t.Error("one too many")
+		}
 	})
 }
 
