@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,8 @@ type memory struct {
 	latency  func() time.Duration
 	fails    func() bool
 	patience time.Duration
-	away     bool // and is not asked
-	full     bool // without room for another counter
+	away     atomic.Bool // and is not asked
+	full     bool        // without room for another counter
 	calls    int
 }
 
@@ -39,7 +40,7 @@ func (p *memory) Patience() time.Duration { return p.patience }
 
 func (p *memory) Draw(_ context.Context, a Ask) (Grant, error) {
 	time.Sleep(p.latency())
-	if p.away {
+	if p.away.Load() {
 		return Grant{}, ErrAway
 	}
 	if p.fails() {
@@ -406,15 +407,17 @@ func TestIdleAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		p.away = true
+		p.away.Store(true)
 		time.Sleep(5 * idleFor)
-		p.away = false
+		p.away.Store(false)
 		time.Sleep(2 * idleFor)
+		p.mu.Lock()
 		for name, n := range p.drawn {
 			if n != 1 {
 				t.Errorf("%s: %d drawn for one request", name, n)
 			}
 		}
+		p.mu.Unlock()
 		p.close()
 	})
 }
