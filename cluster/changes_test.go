@@ -59,7 +59,7 @@ func sent(tb testing.TB, s *redistest.Server) (total, lists int) {
 }
 
 // TestOneOfManyOrders: with 10,000 orders in force, a new one and its lift reach all gateways within a second,
-// and Redis sends each of them less than 2 KB for it. So it is after an exchange of everything, too.
+// and Redis sends each of them less than 2 KB for it, and some bytes for heartbeats. So it is after an exchange of everything, too.
 func TestOneOfManyOrders(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
@@ -92,7 +92,7 @@ func TestOneOfManyOrders(t *testing.T) {
 		})
 		const orders = 30
 		bytes, lists := sent(t, s)
-		began := testcpu.Used(t)
+		began, start := testcpu.Used(t), time.Now()
 		for i := range orders {
 			id := fmt.Sprint("new-", how[:min(len(how), 2)], i)
 			at := time.Now()
@@ -107,7 +107,8 @@ func TestOneOfManyOrders(t *testing.T) {
 		after, listsAfter := sent(t, s)
 		each := (after - bytes) / orders / 3
 		t.Logf("after %q: %d bytes from redis and %v of processor time for an order and gateway", how, each, cpu/orders/3)
-		if each > 2000 || listsAfter != lists {
+		most := 2000 + 20*int(time.Since(start)/time.Second) // of heartbeats, if the machine is slow
+		if each > most || listsAfter != lists {
 			t.Errorf("after %q: redis sends %d bytes for an order, and has listed all ids %d times", how, each, listsAfter-lists)
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +31,17 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parses := 0
+	var mu sync.Mutex // guards the two below
+	var parses int
+	var told []error
+	seen := func() (int, []error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return parses, slices.Clone(told)
+	}
 	parse := func(data []byte) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		parses++
 		if strings.Contains(string(data), "bad") {
 			return "", errors.New("it is bad")
@@ -40,7 +51,6 @@ func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var told []error
 		if _, err := Open(ctx, name, 10, parse, nil); err == nil {
 			t.Fatal("a missing file was read")
 		}
@@ -49,7 +59,11 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		write("one", 2)
-		f, err := Open(ctx, name, 10, parse, func(err error) { told = append(told, err) })
+		f, err := Open(ctx, name, 10, parse, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, err)
+		})
 		if err != nil || f.Value() != "one" {
 			t.Fatal(f, err)
 		}
@@ -67,6 +81,7 @@ func TestFollow(t *testing.T) {
 				write(step.text, int64(10+i))
 			}
 			look()
+			parses, told := seen()
 			if f.Value() != step.value || len(told) != step.told || step.fails && told[step.told-1] == nil || parses != step.parses {
 				t.Errorf("%s: %q, %v, parsed %d times", step.text, f.Value(), told, parses)
 			}
@@ -76,7 +91,8 @@ func TestFollow(t *testing.T) {
 			if err := os.Rename(name, away); err != nil {
 				t.Fatal(err)
 			}
-			if look(); f.Value() != "three" || len(told) != want || told[want-1] == nil {
+			look()
+			if _, told := seen(); f.Value() != "three" || len(told) != want || told[want-1] == nil {
 				t.Errorf("removed: %q, %v", f.Value(), told)
 			}
 			if err := os.Rename(away, name); err != nil {
