@@ -37,6 +37,9 @@ func (c *collector) add(l *audit.Line, host string) {
 	if l.Robots.PaymentRequired {
 		c.PaymentRequired++
 	}
+	if l.Robots.Signed != "" {
+		c.Signed++
+	}
 	c.Note(l.Time())
 	if !l.Tunnel() {
 		c.overTime.add(l.Time(), l.Robots.Decision)

@@ -102,6 +102,8 @@ type Report struct {
 	Total  Counts `json:"total"`
 	// PaymentRequired are the requests that a site answered with 402 (Payment Required).
 	PaymentRequired int64 `json:"payment_required"`
+	// Signed are the requests that left with a signature in the name of their agent.
+	Signed int64 `json:"signed"`
 
 	Gateways    []Row      `json:"gateways"`
 	Owners      []Row      `json:"owners"`

@@ -359,16 +359,16 @@ func TestConflicts(t *testing.T) {
 	}
 	r := reportOf(t, Filter{}, append(day(),
 		conflict("train-ai=n;from=robots;line=3", false), conflict("train-ai=n;from=meta", true), conflict("search=unknown", true),
-		asked(71, func(r *enforce.LogRecord) { r.PaymentRequired = true }))...)
+		asked(71, func(r *enforce.LogRecord) { r.PaymentRequired, r.Signed = true, "thumbprint" }))...)
 	want := []Row{row("train-ai", counts(2, 1, 1, 0, 0, 0)), row("search", counts(1, 0, 1, 0, 0, 0))}
-	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 {
-		t.Errorf("%+v, %d", r.Conflicts, r.PaymentRequired)
+	if !reflect.DeepEqual(r.Conflicts, want) || r.PaymentRequired != 1 || r.Signed != 1 {
+		t.Errorf("%+v, %d, %d", r.Conflicts, r.PaymentRequired, r.Signed)
 	}
 	var table bytes.Buffer
 	if err := r.CSV(&table); err != nil || !strings.Contains(table.String(), "\npurpose,train-ai,2,1,1,0,0,0.000,0,") {
 		t.Errorf("%v: %s", err, &table)
 	}
-	if s := fmt.Sprint(r.Parts()); !strings.Contains(s, "1 answers asked for payment (402).") {
+	if s := fmt.Sprint(r.Parts()); !strings.Contains(s, "1 answers asked for payment (402).") || !strings.Contains(s, "1 of 13 requests left with a signature") {
 		t.Error(s)
 	}
 	if s := fmt.Sprint(r.Sections()); !strings.Contains(s, "{Against a preference of the site [purpose asked share") {
@@ -475,7 +475,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&out).ReadAll()
-	if err != nil || len(rows) != 1+3+1+8+3+3+3+3+2+5+1+1+1+1+1+2 {
+	if err != nil || len(rows) != 1+3+1+9+3+3+3+3+2+5+1+1+1+1+1+2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	seen := ""

@@ -123,7 +123,7 @@ func (n *rowNumbers) add(other rowNumbers) {
 
 func countLines(t *testing.T, texts ...[]byte) *counted {
 	t.Helper()
-	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0, "lost": 0}, gaps: map[string][3]float64{}, left: map[string][]float64{}, passed: map[string]float64{}}
+	c := &counted{tables: map[string]*countedTable{}, total: new(rowNumbers), sums: map[string]float64{"beyond": 0, "untimed": 0, "lost": 0, "signed": 0}, gaps: map[string][3]float64{}, left: map[string][]float64{}, passed: map[string]float64{}}
 	for by := range tablesOf {
 		c.tables[by] = &countedTable{map[string]*rowNumbers{}, map[string]string{}, map[string]string{}}
 	}
@@ -146,6 +146,9 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 			}
 			if robots["payment_required"] == true {
 				c.sums["payment_required"]++
+			}
+			if robots["signed"] != nil {
+				c.sums["signed"]++
 			}
 			lost, _ := robots["lost"].(float64)
 			c.sums["lost"] += lost
