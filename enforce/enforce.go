@@ -185,9 +185,9 @@ func (e *Enforcer) exempted(d *Decision, path string) bool {
 	now := e.clock()
 	label, ok := e.policy().Exempt(d.Origin, path, d.Agent, now)
 	if !ok {
-		var order Stop
-		if order, ok = e.Stops.Exempt(d.Origin, path, d.Agent, now, e.AllowFor); ok {
-			label, d.order = order.label(), &order
+		if order, given := e.Stops.Exempt(d.Origin, path, d.Agent, now, e.AllowFor); given {
+			kept := order // so that a decision without an exception allocates nothing
+			label, d.order, ok = kept.label(), &kept, true
 		}
 	}
 	if ok {
