@@ -156,11 +156,9 @@ func meant(names []string, name string) string {
 // ListAgents lists the agents that are configured, with the keys of those that sign.
 func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error) {
 	answer, now := Agents{Agents: append([]string{}, AgentNames(e)...), Keys: make(map[string][]AgentKey)}, time.Now()
-	for _, site := range e.Sites() {
-		for _, a := range site.Identifier.Agents() {
-			if a.Signs() {
-				answer.Keys[a.Name] = KeysAt(a.Signer.Keys(), now)
-			}
+	for a := range e.Agents() {
+		if a.Signs() {
+			answer.Keys[a.Name] = KeysAt(a.Signer.Keys(), now)
 		}
 	}
 	return answer, nil
@@ -168,8 +166,8 @@ func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error)
 
 // AgentNames are the names of the agents of all sites, in order.
 func AgentNames(e *engine.Engine) (names []string) {
-	for _, site := range e.Sites() {
-		names = append(names, namesOf(site.Identifier)...)
+	for a := range e.Agents() {
+		names = append(names, a.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -154,6 +154,7 @@ func (k *Keeper) host(a *account, host string) *meter {
 	return m
 }
 
+// hostPrefix begins the counters of hosts. The script of package redispool knows it too.
 const hostPrefix = "host "
 
 // evict drops the meter of some host. What only this gateway counts is forgotten with its meter, so

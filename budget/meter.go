@@ -1,6 +1,9 @@
 package budget
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // share is which part of what is left a slice is, divided by the gateways.
 const share = 100
@@ -22,6 +25,9 @@ type Ask struct {
 	// Tell says that other gateways are to give back what they hold, if nothing is left.
 	Tell bool
 }
+
+// OfHost reports whether the counter is that of a host.
+func (a Ask) OfHost() bool { return strings.HasPrefix(a.Name, hostPrefix) }
 
 // Grant is the answer of a [Pool].
 type Grant struct {

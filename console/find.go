@@ -197,10 +197,8 @@ func leastLeft(a, b engine.AgentBudget) int {
 // countsOf lists the agents that are configured or were seen in the last hour, and their owners.
 func countsOf(e *engine.Engine, hour engine.Recent) (agents, teams []agent) {
 	counts, owners, byOwner := maps.Clone(hour.Agents), map[string]string{}, map[string]engine.AgentCount{}
-	for _, site := range e.Sites() {
-		for _, a := range site.Identifier.Agents() {
-			owners[a.Name], counts[a.Name] = a.Owner, counts[a.Name].Plus(engine.AgentCount{}) // also without a request
-		}
+	for a := range e.Agents() {
+		owners[a.Name], counts[a.Name] = a.Owner, counts[a.Name].Plus(engine.AgentCount{}) // also without a request
 	}
 	for name, n := range counts {
 		byOwner[owners[name]] = byOwner[owners[name]].Plus(n)

@@ -114,11 +114,9 @@ func (e *Engine) Budget(a *enforce.Agent, host string) (b AgentBudget, ok bool) 
 // Budgets returns how the budgets of all agents stand, as far as this gateway knows, by name.
 func (e *Engine) Budgets() []AgentBudget {
 	all := make(map[string]AgentBudget)
-	for _, s := range e.Sites() {
-		for _, a := range s.Identifier.Agents() {
-			if b, ok := e.Budget(a, ""); ok {
-				all[a.Name] = b
-			}
+	for a := range e.Agents() {
+		if b, ok := e.Budget(a, ""); ok {
+			all[a.Name] = b
 		}
 	}
 	return slices.SortedFunc(maps.Values(all), func(a, b AgentBudget) int { return strings.Compare(a.Agent, b.Agent) })
@@ -130,11 +128,9 @@ func (e *Engine) checkBudgets(s *SitePolicy) error {
 	for _, a := range s.Identifier.Agents() {
 		own[a.Name] = a.Budget
 	}
-	for _, other := range e.Sites() {
-		for _, a := range other.Identifier.Agents() {
-			if b := own[a.Name]; b != nil && a.HasBudget() && !b.Same(a.Budget) {
-				return fmt.Errorf("agent %q: its blocks at two sites have different budgets; they share one", a.Name)
-			}
+	for a := range e.Agents() {
+		if b := own[a.Name]; b != nil && a.HasBudget() && !b.Same(a.Budget) {
+			return fmt.Errorf("agent %q: its blocks at two sites have different budgets; they share one", a.Name)
 		}
 	}
 	return nil
@@ -183,9 +179,8 @@ func (*budgetFile) Patience() time.Duration { return 0 }
 func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	host := a.Name != budget.Requests && a.Name != budget.Bytes
 	counters := f.totals.of(a)
-	if host {
+	if a.OfHost() {
 		counters = f.hosts.of(a)
 	}
 	before := counters[a.Name]
@@ -194,7 +189,7 @@ func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error)
 		return answer, nil
 	}
 	counters[a.Name] = now
-	if !host {
+	if !a.OfHost() {
 		err := budgetsFile.write(f.folder, f.totals)
 		if err != nil {
 			counters[a.Name], answer = before, budget.Grant{}

@@ -59,11 +59,9 @@ func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
 // signsAlike fails if an agent of the same name at a site before signs with other keys, or has its
 // directory elsewhere: there is one directory for a name.
 func (e *Engine) signsAlike(a *enforce.Agent) error {
-	for _, s := range e.Sites() {
-		for _, other := range s.Identifier.Agents() {
-			if other.Signs() && strings.EqualFold(other.Name, a.Name) && (other.Sign.Keys != a.Sign.Keys || other.Signer.Directory != a.Signer.Directory) {
-				return fmt.Errorf("agent %q: sign: another site has other keys or another directory for it: want the same", a.Name)
-			}
+	for other := range e.Agents() {
+		if other.Signs() && strings.EqualFold(other.Name, a.Name) && (other.Sign.Keys != a.Sign.Keys || other.Signer.Directory != a.Signer.Directory) {
+			return fmt.Errorf("agent %q: sign: another site has other keys or another directory for it: want the same", a.Name)
 		}
 	}
 	return nil

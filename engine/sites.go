@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net"
 	"net/netip"
@@ -98,6 +99,23 @@ func (e *Engine) Sites() []*SitePolicy {
 	e.sitesMu.Lock()
 	defer e.sitesMu.Unlock()
 	return slices.Clone(e.sites)
+}
+
+// Agents yields the agents of all sites, in the order of their blocks. An agent with blocks at several
+// sites comes once for each. They must not be changed.
+func (e *Engine) Agents() iter.Seq[*enforce.Agent] {
+	return func(yield func(*enforce.Agent) bool) {
+		for _, s := range e.Sites() {
+			if s.Identifier == nil {
+				continue
+			}
+			for _, a := range s.Identifier.Agents() {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Agent returns the identity of an agent that has a block, and the first site where the block signs

@@ -26,8 +26,12 @@ func (x *exchange) spend(o origin.Origin, kept bool) error {
 	return err
 }
 
-// settle counts the bytes that have passed, or gives the request back if it was not sent.
+// settle counts the bytes that have passed, or gives the request back if it was not sent. It does
+// nothing if nothing was taken.
 func (x *exchange) settle() {
+	if x.budget == nil {
+		return
+	}
 	if x.sentAt.IsZero() && !x.budget.kept {
 		x.budget.taken.Back()
 		return

@@ -97,9 +97,7 @@ func (c *connect) openBlind() error {
 	}
 	// A failure to connect can be told only before the 200.
 	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
-		if c.budget != nil {
-			c.settle()
-		}
+		c.settle()
 		return c.refuse()
 	}
 	return c.open(c.relay)
@@ -171,9 +169,7 @@ func (c *connect) hangUp() {
 		_ = c.dialed.Close()
 	}
 	c.slot.Done()
-	if c.budget != nil {
-		c.settle()
-	}
+	c.settle()
 }
 
 // inside is what the requests inside know of their tunnel.
