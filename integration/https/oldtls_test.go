@@ -15,7 +15,7 @@ import (
 )
 
 // TestHTTPSOldOrigins meets origins with TLS as it was: crypto/tls refuses them, and takes some of them again with a GODEBUG.
-// docs/https.md has the table.
+// docs/connect.md has the table.
 func TestHTTPSOldOrigins(t *testing.T) {
 	t.Parallel()
 	const anyCipher = "ALL:@SECLEVEL=0"
