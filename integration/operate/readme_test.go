@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// typed is a command of the README and the output shown below it.
+// typed is a command of a page and the output shown below it.
 type typed struct {
 	command string
 	shown   string // empty: nothing is shown
@@ -44,7 +44,7 @@ func readmeCommands(page string) (list []typed) {
 	return list
 }
 
-// pattern matches what may be printed where the README shows text: "..." stands for any lines or, in
+// pattern matches what may be printed where a page shows text: "..." stands for any lines or, in
 // a line, for any characters, and runs of blanks and whole seconds count.
 func pattern(shown string) *regexp.Regexp {
 	var b strings.Builder
@@ -108,21 +108,56 @@ func TestReadmePattern(t *testing.T) {
 	}
 }
 
-// TestReadme types every command of the README into a terminal, in a copy of the source, and compares
-// its output with the README. Only ports and the public site are replaced.
+// TestReadme types every command of the README, but for the one that types all this.
 func TestReadme(t *testing.T) {
 	rig.LoadsMachine(t)
+	const all = "go test -timeout 30m ./..."
+	if commands := typePage(t, testdocs.Path("README.md"), all); len(commands) < 8 || !slices.Contains(commands, all) {
+		t.Errorf("the README has the commands %q", commands)
+	}
+}
+
+// TestStart types every command of docs/start.md.
+func TestStart(t *testing.T) {
+	rig.LoadsMachine(t)
+	if commands := typePage(t, testdocs.Path("docs", "start.md"), ""); len(commands) < 9 {
+		t.Errorf("the page has the commands %q", commands)
+	}
+}
+
+// typePage types every command of a page but one into a terminal, in a copy of the source, compares its output with the page,
+// and returns all commands. Only ports and the public site are replaced.
+func typePage(t *testing.T, page, but string) (all []string) {
+	t.Helper()
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
 		rig.Need(t, tool)
 	}
-	page, err := os.ReadFile(testdocs.Path("README.md"))
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r, ports := newReader(t)
+	for _, c := range readmeCommands(ports.Replace(string(text))) {
+		all = append(all, c.command)
+		switch {
+		case c.command == but:
+		case strings.Contains(c.command, "crawlgate run "):
+			r.serve(c)
+		default:
+			r.enter(c)
+		}
+	}
+	return all
+}
+
+// newReader copies the source, gives its examples free ports, and returns who follows a page there and what replaces the
+// ports of the page.
+func newReader(t *testing.T) (*reader, *strings.Replacer) {
+	t.Helper()
 	port := func() string { return rig.FreePort(t)[len("127.0.0.1"):] }
 	admin := "localhost" + port()
 	ports := strings.NewReplacer(":3128", port(), ":8080", port(), "localhost:2019", admin, "https://example.com/", "https://127.0.0.1/")
-	r := reader{t: t, dir: copySource(t)}
+	r := &reader{t: t, dir: copySource(t)}
 	if exec.CommandContext(t.Context(), "unshare", "--mount", "true").Run() == nil {
 		r.place = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"`, r.dir, testdocs.Path()}
 	}
@@ -142,24 +177,7 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	commands := readmeCommands(ports.Replace(string(page)))
-	if len(commands) < 10 {
-		t.Fatalf("the README has %d commands", len(commands))
-	}
-	tests := 0
-	for _, c := range commands {
-		switch {
-		case c.command == "go test -timeout 30m ./...": // it is what types all this
-			tests++
-		case strings.Contains(c.command, "crawlgate run "):
-			r.serve(c)
-		default:
-			r.enter(c)
-		}
-	}
-	if tests != 1 {
-		t.Errorf("the README runs all tests %d times", tests)
-	}
+	return r, ports
 }
 
 // copySource copies what git knows or would add, so that the commands write into no working tree.
@@ -174,7 +192,7 @@ func copySource(t *testing.T) string {
 	return dir
 }
 
-// reader is someone at a terminal who follows the README.
+// reader is someone at a terminal who follows a page.
 type reader struct {
 	t   *testing.T
 	dir string
@@ -249,10 +267,10 @@ func (r *reader) serve(c typed) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	rig.Eventually(r.t, "what the README shows of "+c.command, shown)
+	rig.Eventually(r.t, "what the page shows of "+c.command, shown)
 }
 
-// enter runs a command to its end. A command without output in the README has to succeed.
+// enter runs a command to its end. A command without output in the page has to succeed.
 func (r *reader) enter(c typed) {
 	r.t.Helper()
 	out, err := r.terminal(c.command).CombinedOutput()
@@ -265,6 +283,6 @@ func (r *reader) enter(c typed) {
 		return
 	}
 	if !pattern(c.shown).MatchString(text) {
-		r.t.Errorf("%s printed\n%s\nthe README shows\n%s", c.command, text, c.shown)
+		r.t.Errorf("%s printed\n%s\nthe page shows\n%s", c.command, text, c.shown)
 	}
 }
