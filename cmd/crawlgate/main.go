@@ -1,13 +1,24 @@
-// Command crawlgate is Caddy with its standard modules and the Crawlgate ones.
+// Command crawlgate is Caddy with its standard modules, less acmeserver, and the Crawlgate ones.
 package main
 
 import (
 	"os"
 	"runtime/debug"
-	_ "time/tzdata" // zones of windows and budgets, where the machine has none
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	// What modules/standard imports, less acmeserver: a gateway gives out no certificates over ACME.
+	_ "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyevents"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyevents/eventsconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyfs"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/standard"
+	_ "github.com/caddyserver/caddy/v2/modules/caddypki"
+	_ "github.com/caddyserver/caddy/v2/modules/caddytls"
+	_ "github.com/caddyserver/caddy/v2/modules/caddytls/distributedstek"
+	_ "github.com/caddyserver/caddy/v2/modules/caddytls/standardstek"
+	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
+	_ "github.com/caddyserver/caddy/v2/modules/logging"
+	_ "github.com/caddyserver/caddy/v2/modules/metrics"
 
 	_ "github.com/crawlgate/crawlgate"
 )

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const modules = "github.com/caddyserver/caddy/v2/modules"
+
+// leftOut are the packages of Caddy's standard modules that the binary does not have.
+var leftOut = []string{modules + "/caddypki/acmeserver"}
+
+// imports are the packages that a package imports if it is built for an operating system.
+func imports(t *testing.T, goos, pkg string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, pkg)
+	cmd.Env = append(os.Environ(), "GOOS="+goos)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+// The binary has all of Caddy's standard modules but those of leftOut, and the zones where the
+// system may have none.
+func TestModules(t *testing.T) {
+	t.Parallel()
+	standard := imports(t, "linux", modules+"/standard")
+	if len(standard) < 10 {
+		t.Fatalf("Caddy's standard modules are %q", standard)
+	}
+	for goos, hasZones := range map[string]bool{"linux": true, "darwin": false} {
+		own := imports(t, goos, ".")
+		for _, pkg := range standard {
+			if has, want := slices.Contains(own, pkg), !slices.Contains(leftOut, pkg); has != want {
+				t.Errorf("%s: %s is in the binary: %t, want %t", goos, pkg, has, want)
+			}
+		}
+		if slices.Contains(own, "time/tzdata") != hasZones {
+			t.Errorf("%s: time/tzdata is in the binary: %t, want %t", goos, !hasZones, hasZones)
+		}
+	}
+	for _, pkg := range leftOut {
+		if !slices.Contains(standard, pkg) {
+			t.Errorf("%s is left out and not among Caddy's standard modules", pkg)
+		}
+	}
+}
