@@ -1,0 +1,257 @@
+package testdocs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const modulePath = "github.com/crawlgate/crawlgate"
+
+// Field is a field of a struct that JSON has, as its doc comment describes it.
+type Field struct {
+	Name    string // in JSON
+	Type    reflect.Type
+	Tag     reflect.StructTag
+	Default string // the sentence of the comment that begins with "Default:", without that word and the final period
+	Text    string // the rest of the comment, with the JSON names of fields
+}
+
+// Fields are the fields of a struct of this repository that JSON has, in the order of the source, with those of embedded
+// structs in their place. A field without a comment of its own fails the test.
+func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
+	t.Helper()
+	comments := commentsOf(t, typ)
+	names := make(map[string]string)
+	for _, f := range reflect.VisibleFields(typ) {
+		if name := jsonName(f); name != "" {
+			names[f.Name] = name
+		}
+	}
+	for f := range typ.Fields() {
+		name := jsonName(f)
+		switch {
+		case f.Anonymous && name == "":
+			fields = append(fields, Fields(t, f.Type)...)
+			continue
+		case name == "":
+			continue
+		case comments[f.Name] == "":
+			t.Errorf("%s.%s has no comment of its own, and docs/ is made from it", typ, f.Name)
+		}
+		comment := strings.Join(strings.Fields(comments[f.Name]), " ")
+		field := Field{Name: name, Type: f.Type, Tag: f.Tag, Text: inJSON(comment, f.Name, names)}
+		if before, after, found := strings.Cut(" "+field.Text, " Default: "); found {
+			field.Default, after = cutSentence(after)
+			field.Text = strings.TrimSpace(before + " " + after)
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// Comment is the doc comment of a struct of this repository, without the name that it begins with.
+func Comment(t *testing.T, typ reflect.Type) string {
+	t.Helper()
+	return inJSON(commentsOf(t, typ)[""], typ.Name(), nil)
+}
+
+// IsOurs reports whether a type is declared in a file of this repository that is no test.
+func IsOurs(t *testing.T, typ reflect.Type) bool {
+	t.Helper()
+	return strings.HasPrefix(typ.PkgPath()+"/", modulePath+"/") && commentsOf(t, typ) != nil
+}
+
+// Table is a Markdown table of fields.
+func Table(fields []Field) string {
+	var b strings.Builder
+	b.WriteString("| field | type | default | meaning |\n|---|---|---|---|\n")
+	for _, f := range fields {
+		b.WriteString("| `" + f.Name + "` | " + TypeName(f.Type) + " | " + inCell(f.Default) + " | " + inCell(f.Text) + " |\n")
+	}
+	return b.String()
+}
+
+func inCell(text string) string {
+	return strings.ReplaceAll(text, "|", `\|`)
+}
+
+// TypeName is what JSON has for a type, in words.
+func TypeName(typ reflect.Type) string {
+	switch typ.Kind() {
+	case reflect.Pointer:
+		return TypeName(typ.Elem())
+	case reflect.Slice:
+		if typ.Elem().Kind() == reflect.Uint8 {
+			return "object"
+		}
+		return "list of " + TypeName(typ.Elem()) + "s"
+	case reflect.Map, reflect.Struct:
+		if typ.String() == "time.Time" {
+			return "time"
+		}
+		return "object"
+	case reflect.Bool:
+		return "true/false"
+	case reflect.String:
+		return "text"
+	default:
+		if strings.HasSuffix(typ.String(), "Duration") {
+			return "duration"
+		}
+		return "number"
+	}
+}
+
+// Generated holds that a whole page of docs/ is this text. With -update it writes the page.
+func Generated(t *testing.T, name, text string) {
+	t.Helper()
+	if *Update {
+		if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil { //nolint:gosec // a page is for all
+			t.Fatal(err)
+		}
+	}
+	if Text(t, name) != text {
+		t.Errorf("docs/%s does not say what the code says: run go test . -run %s -update", name, t.Name())
+	}
+}
+
+// GeneratedTable holds that the first table below a heading of a page, such as "## Fields", is this one. An empty heading
+// is the beginning of the page. With -update it writes the table.
+func GeneratedTable(t *testing.T, name, heading, table string) {
+	t.Helper()
+	updating.Lock()
+	defer updating.Unlock()
+	page := Text(t, name)
+	head, rest, found := strings.Cut(page, "\n"+heading+"\n")
+	lines := regexp.MustCompile(`(?m)^(\|.*\n)+`).FindStringIndex(rest)
+	if !found || lines == nil {
+		t.Fatalf("docs/%s has no table below %q", name, heading)
+	}
+	if rest[lines[0]:lines[1]] == table {
+		return
+	}
+	if !*Update {
+		t.Errorf("the table below %q of docs/%s does not say what the code says: run this test with -update", heading, name)
+		return
+	}
+	text := head + "\n" + heading + "\n" + rest[:lines[0]] + table + rest[lines[1]:]
+	if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil { //nolint:gosec // a page is for all
+		t.Fatal(err)
+	}
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" || !f.IsExported() {
+		return ""
+	}
+	return name
+}
+
+var (
+	docLink  = regexp.MustCompile(`\[(?:[a-zA-Z]\w*\.)*([A-Z]\w*)\]`)
+	sentence = regexp.MustCompile(`\.(?:\s|$)`)
+)
+
+// inJSON removes the Go name that a comment begins with, and replaces its links to other fields by the names that JSON has:
+// "Max is the longest of [Config.Min]" becomes "The longest of `min`".
+func inJSON(comment, field string, names map[string]string) string {
+	comment = docLink.ReplaceAllStringFunc(comment, func(link string) string {
+		name := docLink.FindStringSubmatch(link)[1]
+		if inJSON := names[name]; inJSON != "" {
+			return "`" + inJSON + "`"
+		}
+		return name
+	})
+	comment = strings.TrimSpace(comment)
+	if rest, begins := strings.CutPrefix(comment, field+" "); begins && rest != "" {
+		for _, verb := range []string{"is ", "are ", "says "} {
+			rest = strings.TrimPrefix(rest, verb)
+		}
+		comment = rest
+		comment = strings.ToUpper(comment[:1]) + comment[1:]
+	}
+	return comment
+}
+
+// cutSentence cuts a text behind its first sentence, whose period it removes.
+func cutSentence(text string) (first, rest string) {
+	end := sentence.FindStringIndex(text)
+	if end == nil {
+		return text, ""
+	}
+	return text[:end[0]], text[end[1]:]
+}
+
+var parsed struct {
+	sync.Mutex
+	packages map[string]map[string]map[string]string // path of a package, struct, field (empty for the struct), comment
+}
+
+// commentsOf are the comments of the fields of a struct by their Go names, and its own by the empty name.
+func commentsOf(t *testing.T, typ reflect.Type) map[string]string {
+	t.Helper()
+	parsed.Lock()
+	defer parsed.Unlock()
+	path := typ.PkgPath()
+	if parsed.packages == nil {
+		parsed.packages = make(map[string]map[string]map[string]string)
+	}
+	if parsed.packages[path] == nil {
+		parsed.packages[path] = commentsIn(t, Path(strings.TrimPrefix(strings.TrimPrefix(path, modulePath), "/")))
+	}
+	return parsed.packages[path][typ.Name()]
+}
+
+// commentsIn are the comments of all types of a package by the names of the types.
+func commentsIn(t *testing.T, folder string) map[string]map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := make(map[string]map[string]string)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			decl, ok := n.(*ast.GenDecl)
+			for i := 0; ok && i < len(decl.Specs); i++ {
+				if s, isType := decl.Specs[i].(*ast.TypeSpec); isType {
+					comments[s.Name.Name] = commentsOfType(decl, s)
+				}
+			}
+			return n == file
+		})
+	}
+	return comments
+}
+
+func commentsOfType(decl *ast.GenDecl, spec *ast.TypeSpec) map[string]string {
+	doc := spec.Doc
+	if doc == nil {
+		doc = decl.Doc
+	}
+	comments := map[string]string{"": doc.Text()}
+	if s, ok := spec.Type.(*ast.StructType); ok {
+		for _, f := range s.Fields.List {
+			for _, name := range f.Names {
+				comments[name.Name] = strings.TrimSpace(f.Doc.Text() + f.Comment.Text())
+			}
+		}
+	}
+	return comments
+}

@@ -1,0 +1,53 @@
+package testdocs
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestInJSON(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{"Min": "min", "Max": "max_size"}
+	for comment, want := range map[string]string{
+		"Max is the longest of [Config.Min].":     "The longest of `min`.",
+		"Max says what a longer one means.":       "What a longer one means.",
+		"Max lists them, see [Other] and [x.Min]": "Lists them, see Other and `min`",
+		"The longest.": "The longest.",
+	} {
+		if got := inJSON(comment, "Max", names); got != want {
+			t.Errorf("%q became %q, want %q", comment, got, want)
+		}
+	}
+}
+
+func TestCutSentence(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{
+		"127.0.0.1. More.": {"127.0.0.1", "More."},
+		"none.":            {"none", ""},
+		"none":             {"none", ""},
+	} {
+		if first, rest := cutSentence(text); first != want[0] || rest != want[1] {
+			t.Errorf("%q was cut into %q and %q", text, first, rest)
+		}
+	}
+}
+
+func TestTypeName(t *testing.T) {
+	t.Parallel()
+	for typ, want := range map[reflect.Type]string{
+		reflect.TypeFor[*time.Duration]():  "duration",
+		reflect.TypeFor[[]string]():        "list of texts",
+		reflect.TypeFor[json.RawMessage](): "object",
+		reflect.TypeFor[map[string]int]():  "object",
+		reflect.TypeFor[time.Time]():       "time",
+		reflect.TypeFor[*float64]():        "number",
+		reflect.TypeFor[bool]():            "true/false",
+	} {
+		if got := TypeName(typ); got != want {
+			t.Errorf("%s is %q, want %q", typ, got, want)
+		}
+	}
+}
