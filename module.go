@@ -48,62 +48,77 @@ func init() {
 	}
 }
 
-// Handler is the gateway of one site: a forward proxy that lets pass what the target's robots.txt
-// allows the crawler that asks. It takes requests in absolute form and CONNECT. A request in origin
-// form is for the gateway itself, and gets its page.
+// Handler is the gateway of one site: a forward proxy that sends a request only if the robots.txt of
+// its target allows that to the crawler. It takes requests in absolute form and CONNECT. A request in
+// origin form is for the gateway itself, and gets its page.
 //
-// A refused request is answered by the handler itself: 400, 403, 407, 421, 429, 502 or 504, with
-// Proxy-Status (RFC 9209) and a body that explains the refusal. Where the server has error routes
-// (handle_errors), it is handed to them as an error with that status instead.
+// The handler answers a refused request itself, with Proxy-Status (RFC 9209) and a body that explains
+// the refusal. If the server has error routes (handle_errors), these get the refusal as an error with
+// its status.
 //
-// The access log gets an object "robots" with the decision and its evidence; docs/access-log.md
-// lists its fields.
+// The access log gets an object "robots" with the decision and its evidence: see docs/access-log.md.
 type Handler struct {
 	enforce.PolicyConfig
 
-	// Clients lists the ranges whose clients may use the gateway, or "any" alone. Caddy says which
-	// address a client has (trusted_proxies). A client over a unix socket counts as 127.0.0.1.
-	// Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local ones.
+	// Clients lists the addresses and ranges of the clients that may use the gateway, or is `any` alone.
+	// Others get 403 (`client_not_allowed`), for the pages of the gateway too. Caddy says which address a
+	// client has (`trusted_proxies`); a client over a unix socket has 127.0.0.1. Default: loopback, the
+	// private ranges of RFC 1918 and RFC 4193, and link-local addresses, but not `100.64.0.0/10`, which
+	// carriers and clouds share.
 	Clients []string `json:"clients,omitempty"`
-	// Agents are the company's crawlers. With none, every request is taken for the product token of
-	// its User-Agent.
+	// Agents are your crawlers. Without any, the product token of the User-Agent names the crawler. Two
+	// agents that one request could match equally well are an error. Default: none.
 	Agents []AgentConfig `json:"agents,omitempty"`
-	// Unidentified is "deny" (default where there are agents) or "allow": what happens to a request
-	// that matches no agent.
+	// Unidentified says what happens to a request that matches no agent: `deny` or `allow`. GET and HEAD
+	// of `/robots.txt` are answered in any case, because robots.txt libraries send a User-Agent of their
+	// own (with 407 if an agent has credentials). Default: `deny` if there are agents, else `allow`.
 	Unidentified string `json:"unidentified,omitempty"`
-	// Preferences is what happens to a request if the site does not want a purpose of its agent:
-	// "deny", or "log" (default: it passes, and the log names the conflict).
+	// Preferences says what happens to a request if the site does not want a purpose of its agent: `deny`
+	// refuses it, `log` lets it pass and logs the conflict. Default: `log`.
 	Preferences enforce.PreferenceMode `json:"preferences,omitempty"`
-	// Unknown is what a preference that the site does not state means under "deny": "allow" (default)
-	// or "deny".
+	// Unknown says what a preference that the site does not state means under `preferences: deny`:
+	// `allow` or `deny`. Default: `allow`.
 	Unknown string `json:"unknown,omitempty"`
-	// EgressOff hands allowed requests to the next handler instead of sending them out.
+	// EgressOff hands allowed requests to the next handler instead of sending them. Default: false.
 	EgressOff bool `json:"egress_off,omitempty"`
 
 	known []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
 	site  *proxy.Site
 }
 
-// AgentConfig is one crawler of the company, with the conditions that its requests have to meet.
+// AgentConfig is one of your crawlers. A request is the agent's if it meets all conditions that the
+// agent has: user agents, credentials, from, client certificates. Of several values of one condition,
+// one has to match. An agent without conditions is recognized by the User-Agent: its first token as a
+// product.
 type AgentConfig struct {
 	enforce.Agent
+	// Credentials are proxy credentials of the agent: one of them has to be sent. Default: none are
+	// needed.
 	Credentials []Credential `json:"credentials,omitempty"`
-	From        []string     `json:"from,omitempty"`
-	Rate        string       `json:"rate,omitempty"`
-	// MaxWait bounds how long a request of the agent is held. Default: the engine's wait.
+	// From lists addresses and ranges: its requests come from one of them. Default: any.
+	From []string `json:"from,omitempty"`
+	// Rate is the agent's own rate at each host, as in `pace.rate`, besides the rate for all crawlers.
+	// Default: `off`.
+	Rate string `json:"rate,omitempty"`
+	// MaxWait is how long a request of this agent is held, in place of the engine's `pace.wait`. 0 holds
+	// none. Default: `pace.wait`.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
-	// Ports are the ports and ranges that the agent may reach. Default: those of the engine.
+	// Ports lists the ports and ranges that the agent may reach, within `egress.ports`. Default:
+	// `egress.ports`.
 	Ports []string `json:"ports,omitempty"`
-	// Unknown takes precedence over the gateway's.
+	// Unknown replaces `unknown` of the gateway for this agent. Default: the gateway's.
 	Unknown string `json:"unknown,omitempty"`
-	// Budget is what the agent may take in a day. Default: anything.
+	// Budget is what the agent may take in a day, over all gateways of the fleet. Beyond it, requests get
+	// 429 (`budget`). Default: no limit.
 	Budget *budget.Config `json:"budget,omitempty"`
 }
 
-// Credential is a user name and the hash of its password (bcrypt or argon2id, as `caddy
-// hash-password` prints).
+// Credential is a user name with the hash of its password.
 type Credential struct {
+	// User is the user name: 1 to 200 bytes without colon and control characters. Required.
 	User string `json:"user"`
+	// Hash is the bcrypt or argon2id hash of the password, as `crawlgate hash-password` prints it.
+	// Required.
 	Hash string `json:"hash"`
 }
 

@@ -26,7 +26,7 @@ func init() {
 	caddy.RegisterModule(API{})
 }
 
-// API is the module of Caddy's admin endpoint.
+// API answers below /robots/ on Caddy's admin endpoint: see docs/admin-api.md.
 type API struct{}
 
 // CaddyModule returns the Caddy module information.

@@ -27,12 +27,12 @@ func init() {
 
 // Handler serves the public site of one crawler. It is safe for concurrent use.
 type Handler struct {
-	// Agent is the name of a crawler that has an agent block in some site of the configuration.
+	// Agent is the name of a crawler that has an agent block in some site of the configuration. Required.
 	Agent string `json:"agent"`
-	// Ranges are the addresses, and ranges in CIDR form, that the crawler's requests come from.
-	// Default: none are published.
+	// Ranges are the addresses and ranges that the crawler's requests come from. Default: none are
+	// published.
 	Ranges []string `json:"ranges,omitempty"`
-	// OptOut lets the owner of a host stop the crawler there, with a proof. Default off.
+	// OptOut lets the owner of a host, with a proof, stop the crawler there. Default: false.
 	OptOut bool `json:"opt_out,omitempty"`
 
 	logger  *zap.Logger

@@ -17,16 +17,17 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Config is a budget as it is written. Each number ends with "/day".
+// Config is a budget for a day. Each number ends with `/day`.
 type Config struct {
-	// Requests is how many requests the agent may send, such as "50000/day". Default: any number.
+	// Requests is how many requests the agent may send, such as `50000/day`. Default: any number.
 	Requests string `json:"requests,omitempty"`
-	// Bytes is how many bytes of bodies and tunnels may pass in both directions, such as "20GiB/day".
+	// Bytes is how many bytes of bodies and tunnels may pass in both directions, such as `20GiB/day`.
 	// Default: any number.
 	Bytes string `json:"bytes,omitempty"`
-	// PerHost is how many requests the agent may send to one host. Default: any number.
+	// PerHost is how many requests the agent may send to one host, such as `2000/day`. Default: any
+	// number.
 	PerHost string `json:"per_host,omitempty"`
-	// Zone is the time zone whose midnight begins a day, such as "Europe/Berlin". Default: UTC.
+	// Zone is the time zone whose midnight begins the day, such as `Europe/Berlin`. Default: UTC.
 	Zone string `json:"zone,omitempty"`
 }
 

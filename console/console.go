@@ -28,11 +28,12 @@ func init() {
 
 // Handler serves the operator's page. It is safe for concurrent use.
 type Handler struct {
-	// Orders lets authenticated users give and lift orders. Default off: the page only shows.
+	// Orders lets authenticated users give and lift orders. Otherwise the page only shows. Default:
+	// false.
 	Orders bool `json:"orders,omitempty"`
 	// Hosts are the names by which browsers reach the page, without ports. Requests for others are
-	// refused, so that no other site's name leads to the page (DNS rebinding). Default: the names of
-	// the site's address, localhost, 127.0.0.1 and ::1.
+	// refused, so that no other site's name leads to the page (DNS rebinding). Default: the names of the
+	// site's address, localhost, 127.0.0.1 and ::1.
 	Hosts []string `json:"hosts,omitempty"`
 
 	life    context.Context // ends when the server begins to stop

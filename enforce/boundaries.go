@@ -19,23 +19,29 @@ import (
 // Boundaries are what an agent is limited to, as configured. A request outside of them is refused in
 // every mode, before anything is fetched. The zero value is no boundary.
 type Boundaries struct {
-	// Hosts are patterns ([HostPattern]) of the hosts that the agent may reach. HostsFile is a file
-	// with more of them, one a line: see [Identifier.Follow].
-	Hosts     []string `json:"hosts,omitempty"`
-	HostsFile string   `json:"hosts_file,omitempty"`
+	// Hosts are patterns of the hosts that the agent may reach, besides those of [Boundaries.HostsFile].
+	// A crawler for a list of sites does not leave the list because of a link or a redirect. Default: all
+	// hosts.
+	Hosts []string `json:"hosts,omitempty"`
+	// HostsFile is a file with more such patterns, one a line; `#` begins a comment. Its changes are
+	// followed. If it cannot be read later, the hosts before stay. Default: none.
+	HostsFile string `json:"hosts_file,omitempty"`
 	// Ports are the ranges of ports, first and last, that the agent may reach.
 	Ports [][2]uint16 `json:"-"`
-	// Methods are the methods that the agent may send, in capitals. The methods in a tunnel that is not
-	// looked into cannot be seen, so such a tunnel is refused.
+	// Methods are the methods that the agent may send, in capitals. HEAD is not part of GET. A tunnel
+	// that is not intercepted hides its methods, so it is refused. Default: all methods.
 	Methods []string `json:"methods,omitempty"`
-	// Windows are the hours of the day at which the agent may send, such as "22:00-06:00 Europe/Berlin",
-	// by the clock on the wall there. Without a zone, UTC.
+	// Windows are the hours of the day at which the agent may send, such as `22:00-06:00 Europe/Berlin`.
+	// Without a zone, UTC counts. Default: all hours.
 	Windows []string `json:"windows,omitempty"`
-	// Expires is the day, such as 2027-03-31, from whose beginning in UTC on the agent may send nothing.
-	// Ticket is shown with that refusal: a line.
+	// Expires is the day, such as `2027-03-31`, from whose beginning in UTC all requests of the agent are
+	// refused. Default: never.
 	Expires string `json:"expires,omitempty"`
-	Ticket  string `json:"ticket,omitempty"`
-	// VisitTime is "keep", if the agent keeps the Visit-time lines of sites, or "ignore" (default).
+	// Ticket is a line for that refusal, of up to 200 bytes: it tells the author of the crawler what to
+	// renew. Only with [Boundaries.Expires]. Default: empty.
+	Ticket string `json:"ticket,omitempty"`
+	// VisitTime says whether the agent keeps the Visit-time of a robots.txt: `keep` or `ignore`. Default:
+	// `ignore`.
 	VisitTime string `json:"visit_time,omitempty"`
 
 	hosts   hostSet

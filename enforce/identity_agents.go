@@ -22,49 +22,57 @@ import (
 //
 // A request matches an agent if it meets all conditions that the agent has: UserAgents,
 // Credentials, From, ClientCertificates. Any of several values of one condition will do. An agent
-// without conditions is matched by User-Agent: its first token as a product.
+// without conditions is matched by User-Agent: its first token as a product. A missing User-Agent
+// satisfies no pattern. An empty Preferences takes the site's in JSON; compiled, it counts as "deny".
 type Agent struct {
-	// Name is what logs and policy call the agent: up to 64 bytes of visible ASCII.
+	// Name is the name of the agent in logs and in the policy: up to 64 bytes of visible ASCII. No two
+	// agents of a site have one name. Required.
 	Name string `json:"name"`
-	// Tokens are the product tokens under which it looks for its group in robots.txt, most specific
-	// first (RFC 9309 section 2.2.1). Default: Name and, for a well-known one, the tokens that follow
-	// it (Googlebot-News: Googlebot). The first token is also the agent's own name in User-Agent: no
-	// other agent may show it.
+	// Tokens are the product tokens under which the agent looks for its group in robots.txt, most
+	// specific first (RFC 9309 section 2.2.1): letters, digits, `-`, `_` and `.`, up to 128 bytes. The
+	// first is also its own name in User-Agent, which no other agent may send. Default: its name and, for
+	// a well-known one, the tokens of its family (Googlebot-News: Googlebot).
 	Tokens []string `json:"tokens,omitempty"`
-	// IgnoreWildcard leaves the group * out: without a group of its own nothing binds the agent.
-	// Well-known names that do so (AdsBot-Google) do it without this.
+	// IgnoreWildcard means that nothing binds the agent if it has no group of its own. Well-known names
+	// that do so (AdsBot-Google) do not need it. Default: false.
 	IgnoreWildcard bool `json:"ignore_wildcard_group,omitempty"`
 
-	// UserAgents are patterns for User-Agent. One that is a product's name ([robotstxt.IsProductName])
-	// is compared with every product of the field ([robotstxt.Products]), as a whole, ignoring case.
-	// Any other is compared with the whole field, ignoring case; * stands for any bytes. A missing
-	// User-Agent satisfies no pattern.
+	// UserAgents are patterns for User-Agent, of up to 256 bytes. The name of a product is compared as a
+	// whole with every product of the field. Any other pattern is compared with the whole field; `*`
+	// stands for any bytes. Case does not matter. Default: any.
 	UserAgents []string `json:"user_agents,omitempty"`
 	// Credentials are the user names of its proxy credentials.
 	Credentials []string `json:"-"`
 	// From are the ranges that its requests come from.
 	From []netip.Prefix `json:"-"`
-	// ClientCertificates are names: its certificate must carry one of them as CN or SAN.
+	// ClientCertificates are names: the verified certificate of the client has one of them as CN or SAN.
+	// They need `strict_sni_host` off in the server, because the host of a proxied request is never in
+	// the certificate of the gateway. Default: none is needed.
 	ClientCertificates []string `json:"client_certificates,omitempty"`
 
-	// Owner and Contact are shown to humans in refusals, logs and reports: a line each.
-	Owner   string `json:"owner,omitempty"`
+	// Owner is the team that the agent belongs to, for refusals, logs and reports: a line of up to 200
+	// bytes. Default: empty.
+	Owner string `json:"owner,omitempty"`
+	// Contact is where to ask about the agent, for refusals, logs and reports: a line of up to 200 bytes.
+	// Default: empty.
 	Contact string `json:"contact,omitempty"`
-	// Pass are the kinds of its request fields that leave, PassPrice and PassSignature; the
-	// others are removed.
+	// Pass lists which of the crawler's own fields are sent on: `price`, the fields that offer a price,
+	// and `signature`. The gateway removes the others. Default: none.
 	Pass []string `json:"pass,omitempty"`
-	// Purposes are what the agent's content is for, such as "search" or "train-ai".
+	// Purposes are what the content is used for: `search`, `ai-input`, `train-ai`, `archive`, `tdm`, or
+	// another name. Default: none.
 	Purposes []string `json:"purposes,omitempty"`
-	// AlsoObey are tokens of crawlers and of controls, such as Google-Extended, whose groups bind the
-	// agent too.
+	// AlsoObey are tokens of controls or other crawlers, such as `Google-Extended`, whose groups bind the
+	// agent too. The strictest rule counts. A token that no group names adds nothing. Default: none.
 	AlsoObey []string `json:"also_obey,omitempty"`
-	// Mode takes precedence over the general mode; empty for that one.
+	// Mode replaces `mode` of the gateway for this agent: `enforce`, `report` or `off`. Default: the
+	// gateway's.
 	Mode Mode `json:"mode,omitempty"`
-	// Preferences says what happens to a request for a purpose that the site does not want. In JSON,
-	// an empty one takes the site's, which is "log" by default; compiled, it counts as "deny".
-	// DenyUnknown denies a purpose about which the site says nothing.
+	// Preferences replaces `preferences` of the gateway for this agent: `deny` or `log`. Default: the
+	// gateway's.
 	Preferences PreferenceMode `json:"preferences,omitempty"`
-	DenyUnknown bool           `json:"-"`
+	// DenyUnknown denies a purpose about which the site says nothing.
+	DenyUnknown bool `json:"-"`
 	// Interval is the least pause between two requests of the agent to one host, 0 for none of its
 	// own.
 	Interval time.Duration `json:"-"`
@@ -74,11 +82,14 @@ type Agent struct {
 	Budget *budget.Allowance `json:"-"`
 	Boundaries
 
-	// SendUserAgent and SendFrom take the place of User-Agent and From in its requests; empty leaves
-	// the client's. They say nothing about whose requests they are.
+	// SendUserAgent is the User-Agent that leaves in place of the client's: printable ASCII of up to 256
+	// bytes, whose first product is one of the agent's tokens. Rules are still judged by the tokens.
+	// Default: the client's.
 	SendUserAgent string `json:"send_user_agent,omitempty"`
-	SendFrom      string `json:"send_from,omitempty"`
-	// Sign has its requests signed, nil for not.
+	// SendFrom is the mail address that leaves as `From`. Default: the client's.
+	SendFrom string `json:"send_from,omitempty"`
+	// Sign has requests over https signed (Web Bot Auth). It excludes `pass: [signature]`. Default: not
+	// signed.
 	Sign *Signing `json:"sign,omitempty"`
 	// Signer signs them. [NewIdentifier] sets it if Sign is there, without keys: the caller gives it
 	// those before the first request.

@@ -16,12 +16,12 @@ import (
 
 // Signing says with what the requests of an agent are signed.
 type Signing struct {
-	// Keys is the file with the agent's keys, as [webbotauth.ParseKeys] reads it. No other agent may
-	// have one of them.
+	// Keys is the file with the agent's keys, as `crawlgate robots keygen` writes it. No other agent may
+	// have one of them. Required.
 	Keys string `json:"keys"`
-	// Directory is the origin where sites find the public keys.
+	// Directory is the origin where sites find the public keys: https, without a path. Required.
 	Directory string `json:"directory"`
-	// StringHosts are patterns of the hosts that get the string form of Signature-Agent.
+	// StringHosts are patterns of hosts that get the string form of Signature-Agent. Default: none.
 	StringHosts []string `json:"string_hosts,omitempty"`
 }
 

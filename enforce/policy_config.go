@@ -16,58 +16,69 @@ import (
 
 // PolicyConfig is the operator's policy, as configured.
 type PolicyConfig struct {
-	// Mode is "enforce" (default), "report" (a request that would be refused passes, and is logged so)
-	// or "off". It holds if no other mode is given.
+	// Mode says what happens to a request that robots.txt refuses: `enforce` refuses it, `report` lets it
+	// pass and logs that it would be refused, `off` does not ask for robots.txt. Default: `enforce`.
 	Mode Mode `json:"mode,omitempty"`
-	// HostModes are the modes of hosts. They go before [Agent.Mode]. Of several patterns that match
-	// a host the closest counts.
+	// HostModes are the modes of some hosts. They take precedence over the mode of an agent. Of several
+	// patterns that match a host, the closest counts. Default: none.
 	HostModes []HostMode `json:"host_modes,omitempty"`
-	// Deny lists the hosts to which nothing goes, in every mode.
+	// Deny lists patterns of hosts to which the gateway sends nothing, in every mode. If all sites of the
+	// configuration deny a host, its robots.txt is not fetched either. Default: none.
 	Deny []string `json:"deny,omitempty"`
-	// Exceptions let requests pass that robots.txt refuses. Each use is counted and logged.
+	// Exceptions let requests pass that robots.txt refuses. Each use is counted and logged. Default:
+	// none.
 	Exceptions []Exception `json:"exceptions,omitempty"`
-	// Connect are the choices for CONNECT. The first rule that matches counts, and ConnectDefault if
-	// none does, which the gateway sets to ConnectIntercept.
-	Connect        []ConnectRule `json:"connect,omitempty"`
-	ConnectDefault Connect       `json:"-"`
-	// Paths is "strict" (default: a path is judged as it is sent and as servers resolve it, and is
-	// refused if one of the two is disallowed) or "as_sent" (as it is sent alone, as RFC 9309 has it).
+	// Connect says what happens to a CONNECT. The first rule that matches counts. A rule without hosts
+	// matches every host, so it has to be the last. Default: `intercept`.
+	Connect []ConnectRule `json:"connect,omitempty"`
+	// ConnectDefault counts if no rule of Connect matches. The gateway sets it to ConnectIntercept.
+	ConnectDefault Connect `json:"-"`
+	// Paths says how a path is judged: `strict` as it is sent and as servers resolve it, `as_sent` only
+	// as it is sent. Under `strict` a request is refused if one of the forms is disallowed. Default:
+	// `strict`.
 	Paths Paths `json:"paths,omitempty"`
 	// AgentNames are the names of the agents. If there are any, the policy may refer to no others. If
 	// there are not, every product token is an agent.
 	AgentNames []string `json:"-"`
 }
 
-// HostMode is the mode for the hosts of some patterns.
+// HostMode is the mode for some hosts.
 type HostMode struct {
+	// Hosts are host patterns. Required.
 	Hosts []string `json:"hosts"`
-	Mode  Mode     `json:"mode"`
+	// Mode is `enforce`, `report` or `off`. Required.
+	Mode Mode `json:"mode"`
 }
 
-// ConnectRule is the choice for the hosts of some patterns; no pattern means every host.
+// ConnectRule says what happens to a CONNECT to some hosts.
 type ConnectRule struct {
-	Choice Connect  `json:"mode"`
-	Hosts  []string `json:"hosts,omitempty"`
+	// Choice is `intercept` (decide each request in the tunnel), `tunnel` (pass it through unread, if
+	// robots.txt allows the agent everything) or `deny`. Required.
+	Choice Connect `json:"mode"`
+	// Hosts are host patterns. Default: every host.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
-// Exception lets requests pass that robots.txt refuses, for instance to a site whose owner has
-// permitted it. It asks for no robots.txt. It overrides neither deny list nor stops.
+// Exception lets requests pass that robots.txt refuses, for instance because the owner of the site
+// has permitted it. It asks for no robots.txt. It overrides neither deny list nor stops.
 type Exception struct {
-	// Hosts are patterns as in [HostPattern]. At least one.
+	// Hosts are host patterns, at least one. Required.
 	Hosts []string `json:"hosts"`
-	// Paths are prefixes of the path and query in the bytes that are sent; none means every path. All
-	// forms that servers resolve a path to ([origin.Resolve]) must have the prefix too, or an
-	// exception would open another place.
+	// Paths are beginnings of path and query, in the bytes that are sent. All forms to which servers
+	// resolve the path must begin with one of them too, or the exception would open another place.
+	// Default: every path.
 	Paths []string `json:"paths,omitempty"`
-	// Agents are names of agents; none means every one.
+	// Agents are names of agents. Default: every agent.
 	Agents []string `json:"agents,omitempty"`
-	// Until is when the exception ends, empty if it does not: a date, which is included to its end in
-	// UTC, or a time of RFC 3339.
+	// Until is the end of the exception: a date, which is included (in UTC), or a time of RFC 3339.
+	// Default: no end, with a warning.
 	Until string `json:"until,omitempty"`
-	// Reason, Ticket and ApprovedBy are lines for the log: the cause, the number under which it was
-	// asked for, the person who permitted it.
-	Reason     string `json:"reason,omitempty"`
-	Ticket     string `json:"ticket,omitempty"`
+	// Reason is why: a line for the log. Reason, ticket and who approved it have up to 200 bytes
+	// together. Default: empty, with a warning.
+	Reason string `json:"reason,omitempty"`
+	// Ticket is the number of the request for it. Default: empty.
+	Ticket string `json:"ticket,omitempty"`
+	// ApprovedBy is who permitted it. Default: empty.
 	ApprovedBy string `json:"approved_by,omitempty"`
 }
 

@@ -12,17 +12,18 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Signals says where the gateway reads what a site says of the use of its content. The zero value
+// Signals says where the gateway reads what a site says about the use of its content. The zero value
 // reads nothing.
 type Signals struct {
 	// RobotsTxt reads the preference lines of robots.txt.
 	RobotsTxt bool `json:"-"`
 	// Headers reads the fields of answers.
 	Headers bool `json:"-"`
-	// HTML says whether and when the tags of pages are read, of at most [HTMLMax] bytes of each.
+	// HTML says whether the tags in the head of a page are read: `off`, `log` (when the page has passed)
+	// or `hold` (before the crawler gets the answer). Default: `off`.
 	HTML HTMLMode `json:"html,omitempty"`
-	// TDMFile fetches /.well-known/tdmrep.json of the origins of requests whose agents have the
-	// purpose tdm or train-ai: see [Enforcer.Files]. Default off.
+	// TDMFile fetches `/.well-known/tdmrep.json` of a site for agents with the purpose `tdm` or
+	// `train-ai`. Default: false.
 	TDMFile bool `json:"tdm_file,omitempty"`
 }
 

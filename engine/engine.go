@@ -70,26 +70,28 @@ type Config struct {
 	ServeUnlogged bool
 }
 
-// Limits bound what clients may take of the gateway. Connections are counted by the listener
-// wrapper `robots` and over reloads, as are requests and tunnels.
+// Limits bound what clients may take of the gateway. They count over reloads. Connections are counted
+// by the listener wrapper `robots`.
 type Limits struct {
-	// Connections is how many connections all clients may have open. More are answered with 503, or
-	// closed where TLS is spoken. Default: three quarters of the descriptors that the process may
-	// have, or 12288 where that is not known; the rest is left for origins and the store.
+	// Connections is how many connections all clients may have open. One more gets 503 with Retry-After
+	// and is closed; on a TLS port it is closed without an answer. Default: three quarters of the file
+	// descriptors that the process may have, or 12288 if that is not known; the others are for origins
+	// and the store.
 	Connections int `json:"connections,omitempty"`
-	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Default:
-	// three quarters of Connections.
+	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Behind
+	// `proxy_protocol`, the address that it names counts. Default: three quarters of `connections`.
 	ConnectionsPerSource int `json:"connections_per_source,omitempty"`
-	// RequestsPerAgent is how many requests of one agent may be under way, inside decrypted tunnels
-	// too; more get 503. Default 16384.
+	// RequestsPerAgent is how many requests of one agent may be in progress, those in intercepted tunnels
+	// included. One more gets 503 (`agent_limit`) with Retry-After. An agent may also have 16384 tunnels
+	// open. Default: 16384.
 	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
-	// TunnelAge is how old a tunnel may become. A blind one is cut then. One that is looked into ends
-	// with its next answer. Default 24 h.
+	// TunnelAge is the greatest age of a tunnel. A blind tunnel is cut; an intercepted one ends with its
+	// next answer. Default: 24h.
 	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
-	// MinRate is how many bytes of a body a second client and origin have to send and to take, such as
-	// "100B/s", or "off". Each is averaged over a minute of the time in which it is its turn. Event
-	// streams, upgraded connections and tunnels that are not looked into are not meant. Default
-	// "100B/s".
+	// MinRate is the minimum transfer rate of client and origin, such as `100B/s` or `2KiB/s`, averaged
+	// over a minute of the time in which it is their turn; `off` sets none. A slower upload ends with 408
+	// (`client_timeout`) or 504 (`stalled`), and a slower answer is broken off. Event streams, WebSocket
+	// and blind tunnels are exempt. Default: `100B/s`.
 	MinRate string `json:"min_rate,omitempty"`
 }
 

@@ -20,14 +20,12 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Fleet says where the gateways of a fleet meet, so that orders reach all of them.
+// Fleet is the Redis by which orders reach all gateways of a fleet.
 type Fleet struct {
-	// URL of a Redis. Placeholders are replaced. Default: that of pace.shared or else of the store,
-	// even if no fleet is configured.
+	// URL is the Redis, as in `redis.url`. Placeholders are replaced. Default: that of `redis`, of
+	// `pace.shared` or of the store, in this order.
 	URL string `json:"url,omitempty"`
-	// Expect is how many gateways there should be at least: commands say if fewer answer to an order,
-	// and while the Redis of the clocks is away a gateway assumes that there are this many, unless it
-	// has met more. Default: not known.
+	// Expect is the least number of gateways, as in `redis.expect`. Default: that of `redis`.
 	Expect int `json:"expect,omitempty"`
 	// Self is this gateway.
 	Self cluster.Self `json:"-"`

@@ -122,22 +122,25 @@ func StoreKinds() (kinds []string) {
 	return kinds
 }
 
-// Store says where the records of origins are kept between requests, reloads and restarts. A kind
-// that is not ours has its own fields.
+// Store says where the records of origins are kept between requests, reloads and restarts.
 type Store struct {
-	// Kind is "file" (default), "redis", "none" or the name of another module in robots.stores. With
-	// "none" records live in memory and end with the process.
+	// Kind is `file`, `redis`, `none` (in memory, until the process ends) or the name of another module
+	// in `robots.stores`, which has fields of its own. Default: `file`, or `redis` if the app has a
+	// `redis`.
 	Kind string `json:"kind,omitempty"`
-	// Path of the file for kind "file". Default: crawlgate/robots.db in Caddy's data directory.
+	// Path is the file of kind `file`, a bbolt database. Default: `crawlgate/robots.db` in Caddy's data
+	// directory.
 	Path string `json:"path,omitempty"`
-	// URL of the server for kind "redis", such as redis://user:password@host:6379/0. Placeholders are
-	// replaced.
+	// URL is the server of kind `redis`, such as `redis://user:password@host:6379/0`. Placeholders are
+	// replaced. Default: the URL of the app's `redis`.
 	URL string `json:"url,omitempty"`
-	// Retain is how long the text of a robots.txt is kept after the last decision that used it. For
-	// kinds "file" and "redis". Default 400 days.
+	// Retain is how long the text of a robots.txt is kept after the last decision that used it, so that
+	// an audit finds it: at most 100 years. Keep it at least as long as access logs. For kinds `file` and
+	// `redis`. Default: 400 days.
 	Retain caddy.Duration `json:"retain,omitempty"`
-	// RetainMax bounds these texts in bytes, as they are stored. Beyond it those go first that were
-	// used least recently. For kind "file". Default 4 GiB.
+	// RetainMax is the size of these texts in the file, in bytes as they are stored, about a fifth of
+	// their length: at least 16 MiB. Beyond it, the texts go first that were used least recently, which
+	// is counted and logged. For kind `file`; Redis has its `maxmemory`. Default: 4 GiB.
 	RetainMax int64 `json:"retain_max,omitempty"`
 
 	other  json.RawMessage // the fields of a kind that is not ours, with the kind

@@ -36,25 +36,28 @@ func init() {
 // for access logs of sites with the handler http.handlers.robots: entries that are logged before
 // these sites start are refused.
 type Evidence struct {
-	// WriterRaw is the writer that writes and rotates the file: Caddy's `file`.
+	// WriterRaw is the writer of the file: Caddy's `file`. Required.
 	WriterRaw json.RawMessage `json:"writer,omitempty" caddy:"namespace=caddy.logging.writers inline_key=output"`
-	// Name is the name of the log in its log ID. Default: access.
+	// Name is the name of the log in its log ID. Default: `access`.
 	Name string `json:"name,omitempty"`
 	// Key is the file of the private key that signs: PEM (PKCS #8, Ed25519). It is created if it is
-	// missing. Default: `key` in the log's folder of the state.
+	// missing. Default: `key` in the log's folder of [Evidence.State].
 	Key string `json:"key,omitempty"`
-	// State is the folder for hashes and checkpoints. Default: `evidence` in the log's folder.
+	// State is the folder for hashes and checkpoints. Default: `evidence` in the folder of the log's
+	// file.
 	State string `json:"state,omitempty"`
-	// Every and Lines say when new lines get a checkpoint: after that time or that many lines,
-	// whichever comes first. Default: 1s and 1000.
+	// Every is how long new lines wait for a checkpoint at most. Default: 1s.
 	Every caddy.Duration `json:"every,omitempty"`
-	Lines int            `json:"lines,omitempty"`
-	// Heads is a file for a second copy of all checkpoints, on another disk or machine.
+	// Lines is how many new lines get a checkpoint at once, if [Evidence.Every] is not over. Default:
+	// 1000.
+	Lines int `json:"lines,omitempty"`
+	// Heads is a file for a second copy of all checkpoints, on another disk or machine. Default: none.
 	Heads string `json:"heads,omitempty"`
-	// Witnesses cosign the checkpoints. A checkpoint that no witness cosigns is reported and counted.
+	// Witnesses are services that cosign the checkpoints (C2SP tlog-witness). A checkpoint that no
+	// witness cosigns is reported and counted. Default: none.
 	Witnesses []WitnessConfig `json:"witnesses,omitempty"`
-	// OnFailure says what happens while the log cannot be written or sealed: `log` (default) reports
-	// it, `refuse` also refuses all proxied requests (503).
+	// OnFailure says what happens while the log cannot be written or sealed: `log` reports it, `refuse`
+	// also refuses all proxied requests with 503. Default: `log`.
 	OnFailure string `json:"on_failure,omitempty"`
 
 	file      *logging.FileWriter
@@ -66,8 +69,10 @@ type Evidence struct {
 
 // WitnessConfig is a witness of C2SP tlog-witness.
 type WitnessConfig struct {
+	// URL is the submission prefix of the witness. Required.
 	URL string `json:"url"`
-	Key string `json:"key"` // the verifier key of its cosignatures
+	// Key is the verifier key of its cosignatures. Required.
+	Key string `json:"key"`
 }
 
 // CaddyModule returns the Caddy module information.

@@ -74,12 +74,11 @@ func waitCold(source netip.Prefix) {
 // source, and of all together by the zero prefix.
 var clients = openCount{open: make(map[netip.Prefix]int)}
 
-// Listener is the listener wrapper `robots`, which bounds what clients may take of the gateway
-// before it has read a request: how many connections are open, in all and of one source (limits of
-// the engine), and how many begin in a second. It also refuses requests whose length can be
-// understood in two ways. The directive `robots` sets it by itself, unless the global option
-// `servers` has been given: that replaces all wrappers, and has to name it among its own. It comes
-// after `tls`, where that is named.
+// Listener is the listener wrapper `robots`. It bounds how many connections of clients are open, in
+// all and of one source (the limits of the engine), and how many begin in a second. It also refuses
+// requests whose length is ambiguous. The directive `robots` sets it by itself, unless the global
+// option `servers` is given, which replaces all wrappers. Then name it there, after `tls` if that is
+// named:
 //
 //	servers {
 //		listener_wrappers {
