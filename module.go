@@ -60,24 +60,22 @@ func init() {
 type Handler struct {
 	enforce.PolicyConfig
 
-	// Clients lists the addresses and ranges of the clients that may use the gateway, or is `any` alone.
-	// Others get 403 (`client_not_allowed`), for the pages of the gateway too. Caddy says which address a
-	// client has (`trusted_proxies`); a client over a unix socket has 127.0.0.1. Default: loopback, the
-	// private ranges of RFC 1918 and RFC 4193, and link-local addresses, but not `100.64.0.0/10`, which
-	// carriers and clouds share.
+	// Clients lists the addresses and ranges of the clients that may use the gateway, or is `any` alone. Others get 403
+	// (`client_not_allowed`), for the pages of the gateway too. Caddy says which address a client has (`trusted_proxies`); a client over a
+	// unix socket has 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local addresses, but not
+	// `100.64.0.0/10`, which carriers and clouds share.
 	Clients []string `json:"clients,omitempty"`
-	// Agents are your crawlers. Without any, the product token of the User-Agent names the crawler. Two
-	// agents that one request could match equally well are an error. Default: none.
+	// Agents are your crawlers. Without any, the product token of the User-Agent names the crawler. Two agents that one request could match
+	// equally well are an error. Default: none.
 	Agents []AgentConfig `json:"agents,omitempty"`
-	// Unidentified says what happens to a request that matches no agent: `deny` or `allow`. GET and HEAD
-	// of `/robots.txt` are answered in any case, because robots.txt libraries send a User-Agent of their
-	// own (with 407 if an agent has credentials). Default: `deny` if there are agents, else `allow`.
+	// Unidentified says what happens to a request that matches no agent: `deny` or `allow`. GET and HEAD of `/robots.txt` are answered in
+	// any case, because robots.txt libraries send a User-Agent of their own (with 407 if an agent has credentials). Default: `deny` if
+	// there are agents, else `allow`.
 	Unidentified string `json:"unidentified,omitempty"`
-	// Preferences says what happens to a request if the site does not want a purpose of its agent: `deny`
-	// refuses it, `log` lets it pass and logs the conflict. Default: `log`.
+	// Preferences says what happens to a request if the site does not want a purpose of its agent: `deny` refuses it, `log` lets it pass
+	// and logs the conflict. Default: `log`.
 	Preferences enforce.PreferenceMode `json:"preferences,omitempty"`
-	// Unknown says what a preference that the site does not state means under `preferences: deny`:
-	// `allow` or `deny`. Default: `allow`.
+	// Unknown says what a preference that the site does not state means under `preferences: deny`: `allow` or `deny`. Default: `allow`.
 	Unknown string `json:"unknown,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them. Default: false.
 	EgressOff bool `json:"egress_off,omitempty"`
@@ -92,24 +90,20 @@ type Handler struct {
 // product.
 type AgentConfig struct {
 	enforce.Agent
-	// Credentials are proxy credentials of the agent: one of them has to be sent. Default: none are
-	// needed.
+	// Credentials are proxy credentials of the agent: one of them has to be sent. Default: none are needed.
 	Credentials []Credential `json:"credentials,omitempty"`
 	// From lists addresses and ranges: its requests come from one of them. Default: any.
 	From []string `json:"from,omitempty"`
-	// Rate is the agent's own rate at each host, as in `pace.rate`, besides the rate for all crawlers.
-	// Default: `off`.
+	// Rate is the agent's own rate at each host, as in `pace.rate`, besides the rate for all crawlers. Default: `off`.
 	Rate string `json:"rate,omitempty"`
-	// MaxWait is how long a request of this agent is held, in place of the engine's `pace.wait`. 0 holds
-	// none. Default: `pace.wait`.
+	// MaxWait is how long a request of this agent is held, in place of the engine's `pace.wait`. 0 holds none. Default: `pace.wait`.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
-	// Ports lists the ports and ranges that the agent may reach, within `egress.ports`. Default:
-	// `egress.ports`.
+	// Ports lists the ports and ranges that the agent may reach, within `egress.ports`. Default: `egress.ports`.
 	Ports []string `json:"ports,omitempty"`
 	// Unknown replaces `unknown` of the gateway for this agent. Default: the gateway's.
 	Unknown string `json:"unknown,omitempty"`
-	// Budget is what the agent may take in a day, over all gateways of the fleet. Beyond it, requests get
-	// 429 (`budget`). Default: no limit.
+	// Budget is what the agent may take in a day, over all gateways of the fleet. Beyond it, requests get 429 (`budget`). Default: no
+	// limit.
 	Budget *budget.Config `json:"budget,omitempty"`
 }
 
@@ -117,8 +111,7 @@ type AgentConfig struct {
 type Credential struct {
 	// User is the user name: 1 to 200 bytes without colon and control characters. Required.
 	User string `json:"user"`
-	// Hash is the bcrypt or argon2id hash of the password, as `crawlgate hash-password` prints it.
-	// Required.
+	// Hash is the bcrypt or argon2id hash of the password, as `crawlgate hash-password` prints it. Required.
 	Hash string `json:"hash"`
 }
 
