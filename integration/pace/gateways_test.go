@@ -15,7 +15,7 @@ import (
 )
 
 // longer is how long a phase of a test lasts where the environment asks for the whole of what the figures in
-// docs/politeness.md were measured with.
+// pace/RESULTS.md were measured with.
 func longer(t *testing.T, short time.Duration, variable string) time.Duration {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestPaceManyHosts asks one page of each of many hosts and looks what their clocks cost: memory, and processor time
-// once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; docs/politeness.md has the figures for 100,000.
+// once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; pace/RESULTS.md has the figures for 100,000.
 func TestPaceManyHosts(t *testing.T) {
 	rig.LoadsMachine(t)
 	hosts, quiet := 5_000, time.Second
