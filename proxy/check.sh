@@ -1,11 +1,11 @@
 #!/bin/sh
-# Is this machine or container set up for the gateway http://GATEWAY:3128 ?
+# Checks the settings of this machine or container for the gateway http://GATEWAY:3128.
 #
 #   sh check.sh [User-Agent [allowed-URLs [disallowed-URLs]]]
 #
-# The User-Agent is that of your crawler. All URLs are asked for through the gateway, the allowed ones without it too.
-# The script needs sh and curl, changes nothing and shows no password. Its status is 0 if all is right, 1 if something
-# is WRONG, and 2 if something could not be found out (??).
+# The User-Agent is that of your crawler. The script requests all URLs through the gateway, and the allowed ones also
+# without it. It needs sh and curl, changes nothing and shows no password. Its status is 0 if all is right, 1 if something
+# is WRONG, and 2 if something is unknown (??).
 
 main() {
 	gateway='http://GATEWAY:3128' own=crawlgate.invalid # no such name exists: only a gateway answers for it
@@ -22,7 +22,7 @@ main() {
 		check_trust
 		for name in SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS; do check_file $name "$(value $name)"; done
 	else
-		say ok "certificate: none is needed, as this gateway looks into no https"
+		say ok "certificate: none is needed, because this gateway does not intercept https"
 		[ "${3-}" ] || refused=http://$own/refused
 	fi
 	for url in $allowed; do check_allowed "$url"; done
@@ -82,7 +82,7 @@ check_no_proxy() {
 	done
 	unset IFS
 	[ ! "$out" ] && say ok "$1: leaves the web to the proxy" && return
-	say WRONG "$1: takes the web, or much of it, away from the proxy. Let it name internal hosts alone"
+	say WRONG "$1: takes most of the web from the proxy. List internal hosts only"
 }
 check_agent() {
 	answer=$(ask "$1://$own/agent")
@@ -91,22 +91,22 @@ check_agent() {
 	deny*) say WRONG "agent over $1: refused: $(decision "$answer")${says:+: ${says%%"$nl"*}}" ;;
 	:agent:\ "$nl"*) say WRONG "agent over $1: unnamed. Send credentials, or a User-Agent that the gateway knows (first argument)" ;;
 	:agent:\ *) name=${says#*: } && say ok "agent over $1: ${name%%"$nl"*}, known by ${says##*: }" ;;
-	*) say WRONG "agent over $1: not known, as the variables above do not lead to the gateway (curl: $code)" ;;
+	*) say WRONG "agent over $1: not known, because the variables above do not lead to the gateway (curl: $code)" ;;
 	esac
 }
 check_trust() {
 	why=$(curl -q -sS -o /dev/null --connect-timeout 5 -m 60 "https://$own/agent" 2>&1) && say ok "certificate: curl trusts it" && return
 	if ask "https://$own/agent" >/dev/null; then say WRONG "certificate: ${why%%"$nl"*}. Get $gateway/ca.crt"; else
-		say '??' "certificate: not tried, as the line before has to be put right first"
+		say '??' "certificate: not tried, because the line before must be corrected first"
 	fi
 }
 check_file() {
 	[ "$2" ] || { say WRONG "$1: not set. Some clients have no other way to the certificate, $gateway/ca.crt" && return; }
-	if [ ! -f "$2" ] || [ ! -r "$2" ] || [ "$2" = "${2#/}" ]; then say WRONG "$1: $2 is not a readable file with a path from / on" && return; fi
+	if [ ! -f "$2" ] || [ ! -r "$2" ] || [ "$2" = "${2#/}" ]; then say WRONG "$1: $2 is not a readable file with an absolute path" && return; fi
 	all=$(joined <"$2")
 	case $1:$all in
 	NODE*"$root"* | *"$root"*BEGIN* | *BEGIN*"$root"*) say ok "$1: $2 has the certificate" ;;
-	*"$root"*) say ok "$1: $2 has the certificate and no other, so that sites past the gateway are not trusted" ;;
+	*"$root"*) say ok "$1: $2 has the certificate and no other, so connections that bypass the gateway fail" ;;
 	*) say WRONG "$1: $2 does not have the certificate of this gateway, $gateway/ca.crt" ;;
 	esac
 }
@@ -115,16 +115,16 @@ check_allowed() { # looks at the direct way, too
 	code=$? far=$(body "$answer")
 	case $(decision "$answer"):$root:$1:${answer%%"$cr"*} in
 	allow*) say ok "allowed: $1" ;;
-	error* | deny*=unreachable* | deny*:HTTP*\ 429* | deny*:HTTP*\ 503*) say '??' "allowed: $1 cannot be had now: $(decision "$answer")" ;;
+	error* | deny*=unreachable* | deny*:HTTP*\ 429* | deny*:HTTP*\ 503*) say '??' "allowed: $1 is not available now: $(decision "$answer")" ;;
 	deny*) say WRONG "allowed: $1 is refused: $(decision "$answer")" ;;
 	::https:*:HTTP*) say ok "allowed: $1, in a tunnel" ;;
-	:*:HTTP*) say WRONG "allowed: $1 was not asked for through the gateway" ;;
+	:*:HTTP*) say WRONG "allowed: $1 did not come through the gateway" ;;
 	*) say '??' "allowed: $1 has no answer (curl: $code)" ;;
 	esac
 	near=$(ask --noproxy '*' -m 10 -w "$nl%{time_connect}" "$1")
 	code=$?
 	case $code:${near##*"$nl"}:$(body "${near%"$nl"*}") in
-	6:*) say ok "direct way: closed, as $1 has no address here (close the way to addresses, too)" ;;
+	6:*) say ok "direct way: closed, because $1 has no address here (close the way to addresses too)" ;;
 	*:0.000000:*) say ok "direct way: closed to $1 (curl: $code)" ;;
 	0:*:"$far") say WRONG "direct way: open. $1 answers without the gateway, so clients can bypass it" ;;
 	*) say '??' "direct way: something answers for $1 without the gateway: the site, or a captive portal" ;;
