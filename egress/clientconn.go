@@ -242,7 +242,7 @@ const leaveTick = 250 * time.Millisecond
 // connection, some 64 KiB.
 func WatchLeaving(r *http.Request, left func()) (stop func()) {
 	socket, ok := find[syscall.Conn](notedConn(r, nil))
-	if !ok || r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+	if !ok || r.ProtoMajor != 1 || r.ContentLength == 0 {
 		return func() {}
 	}
 	raw, err := socket.SyscallConn()

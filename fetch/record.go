@@ -168,7 +168,9 @@ func (s Sum) Hex() string {
 	if s == (Sum{}) {
 		return ""
 	}
-	return hex.EncodeToString(s[:])
+	var text [2 * len(s)]byte // on the stack
+	hex.Encode(text[:], s[:])
+	return string(text[:])
 }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -289,6 +289,9 @@ func looked(ctx context.Context, began time.Time, o origin.Origin, source robots
 
 // waited ends the step of a wait for the host's turn.
 func (s step) waited(d *enforce.Decision, err error) {
+	if !s.IsRecording() {
+		return
+	}
 	s.SetAttributes(attribute.Int64(attributePrefix+"wait_ms", d.Wait.Milliseconds()),
 		attribute.Float64(attributePrefix+"crawl_delay_s", d.CrawlDelay.Seconds()))
 	s.endFailed(enforce.ReasonRateLimited, err)

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -40,13 +41,14 @@ type exchange struct {
 	early     bool        // it came back before its Retry-After was over
 	identity  enforce.Identity
 	decision  enforce.Decision
-	message   string    // the refusal in a line, where there is one
-	clock     string    // of the host, once it was asked for a slot
-	slot      pace.Slot // the host's
-	dial      step      // of a connection; records nothing until it has begun
-	reached   bool      // a connection was made, and the request may go
-	missed    error     // why it may not go over the connection
-	sentAt    time.Time // when it began to go over the connection; zero if it did not
+	message   string      // the refusal in a line, where there is one
+	clock     string      // of the host, once it was asked for a slot
+	slot      pace.Slot   // the host's
+	dial      step        // of a connection; records nothing until it has begun
+	reached   bool        // a connection was made, and the request may go
+	missed    error       // why it may not go over the connection
+	sentAt    time.Time   // when it began to go over the connection; zero if it did not
+	written   atomic.Bool // it may have reached the site
 	sent      egress.Result
 	signature enforce.Signature
 	budget    *spending           // nil if its agent has no budget
@@ -184,7 +186,12 @@ func (x *exchange) forward(target origin.Target) error {
 }
 
 // Connecting begins the step of a connection. The exchange is the [egress.Hooks] of its request.
-func (x *exchange) Connecting() { _, x.dial = startStep(x.ctx, spanDial) }
+func (x *exchange) Connecting() {
+	if !x.written.Load() { // the connection before was gone
+		x.sentAt, x.signature = time.Time{}, enforce.Signature{}
+	}
+	_, x.dial = startStep(x.ctx, spanDial)
+}
 
 // Connected asks whether it is still this request's turn, and signs it if so. If it is not, the end
 // of the context keeps the transport from writing. A connection of HTTP/2 stays open, as it serves
@@ -205,7 +212,10 @@ func (x *exchange) Connected(conn net.Conn, out *http.Request) {
 
 // Sent tells the clock that the site sees the request: between its last byte and the answer's
 // first.
-func (x *exchange) Sent() { x.slot.Sent() }
+func (x *exchange) Sent() {
+	x.written.Store(true)
+	x.slot.Sent()
+}
 
 // Answered blocks the host for as long as the header of its answer asks for, and keeps the answer
 // from the client where the site does not want the agent's use of it.

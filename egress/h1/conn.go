@@ -75,9 +75,7 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	// This fails if the connection is closed, and so does the write.
-	_ = c.SetDeadline(time.Now().Add(t.config.ResponseHeaderTimeout))
-	if err := c.write(r); err != nil {
+	if err := c.send(r, t.config.ResponseHeaderTimeout); err != nil {
 		return nil, fmt.Errorf("sending a request: %w: %w", errStale, err)
 	}
 	c.header = t.config.MaxResponseHeaderBytes
@@ -111,6 +109,24 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 	return resp, nil
 }
 
+// send sends a request. The deadline is for its response too. It sends nothing over a kept connection that is closed, or
+// that has received anything since its last response: such bytes would become the answer to this request.
+func (c *conn) send(r *http.Request, limit time.Duration) error {
+	if secure, ok := c.Conn.(*tls.Conn); ok && c.reused {
+		// TLS may have read ahead. If it has not, this read fails, because its deadline has passed.
+		_ = secure.SetReadDeadline(time.Unix(1, 0))
+		if n, err := secure.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return errUnquiet
+		}
+	}
+	// This fails if the connection is closed, and so does the write.
+	_ = c.SetDeadline(time.Now().Add(limit))
+	if c.reused {
+		return writeQuietly(c.tcp, func() error { return c.write(r) })
+	}
+	return c.write(r)
+}
+
 func (c *conn) write(r *http.Request) error {
 	bw := writers.Get().(*bufio.Writer) //nolint:forcetypeassert // see New
 	bw.Reset(c.Conn)
@@ -137,22 +153,6 @@ func (c *conn) readHeader(r *http.Request, trace *httptrace.ClientTrace) (*http.
 			return nil, err
 		}
 	}
-}
-
-// quiet reports whether an idle connection is open and has received nothing since its last
-// response: such bytes would become the answer to the next request.
-func (c *conn) quiet() bool {
-	if !nothingToRead(c.tcp) {
-		return false
-	}
-	secure, ok := c.Conn.(*tls.Conn)
-	if !ok {
-		return true
-	}
-	// TLS may have read ahead. If it has not, this read fails, because its deadline has passed.
-	_ = secure.SetReadDeadline(time.Unix(1, 0))
-	n, err := secure.Read(make([]byte, 1))
-	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // body is the body of a response. The connection is kept when the body has been read to its end.

@@ -317,6 +317,47 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestUnquiet: over kept connections that the origin has closed or written to, nothing is sent. The request takes the next
+// one that is quiet.
+func TestUnquiet(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	tr := newH1(t, nil)
+	var far [3]net.Conn
+	for i := range far {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.pool.put(&conn{Conn: c, tcp: c, key: key{"http", l.Addr().String()}})
+		if far[i], err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		defer far[i].Close()
+	}
+	far[2].Close()
+	_, _ = io.WriteString(far[1], "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		if _, err := http.ReadRequest(bufio.NewReader(far[0])); err == nil {
+			_, _ = io.WriteString(far[0], ok)
+		}
+	})
+	writes := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { writes++ }})
+	if got := get(t, ctx, tr, "GET", "http://"+l.Addr().String()); got != `200 "ok"` {
+		t.Error(got)
+	}
+	answering.Wait()
+	if n, err := far[1].Read(make([]byte, 1)); n > 0 || err == nil || writes != 1 {
+		t.Errorf("the request was written %d times; %d bytes came over a connection with an early answer (%v)", writes, n, err)
+	}
+}
+
 // TestNothingIsSentAfterTheEnd: a hook that ends the context keeps the request from being sent.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	t.Parallel()

@@ -61,8 +61,12 @@ var (
 	ErrHeaderSize = errors.New("the header of the response is too large")
 )
 
-// errStale means that a connection ended before the first byte of a response.
-var errStale = errors.New("the connection ended before a response")
+var (
+	// errStale means that a connection ended before the first byte of a response.
+	errStale = errors.New("the connection ended before a response")
+	// errUnquiet means that a kept connection is closed or has received bytes, and that nothing was sent.
+	errUnquiet = errors.New("the kept connection cannot be used")
+)
 
 // Serves reports whether a [Transport] can send a request: GET or HEAD of http or https, without a
 // body and without a change of the protocol.
@@ -71,11 +75,11 @@ func Serves(r *http.Request) bool {
 		(r.URL.Scheme == "http" || r.URL.Scheme == "https") && r.Header["Upgrade"] == nil
 }
 
-// RoundTrip implements [http.RoundTripper]. If the origin has closed a kept connection, the request
-// is sent once more, over a new one.
+// RoundTrip implements [http.RoundTripper]. If the origin closes a kept connection instead of
+// answering, the request is sent once more, over a new one.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	trace := cmp.Or(httptrace.ContextClientTrace(r.Context()), &noTrace)
-	for fresh := t.fresh; ; fresh = true {
+	for fresh := t.fresh; ; {
 		if trace.GetConn != nil {
 			trace.GetConn(r.URL.Host)
 		}
@@ -91,6 +95,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !c.reused || !errors.Is(err, errStale) || errors.Is(err, os.ErrDeadlineExceeded) || r.Context().Err() != nil {
 			return nil, ended(r.Context(), err)
 		}
+		fresh = !errors.Is(err, errUnquiet) // else another kept connection will do
 	}
 }
 
@@ -181,21 +186,14 @@ func newPool(most int, timeout time.Duration) *pool {
 	return &pool{max: most, timeout: timeout, conns: make(map[key][]*conn)}
 }
 
-// take returns the most recently used connection to an origin, or nil. It closes the unusable ones
-// that it finds on the way.
+// take returns the most recently used connection to an origin, or nil.
 func (p *pool) take(k key) *conn {
-	for {
-		p.mu.Lock()
-		var c *conn
-		if n := len(p.conns[k]); n > 0 {
-			c = p.remove(k, n-1)
-		}
-		p.mu.Unlock()
-		if c == nil || c.quiet() {
-			return c
-		}
-		_ = c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.conns[k]); n > 0 {
+		return p.remove(k, n-1)
 	}
+	return nil
 }
 
 // has reports whether there is a connection to an origin.
