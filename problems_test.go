@@ -99,7 +99,7 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		b.WriteString("\nA client whose Accept prefers `text/html`, such as a browser, gets a page. It shows the line that decides among its " +
 			"neighbours:\n\n![The page of a refusal: the lines of the site's robots.txt, the deciding one marked, and below them the facts]" +
 			"(../images/refusal.png)\n")
-		fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile.md#paths)). "+
+		fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile-agents.md#paths)). "+
 			"The answer\nthen says `judged as`, and the log has `form: resolved`:\n\n```\n%s\n```\n", golden("disallowed_resolved"))
 	}
 	return b.Bytes()
