@@ -18,6 +18,8 @@ end() {
 trap end EXIT
 trap 'exit 0' INT TERM
 export XDG_DATA_HOME="$state/data" XDG_CONFIG_HOME="$state/config"
+export CRAWLGATE_GATEWAY="unix/$state/admin.sock"
+export ADMIN="$CRAWLGATE_GATEWAY|0600"
 mkdir "$state/redis"
 sed "s/gateway:9180/127.0.0.1:$METRICS_PORT/" prometheus.yml >"$state/prometheus.yml"
 cp ../monitoring/rules.yml "$state/"
@@ -40,6 +42,7 @@ listening "$redis_port" && listening "$DEMO_PORT"
 prometheus --config.file="$state/prometheus.yml" --storage.tsdb.path="$state/prometheus" --web.listen-address="127.0.0.1:$prometheus_port" \
 	--log.level=warn & pids+=($!)
 listening "$GATEWAY_PORT" && listening "$prometheus_port"
+"$bin" robots gateways # the health check
 echo "proxy http://127.0.0.1:$GATEWAY_PORT, demo site http://127.0.0.1:$DEMO_PORT, Prometheus http://127.0.0.1:$prometheus_port"
 wait -n "${pids[@]}" # until one of them ends
 exit 1

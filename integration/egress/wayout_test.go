@@ -120,17 +120,27 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestWayOutReadme types what README.md of the example says under "Is it closed?", for the site's addresses.
-func TestWayOutReadme(t *testing.T) {
+// TestWayOutPage types what docs/egress.md says under "Check", for the site's addresses. The rules and networks that the page
+// shows are those of the example.
+func TestWayOutPage(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl", "bash")
-	text, err := os.ReadFile(testdocs.Path("examples", "egress", "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	sections := testdocs.Sections(t, "egress.md")
+	for heading, file := range map[string]string{"Virtual machine": "crawlers.nft", "Compose": "compose.yaml"} {
+		text, err := os.ReadFile(testdocs.Path("examples", "egress", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, shown, _ := strings.Cut(sections[heading], "```")
+		_, shown, _ = strings.Cut(shown, "\n")
+		if shown, _, _ = strings.Cut(shown, "```"); shown == "" || !strings.Contains(string(text), "\n"+shown) {
+			t.Errorf("%s has not the lines of the page:\n%s", file, shown)
+		}
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Is it closed?\n")
-	_, section, _ = strings.Cut(section, "```sh\n")
-	section, _, _ = strings.Cut(section, "```")
+	_, section, _ := strings.Cut(sections["Check"], "```sh\n")
+	section, script, _ := strings.Cut(section, "```")
+	_, script, _ = strings.Cut(script, "```sh\n")
+	script, _, _ = strings.Cut(script, "\n")
 	lines := strings.Split(strings.TrimSpace(strings.NewReplacer("1.1.1.1", siteAddr4, "2606:4700:4700::1111", siteAddr6).Replace(section)), "\n")
 	if len(lines) < 4 {
 		t.Fatalf("%q", lines)
@@ -145,7 +155,7 @@ func TestWayOutReadme(t *testing.T) {
 				}
 			}
 			// What the gateway's own script says of it.
-			check := "export http_proxy=http://" + w.proxy4 + ":3128; curl -s --noproxy '*' $http_proxy/check.sh | sh -s -- AcmeBot/1.0 http://" + siteAddr4 + "/open"
+			check := "export http_proxy=http://" + w.proxy4 + ":3128; " + strings.Replace(script, "GATEWAY", w.proxy4, 1) + " -s -- AcmeBot/1.0 http://" + siteAddr4 + "/open"
 			if out, _ := w.types(check); !strings.Contains(out, "direct way: open") {
 				t.Errorf("without rules check.sh says %s", out)
 			}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -88,15 +89,15 @@ func gone(t *testing.T, addresses ...string) {
 // port is the port of an address.
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-// TestComposeScript runs examples/compose without containers: a page is refused, another one passes, Prometheus sees the
-// gateway, and nothing is left at the end.
+// TestComposeScript runs examples/compose without containers, and types what docs/compose.md says: a page is refused,
+// another one passes, a stop is given, Prometheus sees the gateway, and nothing is left at the end.
 func TestComposeScript(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"bash", "redis-server", "prometheus"} {
+	for _, program := range []string{"bash", "curl", "redis-server", "prometheus"} {
 		rig.Need(t, program)
 	}
-	ports := map[string]string{}
-	var variables []string
+	dir := rig.TempDir(t)
+	ports, variables := map[string]string{}, []string{"TMPDIR=" + dir}
 	for _, name := range []string{"GATEWAY_PORT", "METRICS_PORT", "DEMO_PORT", "REDIS_PORT", "PROMETHEUS_PORT"} {
 		ports[name] = rig.FreePort(t)
 		variables = append(variables, name+"="+port(ports[name]))
@@ -107,12 +108,43 @@ func TestComposeScript(t *testing.T) {
 			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, s.out)
 		}
 	}
+	sockets, err := filepath.Glob(filepath.Join(dir, "*", "admin.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("sockets %q: %v", sockets, err)
+	}
+	typeCompose(t, "CRAWLGATE_GATEWAY=unix/"+sockets[0], strings.NewReplacer(":3128", ports["GATEWAY_PORT"][len("127.0.0.1"):],
+		":8080", ports["DEMO_PORT"][len("127.0.0.1"):], "docker compose exec gateway crawlgate", rig.Binary, "\ncrawlgate ", "\n"+rig.Binary+" "))
 	rig.Eventually(t, "Prometheus to see the gateway", func() bool {
 		a, err := rig.TryGet(t.Context(), http.DefaultClient, "http://"+ports["PROMETHEUS_PORT"]+"/api/v1/query?query=up==1")
 		return err == nil && strings.Contains(a.Body, `"job":"crawlgate"`)
 	})
 	s.stop()
 	gone(t, slices.Collect(maps.Values(ports))...)
+}
+
+// typeCompose types the commands of docs/compose.md, but for those that start everything, and holds what they print.
+func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
+	t.Helper()
+	prints := []string{"200\n403\n", "1 of 1 gateways", "LAST HEARTBEAT"}
+	for _, block := range strings.Split(testdocs.Text(t, "compose.md"), "```sh\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if strings.HasPrefix(block, "docker compose up") || block == "./run.sh\n" {
+			continue
+		}
+		if len(prints) == 0 {
+			t.Fatalf("nobody expects %s", block)
+		}
+		command := strings.ReplaceAll(here.Replace("\n"+block), "curl ", `curl -s -o /dev/null -w '%{http_code}\n' `)
+		cmd := exec.CommandContext(t.Context(), "bash", "-ec", command)
+		cmd.Env = append(os.Environ(), gateway)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), prints[0]) {
+			t.Errorf("%s: %v\n%s, want %q", command, err, out, prints[0])
+		}
+		prints = prints[1:]
+	}
+	if len(prints) > 0 {
+		t.Errorf("nothing prints %q", prints)
+	}
 }
 
 // TestComposeFile holds compose.yaml against run.sh, as there is no container engine here: the files that it mounts exist,
@@ -130,6 +162,7 @@ func TestComposeFile(t *testing.T) {
 		Services map[string]struct {
 			Command, Ports, Volumes []string
 			Environment             map[string]string
+			Healthcheck             struct{ Test []string }
 		}
 		Volumes map[string]any
 	}
@@ -137,6 +170,10 @@ func TestComposeFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := read("run.sh")
+	health := compose.Services["gateway"].Healthcheck.Test
+	if len(health) < 3 || health[0] != "CMD" || health[1] != "crawlgate" || !strings.Contains(script, "\n\"$bin\" "+strings.Join(health[2:], " ")) {
+		t.Errorf("run.sh has no health check %q", health)
+	}
 	if len(compose.Services) != 4 {
 		t.Errorf("%d services", len(compose.Services))
 	}

@@ -222,6 +222,45 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
+// TestShownValues renders the values that pages of docs/ show, and decodes what comes of them.
+func TestShownValues(t *testing.T) {
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var known map[string]any
+	if err := yaml.Unmarshal([]byte(read(chart+"/values.yaml")), &known); err != nil {
+		t.Fatal(err)
+	}
+	rendered := map[string]int{}
+	for _, page := range []string{"kubernetes.md", "egress.md"} {
+		for _, block := range strings.Split(read("../../../docs/"+page), "\n```yaml\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			var shown map[string]any
+			if err := yaml.Unmarshal([]byte(block), &shown); err != nil {
+				t.Errorf("%s: %v in\n%s", page, err, block)
+			}
+			isValues := true
+			for name := range shown {
+				_, isValue := known[name]
+				isValues = isValues && isValue
+			}
+			if isValues {
+				for _, document := range render(t, block) {
+					decode(t, document)
+				}
+				rendered[page]++
+			}
+		}
+	}
+	if rendered["kubernetes.md"] != 5 || rendered["egress.md"] != 1 {
+		t.Errorf("values that are rendered: %v", rendered)
+	}
+}
+
 // TestCrawlersExample holds the manifest of examples/egress to what the chart makes of the same.
 func TestCrawlersExample(t *testing.T) {
 	text, err := os.ReadFile("../../../examples/egress/networkpolicy.yaml")
