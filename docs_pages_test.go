@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/crawlgate/crawlgate/internal/docsite"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
@@ -113,15 +114,13 @@ var (
 	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	mdHeading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	mdFence   = regexp.MustCompile("(?ms)^```.*?^```$")
-	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // slugs are the anchors that a forge gives to the headings of a page.
 func slugs(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, m := range mdHeading.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
-		heading := mdLink.ReplaceAllString(m[1], "]")
-		all[strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")] = true
+		all[docsite.Slug(m[1])] = true
 	}
 	return all
 }

@@ -54,7 +54,7 @@ var importRules = map[string][]string{
 	},
 	"proxy": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.opentelemetry.io/otel", "go.uber.org/zap", "origin", "fetch",
-		"robotscache", "enforce", "budget", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/pagestyle", "internal/redact", "internal/stall", "internal/version",
+		"robotscache", "enforce", "budget", "pace", "signals/htmlhead", "egress", "egress/guard", "egress/mint", "engine", "internal/docsite", "internal/pagestyle", "internal/redact", "internal/stall", "internal/version",
 	},
 	"proxy/admission": {
 		"golang.org/x/", "github.com/caddyserver/caddy/v2", "go.uber.org/zap", "enforce", "egress", "engine",
@@ -63,6 +63,8 @@ var importRules = map[string][]string{
 	"internal":                  {},
 	"internal/block":            {"github.com/caddyserver/caddy/v2", "github.com/dustin/go-humanize"},
 	"internal/coding":           {"github.com/andybalholm/brotli", "github.com/klauspost/compress/"},
+	"docs":                      {},
+	"internal/docsite":          {"docs", "internal/pagestyle", "internal/version", "github.com/yuin/goldmark"},
 	"internal/lines":            {"github.com/klauspost/compress/"},
 	"internal/linediff":         {"github.com/aymanbagabas/go-udiff/lcs"},
 	"internal/plot":             {"github.com/dustin/go-humanize"},

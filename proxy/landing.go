@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	texttemplate "text/template"
@@ -20,6 +21,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/internal/docsite"
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
 	"github.com/crawlgate/crawlgate/internal/version"
 	"github.com/crawlgate/crawlgate/origin"
@@ -57,13 +59,17 @@ type landing struct {
 
 const plainText = "text/plain; charset=utf-8"
 
-// serveLanding answers a request for the gateway itself with its page, its certificate, a PAC file
-// or its health. The page says how to set up clients. Nothing here is secret, so clients need
+// serveLanding answers a request for the gateway itself with its page, its certificate, a PAC file,
+// its health or the documentation. The page says how to set up clients. Nothing here is secret, so clients need
 // credentials only to ask for their own name.
 func (x *exchange) serveLanding() error {
 	r := x.r
-	if path := r.URL.Path; r.URL.IsAbs() && (path == "/agent" || path == "/refused") {
+	switch path := r.URL.Path; {
+	case r.URL.IsAbs() && (path == "/agent" || path == "/refused"):
 		return x.serveSender()
+	case docsite.Covers(path):
+		docsite.Serve(x.w, r, wantsHTML(r))
+		return nil
 	}
 	return x.serveOwn(x.site.landing(r))
 }
@@ -162,6 +168,31 @@ func ownAddress(r *http.Request) string {
 	return "GATEWAY:PORT"
 }
 
+// localAddress is the gateway's end of the connection of a request, invalid at a unix socket.
+func localAddress(r *http.Request) netip.AddrPort {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	local, _ := netip.ParseAddrPort(addr.String()) // a listener wrapper may have a type of its own
+	return netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
+}
+
+// asOwn gives a request for the documentation at the address of its connection, which a browser
+// sends in absolute form if the gateway is its proxy, the form of other requests for the gateway
+// itself. It is changed before it is logged: a line with an absolute URL has a decision.
+func asOwn(r *http.Request) {
+	if r.URL.Scheme != "http" || r.URL.User != nil {
+		return
+	}
+	o, err := origin.FromAuthority("http", r.URL.Host)
+	if addr, ok := o.Addr(); err == nil && ok && netip.AddrPortFrom(addr, o.Port) == localAddress(r) {
+		u := *r.URL
+		u.Scheme, u.Host = "", ""
+		r.URL, r.RequestURI = &u, u.RequestURI()
+	}
+}
+
 // proxyScheme is how a client speaks to the gateway.
 func proxyScheme(r *http.Request) string {
 	if r.TLS != nil {
@@ -198,7 +229,7 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 	} = textPage
 	var b bytes.Buffer
 	contentType := plainText
-	if enforce.Negotiate(strings.Join(r.Header["Accept"], ",")) == enforce.FormHTML {
+	if wantsHTML(r) {
 		page, contentType = htmlPage, "text/html; charset=utf-8"
 		_ = textPage.ExecuteTemplate(&b, "clients", data)
 		data["Clients"] = sections(b.String())
@@ -206,6 +237,10 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 	}
 	_ = page.Execute(&b, data) // the data has all that the templates name, and a Buffer takes everything
 	return landing{http.StatusOK, contentType, b.Bytes()}
+}
+
+func wantsHTML(r *http.Request) bool {
+	return enforce.Negotiate(strings.Join(r.Header["Accept"], ",")) == enforce.FormHTML
 }
 
 // sections splits the text about clients. Each section has the name of a client, a description (a

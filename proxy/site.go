@@ -29,6 +29,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/mint"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
+	"github.com/crawlgate/crawlgate/internal/docsite"
 	"github.com/crawlgate/crawlgate/internal/redact"
 	"github.com/crawlgate/crawlgate/internal/stall"
 	"github.com/crawlgate/crawlgate/proxy/reach"
@@ -180,6 +181,9 @@ func (b *behind) Release() {
 }
 
 func (h fronted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, docsite.Root) {
+		asOwn(r)
+	}
 	h.engine.Config.Redact.Withhold(r, r.Method == http.MethodConnect || r.URL.IsAbs())
 	h.serve(w, r)
 }

@@ -38,7 +38,7 @@ func landingText(page string) (all []landingClient) {
 			switch {
 			case strings.HasPrefix(part, "# "):
 				c.said += strings.ReplaceAll(part[2:], "\n#   ", " ") + "\n"
-			case strings.HasPrefix(part, "https://"):
+			case strings.HasPrefix(part, "http"):
 				c.page = part
 			default:
 				c.lines += part + "\n"
@@ -84,7 +84,7 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 	}{{"", true}, {"connect tunnel", false}} {
 		g := rig.New(t, rig.Config{Site: tt.site})
 		text := landingText(g.Own("/").Body)
-		page := browse(g, "/")
+		page := g.Browse("/")
 		if shown := landingHTML(page.Body); !slices.Equal(shown, text) || len(text) < 22 {
 			for i := range min(len(shown), len(text)) {
 				if shown[i] != text[i] {
@@ -102,31 +102,18 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 			if strings.Contains(c.lines+c.said, "<no value>") || strings.Contains(c.lines, "\n\n") {
 				t.Errorf("%q: %+v", tt.site, c)
 			}
+			if path, own := strings.CutPrefix(c.page, "http://"+g.Addr); own {
+				if a := g.Own(path); a.Status != http.StatusOK || !strings.HasPrefix(a.Body, "# ") {
+					t.Errorf("%s: %q leads nowhere: %d", c.name, c.page, a.Status)
+				}
+				continue
+			}
 			file, ours := strings.CutPrefix(c.page, "https://github.com/crawlgate/crawlgate/blob/main/")
 			if _, err := os.Stat(testdocs.Path(file)); c.name != "All clients" && (err != nil || !ours) {
 				t.Errorf("%s: %q leads nowhere: %v", c.name, c.page, err)
 			}
 		}
 	}
-}
-
-// browse gets one of the gateway's own pages as a browser does.
-func browse(g *rig.Gateway, path string) rig.Answer {
-	g.T.Helper()
-	req, err := http.NewRequestWithContext(g.T.Context(), http.MethodGet, "http://"+g.Addr+path, http.NoBody)
-	if err != nil {
-		g.T.Fatal(err)
-	}
-	req.Header.Set("Accept", "text/html,application/xhtml+xml")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		g.T.Fatal(err)
-	}
-	a, err := rig.ReadAnswer(resp)
-	if err != nil {
-		g.T.Fatal(err)
-	}
-	return a
 }
 
 // typedClients are what the clients of the page need. A client that is told nothing to type needs nothing.

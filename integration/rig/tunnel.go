@@ -43,6 +43,25 @@ func (g *Gateway) Own(path string) Answer {
 	return Get(g.T, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+g.Addr+path)
 }
 
+// Browse gets one of the gateway's own pages as a browser does.
+func (g *Gateway) Browse(path string) Answer {
+	g.T.Helper()
+	req, err := http.NewRequestWithContext(g.T.Context(), http.MethodGet, "http://"+g.Addr+path, http.NoBody)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/html,application/xhtml+xml")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	a, err := ReadAnswer(resp)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	return a
+}
+
 // SecureClient sends everything through the gateway and trusts its certificate. HTTP/2 is spoken inside if version is 2.
 func (g *Gateway) SecureClient(userAgent string, version int) *http.Client {
 	return g.ClientOf(userAgent, version, &url.URL{Scheme: "http", Host: g.Addr}, &tls.Config{RootCAs: g.Authority()})

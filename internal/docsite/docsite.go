@@ -1,0 +1,142 @@
+package docsite
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // for the template and the style
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/crawlgate/crawlgate/docs"
+	"github.com/crawlgate/crawlgate/internal/pagestyle"
+)
+
+// Root is the path of the index. All paths of the documentation begin with it.
+const Root = "/docs/"
+
+// Problems is the folder with a page for each reason of a refusal.
+const Problems = Root + "problems/"
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed docsite.css
+	ownCSS string
+
+	layout = template.Must(template.New("page").Parse(
+		`{{define "head"}}` + pagestyle.Head + "<style>" + ownCSS + `</style>{{end}}{{define "mark"}}` + pagestyle.Brand + `{{end}}` + pageHTML))
+	policy = "default-src 'none'; img-src 'self' data:; style-src " + pagestyle.Source(pagestyle.CSS) + " " + pagestyle.Source(ownCSS) +
+		"; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+// view is what the template shows.
+type view struct {
+	*page
+	Nav     []group
+	Query   string // what was searched for, empty for a page
+	Results []result
+}
+
+const (
+	typeHTML     = "text/html; charset=utf-8"
+	typeMarkdown = "text/markdown; charset=utf-8"
+	typeText     = "text/plain; charset=utf-8"
+)
+
+// Covers reports whether a path is one of the documentation.
+func Covers(path string) bool {
+	return strings.HasPrefix(path, Root) || path == strings.TrimSuffix(Root, "/")
+}
+
+// Serve answers a request whose path [Covers] covers: with HTML if asked to, else with the Markdown
+// of a page. The path of a page with ".md" gives Markdown in any case. It is safe for concurrent
+// use. The first call renders all pages, which takes a quarter of a second and 2 MiB.
+func Serve(w http.ResponseWriter, r *http.Request, html bool) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Vary", "Accept")
+	h.Set("Cache-Control", "no-cache") // an upgrade changes the pages; until then the ETag stays
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		send(w, r, http.StatusMethodNotAllowed, typeText, []byte("There is only GET here.\n"))
+		return
+	}
+	s, path := load(), r.URL.Path
+	p := s.pages[path]
+	file, isFile := strings.CutPrefix(path, Root)
+	switch query := strings.TrimSpace(r.URL.Query().Get("q")); {
+	case path == Root && query != "":
+		s.serveSearch(w, r, query, html)
+	case p != nil && html:
+		s.render(w, r, http.StatusOK, view{page: p})
+	case p != nil:
+		s.serveFile(w, r, p.file)
+	case s.pages[path+"/"] != nil:
+		http.Redirect(w, r, s.pages[path+"/"].URL, http.StatusMovedPermanently)
+	case isFile && s.isFile(file):
+		s.serveFile(w, r, file)
+	case html:
+		s.render(w, r, http.StatusNotFound, view{page: &page{Title: "No such page", Body: "<h1>No such page</h1>" +
+			`<p>The <a href="` + Root + `">index</a> has all pages. The search finds words in them.</p>`}})
+	default:
+		send(w, r, http.StatusNotFound, typeText, []byte("There is no such page. "+Root+" is the index.\n"))
+	}
+}
+
+// isFile reports whether a path within docs/ is a page or a picture.
+func (*site) isFile(path string) bool {
+	f, err := docs.Files.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it is in memory
+	info, err := f.Stat()
+	return err == nil && !info.IsDir()
+}
+
+// serveFile answers with a file of docs/ as it is.
+func (*site) serveFile(w http.ResponseWriter, r *http.Request, path string) {
+	body, _ := docs.Files.ReadFile(path) // it is there
+	kind := typeMarkdown
+	if strings.HasSuffix(path, ".png") {
+		kind = "image/png"
+	}
+	send(w, r, http.StatusOK, kind, body)
+}
+
+func (s *site) serveSearch(w http.ResponseWriter, r *http.Request, query string, html bool) {
+	query, found := s.search(query)
+	if html {
+		s.render(w, r, http.StatusOK, view{page: &page{Title: "Search"}, Query: query, Results: found})
+		return
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d of the sections that have all the words: %s\n", len(found), query)
+	for _, f := range found {
+		fmt.Fprintf(&b, "\n%s\n  %s\n  %s\n", f.name(), f.URL, f.Before+f.Match+f.After)
+	}
+	send(w, r, http.StatusOK, typeText, b.Bytes())
+}
+
+func (s *site) render(w http.ResponseWriter, r *http.Request, status int, v view) {
+	v.Nav = s.nav
+	var b bytes.Buffer
+	_ = layout.Execute(&b, v) // the view has all that the template names, and a Buffer takes everything
+	send(w, r, status, typeHTML, b.Bytes())
+}
+
+// send answers with a whole body. A page that has not changed is not sent again.
+func send(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
+	if status == http.StatusOK {
+		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+		return
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that has left needs no answer; the server sends none of it to HEAD
+}
