@@ -1,13 +1,13 @@
-// Command crawlgate is Caddy with its standard modules, less acmeserver, and the Crawlgate ones.
+// Command crawlgate is Caddy with its standard modules, without acmeserver, and those of Crawlgate.
 package main
 
 import (
 	"os"
 	"runtime/debug"
 
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	// What modules/standard imports, less acmeserver: a gateway gives out no certificates over ACME.
+	// The imports of modules/standard, without acmeserver: a gateway issues no certificates over ACME.
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyevents"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyevents/eventsconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyfs"

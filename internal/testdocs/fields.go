@@ -114,7 +114,7 @@ func TypeName(typ reflect.Type) string {
 func Generated(t *testing.T, name, text string) {
 	t.Helper()
 	if *Update {
-		if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil { //nolint:gosec // a page is for all
+		if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +143,7 @@ func GeneratedTable(t *testing.T, name, heading, table string) {
 		return
 	}
 	text := head + "\n" + heading + "\n" + rest[:lines[0]] + table + rest[lines[1]:]
-	if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil { //nolint:gosec // a page is for all
+	if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
