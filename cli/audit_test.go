@@ -137,13 +137,16 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	return r
 }
 
-// TestAuditExample holds that docs/audit.md shows what the command prints.
+// TestAuditExample holds that docs/audit.md shows what the command prints, and docs/access-log.md two of its lines.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
 	text, isJSON := shownAudit(t), shownAudit(t, "--json")
 	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
 		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
 	}
+	_, sha := auditStore(t)
+	request := strings.SplitAfter(exampleLog(t, sha), "\n")[1]
+	testdocs.Shows(t, "access-log.md", auditAnswer(t, "https://example.com", sha)+request)
 	testdocs.Shows(t, "audit.md", text.out)
 	testdocs.Shows(t, "audit.md", isJSON.out)
 }

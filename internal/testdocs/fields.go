@@ -79,6 +79,28 @@ func Table(fields []Field) string {
 	return b.String()
 }
 
+var pagePath = regexp.MustCompile(`docs/([a-zA-Z/-]+)\.md(#[a-z0-9_-]+)?`)
+
+// LineTable is a Markdown table of the fields of a log line. It says which are always there, and makes links of the paths of
+// pages, such as docs/audit.md.
+func LineTable(fields []Field) string {
+	var b strings.Builder
+	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
+	for _, f := range fields {
+		kind := TypeName(f.Type)
+		if !strings.Contains(f.Tag.Get("json"), ",omit") {
+			kind += ", always"
+		}
+		text := pagePath.ReplaceAllStringFunc(inCell(strings.TrimSuffix(f.Text, ".")), func(path string) string {
+			page := strings.TrimPrefix(path, "docs/")
+			shown, _, _ := strings.Cut(strings.TrimSuffix(page, "/README.md"), "#")
+			return "[" + shown + "](" + page + ")"
+		})
+		b.WriteString("| `" + f.Name + "` | " + kind + " | " + text + " |\n")
+	}
+	return b.String()
+}
+
 func inCell(text string) string {
 	return strings.ReplaceAll(text, "|", `\|`)
 }
