@@ -26,8 +26,12 @@ var (
 )
 
 // format is the number of the file's form, uint32, big-endian, under formatKey in metaBucket. A
-// file of any other one is refused.
-const format = 3
+// file of the former one has the same form and gets this number if it is opened for writing, so that
+// 0.1.0, which would not know the stops beside it, refuses the file. Any other one is refused.
+const (
+	format       = 4
+	formerFormat = 3
+)
 
 var formatKey = []byte("format")
 
@@ -63,8 +67,12 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	if err := f.open(path, lockTimeout, readOnly); err != nil {
 		return nil, err
 	}
-	err = f.view(func(tx *bolt.Tx) error { return check(tx, info) })
-	if errors.Is(err, errEmpty) && !readOnly {
+	former := false
+	err = f.view(func(tx *bolt.Tx) (err error) {
+		former, err = check(tx, info)
+		return err
+	})
+	if (err == nil && former || errors.Is(err, errEmpty)) && !readOnly {
 		err = f.update(create)
 	}
 	if f.broken.Load() != nil {
@@ -76,7 +84,7 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	return f, nil
 }
 
-// create makes the buckets of a store.
+// create makes the buckets of a store that are not there, and sets its format.
 func create(tx *bolt.Tx) error {
 	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket, usesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
@@ -86,29 +94,30 @@ func create(tx *bolt.Tx) error {
 	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
 }
 
-// check refuses a file that is not ours, of another format or cut short. info is nil for one
-// that was just made.
-func check(tx *bolt.Tx, info fs.FileInfo) error {
+// check refuses a file that is not ours, of another format or cut short, and reports whether it is of
+// the former format. info is nil for one that was just made.
+func check(tx *bolt.Tx, info fs.FileInfo) (former bool, err error) {
 	// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
 	if info != nil && tx.Size() > info.Size() {
-		return fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
+		return false, fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
 	}
 	if name, _ := tx.Cursor().First(); name == nil {
-		return errEmpty
+		return false, errEmpty
 	}
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || len(meta.Get(formatKey)) != 4 {
-		return errForeign
+		return false, errForeign
 	}
-	if n := binary.BigEndian.Uint32(meta.Get(formatKey)); n != format {
-		return fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
+	n := binary.BigEndian.Uint32(meta.Get(formatKey))
+	if n != format && n != formerFormat {
+		return false, fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
 	}
 	for _, bucket := range [][]byte{originsBucket, textsBucket, usesBucket} {
 		if tx.Bucket(bucket) == nil {
-			return fmt.Errorf("%w: it has no %s", errTorn, bucket)
+			return false, fmt.Errorf("%w: it has no %s", errTorn, bucket)
 		}
 	}
-	return nil
+	return n == formerFormat, nil
 }
 
 // file is a bbolt database that fails instead of crashing.

@@ -98,13 +98,13 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 		{"format of a later release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
-			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 4) })
-		}, "another release of Crawlgate wrote it: its format is 4, and the one of this release is 3"},
+			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 5) })
+		}, "another release of Crawlgate wrote it: its format is 5, and the one of this release is 4"},
 		{"format of an earlier release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
 			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 1) })
-		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 3"},
+		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 4"},
 		{"no format", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
@@ -183,6 +183,36 @@ func TestOpen_Locked(t *testing.T) {
 	}
 }
 
+// A file of 0.1.0, which has the former format, is read. A reader leaves it as it is, and a gateway gives it the present
+// format, so that 0.1.0 refuses the file.
+func TestOpen_FormerFormat(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "robots.db")
+	filled(t, path, 1)
+	change(t, path, func(tx *bolt.Tx) error { return setFormat(tx, 3) })
+	for _, c := range []struct {
+		readOnly bool
+		format   byte
+	}{{true, 3}, {false, 4}} {
+		s, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: c.readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(t.Context(), fetch.Key{Origin: example(0)}); err != nil {
+			t.Errorf("read only %t: %v", c.readOnly, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		change(t, path, func(tx *bolt.Tx) error {
+			if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, c.format}) {
+				t.Errorf("read only %t: format %x, want %d", c.readOnly, got, c.format)
+			}
+			return nil
+		})
+	}
+}
+
 // The present format: it must be read for ever.
 func TestOpen_FormatIsPinned(t *testing.T) {
 	t.Parallel()
@@ -194,7 +224,7 @@ func TestOpen_FormatIsPinned(t *testing.T) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bolt.Tx) error {
-		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 3}) {
+		if got := tx.Bucket([]byte("crawlgate")).Get([]byte("format")); !bytes.Equal(got, []byte{0, 0, 0, 4}) {
 			t.Errorf("format %x", got)
 		}
 		item := tx.Bucket([]byte("origins")).Get([]byte("https://n0.example"))

@@ -93,7 +93,7 @@ func TestReaderRefuses(t *testing.T) {
 	}
 	old := filepath.Join(dir, "newer.db")
 	filled(t, old, 1)
-	change(t, old, func(tx *bolt.Tx) error { return setFormat(tx, 4) })
+	change(t, old, func(tx *bolt.Tx) error { return setFormat(tx, 5) })
 	if _, err := boltstore.Open(boltstore.Config{Path: old, ReadOnly: true}); err == nil {
 		t.Error("a file of a later release was opened")
 	}
