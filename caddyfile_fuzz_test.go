@@ -29,12 +29,18 @@ func FuzzCaddyfile(f *testing.F) {
 		text, _, _ := strings.Cut(string(content), adaptSeparator)
 		f.Add([]byte(text))
 	}
-	page, err := os.ReadFile(filepath.Join("docs", "caddyfile.md"))
-	if err != nil {
-		f.Fatal(err)
+	pages, err := filepath.Glob(filepath.Join("docs", "caddyfile*.md"))
+	if err != nil || len(pages) < 3 {
+		f.Fatal(len(pages), err)
 	}
-	for _, block := range fenced(string(page), "caddyfile") {
-		f.Add([]byte(block))
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, block := range fenced(string(page), "caddyfile") {
+			f.Add([]byte(block))
+		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.Contains(text, []byte("import")) {
