@@ -3,7 +3,6 @@ package crawlgate
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +23,6 @@ configuration is loaded.
 
 A duration is text such as ` + "`\"30s\"`, `\"1h30m\"` or `\"30d\"`" + `, or a number of nanoseconds.
 `
-
-// docsPage is a page that a doc comment names.
-var docsPage = regexp.MustCompile(`docs/([a-z-]+\.md)`)
 
 // jsonModule is a type of this project that is registered as a Caddy module, under one name or more.
 type jsonModule struct {
@@ -66,8 +62,7 @@ type jsonPage struct {
 
 func (p *jsonPage) section(heading, path string, typ reflect.Type) {
 	p.t.Helper()
-	comment := docsPage.ReplaceAllString(testdocs.Comment(p.t, typ), "[$1]($1)")
-	fmt.Fprintf(p, "\n%s\n\n%s\n", heading, comment)
+	fmt.Fprintf(p, "\n%s\n\n%s\n", heading, testdocs.Comment(p.t, typ))
 	fields := testdocs.Fields(p.t, typ)
 	if len(fields) == 0 {
 		p.WriteString("\nIt has no fields.\n")

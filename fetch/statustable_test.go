@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,20 +19,7 @@ import (
 // cell of it is the result of Fetch, Next and Access. With -update it writes the page.
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
-	page := statusTable(t)
-	file := filepath.Join("..", "docs", "status-table.md")
-	if *testdocs.Update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	old, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(old) != page {
-		t.Errorf("%s is not what the code does: run go test ./fetch -run TestStatusTable -update", file)
-	}
+	testdocs.Generated(t, "status-table.md", statusTable(t))
 }
 
 func statusTable(t *testing.T) string {

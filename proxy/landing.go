@@ -60,8 +60,8 @@ type landing struct {
 const plainText = "text/plain; charset=utf-8"
 
 // serveLanding answers a request for the gateway itself with its page, its certificate, a PAC file,
-// its health or the documentation. The page says how to set up clients. Nothing here is secret, so clients need
-// credentials only to ask for their own name.
+// its health or the documentation. The page says how to set up clients. Nothing here is secret, so
+// clients need credentials only to ask for their own name.
 func (x *exchange) serveLanding() error {
 	r := x.r
 	switch path := r.URL.Path; {

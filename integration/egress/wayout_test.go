@@ -120,8 +120,8 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestWayOutPage types what docs/egress.md says under "Check", for the site's addresses. The rules and networks that the page
-// shows are those of the example.
+// TestWayOutPage types what docs/egress.md says under "Check", for the site's addresses. The page shows the rules
+// and networks of the example.
 func TestWayOutPage(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl", "bash")

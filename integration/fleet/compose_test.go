@@ -122,7 +122,7 @@ func TestComposeScript(t *testing.T) {
 	gone(t, slices.Collect(maps.Values(ports))...)
 }
 
-// typeCompose types the commands of docs/compose.md, but for those that start everything, and holds what they print.
+// typeCompose types the commands of docs/compose.md, except those that start everything, and checks their output.
 func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
 	t.Helper()
 	prints := []string{"200\n403\n", "1 of 1 gateways", "LAST HEARTBEAT"}

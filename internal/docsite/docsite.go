@@ -6,6 +6,7 @@ import (
 	_ "embed" // for the template and the style
 	"fmt"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"strings"
 	"time"
@@ -16,9 +17,6 @@ import (
 
 // Root is the path of the index. All paths of the documentation begin with it.
 const Root = "/docs/"
-
-// Problems is the folder with a page for each reason of a refusal.
-const Problems = Root + "problems/"
 
 var (
 	//go:embed page.html
@@ -36,7 +34,7 @@ var (
 type view struct {
 	*page
 	Nav     []group
-	Query   string // what was searched for, empty for a page
+	Query   string // empty for a page
 	Results []result
 }
 
@@ -67,18 +65,18 @@ func Serve(w http.ResponseWriter, r *http.Request, html bool) {
 	}
 	s, path := load(), r.URL.Path
 	p := s.pages[path]
-	file, isFile := strings.CutPrefix(path, Root)
+	file, below := strings.CutPrefix(path, Root)
 	switch query := strings.TrimSpace(r.URL.Query().Get("q")); {
 	case path == Root && query != "":
 		s.serveSearch(w, r, query, html)
 	case p != nil && html:
 		s.render(w, r, http.StatusOK, view{page: p})
 	case p != nil:
-		s.serveFile(w, r, p.file)
+		serveFile(w, r, p.file)
 	case s.pages[path+"/"] != nil:
 		http.Redirect(w, r, s.pages[path+"/"].URL, http.StatusMovedPermanently)
-	case isFile && s.isFile(file):
-		s.serveFile(w, r, file)
+	case below && isFile(file):
+		serveFile(w, r, file)
 	case html:
 		s.render(w, r, http.StatusNotFound, view{page: &page{Title: "No such page", Body: "<h1>No such page</h1>" +
 			`<p>The <a href="` + Root + `">index</a> has all pages. The search finds words in them.</p>`}})
@@ -88,18 +86,13 @@ func Serve(w http.ResponseWriter, r *http.Request, html bool) {
 }
 
 // isFile reports whether a path within docs/ is a page or a picture.
-func (*site) isFile(path string) bool {
-	f, err := docs.Files.Open(path)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }() // it is in memory
-	info, err := f.Stat()
+func isFile(path string) bool {
+	info, err := fs.Stat(docs.Files, path)
 	return err == nil && !info.IsDir()
 }
 
 // serveFile answers with a file of docs/ as it is.
-func (*site) serveFile(w http.ResponseWriter, r *http.Request, path string) {
+func serveFile(w http.ResponseWriter, r *http.Request, path string) {
 	body, _ := docs.Files.ReadFile(path) // it is there
 	kind := typeMarkdown
 	if strings.HasSuffix(path, ".png") {
@@ -117,7 +110,7 @@ func (s *site) serveSearch(w http.ResponseWriter, r *http.Request, query string,
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d of the sections that have all the words: %s\n", len(found), query)
 	for _, f := range found {
-		fmt.Fprintf(&b, "\n%s\n  %s\n  %s\n", f.name(), f.URL, f.Before+f.Match+f.After)
+		fmt.Fprintf(&b, "\n%s\n  %s\n  %s\n", f.Name(), f.URL, f.Before+f.Match+f.After)
 	}
 	send(w, r, http.StatusOK, typeText, b.Bytes())
 }

@@ -212,7 +212,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestOtherRequests are those for what is no page.
+// TestOtherRequests asks for things that are not pages, and by other methods.
 func TestOtherRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -34,7 +34,8 @@ type result struct {
 	weight               int
 }
 
-func (r result) name() string {
+// Name is the title of the page with the heading.
+func (r result) Name() string {
 	if r.Heading == r.Title {
 		return r.Title
 	}

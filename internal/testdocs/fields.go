@@ -79,10 +79,7 @@ func Table(fields []Field) string {
 	return b.String()
 }
 
-var pagePath = regexp.MustCompile(`docs/([a-zA-Z/-]+)\.md(#[a-z0-9_-]+)?`)
-
-// LineTable is a Markdown table of the fields of a log line. It says which are always there, and makes links of the paths of
-// pages, such as docs/audit.md.
+// LineTable is a Markdown table of the fields of a log line. It says which are always there.
 func LineTable(fields []Field) string {
 	var b strings.Builder
 	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
@@ -91,12 +88,7 @@ func LineTable(fields []Field) string {
 		if !strings.Contains(f.Tag.Get("json"), ",omit") {
 			kind += ", always"
 		}
-		text := pagePath.ReplaceAllStringFunc(inCell(strings.TrimSuffix(f.Text, ".")), func(path string) string {
-			page := strings.TrimPrefix(path, "docs/")
-			shown, _, _ := strings.Cut(strings.TrimSuffix(page, "/README.md"), "#")
-			return "[" + shown + "](" + page + ")"
-		})
-		b.WriteString("| `" + f.Name + "` | " + kind + " | " + text + " |\n")
+		b.WriteString("| `" + f.Name + "` | " + kind + " | " + inCell(strings.TrimSuffix(f.Text, ".")) + " |\n")
 	}
 	return b.String()
 }
@@ -141,32 +133,7 @@ func Generated(t *testing.T, name, text string) {
 		}
 	}
 	if Text(t, name) != text {
-		t.Errorf("docs/%s does not say what the code says: run go test . -run %s -update", name, t.Name())
-	}
-}
-
-// GeneratedTable holds that the first table below a heading of a page, such as "## Fields", is this one. An empty heading
-// is the beginning of the page. With -update it writes the table.
-func GeneratedTable(t *testing.T, name, heading, table string) {
-	t.Helper()
-	updating.Lock()
-	defer updating.Unlock()
-	page := Text(t, name)
-	head, rest, found := strings.Cut(page, "\n"+heading+"\n")
-	lines := regexp.MustCompile(`(?m)^(\|.*\n)+`).FindStringIndex(rest)
-	if !found || lines == nil {
-		t.Fatalf("docs/%s has no table below %q", name, heading)
-	}
-	if rest[lines[0]:lines[1]] == table {
-		return
-	}
-	if !*Update {
-		t.Errorf("the table below %q of docs/%s does not say what the code says: run this test with -update", heading, name)
-		return
-	}
-	text := head + "\n" + heading + "\n" + rest[:lines[0]] + table + rest[lines[1]:]
-	if err := os.WriteFile(Path("docs", name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+		t.Errorf("docs/%s does not say what the code says: run this test with -update", name)
 	}
 }
 
@@ -181,10 +148,11 @@ func jsonName(f reflect.StructField) string {
 var (
 	docLink  = regexp.MustCompile(`\[(?:[a-zA-Z]\w*\.)*([A-Z]\w*)\]`)
 	sentence = regexp.MustCompile(`\.(?:\s|$)`)
+	docPage  = regexp.MustCompile(`docs/([a-zA-Z/-]+)\.md(#[a-z0-9_-]+)?`)
 )
 
 // inJSON removes the Go name that a comment begins with, and replaces its links to other fields by the names that JSON has:
-// "Max is the longest of [Config.Min]" becomes "The longest of `min`".
+// "Max is the longest of [Config.Min]" becomes "The longest of `min`". Paths of pages, such as docs/audit.md, become links.
 func inJSON(comment, field string, names map[string]string) string {
 	comment = docLink.ReplaceAllStringFunc(comment, func(link string) string {
 		name := docLink.FindStringSubmatch(link)[1]
@@ -193,7 +161,11 @@ func inJSON(comment, field string, names map[string]string) string {
 		}
 		return name
 	})
-	comment = strings.TrimSpace(comment)
+	comment = docPage.ReplaceAllStringFunc(strings.TrimSpace(comment), func(path string) string {
+		page := strings.TrimPrefix(path, "docs/")
+		shown, _, _ := strings.Cut(strings.TrimSuffix(page, "/README.md"), "#")
+		return "[" + shown + "](" + page + ")"
+	})
 	if rest, begins := strings.CutPrefix(comment, field+" "); begins && rest != "" {
 		for _, verb := range []string{"is ", "are ", "says "} {
 			rest = strings.TrimPrefix(rest, verb)

@@ -14,7 +14,8 @@ func TestInJSON(t *testing.T) {
 		"Max is the longest of [Config.Min].":     "The longest of `min`.",
 		"Max says what a longer one means.":       "What a longer one means.",
 		"Max lists them, see [Other] and [x.Min]": "Lists them, see Other and `min`",
-		"The longest.": "The longest.",
+		"The longest.":                     "The longest.",
+		"Max is as in docs/audit.md#gaps.": "As in [audit.md](audit.md#gaps).",
 	} {
 		if got := inJSON(comment, "Max", names); got != want {
 			t.Errorf("%q became %q, want %q", comment, got, want)
