@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm and buildah, no
+# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm, buildah and minisign, no
 # daemon. The version is the tag of the commit, without one a pseudo-version that names it. Whoever
 # runs it on the same commit gets the same SHA256SUMS (see reproduce.sh).
+# CRAWLGATE_SIGNING_KEY is the file of the owner's secret key, or "throwaway" for a release that is not published.
 set -euo pipefail
+fail() { echo "release: $*" >&2; exit 1; }
+key=${CRAWLGATE_SIGNING_KEY:-}
+[ -n "$key" ] || fail 'set CRAWLGATE_SIGNING_KEY to the file of the secret key, or to "throwaway" for a release that is not published'
+[ "$key" = throwaway ] || key=$(realpath -e -- "$key")
+command -v minisign >/dev/null || fail "minisign is not installed"
 dist=$(mkdir -p "${1:-dist/release}" && cd "${1:-dist/release}" && pwd)
 cd "$(dirname "$0")/.."
 
@@ -17,7 +23,8 @@ trap 'rm -rf "$work"' EXIT
 git -c advice.detachedHead=false clone --quiet . "$work/source"
 git -C "$work/source" checkout --quiet "$(git rev-parse HEAD)"
 cd "$work/source"
-rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS,THIRD-PARTY-LICENSES}
+[ "$key" = throwaway ] || [ -e crawlgate.pub ] || fail "the commit has no crawlgate.pub, the public key of the releases"
+rm -f "$dist"/{crawlgate[_-]*,SHA256SUMS*,THIRD-PARTY-LICENSES,throwaway.pub}
 
 say() { echo "release: $*"; }
 
@@ -25,7 +32,7 @@ say() { echo "release: $*"; }
 package_version() {
 	local v
 	v=$(go version -m "$1" | awk '$1 == "mod" { print $3 }')
-	[ "$v" != "(devel)" ] || { echo "release: the binary has no version" >&2; return 1; }
+	[ "$v" != "(devel)" ] || fail "the binary has no version"
 	v=${v#v}
 	case $v in
 	*-*) v="${v%%-*}~${v#*-}" ;;
@@ -145,10 +152,23 @@ normal_tar() {
 		--mode=u=rwX,go=rX --format=ustar blobs index.json oci-layout
 }
 
+# The comment is signed too: the sums of one version do not pass for those of another.
+sign() {
+	local public=$work/source/crawlgate.pub
+	say "signature"
+	(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS")
+	mv "$work/SHA256SUMS" "$dist"
+	if [ "$key" = throwaway ]; then
+		key=$work/key public=$dist/throwaway.pub
+		minisign -G -W -p "$public" -s "$key" >/dev/null
+	fi
+	minisign -S -s "$key" -m "$dist/SHA256SUMS" -t "crawlgate $version, commit $(git rev-parse HEAD)"
+	minisign -V -q -p "$public" -m "$dist/SHA256SUMS"
+}
+
 binaries
 lists
 packages
 images
-(cd "$dist" && sha256sum -- * >"$work/SHA256SUMS")
-mv "$work/SHA256SUMS" "$dist"
+sign
 say "$version is in $dist"

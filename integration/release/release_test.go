@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
 // maxBinary is how long a binary may be.
@@ -189,6 +191,73 @@ func components(t *testing.T, path string) (list []string) {
 	return list
 }
 
+// TestVerify types "Verify a download" of docs/install.md. A changed file is refused, and so are changed sums and another
+// key.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	need(t, false, "minisign")
+	section := testdocs.Sections(t, "install.md")["Verify a download"]
+	_, commands, _ := strings.Cut(section, "```sh\n")
+	commands, _, _ = strings.Cut(commands, "```")
+	binary := filepath.Base(artefact(t, "crawlgate_*_linux_amd64"))
+	try := func(spoil func(dir string)) (string, error) {
+		dir := t.TempDir()
+		public, err := filepath.Abs(testdocs.Path("crawlgate.pub"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if throwaway := filepath.Join(dist(t), "throwaway.pub"); exists(throwaway) {
+			public = throwaway
+		}
+		for name, path := range map[string]string{
+			binary: artefact(t, binary), "SHA256SUMS": artefact(t, "SHA256SUMS"),
+			"SHA256SUMS.minisig": artefact(t, "SHA256SUMS.minisig"), "crawlgate.pub": public,
+		} {
+			run(t, "cp", path, filepath.Join(dir, name))
+		}
+		spoil(dir)
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := try(func(string) {})
+	info := build(t, artefact(t, binary))
+	for _, want := range []string{revision(info), binary + ": OK", "Signature and comment signature verified"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v %s\nwant %q", err, out, want)
+		}
+	}
+	for name, spoil := range map[string]func(dir string){
+		"file":      func(dir string) { run(t, "sh", "-c", "echo >>"+dir+"/"+binary) },
+		"sums":      func(dir string) { run(t, "sh", "-c", "echo >>"+dir+"/SHA256SUMS") },
+		"comment":   func(dir string) { run(t, "sed", "-i", "s/, commit/ , commit/", dir+"/SHA256SUMS.minisig") },
+		"signature": func(dir string) { run(t, "rm", dir+"/SHA256SUMS.minisig") },
+		"key": func(dir string) {
+			run(t, "minisign", "-G", "-W", "-f", "-p", dir+"/crawlgate.pub", "-s", dir+"/key")
+		},
+	} {
+		if out, err := try(spoil); err == nil {
+			t.Errorf("another %s is accepted: %s", name, out)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// revision is the commit of a binary.
+func revision(info *debug.BuildInfo) string {
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "no commit"
+}
+
 // TestSums: SHA256SUMS names each file of the release, once.
 func TestSums(t *testing.T) {
 	t.Parallel()
@@ -202,7 +271,7 @@ func TestSums(t *testing.T) {
 	}
 	var want strings.Builder
 	for _, e := range entries {
-		if e.Name() != "SHA256SUMS" {
+		if !slices.Contains([]string{"SHA256SUMS", "SHA256SUMS.minisig", "throwaway.pub"}, e.Name()) {
 			fmt.Fprintf(&want, "%s  %s\n", sum(t, filepath.Join(dist(t), e.Name())), e.Name())
 		}
 	}
