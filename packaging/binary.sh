@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the gateway as it is released: packaging/binary.sh OS ARCH FILE. The version is that of the
 # tag or commit, so it wants a git clone (no linked worktree). The same commit gives the same bytes in every folder.
+# It prints the flags of the linker.
 set -euo pipefail
 os=$1 arch=$2 out=$(realpath "$3")
 cd "$(dirname "$0")/.."
@@ -11,5 +12,6 @@ ldflags='-s -w -buildid='
 # darwin a MiB shorter, below 66.
 [ "$os" != darwin ] || ldflags+=' -funcalign=16'
 # Caddy's stores of certificates in badger, MySQL and PostgreSQL are left out; step-ca brings them.
+echo "$ldflags" # Go keeps them out of a binary that is built with -trimpath
 exec "${GO:-go}" build -o "$out" -trimpath -buildvcs=true -tags nobadger,nomysql,nopgx \
 	-ldflags "$ldflags" ./cmd/crawlgate

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm, buildah and minisign, no
+# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm, buildah, jq and minisign, no
 # daemon. The version is the tag of the commit, without one a pseudo-version that names it. Whoever
 # runs it on the same commit gets the same SHA256SUMS (see reproduce.sh).
 # CRAWLGATE_SIGNING_KEY is the file of the owner's secret key, or "throwaway" for a release that is not published.
@@ -8,7 +8,7 @@ fail() { echo "release: $*" >&2; exit 1; }
 key=${CRAWLGATE_SIGNING_KEY:-}
 [ -n "$key" ] || fail 'set CRAWLGATE_SIGNING_KEY to the file of the secret key, or to "throwaway" for a release that is not published'
 [ "$key" = throwaway ] || key=$(realpath -e -- "$key")
-command -v minisign >/dev/null || fail "minisign is not installed"
+for program in nfpm buildah jq minisign; do command -v "$program" >/dev/null || fail "$program is not installed"; done
 dist=$(mkdir -p "${1:-dist/release}" && cd "${1:-dist/release}" && pwd)
 cd "$(dirname "$0")/.."
 
@@ -45,7 +45,7 @@ binaries() {
 	for os in linux darwin; do
 		for arch in amd64 arm64; do
 			say "binary $os $arch"
-			packaging/binary.sh "$os" "$arch" "$work/$os-$arch"
+			packaging/binary.sh "$os" "$arch" "$work/$os-$arch" >"$work/$os-$arch.ldflags"
 		done
 	done
 	version=$(package_version "$work/linux-amd64")
@@ -152,6 +152,43 @@ normal_tar() {
 		--mode=u=rwX,go=rX --format=ustar blobs index.json oci-layout
 }
 
+# Which commit made which files, and how: a statement of in-toto with the predicate of SLSA. It has no time but the
+# commit's, so that everyone gets the same bytes.
+provenance() {
+	local commit target
+	say "provenance"
+	commit=$(git rev-parse HEAD)
+	for target in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
+		go version -m -json "$work/$target" | jq --rawfile ldflags "$work/$target.ldflags" '.Settings += [{Key: "-ldflags", Value: ($ldflags | rtrimstr("\n"))}]'
+	done >"$work/builds.json"
+	(cd "$dist" && sha256sum -- *) | jq --raw-input --null-input --arg commit "$commit" --slurpfile builds "$work/builds.json" \
+		--arg gosum "$(sha256sum <go.sum | cut -c -64)" '
+		"https://github.com/crawlgate/crawlgate" as $repository
+		| [$builds[] | {GoVersion, Main, settings: (.Settings | map({(.Key): .Value}) | add)}] as $builds
+		| {
+			_type: "https://in-toto.io/Statement/v1",
+			subject: [inputs | capture("^(?<sha256>[0-9a-f]{64})  (?<name>.+)$") | {name, digest: {sha256}}],
+			predicateType: "https://slsa.dev/provenance/v1",
+			predicate: {
+				buildDefinition: {
+					buildType: "\($repository)/blob/main/docs/contributing.md#release",
+					externalParameters: {version: $builds[0].Main.Version, commit: $commit},
+					internalParameters: {
+						tree: (if all($builds[]; .settings["vcs.modified"] == "false") then "clean" else "modified" end),
+						go: ($builds | map(.GoVersion) | unique | join(" ")),
+						settings: ($builds | map({"\(.settings.GOOS)_\(.settings.GOARCH)": .settings}) | add)
+					},
+					resolvedDependencies: [
+						{uri: "git+\($repository)@\($commit)", digest: {gitCommit: $commit}},
+						{name: "go.sum", digest: {sha256: $gosum}}
+					]
+				},
+				runDetails: {builder: {id: "\($repository)/blob/main/packaging/release.sh"}}
+			}
+		}' >"$work/provenance.json"
+	mv "$work/provenance.json" "$dist/crawlgate_$version.provenance.json"
+}
+
 # The comment is signed too: the sums of one version do not pass for those of another.
 sign() {
 	local public=$work/source/crawlgate.pub
@@ -170,5 +207,6 @@ binaries
 lists
 packages
 images
+provenance
 sign
 say "$version is in $dist"
