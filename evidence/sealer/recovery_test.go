@@ -62,9 +62,15 @@ func TestNewGenerations(t *testing.T) {
 		"new gateway":  {func(b *bench) { b.config.Gateway = "gw2.example" }, "the gateway has a new name"},
 		"state gone":   {func(b *bench) { os.RemoveAll(b.config.State) }, "the state is lost"},
 		"position":     {func(b *bench) { os.Remove(state(b, "position")) }, "the file position of the state is missing"},
-		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the file position of the state has no number of lines: "},
-		"leaves gone":  {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "reading 12 hashes of tile/0/000: no such file or directory"},
-		"leaves cut":   {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/12"), 64) }, "reading 12 hashes of tile/0/000: unexpected EOF"},
+		"bad position": {func(b *bench) { edit(state(b, "position"), func([]byte) []byte { return []byte("{}") }) }, "the state is damaged: the file position should be a number of lines, and is "},
+		"position of 0.1": {
+			func(b *bench) {
+				edit(state(b, "position"), func([]byte) []byte { return []byte(`{"size":12,"offset":6500}`) })
+			},
+			"release 0.1 sealed the lines before, and its state has another form",
+		},
+		"leaves gone": {func(b *bench) { os.RemoveAll(state(b, "tile")) }, "reading 12 hashes of tile/0/000: no such file or directory"},
+		"leaves cut":  {func(b *bench) { os.Truncate(state(b, "tile/0/000.p/12"), 64) }, "reading 12 hashes of tile/0/000: unexpected EOF"},
 		"other leaf": {func(b *bench) {
 			edit(state(b, "tile/0/000.p/12"), func(data []byte) []byte { data[0]++; return data })
 		}, "the first 11 lines are not those that were signed"},

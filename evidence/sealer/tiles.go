@@ -1,6 +1,7 @@
 package sealer
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +22,12 @@ func (l *Log) readPosition() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if strings.HasPrefix(string(text), `{"size":`) {
+		return 0, errors.New("release 0.1 sealed the lines before, and its state has another form")
+	}
 	size, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || size < 1 {
-		return 0, fmt.Errorf("the file %s of the state has no number of lines: %.100q", positionFile, text)
+		return 0, fmt.Errorf("the state is damaged: the file %s should be a number of lines, and is %.100q", positionFile, text)
 	}
 	return size, nil
 }
