@@ -158,14 +158,3 @@ func (f stateFile) write(folder string, v any) error {
 	}
 	return nil
 }
-
-// remove deletes the file, if there is one.
-func (f stateFile) remove(folder string) error {
-	if folder == "" {
-		return nil
-	}
-	if err := os.Remove(filepath.Join(folder, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing a former file: %w", err)
-	}
-	return nil
-}

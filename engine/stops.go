@@ -49,6 +49,10 @@ var (
 	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
 )
 
+// movedStops is in killsFile beside stopsFile, where 0.1.0 would start without the stops. Its error shows the first 80
+// characters of an id that is none.
+const movedStops = `{"version":1,"kills":[],"lifted":{"a later release keeps the stops in stops.json, which 0.1 does not read":{}}}`
+
 // readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of
 // them.
 func readStops(folder string) (s keptStops, former bool, err error) {
@@ -60,7 +64,12 @@ func readStops(folder string) (s keptStops, former bool, err error) {
 		s.kept, err = readSets(data)
 		return err
 	})
-	if err := errors.Join(err, killsFile.read(folder, &old)); err != nil {
+	if err := errors.Join(err, killsFile.decode(folder, func(data []byte) error {
+		if string(bytes.TrimSpace(data)) == movedStops {
+			return nil
+		}
+		return json.Unmarshal(data, &old)
+	})); err != nil {
 		return s, false, err
 	}
 	s.kept, err = s.kept.Merge(old, time.Now())
@@ -92,7 +101,7 @@ func readSets(data []byte) (all enforce.StopSet, err error) {
 }
 
 // write keeps the stops. What is new becomes a line at the end of the file, until these lines are
-// longer than the first one, which has the stops of before. The file of 0.1.0 goes only once its
+// longer than the first one, which has the stops of before. The file of 0.1.0 is replaced only once its
 // stops are in the new one.
 func (s *stopState) write(stops enforce.StopSet) error {
 	if s.folder == "" {
@@ -117,7 +126,7 @@ func (s *stopState) write(stops enforce.StopSet) error {
 	if info, err := os.Stat(path); err == nil {
 		s.kept, s.whole, s.size = stops, info.Size(), info.Size()
 	}
-	return killsFile.remove(s.folder)
+	return killsFile.write(s.folder, json.RawMessage(movedStops))
 }
 
 var errChanged = errors.New("somebody else has changed the file")

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -103,7 +104,7 @@ func TestStopFollowsTheStore(t *testing.T) {
 }
 
 // TestStopsOfFormerFile: the stops of kills.json, which 0.1.0 wrote, hold and move to stops.json. What
-// was lifted since does not come back.
+// was lifted since does not come back. What is in kills.json then makes 0.1.0 refuse to start.
 func TestStopsOfFormerFile(t *testing.T) {
 	t.Parallel()
 	const (
@@ -144,11 +145,34 @@ func TestStopsOfFormerFile(t *testing.T) {
 				if got := ids(s); !slices.Equal(got, tt.want) {
 					t.Errorf("%s, in force: %q hold, want %q", when, got, tt.want)
 				}
-				if files := namesIn(t, folder); !slices.Equal(files, []string{"stops.json"}) {
+				if files := namesIn(t, folder); !slices.Equal(files, []string{"kills.json", "stops.json"}) {
 					t.Errorf("%s: the folder has %q", when, files)
 				}
+				refusedBefore(t, folder)
 			}
 		})
+	}
+}
+
+// refusedBefore holds that 0.1.0 does not read the kills.json of a folder: it wants an id before each lift, and its error
+// shows 80 characters of what is none.
+func refusedBefore(t *testing.T, folder string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "kills.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Version int
+		Lifted  map[string]enforce.Lift
+	}
+	if err := json.Unmarshal(text, &file); err != nil || file.Version != 1 || len(file.Lifted) != 1 {
+		t.Errorf("%v %s", err, text)
+	}
+	for id := range file.Lifted {
+		if enforce.IsStopID(id) || len(id) > 80 || !strings.Contains(id, "a later release") {
+			t.Errorf("%q", id)
+		}
 	}
 }
 
