@@ -1,0 +1,118 @@
+package operate
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/integration/rig"
+	"github.com/crawlgate/crawlgate/internal/testdocs"
+	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
+)
+
+// former is a copy of what release 0.1.0 wrote in a folder of testdata/upgrade-0.1.0.
+func former(t *testing.T, folder string) string {
+	t.Helper()
+	dir := rig.TempDir(t)
+	if err := os.CopyFS(dir, os.DirFS(testdocs.Path("testdata", "upgrade-0.1.0", folder))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// upgraded starts a gateway whose state is in dir. No name resolves, so that all it knows of a site is what 0.1.0 fetched,
+// however long ago that was.
+func upgraded(t *testing.T, dir string, c rig.Config) *rig.Gateway {
+	t.Helper()
+	c.Wrap = rig.StartDNS(t, "", nil).Command
+	c.Engine += "\nfetch {\nunreachable stale\n}\n"
+	g := &rig.Gateway{T: t, Dir: dir, Addr: rig.FreePort(t)}
+	if err := g.Start(c); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// goesOn holds that rules and stops of 0.1.0 decide, and not the one that was lifted.
+func goesOn(t *testing.T, g *rig.Gateway) {
+	t.Helper()
+	for _, tt := range []struct{ agent, url, decision, body string }{
+		{"somebot", "http://fresh.example/private/page", "deny; reason=disallowed; line=2", "Disallow: /private/"},
+		{"somebot", "http://fresh.example/page", "error; reason=dns", "state:       rules"},
+		{"somebot", "http://held.example/page", "deny; reason=kill_switch", "host held.example, by dora"},
+		{"badbot", "http://fresh.example/page", "deny; reason=kill_switch", "agent badbot, by dora"},
+		{"somebot", "http://lifted.example/page", "deny; reason=unreachable", "the name does not resolve"},
+	} {
+		a := g.MustFetch(tt.agent, tt.url)
+		if got := a.Header.Get("Crawlgate-Decision"); !strings.HasPrefix(got, tt.decision) || !strings.Contains(a.Body, tt.body) {
+			t.Errorf("%s %s: %q, want %q and %q\n%s", tt.agent, tt.url, got, tt.decision, tt.body, a.Body)
+		}
+	}
+	out, err := g.Robots("deny")
+	if err != nil || strings.Count(out, "dora") != 2 {
+		t.Errorf("the stops: %v %s", err, out)
+	}
+}
+
+// TestUpgradeOfFiles: a gateway goes on with the store, the stops and the sealed log of 0.1.0.
+func TestUpgradeOfFiles(t *testing.T) {
+	t.Parallel()
+	log, dir := &rig.SealedLog{T: t, Dir: former(t, "file")}, rig.TempDir(t)
+	if err := os.Rename(filepath.Join(log.Dir, "caddy"), filepath.Join(dir, "caddy")); err != nil {
+		t.Fatal(err)
+	}
+	config, audits := log.Config(""), []string{"--seal", "--store", filepath.Join(dir, "caddy", "crawlgate", "robots.db"), log.Dir}
+	config.Engine += "\nstore file " + audits[2] + " {\nretain 36500d\n}"
+	// The lines have no times of decisions, so that what the history says of them is not provable.
+	if r := rig.Audit(t, audits...); r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 4 {
+		t.Errorf("the audit before: %+v", r)
+	}
+	for range 2 {
+		g := upgraded(t, dir, config)
+		goesOn(t, g)
+		g.Stop()
+	}
+	for name, want := range map[string]string{"stops.json": `"badbot"`, "kills.json": "a later release keeps the stops in stops.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, "caddy", "crawlgate", name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v %s", name, err, text)
+		}
+	}
+	r := rig.Audit(t, audits...)
+	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 14 || len(r.Verified.Generations) != 2 {
+		t.Errorf("the audit after: %+v", r)
+	}
+	text, err := os.ReadFile(filepath.Join(log.Dir, "access.log"))
+	if n := strings.Count(string(text), `"reason":"release 0.1 sealed the lines before, and its state has another form"`); err != nil || n != 1 {
+		t.Errorf("%v: %d lines say why the second generation began", err, n)
+	}
+}
+
+// TestUpgradeOfRedis: a new gateway reads the records and orders that 0.1.0 shared, and the plain log of 0.1.0 has no findings.
+func TestUpgradeOfRedis(t *testing.T) {
+	t.Parallel()
+	dir := former(t, "redis")
+	_, port, err := net.SplitHostPort(rig.FreePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := exec.Command(redistest.Program(t), "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	url := "redis://127.0.0.1:" + port
+	g := upgraded(t, rig.TempDir(t), rig.Config{Engine: "redis " + url + "\nstore redis " + url + " {\nretain 36500d\n}"})
+	goesOn(t, g)
+	r := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), filepath.Join(dir, "access.log"))
+	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 4 {
+		t.Errorf("the audit: %+v", r)
+	}
+	g.Stop()
+}
