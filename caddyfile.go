@@ -123,7 +123,7 @@ func (a *App) readStore(r *block.Reader, args []string) error {
 	}.Read(r, "store")
 }
 
-// readModule has a module read its own line and block, and keeps what it read as JSON.
+// readModule lets a module read its own line and block, and keeps the result as JSON.
 func readModule(r *block.Reader, module caddy.ModuleInfo, args []string, dst json.Unmarshaler) error {
 	value, ok := module.New().(caddyfile.Unmarshaler)
 	if !ok {

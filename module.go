@@ -1,10 +1,9 @@
-// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company that
-// enforces robots.txt (RFC 9309), keeps one clock a host, and writes one line about each request
-// that an auditor can check.
+// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company. It enforces robots.txt
+// (RFC 9309), keeps one clock per host, and logs each request in a line that an auditor can check.
 //
-// The package itself turns Caddy's configuration into that of the packages below it. A site's
-// requests go through proxy; engine has what sites share. The packages robotstxt, fetch,
-// robotscache and enforce decide what robots.txt means, and egress sends what may leave.
+// The package itself translates Caddy's configuration for the packages below it. A site's requests go through proxy,
+// and engine has everything that sites share. The packages robotstxt, fetch, robotscache and enforce decide what
+// robots.txt means, and egress sends the permitted requests.
 package crawlgate
 
 import (

@@ -41,8 +41,8 @@ const (
 	defaultBackoffMax  = 24 * time.Hour
 	maxGateways        = 1000
 	maxGatewayName     = 64
-	fetchShare         = 4     // fetches, which mostly wait, may hold one in so many descriptors
-	defaultDescriptors = 16384 // where the system does not tell
+	fetchShare         = 4     // fetches mostly wait, so they may hold one of this many descriptors
+	defaultDescriptors = 16384 // if the system does not say
 	defaultPerAgent    = 16384
 	defaultTunnelAge   = caddy.Duration(24 * time.Hour)
 	defaultMinRate     = "100B/s"

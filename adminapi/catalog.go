@@ -62,8 +62,9 @@ type CatalogOrigin struct {
 }
 
 // Renew reads the store, unless the last attempt is recent: less than five seconds ago, or less than
-// twenty times as long as it took. After a minute, four times as long is enough. Renew waits for the
-// first reading only, until ctx ends; any reading ends with life. The error is that of the last attempt.
+// twenty times as long as it took. After a minute, four times as long is enough. Renew waits only for
+// the first reading, and only until ctx ends. Every reading stops when life ends. Renew returns the
+// error of the last attempt.
 func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
 	var err error
 	if last := c.last.Load(); last != nil {

@@ -145,7 +145,8 @@ func noSite(err error) error {
 	return wanted(err, "a host such as example.com, or a URL such as https://example.com")
 }
 
-// wanted makes the answer of an error of package origin, nil of none, and says what is wanted.
+// wanted turns an error of package origin into an API error that names the expected form. It
+// returns nil for nil.
 func wanted(err error, what string) error {
 	if err == nil {
 		return nil

@@ -88,7 +88,7 @@ func newKnownRules(e *engine.Engine) enforce.Lookup {
 	return &knownRules{e.Cache(), make(map[origin.Origin]*robotscache.Entry)}
 }
 
-// Lookup implements enforce.Lookup. What is not known, or does not hold any more, is pending.
+// Lookup implements enforce.Lookup. Rules that are unknown or expired are pending.
 func (k *knownRules) Lookup(_ context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, asked := k.entries[o]
 	if !asked && len(k.entries) < maxKnown {

@@ -126,8 +126,8 @@ type Explanation struct {
 	Budget *BudgetLeft `json:"budget,omitempty"`
 }
 
-// BudgetLeft is what an agent has left of its budget, until the day ends: requests, bytes, and
-// requests to the host. What has no limit is nil.
+// BudgetLeft is the rest of an agent's budget until the day ends: requests, bytes, and requests to
+// the host. A field is nil if it has no limit.
 type BudgetLeft struct {
 	Until    time.Time `json:"until"`
 	Requests *int64    `json:"requests,omitempty"`
@@ -135,7 +135,7 @@ type BudgetLeft struct {
 	PerHost  *int64    `json:"per_host,omitempty"`
 }
 
-// String says what is left.
+// String lists the numbers that are left.
 func (b *BudgetLeft) String() string {
 	left := make([]string, 0, 3)
 	for _, part := range []struct {

@@ -112,7 +112,8 @@ func (v view) readings(host, path string) (list []reading) {
 	return list
 }
 
-// reading finds what was read for all agents or, if the site turns strangers away, for this one.
+// reading finds the robots.txt that was fetched for all agents or, if the site refuses unknown agents,
+// for this one.
 func (v view) reading(target origin.Target, now time.Time) (r reading, known bool) {
 	entry, known := v.Cache().PeekAs(target.Origin, v.agent.Asker())
 	seen := entry.View(now)

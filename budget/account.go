@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// account is what a gateway has of an agent's budget on one day.
+// account is a gateway's part of an agent's budget on one day.
 type account struct {
 	agent           string
 	limits          *Allowance
@@ -14,22 +14,23 @@ type account struct {
 	hosts           map[string]*meter
 }
 
-// Standing is how an agent's budget stands, as far as a gateway knows. A limit of 0 is none.
+// Standing is the state of an agent's budget, as far as a gateway knows. A limit of 0 means no
+// limit.
 type Standing struct {
 	Allowance
 	RequestsLeft, BytesLeft, PerHostLeft int64
 	Ends                                 time.Time // the day
 }
 
-// Limited returns what is left and the limit, of [Requests] and [Bytes] as far as they have one.
+// Limited returns the number left and the limit for each of [Requests] and [Bytes] that has a limit.
 func (s Standing) Limited() map[string][2]int64 {
 	all := map[string][2]int64{Requests: {s.RequestsLeft, s.Requests}, Bytes: {s.BytesLeft, s.Bytes}}
 	maps.DeleteFunc(all, func(_ string, n [2]int64) bool { return n[1] == 0 })
 	return all
 }
 
-// Spent returns the limit that is reached, nil if none is. That of hosts is known if one was asked
-// for.
+// Spent returns the limit that has been reached, or nil. It checks the limit per host only if
+// [Keeper.Standing] was called with a host.
 func (s Standing) Spent(now time.Time) *SpentError {
 	spent := &SpentError{Wait: s.Ends.Sub(now)}
 	switch {
@@ -55,7 +56,8 @@ func (s Standing) Near() bool {
 	return false
 }
 
-// Standing returns how a budget stands. With a host it asks the pool; else it says what is known.
+// Standing returns the state of a budget. With a host it asks the pool; otherwise it returns what
+// the keeper knows.
 func (k *Keeper) Standing(agent string, l *Allowance, host string) Standing {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,8 +86,8 @@ func (k *Keeper) Standing(agent string, l *Allowance, host string) Standing {
 	return s
 }
 
-// current returns the account of an agent for the day, with the limits that it has. If there is none
-// it makes one with those of l.
+// current returns the account of an agent for the day and keeps its limits. If the agent has no
+// account, current makes one with the limits of l.
 func (k *Keeper) current(agent string, l *Allowance, now time.Time) *account {
 	if a := k.accounts[agent]; a != nil && a.day.holds(now) {
 		return a
@@ -93,7 +95,7 @@ func (k *Keeper) current(agent string, l *Allowance, now time.Time) *account {
 	return k.account(agent, l, now)
 }
 
-// account returns the account of an agent for the day, and gives it the limits of l.
+// account returns the account of an agent for the day and sets its limits to those of l.
 func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
 	a := k.accounts[agent]
 	holds := a != nil && a.day.holds(now)
@@ -124,7 +126,7 @@ func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
 	return a
 }
 
-// limited gives a meter another limit, and makes it if there is none.
+// limited sets the limit of a meter. It makes the meter if m is nil, and drops it if the limit is 0.
 func (k *Keeper) limited(a *account, m *meter, what, name string, limit, least int64) *meter {
 	switch {
 	case m != nil && limit == 0:
@@ -140,7 +142,7 @@ func (k *Keeper) limited(a *account, m *meter, what, name string, limit, least i
 	return m
 }
 
-// host returns the meter of a host, nil without a limit.
+// host returns the meter of a host, or nil if the account has no limit per host.
 func (k *Keeper) host(a *account, host string) *meter {
 	m := a.hosts[host]
 	if m != nil || a.limits.PerHost == 0 {
@@ -154,11 +156,11 @@ func (k *Keeper) host(a *account, host string) *meter {
 	return m
 }
 
-// hostPrefix begins the counters of hosts. The script of package redispool knows it too.
+// hostPrefix starts the names of the counters of hosts. The script of package redispool uses it too.
 const hostPrefix = "host "
 
-// evict drops the meter of some host. What only this gateway counts is forgotten with its meter, so
-// those go last.
+// evict drops the meter of some host. The counts of uncounted meters exist only in this gateway and
+// are lost with them, so evict prefers other meters.
 func (k *Keeper) evict(a *account) {
 	var out *meter
 	seen := 0
@@ -176,16 +178,17 @@ func (k *Keeper) evict(a *account) {
 	}
 }
 
-// drop gives back what a meter has. What a request gives back later goes on to the pool.
+// drop gives back all that a meter holds. If a request gives something back later, that goes to the
+// pool too.
 func (k *Keeper) drop(m *meter) {
 	m.tight = true
 	k.giveBack(m)
 }
 
-// forget takes the meter of a host out of the account.
+// forget removes the meter of a host from the account.
 func (a *account) forget(m *meter) { delete(a.hosts, m.name[len(hostPrefix):]) }
 
-// meters yields all meters that there are.
+// meters yields all meters of the account.
 func (a *account) meters(yield func(*meter) bool) {
 	for _, m := range [...]*meter{a.requests, a.bytes} {
 		if m != nil && !yield(m) {

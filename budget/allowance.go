@@ -1,11 +1,11 @@
-// Package budget bounds what an agent may take in a day: requests, requests to one host, and bytes.
+// Package budget limits what an agent may use in a day: requests, requests to one host, and bytes.
 //
-// What an agent may take is in a [Pool], which all gateways of a fleet share. A gateway draws from
-// it in slices of a hundredth of what is left, divided by the gateways, and draws ahead, so that a
-// request waits for the pool only at the very end. A slice that is not used goes back: when it has
-// been idle for a minute, when another gateway finds the pool empty, and when the gateway ends. What
-// was drawn and not given back counts as used. So the gateways never take more than the limit
-// together, whatever happens to one of them.
+// All gateways of a fleet share a [Pool] that counts each agent's use. A gateway draws slices from
+// it: a hundredth of the rest, divided by the number of gateways. It draws ahead, so requests wait
+// for the pool only when the budget is almost used up. A gateway returns an unused slice when the
+// slice has been idle for a minute, when another gateway finds the pool empty, and when the gateway
+// stops. Everything that was drawn and not returned counts as used. So the gateways together never
+// exceed the limit, even if one of them crashes.
 package budget
 
 import (
@@ -31,20 +31,20 @@ type Config struct {
 	Zone string `json:"zone,omitempty"`
 }
 
-// Allowance is what an agent may take in a day. A limit of 0 is none. It must not be changed.
+// Allowance is what an agent may use in a day. A limit of 0 means no limit. It must not be changed.
 type Allowance struct {
 	Requests, Bytes, PerHost int64
 	Zone                     *time.Location
 }
 
-// Same reports whether two allowances say the same.
+// Same reports whether two allowances are equal.
 func (l *Allowance) Same(other *Allowance) bool {
 	a, b := *l, *other
 	a.Zone, b.Zone = nil, nil // each has loaded its own
 	return a == b && l.Zone.String() == other.Zone.String()
 }
 
-// maxLimit is far more than any crawler takes, and exact in the numbers of Lua.
+// maxLimit is far more than any crawler uses, and Lua's numbers represent it exactly.
 const maxLimit = 1 << 50
 
 // Allowance parses a budget.
@@ -80,25 +80,26 @@ func (c Config) Allowance() (*Allowance, error) {
 	return &l, nil
 }
 
-// Day returns the date of a time in the zone of the allowance, and when that day ends.
+// Day returns the date of a time in the allowance's zone, and the end of that day.
 func (l *Allowance) Day(now time.Time) (date string, ends time.Time) {
 	d := dayAt(now, l.Zone)
 	return d.name, d.ends
 }
 
-// day is one day of a zone.
+// day is one day in a time zone.
 type day struct {
 	name string    // its date
 	ends time.Time // when the next one begins
 }
 
-// longestDay bounds a day: zones change by hours, and have crossed the date line.
+// longestDay is more than the longest day: zones change by hours, and some have crossed the date
+// line.
 const longestDay = 50 * time.Hour
 
 // dayAt returns the day of a time.
 func dayAt(now time.Time, zone *time.Location) day {
 	y, m, d := now.In(zone).Date()
-	// A zone whose clocks change at midnight has 0:00 twice or not at all. Changes come at full
+	// In a zone whose clocks change at midnight, 0:00 comes twice or not at all. Clocks change at full
 	// quarters of an hour.
 	ends := time.Date(y, m, d+1, 0, 0, 0, 0, zone).Add(-3 * time.Hour)
 	for ends.In(zone).Day() == d || !ends.After(now) {
@@ -107,6 +108,6 @@ func dayAt(now time.Time, zone *time.Location) day {
 	return day{now.In(zone).Format(time.DateOnly), ends}
 }
 
-// holds reports whether the day has not ended. If the clock was set back a little, the day goes on:
-// it must not begin twice.
+// holds reports whether the day is not over yet. It stays true if the clock was set back a little,
+// because a day must not begin twice.
 func (d day) holds(now time.Time) bool { return now.Before(d.ends) && d.ends.Sub(now) < longestDay }

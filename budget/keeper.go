@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// idleFor is how long a slice may lie unused.
+	// idleFor is how long a gateway keeps an unused slice.
 	idleFor = time.Minute
-	// maxHosts bounds the hosts of an agent whose slices are held. The slice of another one goes back,
-	// and is drawn again when it is needed.
+	// maxHosts is the most hosts of an agent for which a gateway holds slices. For one more, it returns
+	// the slice of another host and draws it again when needed.
 	maxHosts = 50_000
-	// retryAfter is when to come back if the pool does not answer.
+	// retryAfter is how long a client should wait if the pool does not answer.
 	retryAfter = 5 * time.Second
 )
 
@@ -26,17 +26,17 @@ const (
 	PerHost  = "per_host"
 )
 
-// Pool has what an agent may still take. Its methods are safe for concurrent use.
+// Pool counts what agents may still use. Its methods are safe for concurrent use.
 type Pool interface {
-	// Draw answers an ask. After an error the pool may have done what it was asked, or not.
+	// Draw answers an ask. After an error, the pool may or may not have carried it out.
 	Draw(ctx context.Context, a Ask) (Grant, error)
-	// Gateways is how many draw from the pool.
+	// Gateways is the number of gateways that draw from the pool.
 	Gateways() int
-	// Patience is how long others need to give back what they hold, when the pool is empty.
+	// Patience is how long the other gateways need to return their slices when the pool is empty.
 	Patience() time.Duration
 }
 
-// SpentError is the error of a request that the budget does not allow.
+// SpentError says why the budget does not allow a request.
 type SpentError struct {
 	What  string // [Requests], [Bytes] or [PerHost]
 	Limit int64
@@ -73,7 +73,7 @@ func New(pool Pool) *Keeper {
 
 var errClosed = errors.New("the gateway stops")
 
-// Close gives back what is held, as far as the pool answers. Requests that come later are refused.
+// Close returns all slices to the pool, if the pool answers. It refuses requests that come later.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -87,18 +87,18 @@ func (k *Keeper) Close() {
 	k.tasks.Wait()
 }
 
-// Receipt is what a request has taken. The zero value is of a request that has no budget.
+// Receipt records what a request has used. The zero value is for a request without a budget.
 type Receipt struct {
 	keeper         *Keeper
 	requests, host *meter
-	// Left is how many requests the agent has left today, as far as this gateway knows, if Limited says
-	// that their number has a limit.
+	// Left is how many requests the agent has left today, as far as this gateway knows. It means
+	// something only if Limited is true.
 	Left    int64
 	Limited bool
 }
 
-// Take takes a request to a host from an agent's budget. It waits for the pool if nothing is at
-// hand. The error is a [SpentError], or that of ctx.
+// Take uses one request to a host from an agent's budget. It waits for the pool if the gateway holds
+// nothing. The error is a [SpentError] or the cause of ctx.
 func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host string) (r Receipt, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,13 +118,13 @@ func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host stri
 			return r, nil
 		}
 		if err := k.wait(ctx, short, now); err != nil {
-			r.each(k.tidy) // what was drawn for this request
+			r.each(k.tidy) // the draws for this request
 			return Receipt{}, err
 		}
 	}
 }
 
-// firstShort returns the first limit of which nothing is at hand, or nil.
+// firstShort returns the first meter that has nothing left to use, or nil.
 func firstShort(meters ...*meter) *meter {
 	for _, m := range meters {
 		if m != nil && m.usable() <= 0 {
@@ -134,7 +134,7 @@ func firstShort(meters ...*meter) *meter {
 	return nil
 }
 
-// use takes n, below 0 to take it back, and draws ahead.
+// use uses n and draws ahead. A negative n undoes an earlier use.
 func (r Receipt) use(n int64) { r.each(func(m *meter) { r.keeper.use(m, n) }) }
 
 func (r Receipt) each(do func(*meter)) {
@@ -153,7 +153,7 @@ func (k *Keeper) use(m *meter, n int64) {
 	k.tidy(m)
 }
 
-// Back gives back what a request has taken that was not sent.
+// Back undoes [Keeper.Take] for a request that was not sent.
 func (r Receipt) Back() {
 	if r.keeper == nil {
 		return
@@ -163,7 +163,7 @@ func (r Receipt) Back() {
 	r.use(-1)
 }
 
-// Count counts bytes that have passed.
+// Count counts n bytes that have been transferred.
 func (k *Keeper) Count(agent string, l *Allowance, n int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +172,8 @@ func (k *Keeper) Count(agent string, l *Allowance, n int64) {
 	}
 }
 
-// Pass counts bytes that have passed, and waits until more may. Its error is that of [Keeper.Take].
+// Pass counts n bytes that have been transferred and waits until more are allowed. Its errors are
+// those of [Keeper.Take].
 func (k *Keeper) Pass(ctx context.Context, agent string, l *Allowance, n int64) error {
 	k.Count(agent, l, n)
 	k.mu.Lock()
@@ -220,14 +221,14 @@ func (k *Keeper) wait(ctx context.Context, m *meter, now time.Time) error {
 	return err
 }
 
-// tidy draws ahead, and gives back what another gateway needs more.
+// tidy draws ahead, and returns what another gateway needs more.
 func (k *Keeper) tidy(m *meter) {
 	if !k.closed && m.drawing == nil && (m.over() || m.low(k.pool.Gateways())) {
 		k.draw(m)
 	}
 }
 
-// giveBack has all that is held go back, and a debt told.
+// giveBack returns everything that a meter holds, and reports its debt.
 func (k *Keeper) giveBack(m *meter) {
 	if m.held != 0 || m.drawing != nil {
 		m.release = true
@@ -235,7 +236,7 @@ func (k *Keeper) giveBack(m *meter) {
 	}
 }
 
-// draw begins a draw, if none is under way.
+// draw starts a draw unless one is in progress.
 func (k *Keeper) draw(m *meter) *draw {
 	if m.drawing == nil {
 		d := &draw{done: make(chan struct{})}
@@ -245,8 +246,8 @@ func (k *Keeper) draw(m *meter) *draw {
 	return m.drawing
 }
 
-// run draws. If the pool is empty, it asks again when another gateway has given back, for as long as
-// the others need for that.
+// run draws. If the pool is empty, it asks again whenever another gateway returns something, until
+// the pool's patience is over.
 func (k *Keeper) run(m *meter, d *draw) {
 	patience := k.pool.Patience()
 	late := time.NewTimer(patience)
@@ -288,7 +289,7 @@ func (k *Keeper) run(m *meter, d *draw) {
 	}
 }
 
-// sweep gives back what has been idle, and forgets days that have ended.
+// sweep returns slices that have been idle, and forgets days that are over.
 func (k *Keeper) sweep() {
 	tick := time.NewTicker(idleFor)
 	defer tick.Stop()
@@ -306,7 +307,7 @@ func (k *Keeper) sweep() {
 			}
 			for m := range a.meters {
 				switch {
-				case !m.idle || m.uncounted: // the pool does not take it back
+				case !m.idle || m.uncounted: // the pool has no counter to return it to
 				case m.held != 0 || m.drawing != nil:
 					k.giveBack(m)
 				case m.what == PerHost:
@@ -319,7 +320,7 @@ func (k *Keeper) sweep() {
 	}
 }
 
-// Needed tells that another gateway has found the pool empty, and Returned that one has given back.
+// Needed tells the keeper that another gateway has found a counter of the pool empty.
 func (k *Keeper) Needed(agent, name string) {
 	k.tell(agent, name, func(m *meter) {
 		m.tight = true
@@ -327,7 +328,8 @@ func (k *Keeper) Needed(agent, name string) {
 	})
 }
 
-// Returned is told what Needed is. Without a name it may have been anything.
+// Returned tells the keeper that another gateway has returned something to a counter. An empty name
+// stands for all counters.
 func (k *Keeper) Returned(agent, name string) {
 	k.tell(agent, name, func(m *meter) {
 		m.dry = false

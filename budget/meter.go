@@ -5,81 +5,82 @@ import (
 	"strings"
 )
 
-// share is which part of what is left a slice is, divided by the gateways.
+// share is the divisor for slices: a slice is 1/share of the rest, divided by the number of
+// gateways.
 const share = 100
 
-// byteSlice is the least slice of bytes.
+// byteSlice is the smallest slice of bytes.
 const byteSlice = 64 << 10
 
-// Ask asks a [Pool] for a part of one limit of one day.
+// Ask asks a [Pool] for a part of one limit for one day.
 type Ask struct {
 	Agent, Day, Name string // the three name a counter
 	Limit            int64
-	// Settle is how much has been used beyond what was drawn, or, below 0, how much goes back.
+	// Settle is how much was used beyond the draws. If negative, it is how much the gateway returns.
 	Settle int64
-	// Want is how much is wanted; 0 asks what is left.
+	// Want is how much the gateway wants. 0 only asks how much is left.
 	Want int64
-	// Drawn is what all gateways together have drawn, as far as this one knows. The pool needs it if it
-	// has lost its memory. Memory is that of the last [Grant], 0 before the first.
+	// Drawn is how much all gateways together have drawn, as far as this one knows. The pool needs it
+	// if it has lost its memory. Memory is the Memory of the last [Grant], or 0 before the first.
 	Drawn, Memory int64
-	// Tell says that other gateways are to give back what they hold, if nothing is left.
+	// Tell says that, if nothing is left, the pool is to ask other gateways to return their slices.
 	Tell bool
 }
 
-// OfHost reports whether the counter is that of a host.
+// OfHost reports whether the counter belongs to a host.
 func (a Ask) OfHost() bool { return strings.HasPrefix(a.Name, hostPrefix) }
 
 // Grant is the answer of a [Pool].
 type Grant struct {
-	// Granted is at most what was wanted. Left is how much nobody has drawn; it is below 0 if the limit
-	// was lowered, and for bytes that were used beyond it.
+	// Granted is at most [Ask.Want]. Left is how much nobody has drawn. It is negative if the limit was
+	// lowered or if more bytes were used than the limit.
 	Granted, Left int64
 	// Uncounted says that the pool has no room for the counter: Granted is all that this gateway gets.
 	Uncounted bool
-	// Memory is another number whenever the pool has begun with nothing. A pool that cannot lose its
-	// memory has 0.
+	// Memory changes each time the pool starts empty. A pool that cannot lose its memory returns 0.
 	Memory int64
 }
 
-// ErrAway is the error of a [Pool] that was not asked, because it cannot be reached.
+// ErrAway means that a [Pool] was not asked because it cannot be reached.
 var ErrAway = errors.New("redis cannot be reached")
 
-// Apply gives the new number of a counter of which a number is drawn, and the answer to the ask.
+// Apply carries out an ask on a counter whose value is drawn. It returns the new value and the
+// answer.
 func (a Ask) Apply(drawn int64) (int64, Grant) {
 	drawn = max(drawn+a.Settle, 0)
 	granted := max(min(a.Want, a.Limit-drawn), 0)
 	return drawn + granted, Grant{Granted: granted, Left: a.Limit - drawn - granted}
 }
 
-// meter is what one gateway has of one limit. It is guarded by its keeper.
+// meter is one gateway's part of one limit. Its keeper's mutex guards it.
 type meter struct {
 	account *account
 	what    string // [Requests], [Bytes] or [PerHost]
 	name    string // in the pool
 	limit   int64
-	least   int64 // the least slice
+	least   int64 // the smallest slice
 
-	held    int64 // drawn and not used; below 0 what was used beyond
-	left    int64 // in the pool when it was last heard of; the limit before that
-	memory  int64 // of the pool then
+	held    int64 // drawn and not used yet; negative if more was used than drawn
+	left    int64 // in the pool at its last answer; the limit before the first answer
+	memory  int64 // of the pool at its last answer
 	waiting int64 // requests that wait for a draw
 
-	tight     bool // another gateway had to do without: nothing is held in reserve any more
-	dry       bool // nothing is left, here and in the pool
+	tight     bool // another gateway ran out, so this one keeps no reserve any more
+	dry       bool // nothing is left, neither here nor in the pool
 	idle      bool // not used since the last sweep
-	release   bool // what is held goes back with the next draw
+	release   bool // the next draw returns held
 	uncounted bool
-	drawing   *draw         // that is under way, or nil
-	gave      chan struct{} // somebody has given back
+	drawing   *draw         // in progress, or nil
+	gave      chan struct{} // a request or another gateway has returned something
 }
 
-// draw is one call of the pool, or some while others are asked to give back.
+// draw is one call of the pool, or several while other gateways are asked to return their slices.
 type draw struct {
 	done chan struct{}
 	err  error // why the pool did not answer
 }
 
-// slice is how much to hold at most.
+// slice is how much the meter should hold at most.
 func (m *meter) slice(gateways int) int64 {
 	if m.tight {
 		return m.waited()
@@ -87,23 +88,23 @@ func (m *meter) slice(gateways int) int64 {
 	return max(m.left/share/int64(max(gateways, 1)), m.least, m.waited())
 }
 
-// waited is what those who wait need.
+// waited is how much the waiting requests need.
 func (m *meter) waited() int64 { return m.waiting * m.least }
 
-// low reports whether it is time to draw ahead.
+// low reports whether the meter should draw ahead.
 func (m *meter) low(gateways int) bool {
 	return !m.tight && !m.uncounted && m.left > 0 && 2*m.held < m.slice(gateways)
 }
 
-// over reports whether something is held that has to go back.
+// over reports whether the meter holds something that it must return.
 func (m *meter) over() bool {
 	return m.held > 0 && m.left < 0 || (m.tight || m.release) && m.held > m.waited() || m.tight && m.held < 0
 }
 
-// usable is how much of what is held may be used: less, if the limit was lowered.
+// usable is how much of held may be used. It is less than held if the limit was lowered.
 func (m *meter) usable() int64 { return m.held + min(m.left, 0) }
 
-// ask takes out what goes back, and says what to ask the pool.
+// ask removes from held what the meter returns, and builds the ask for the pool.
 func (m *meter) ask(gateways int) Ask {
 	a := Ask{Agent: m.account.agent, Day: m.account.day.name, Name: m.name, Limit: m.limit, Drawn: m.limit - m.left, Memory: m.memory}
 	keep, ahead := m.held, !m.release
@@ -121,8 +122,8 @@ func (m *meter) ask(gateways int) Ask {
 	return a
 }
 
-// failed takes back the debt that the pool has not been told. What went back counts as used if the
-// pool may know of it.
+// failed restores the debt that the pool does not know of yet. What the meter returned counts as
+// used, unless the pool was never asked.
 func (m *meter) failed(a Ask, err error) {
 	if !errors.Is(err, ErrAway) {
 		a.Settle = max(a.Settle, 0)
@@ -130,19 +131,19 @@ func (m *meter) failed(a Ask, err error) {
 	m.held -= a.Settle
 }
 
-// answered takes what the pool has granted. The limit may have changed since it was asked.
+// answered adds what the pool has granted. The limit may have changed since the ask.
 func (m *meter) answered(a Ask, g Grant) {
 	m.held, m.left = m.held+g.Granted, g.Left+m.limit-a.Limit
 	m.uncounted, m.memory = g.Uncounted, g.Memory
 }
 
-// spent reports whether there is nothing to wait for.
+// spent reports whether waiting is useless.
 func (m *meter) spent() bool { return m.dry || m.uncounted && m.held <= 0 }
 
-// remaining is how much of a limit is left, as far as is known here.
+// remaining is how much of a limit is left, as far as this gateway knows.
 func (m *meter) remaining(limit int64) int64 { return max(m.held+max(m.left+limit-m.limit, 0), 0) }
 
-// limited changes the limit. What is held beyond it goes back.
+// limited changes the limit. The meter returns what it holds beyond the new one.
 func (m *meter) limited(limit int64) {
 	m.left += limit - m.limit
 	m.limit, m.tight, m.dry = limit, false, false

@@ -127,7 +127,7 @@ type judge func(ctx context.Context, rawURL string) (judgement, error)
 // judgement is the record of a decision, with more for the table.
 type judgement struct {
 	enforce.LogRecord
-	// fetched describes the fetch of robots.txt, if it brought no text, or what is left of a budget.
+	// fetched describes the fetch of robots.txt if it returned no text, or the rest of a budget.
 	fetched string
 	// said is what the robots.txt says of the use of the content.
 	said []adminapi.Preference

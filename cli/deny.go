@@ -110,7 +110,7 @@ func printOrders(w io.Writer, list adminapi.Orders) {
 // allowForm is how undeny names an exception.
 const allowForm = "allow 'NAME@PATTERN [PATH]...'"
 
-// scopeOf reads what is stopped, or another order of the given form.
+// scopeOf reads the scope and value of a stop, or of another order that takes the same arguments.
 func scopeOf(args []string, other string) (scope enforce.StopScope, value string, err error) {
 	switch {
 	case len(args) == 2 && args[0] == string(enforce.StopAllow) && other != "":

@@ -121,8 +121,9 @@ func readKeys(name string) (webbotauth.Keys, error) {
 	return keys, nil
 }
 
-// writeKeys replaces a file of keys at once, so that a gateway reads all of it or what was there
-// before. Its owner and mode stay, or the gateway could not read it. A new one is its user's alone.
+// writeKeys replaces a file of keys atomically, so a gateway reads either the old file or the new
+// one. It keeps owner and mode, because the gateway must still be able to read the file. Only the
+// user who creates a new file can read it.
 func writeKeys(name string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target

@@ -34,7 +34,7 @@ const (
 // answer is --jsonl.
 func (c *checkOptions) answer(ctx context.Context, s streams, args []string, paths enforce.Paths) (int, error) {
 	if c.robots != "" || c.agent != "" || c.gateway != "" || c.site != "" || c.json || len(c.allowPrivate) > 0 || c.hasUse() {
-		return exitError, misused("--jsonl takes no other flags but --index-html and --paths: each line says what it needs")
+		return exitError, misused("--jsonl takes no other flags but --index-html and --paths: each line has its own options")
 	}
 	if len(args) > 1 {
 		return exitError, misused("--jsonl takes one file")

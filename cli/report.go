@@ -27,15 +27,15 @@ func reportCommand() *cobra.Command {
 	var c reportOptions
 	cmd := command(cobra.Command{
 		Use:   "report [--format text|json|csv|html] ACCESS_LOG...",
-		Short: "Sums up access logs: what was asked, allowed, refused and held, by team, crawler, host and reason",
-		Long: `Sums up access logs for anyone who answers for crawlers. The report begins with a statement about the period that
-a person can sign, how it was made and what it does not prove. Then come counts: what was asked, allowed, refused and held,
-by team, crawler, host and reason; exceptions and modes other than enforce in use; sites whose robots.txt was unreachable;
-the least gaps under each Crawl-delay. It counts what lines say; "robots audit" proves that they say the truth.
+		Short: "Sums up access logs: requests asked, allowed, refused and held, by team, crawler, host and reason",
+		Long: `Sums up access logs for those who are responsible for crawlers. The report begins with a statement about the period that
+a person can sign, the method and its limits. Then come counts: requests asked, allowed, refused and held,
+by team, crawler, host and reason; exceptions and modes other than enforce that applied; sites whose robots.txt was unreachable;
+the shortest gaps under each Crawl-delay. The report counts what the lines say; "robots audit" checks that they are true.
 
 Logs are named as for "robots audit". A time is a day (2026-11-23, from its beginning in UTC) or of RFC 3339.
 
-Exit status: 0 all was read, 2 something could not be read.`,
+Exit status: 0 everything was read, 2 something could not be read.`,
 		Example: `  crawlgate robots report /var/log/crawlgate
   crawlgate robots report --format html --from 2026-11-01 --to 2026-12-01 /var/log/crawlgate > november.html`,
 	}, c.run)

@@ -247,7 +247,7 @@ func sentence(l *audit.Line) string {
 		s += "; mode " + r.Mode
 	}
 	if opened && !r.PathVisible {
-		s += "; what was asked in it is not known"
+		s += "; the log does not show the requests inside it"
 	}
 	return s
 }

@@ -104,7 +104,7 @@ func TestWhySays(t *testing.T) {
 		of("GET", `"decision":"deny","reason":"rate_limited","detail":"a retry may succeed in 3s","state":"absent","wait_ms":1200,"crawl_delay_s":5`): "a retry may succeed in 3s\n",
 		of("GET", `"decision":"allow","reason":"no_rule","state":"absent","wait_ms":1200,"crawl_delay_s":5`):                                          "Crawl-delay  5s\nheld for     1.2s\n",
 		of("CONNECT", `"decision":"allow","reason":"intercepted","state":"unknown","path_visible":true`):                                              "tunnel      CONNECT https://example.com/x\ndecision    opened: ",
-		of("CONNECT", `"decision":"allow","reason":"unrestricted","state":"rules","path_visible":false`):                                              "; what was asked in it is not known\n",
+		of("CONNECT", `"decision":"allow","reason":"unrestricted","state":"rules","path_visible":false`):                                              "; the log does not show the requests inside it\n",
 		of("CONNECT", `"decision":"deny","reason":"tunnel_restricted","state":"rules","path_visible":false`):                                          "decision    denied: ",
 	} {
 		if r := runCommand(t.Context(), t, answer+line, "why", "--store", store, "-"); r.status != 0 || !strings.Contains(r.out, want) {

@@ -106,8 +106,8 @@ func (f *Fleet) queue(a Action) bool {
 	return true
 }
 
-// sendQueued tells the other gateways what was queued. If a call has done so and its answer was
-// lost, they are told twice, and know it by the id.
+// sendQueued sends the queued actions to the other gateways. If Redis took an action but its
+// answer was lost, it is sent twice. The others recognise it by its id.
 func (f *Fleet) sendQueued(ctx context.Context, c rueidis.Client) error {
 	f.mu.Lock()
 	waiting := slices.Clone(f.queued[:min(len(f.queued), actionRate)])

@@ -1,15 +1,16 @@
-// Package cluster makes the orders of one gateway reach all gateways of a fleet, by Redis or
-// Valkey.
+// Package cluster distributes the orders of one gateway to all gateways of a fleet, through Redis
+// or Valkey.
 //
-// Orders that hold (stops) are a set that every gateway keeps in a file of its own. Gateways
-// exchange the set through Redis, but Redis is never the authority: a gateway adds the orders that
-// Redis lacks, and merges those that it lacks itself. So a Redis that was away, emptied or set back
-// is filled again, and lifts nothing. Actions (purge, refresh, unblock) go through a stream, and
-// each gateway does them once. Heartbeats carry acknowledgements and checkpoints of sealed logs.
+// Lasting orders (stops) form a set that every gateway keeps in its own file. Gateways exchange the
+// set through Redis, but Redis is never the authority: a gateway adds the orders that Redis lacks,
+// and merges the orders that it lacks itself. So a Redis that was down, emptied or restored from an
+// old snapshot is filled again and lifts no stop. Actions (purge, refresh, unblock) go through a
+// stream, and each gateway carries them out once. Heartbeats carry acknowledgements and checkpoints
+// of sealed logs.
 //
 // # Keys
 //
-// All begin with the prefix as their hash tag, {PREFIX}:fleet:, so that a Redis Cluster keeps them
+// All keys start with the prefix as their hash tag, {PREFIX}:fleet:, so a Redis Cluster keeps them
 // on one node.
 //
 //	orders    hash    id → order
@@ -24,7 +25,7 @@
 //	look      channel a write was made; the message says no more. In a database other than 0 the
 //	                  name ends with its number, such as look:2
 //
-// A gateway looks when the channel says so, and twice a second in any case: a lost message costs
-// half a second. Anyone who can write to these keys can lift orders: give the gateways a user of
-// their own.
+// A gateway looks when the channel says so, and every half second in any case, so a lost message
+// costs at most half a second. Anyone who can write to these keys can lift orders: give the
+// gateways their own Redis user.
 package cluster

@@ -66,8 +66,8 @@ const (
 	forgetAfter = 24 * time.Hour
 )
 
-// missing returns what a gateway has to write after it has merged what it read: its own orders and
-// lifts that are not in Redis, and the lifts that are too old.
+// missing returns the write that a gateway owes Redis after it has merged the set it read: it adds
+// its own orders and lifts that Redis lacks, and removes lifts that are too old.
 func missing(mine enforce.StopSet, redis ids, read enforce.StopSet, now time.Time) (w write) {
 	w.Orders, w.Lifted = map[string]string{}, map[string]string{}
 	for _, order := range mine.Held {
@@ -88,7 +88,7 @@ func missing(mine enforce.StopSet, redis ids, read enforce.StopSet, now time.Tim
 	return w
 }
 
-// unsent returns what a gateway has to write of what is new here, after it has read changes.
+// unsent returns the part of news that a gateway still has to write after it has read changes.
 func unsent(news, read enforce.StopSet, now time.Time) (w write) {
 	w.Orders, w.Lifted = map[string]string{}, map[string]string{}
 	known := heldIDs(read)
@@ -105,9 +105,10 @@ func unsent(news, read enforce.StopSet, now time.Time) (w write) {
 	return w
 }
 
-// changesSince takes changes of orders after a version. It returns their orders and lifts, and the
-// version that they lead to: none if they do not follow on the first, because Redis was set back, an
-// older gateway has written, or the stream does not reach back so far. bad names what is malformed.
+// changesSince reads the changes of orders after a version. It returns their orders and lifts, and
+// the version that they lead to. That version is empty if the changes do not continue from the given
+// one: Redis was restored from an old snapshot, an older gateway has written, or the stream does not
+// reach back far enough. bad names a malformed entry.
 func changesSince(version string, entries []rueidis.XRangeEntry) (read enforce.StopSet, after string, bad error) {
 	read.Lifted = make(map[string]enforce.Lift)
 	for _, e := range entries {

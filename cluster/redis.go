@@ -74,9 +74,9 @@ func (f *Fleet) exchange(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// follow merges the changes since the version that all was merged of, and writes what was given here
-// since then. It reports whether there was nothing to write. follows is false if the changes cannot
-// be told: then a round is needed.
+// follow merges the changes since the last merged version, and writes the orders that this gateway
+// was given since then. done reports whether there was nothing to write. follows is false if Redis
+// cannot list the changes: then a full round is needed.
 func (f *Fleet) follow(ctx context.Context, c rueidis.Client, version string) (done, follows bool, err error) {
 	if time.Since(f.whole) > wholeEvery {
 		return false, false, nil

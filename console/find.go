@@ -64,7 +64,7 @@ type finding struct {
 func (h *Handler) showFinding(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	page, q := finders[r.URL.Path], r.URL.Query()
 	f := finding{frame: h.frame(r, page.title), Query: q, Text: strings.ToLower(strings.TrimSpace(q.Get("q"))), Rows: perPage, Hour: engine.LastHour()}
-	f.From, _ = strconv.Atoi(q.Get("from")) // what is no number is the first page
+	f.From, _ = strconv.Atoi(q.Get("from")) // anything but a number means the first page
 	f.From = min(max(f.From, 0), 1_000_000)
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -182,7 +182,7 @@ func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) err
 	return nil
 }
 
-// leastLeft has the budget first of which the least is left, as a share of one of its limits.
+// leastLeft sorts budgets by the smallest share that is left of one of their limits.
 func leastLeft(a, b engine.AgentBudget) int {
 	var left [2]float64
 	for i, budget := range [2]engine.AgentBudget{a, b} {
@@ -235,9 +235,9 @@ func findHosts(ctx context.Context, _ *Handler, e *engine.Engine, f *finding) (e
 }
 
 func findOrigins(ctx context.Context, h *Handler, e *engine.Engine, f *finding) error {
-	age, _ := time.ParseDuration(f.Query.Get("age")) // what is none is any
+	age, _ := time.ParseDuration(f.Query.Get("age")) // anything but a duration means any age
 	if err := h.origins.Renew(ctx, h.life, e); err != nil {
-		f.Fault = plain(err) // what was read before is shown all the same
+		f.Fault = plain(err) // the page still shows the last reading
 	}
 	f.Origins = h.origins.Find(adminapi.CatalogQuery{State: f.Query.Get("state"), Text: f.Text, Age: age, From: f.From, Limit: f.Rows}, f.Now)
 	f.turnTo(len(f.Origins.Origins), f.Origins.Found)

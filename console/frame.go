@@ -79,7 +79,7 @@ func render(w http.ResponseWriter, status int, name string, data any) error {
 	return nil
 }
 
-// fail answers with a page that says what is wrong, and leads back.
+// fail answers with a page that names the fault and links back.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, status int, text string) error {
 	return render(w, status, "error", struct {
 		frame

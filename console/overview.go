@@ -42,7 +42,7 @@ type overview struct {
 	MayLift  bool
 	Hour     engine.Recent
 	Troubles []trouble
-	Near     []engine.AgentBudget // those of which less than a tenth is left
+	Near     []engine.AgentBudget // budgets with less than a tenth left
 	Budgets  int                  // of agents that have one
 	Refusals []engine.RecentRefusal
 	Clocks   adminapi.Clocks // their numbers
@@ -170,8 +170,8 @@ func level(well bool, yes, no string) string {
 	return no
 }
 
-// chartsOf draws the last hour, of which the last minute is not over. Minutes before the start of the
-// gateway are empty.
+// chartsOf draws the last hour, including the current minute. Minutes before the gateway's start are
+// empty.
 func chartsOf(minutes []engine.Minute, now time.Time) (charts []template.HTML) {
 	from := now.Truncate(time.Minute).Add(-(engine.RecentMinutes - 1) * time.Minute)
 	layer := func(name, class string, value func(m engine.Minute) float64) plot.Layer {

@@ -27,8 +27,8 @@ type deed struct {
 	Last time.Time    // when it was given or lifted
 }
 
-// journalOf lists the stops that hold and those of the last 90 days that were lifted, what was done
-// last first, as many as there is room for.
+// journalOf lists stops in force and stops lifted in the last 90 days, latest first, as many as fit.
+// more is the number left out.
 func journalOf(all enforce.StopSet) (list []deed, more int) {
 	for _, stop := range all.Held {
 		list = append(list, deed{Stop: stop, Last: stop.At})
@@ -79,9 +79,10 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error 
 	}{h.frame(r, title+strings.TrimSpace(q.Form.Get("scope")+" "+q.Form.Get("value"))+"?"), q})
 }
 
-// questionOf returns the question before an order of a form, unless there is none or it was answered:
-// about a lift, what is forgotten, an exception, and a stop that is wide or ends much. The reason of
-// the last two is asked for.
+// questionOf returns the question to ask before it carries out an order of a form. There is a
+// question about a lift, about what an order forgets, about an exception, and about a stop that is
+// wide or ends many requests. The last two also ask for a reason. asks is false if there is no
+// question or if it was answered.
 func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	q.Form = form
 	answered := form.Get("confirm") != ""

@@ -17,12 +17,12 @@ type trouble struct {
 	engine.Trend
 }
 
-// unnamedShare is the share of requests that no agent block names, in percent, of which the page
-// warns.
+// unnamedShare is the percentage of requests without an agent block from which the page shows a
+// warning.
 const unnamedShare = 20
 
-// troublesOf lists what is unreachable, refused, blocked or held now, agents whose budgets are nearly
-// used up, and requests without an agent.
+// troublesOf lists unreachable origins, refusals, blocked hosts and held requests of now, agents with
+// nearly spent budgets, and requests without an agent.
 func troublesOf(o *overview) (list []trouble) {
 	lately := func(number func(m engine.Minute) int) int { return o.Hour.Trend(number).Now }
 	requests := lately(func(m engine.Minute) int { return m.Requests })

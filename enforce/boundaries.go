@@ -81,7 +81,7 @@ func (a *agent) compileBoundaries() (err error) {
 	return OneOf("visit_time", a.VisitTime, "keep", "ignore")
 }
 
-// refusal is why a request is outside of a boundary. The zero value is none.
+// refusal says why a request is outside a boundary. The zero value means that it is inside.
 type refusal struct {
 	reason Reason
 	detail string

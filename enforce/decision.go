@@ -92,7 +92,8 @@ type Decision struct {
 	// Detail adds to Reason what a human needs, such as the condition that an identity failed.
 	// Not to be parsed; free of credentials. May be empty.
 	Detail string
-	// At is the time as of which the rules were judged; without rules, when the decision began.
+	// At is the time for which the rules were evaluated or, without rules, the time when the decision
+	// began.
 	At time.Time
 	// Mode is the mode that held for this request.
 	Mode Mode
@@ -167,7 +168,7 @@ type Decision struct {
 	// Conflict is the statement that stands against a purpose of the agent; empty for none.
 	Conflict string
 
-	order    *Stop  // of which the exception is, nil for one of the configuration
+	order    *Stop  // the order that made the exception, nil for an exception of the configuration
 	matched  string // the path that was held against the rules
 	use      wanted
 	quoted   quotation

@@ -78,7 +78,7 @@ type Agent struct {
 	Interval time.Duration `json:"-"`
 	// MaxWait is how long a request of the agent is held for politeness, nil for as long as any.
 	MaxWait *time.Duration `json:"-"`
-	// Budget is what it may take in a day, nil for anything.
+	// Budget limits its use per day. nil means no limit.
 	Budget *budget.Allowance `json:"-"`
 	Boundaries
 

@@ -228,8 +228,8 @@ func (s Stop) key() stopKey {
 	return stopKey{s.Scope, pattern, ""}
 }
 
-// parts are the stops of the agent and of the hosts of which a stop of an agent at hosts is the
-// common part. No host has an @.
+// parts splits a stop of an agent at hosts into a stop of the agent and a stop of the hosts. Hosts
+// never contain an @.
 func (s Stop) parts() (agent, hosts Stop) {
 	value := s.Value
 	if s.Scope == StopAllow {

@@ -62,7 +62,7 @@ func (s StopSet) startsAs(stops []Stop) bool {
 type Lift struct {
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at"`
-	// Stop is what was lifted, for the journal. It is nil if 0.1.0 has lifted it.
+	// Stop is the lifted stop, for the journal. It is nil if 0.1.0 lifted it.
 	Stop *Stop `json:"stop,omitempty"`
 }
 
@@ -270,7 +270,7 @@ func (s Stop) compare(other Stop) int {
 	return cmp.Or(s.At.Compare(other.At), cmp.Compare(s.ID, other.ID))
 }
 
-// Canonical returns the lift without what it says of its stop, if that cannot be a stop.
+// Canonical returns the lift, without its Stop if that is not a valid stop.
 func (l Lift) Canonical() Lift {
 	if l.Stop != nil {
 		stop, err := l.Stop.Canonical()

@@ -18,18 +18,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// A reload: Caddy provisions and starts the new configuration before it stops the old one, so for a
-// moment both hold what they share. Each acquires shared values from the pool when it is opened, by
-// an identity (the store's, the Redis's) and not by its settings, and releases them when it is
-// closed. Shared values follow the settings of the current configuration, which changes when a
-// start is done. A configuration whose start fails ends without ever having replaced the one
-// before: a rejected reload must not change how the running gateway behaves.
+// During a reload, Caddy provisions and starts the new configuration before it stops the old one,
+// so for a moment both use the shared values. Each configuration acquires shared values from the
+// pool when it is opened, by an identity (the store's, the Redis's) and not by its settings, and
+// releases them when it is closed. Shared values follow the settings of the current configuration,
+// which changes when a start is complete. A configuration whose start fails never replaces the
+// current one: a rejected reload must not change how the running gateway behaves.
 
-// pool holds what outlives a reload.
+// pool holds the values that outlive a reload.
 var pool = caddy.NewUsagePool()
 
-// acquire returns the value of the pool under a key, and calls open if there is none. The caller
-// must release it.
+// acquire returns the pool's value for a key, and calls open if the pool has no value yet. The
+// caller must release it.
 func acquire[T caddy.Destructor](key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
 	v, _ := value.(T) // each kind has keys of its own

@@ -17,8 +17,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// budgets are the budgets of the process: those of a fleet by its Redis and prefix, or this
-// gateway's own. A reload must not reset any.
+// budgets keeps the budgets of the process. In a fleet, the Redis and its prefix identify them;
+// otherwise they belong to this gateway. A reload must not reset them.
 type budgets struct {
 	*budget.Keeper
 	key    string
@@ -57,7 +57,7 @@ func openBudgets(e *Engine, key string) (*budgets, error) {
 	return b, nil
 }
 
-// Destruct gives back what is held.
+// Destruct returns all slices to the pool.
 func (b *budgets) Destruct() error {
 	b.Close()
 	b.stop()
@@ -136,13 +136,13 @@ func (e *Engine) checkBudgets(s *SitePolicy) error {
 	return nil
 }
 
-// drawn is what has been drawn by agent and day, and in it by limit.
+// drawn maps agent and day, then the limit, to the number drawn.
 type drawn map[string]map[string]int64
 
-// budgetFile is the [budget.Pool] of a gateway without a fleet. It writes what is drawn of requests
-// and bytes before the answer: after a crash nothing of it is granted twice. The counters of hosts
-// are written a second later, or ten times as long after a write as it took, because there may be
-// very many.
+// budgetFile is the [budget.Pool] of a gateway without a fleet. It writes the counters of requests
+// and bytes before it answers, so nothing is granted twice after a crash. There may be very many
+// counters of hosts, so it writes them a second later, or after ten times as long as the last write
+// took.
 type budgetFile struct {
 	logger *zap.Logger
 
@@ -226,7 +226,7 @@ func forgetHosts(counters map[string]int64, kept string) {
 	})
 }
 
-// writeHosts writes the counters of hosts if they have changed. Draws go on meanwhile.
+// writeHosts writes the counters of hosts if they have changed. It does not block draws.
 func (f *budgetFile) writeHosts() error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -250,9 +250,9 @@ func (f *budgetFile) writeHosts() error {
 	return err
 }
 
-// of returns the counters of an agent and a day. When a day begins it forgets those of the agent
-// that are further than one day away, and those of others that are further than two: they may live in
-// other zones.
+// of returns the counters of an agent and a day. When a new day begins, it forgets the agent's
+// counters that are more than one day away, and other agents' counters that are more than two days
+// away, because those agents may use other time zones.
 func (d *drawn) of(a budget.Ask) map[string]int64 {
 	key := a.Agent + " " + a.Day
 	if counters := (*d)[key]; counters != nil {

@@ -176,7 +176,7 @@ func (e *Engine) Fleet() *cluster.Fleet {
 	return e.fleet.fleet
 }
 
-// ownSecret is that of a gateway without a fleet.
+// ownSecret is the secret of a gateway without a fleet.
 var ownSecret = []byte(rand.Text() + rand.Text())
 
 // Secret returns random bytes that the gateways of a fleet share; without a fleet they end with the

@@ -56,7 +56,7 @@ var (
 	// Other packages count these. The reason of a refused connection may be "unreadable".
 
 	PaymentsTotal           = counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues()
-	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by what was spoken inside.", "kind")
+	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by the protocol inside.", "kind")
 	TunnelsOpen             = gauge("tunnels_open", "CONNECT tunnels open now.")
 	HandshakeFailuresTotal  = counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason")
 	ConnectionsRefusedTotal = counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason")

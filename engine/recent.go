@@ -191,7 +191,7 @@ func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) (gone time.Ti
 	return gone
 }
 
-// recentOf lists what was not more than an hour ago, in no order.
+// recentOf lists the refusals of the last hour, in no order.
 func recentOf(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentRefusal) {
 	for _, q := range kept {
 		if now.Sub(q.At) <= time.Hour {

@@ -18,23 +18,23 @@ import (
 type statusMetrics struct{}
 
 var (
-	statusDescs []*prometheus.Desc // of all that follow
+	statusDescs []*prometheus.Desc // all descriptions that statusDesc made
 
 	buildDesc         = statusDesc("build_info", "Always 1, with the versions that the process was built from.", "version", "caddy", "go")
-	authorityDesc     = statusDesc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority ends.", "certificate")
+	authorityDesc     = statusDesc("ca_not_after_seconds", "Unix time at which a certificate of the gateway's own authority expires.", "certificate")
 	exceptionsDesc    = statusDesc("exceptions", "Exceptions from robots.txt that are in force.")
 	exceptionEndsDesc = statusDesc("exception_ends_seconds", "Unix time at which the next exception of the configuration ends, or the next agent expires.")
-	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 where the clocks are meant to be shared with other gateways, else 0.")
-	sharedUpDesc      = statusDesc("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or are not meant to.")
-	fleetUpDesc       = statusDesc("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there are none.")
+	sharedWantedDesc  = statusDesc("shared_clock_wanted", "1 if the clocks should be shared with other gateways, otherwise 0.")
+	sharedUpDesc      = statusDesc("shared_clock_up", "1 while the clocks are shared with other gateways, 0 while they cannot be or should not be.")
+	fleetUpDesc       = statusDesc("fleet_up", "1 while orders reach the other gateways, 0 while they cannot or there is no fleet.")
 	fleetGatewaysDesc = statusDesc("fleet_gateways", "Gateways of the fleet that are alive, this one included.")
 	fleetVersionDesc  = statusDesc("fleet_orders_version", "Version of the orders that this gateway has applied last.")
 	fleetPendingDesc  = statusDesc("fleet_orders_pending", "Orders and lifts of this gateway that have not reached Redis yet.")
-	fleetActionsDesc  = statusDesc("fleet_actions_pending", "Purges and refreshes given here that wait for Redis.")
-	fleetExpectedDesc = statusDesc("fleet_expected", "Gateways that the fleet should have at least, 0 where that is not known.")
+	fleetActionsDesc  = statusDesc("fleet_actions_pending", "Purges and refreshes of this gateway that wait for Redis.")
+	fleetExpectedDesc = statusDesc("fleet_expected", "Number of gateways that the fleet should have at least, 0 if unknown.")
 	fleetContactDesc  = statusDesc("fleet_contact_age_seconds", "Time since the Redis of the fleet answered.")
 	budgetLeftDesc    = statusDesc("budget_left", "Requests or bytes (what) that an agent has left today, as far as this gateway knows.", "agent", "what")
-	budgetLimitDesc   = statusDesc("budget_limit", "Requests or bytes (what) that an agent may take in a day.", "agent", "what")
+	budgetLimitDesc   = statusDesc("budget_limit", "Requests or bytes (what) that an agent may use in a day.", "agent", "what")
 	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
 )
 

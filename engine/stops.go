@@ -49,8 +49,8 @@ var (
 	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
 )
 
-// movedStops is in killsFile beside stopsFile, where 0.1.0 would start without the stops. Its error shows the first 80
-// characters of an id that is none.
+// movedStops is in killsFile beside stopsFile, where 0.1.0 would start without the stops. The error of 0.1.0 shows the
+// first 80 characters of a malformed id.
 const movedStops = `{"version":1,"kills":[],"lifted":{"a later release keeps the stops in stops.json, which 0.1 does not read":{}}}`
 
 // readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of
@@ -100,9 +100,9 @@ func readSets(data []byte) (all enforce.StopSet, err error) {
 	}
 }
 
-// write keeps the stops. What is new becomes a line at the end of the file, until these lines are
-// longer than the first one, which has the stops of before. The file of 0.1.0 is replaced only once its
-// stops are in the new one.
+// write saves the stops. Each change becomes a line at the end of the file. Once these lines are longer than the first
+// line, which has the older stops, write rewrites the file. The file of 0.1.0 is replaced only when its stops are in
+// the new one.
 func (s *stopState) write(stops enforce.StopSet) error {
 	if s.folder == "" {
 		return nil
@@ -201,8 +201,8 @@ func (s *stopState) follow(folder string) error {
 // Stops returns the stops in force, which no reload resets.
 func (e *Engine) Stops() *enforce.Stops { return &e.stops.held }
 
-// Deny gives an order, ends what it stops and keeps it. It returns the number of requests, tunnels
-// and fetches that were ended. An order that cannot be kept holds all the same; the error says so.
+// Deny applies an order, ends the requests that it stops, and saves it. It returns the number of requests, tunnels and
+// fetches that it ended. An order that cannot be saved is in force anyway; the error says so.
 func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
 	s := e.stops
 	s.mu.Lock()
@@ -235,8 +235,8 @@ func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Sto
 	return lifted, found, err
 }
 
-// merge takes the orders of other gateways, ends what they stop and keeps them. It returns how many
-// requests, tunnels and fetches each order ended. The orders hold whatever the error says.
+// merge applies the orders of other gateways, ends the requests that they stop, and saves them. It returns how many
+// requests, tunnels and fetches each order ended. The orders are in force even if merge returns an error.
 func (s *stopState) merge(other enforce.StopSet) (ended map[string]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

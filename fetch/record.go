@@ -38,14 +38,14 @@ func NameOf[T ~uint8](v T, names ...string) string {
 	return names[v]
 }
 
-// Record is all that is kept about the robots.txt of one origin: the answer that counts and the run
-// of failures since. [Policy.Next] makes one from its predecessor; nothing else needs to write to
-// it. It holds facts only. [Policy.Access] says what they permit, so a changed policy needs no new
-// fetch.
+// Record is everything known about the robots.txt of one origin: the answer in force and the run of
+// failures since. [Policy.Next] makes each record from its predecessor; no other code needs to
+// change one. A record holds only facts. [Policy.Access] says what they permit, so a changed policy
+// needs no new fetch.
 //
-// As JSON a record is without its body, which stores keep under its hash: until [Record.SetBody]
-// has brought it back, [Policy.Access] treats the record as one without a copy, and refuses where
-// its rules should decide.
+// The JSON of a record omits the body, which stores keep under its hash. Until [Record.SetBody]
+// restores it, [Policy.Access] treats the record as one without a copy, and refuses requests that
+// its rules would decide.
 //
 // A record holds at most one body: Body in StateRules, LastGood's in StateUnreachable. Bodies are
 // shared between records and must not be changed. The zero Record permits nothing.

@@ -84,9 +84,9 @@ var proxyFields = []string{
 // proxyError is a Proxy-Status that names an error (RFC 9209 section 2.1.1).
 var proxyError = regexp.MustCompile(`;\s*error\s*=`)
 
-// proxySign returns the field that shows that a proxy and not the site wrote the answer, "" if
-// there is none. Via does not show it. A CDN of the site signs its answers too. So only answers
-// through an upstream proxy are checked; nobody can tell which of the two signed these.
+// proxySign returns the field that shows that a proxy wrote the answer and not the site, or "". Via
+// does not show this. The site's CDN signs its answers too, so the fetcher checks only answers that
+// came through an upstream proxy. Nobody can tell which of the two signed those.
 func proxySign(resp *http.Response) string {
 	switch {
 	case resp.StatusCode == http.StatusProxyAuthRequired, resp.StatusCode == http.StatusNetworkAuthenticationRequired:

@@ -46,8 +46,8 @@ const (
 // A proxy may resolve a path before its server does, so the forms of forms are included. Escapes
 // are decoded once: %252e%252e is no dot segment. Their hex digits may have either case. All other
 // bytes and escapes stay as they are, a final slash is kept, and the query, from the first ?, is
-// ignored. Every form begins with a slash, even if the path is empty. The first form is that of a
-// server which applies all readings.
+// ignored. Every form begins with a slash, even if the path is empty. The first form is the one of
+// a server that applies all readings.
 //
 // A URL of HTTP, FTP or WebSocket that is written into a path with its slashes escaped, as in
 // /share/https%3A%2F%2Fexample.com%2Fsearch, is data up to the next slash: its %2f are not slashes.

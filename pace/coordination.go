@@ -209,14 +209,14 @@ func (on coordination) ready(g gcra, t terms, key string, now, from instant) ins
 // requests would be late.
 const turnsFrom = 150 * time.Millisecond
 
-// lateness is how late in its turn a request may go. A busy machine needs more than a slot does: a
-// request that comes too late has to wait for a round.
+// lateness is how late in its turn a request may still start. A request that is later than that has
+// to wait for the next round. A busy machine may be late by more than a short slot.
 func lateness(t terms) time.Duration {
 	return min(max(min(t.cost()/8, 125*time.Millisecond), t.cost()/16), 2*time.Second)
 }
 
-// turnAt is the next turn at the clock of a key. There is none before all slots are over that others
-// may have reserved before the shared clock went away.
+// turnAt returns the next turn at the clock of a key. It comes after all slots that others may have
+// reserved before the shared clock became unreachable.
 func (on coordination) turnAt(g gcra, t terms, key string, now, from instant) turn {
 	if !on.takesTurns(t) {
 		return turn{}
@@ -346,8 +346,8 @@ func (w *waiter) missesTurn(on coordination, slot, now instant) (next instant) {
 	return 0
 }
 
-// awaitPlace has w ask again soon, at another time than others. Meanwhile it holds up nobody at the
-// clocks behind its first one.
+// awaitPlace makes w ask again soon, at a random time. Until then it holds up nobody at the clocks
+// behind its first one.
 func (w *waiter) awaitPlace(wait time.Duration, now instant) (until instant, ok bool) {
 	until = now + time.Duration((0.5+w.config.Random())*float64(wait))
 	if until > w.end() {

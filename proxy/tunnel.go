@@ -22,7 +22,7 @@ var (
 	errTooOld = errors.New("it is older than tunnel_age")
 	// errNotReopened is why a blind tunnel ends at a reload.
 	errNotReopened = errors.New("the configuration loaded since would not open it")
-	// errBeyond is why a blind tunnel ends when a boundary of its agent closes or is drawn anew.
+	// errBeyond ends a blind tunnel when a boundary of its agent closes or changes.
 	errBeyond = errors.New("it is outside of a boundary of its agent now")
 	// errStopping is why a tunnel ends with the process.
 	errStopping = errors.New("the gateway stops")

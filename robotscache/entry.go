@@ -25,7 +25,7 @@ type Entry struct {
 	derive  sync.Once
 	derived any // what Derive keeps
 
-	// Told is for the user of a cache: what it has reported of the entry.
+	// Told belongs to the user of the cache, who notes there what it has reported about the entry.
 	Told atomic.Int64
 
 	// usedAt is when Cache.markUsed last acted on the entry, in Unix ns; 0: never.

@@ -59,9 +59,9 @@ const (
 // maxWarnings bounds the warnings about one file.
 const maxWarnings = 1000
 
-// Lint reports faults of a robots.txt and lines that may not do what was meant, in the order of the
-// lines: at most 1,000 warnings and one that says that there are more. It reads a file exactly as
-// [Parse] does.
+// Lint reports faults in a robots.txt, and lines that may not do what their author meant, in line
+// order. It returns at most 1,000 warnings, and one more if it found others. It reads a file
+// exactly as [Parse] does.
 func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
 		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// MediaType is that of a directory.
+// MediaType is the media type of a directory.
 const MediaType = "application/http-message-signatures-directory+json"
 
 const (

@@ -177,9 +177,9 @@ func parseSet(data []byte) ([]jwk, error) {
 	}
 	switch {
 	case len(list) == 0:
-		return nil, errors.New("there is none")
+		return nil, errors.New("it has no keys")
 	case len(list) > maxKeys:
-		return nil, fmt.Errorf("there are %d, more than %d", len(list), maxKeys)
+		return nil, fmt.Errorf("it has %d keys, more than %d", len(list), maxKeys)
 	}
 	return list, nil
 }

@@ -30,7 +30,7 @@ const (
 	String AgentForm = "string"
 )
 
-// label names the signature among those of a message.
+// label names the signature within its message.
 const label = "sig1"
 
 // ErrNoKey means that no key signs now: all have ended, or have yet to begin.
@@ -56,9 +56,9 @@ func ParseDirectory(text string) (string, error) {
 	return "https://" + strings.ToLower(u.Host), nil
 }
 
-// Sign puts a signature into the header of a request that is about to leave over TLS, in the place
-// of all signatures that it has. It returns the key's ID. On an error the header has no signature.
-// r's method, URL and Host must be what is sent.
+// Sign signs a request that is about to leave over TLS, and replaces all signatures in its header.
+// It returns the key's ID. After an error, the header has no signature. The request must be sent
+// with the method, URL and Host that r has now.
 func (s Signer) Sign(r *http.Request, form AgentForm, now time.Time) (keyID string, err error) {
 	Strip(r.Header)
 	if r.URL.Scheme != "https" {

@@ -140,7 +140,7 @@ func (c *Counts) texts(number func(int64) string, seconds func(float64) string) 
 	return append(of(c.Outcomes, c.Held), seconds(c.WaitSeconds)), of(c.Tunnels.Outcomes, c.Tunnels.Blind)
 }
 
-// least formats what was left of a budget; "-" if no limit of requests was known.
+// least formats the smallest rest of a budget, or "-" if the log shows no limit of requests.
 func least(left *int64, number func(int64) string) string {
 	if left == nil {
 		return "-"
@@ -170,7 +170,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// when formats a time for people, and spaced does so for a moment.
+// when formats a time for readers, and spaced formats a moment for them.
 func when(t time.Time) string { return spaced(moment(t)) }
 
 func spaced(moment string) string { return strings.NewReplacer("T", " ", "Z", " UTC").Replace(moment) }

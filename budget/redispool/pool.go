@@ -1,12 +1,12 @@
 // Package redispool keeps the budgets of agents in Redis or Valkey, so that the gateways of a fleet
 // share them ([budget.Pool]).
 //
-//	{PREFIX:budget:AGENT}:DAY  hash     what was drawn of each limit, and when the hash was made, so
-//	                                    that a loss is noticed; it is kept for two days
-//	{PREFIX}:fleet:budgets     channel  of what is needed and what came back
+//	{PREFIX:budget:AGENT}:DAY  hash     how much of each limit is drawn, and when the hash was made, so
+//	                                    that a loss is noticed; expires after two days
+//	{PREFIX}:fleet:budgets     channel  counters that ran empty, and counters that got something back
 //
-// Each agent has a hash tag of its own, so that a Redis Cluster spreads the agents over its nodes. A
-// hash has room for 200,000 counters: each gateway counts a further host by itself.
+// Each agent has its own hash tag, so a Redis Cluster spreads the agents over its nodes. A hash has
+// room for 200,000 counters. Beyond that, each gateway counts new hosts alone.
 package redispool
 
 import (
@@ -38,10 +38,10 @@ var drawScript = rueidis.NewLuaScript(drawSource)
 type Counters struct {
 	Link *link.Link // outlives the pool
 
-	room int // 0 means maxCounters, which are too many for a test
+	room int // 0 means maxCounters, which is too many for a test
 }
 
-// news is told to other gateways: that a counter is used up, or that something came back to it.
+// news tells other gateways that a counter is used up, or that something was returned to it.
 type news struct {
 	From     string `json:"from"`
 	Agent    string `json:"agent"`

@@ -124,7 +124,8 @@ func newPage(file string, source []byte) *page {
 	return p
 }
 
-// resolve is a link of a page as it is served. Links to what is not served lead to the repository.
+// resolve returns the served form of a link of a page. Links to files that are not served point to
+// the repository.
 func resolve(file, to string) string {
 	target, fragment, found := strings.Cut(to, "#")
 	if target == "" || strings.Contains(target, ":") {

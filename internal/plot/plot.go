@@ -15,7 +15,7 @@ import (
 
 // Chart is a row of bars, each for an equal time. Its times are shown in UTC.
 type Chart struct {
-	// Title says what is counted, and Unit what the scale counts, such as "requests a minute".
+	// Title names what the bars count, and Unit names the unit of the scale, such as "requests a minute".
 	Title, Unit string
 	// From is the beginning of the first bar, Width the time of each, and Bars their number.
 	From  time.Time
@@ -27,7 +27,7 @@ type Chart struct {
 	Layers []Layer
 }
 
-// Layer is one kind of what is counted.
+// Layer is one kind of the things counted.
 type Layer struct {
 	Name string
 	// Class has the colour: "allowed", "held", "refused" or "failed".

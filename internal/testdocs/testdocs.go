@@ -104,8 +104,8 @@ func Named(text string) map[string]bool {
 	return names
 }
 
-// AddFields adds the JSON names of a type's fields to a set, and those of the types within it.
-// Types that are documented elsewhere are left out.
+// AddFields adds the JSON names of the fields of a type, and of the types within it, to a set. It leaves out types that
+// are documented elsewhere.
 func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
 	switch typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:

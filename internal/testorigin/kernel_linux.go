@@ -123,7 +123,7 @@ func (c *stampedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stampOf reads the time out of a control message, 0 if there is none.
+// stampOf returns the time of a control message, or 0 if the message has no time.
 func stampOf(oob []byte) int64 {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {

@@ -68,7 +68,7 @@ func (r recorder) way(name string, prepare func(n int) (walk func())) {
 	}
 }
 
-// agents are two, of which one trains models.
+// agents defines two agents. One of them trains models.
 const agents = `agent trainbot {
 			token TrainBot
 			user_agent TrainBot
@@ -152,7 +152,7 @@ func walk(t *testing.T) {
 	r.way("An audit", func(int) func() { return command(t, "audit", "--seal", "--gateway", g.Address(), logs+"/access.log") })
 }
 
-// checkpoints returns those of the sealed log.
+// checkpoints returns the checkpoints of the sealed log.
 func checkpoints(t *testing.T, logs string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(logs, "evidence", "access", "1", "heads"))
@@ -185,7 +185,7 @@ func connect(t *testing.T, g *testgateway.Gateway, authority string) {
 	_ = inner.Close()
 }
 
-// command makes a command of `robots`, which is run by what it returns.
+// command returns a function that runs a `robots` command.
 func command(t *testing.T, args ...string) (run func()) {
 	t.Helper()
 	robots := &cobra.Command{Use: "robots"}

@@ -16,8 +16,8 @@ import (
 // a cluster, and few enough to note the era of each.
 const buckets = 1024
 
-// bucketOf is the bucket of a clock. Those of a host and of its site share it, so that one call
-// reserves at all of them.
+// bucketOf returns the bucket of a clock. The clocks of a host and of its site share a bucket, so
+// one call reserves at all of them.
 func bucketOf(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(pace.Home(key)))
@@ -88,9 +88,9 @@ func (k *Clock) keepEras() {
 	}
 }
 
-// noteEras goes on for as long as it finds losses: another gateway may be doing the same. It reports
-// whether there was one. Each is told by the script that notes it: a message of its own could fail,
-// and nobody else would find the loss.
+// noteEras repeats as long as it finds losses, because another gateway may be doing the same. It
+// reports whether it found one. The script that notes a loss also announces it: a separate message
+// could fail, and nobody else would find the loss.
 func (k *Clock) noteEras() (lost bool) {
 	const step = 64
 	for from, found := 0, true; found && from < buckets; from += step {

@@ -31,7 +31,7 @@ type Clock struct {
 	tasks    sync.WaitGroup
 	look     chan struct{} // a bucket may have lost its memory
 	channel  string        // the one of the fleet's clocks
-	lost     string        // the message that Redis has lost what it knew
+	lost     string        // the message that Redis has lost its memory
 	leases   leases
 	endWatch func()
 }

@@ -122,7 +122,8 @@ func (k *Clock) keepLeases() {
 	}
 }
 
-// giveBack gives back what is over. While Redis is away it does so at this gateway only.
+// giveBack returns the places of requests that have ended. While Redis is unreachable, it returns
+// them only at this gateway.
 func (k *Clock) giveBack() {
 	l, up := &k.leases, k.link.State().Up
 	l.mu.Lock()

@@ -141,9 +141,9 @@ func CheckDirective(h httpcaddyfile.Helper) error {
 	return nil
 }
 
-// siteAddresses returns the addresses of the site that a directive stands in, with their places in
-// the Caddyfile. Caddy has no API for them. If they are not found, [CheckServer] still finds
-// what it can, but names no line.
+// siteAddresses returns the addresses of the site block around a directive, with their positions in
+// the Caddyfile. Caddy has no API for them. Without them, [CheckServer] still finds most faults,
+// but names no line.
 func siteAddresses(h httpcaddyfile.Helper) (addresses []caddyfile.Token) {
 	block := reflect.ValueOf(h).FieldByName("parentBlock")
 	if h.Dispenser == nil || !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() || h.IsNamedRoute() {

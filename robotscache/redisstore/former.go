@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// The format before this one had the same values, and all keys in one slot. What it has is read
-// if this one has nothing. It is never written; Delete deletes in both.
+// The former format had the same values, but all its keys in one slot. The store reads it if the
+// current format has no value, and never writes it. Delete deletes in both.
 
 func (s *Store) formerKey(kind, name string) string {
 	return "{" + s.link.Prefix + "}:robots:2:" + kind + name
@@ -32,8 +32,8 @@ func (s *Store) getFormer(ctx context.Context, key string) ([]byte, error) {
 	return s.getOne(ctx, key)
 }
 
-// hasFormer reports whether a record of the former format may be alive. The server is asked until
-// it has answered once; to refuse the key is to say that there is none.
+// hasFormer reports whether a record of the former format may exist. It asks the server until it
+// gets an answer. If the server refuses the key, no record exists.
 func (s *Store) hasFormer(ctx context.Context) bool {
 	if known := s.former.Load(); known != nil {
 		return *known

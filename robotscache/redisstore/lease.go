@@ -13,7 +13,7 @@ import (
 )
 
 // Lease implements [robotscache.Leaser]: a key with a random token that expires by itself. It is
-// set only if there is none. A server that is slow to answer is asked once more.
+// set only if the key does not exist. If the server is slow to answer, Lease asks once more.
 func (s *Store) Lease(ctx context.Context, k fetch.Key, ttl time.Duration) (robotscache.Lease, bool, error) {
 	l := &lease{store: s, key: k, token: rand.Text(), ttl: milliseconds(ttl)}
 	acquired, err := l.ask(ctx, leaseScript, l.ttl)

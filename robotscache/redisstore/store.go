@@ -113,7 +113,7 @@ func (s *Store) text(ctx context.Context, sha fetch.Sum) ([]byte, error) {
 	return s.get(ctx, s.textKey(sha), s.formerTextKey(sha))
 }
 
-// get returns the value of a key or, if there is none, the one that it has in the format of before.
+// get returns the value of a key or, if the key has none, its value in the former format.
 func (s *Store) get(ctx context.Context, key, former string) ([]byte, error) {
 	data, err := s.getOne(ctx, key)
 	if errors.Is(err, robotscache.ErrNotFound) {

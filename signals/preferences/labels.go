@@ -48,7 +48,7 @@ func Purpose(word string) string { return cmp.Or(usageLabels[word], signalLabels
 // maxPurpose is the length of the longest purpose.
 const maxPurpose = 64
 
-// rankOf orders purposes: those of the vocabulary come first.
+// rankOf orders purposes: the vocabulary's purposes come first.
 func rankOf(purpose string) int {
 	if i := slices.Index(vocabulary, purpose); i >= 0 {
 		return i

@@ -166,16 +166,16 @@ func (c *Cluster) TakeOver(primary int) {
 	Eventually(c.tb, "it has taken over", replica.IsPrimary)
 }
 
-// Move moves the slot of a key to another primary, and returns that primary. It calls meanwhile
-// before the keys move: until then the old primary answers ASK for keys that it lacks, and later
+// Move moves the slot of a key to another primary and returns that primary. It calls during before
+// the keys move: until then the old primary answers ASK for keys that it lacks, and afterwards
 // MOVED.
-func (c *Cluster) Move(key string, meanwhile func()) (to *Server) {
+func (c *Cluster) Move(key string, during func()) (to *Server) {
 	c.tb.Helper()
 	owner, slot := c.Owner(key), fmt.Sprintf("CLUSTER SETSLOT %d ", Slot(key))
 	from, to := c.Nodes[owner], c.Nodes[(owner+1)%primaries]
 	c.must(to, slot+"IMPORTING "+from.id())
 	c.must(from, slot+"MIGRATING "+to.id())
-	meanwhile()
+	during()
 	keys := strings.Fields(from.Say(fmt.Sprintf("CLUSTER GETKEYSINSLOT %d 1000", Slot(key))))
 	keys = slices.DeleteFunc(keys, func(line string) bool { return strings.ContainsAny(line[:1], "*$") })
 	c.must(from, fmt.Sprintf(`MIGRATE 127.0.0.1 %s "" 0 5000 KEYS %s`, to.port, strings.Join(keys, " ")))

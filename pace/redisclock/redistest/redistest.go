@@ -92,8 +92,8 @@ func (s *Server) try() bool {
 	return false
 }
 
-// Remember makes the clocks under the default prefix and others, in so many databases, those of a
-// server
+// Remember notes an era in every bucket of the clocks, under the default prefix and the given ones,
+// in the given number of databases. A gateway then sees a server that has kept its memory.
 func (s *Server) Remember(databases int, prefixes ...string) {
 	s.tb.Helper()
 	for _, prefix := range append(prefixes, "crawlgate") {
@@ -140,7 +140,7 @@ func readReply(r *bufio.Reader, to *strings.Builder) error {
 		return err
 	}
 	to.WriteString(line)
-	n, _ := strconv.ParseInt(strings.TrimSpace(line[1:]), 10, 64) // 0 for what is no number
+	n, _ := strconv.ParseInt(strings.TrimSpace(line[1:]), 10, 64) // 0 for anything but a number
 	switch {
 	case line[0] == '$' && n >= 0:
 		_, err = io.CopyN(to, r, n+2)
