@@ -18,7 +18,8 @@ import (
 // adaptSeparator stands between Caddyfile and JSON in a .caddyfiletest, as in Caddy's own.
 const adaptSeparator = "----------\n"
 
-// TestAdapt holds the JSON that Caddyfiles become: it is what automation is written against. With -update it writes the JSON.
+// TestAdapt checks the JSON that Caddyfiles become: it is what automation is written against. With -update it writes
+// the JSON.
 func TestAdapt(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {

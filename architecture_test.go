@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestArchitecture holds that docs/architecture.md names files that exist, each once on a way, in steps that are numbered.
+// TestArchitecture checks that docs/architecture.md names files that exist, each once on a way, in steps that are
+// numbered.
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/architecture.md")
@@ -25,7 +26,7 @@ func TestArchitecture(t *testing.T) {
 	ways := strings.Split(string(text), "\n## ")[1:]
 	ways = ways[:len(ways)-1] // "Next"
 	if len(ways) != 8 {
-		t.Errorf("%d ways, want those of a request, a CONNECT, a fetch, a preference, a stop, a line, an audit and a reload", len(ways))
+		t.Errorf("%d ways, want one each for a request, a CONNECT, a fetch, a preference, a stop, a line, an audit and a reload", len(ways))
 	}
 	for _, way := range ways {
 		title, _, _ := strings.Cut(way, "\n")
@@ -43,7 +44,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestGlossary holds that docs/glossary.md explains each word once, and that its packages exist.
+// TestGlossary checks that docs/glossary.md explains each word once, and that its packages exist.
 func TestGlossary(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/glossary.md")

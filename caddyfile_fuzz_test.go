@@ -14,8 +14,8 @@ import (
 // place is how an error says where the fault is. Caddy adds the lines of the blocks around.
 var place = regexp.MustCompile(`, at Caddyfile:[1-9][0-9]*(, at Caddyfile:[1-9][0-9]*)*$`)
 
-// FuzzCaddyfile adapts any bytes. The adapter never panics, each error of ours has a file and a line, and what is accepted
-// becomes JSON that is taken again and means the same.
+// FuzzCaddyfile adapts any bytes. The adapter never panics, and each of our errors has a file and a line. Accepted
+// input becomes JSON that can be loaded again and means the same.
 func FuzzCaddyfile(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {

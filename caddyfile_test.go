@@ -41,7 +41,7 @@ func (b badLines) check(t *testing.T, before string) {
 	}
 }
 
-// TestBadEngine holds the error for each mistake in the global option.
+// TestBadEngine checks the error for each mistake in the global option.
 func TestBadEngine(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
@@ -167,7 +167,7 @@ func TestBadEngine(t *testing.T) {
 // testHash is of a password that nobody has.
 const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 
-// TestBadGateway holds the error for each mistake in the directive.
+// TestBadGateway checks the error for each mistake in the directive.
 func TestBadGateway(t *testing.T) {
 	t.Parallel()
 	for _, b := range []badLines{
@@ -304,7 +304,7 @@ func TestBadGateway(t *testing.T) {
 	}
 }
 
-// TestBadHead holds mistakes beside the blocks.
+// TestBadHead checks mistakes beside the blocks.
 func TestBadHead(t *testing.T) {
 	t.Parallel()
 	noMatcher := func(found string) string {
@@ -336,7 +336,7 @@ func TestBadHead(t *testing.T) {
 	}
 }
 
-// TestBadProvision holds mistakes that show only when the configuration is put to use.
+// TestBadProvision checks mistakes that show only when the configuration is put to use.
 func TestBadProvision(t *testing.T) {
 	for _, tt := range []struct{ text, err string }{
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},

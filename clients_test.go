@@ -11,8 +11,8 @@ import (
 // notRun begins the page of a client that cannot be had where the tests run.
 const notRun = "Not run here; from its documentation."
 
-// TestClientPagesAreComplete holds that every page of docs/clients is in the index, that each has a project in examples/clients
-// or says that it was not run, and that the suite runs each project.
+// TestClientPagesAreComplete checks that every page of docs/clients is in the index, that each has a project in
+// examples/clients or says that it was not run, and that the suite runs each project.
 func TestClientPagesAreComplete(t *testing.T) {
 	read := func(path ...string) string {
 		text, err := os.ReadFile(filepath.Join(path...))

@@ -44,8 +44,8 @@ func unfinished(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
-// TestPages holds the form of a page that is written by hand: a title, a paragraph that says what the reader gets, at most
-// 250 lines, and a last section "Next" with links. Together they have at most 35,000 words.
+// TestPages checks the form of a page that is written by hand: a title, a paragraph that says what the reader gets, at
+// most 250 lines, and a last section "Next" with links. Together they have at most 35,000 words.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	begin := regexp.MustCompile(`^# [^\n]+\n\n[A-Z][^\n]+\n`)
@@ -74,8 +74,9 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestQuestions holds that each page answers the five questions with which its reader comes, in one sentence each. They
-// stand in testdata/questions, in a file named as the page: lines "Q: question" and, below each, "A: sentence of the page".
+// TestQuestions checks that each page answers the five questions with which its reader comes, in one sentence each.
+// They stand in testdata/questions, in a file named as the page: lines "Q: question" and, below each, "A: sentence of
+// the page".
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	todo := unfinished(t)
@@ -125,7 +126,7 @@ func slugs(text string) map[string]bool {
 	return all
 }
 
-// TestLinks holds that every relative link of a page leads to a file of this repository, and to a heading of it.
+// TestLinks checks that every relative link of a page leads to a file of this repository, and to a heading of it.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	sources(t, func(path, text string) {
@@ -169,7 +170,8 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocsHaveAPlace holds that docs/README.md, the index from which the gateway makes its navigation, links to each page.
+// TestDocsHaveAPlace checks that docs/README.md, the index from which the gateway makes its navigation, links to each
+// page.
 func TestDocsHaveAPlace(t *testing.T) {
 	t.Parallel()
 	index := testdocs.Text(t, "README.md")

@@ -34,7 +34,8 @@ func sources(t *testing.T, visit func(path, text string)) {
 	}
 }
 
-// TestVariables holds that docs/contributing.md has every variable that a test, a script or an example reads, and no other.
+// TestVariables checks that docs/contributing.md has every variable that a test, a script or an example reads, and no
+// other.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	variable := regexp.MustCompile(`\bCRAWLGATE_[A-Z0-9_]*[A-Z0-9]\b`)
@@ -49,7 +50,8 @@ func TestVariables(t *testing.T) {
 	testdocs.Same(t, "variable", used, testdocs.Named(testdocs.Sections(t, "contributing.md")["Variables"]))
 }
 
-// TestMakeTargets holds that every make target that a page names exists, and that docs/contributing.md has all of them.
+// TestMakeTargets checks that every make target that a page names exists, and that docs/contributing.md has all of
+// them.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("Makefile")
@@ -82,7 +84,7 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestDependencies holds that docs/dependencies.md has each module that go.mod requires once, with the folders that
+// TestDependencies checks that docs/dependencies.md has each module that go.mod requires once, with the folders that
 // import it. With -update it writes the folders.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
@@ -168,8 +170,8 @@ func moduleOf(modules map[string]map[string]bool, path string) (owner string) {
 	return owner
 }
 
-// TestFetchingTheCA holds how pages have the certificate of the gateway fetched: without another proxy, and failing if the
-// answer is an error, which would be saved as the certificate.
+// TestFetchingTheCA checks how pages have the certificate of the gateway fetched: without another proxy, and failing if
+// the answer is an error, which would be saved as the certificate.
 func TestFetchingTheCA(t *testing.T) {
 	t.Parallel()
 	command := regexp.MustCompile(`curl .*/ca\.crt`)

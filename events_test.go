@@ -124,8 +124,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsNeverBlock holds that a handler which hangs delays no request, and that events beyond the queue are dropped and
-// counted.
+// TestEventsNeverBlock checks that a handler which hangs delays no request, and that events beyond the queue are
+// dropped and counted.
 func TestEventsNeverBlock(t *testing.T) {
 	g := testgateway.New(t, "deny denied.example", catchAll)
 	hold := make(chan struct{})

@@ -11,9 +11,9 @@ import (
 // module is the beginning of our own import paths.
 const module = "github.com/crawlgate/crawlgate"
 
-// importRules says that imports point one way. Each package may import the standard library, what is in its own folder,
-// and what its row lists, by beginnings of import paths; ours are written without the module. The longest row that fits a
-// package counts. What a package imports only in its tests is free.
+// importRules makes imports point one way. A package may import the standard library, packages in its own folder, and
+// the packages of its row. A row lists prefixes of import paths, our own without the module path. The longest row that
+// matches a package applies. Tests may import any package.
 var importRules = map[string][]string{
 	"origin":                 {"golang.org/x/"},
 	"robotstxt":              {"golang.org/x/"},
@@ -103,7 +103,7 @@ var importRules = map[string][]string{
 // onlyInTests are packages that no program of ours may hold.
 var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "internal/testways", "robotscache/storetest", "pace/redisclock/redistest", "internal/oracle"}
 
-// TestImportsPointOneWay holds importRules over what `go list` says of this tree.
+// TestImportsPointOneWay checks importRules over what `go list` says of this tree.
 func TestImportsPointOneWay(t *testing.T) {
 	t.Parallel()
 	for line := range strings.Lines(goList(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
@@ -122,7 +122,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestTestPackagesStayOutOfTheBinary holds what the program is made of.
+// TestTestPackagesStayOutOfTheBinary checks what the program is made of.
 func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
 	t.Parallel()
 	for path := range strings.Lines(goList(t, "-deps", "./cmd/crawlgate")) {
@@ -146,7 +146,7 @@ func within(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }
 
-// ruleOf returns the row for a package: its own, or that of the nearest folder above.
+// ruleOf returns the row for a package: its own, or the row of the nearest folder above.
 func ruleOf(pkg string) (row string, ok bool) {
 	for row = pkg; row != ""; {
 		if _, ok := importRules[row]; ok {
@@ -190,7 +190,7 @@ func topFolder(row string) string {
 	return top
 }
 
-// TestRootStaysSmall holds that the root is for what Caddy configures: all else has a package of its own.
+// TestRootStaysSmall checks that the root is for what Caddy configures: all else has a package of its own.
 func TestRootStaysSmall(t *testing.T) {
 	t.Parallel()
 	files, lines := 0, 0

@@ -86,8 +86,8 @@ func (p *jsonPage) section(heading, path string, typ reflect.Type) {
 	}
 }
 
-// TestJSONDocs holds that docs/json.md has each field of each module, and that each has a doc comment. With -update it writes
-// the page.
+// TestJSONDocs checks that docs/json.md has each field of each module, and that each has a doc comment. With -update it
+// writes the page.
 func TestJSONDocs(t *testing.T) {
 	t.Parallel()
 	p := &jsonPage{t: t, modules: jsonModules(t)}

@@ -10,48 +10,49 @@ import (
 	"testing"
 )
 
-// oneMeaning are exported names of types that several packages may have, because they mean the same in each.
+// oneMeaning lists exported type names that several packages may use, because they mean the same in each.
 var oneMeaning = map[string]string{
 	"Agent":          "a crawler of the company, as the package knows it",
-	"Checker":        "what checks things of one kind",
+	"Checker":        "checks things of one kind",
 	"Clock":          "the clock of a host",
 	"Config":         "the configuration of the package",
 	"Counts":         "counts of lines of a log",
 	"Evidence":       "the sealed access logs",
 	"Error":          "the package's error",
-	"Fetcher":        "what fetches a robots.txt",
+	"Fetcher":        "fetches a robots.txt",
 	"Finding":        "what an audit finds",
 	"Fleet":          "the gateways that share a Redis",
 	"ForbiddenError": "an address that the gateway may not connect to",
 	"Handler":        "a handler of Caddy",
 	"Kind":           "the class of an error, a finding, an action or an outcome of the package",
 	"Line":           "a line of an access log",
-	"Listener":       "what listens at an address",
+	"Listener":       "listens at an address",
 	"Log":            "an access log",
 	"Named":          "a meta tag; one is an alias of the other",
-	"Observer":       "what is told of the package's events",
+	"Observer":       "gets the package's events",
 	"Options":        "the options of the package",
 	"Place":          "a line of a file; one is an alias of the other",
-	"Policy":         "what a configuration says of the package's subject",
+	"Policy":         "the part of a configuration about the package's subject",
 	"Preference":     "a statement of a site on the use of its content",
-	"Reader":         "what reads",
+	"Reader":         "reads",
 	"Reason":         "why something was refused",
 	"Refusal":        "the gateway's own answer",
-	"Verdict":        "what was decided of a line of a log",
+	"Verdict":        "the result for one line of a log",
 	"Request":        "a request to the package",
 	"Result":         "the result of the package's work",
-	"Set":            "a set of what the package is about",
+	"Set":            "a set of the package's things",
 	"Sitemap":        "a sitemap that a robots.txt names",
 	"Source":         "where something comes from",
-	"State":          "the state of what the package is about",
-	"Status":         "the state of what the package is about, as an operator sees it",
-	"Store":          "where records outlive the process",
+	"State":          "the state of the package's thing",
+	"Status":         "the state of the package's thing, as an operator sees it",
+	"Store":          "keeps records longer than the process",
 	"Totals":         "the sums of a run over logs",
 	"Transport":      "an http.RoundTripper",
 	"Version":        "a text of a robots.txt, and when an origin had it",
 }
 
-// TestTypeNamesHaveOneMeaning holds that an exported type has a name of its own, but for oneMeaning.
+// TestTypeNamesHaveOneMeaning checks that exported types have different names, except those in
+// oneMeaning.
 func TestTypeNamesHaveOneMeaning(t *testing.T) {
 	t.Parallel()
 	packages := make(map[string]map[string]bool) // by name of the type

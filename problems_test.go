@@ -127,8 +127,8 @@ func problemIndex() []byte {
 	return b.Bytes()
 }
 
-// TestProblemPages holds that each reason has its page, that no page is left over, and that all say what the code says.
-// go test . -run TestProblemPages -update writes them.
+// TestProblemPages checks that each reason has its page, that no page is left over, and that all say what the code
+// says. go test . -run TestProblemPages -update writes them.
 func TestProblemPages(t *testing.T) {
 	folder := filepath.Join("docs", "problems")
 	pages := map[string][]byte{"README.md": problemIndex()}

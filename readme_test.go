@@ -12,7 +12,8 @@ const (
 	maxReadmeWords = 900
 )
 
-// TestReadmeFacts holds what the README says of the project: its licence, the Go version that it needs, and the latest release.
+// TestReadmeFacts checks what the README says of the project: its licence, the Go version that it needs, and the latest
+// release.
 func TestReadmeFacts(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "README.md")

@@ -69,7 +69,8 @@ func TestFleetSettings(t *testing.T) {
 	}
 }
 
-// TestRedisSettings: one option shares records, clocks and orders; what has a line of its own goes by that.
+// TestRedisSettings checks that one option shares records, clocks and orders, and that the option of a part overrides
+// it.
 func TestRedisSettings(t *testing.T) {
 	t.Parallel()
 	redis := &RedisConfig{URL: "redis://all.example", Prefix: "acme", Expect: 3}

@@ -126,7 +126,7 @@ func (g *stopRig) visiting(page, agent string) <-chan int {
 	return statuses
 }
 
-// refusedSoon holds that a request which waits is refused as soon as an order is given.
+// refusedSoon checks that a request which waits is refused as soon as an order is given.
 func refusedSoon(t *testing.T, statuses <-chan int) {
 	t.Helper()
 	select {
@@ -293,7 +293,8 @@ func TestStopCutsTunnel(t *testing.T) {
 	killed(t, g.Lines(1)[0])
 }
 
-// TestReportedRobotsTxt holds that robots.txt comes from the cache in mode report too, where the sender should have been refused.
+// TestReportedRobotsTxt checks that robots.txt comes from the cache in mode report too, where the sender should have
+// been refused.
 func TestReportedRobotsTxt(t *testing.T) {
 	var asked atomic.Int32
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -312,7 +313,7 @@ func TestReportedRobotsTxt(t *testing.T) {
 	}
 }
 
-// TestStopOutlives holds that orders stand over a reload and a restart, for requests of the old configuration too.
+// TestStopOutlives checks that orders stand over a reload and a restart, for requests of the old configuration too.
 func TestStopOutlives(t *testing.T) {
 	g, e := newStopRig(t, "", ""), newEndless(t)
 	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestThreatModel holds that each test that THREAT_MODEL.md names is there, and that each threat
-// names one.
+// TestThreatModel checks that each test that THREAT_MODEL.md names is there, and that each
+// threat names one.
 func TestThreatModel(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("THREAT_MODEL.md")

@@ -55,7 +55,7 @@ func TestWaysAreMeasured(t *testing.T) {
 	}
 	walked, err := filepath.Glob(filepath.Join(folder, "*.0"))
 	if err != nil || len(walked) != len(ways)-1 {
-		t.Errorf("%d ways were walked, and the page has %d with that of a reload: %v", len(walked), len(ways), err)
+		t.Errorf("%d ways were walked, and the page has %d, including a reload: %v", len(walked), len(ways), err)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAdminErrors(t *testing.T) {
 		{"get purges nothing", "GET", "/robots/purge", nil, 405, "want POST"},
 
 		{"unknown parameter", "GET", "/robots/origins?page=2", nil, 400, `unknown parameter "page": want after, host, limit, state`},
-		{"parameter where there is none", "GET", "/robots/deny?x=1", nil, 400, "want none"},
+		{"unknown parameter", "GET", "/robots/deny?x=1", nil, 400, "want none"},
 		{"parameter twice", "GET", "/robots/origins?limit=1&limit=2", nil, 400, "given 2 times"},
 		{"query", "GET", "/robots/origins?%zz", nil, 400, "cannot be read"},
 		{"limit 0", "GET", "/robots/origins?limit=0", nil, 400, "from 1 to 1000"},
@@ -86,8 +86,8 @@ func TestAdminErrors(t *testing.T) {
 		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, 400, "more than 65536 bytes"},
 		{"purge a page", "POST", "/robots/purge", `{"origin":"https://example.com/a"}`, 400, "alone"},
 		{"purge with a query", "POST", "/robots/purge", `{"origin":"https://example.com/?a"}`, 400, "alone"},
-		{"purge what is not known", "POST", "/robots/purge", `{"origin":"example.com"}`, 404, "nothing is known"},
-		{"refresh what is not known", "POST", "/robots/refresh", `{"origin":"example.com"}`, 404, "such as https://example.com"},
+		{"purge of an unknown origin", "POST", "/robots/purge", `{"origin":"example.com"}`, 404, "nothing is known"},
+		{"refresh of an unknown origin", "POST", "/robots/refresh", `{"origin":"example.com"}`, 404, "such as https://example.com"},
 
 		{"order scope", "POST", "/robots/deny", `{"scope":"planet"}`, 400, "not one of all, host, agent"},
 		{"order without scope", "POST", "/robots/deny", `{}`, 400, "not one of all, host, agent"},
@@ -312,7 +312,7 @@ func checkDiff(t *testing.T, g *testgateway.Gateway, o string) {
 	}
 }
 
-// TestAdminExplain holds that a question gets the answer that a crawler gets, in the form that the
+// TestAdminExplain checks that a question gets the answer that a crawler gets, in the form that the
 // log has it.
 func TestAdminExplain(t *testing.T) {
 	g := testgateway.New(t, "agent Alpha\nagent Beta {\ncredential b $2a$04$tfwzWqAqDmZvYSQxjYoGQOz0o7zx.qHVHq1VHTGpXMpSsxLmBMfAS\n}\ndeny denied.example", "")
@@ -454,7 +454,8 @@ func TestAdminClocks(t *testing.T) {
 	}
 }
 
-// TestExplainKnown holds that it fetches nothing: neither a robots.txt nor, where the agent has a purpose of it, the TDM file.
+// TestExplainKnown checks that it fetches nothing: neither a robots.txt nor, where the agent has a purpose of it, the
+// TDM file.
 func TestExplainKnown(t *testing.T) {
 	testgateway.New(t, "agent trainer {\npurpose train-ai\n}\nagent seeker", "")
 	engine.Current().Sites()[0].Enforcer.Reads.TDMFile = true

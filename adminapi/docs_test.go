@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 )
 
-// TestAdminDocs holds that each route with all of its parameters and fields is documented, and
+// TestAdminDocs checks that each route with all of its parameters and fields is documented, and
 // nothing else.
 func TestAdminDocs(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,8 @@ func TestAdminDocs(t *testing.T) {
 	testdocs.Same(t, "field", inCode, documented)
 }
 
-// TestAdminParameters holds that the parameters which the page lists are those that a route takes.
+// TestAdminParameters checks that the parameters which the page lists are those that a route
+// takes.
 func TestAdminParameters(t *testing.T) {
 	g := testgateway.New(t, "", "")
 	sections := testdocs.Sections(t, "admin-api.md")

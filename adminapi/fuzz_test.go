@@ -61,9 +61,9 @@ func adminEngine(tb testing.TB) *engine.Engine {
 	return e
 }
 
-// FuzzAdmin holds that no query and no body makes the admin API panic, fail on its own side, or say
-// something that is no JSON; and that an order which was taken is listed as it was answered, and
-// can be lifted by that.
+// FuzzAdmin checks that no query and no body makes the admin API panic, fail on its own side, or
+// say something that is no JSON; and that an order which was taken is listed as it was answered,
+// and can be lifted by that.
 func FuzzAdmin(f *testing.F) {
 	paths := make([]string, 0, len(routes))
 	for path := range routes {

@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestSitemapsOf: what is shown of a Sitemap line, with its scope (RFC 9309 section 2.3: scheme,
-// host and port).
+// TestSitemapsOf checks how a Sitemap line is shown, with its scope (RFC 9309 section 2.3: scheme, host and
+// port).
 func TestSitemapsOf(t *testing.T) {
 	t.Parallel()
 	o, err := origin.Parse("https://example.com")

@@ -296,7 +296,7 @@ func fileLines(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestFiles holds which logs an argument stands for, whatever their names, in which order, and
+// TestFiles checks which logs an argument stands for, whatever their names, in which order, and
 // which files are left out.
 func TestFiles(t *testing.T) {
 	t.Parallel()

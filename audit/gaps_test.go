@@ -58,7 +58,7 @@ func (q request) line(tb testing.TB, store memory) object {
 	return l
 }
 
-// TestGaps holds what a log proves about the time between two requests.
+// TestGaps checks what a log proves about the time between two requests.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -117,7 +117,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestGapFinding holds what a finding says about a gap.
+// TestGapFinding checks what a finding says about a gap.
 func TestGapFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}

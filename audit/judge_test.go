@@ -251,7 +251,7 @@ func TestURLTampering(t *testing.T) {
 	}
 }
 
-// TestFinding holds how a finding is printed.
+// TestFinding checks how a finding is printed.
 func TestFinding(t *testing.T) {
 	t.Parallel()
 	store := memory{}

@@ -83,7 +83,7 @@ func (s *site) ask(method, path string, form url.Values, edit func(*http.Request
 	return resp, string(body)
 }
 
-// TestSite holds what the site answers.
+// TestSite checks what the site answers.
 func TestSite(t *testing.T) {
 	s := newSite(t, "ranges 192.0.2.0/28 2001:db8::/48")
 	cross := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
@@ -127,7 +127,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestPublished holds the files for programs.
+// TestPublished checks the files for programs.
 func TestPublished(t *testing.T) {
 	s := newSite(t, "ranges 192.0.2.0/28 2001:db8::/48 198.51.100.7")
 	resp, body := s.ask("GET", "/signature-agent-card", nil, nil)
@@ -211,7 +211,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestOptOutForm holds the first step: no order comes of it, whoever asks.
+// TestOptOutForm checks the first step: it never makes an order, whoever asks.
 func TestOptOutForm(t *testing.T) {
 	s := newSite(t, "opt_out")
 	form := func(host, scope string, more ...string) url.Values {
@@ -254,7 +254,7 @@ func TestOptOutForm(t *testing.T) {
 	}
 }
 
-// TestReadings holds what the page says of a robots.txt, and that a question does not fetch it.
+// TestReadings checks what the page says of a robots.txt, and that a question does not fetch it.
 func TestReadings(t *testing.T) {
 	s := newSite(t, "")
 	shop := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

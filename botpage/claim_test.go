@@ -96,7 +96,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	if ours.stopped(&some) {
-		t.Error("a stop of one port, of another agent, or of the operator counts as that of the claim")
+		t.Error("a stop of one port, of another agent, or of the operator counts as the claim's stop")
 	}
 	if err := some.Set(enforce.Stop{ID: ticketHead + "0", Scope: enforce.StopHost, Value: "shop.example"}); err != nil || ours.stopped(&some) {
 		t.Errorf("an opt-out from all counts as that from one: %v", err)
@@ -154,7 +154,7 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// sites answer requests by URL, and note what was asked.
+// sites answers requests by URL, and records them.
 type sites struct {
 	answers map[string]func() (*http.Response, error)
 	asked   []string
@@ -179,7 +179,7 @@ func failure(err error) func() (*http.Response, error) {
 	return func() (*http.Response, error) { return nil, fmt.Errorf("sending: %w", err) }
 }
 
-// endless is a body that counts what is read of it.
+// endless is a body without end that counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {

@@ -82,7 +82,7 @@ func (p *memory) close() {
 	for _, k := range p.keepers {
 		k.Close()
 	}
-	time.Sleep(time.Second) // what is told
+	time.Sleep(time.Second) // for the messages to the other gateways
 }
 
 func limits(tb testing.TB, c Config) *Allowance {
@@ -94,7 +94,7 @@ func limits(tb testing.TB, c Config) *Allowance {
 	return l
 }
 
-// TestConfig reads what is right, and names what is wrong.
+// TestConfig checks that valid budgets are read, and that errors name the fault.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	l := limits(t, Config{Requests: "50000/day", Bytes: "20GiB/day", PerHost: "2000/day", Zone: "Europe/Berlin"})
@@ -334,13 +334,13 @@ func TestChangedLimits(t *testing.T) {
 			t.Error(err)
 		}
 		if n := count(limits(t, Config{Requests: "2002/day"})); n != 0 {
-			t.Errorf("%d passed after the limit was lowered to what is spent", n)
+			t.Errorf("%d passed after the limit was lowered to the number already spent", n)
 		}
 	})
 }
 
-// TestTwoSites: blocks of one agent that say the same share what is held, and if one has another zone
-// or lacks a limit, as while a configuration gives way to another, nothing is lost.
+// TestTwoSites checks that equal blocks of one agent share their slices. If one has another zone or
+// lacks a limit, as happens during a reload, nothing is lost.
 func TestTwoSites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestRaisedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestIdleAway: what is idle while the pool cannot be reached goes back later.
+// TestIdleAway checks that a slice that is idle while the pool is unreachable is returned later.
 func TestIdleAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,8 @@ func TestIdleUncounted(t *testing.T) {
 	})
 }
 
-// TestPoolAway: what is held is used up, then requests are refused, and come back soon.
+// TestPoolAway checks that a gateway without its pool uses up its slice, then refuses requests and
+// tells them to come back soon.
 func TestPoolAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -501,7 +502,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestIdle: what is not used comes back after some time, and so do the meters of hosts.
+// TestIdle checks that unused slices, also those for hosts, are returned after some time.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

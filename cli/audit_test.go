@@ -137,7 +137,8 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	return r
 }
 
-// TestAuditExample holds that docs/audit.md shows what the command prints, and docs/access-log.md two of its lines.
+// TestAuditExample checks that docs/audit.md shows what the command prints, and docs/access-log.md two of its
+// lines.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
 	text, isJSON := shownAudit(t), shownAudit(t, "--json")
@@ -151,7 +152,7 @@ func TestAuditExample(t *testing.T) {
 	testdocs.Shows(t, "audit.md", isJSON.out)
 }
 
-// TestAuditDocs holds that each kind of finding and each cause has a row in docs/audit.md, and
+// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and
 // nothing else has.
 func TestAuditDocs(t *testing.T) {
 	t.Parallel()

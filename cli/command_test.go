@@ -206,7 +206,7 @@ func TestCheckFile(t *testing.T) {
 	})
 }
 
-// TestCheckLive holds that a fetch decides as it does in a gateway, once a site, under the
+// TestCheckLive checks that a fetch decides as it does in a gateway, once a site, under the
 // crawler's own name.
 func TestCheckLive(t *testing.T) {
 	server := testorigin.Start(t, testorigin.Config{})
@@ -599,7 +599,7 @@ func complete(t *testing.T, args ...string) string {
 	return strings.Join(strings.Fields(words), " ")
 }
 
-// TestCommandUsage holds that what cannot be meant is refused, on the error stream, with status 2.
+// TestCommandUsage checks that what cannot be meant is refused, on the error stream, with status 2.
 func TestCommandUsage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ args, err string }{
@@ -641,7 +641,7 @@ func TestCommandUsage(t *testing.T) {
 	}
 }
 
-// TestAdminClient holds what a command makes of an endpoint that is no gateway.
+// TestAdminClient checks what a command makes of an endpoint that is no gateway.
 func TestAdminClient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// TestLintDocs holds that each code of a warning is documented.
+// TestLintDocs checks that each code of a warning is documented.
 func TestLintDocs(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../robotstxt/lint.go")
@@ -31,7 +31,8 @@ func TestLintDocs(t *testing.T) {
 	}
 }
 
-// TestCommandDocs holds that each command with all of its flags is documented, and nothing else.
+// TestCommandDocs checks that each command with all of its flags is documented, and nothing
+// else.
 func TestCommandDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "cli.md")

@@ -31,7 +31,7 @@ func ask(t *testing.T, in string) (answers string, failed bool) {
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// TestQuestions holds spelling and order of the answers: scripts compare them byte by byte.
+// TestQuestions checks spelling and order of the answers: scripts compare them byte by byte.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.txt")

@@ -377,7 +377,7 @@ func FuzzReadOrders(f *testing.F) {
 	})
 }
 
-// TestActionsAreNotLostUnnoticed holds when a gateway continues in the stream, and when it starts again.
+// TestActionsAreNotLostUnnoticed checks when a gateway continues in the stream, and when it starts again.
 func TestActionsAreNotLostUnnoticed(t *testing.T) {
 	t.Parallel()
 	stream := func(ids ...string) (list []rueidis.XRangeEntry) {
@@ -459,7 +459,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestApplied holds for whom a command waits.
+// TestApplied checks for whom a command waits.
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	at := func(last int64, ids ...string) process {

@@ -9,7 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
-// TestGate holds how long a request waits: until the orders are read, for two seconds, or until it ends itself.
+// TestGate checks how long a request waits: until the orders are read, for two seconds, or until it ends
+// itself.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -79,7 +79,7 @@ func (r *rig) orders() []enforce.Stop {
 	return engine.Current().Stops().List()
 }
 
-// TestRequests holds what the page answers to whom.
+// TestRequests checks what the page answers to whom.
 func TestRequests(t *testing.T) {
 	r := newRig(t, "", "")
 	header := func(name, value string) func(*http.Request) {
@@ -210,7 +210,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestOrdersNeedAUser holds that a page to which no user comes takes no order, whatever let it pass.
+// TestOrdersNeedAUser checks that a page to which no user comes takes no order, whatever let it pass.
 func TestOrdersNeedAUser(t *testing.T) {
 	newRig(t, "", "")
 	h := console.Following(t.Context())
@@ -274,7 +274,7 @@ func TestPagesAreBoundedAndEscaped(t *testing.T) {
 	}
 }
 
-// TestExplainFetchesOnPostOnly holds that only the page itself can have a robots.txt fetched: not a picture of another
+// TestExplainFetchesOnPostOnly checks that only the page itself can have a robots.txt fetched: not a picture of another
 // site, which is a GET that a browser sends along with the password.
 func TestExplainFetchesOnPostOnly(t *testing.T) {
 	r := newRig(t, "", "")
@@ -310,8 +310,8 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 	}
 }
 
-// TestPasswordsWaitForTheirTurn holds that the hashes of passwords are not computed all at once: of a source that sends
-// hundreds of wrong ones, some are not looked at. A right one is remembered, and another user's is wrong.
+// TestPasswordsWaitForTheirTurn checks that the hashes of passwords are not computed all at once: of a source that
+// sends hundreds of wrong ones, some are not looked at. A right one is remembered, and another user's is wrong.
 func TestPasswordsWaitForTheirTurn(t *testing.T) {
 	// The hash takes some 20 ms, and is that of "open sesame".
 	hash, err := bcrypt.GenerateFromPassword([]byte("open sesame"), 8)

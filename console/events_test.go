@@ -66,8 +66,8 @@ func (f *frames) sent() []time.Time {
 // data is how many frames had something.
 func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
 
-// TestFrames holds that a viewer hears of what changed, at most once a second, and else only that the
-// page is there.
+// TestFrames checks that a viewer hears of what changed, at most once a second, and else only that
+// the page is there.
 func TestFrames(t *testing.T) {
 	testgateway.New(t, "", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// TestFollowingEnds holds that a viewer lets the configuration go.
+// TestFollowingEnds checks that a viewer lets the configuration go.
 func TestFollowingEnds(t *testing.T) {
 	testgateway.New(t, "", "")
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestFollowingEnds(t *testing.T) {
 	})
 }
 
-// TestViewers holds the bound of pages that follow, and that one that leaves frees its place.
+// TestViewers checks the bound of pages that follow, and that one that leaves frees its place.
 func TestViewers(t *testing.T) {
 	r := newRig(t, "", "")
 	follow := func(ctx context.Context) *http.Response {
@@ -171,7 +171,7 @@ func TestViewers(t *testing.T) {
 	})
 }
 
-// TestSpan holds how times are shown.
+// TestSpan checks how times are shown.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{

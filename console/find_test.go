@@ -21,7 +21,7 @@ import (
 
 const teams = "agent acmebot {\nowner \"search team\"\n}\nagent newsbot {\nowner \"news team\"\nbudget {\nrequests 3/day\n}\n}\nunidentified allow\n"
 
-// newTeams is a rig with agents of two teams, of which one was refused at a site, and a site that is unreachable.
+// newTeams returns a rig with agents of two teams. A site has refused one of them, and another site is unreachable.
 func newTeams(t *testing.T) (r *rig, site, gone string) {
 	t.Helper()
 	g := testgateway.New(t, teams+siteOf(auth(""), "orders on"), "")
@@ -39,8 +39,8 @@ func newTeams(t *testing.T) (r *rig, site, gone string) {
 	return r, shop.Origin().String(), dead.Origin().String()
 }
 
-// TestTroubleFirst: the page begins with what is refused and unreachable now, and with requests that no agent block
-// names.
+// TestTroubleFirst checks that the page starts with current refusals, unreachable sites, and requests without an agent
+// block.
 func TestTroubleFirst(t *testing.T) {
 	r, _, gone := newTeams(t)
 	_, body := r.ask("GET", "/", nil, ada)
@@ -77,7 +77,7 @@ func TestBudgetTrouble(t *testing.T) {
 	}
 }
 
-// TestLeastLeft: the budgets come first of which the least share is left.
+// TestLeastLeft checks that the budgets with the smallest share left come first.
 func TestLeastLeft(t *testing.T) {
 	t.Parallel()
 	of := func(name string, requests, left, bytes, bytesLeft int64) engine.AgentBudget {
@@ -226,7 +226,7 @@ func TestTrendText(t *testing.T) {
 	}
 }
 
-// TestNothingIsKnown: what is not known is not said to be none.
+// TestNothingIsKnown checks that the page does not say "none" if it does not know.
 func TestNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -39,7 +39,7 @@ const (
 	hidden   = "has to stand in a route of its site"
 )
 
-// TestLoad holds which sites may have the page.
+// TestLoad checks which sites may have the page.
 func TestLoad(t *testing.T) {
 	const everywhere, loopback = ":9180", "http://:9180"
 	forward := "forward_auth 127.0.0.1:9 {\nuri /check\n}\n"

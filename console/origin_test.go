@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestOriginPage holds that the page of an origin shows each change of its text, and the signals for
-// an agent.
+// TestOriginPage checks that the page of an origin shows each change of its text, and the signals
+// for an agent.
 func TestOriginPage(t *testing.T) {
 	r := newRig(t, "", "")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestQuestions holds which orders are asked about before they are carried out, and what the question says.
+// TestQuestions checks which orders are asked about before they are carried out, and what the question says.
 func TestQuestions(t *testing.T) {
 	g := newRig(t, auth(""), "orders on")
 	g.Load("agent alpha\nagent beta\n"+siteOf(auth(""), "orders on"), "")
@@ -67,7 +67,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestStopOfManyAsks holds that a stop of one host is asked about if it ends many requests.
+// TestStopOfManyAsks checks that a stop of one host is asked about if it ends many requests.
 func TestStopOfManyAsks(t *testing.T) {
 	g := newRig(t, auth(""), "orders on")
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -88,7 +88,7 @@ func TestStopOfManyAsks(t *testing.T) {
 	}
 }
 
-// TestJournalPage holds that the page of stops says who stopped and lifted what today.
+// TestJournalPage checks that the page of stops says who stopped and lifted what today.
 func TestJournalPage(t *testing.T) {
 	g := newRig(t, auth(""), "orders on")
 	for _, form := range []url.Values{
@@ -118,7 +118,7 @@ func TestJournalPage(t *testing.T) {
 	}
 }
 
-// TestJournal holds the order and the bounds of the journal.
+// TestJournal checks the order and the bounds of the journal.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 1, 0, 0, 0, time.UTC)
@@ -149,7 +149,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestAuthorityBadge holds that the root's end is shown, and that of the intermediate only if nothing has renewed it.
+// TestAuthorityBadge checks that the page shows when the root expires, and the intermediate only if nothing has
+// renewed it.
 func TestAuthorityBadge(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 1, 0, 0, 0, time.UTC)
@@ -172,7 +173,8 @@ func TestAuthorityBadge(t *testing.T) {
 	}
 }
 
-// TestCharts holds that the hour has 60 minutes, also right after the start, and ends with the one that is not over.
+// TestCharts checks that the hour has 60 minutes, also right after the start, and ends with the one that is not
+// over.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 18, 54, 30, 0, time.UTC)

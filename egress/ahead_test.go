@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestReadAhead holds that the body keeps its bytes and its error, however they arrive.
+// TestReadAhead checks that the body keeps its bytes and its error, however they arrive.
 func TestReadAhead(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -48,7 +48,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// TestReadAheadGivesUp holds that a body that pauses delays its header by 100 ms, and loses no
+// TestReadAheadGivesUp checks that a body that pauses delays its header by 100 ms, and loses no
 // later bytes.
 func TestReadAheadGivesUp(t *testing.T) {
 	t.Parallel()
@@ -72,8 +72,8 @@ func TestReadAheadGivesUp(t *testing.T) {
 	})
 }
 
-// TestReadAheadLeavesNoGoroutine holds that no goroutine outlives the end of the request and the
-// close of the body.
+// TestReadAheadLeavesNoGoroutine checks that no goroutine outlives the end of the request and
+// the close of the body.
 func TestReadAheadLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func (l *looking) Began(head []byte, _ bool) bool {
 	return !l.began
 }
 
-// TestForwardLooksAtAnswers holds that a caller can see the beginning of an answer before its
+// TestForwardLooksAtAnswers checks that a caller can see the beginning of an answer before its
 // client does, and keep the answer from it, and that it gets a copy of what the client got.
 func TestForwardLooksAtAnswers(t *testing.T) {
 	t.Parallel()

@@ -160,7 +160,7 @@ func TestDrainingOrigins(t *testing.T) {
 	}
 }
 
-// TestDrainingFresh holds the same for the transport that fetches robots.txt, whose requests have
+// TestDrainingFresh checks the same for the transport that fetches robots.txt, whose requests have
 // no body and a connection of their own. It uses HTTP/2 for GET only if an origin has nothing else.
 func TestDrainingFresh(t *testing.T) {
 	t.Parallel()

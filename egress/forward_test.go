@@ -49,7 +49,7 @@ func TestForwardBytes(t *testing.T) {
 	}
 }
 
-// TestForwardRequestHeader holds which fields are sent and which are not, on the wire.
+// TestForwardRequestHeader checks which fields are sent and which are not, on the wire.
 func TestForwardRequestHeader(t *testing.T) {
 	t.Parallel()
 	heads := make(chan []string, 1)
@@ -116,7 +116,7 @@ func TestForwardRequestHeader(t *testing.T) {
 	}
 }
 
-// TestForwardResponseHeader holds which fields reach the client.
+// TestForwardResponseHeader checks which fields reach the client.
 func TestForwardResponseHeader(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -144,7 +144,7 @@ var streams = []struct {
 	{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\nContent-Length: 1\nTransfer-Encoding: x\n\n", 0, false},
 }
 
-// TestStrict holds RFC 9112 section 6.1 in streams read at once and byte by byte.
+// TestStrict checks RFC 9112 section 6.1 in streams read at once and byte by byte.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	for _, tt := range streams {
@@ -161,7 +161,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// checkStrict holds that Strict does not change the requests that are read, up to the first whose
+// checkStrict checks that Strict does not change the requests that are read, up to the first whose
 // length is ambiguous, and that bytes which are no request pass unchanged.
 func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
@@ -237,7 +237,7 @@ func changes(a, b []byte) (n int) {
 	return n
 }
 
-// FuzzStrict holds checkStrict for any stream, in reads of any sizes.
+// FuzzStrict checks checkStrict for any stream, in reads of any sizes.
 func FuzzStrict(f *testing.F) {
 	for _, s := range streams {
 		f.Add([]byte(s.bytes), []byte{})
@@ -269,7 +269,7 @@ func spell(choice []byte) []byte {
 	return stream
 }
 
-// TestStrictAtRandom holds checkStrict for streams of parts.
+// TestStrictAtRandom checks checkStrict for streams of parts.
 func TestStrictAtRandom(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

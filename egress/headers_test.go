@@ -31,7 +31,7 @@ func TestWithoutMembers(t *testing.T) {
 	}
 }
 
-// TestPass holds which fields need a permission. Without it they do not leave, but similar fields
+// TestPass checks which fields need a permission. Without it they do not leave, but similar fields
 // do, and so do the other lines of a field with several lines.
 func TestPass(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestIsWebSocket(t *testing.T) {
 	}
 }
 
-// TestMayTrail holds RFC 9110 section 6.5.1.
+// TestMayTrail checks RFC 9110 section 6.5.1.
 func TestMayTrail(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

@@ -37,7 +37,7 @@ var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"a coding that nobody knows", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nbody", "", "", ""},
 }
 
-// TestMendedHeads holds that every transport reads all of an answer or fails.
+// TestMendedHeads checks that every transport reads all of an answer or fails.
 func TestMendedHeads(t *testing.T) {
 	t.Parallel()
 	var answer string
@@ -108,7 +108,7 @@ func TestMendedHeads(t *testing.T) {
 	}
 }
 
-// TestMendedTrailers holds RFC 9112 section 5.1 for trailers, announced or not, and for responses
+// TestMendedTrailers checks RFC 9112 section 5.1 for trailers, announced or not, and for responses
 // that follow others on one connection.
 func TestMendedTrailers(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestMendedTrailers(t *testing.T) {
 	}
 }
 
-// TestUpstreamGrants holds RFC 9110 section 9.3.6: any 2xx opens a tunnel.
+// TestUpstreamGrants checks RFC 9110 section 9.3.6: any 2xx opens a tunnel.
 func TestUpstreamGrants(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }), "h2")
@@ -166,7 +166,7 @@ func TestUpstreamGrants(t *testing.T) {
 	}
 }
 
-// TestOptionsAsterisk holds RFC 9112 section 3.2.4: the last proxy sends the asterisk.
+// TestOptionsAsterisk checks RFC 9112 section 3.2.4: the last proxy sends the asterisk.
 func TestOptionsAsterisk(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 1)

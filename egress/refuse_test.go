@@ -26,7 +26,7 @@ func startRefusing(t *testing.T, proto string, a Refusal) (*gateway, chan int) {
 	return &gateway{Server: s}, told
 }
 
-// TestRefuseHTTP1 holds the exact bytes, because many clients show parts of them.
+// TestRefuseHTTP1 checks the exact bytes, because many clients show parts of them.
 func TestRefuseHTTP1(t *testing.T) {
 	t.Parallel()
 	g, told := startRefusing(t, "h1", Refusal{

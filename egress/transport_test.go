@@ -350,7 +350,7 @@ func TestTrustedRoots(t *testing.T) {
 	}
 }
 
-// TestWays holds RFC 4559 section 6: credentials that bind a connection get one of their own, both
+// TestWays checks RFC 4559 section 6: credentials that bind a connection get one of their own, both
 // directly and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()

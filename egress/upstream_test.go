@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestParseUpstream holds which proxies are refused before anything dials them, and that no error
-// contains a password.
+// TestParseUpstream checks which proxies are refused before anything dials them, and that no
+// error contains a password.
 func TestParseUpstream(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{

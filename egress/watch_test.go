@@ -212,7 +212,7 @@ func TestWatchRateModel(t *testing.T) {
 	}
 }
 
-// TestWatchBodyDeadline holds the limit for a whole body: from its first byte on, until the last
+// TestWatchBodyDeadline checks the limit for a whole body: from its first byte on, until the last
 // one or the answer.
 func TestWatchBodyDeadline(t *testing.T) {
 	t.Parallel()

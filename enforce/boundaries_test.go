@@ -35,8 +35,8 @@ func acmeWith(tb testing.TB, b Boundaries) Identity {
 	return id.Identify(tb.Context(), Sender{UserAgent: "acme/1.0"})
 }
 
-// TestBoundaries: what is outside of a boundary is refused in every mode, robots.txt itself too, and no rules are asked
-// for. What is inside passes.
+// TestBoundaries checks that requests outside a boundary are refused in every mode, also for robots.txt itself, and
+// without a lookup of rules. Requests inside it pass.
 func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	hosts := Boundaries{Hosts: []string{"*.example.com", "shop.example", "alt.example:8443"}}
@@ -218,8 +218,8 @@ func TestBoundaryErrors(t *testing.T) {
 	}
 }
 
-// TestWindow holds when windows open and close, also on the days on which the clock is changed: in Berlin on 2027-03-28 at
-// 01:00 UTC from 02:00 to 03:00, and on 2027-10-31 at 01:00 UTC from 03:00 to 02:00.
+// TestWindow checks when windows open and close, also on the days on which the clock is changed: in Berlin on
+// 2027-03-28 at 01:00 UTC from 02:00 to 03:00, and on 2027-10-31 at 01:00 UTC from 03:00 to 02:00.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -275,7 +275,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowMinuteByMinute holds the windows of a year against the clock on the wall.
+// TestWindowMinuteByMinute checks the windows of a year against the clock on the wall.
 func TestWindowMinuteByMinute(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"22:00-06:00 Europe/Berlin", "02:30-03:15 America/New_York", "00:00-00:30 America/Sao_Paulo", "01:45-02:15 Australia/Lord_Howe"} {

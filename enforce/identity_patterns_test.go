@@ -35,7 +35,7 @@ func TestGlobMatch(t *testing.T) {
 	}
 }
 
-// FuzzGlob holds globs against regular expressions, and an intersection against both globs.
+// FuzzGlob checks globs against regular expressions, and an intersection against both globs.
 func FuzzGlob(f *testing.F) {
 	f.Add("AcmeBot/*", "*Bot*", "AcmeBot/1.0")
 	f.Add("*a*b*", "*b*a*", "ab")

@@ -467,7 +467,7 @@ func TestIdentityInvariants(t *testing.T) {
 	t.Logf("%d combinations", n)
 }
 
-// FuzzIdentify holds the same for whatever stands in a User-Agent, and that the inside of a
+// FuzzIdentify checks the same for whatever stands in a User-Agent, and that the inside of a
 // tunnel is judged as a request is.
 func FuzzIdentify(f *testing.F) {
 	f.Add("A/1 (compatible; B/1 (x; C/1); OpenBot/1); compatible; mybot", "")

@@ -79,8 +79,8 @@ func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 	}
 }
 
-// TestDecidedAt: a decision has the time as of which the rules were judged, however long they took to come. Without rules
-// it has the time at which it began. Later steps keep that time.
+// TestDecidedAt checks that a decision has the time for which its rules were evaluated, even if fetching them took
+// long. Without rules it has the time at which it began. Later steps keep that time.
 func TestDecidedAt(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[Mode]time.Time{ModeEnforce: now.Add(time.Minute), ModeOff: now} {

@@ -91,7 +91,7 @@ func TestPolicyConnect(t *testing.T) {
 	}
 }
 
-// TestMayIntercept holds for which policies a gateway needs a certificate authority.
+// TestMayIntercept checks for which policies a gateway needs a certificate authority.
 func TestMayIntercept(t *testing.T) {
 	t.Parallel()
 	bank := []string{"bank.example"}

@@ -35,7 +35,7 @@ func TestPolitenessRequest(t *testing.T) {
 			politeness: Politeness{Wait: time.Minute}, maxWait: new(2 * time.Minute),
 			want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: 2 * time.Minute},
 		},
-		"also if it is none": {
+		"a zero max_wait applies too": {
 			politeness: Politeness{Wait: time.Minute}, maxWait: new(time.Duration),
 			want: pace.Request{Limit: pace.Limit{Key: "example.com"}, MaxWait: -1},
 		},
@@ -92,7 +92,7 @@ func TestPolitenessRequest(t *testing.T) {
 	}
 }
 
-// TestPolitenessResolvesOnlyForAddresses holds that no other clock costs a look-up of the name.
+// TestPolitenessResolvesOnlyForAddresses checks that no other clock costs a look-up of the name.
 func TestPolitenessResolvesOnlyForAddresses(t *testing.T) {
 	t.Parallel()
 	p := Politeness{Per: []pace.Scope{pace.PerHost, pace.PerSite}}
@@ -101,7 +101,8 @@ func TestPolitenessResolvesOnlyForAddresses(t *testing.T) {
 	}
 }
 
-// TestAgentPaceReachesTheRequest holds the way of the agent's interval and wait from configuration to clock.
+// TestAgentPaceReachesTheRequest checks the way of the agent's interval and wait from configuration to
+// clock.
 func TestAgentPaceReachesTheRequest(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "NewsBot", Interval: time.Minute, MaxWait: new(time.Hour)}}})

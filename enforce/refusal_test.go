@@ -198,7 +198,7 @@ func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 	return Render(d, asked), NewProblem(d, asked)
 }
 
-// TestRefusalGolden holds the text of every reason, which docs/problems shows, and one answer in
+// TestRefusalGolden checks the text of every reason, which docs/problems shows, and one answer in
 // each of the other forms. TestFormsSayTheSame holds the rest of those.
 func TestRefusalGolden(t *testing.T) {
 	t.Parallel()
@@ -240,7 +240,7 @@ func withoutSheet(page []byte) []byte {
 	return bytes.Replace(page, []byte(pagestyle.Source(pagestyle.CSS)), []byte("'sha256-...'"), 1)
 }
 
-// TestFormsSayTheSame holds that JSON and HTML tell of every reason what its text tells.
+// TestFormsSayTheSame checks that JSON and HTML tell of every reason what its text tells.
 func TestFormsSayTheSame(t *testing.T) {
 	t.Parallel()
 	same := func(r Reason, what string, got, want any) {
@@ -321,7 +321,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	return d, RequestInfo{Method: text, URL: text}
 }
 
-// checkRefusal holds what every refusal must be, whatever is in it.
+// checkRefusal checks what every refusal must be, whatever is in it.
 func checkRefusal(t *testing.T, r Refusal) {
 	t.Helper()
 	if r.Reason == "" || len(r.Reason) > maxPhrase || escape.ASCII(r.Reason, maxPhrase) != r.Reason {
@@ -518,7 +518,7 @@ func TestDecisionHeaderOnAllowed(t *testing.T) {
 	}
 }
 
-// TestQuotedLines holds what a refusal shows of a robots.txt: the line that refused among its
+// TestQuotedLines checks what a refusal shows of a robots.txt: the line that refused among its
 // neighbours, whatever is in it, in 4 KB at most.
 func TestQuotedLines(t *testing.T) {
 	t.Parallel()

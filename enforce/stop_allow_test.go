@@ -17,7 +17,7 @@ func allow(id, value string) Stop {
 	return Stop{ID: id, Scope: StopAllow, Value: value, By: "ada", Ticket: "OPS-7", At: now, Until: now.Add(24 * time.Hour)}
 }
 
-// TestAllowCovers holds which requests an exception at run time is of, and until when exactly.
+// TestAllowCovers checks which requests an exception at run time is of, and until when exactly.
 func TestAllowCovers(t *testing.T) {
 	t.Parallel()
 	var k Stops
@@ -237,7 +237,7 @@ func TestFullSetsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = new(StopSet).UnmarshalJSON(data); errors.Is(err, ErrTooManyStops) != want || err == nil { // an empty order is none
+		if err = new(StopSet).UnmarshalJSON(data); errors.Is(err, ErrTooManyStops) != want || err == nil { // an empty order is invalid
 			t.Errorf("%d exceptions: %v", allowed, err)
 		}
 	}

@@ -249,7 +249,7 @@ func TestMergeIsBounded(t *testing.T) {
 	}
 }
 
-// TestLiftKeepsItsStop holds that the journal knows what was lifted, also after a restart and at another gateway.
+// TestLiftKeepsItsStop checks that the journal shows the lifted stop, also after a restart and at another gateway.
 func TestLiftKeepsItsStop(t *testing.T) {
 	t.Parallel()
 	stop := Stop{ID: "a", Scope: StopHost, Value: "shop.test", By: "ada", Reason: "complaint 7", At: now}
@@ -276,7 +276,8 @@ func TestLiftKeepsItsStop(t *testing.T) {
 	}
 }
 
-// TestStopOfAnAgentAtAHost holds that such a stop is of nothing else, and that it is lifted by its own name alone.
+// TestStopOfAnAgentAtAHost checks that such a stop is of nothing else, and that it is lifted by its own name
+// alone.
 func TestStopOfAnAgentAtAHost(t *testing.T) {
 	t.Parallel()
 	var k Stops

@@ -22,7 +22,7 @@ func fileOf(t *testing.T, folder string) *budgetFile {
 	return f
 }
 
-// TestBudgetFile: what was drawn counts as used after a crash, and what was given back does not.
+// TestBudgetFile checks that drawn slices count as used after a crash, and returned ones do not.
 func TestBudgetFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -49,7 +49,7 @@ func TestBudgetFile(t *testing.T) {
 	}
 	f = fileOf(t, folder)
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 9}); n != 3 {
-		t.Errorf("granted %d, want what came back", n)
+		t.Errorf("granted %d, want the number that was returned", n)
 	}
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: "host h", Want: 9}); n != 1 {
 		t.Errorf("granted %d to a host, want the rest", n)

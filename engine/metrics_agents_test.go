@@ -92,8 +92,8 @@ func TestAgentMetrics(t *testing.T) {
 	}
 }
 
-// TestAgentMetricsOverReloads: over reloads with new names the metrics stay those of the current configuration. The agents
-// that stay go on, and requests of one that is gone count as the others'.
+// TestAgentMetricsOverReloads checks that after reloads with new names the metrics are those of the current
+// configuration. Agents that stay keep their counts, and requests of a removed agent count as "other".
 func TestAgentMetricsOverReloads(t *testing.T) {
 	t.Parallel()
 	m := new(agentMetrics)

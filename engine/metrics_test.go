@@ -103,7 +103,7 @@ func descriptions() (list []*prometheus.Desc) {
 	return list
 }
 
-// TestMetricLabelsAreClosed holds that no collector has a label whose values a client or a site can
+// TestMetricLabelsAreClosed checks that no collector has a label whose values a client or a site can
 // choose.
 func TestMetricLabelsAreClosed(t *testing.T) {
 	t.Parallel()

@@ -106,8 +106,8 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAKind: refusals of an agent at an origin for a reason are one, with a count, until there are none for an
-// hour. If there is no room, old ones go.
+// TestRefusalsOfAKind checks that refusals of one agent at one origin for one reason share an entry with a count, until
+// an hour passes without one. Without room, the oldest entries go first.
 func TestRefusalsOfAKind(t *testing.T) {
 	t.Parallel()
 	r, now := new(recorder), time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC)

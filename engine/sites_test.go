@@ -44,7 +44,7 @@ func TestDenyOfAllSites(t *testing.T) {
 	}
 }
 
-// TestReachable holds that the line "ready" names an address that clients can use.
+// TestReachable checks that the line "ready" names an address that clients can use.
 func TestReachable(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]string{

@@ -103,8 +103,8 @@ func TestStopFollowsTheStore(t *testing.T) {
 	}
 }
 
-// TestStopsOfFormerFile: the stops of kills.json, which 0.1.0 wrote, hold and move to stops.json. What
-// was lifted since does not come back. After that, 0.1.0 refuses to start because of kills.json.
+// TestStopsOfFormerFile checks that the stops in a kills.json of 0.1.0 stay in force and move to stops.json. A stop
+// that was lifted since does not come back. The kills.json that is left makes 0.1.0 refuse to start.
 func TestStopsOfFormerFile(t *testing.T) {
 	t.Parallel()
 	const (
@@ -154,8 +154,8 @@ func TestStopsOfFormerFile(t *testing.T) {
 	}
 }
 
-// refusedBefore holds that 0.1.0 does not read the kills.json of a folder: each lift there needs an id, and the error shows
-// the first 80 characters of another text.
+// refusedBefore checks that 0.1.0 refuses the kills.json of a folder: it requires an id before each lift, and its error
+// shows 80 characters of a malformed id.
 func refusedBefore(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "kills.json"))

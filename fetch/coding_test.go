@@ -292,7 +292,7 @@ func TestExt_Bombs(t *testing.T) {
 	}
 }
 
-// TestExt_DecoderMemory holds what one decoder may take, whatever window the data
+// TestExt_DecoderMemory checks what one decoder may take, whatever window the data
 // asks for. It is not parallel: it measures the whole process.
 func TestExt_DecoderMemory(t *testing.T) {
 	for name, data := range map[string]struct {
@@ -380,7 +380,7 @@ func TestExt_ZstdWindow(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that decoding stays in its bounds whatever it is given.
+// FuzzDecode checks that decoding stays in its bounds whatever it is given.
 func FuzzDecode(f *testing.F) {
 	for i, coding := range codings {
 		f.Add(encode(f, coding, []byte(rules)), uint8(i))
@@ -423,10 +423,10 @@ func TestExt_CodingsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestExt_CodingsAsOthersReadThem holds how a wrong Content-Encoding is read, beside other clients:
-// curl 7.88 --compressed, wget 1.21 --compression=auto and Python's requests 2.34. "text" means
-// that a client gave the rules, "bytes" that it gave the body as sent, "-" an error. Crawlgate
-// reads what they read unless rules could be lost.
+// TestExt_CodingsAsOthersReadThem checks how a wrong Content-Encoding is read, compared with other
+// clients: curl 7.88 --compressed, wget 1.21 --compression=auto and Python's requests 2.34. "text"
+// means that a client returned the rules, "bytes" that it returned the body as sent, "-" that it
+// failed. Crawlgate accepts the bodies that they accept, unless rules could be lost.
 func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 	t.Parallel()
 	text := []byte(rules)

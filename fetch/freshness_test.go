@@ -12,7 +12,7 @@ type freshness struct {
 	noCache   bool
 }
 
-// TestGoogle_CacheControl holds that max-age says how long an answer is fresh, as Google's
+// TestGoogle_CacheControl checks that max-age says how long an answer is fresh, as Google's
 // specification has it.
 func TestGoogle_CacheControl(t *testing.T) {
 	t.Parallel()
@@ -110,8 +110,8 @@ func FuzzParseRetryAfter(f *testing.F) {
 	})
 }
 
-// TestExt_HeadersReachTheOutcome holds which header is read from which answer, by the fetcher's own
-// clock.
+// TestExt_HeadersReachTheOutcome checks which header is read from which answer, by the fetcher's
+// own clock.
 func TestExt_HeadersReachTheOutcome(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)

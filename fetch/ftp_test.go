@@ -45,7 +45,7 @@ func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	return out
 }
 
-// TestGoogle_FTP holds the outcomes of FTP servers, which Google's specification includes.
+// TestGoogle_FTP checks the outcomes of FTP servers, which Google's specification includes.
 func TestGoogle_FTP(t *testing.T) {
 	t.Parallel()
 	cut := ftpSite(rules, "226", "426 aborted")

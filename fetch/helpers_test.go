@@ -61,7 +61,7 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), req)
 }
 
-// checkRequest holds that a request is a non-conditional GET (Google's specification) and tells
+// checkRequest checks that a request is a non-conditional GET (Google's specification) and tells
 // nothing about us but the agent.
 func checkRequest(tb testing.TB, req *http.Request) {
 	tb.Helper()
@@ -206,7 +206,7 @@ func (w want) check(tb testing.TB, out Outcome) {
 	checkOutcome(tb, out)
 }
 
-// checkOutcome holds the invariants of every outcome.
+// checkOutcome checks the invariants of every outcome.
 func checkOutcome(tb testing.TB, out Outcome) {
 	tb.Helper()
 	if out.Kind != KindRules && (out.Body != nil || out.Truncated) {

@@ -239,7 +239,7 @@ func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 	})
 }
 
-// TestRFC9309_2_3_1_4_HTTP2 holds that the other protocol's failures get the same names.
+// TestRFC9309_2_3_1_4_HTTP2 checks that the other protocol's failures get the same names.
 func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("Disallow: /x\n", 100_000)

@@ -260,7 +260,7 @@ func (m *model) provisional(t *rapid.T, p Policy, r Record, out Outcome, now tim
 	}
 }
 
-// check holds the invariants.
+// check checks the invariants.
 func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic bool) {
 	if r.Failing() != (m.failures > 0) || r.Attempts != m.failures || !r.UnreachableSince.Equal(m.since) {
 		t.Fatalf("run of %d since %s, want %d since %s", r.Attempts, r.UnreachableSince, m.failures, m.since)

@@ -60,8 +60,8 @@ func TestZeroValuesDeny(t *testing.T) {
 	}
 }
 
-// TestExt_UnreachableModes holds the modes of docs/status-table.md case by case: age of the run,
-// presence of a copy, mode.
+// TestExt_UnreachableModes checks the modes of docs/status-table.md case by case: age of the
+// run, presence of a copy, mode.
 func TestExt_UnreachableModes(t *testing.T) {
 	t.Parallel()
 	const d, g, a = AccessDeny, AccessLastGood, AccessAllow

@@ -204,7 +204,7 @@ func TestRecordJSON_RefusesToDecode(t *testing.T) {
 	}
 }
 
-// FuzzRecordJSON holds that no bytes make decoding panic or a record that cannot be
+// FuzzRecordJSON checks that no bytes make decoding panic or a record that cannot be
 // encoded again.
 func FuzzRecordJSON(f *testing.F) {
 	for _, r := range samples() {

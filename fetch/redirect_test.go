@@ -268,7 +268,7 @@ func TestExt_LongLocation(t *testing.T) {
 	}
 }
 
-// TestExt_Shared holds pitfall 7 (NUTCH-2581): the end of a redirect has a record
+// TestExt_Shared checks pitfall 7 (NUTCH-2581): the end of a redirect has a record
 // of its own only if it is that origin's robots.txt, and gave a good answer.
 func TestExt_Shared(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ const (
 	outagePage = `<html><title>Error</title><body>Could not connect to database: host not found. Page not found.</body></html>`
 )
 
-// TestGoogle_Soft404 holds when a 5xx counts as a 404, as Google's specification has it.
+// TestGoogle_Soft404 checks when a 5xx counts as a 404, as Google's specification has it.
 func TestGoogle_Soft404(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -81,7 +81,7 @@ func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_3_1_2_EveryRedirectStatus holds which statuses a Location directs.
+// TestRFC9309_2_3_1_2_EveryRedirectStatus checks which statuses a Location directs.
 func TestRFC9309_2_3_1_2_EveryRedirectStatus(t *testing.T) {
 	t.Parallel()
 	for status := 200; status <= 599; status++ {

@@ -70,8 +70,8 @@ func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 	}
 }
 
-// checkOurs holds that a failure of ours leaves every record as it is, and permits nothing until it
-// has passed.
+// checkOurs checks that a failure of ours leaves every record as it is, and permits nothing until
+// it has passed.
 func checkOurs(t *testing.T, out Outcome) {
 	t.Helper()
 	if out.Ours() != (out.Cause == CauseUpstream || out.Cause == CauseLocal) {

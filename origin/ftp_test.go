@@ -82,7 +82,7 @@ func TestRFC1738_3_2_2_Targets(t *testing.T) {
 	}
 }
 
-// FuzzFTPTarget holds what no path may do that passes: end a command, or be resolved to another
+// FuzzFTPTarget checks what no path may do that passes: end a command, or be resolved to another
 // name.
 func FuzzFTPTarget(f *testing.F) {
 	for _, tt := range ftpPaths {

@@ -202,7 +202,7 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// checkOctetsKept holds that a target's path is the path of the request line with nothing but
+// checkOctetsKept checks that a target's path is the path of the request line with nothing but
 // illegal bytes changed, each to its own escape.
 func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 	t.Helper()
@@ -239,7 +239,7 @@ func legalOctet(c byte) bool {
 	return strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/?%[]", c) >= 0
 }
 
-// checkCanonical holds what the doc of Origin promises of every origin.
+// checkCanonical checks what the doc of Origin promises of every origin.
 func checkCanonical(t *testing.T, o origin.Origin) {
 	t.Helper()
 	if again, err := origin.Parse(o.String()); err != nil || again != o {

@@ -157,7 +157,7 @@ func TestResolveForEveryServer(t *testing.T) {
 	}
 }
 
-// TestResolveOfTooManyForms holds that the forms are bounded.
+// TestResolveOfTooManyForms checks that the forms are bounded.
 func TestResolveOfTooManyForms(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", "//b/b%3b..%2f%5c/..%5c../b%2f%3b..%3b%5c/b;..%5c.."} {
@@ -316,7 +316,7 @@ func TestResolveBoundsLongForms(t *testing.T) {
 	}
 }
 
-// FuzzResolve holds Resolve against a model of servers.
+// FuzzResolve checks Resolve against a model of servers.
 func FuzzResolve(f *testing.F) {
 	for _, tt := range resolvedPaths {
 		f.Add(tt.path)

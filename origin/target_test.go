@@ -142,7 +142,7 @@ func TestURLOfNoTargetIsEmpty(t *testing.T) {
 	}
 }
 
-// TestTargetCanonicalHost holds that a request names the origin that was judged.
+// TestTargetCanonicalHost checks that a request names the origin that was judged.
 func TestTargetCanonicalHost(t *testing.T) {
 	t.Parallel()
 	for requestURI, want := range map[string]string{
@@ -158,8 +158,8 @@ func TestTargetCanonicalHost(t *testing.T) {
 	}
 }
 
-// checkSent holds the invariants of a Target against net/http's own writer: the bytes of t.Path are
-// those in the request line, to an origin and to a proxy, and whoever reads them makes the same
+// checkSent checks the invariants of a Target against net/http's own writer: the bytes of t.Path
+// are those in the request line, to an origin and to a proxy, and whoever reads them makes the same
 // target of them.
 func checkSent(t *testing.T, target origin.Target) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// crawler is one agent of a fairness test: a number of workers, each of which asks again as
-// soon as its last request was answered.
+// crawler is one agent of a fairness test: a number of workers. Each asks again as soon as
+// its last request was answered.
 type crawler struct {
 	agent   string
 	workers int

@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestEveryEgressKindIsAReason holds that no failure on the way out ends as a reason that nobody
+// TestEveryEgressKindIsAReason checks that no failure on the way out ends as a reason that nobody
 // knows.
 func TestEveryEgressKindIsAReason(t *testing.T) {
 	t.Parallel()
@@ -39,8 +39,8 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 	}
 }
 
-// TestLogObjectIsTheRecord holds that the access log has what the other readers of a decision get,
-// field by field.
+// TestLogObjectIsTheRecord checks that the access log has what the other readers of a decision
+// get, field by field.
 func TestLogObjectIsTheRecord(t *testing.T) {
 	t.Parallel()
 	var full enforce.LogRecord
@@ -95,7 +95,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestPlaceholderDocs holds that the documented placeholders are there, and no others.
+// TestPlaceholderDocs checks that the documented placeholders are there, and no others.
 func TestPlaceholderDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(testdocs.Path("docs", "caddyfile.md"))

@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress"
 )
 
-// TestTunnelServerLivesWithItsUsers holds that a tunnel keeps its server over a reload, and that
+// TestTunnelServerLivesWithItsUsers checks that a tunnel keeps its server over a reload, and that
 // nothing is left when the last user has gone.
 func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
@@ -105,8 +105,8 @@ func TestTunnelEnd(t *testing.T) {
 	}
 }
 
-// TestInnerLog holds that a defect inside tunnels shows in the log, in both versions of HTTP, and
-// what clients do at level debug only.
+// TestInnerLog checks that a defect inside tunnels shows in the log, in both versions of HTTP,
+// and what clients do at level debug only.
 func TestInnerLog(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.DebugLevel)

@@ -226,9 +226,9 @@ func TestShared_LeaseFails(t *testing.T) {
 	})
 }
 
-// 10,000 new origins at once, 30 % of which hang, while 100 others are in use: requests for those
-// in use never wait, and they are refreshed in time. The new ones that answer have their rules
-// before any request gives up.
+// 10,000 new origins come at once, and 30 % of them hang, while 100 others are in use. Requests
+// for the origins in use never wait, and their rules are refreshed in time. The new origins that
+// answer have their rules before any request gives up.
 func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

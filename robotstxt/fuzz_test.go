@@ -26,7 +26,7 @@ func addSeeds(f *testing.F, add func(data []byte)) {
 	}
 }
 
-// FuzzMatch holds the engine against the oracle and against itself.
+// FuzzMatch checks the engine against the oracle and against itself.
 func FuzzMatch(f *testing.F) {
 	addSeeds(f, func(data []byte) {
 		a := newAsker(data, 1)

@@ -10,8 +10,8 @@ import (
 // corpusHTML is the number of HTML pages among the 1,500 real files, counted by hand.
 const corpusHTML = 132
 
-// TestExt_IsHTML holds the heuristic against real files: no file that is flagged has a rule, and of
-// the whole corpus all pages are found.
+// TestExt_IsHTML checks the heuristic against real files: no file that is flagged has a rule, and
+// of the whole corpus all pages are found.
 func TestExt_IsHTML(t *testing.T) {
 	t.Parallel()
 	flagged := 0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLines holds that lines are counted as rules are.
+// TestLines checks that lines are counted as rules are.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -135,7 +135,7 @@ var neverDecides = []string{
 	robotstxt.LintRuleOutsideGroup, robotstxt.LintPathWithoutSlash, robotstxt.LintDuplicateRule, robotstxt.LintShadowedRule,
 }
 
-// checkLint holds what Lint says of a file against what the engine does with it.
+// checkLint checks what Lint says of a file against what the engine does with it.
 func checkLint(t *testing.T, name string, data []byte, questions []question) {
 	t.Helper()
 	warnings := robotstxt.Lint(data)

@@ -136,7 +136,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// FuzzParsePattern holds that a Pattern matches what a Disallow line of its path does.
+// FuzzParsePattern checks that a Pattern matches what a Disallow line of its path does.
 func FuzzParsePattern(f *testing.F) {
 	for _, seed := range [][2]string{{"/a*b$", "/axb"}, {"/%2A*", "/*"}, {"*$", "/"}, {"/?a:", "/?a%3A"}, {"/\u00e9", "/%c3%a9"}} {
 		f.Add(seed[0], seed[1])

@@ -276,7 +276,7 @@ func TestProductTokenCost(t *testing.T) {
 	}
 }
 
-// TestFamily holds the families of Google's crawlers, as docs/cli.md lists them.
+// TestFamily checks the families of Google's crawlers, as docs/cli.md lists them.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for token, want := range map[string]robotstxt.Agent{

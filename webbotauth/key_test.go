@@ -143,7 +143,7 @@ func TestParseKeysRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseKeys: what is accepted signs, and is read the same when it is written again.
+// FuzzParseKeys checks that accepted keys can sign, and that they are read the same after they are written again.
 func FuzzParseKeys(f *testing.F) {
 	k, err := Generate(time.Unix(5, 0), time.Unix(9, 0))
 	if err != nil {

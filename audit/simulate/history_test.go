@@ -50,7 +50,7 @@ func TestByPolicy(t *testing.T) {
 		want    string
 	}{
 		{"nothing is known of the run", denied, nil, fetch.Policy{Mode: fetch.ModeStale}, denied},
-		{"nothing, and what it permitted is hidden", spared, nil, fetch.Policy{}, "state"},
+		{"no answer, and unknown permissions", spared, nil, fetch.Policy{}, "state"},
 		{"strict needs no answer", expired, nil, fetch.Policy{Mode: fetch.ModeStrict}, denied},
 		{"strict, and there was a copy", byCopy, nil, fetch.Policy{Mode: fetch.ModeStrict}, denied},
 		{"stale takes the copy at once", denied, answers{text(2 * time.Hour), down(time.Hour, good)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
@@ -61,9 +61,9 @@ func TestByPolicy(t *testing.T) {
 		{"google takes it after twelve hours", denied, answers{text(14 * time.Hour), down(13*time.Hour, good)}, fetch.Policy{Mode: fetch.ModeGoogle}, byCopy},
 		{"google refuses before", byCopy, answers{text(11 * time.Hour), down(10*time.Hour, good)}, fetch.Policy{Mode: fetch.ModeGoogle}, denied},
 		{"the log knows when the run began", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
-		{"so that what is hidden is known", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
+		{"long enough that the permissions are certain", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: 2 * time.Hour}, denied},
 		{"it had just become long enough", denied, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour}, byCopy},
-		{"long enough, and it is hidden", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour}, byCopy},
+		{"long enough, and unknown permissions", spared, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour}, byCopy},
 		{"not quite long enough", byCopy, answers{text(3 * time.Hour), down(time.Hour, good)}, fetch.Policy{UnreachableFor: time.Hour + time.Millisecond}, denied},
 		{"a good answer that ended in a run of failures", denied, answers{text(day), fails(time.Hour, 10*time.Minute)}, fetch.Policy{Mode: fetch.ModeStale}, byCopy},
 		{"a run that the log has no line of", denied, answers{text(time.Hour)}, fetch.Policy{Mode: fetch.ModeStale}, denied},

@@ -146,8 +146,8 @@ func run(t *testing.T, cfg Config, r request) (string, Totals) {
 	return result, totals
 }
 
-// TestDecide holds the result of one line under another policy. The integration tests compare such
-// results with a gateway.
+// TestDecide checks the result of one line under another policy. The integration tests compare
+// such results with a gateway.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	acme := enforce.Agent{Name: "AcmeBot"}

@@ -88,8 +88,8 @@ func (g gateway) patiently(t *testing.T, l *budget.Allowance, host string, lost 
 	}
 }
 
-// TestFleet: two gateways and 40 clients get all that there is, and nothing more; what comes back is
-// used by the other gateway. A slice whose grant did not arrive may be lost.
+// TestFleet checks that two gateways with 40 clients get the whole budget and nothing more, and that
+// each can use what the other returns. A slice may be lost if its grant did not arrive.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -169,8 +169,8 @@ func TestRedisUser(t *testing.T) {
 	}
 }
 
-// TestRedisForgets: while Redis is away nothing is drawn, and if it comes back empty the gateway
-// tells what it knows.
+// TestRedisForgets checks that nothing is drawn while Redis is down. If Redis comes back empty, the
+// gateway tells it the number drawn.
 func TestRedisForgets(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -28,7 +28,7 @@ type name struct {
 	net.Listener
 	mu   sync.Mutex
 	to   string
-	mute []*atomic.Bool // of each connection: what it sends vanishes
+	mute []*atomic.Bool // per connection: whether everything that it sends is dropped
 }
 
 func named(t *testing.T, to string) *name {
@@ -127,8 +127,8 @@ func answerLoading(c net.Conn) {
 
 func address(s *redistest.Server) string { return strings.TrimPrefix(s.URL(), "redis://") }
 
-// beats is a link of which each heartbeat is counted. The clock of the product, 0.5 s a heartbeat, is the count: load
-// makes heartbeats late, and not more.
+// beats is a link that counts its heartbeats. The count is the test's clock, at 0.5 s per heartbeat: load delays
+// heartbeats but adds none.
 type beats struct {
 	*Link
 	n atomic.Int64

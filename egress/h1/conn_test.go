@@ -136,8 +136,8 @@ func TestMendedNextResponse(t *testing.T) {
 	}
 }
 
-// FuzzMended holds that a response which net/http can read, and which needs no mending, is read as
-// it would be without Mended; that reads of any size give the same; and that no byte is added.
+// FuzzMended checks that a response which net/http can read, and which needs no mending, is read
+// as it would be without Mended; that reads of any size give the same; and that no byte is added.
 func FuzzMended(f *testing.F) {
 	for _, tt := range heads[:len(heads)-1] {
 		f.Add([]byte(tt.sent), []byte{})

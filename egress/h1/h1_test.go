@@ -289,7 +289,7 @@ func newH1(t *testing.T, change func(*http.Transport)) *Transport {
 	return tr
 }
 
-// TestSteps holds the order of the hooks, and that a request is sent as it is.
+// TestSteps checks the order of the hooks, and that a request is sent as it is.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok, closes, "HTTP/1.1 103 Early Hints\r\n\r\n"+ok))
@@ -525,7 +525,7 @@ type closer struct {
 
 func (c *closer) Close() error { c.closed.Store(true); return nil }
 
-// TestPool holds the bounds of the pool: memory and time.
+// TestPool checks the bounds of the pool: memory and time.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -569,7 +569,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// FuzzResponse holds that both transports understand any bytes of an origin in the same way.
+// FuzzResponse checks that both transports understand any bytes of an origin in the same way.
 func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		ok, "HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.0 404 x\r\nContent-Length: 1\r\n\r\n12",

@@ -77,7 +77,7 @@ func TestOnlyFiles(t *testing.T) {
 	}
 }
 
-// TestAlone holds which configurations keep all checkpoints on the machine.
+// TestAlone checks which configurations keep all checkpoints on the machine.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -44,7 +44,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestNewGenerations holds when another generation begins, which reason it states, and that it
+// TestNewGenerations checks when another generation begins, which reason it states, and that it
 // begins after the lines of the one before.
 func TestNewGenerations(t *testing.T) {
 	t.Parallel()

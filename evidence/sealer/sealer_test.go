@@ -452,7 +452,7 @@ func TestStuckDisk(t *testing.T) {
 	b.verify(1, 0)
 }
 
-// TestRefused holds which settings and files a log refuses to open with, and why.
+// TestRefused checks which settings and files a log refuses to open with, and why.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

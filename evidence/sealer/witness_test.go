@@ -218,7 +218,7 @@ func TestWitnessedEnd(t *testing.T) {
 	b.verify(1, 0)
 }
 
-// TestBadWitnesses holds which errors bad answers of a witness cause.
+// TestBadWitnesses checks which errors bad answers of a witness cause.
 func TestBadWitnesses(t *testing.T) {
 	t.Parallel()
 	other := newWitness(t, "w.example", nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestConsole holds that the operator's page is no target of crawlers, and that its orders bind them.
+// TestConsole checks that the operator's page is no target of crawlers, and that its orders bind them.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -99,7 +99,7 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	refused("after a reload", second)
 }
 
-// TestConsoleLetsTheProcessStop holds that pages that follow keep neither a stop nor a reload waiting, where no grace
+// TestConsoleLetsTheProcessStop checks that pages that follow keep neither a stop nor a reload waiting, where no grace
 // period ends them.
 func TestConsoleLetsTheProcessStop(t *testing.T) {
 	t.Parallel()

@@ -189,7 +189,7 @@ func heldSite(t *testing.T) (site *httptest.Server, held chan struct{}) {
 	return site, held
 }
 
-// wantAgentLimit holds what a refusal for an agent's limit says.
+// wantAgentLimit checks what a refusal for an agent's limit says.
 func wantAgentLimit(t *testing.T, where string, a rig.Answer, err error) {
 	t.Helper()
 	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" ||

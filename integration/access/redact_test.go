@@ -191,8 +191,8 @@ func leaveWith(t *testing.T, g *rig.Gateway, request string) {
 	rig.Eventually(t, "the line of the request that was left", func() bool { return strings.Contains(g.Stderr.String(), "the client left") })
 }
 
-// TestRedactedFields holds that fields with keys are logged without their values and reach the site with them, and that
-// the site's own reach the client.
+// TestRedactedFields checks that fields with keys are logged without their values and reach the site with them, and
+// that the site's own reach the client.
 func TestRedactedFields(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)

@@ -53,8 +53,8 @@ func TestAuditOfADay(t *testing.T) {
 	d.tamper()
 }
 
-// checkReasons holds that the day had all reasons, that the report tells of them, and that the audit counts by agent what
-// the lines say.
+// checkReasons checks that the day had all reasons, that the report tells of them, and that the audit counts by agent
+// what the lines say.
 func (d *day) checkReasons(r rig.AuditRun) {
 	d.t.Helper()
 	type outcomes struct {

@@ -480,7 +480,7 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 	}
 }
 
-// textParts is how many parts come before the tables: statement, counts, method, what is not proven.
+// textParts is the number of parts before the tables: statement, counts, method, limits.
 const textParts = 4
 
 // textTables reads the tables of the text: their rows by their titles, with the headings first.
@@ -636,7 +636,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 		}
 		sameNumbers(t, fmt.Sprintf("%s: %q", where, row), got, want)
 		switch times := row[keys+to-from+1:]; {
-		case len(times) == 1 && i <= shown: // what was left at the least; "-" if nothing says so
+		case len(times) == 1 && i <= shown: // the smallest rest; "-" if no line has one
 			if left := c.left[key]; len(left) > 0 && number(t, times[0]) != slices.Min(left) {
 				t.Errorf("%s: %q, counted %v", where, row, slices.Min(left))
 			}
@@ -653,7 +653,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 
 var plotted = regexp.MustCompile(`<title>[^<]* ([0-9,]+) allowed, ([0-9,]+) refused, ([0-9,]+) failed</title>`)
 
-// checkPlots holds that the bars of the plot over time have all requests.
+// checkPlots checks that the bars of the plot over time have all requests.
 func (c *counted) checkPlots(t *testing.T, page string) {
 	t.Helper()
 	_, plot, _ := strings.Cut(page, "<h2>Requests over time</h2>")

@@ -372,7 +372,7 @@ func (p *policies) compare(name string, log, by *rig.Gateway, least float64, arg
 	}
 }
 
-// checkSimulation holds that nothing of a day is decided otherwise under the policies that were in force.
+// checkSimulation checks that nothing of a day is decided otherwise under the policies that were in force.
 func (d *day) checkSimulation(agents string) {
 	t := d.t
 	t.Helper()

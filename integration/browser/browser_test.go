@@ -207,8 +207,8 @@ func teams() string {
 	return lines.String()
 }
 
-// manyOrigins is a store with 10,000 origins, of which few are unreachable: they are where a reader of the first records
-// does not find them.
+// manyOrigins makes a store with 10,000 origins. A few of them are unreachable, and a search of only the first records
+// would miss them.
 func manyOrigins(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "robots.db")

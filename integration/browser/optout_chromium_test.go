@@ -33,7 +33,7 @@ func TestOptOutInABrowser(t *testing.T) {
 			a, _ := g.Fetch("AcmeBot/1.0", shopPage) // an error is status 0
 			statuses = append(statuses, a.Status)
 		}
-		_ = json.NewEncoder(w).Encode(statuses) // the program says what it lacks
+		_ = json.NewEncoder(w).Encode(statuses) // the program names any missing status
 	})
 	server := httptest.NewServer(control)
 	t.Cleanup(server.Close)

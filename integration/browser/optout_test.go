@@ -107,7 +107,7 @@ func soon() time.Duration {
 	return 10 * time.Second
 }
 
-// expect holds the status of a page of the shop for acmebot at each gateway.
+// expect checks the status of a page of the shop for acmebot at each gateway.
 func (b *bots) expect(want ...int) {
 	b.t.Helper()
 	for i, g := range b.gateways {

@@ -35,7 +35,8 @@ var zone, midnight = func() (string, time.Time) {
 	}
 }()
 
-// config is that of a gateway whose agent AcmeBot has a budget. Without a URL it is in no fleet.
+// config returns the configuration of a gateway whose agent AcmeBot has a budget. Without a URL, the
+// gateway is in no fleet.
 func config(name, url, lines string) rig.Config {
 	lines += "\nzone " + zone
 	c := rig.Config{Engine: rig.PaceOff, Site: "agent AcmeBot {\nuser_agent AcmeBot\nbudget {\n" + lines + "\n}\n}\nunidentified allow"}

@@ -115,7 +115,7 @@ type promise struct {
 	pause        time.Duration // that a failure asks for
 }
 
-// promises holds what the script's behaviours promise, by their names. A good answer may not shorten
+// promises checks what the script's behaviours promise, by their names. A good answer may not shorten
 // its lifetime to less than the ttl of these gateways, which is below five minutes.
 var promises = map[string]promise{
 	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2"},

@@ -107,8 +107,8 @@ const (
 	slowCommit = 2 * time.Second
 )
 
-// checkRestarts holds that only young records were lost, and that no restart was a stampede: nearly all records were on the
-// disk, and those were not fetched again, which the oracle has checked.
+// checkRestarts checks that only young records were lost, and that no restart was a stampede: nearly all records were
+// on the disk, and those were not fetched again, which the oracle has checked.
 func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 	t.Helper()
 	after := make([]int, len(deaths))

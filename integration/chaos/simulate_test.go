@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// checkSimulation holds that the log of a gateway under chaos, simulated by the Caddyfile that was in force, comes to what
-// was enforced, line for line; and that by other Caddyfiles it comes to what the oracle calls right under them.
+// checkSimulation checks that the log of a gateway under chaos, simulated by the Caddyfile that was in force, comes to
+// what was enforced, line for line; and that by other Caddyfiles it comes to what the oracle calls right under them.
 func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	t := g.T
 	t.Helper()

@@ -123,7 +123,7 @@ func watchFootprint(ctx context.Context, g *rig.Gateway, every time.Duration) (u
 	return u
 }
 
-// check holds what 500 origins and 32 clients may take, and that it does not grow.
+// check checks what 500 origins and 32 clients may take, and that it does not grow.
 func (u footprint) check(t *testing.T) {
 	t.Helper()
 	checkFlat(t, "memory in MiB", u.memory, 16, 350)

@@ -289,9 +289,9 @@ func docAgents(t *testing.T) string {
 	return "agent examplebot\nagent browserbot {\ncredential browserbot " + rig.Hashed(t, "argon2id") + "\n}"
 }
 
-// TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with
-// https, and with a 429. Each client gets all pages, in their time, and nothing of what is closed;
-// and nothing comes to the sites but through the gateway.
+// TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with https, and
+// with a 429. Each client gets every permitted page in time, and no disallowed one. The sites get requests only through
+// the gateway.
 func TestClientPages(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
@@ -364,7 +364,7 @@ func TestPlainClients(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it
 	}
 }
 
-// checkClientSite holds what a site saw of a client, by the site's clock. A few pages may be lost.
+// checkClientSite checks what a site saw of a client, by the site's clock. A few pages may be lost.
 func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLose int, began time.Time) {
 	t.Helper()
 	if site.Dropped() > 0 {

@@ -59,7 +59,7 @@ func (w *wayOut) directly(uid int) (open, shut, slow []string) {
 	return open, shut, slow
 }
 
-// closed holds that no client gets past the gateway, that each learns it at once, and that nothing arrives anywhere.
+// closed checks that no client gets past the gateway, that each learns it at once, and that nothing arrives anywhere.
 func (w *wayOut) closed(when string, uid int) {
 	w.t.Helper()
 	w.site.netns.sh("nft reset counters table inet seen")
@@ -258,7 +258,7 @@ func TestWayOutOpenConnection(t *testing.T) {
 	}
 }
 
-// TestWayOutExceptions holds the purpose of the file's empty sets: also4 opens the addresses in it, and served lets a
+// TestWayOutExceptions checks the purpose of the file's empty sets: also4 opens the addresses in it, and served lets a
 // crawler answer, but not ask.
 func TestWayOutExceptions(t *testing.T) {
 	t.Parallel()

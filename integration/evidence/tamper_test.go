@@ -153,8 +153,8 @@ func (m *tampered) copied(files []int, edit func(l [][]byte) [][]byte) (dir stri
 	return dir, names
 }
 
-// wantInEach holds that of a copy in which several files are changed, the audit has the finding at the line in each of
-// them, and the verifier has one in each. An audit and its verifier take half a second, so there is one for all files.
+// wantInEach changes several files in a copy. It checks that the audit reports the finding at the line in each of them,
+// and that the verifier reports one in each. An audit and its verifier take half a second, so one run covers all files.
 func (m *tampered) wantInEach(what string, files []int, edit func(l [][]byte) [][]byte, kind string, line int) {
 	m.t.Helper()
 	dir, names := m.copied(files, edit)
@@ -170,7 +170,8 @@ func (m *tampered) wantInEach(what string, files []int, edit func(l [][]byte) []
 	}
 }
 
-// want holds that a copy that is changed has a finding of a kind at a line of the file, 0 for anywhere; incomplete is an error.
+// want checks that a copy that is changed has a finding of a kind at a line of the file, 0 for anywhere; incomplete is
+// an error.
 func (m *tampered) want(what string, file int, folder func(dir string), edit func(l [][]byte) [][]byte, kind string, line int) {
 	m.t.Helper()
 	dir, names := m.copied([]int{file}, edit)

@@ -46,7 +46,7 @@ func (f *allowFleet) config(i int, more string) rig.Config {
 	return rig.Config{Engine: rig.FleetEngine(fmt.Sprint("gw", i), f.redis.URL(), 2) + "\n" + more, Site: "agent AcmeBot"}
 }
 
-// decided holds the reason of the answer for the page at each gateway.
+// decided checks the reason of the answer for the page at each gateway.
 func (f *allowFleet) decided(when string, want ...enforce.Reason) {
 	f.t.Helper()
 	for i, g := range f.gateways {

@@ -50,7 +50,7 @@ func startScript(t *testing.T, example string, variables ...string) *script {
 	return s
 }
 
-// stop has the script end what it started.
+// stop makes the script stop the processes that it started.
 func (s *script) stop() {
 	if s.cmd == nil {
 		return
@@ -75,7 +75,7 @@ func proxied(addr string) *http.Client {
 	}, Timeout: rig.Patience}
 }
 
-// gone holds that nothing is served any more.
+// gone checks that nothing is served any more.
 func gone(t *testing.T, addresses ...string) {
 	t.Helper()
 	for _, addr := range addresses {
@@ -147,8 +147,8 @@ func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
 	}
 }
 
-// TestComposeFile holds compose.yaml against run.sh, as there is no container engine here: the files that it mounts exist,
-// and its ports and commands are the ones of the script.
+// TestComposeFile checks compose.yaml against run.sh, as there is no container engine here: the files that it mounts
+// exist, and its ports and commands are the ones of the script.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
@@ -215,8 +215,8 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestComposeWayOut holds that no service of examples/egress/compose.yaml but the gateway has a network with a way out, and that
-// the gateway hands nothing on and can be named in crawlers.nft.
+// TestComposeWayOut checks that no service of examples/egress/compose.yaml but the gateway has a network with a way
+// out, and that the gateway hands nothing on and can be named in crawlers.nft.
 func TestComposeWayOut(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(testdocs.Path("examples", "egress", "compose.yaml"))

@@ -19,7 +19,8 @@ const crawlDelay = 500 * time.Millisecond
 // backWithin is how long after Redis has changed all of a fleet has to work again.
 const backWithin = 5 * time.Second
 
-// crawl is gateways with one Redis, each of which asks for the pages of all hosts as fast as it may.
+// crawl is a set of gateways with one Redis. Each gateway requests the pages of all hosts as fast as
+// it may.
 type crawl struct {
 	t        *testing.T
 	sites    []*testorigin.Site
@@ -94,7 +95,7 @@ func (c *crawl) works() bool {
 	return true
 }
 
-// comesBack holds that a fleet works again soon after Redis has changed, and goes on to do so.
+// comesBack checks that a fleet works again soon after Redis has changed, and goes on to do so.
 func (c *crawl) comesBack(changed time.Time) {
 	c.t.Helper()
 	missed := changed

@@ -46,7 +46,7 @@ func TestFleetScript(t *testing.T) {
 	gone(t, append(append(append(gateways, redis...), bus...), balancer, demo)...)
 }
 
-// TestFleetExample holds the files of examples/fleet against each other and against docs/fleet.md.
+// TestFleetExample checks the files of examples/fleet against each other and against docs/fleet.md.
 func TestFleetExample(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {

@@ -91,8 +91,8 @@ func TestFailover(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	}
 }
 
-// TestRedisForgets empties Redis under a crawl, loads it again, and sets it back to what it had
-// before an order: no two requests to a host are closer than it asks for, and no order is lifted.
+// TestRedisForgets empties Redis during a crawl, loads it again, and restores a snapshot from before
+// an order. No two requests to a host are closer than the host demands, and no order is lifted.
 func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	rig.LoadsMachine(t)
 	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){

@@ -88,7 +88,7 @@ func blockListeners(redis *redistest.Server) (n int) {
 	}
 	for word := range strings.FieldsSeq(redis.Say("PUBSUB NUMSUB " + strings.Join(channels, " "))) {
 		if count, isNumber := strings.CutPrefix(word, ":"); isNumber {
-			subscribers, _ := strconv.Atoi(count) // 0 for what is no number
+			subscribers, _ := strconv.Atoi(count) // 0 for anything but a number
 			n += subscribers
 		}
 	}

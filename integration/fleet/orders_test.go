@@ -79,7 +79,7 @@ func (f *orderFleet) run(i, status int, want string, args ...string) {
 	}
 }
 
-// stopped holds at which gateways a page is stopped.
+// stopped checks at which gateways a page is stopped.
 func (f *orderFleet) stopped(page string, want ...bool) {
 	f.t.Helper()
 	for i, g := range f.gateways {

@@ -117,7 +117,7 @@ func TestOrderAmongMany(t *testing.T) {
 		work()
 		took := time.Since(at)
 		cpu, sent = f.cpu()-used, sentBy(t, redis)-before
-		// What they do in the same time without orders.
+		// Their use in the same time without orders.
 		before, used = sentBy(t, redis), f.cpu()
 		rig.Pause(t.Context(), took)
 		return cpu - (f.cpu() - used), sent - (sentBy(t, redis) - before)

@@ -32,8 +32,8 @@ type secureCrawl struct {
 	http string // "1.1" or "2"
 }
 
-// TestHTTPSClients lets real clients crawl an https site through interception. They get what is allowed; all else is
-// refused with the reason, and never reaches the site.
+// TestHTTPSClients lets real clients crawl an https site through interception. They get the allowed pages. The gateway
+// refuses every other request with the reason, and the site never sees it.
 func TestHTTPSClients(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)

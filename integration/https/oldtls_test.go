@@ -119,7 +119,8 @@ func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 		_ = cmd.Wait() // killed
 	})
 	rig.Eventually(t, "openssl to listen", func() bool { return strings.Contains(out.String(), "ACCEPT") })
-	// Beside another authority, as a private one stands beside the system's: a certificate that cannot be read is left out.
+	// With a second authority in the file, as when a private one is added to the system's, an unreadable certificate is
+	// left out.
 	trusted, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

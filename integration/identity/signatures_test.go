@@ -233,7 +233,7 @@ func TestSignatures(t *testing.T) {
 	wantLogged(t, g, sent, all)
 }
 
-// wantLogged holds that the log names the keys, and the metrics count.
+// wantLogged checks that the log names the keys, and the metrics count.
 func wantLogged(t *testing.T, g *rig.Gateway, sent int, all map[string]verdict) {
 	t.Helper()
 	keys := make(map[string]int)
@@ -340,8 +340,8 @@ func TestSignedAfterTheWait(t *testing.T) {
 	}
 }
 
-// TestSignedRobotsTxt: a site that turns the gateway away is asked in the agent's name, with its User-Agent, From and signature on
-// each hop, signed for the host of the hop. The gateway's own fetch has none of them.
+// TestSignedRobotsTxt checks that the gateway asks in the agent's name if a site refuses its own fetch: each hop has
+// the agent's User-Agent and From, and a signature for the host of that hop. The gateway's own fetch has none of these.
 func TestSignedRobotsTxt(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "knows crawlers")

@@ -116,7 +116,7 @@ func (r *recording) values(gateway int, name string) string {
 		slope := 0.0
 		switch {
 		case counter:
-			if slope = now - last[name]; slope < 0 { // it began anew, at a reload of the log that it counts for
+			if slope = now - last[name]; slope < 0 { // the counter restarted when its log was reloaded
 				v, slope = 0, now
 			}
 			v += slope

@@ -231,7 +231,7 @@ func TestCheckOfOtherGateways(t *testing.T) {
 	})
 }
 
-// TestCheckIsReadFirst holds that a person can read the script, and that nothing but an address is filled in.
+// TestCheckIsReadFirst checks that a person can read the script, and that nothing but an address is filled in.
 func TestCheckIsReadFirst(t *testing.T) {
 	t.Parallel()
 	shellcheck := rig.Need(t, "shellcheck")

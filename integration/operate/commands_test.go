@@ -14,7 +14,7 @@ import (
 // foreign is what would give this program another name or the manual of another.
 var foreign = regexp.MustCompile(`Caddy (process|instance|binary)|(?m:^| |'|")caddy [a-z]|docs/command-line`)
 
-// TestCommandsThatReplaceTheBinary holds that Caddy's commands that would put another binary in the place of this one
+// TestCommandsThatReplaceTheBinary checks that Caddy's commands that would put another binary in the place of this one
 // do nothing but say so, that nothing leads to them, and that help and manual have the name and the links of this program.
 func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func upgraded(t *testing.T, dir string, c rig.Config) *rig.Gateway {
 	return g
 }
 
-// goesOn holds that rules and stops of 0.1.0 decide, and not the one that was lifted.
+// goesOn checks that rules and stops of 0.1.0 decide, and not the one that was lifted.
 func goesOn(t *testing.T, g *rig.Gateway) {
 	t.Helper()
 	for _, tt := range []struct{ agent, url, decision, body string }{

@@ -148,7 +148,7 @@ func typeRotateAuthority(t *testing.T, b *section) {
 	}
 }
 
-// typeDisk: the commands show the files and the metrics, and the numbers of bytes are those of a log.
+// typeDisk checks that the commands show the files and the metrics, and that the numbers of bytes fit a log.
 func typeDisk(t *testing.T, b *section) {
 	t.Helper()
 	m := newMachine(t)

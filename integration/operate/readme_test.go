@@ -83,7 +83,7 @@ func printed(out string) string {
 	return seconds(escapes.ReplaceAllString(strings.ReplaceAll(out, "\r", ""), ""))
 }
 
-// TestReadmePattern holds that what differs is found.
+// TestReadmePattern checks that what differs is found.
 func TestReadmePattern(t *testing.T) {
 	for _, tt := range []struct {
 		shown, printed string

@@ -14,9 +14,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// runbook is docs/runbook.md in the hands of an operator, who types its commands on a gateway's machine while the alert
-// fires. Ports, files and a placeholder are replaced. Of systemd there is what it knows of the process: whether it runs, and
-// its log.
+// runbook acts as an operator with docs/runbook.md, who types its commands on a gateway's machine while the alert
+// fires. It replaces ports, files and a placeholder. It imitates systemd only as far as needed: whether the process
+// runs, and its log.
 type runbook struct {
 	t        *testing.T
 	fleet    *chaosFleet
@@ -34,7 +34,7 @@ type answer struct {
 // unknown is a status that does not matter.
 const unknown = -1
 
-// answers are those of the commands of each section, in their order.
+// answers lists the answers of the commands of each section, in order.
 var answers = map[string][]answer{
 	"CrawlgateDown":                {{"inactive", 3}, {`"msg":"ready"`, 0}, {"", 7}},
 	"CrawlgateStoreDown":           {{`"error":".*store unavailable`, 0}},
@@ -139,7 +139,7 @@ func (b *runbook) follow(alert string, g *rig.Gateway) {
 	}
 }
 
-// whole holds that no section is left.
+// whole checks that no section is left.
 func (b *runbook) whole() {
 	b.t.Helper()
 	for alert := range b.sections {

@@ -184,7 +184,7 @@ func (m *machine) command(block string) *exec.Cmd {
 	return cmd
 }
 
-// types types a block, and returns what it prints.
+// types types a block and returns its output.
 func (m *machine) types(block string) string {
 	m.t.Helper()
 	out, err := m.command(block).CombinedOutput()

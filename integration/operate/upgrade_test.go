@@ -107,7 +107,7 @@ func startLoad(t *testing.T, proxy string) *load {
 	return l
 }
 
-// stop ends the load, and returns what has failed.
+// stop ends the load and returns the failures.
 func (l *load) stop() []string {
 	l.ended.Store(true)
 	l.group.Wait()

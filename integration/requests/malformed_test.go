@@ -234,7 +234,7 @@ func TestMalformedRequests(t *testing.T) {
 	tellsUnread(g)
 }
 
-// tellsUnread holds that the process log told of requests that cannot be read.
+// tellsUnread checks that the process log told of requests that cannot be read.
 func tellsUnread(g *rig.Gateway) {
 	g.T.Helper()
 	rig.Eventually(g.T, "a line of a request that cannot be read", func() bool {

@@ -199,8 +199,8 @@ func TestPathSpellingsInATunnel(t *testing.T) {
 	}
 }
 
-// TestURLInAPath holds that a URL which is part of a path, with its slashes escaped, is no folders of the site: a rule about
-// some folder anywhere does not refuse it. What could reach such a folder stays refused.
+// TestURLInAPath checks that a URL which is part of a path, with its slashes escaped, is no folders of the site: a rule
+// about some folder anywhere does not refuse it. What could reach such a folder stays refused.
 func TestURLInAPath(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -222,7 +222,7 @@ func TestURLInAPath(t *testing.T) {
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a URL in a path")
 }
 
-// TestDollarInsideARule holds RFC 9309 section 2.2.2 for the byte $: raw and as %24 it is the same in a rule and in a
+// TestDollarInsideARule checks RFC 9309 section 2.2.2 for the byte $: raw and as %24 it is the same in a rule and in a
 // target, but for a $ that closes the rule (section 2.2.3).
 func TestDollarInsideARule(t *testing.T) {
 	t.Parallel()
@@ -240,8 +240,8 @@ func TestDollarInsideARule(t *testing.T) {
 	}
 }
 
-// TestPathsOfPieces holds that no path is allowed that some server takes for a private one, among all paths of up to four
-// pieces and many longer ones.
+// TestPathsOfPieces tries all paths of up to four pieces, and many longer ones. If some server resolves a path to a
+// private one, the gateway must refuse it.
 func TestPathsOfPieces(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e", "https%3A%2F%2F", "/y=http:%2f%2f"}

@@ -65,8 +65,8 @@ func (s *rawSite) arrived() []string {
 
 const rulesAnswer = "\r\n\r\nUser-agent: *\nDisallow: /private\n"
 
-// TestHeadsOfSites holds RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages: a lost field of a head may be
-// a site's refusal, or matter to the crawler.
+// TestHeadsOfSites checks RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages: a lost field of a head may
+// be a site's refusal, or matter to the crawler.
 func TestHeadsOfSites(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
@@ -102,7 +102,7 @@ func TestHeadsOfSites(t *testing.T) {
 	}
 }
 
-// TestDotOfTheRoot holds RFC 3986 section 3.2.2: a name with the dot of the root is the same host, for the rules, the
+// TestDotOfTheRoot checks RFC 3986 section 3.2.2: a name with the dot of the root is the same host, for the rules, the
 // operator and the clock, and goes out without it.
 func TestDotOfTheRoot(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestDotOfTheRoot(t *testing.T) {
 	}
 }
 
-// TestOptionsWithoutPath holds RFC 9112 section 3.2.4.
+// TestOptionsWithoutPath checks RFC 9112 section 3.2.4.
 func TestOptionsWithoutPath(t *testing.T) {
 	t.Parallel()
 	site := startRawSite(t, map[string]string{"*": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "/": "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"})

@@ -161,7 +161,7 @@ func VerifyLog(t *testing.T, args ...string) (found Verified) {
 	return found
 }
 
-// agree holds that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
+// agree checks that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
 func (r *AuditRun) agree(t *testing.T, args []string) {
 	t.Helper()
 	var kept, folders []string

@@ -18,9 +18,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestHostileOrigins holds what the gateway makes of the answers for robots.txt of some 120 origins
-// that err, lie, stall or attack. None of them may lift rules that it does not lift itself, keep
-// others waiting, or bring the gateway down.
+// TestHostileOrigins checks what the gateway makes of the answers for robots.txt of some 120
+// origins that err, lie, stall or attack. None of them may lift rules that it does not lift itself,
+// keep others waiting, or bring the gateway down.
 func TestHostileOrigins(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

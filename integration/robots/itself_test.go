@@ -31,8 +31,8 @@ func sendTo(g *rig.Gateway, method, rawURL, userAgent string, fields ...string) 
 	return a
 }
 
-// TestRobotsTxtIsAllowedToBeRead holds RFC 9309 section 2.2.2: /robots.txt may be fetched whatever the rules say. What else
-// a request does to it is judged by the rules.
+// TestRobotsTxtIsAllowedToBeRead checks RFC 9309 section 2.2.2: /robots.txt may be fetched whatever the rules say. What
+// else a request does to it is judged by the rules.
 func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -146,7 +146,7 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	}
 }
 
-// TestRobotsTxtNeedsCredentials holds that robots.txt asks for credentials too, where agents are named by them.
+// TestRobotsTxtNeedsCredentials checks that robots.txt asks for credentials too, where agents are named by them.
 func TestRobotsTxtNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

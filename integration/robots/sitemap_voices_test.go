@@ -33,7 +33,7 @@ func isHTTP(value string) bool {
 	return (scheme == "http" || scheme == "https") && rest != ""
 }
 
-// withoutValues holds that theirs are ours, and values that are no URL of http or https.
+// withoutValues checks that theirs are ours, and values that are no URL of http or https.
 func withoutValues(ours, theirs []string) bool {
 	kept := slices.DeleteFunc(slices.Clone(theirs), func(v string) bool { return !isHTTP(v) })
 	return len(kept) < len(theirs) && slices.Equal(ours, kept)

@@ -22,7 +22,7 @@ func sitemapSites(t *testing.T) (site, closed, never *testorigin.Site) {
 	return site, closed, never
 }
 
-// TestSitemapsForOperators holds the commands, whose output moves no cursor.
+// TestSitemapsForOperators checks the commands, whose output moves no cursor.
 func TestSitemapsForOperators(t *testing.T) {
 	t.Parallel()
 	site, closed, never := sitemapSites(t)
@@ -74,7 +74,7 @@ func TestSitemapsForOperators(t *testing.T) {
 	}
 }
 
-// TestPricesAndSignaturesStay holds which fields leave by whose word, and that an answer 402 is in
+// TestPricesAndSignaturesStay checks which fields leave by whose word, and that an answer 402 is in
 // the log and the metrics.
 func TestPricesAndSignaturesStay(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 	checkRobotsCases(t, server, cases, "")
 }
 
-// TestRFC9309_2_3_1_2_FiveRedirects holds the limit: five are followed, six mean that there is no robots.txt.
+// TestRFC9309_2_3_1_2_FiveRedirects checks the limit: five are followed, six mean that there is no robots.txt.
 func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})

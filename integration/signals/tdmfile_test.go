@@ -107,7 +107,7 @@ func TestTDMFile(t *testing.T) {
 	checkTDMLog(t, g)
 }
 
-// checkTDMLog holds what the log has of TDM files, and the audit of the log as it is and of a forged one.
+// checkTDMLog checks what the log has of TDM files, and the audit of the log as it is and of a forged one.
 func checkTDMLog(t *testing.T, g *rig.Gateway) {
 	t.Helper()
 	read, unread := 0, map[string]int{}

@@ -54,7 +54,7 @@ func parse(text string) (config, error) {
 	return c, Segment(d, &c, func() *config { return new(config) }, (*config).read, (*config).compile)
 }
 
-// TestErrors holds the message and the line of each mistake.
+// TestErrors checks the message and the line of each mistake.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

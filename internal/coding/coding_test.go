@@ -42,7 +42,7 @@ func encode(t *testing.T, name string) string {
 	return b.String()
 }
 
-// TestReaders holds which data each of the two readers accepts.
+// TestReaders checks which data each of the two readers accepts.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	gz := encode(t, "gzip")

@@ -47,7 +47,7 @@ func files(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestPages holds that each page of docs/ is served, as HTML and as it is.
+// TestPages checks that each page of docs/ is served, as HTML and as it is.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for file, text := range files(t) {
@@ -190,7 +190,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestIndex holds that the navigation has the sections and links of docs/README.md, on each page, and marks the page.
+// TestIndex checks that the navigation has the sections and links of docs/README.md, on each page, and marks the page.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	body := ask(http.MethodGet, Root+"clients/", true).Body.String()
@@ -249,7 +249,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// FuzzServe holds that no path and no query makes it panic, or answer with anything but a page, a picture or an error.
+// FuzzServe checks that no path and no query makes it panic, or answer with anything but a page, a picture or an error.
 func FuzzServe(f *testing.F) {
 	for _, target := range []string{"/docs/", "/docs/cli", "/docs/../../etc/passwd", "/docs/?q=robots", "/docs/?q=%ff", "/docs/clients", "/docs/%2e%2e/", "", "/", "/docs/images/refusal.png", "/docs/?q=%C4%B0+a"} {
 		f.Add("GET", target, true)

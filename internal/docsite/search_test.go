@@ -76,7 +76,7 @@ func contains(r result, word string) bool {
 	return false
 }
 
-// TestSearchPage holds that what was asked and what was found are shown as text.
+// TestSearchPage checks that the query and the results are shown as text.
 func TestSearchPage(t *testing.T) {
 	t.Parallel()
 	const attack = `"><script>alert(1)</script>`

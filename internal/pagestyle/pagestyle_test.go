@@ -75,8 +75,8 @@ func luminance(t *testing.T, colour string) (sum float64) {
 	return sum
 }
 
-// TestSheet holds that a page with the sheet loads nothing else, and that its policy names this
-// sheet.
+// TestSheet checks that a page with the sheet loads nothing else, and that its policy names
+// this sheet.
 func TestSheet(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{"url(", "@import", "</", "{{", "/*"} {

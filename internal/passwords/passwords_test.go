@@ -86,8 +86,8 @@ func (r *hashRig) order(want ...string) {
 	}
 }
 
-// TestPasswordsCostOneHash holds that neither a right password nor a wrong one costs a second hash,
-// at the same time or soon after, and that a wrong one is looked at again after a while.
+// TestPasswordsCostOneHash checks that neither a right password nor a wrong one costs a second
+// hash, at the same time or soon after, and that a wrong one is looked at again after a while.
 func TestPasswordsCostOneHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPasswordsCostOneHash(t *testing.T) {
 	})
 }
 
-// TestPasswordsTakeTurns holds the order in which passwords leave the queue: by source, then by
+// TestPasswordsTakeTurns checks the order in which passwords leave the queue: by source, then by
 // user, then the newest first.
 func TestPasswordsTakeTurns(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestPasswordsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPasswordsLeaveRoom holds that one source gets half of the places, and that there is one for
+// TestPasswordsLeaveRoom checks that one source gets half of the places, and that there is one for
 // another source.
 func TestPasswordsLeaveRoom(t *testing.T) {
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestPasswordsLeaveRoom(t *testing.T) {
 	})
 }
 
-// TestPasswordsRememberFew holds the bound on the wrong passwords that are remembered.
+// TestPasswordsRememberFew checks the bound on the wrong passwords that are remembered.
 func TestPasswordsRememberFew(t *testing.T) {
 	t.Parallel()
 	h := newHashing(1)
@@ -176,7 +176,7 @@ func TestPasswordsRememberFew(t *testing.T) {
 	}
 }
 
-// TestPasswordsOutliveReloads holds that the next configuration knows a password that was right,
+// TestPasswordsOutliveReloads checks that the next configuration knows a password that was right,
 // unless its hash has changed.
 func TestPasswordsOutliveReloads(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestPasswordsOutliveReloads(t *testing.T) {
 	})
 }
 
-// TestPasswordsRememberFewRight holds the bound on the right passwords that are remembered.
+// TestPasswordsRememberFewRight checks the bound on the right passwords that are remembered.
 func TestPasswordsRememberFewRight(t *testing.T) {
 	t.Parallel()
 	h := newHashing(1)

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/plot"
 )
 
-// TestChart holds what a chart of three minutes shows, of which the last one runs.
+// TestChart checks a chart of three minutes; the last one is not over yet.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	c := plot.Chart{
@@ -34,7 +34,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestScale holds where scales end.
+// TestScale checks where scales end.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[float64]int{0: 2, 1: 2, 2: 2, 2.1: 4, 5: 6, 7: 10, 10: 10, 11: 20, 99: 100, 1000: 1000, 1001: 2000, 650_000: 1_000_000} {
@@ -45,7 +45,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestTimes holds how much of a time is shown, by how long the chart is.
+// TestTimes checks how much of a time is shown, by how long the chart is.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 11, 27, 6, 5, 10, 0, time.FixedZone("", 3600))

@@ -118,7 +118,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreDocumented holds the list in docs/access-log.md.
+// TestDefaultsAreDocumented checks the list in docs/access-log.md.
 func TestDefaultsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/access-log.md")

@@ -22,7 +22,7 @@ func TestPipeIsAConn(t *testing.T) {
 	})
 }
 
-// TestPipeEnds holds that data sent before an end arrives, and how the pipe ended.
+// TestPipeEnds checks that data sent before an end arrives, and how the pipe ended.
 func TestPipeEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

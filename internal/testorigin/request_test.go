@@ -42,7 +42,7 @@ func TestRequestPath(t *testing.T) {
 	}
 }
 
-// FuzzReadRequest holds that what both we and net/http can read is the same
+// FuzzReadRequest checks that what both we and net/http can read is the same
 // request line to both, and that nothing makes the reader panic. Either refuses
 // what the other takes: net/http versions and methods, we odd field names.
 func FuzzReadRequest(f *testing.F) {

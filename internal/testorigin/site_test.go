@@ -232,7 +232,7 @@ func isInvalid(err error) bool {
 	return ok && invalid.Reason == x509.Expired
 }
 
-// TestHandshakeFailureIsRecorded holds that a failed handshake is seen by an
+// TestHandshakeFailureIsRecorded checks that a failed handshake is seen by an
 // oracle though no request came.
 func TestHandshakeFailureIsRecorded(t *testing.T) {
 	t.Parallel()
@@ -249,7 +249,7 @@ func TestHandshakeFailureIsRecorded(t *testing.T) {
 	}
 }
 
-// TestOlderConnectionIsReset holds that no answer passes while the TLS handshake
+// TestOlderConnectionIsReset checks that no answer passes while the TLS handshake
 // is said to fail: a kept connection must not give one.
 func TestOlderConnectionIsReset(t *testing.T) {
 	t.Parallel()

@@ -60,7 +60,7 @@ func mustGet(t *testing.T, transport http.RoundTripper, url string) (status int,
 	return status, body
 }
 
-// send writes bytes to a site and returns what comes back until it closes.
+// send writes bytes to a site and returns its answer, up to the end of the connection.
 func send(t *testing.T, server *testorigin.Server, site *testorigin.Site, raw string) string {
 	t.Helper()
 	conn := dial(t, server, site)

@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzItem holds that no bytes in the file make reading an origin or a text panic, that damage is
-// reported, and that a value read is written again with the same bytes. Package storecodec tests
-// the decoding itself.
+// FuzzItem checks that no bytes in the file make reading an origin or a text panic, that damage
+// is reported, and that a value read is written again with the same bytes. Package storecodec
+// tests the decoding itself.
 func FuzzItem(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()
 	r := fetch.Policy{}.Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},

@@ -67,7 +67,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderRefuses holds that a reader refuses a file that is no store, and creates none.
+// TestReaderRefuses checks that a reader refuses a file that is no store, and creates
+// none.
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -137,8 +137,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestFormer: what the format before this one has is read, and followed by what is saved now. It is
-// not written, and a purge forgets it too.
+// TestFormer checks that values of the former format are read until a new value is saved. The store
+// never writes that format, and a purge deletes it too.
 func TestFormer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -208,8 +208,8 @@ func TestFormer(t *testing.T) {
 	}
 }
 
-// TestStore_Rights: the rights that docs/fleet.md gives the user of the store are enough. Without
-// those to the keys of the format before, there are none.
+// TestStore_Rights checks that the rights in docs/fleet.md are enough for the user of the store.
+// Without rights to the keys of the former format, the store takes them for empty.
 func TestStore_Rights(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--databases", "64")

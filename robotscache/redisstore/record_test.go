@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// FuzzRecordValue holds that no bytes in Redis make reading a record panic, that a damaged record is
-// an error, and that a record keeps the time of its attempt when it is written again, by which
+// FuzzRecordValue checks that no bytes in Redis make reading a record panic, that a damaged record
+// is an error, and that a record keeps the time of its attempt when it is written again, by which
 // gateways tell which record is newer. Half of the inputs get a right checksum.
 func FuzzRecordValue(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0).UTC()

@@ -644,7 +644,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 	next := 100
 	eventually(t, "the gateways share again", func() bool {
 		written := true
-		for _, c := range caches { // which write what is pending
+		for _, c := range caches { // List writes pending records first
 			_, err := c.List(t.Context(), "", 1)
 			written = written && err == nil
 		}

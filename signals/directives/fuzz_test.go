@@ -35,7 +35,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// laws holds that Join is commutative, associative and idempotent, has the zero value as its
+// laws checks that Join is commutative, associative and idempotent, has the zero value as its
 // neutral element, and never loses a directive.
 func laws(t *testing.T, x, y, z Set) {
 	t.Helper()

@@ -152,7 +152,7 @@ func TestScanCut(t *testing.T) {
 	}
 }
 
-// FuzzScan holds that the search before the tokenizer loses nothing, in pages of all sizes.
+// FuzzScan checks that the search before the tokenizer loses nothing, in pages of all sizes.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		"<head><meta name=robots content=noindex></head>",

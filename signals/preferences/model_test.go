@@ -141,7 +141,7 @@ func (m *model) sayMany(n int) preferences.Set {
 	return fieldOf("Content-Usage", strings.Join(members, ", "))
 }
 
-// FuzzSets holds Join against the model. It does not matter in which order Sets are joined, how
+// FuzzSets checks Join against the model. It does not matter in which order Sets are joined, how
 // they are put together first, or which of them come twice; the bounds are kept, and the crawler's
 // field says the same.
 func FuzzSets(f *testing.F) {
@@ -219,7 +219,7 @@ func withinBounds(t *testing.T, s preferences.Set) {
 	}
 }
 
-// sameInField holds that the crawler's field has each purpose that is known, in the order of the
+// sameInField checks that the crawler's field has each purpose that is known, in the order of the
 // Set, up to 1 KiB.
 func sameInField(t *testing.T, s preferences.Set, want map[string]preferences.Value) {
 	t.Helper()

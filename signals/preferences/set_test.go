@@ -146,7 +146,7 @@ func TestStatementIsItsMember(t *testing.T) {
 	}
 }
 
-// FuzzJoin holds that it does not matter in which order Sets are joined, or how often; that any n
+// FuzzJoin checks that it does not matter in which order Sets are joined, or how often; that any n
 // wins; and the bounds.
 func FuzzJoin(f *testing.F) {
 	f.Add("Content-Usage: train-ai=n, search=y", "search=no, use=full", "1")

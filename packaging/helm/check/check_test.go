@@ -252,7 +252,7 @@ func gateway(t *testing.T) string {
 	return path
 }
 
-// TestValues holds that values.yaml has each value that the schema permits. That it has no other is for helm lint.
+// TestValues checks that values.yaml has each value that the schema permits. That it has no other is for helm lint.
 func TestValues(t *testing.T) {
 	type node struct {
 		Properties           map[string]*node
@@ -290,7 +290,7 @@ func TestValues(t *testing.T) {
 	check("", &schema, values)
 }
 
-// TestValuesRefused holds that a mistake in the values is refused, not rendered.
+// TestValuesRefused checks that a mistake in the values is refused, not rendered.
 func TestValuesRefused(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"replicas=2", "several replicas need clocks in Redis"},

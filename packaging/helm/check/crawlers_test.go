@@ -126,7 +126,7 @@ func leaves(t *testing.T, all map[string]*networkingv1.NetworkPolicy, from, to p
 	return !held
 }
 
-// TestCrawlers holds what the pods of crawlers reach by the chart's policies, and that gateways reach everything.
+// TestCrawlers checks what crawler pods can reach under the chart's policies, and that gateways can reach everything.
 func TestCrawlers(t *testing.T) {
 	const enabled = "crawlers.networkPolicy.enabled=true"
 	const alone = enabled + ",crawlers.namespaces={crawlers}"
@@ -177,7 +177,8 @@ func TestCrawlers(t *testing.T) {
 	}
 }
 
-// TestCrawlersComeIn holds that the gateway lets in the crawlers of other namespaces that its chart closes, and nobody else.
+// TestCrawlersComeIn checks that the gateway lets in the crawlers of other namespaces that its chart closes, and nobody
+// else.
 func TestCrawlersComeIn(t *testing.T) {
 	for _, tt := range []struct {
 		set  string
@@ -206,7 +207,7 @@ func TestCrawlersComeIn(t *testing.T) {
 	}
 }
 
-// TestMonitoring holds that the pods of networkPolicy.monitoring reach the metrics, and nobody else.
+// TestMonitoring checks that the pods of networkPolicy.monitoring reach the metrics, and nobody else.
 func TestMonitoring(t *testing.T) {
 	const set = "metrics.serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=tools"
 	for from, want := range map[pod]bool{queue: true, nextCrawler: false, crawler: false} {
@@ -222,7 +223,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestShownValues renders the values that pages of docs/ show, and decodes what comes of them.
+// TestShownValues renders the values that pages of docs/ show, and decodes the result.
 func TestShownValues(t *testing.T) {
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -261,7 +262,7 @@ func TestShownValues(t *testing.T) {
 	}
 }
 
-// TestCrawlersExample holds the manifest of examples/egress to what the chart makes of the same.
+// TestCrawlersExample compares the manifest of examples/egress with the chart's output for the same values.
 func TestCrawlersExample(t *testing.T) {
 	text, err := os.ReadFile("../../../examples/egress/networkpolicy.yaml")
 	if err != nil {

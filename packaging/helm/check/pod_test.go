@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// checkPod holds the restrictions of Kubernetes' profile "restricted", a root that cannot be written, probes apart from the
-// proxy's port, mounts that change with what they show, and gateways on several nodes.
+// checkPod checks the restrictions of Kubernetes' profile "restricted", a read-only root, probes that do not use the
+// proxy's port, mounts that change with their source, and gateways on several nodes.
 func checkPod(t *testing.T, set *appsv1.StatefulSet) {
 	t.Helper()
 	pod := &set.Spec.Template.Spec
@@ -65,7 +65,7 @@ func statefulSet(t *testing.T, values string) (set appsv1.StatefulSet, caddyfile
 	return set, caddyfile
 }
 
-// TestRestarts holds that a changed Caddyfile changes the pod, which restarts it, only if nothing reloads it.
+// TestRestarts checks that a changed Caddyfile changes the pod, which restarts it, only if nothing reloads it.
 func TestRestarts(t *testing.T) {
 	for values, want := range map[string]bool{"{}": false, "reload: {image: ''}": true} {
 		before, _ := statefulSet(t, values)
@@ -79,7 +79,8 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestScaling holds that an autoscaler has the number of pods for itself, and that gateways always know their least.
+// TestScaling checks that an autoscaler has the number of pods for itself, and that gateways always know their
+// least.
 func TestScaling(t *testing.T) {
 	set, caddyfile := statefulSet(t, several)
 	if set.Spec.Replicas == nil || *set.Spec.Replicas != 3 || !strings.Contains(caddyfile, "expect 3\n") {
@@ -98,7 +99,7 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestStopping holds that a pod has the time to stop that its Caddyfile takes.
+// TestStopping checks that a pod has the time to stop that its Caddyfile takes.
 func TestStopping(t *testing.T) {
 	for values, grace := range map[string]string{"{}": "40s", "terminationGracePeriodSeconds: 120": "100s"} {
 		if _, caddyfile := statefulSet(t, values); !strings.Contains(caddyfile, "shutdown_delay 10s\n\tgrace_period "+grace+"\n") {

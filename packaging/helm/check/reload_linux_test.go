@@ -70,8 +70,8 @@ func TestReload(t *testing.T) {
 	p.await("the end of the gateway", p.gateway.ended)
 }
 
-// TestProbes holds that a gateway whose connections are all in use is healthy for the kubelet, and that the page of the
-// operator asks who is there.
+// TestProbes checks that a gateway whose connections are all in use is healthy for the kubelet, and that the page of
+// the operator asks who is there.
 func TestProbes(t *testing.T) {
 	p := startPod(t, several+"console: {enabled: true, existingSecret: console}\nengine: \"limits {\\n  connections 1\\n}\"\n")
 	crawler, err := net.Dial("tcp", "127.0.0.1:"+p.proxy)

@@ -40,7 +40,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// FuzzTexts holds that no bytes make decoding panic or allocate without bound, and that a text
+// FuzzTexts checks that no bytes make decoding panic or allocate without bound, and that a text
 // comes back as it was.
 func FuzzTexts(f *testing.F) {
 	c := storecodec.NewTexts()
@@ -123,9 +123,9 @@ func TestDecode_Damage(t *testing.T) {
 	refuse("zeroes", 0, make([]byte, 4096))
 }
 
-// FuzzDecode holds that no bytes make decoding panic, that damage is reported, and that a value
-// read is written again with the same bytes. Half of the inputs get a correct checksum, because
-// otherwise only the checksum would be tested.
+// FuzzDecode checks that no bytes make decoding panic, that damage is reported, and that a
+// value read is written again with the same bytes. Half of the inputs get a correct checksum,
+// because otherwise only the checksum would be tested.
 func FuzzDecode(f *testing.F) {
 	b, err := storecodec.Encode([]byte("head"), sample())
 	if err != nil {
