@@ -37,7 +37,7 @@ func TestQuestions(t *testing.T) {
 		want string
 		left int
 	}{
-		{"all", form("action", "deny", "scope", "all"), "Every request of every agent is refused, also those of the 2 configured agents", 0},
+		{"all", form("action", "deny", "scope", "all"), "Every request of every agent is refused, including the requests of the 2 configured agents", 0},
 		{"all with a reason", form("action", "deny", "scope", "all", "reason", "fire"), `value="fire"`, 0},
 		{"all without a reason", form("action", "deny", "scope", "all", "confirm", "yes", "reason", " "), "required", 0},
 		{"many hosts", form("action", "deny", "scope", "host", "value", "*.shop.test"), "Every request to *.shop.test is refused", 0},
@@ -79,7 +79,7 @@ func TestStopOfManyAsks(t *testing.T) {
 		defer entry.Leave()
 	}
 	stop := url.Values{"action": {"deny"}, "scope": {"host"}, "value": {site.Origin().Host}}
-	if _, body := g.ask("POST", "/orders", stop, ada); len(g.orders()) != 0 || !strings.Contains(body, "Under way at this gateway, and ended: 21, of 1 agents.") {
+	if _, body := g.ask("POST", "/orders", stop, ada); len(g.orders()) != 0 || !strings.Contains(body, "In progress at this gateway, and ended by the stop: 21, of 1 agents.") {
 		t.Errorf("%v: %s", g.orders(), body)
 	}
 	stop.Set("value", "other.test")

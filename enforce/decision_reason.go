@@ -80,12 +80,12 @@ const (
 	ReasonQueueFull   Reason = "queue_full"   // too many requests wait for the host
 	ReasonOverloaded  Reason = "overloaded"   // too many requests wait, or too many clocks run
 	ReasonBackoff     Reason = "backoff"      // the host asked for a pause (429, 430, 503)
-	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator keeps
-	ReasonBudget      Reason = "budget"       // what the agent may take in a day is used up
+	ReasonCrawlDelay  Reason = "crawl_delay"  // longer than the operator accepts
+	ReasonBudget      Reason = "budget"       // the agent has used up its budget for the day
 )
 
-// Reasons of failure. Those of sending have the spellings of the kinds of package egress; of them,
-// only those have a name here that something goes by. reasons.json has all.
+// Reasons of failure. The reasons of failed sending are spelled like the kinds of package egress.
+// Only those that code refers to have a constant here; reasons.json has all of them.
 const (
 	ReasonCanceled        Reason = "canceled"         // the client left before the answer
 	ReasonTimeout         Reason = "timeout"          // the origin did not answer in time
@@ -100,15 +100,15 @@ const (
 	ReasonCredentialsBusy Reason = "credentials_busy" // too many passwords wait to be checked
 	ReasonNotReady        Reason = "not_ready"        // store, orders or clocks are not open
 	ReasonAgentLimit      Reason = "agent_limit"      // too many requests or tunnels of one agent
-	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, where the
-	// operator lets nothing pass without (on_failure refuse).
+	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, and the operator
+	// has chosen to refuse requests then (on_failure refuse).
 	ReasonEvidenceUnavailable Reason = "evidence_unavailable"
 	ReasonLogUnavailable      Reason = "log_unavailable" // the access log takes no lines
 	ReasonInternal            Reason = "internal"        // a fault of the gateway
 )
 
 // StatusClientClosedRequest is the status, never sent, that the access log shows for a client that
-// left (as Caddy and nginx have it).
+// left. Caddy and nginx use it too.
 const StatusClientClosedRequest = 499
 
 // effect is what a reason does to a request.
@@ -118,10 +118,10 @@ const (
 	denies effect = "denies" // in every mode
 	spares effect = "spares" // denies, unless the mode is ModeReport or ModeOff
 	allows effect = "allows"
-	fails  effect = "fails" // a failure, not a judgement; it denies in every mode
+	fails  effect = "fails" // a failure, not a decision by rules; it denies in every mode
 )
 
-// ReasonInfo is all that follows from a reason alone.
+// ReasonInfo describes everything that depends only on a reason.
 type ReasonInfo struct {
 	Reason Reason `json:"reason"`
 	Effect effect `json:"effect"`
@@ -130,16 +130,17 @@ type ReasonInfo struct {
 	Status int `json:"status"`
 	// ProxyError is the error type of RFC 9209 section 2.3, empty for a reason to allow.
 	ProxyError string `json:"proxy_error"`
-	// RetryAfter is the number of seconds after which to come back, if the refusal does not say: its
-	// cause ends by itself, and nobody knows when. Zero if the cause stays.
+	// RetryAfter is the number of seconds after which to retry, unless the refusal has a better time.
+	// It is for causes that end by themselves at an unknown time. It is zero if the cause stays.
 	RetryAfter int64 `json:"retry_after_s"`
-	// Recorded says that it follows from the site's robots.txt, and holds for as long as that is used.
+	// Recorded says that the reason follows from the site's robots.txt, and is valid as long as that
+	// file is used.
 	Recorded bool `json:"recorded"`
-	// Title is the problem's (RFC 9457 section 3.1.3): a short sentence.
+	// Title is the title of the problem (RFC 9457 section 3.1.3): a short sentence.
 	Title string `json:"title"`
-	// Private says that the detail is for the log alone. It may be an error of the network or the
-	// system, which names addresses, hosts and files of the inside. An origin's alerts, and faults of
-	// its certificate, are not private.
+	// Private says that only the log may show the detail. The detail may be an error of the network or
+	// the system, which names internal addresses, hosts and files. An origin's TLS alerts and
+	// certificate faults are not private.
 	Private bool `json:"private"`
 	// Summary describes the refusal in one line: see [Decision.summary].
 	Summary string `json:"summary"`
@@ -147,9 +148,9 @@ type ReasonInfo struct {
 	Hint string `json:"hint"`
 }
 
-// reasonsJSON is the table of reasons, in groups: what a group says holds for its reasons, unless
-// they say otherwise. To add a reason: its constant, its row there, its golden file (go test -run
-// Golden -update), its page (go test . -run TestProblemPages -update).
+// reasonsJSON is the table of reasons, in groups. A group's fields apply to its reasons, unless a
+// reason overrides them. To add a reason, add its constant, its row there, its golden file (go test
+// -run Golden -update), its page (go test . -run TestProblemPages -update).
 //
 //go:embed reasons.json
 var reasonsJSON []byte

@@ -69,7 +69,7 @@ even if the answer does not declare them.
 
 ## While unreachable
 
-What is permitted in each ` + "`unreachable`" + ` mode, by the time since the first failure. Any good answer ends the run of
+Permissions in each ` + "`unreachable`" + ` mode, by the time since the first failure. Any good answer ends the run of
 failures. If the last good answer was that there is no file, there is no copy.
 
 | unreachable for | last good copy | spec | stale | google | strict |

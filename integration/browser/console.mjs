@@ -153,7 +153,7 @@ await check("order", async () => {
   assert.equal(clicks, 1);
   // Everything is stopped only once somebody has said why.
   await page.getByRole("button", { name: "Stop everything" }).click({ noWaitAfter: true });
-  await page.getByText("Every request of every agent is refused, also those of the 20 configured agents").waitFor();
+  await page.getByText("Every request of every agent is refused, including the requests of the 20 configured agents").waitFor();
   assert.equal((await crawl(given.allowed)).status, 200);
   await page.getByLabel("Reason").fill("fire drill");
   await page.getByRole("button", { name: "Stop", exact: true }).click({ noWaitAfter: true });
