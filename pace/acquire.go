@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// waiter is a request that could not go at once. Its own goroutine leads it from clock to clock: in
-// each queue it waits to be first, sleeps until the clock is ready, becomes current there and goes
-// on to the next queue. Current at all clocks it goes, and only then are the clocks charged: all of
-// them or none.
+// waiter is a request that could not go at once. Its own goroutine takes it from clock to clock: in
+// each queue it waits until it is first, sleeps until the clock is ready, becomes current there and
+// moves on to the next queue. Once it is current at all clocks, it goes. Only then are the clocks
+// charged, either all or none.
 type waiter struct {
 	pacer    *Pacer
 	config   *Config
 	agent    string
 	steps    []step
-	at       int // the step where it stands
+	at       int // the current step
 	since    instant
 	deadline instant
 	wake     chan struct{}
 	refusal  atomic.Pointer[Refused] // set by others
 
-	// These belong to the clock in whose queue it stands, under its lock.
+	// These fields belong to the clock whose queue w is in; its lock guards them.
 	terms terms
 	flow  *flow
-	base  time.Duration // its flow's, when it became current
+	base  time.Duration // the base of its flow when w became current
 
 	reservation *reservation // nil: none at a shared clock
 }
 
-// step is one clock on the way.
+// step is one of the clocks that a request has to pass.
 type step struct {
 	key   string
 	terms terms
 	shard *shard
-	clock *clock // nil until w stands in the queue there
+	clock *clock // nil until w is in its queue
 }
 
 func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
@@ -55,13 +55,13 @@ func (p *Pacer) waiter(cfg *Config, r *Request) *waiter {
 	}
 	// All requests pass their clocks in this one order, so no two can wait for each other.
 	slices.SortFunc(w.steps, func(a, b step) int { return cmp.Or(rank(a.key)-rank(b.key), cmp.Compare(a.key, b.key)) })
-	// The first clock with places leaves one to other agents. At a later one w would wait while it is
-	// current at the earlier one, and hold up others there.
+	// The first clock with places leaves one to other agents. If w waited at a later clock, it would
+	// still be current at the earlier one and hold up others there.
 	if i := slices.IndexFunc(w.steps, func(s step) bool { return s.terms.places > 0 }); i >= 0 {
 		w.steps[i].terms.shared = w.steps[i].terms.places > 1
 	}
 	if p.shared != nil {
-		// A request that had to meet its turns at two clocks would meet none.
+		// A request that needed its turn at two clocks at once would never get both.
 		slowest := &w.steps[0].terms
 		for i := range w.steps {
 			if t := &w.steps[i].terms; cmp.Or(cmp.Compare(t.gap, slowest.gap), cmp.Compare(t.interval, slowest.interval)) > 0 {
@@ -80,7 +80,8 @@ func (w *waiter) add(l Limit) {
 	}
 }
 
-// end is how long w is held at most: a tenth longer than asked, when its slot is that near.
+// end is the latest instant until which w is held: a tenth longer than requested if its slot is
+// that close.
 func (w *waiter) end() instant { return w.deadline + (w.deadline-w.since)/10 }
 
 // wakeUp makes w look again. It never blocks.
@@ -120,8 +121,8 @@ func (p *Pacer) acquireInTurn(ctx context.Context, cfg *Config, r *Request) (Slo
 	return w.wait(ctx, until)
 }
 
-// wait holds w until it may go, or is refused. It looks again at the given instant, and when
-// something wakes it before.
+// wait holds w until it may go or is refused. It checks again at the given instant, or earlier if
+// something wakes it.
 func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
@@ -148,8 +149,8 @@ func (w *waiter) wait(ctx context.Context, until instant) (Slot, error) {
 	}
 }
 
-// advance takes w as far as it gets now. It returns the slot, or the instant at which to advance
-// again unless something wakes w before.
+// advance moves w as far as it can go now. It returns the slot, or the instant at which to advance
+// again unless something wakes w earlier.
 func (w *waiter) advance(ctx context.Context) (Slot, instant) {
 	if w.refusal.Load() != nil {
 		return Slot{}, never // tooLate tells
@@ -166,7 +167,7 @@ func (w *waiter) advance(ctx context.Context) (Slot, instant) {
 		w.at++
 	}
 	if !on.shared {
-		w.giveBack() // it can be used no more
+		w.giveBack() // it is useless now
 	} else if until, ok := w.reserve(ctx, on); !ok {
 		return Slot{}, until
 	}
@@ -178,7 +179,7 @@ func (w *waiter) advance(ctx context.Context) (Slot, instant) {
 func (w *waiter) pass(s *step, on coordination) (until instant, ok bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	now := w.pacer.now() // under the lock: never before a charge of others
+	now := w.pacer.now() // under the lock, so it is never before a charge by others
 	if s.clock == nil && !w.join(s, now) {
 		return never, false
 	}
@@ -201,7 +202,7 @@ func (w *waiter) due(s *step, on coordination, now instant) (instant, bool) {
 	c := s.clock
 	if w.pacer.full(s.shard, c, on.local(s.terms), w.agent) {
 		if on.divides(s.terms) && !w.pacer.full(s.shard, c, s.terms, w.agent) {
-			return now + undividedPause, false // nobody tells when all places are free to take again
+			return now + undividedPause, false // nothing announces when all places can be used again
 		}
 		return never, false
 	}
@@ -231,8 +232,8 @@ func (w *waiter) join(s *step, now instant) bool {
 	return true
 }
 
-// depart charges all clocks, once none of them has become unready since w passed it: a block may
-// have begun since. No other request can have charged them, as w is current everywhere.
+// depart charges all clocks, unless one of them is no longer ready: a block may have begun after w
+// passed it. No other request can have charged them, because w is current everywhere.
 func (w *waiter) depart(on coordination) (Slot, instant) {
 	now := w.pacer.now()
 	for i := range w.steps {
@@ -265,7 +266,7 @@ func (w *waiter) depart(on coordination) (Slot, instant) {
 	return Slot{Wait: now - w.since, grant: g}, 0
 }
 
-// leaveFrom takes w out of the queues from step i on, where it would hold up others.
+// leaveFrom removes w from the queues of step i and later ones, where it would hold up others.
 func (w *waiter) leaveFrom(i int) {
 	w.giveBack()
 	for ; i < len(w.steps); i++ {
@@ -273,7 +274,7 @@ func (w *waiter) leaveFrom(i int) {
 	}
 }
 
-// leave takes w out of the queue at the step, if it is in one.
+// leave removes w from the queue at the step, if it is in one.
 func (w *waiter) leave(s *step) {
 	if s.clock == nil {
 		return
@@ -284,9 +285,9 @@ func (w *waiter) leave(s *step) {
 	s.clock = nil
 }
 
-// waiterLimit bounds how many requests wait in the whole Pacer. An agent may have no more of them
-// than it leaves free (the dynamic threshold of Choudhury and Hahne): alone it gets half, and some
-// are always left for others.
+// waiterLimit bounds how many requests wait in the whole Pacer. An agent may use at most as many
+// places as are still free (the dynamic threshold of Choudhury and Hahne). Alone it gets half of
+// them, so some are always left for others.
 type waiterLimit struct {
 	mu     sync.Mutex
 	total  int

@@ -9,18 +9,17 @@ import (
 type Backoff struct {
 	// Off ignores such answers altogether.
 	Off bool
-	// First is the pause after an answer without a usable Retry-After; each further one in a row
-	// doubles it up to Max, which also bounds what a site's Retry-After may ask for. Defaults: 60 s
-	// and 24 h.
+	// First is the pause after an answer without a usable Retry-After. Each further one in a row
+	// doubles the pause, up to Max. Max also bounds a site's Retry-After. Defaults: 60 s and 24 h.
 	First, Max time.Duration
 }
 
 const (
-	// forgiveAfter is how long after the end of a block a key must stay quiet for the doubling to
-	// start again at Backoff.First.
+	// forgiveAfter is how long a key must stay quiet after a block before the doubling starts again at
+	// Backoff.First.
 	forgiveAfter = 30 * time.Minute
-	// maxJitter is the largest part by which a pause of ours (never the site's own Retry-After) is
-	// lengthened at random, so that gateways do not come back together.
+	// maxJitter is the largest fraction by which a pause of ours is lengthened at random, so that
+	// gateways do not all come back at once. The site's own Retry-After is never lengthened.
 	maxJitter = 0.1
 )
 
@@ -43,16 +42,16 @@ func (b Backoff) pause(n int) time.Duration {
 // remembers nothing.
 type backoff struct {
 	until    instant
-	failures int  // pauses of ours in a row
-	fresh    bool // no request went since it was set
+	failures int  // our own pauses in a row
+	fresh    bool // no request was sent since it was set
 }
 
 // afterFailure is the state after a 429, 430 or 503 at the given instant. asked is the pause that
 // the site asked for, zero or less when it gave nothing usable. jitter is drawn from [0,1).
 //
-// Answers that come before the block has ended belong to requests that were already on their way
-// when it began: they may move its end by a Retry-After of their own, but do not double it, else
-// eight requests in flight would make 60 s into two hours.
+// Answers that come before the block has ended belong to requests that were already in flight when
+// it began. Their own Retry-After may move the end of the block, but they do not double it.
+// Otherwise eight requests in flight would turn 60 s into two hours.
 func (b backoff) afterFailure(p Backoff, now instant, asked time.Duration, jitter float64) backoff {
 	if now-b.until >= forgiveAfter {
 		b.failures = 0
@@ -76,12 +75,12 @@ func (b backoff) forgotten(now instant) bool {
 	return now-b.until >= forgiveAfter || (b.failures == 0 && now >= b.until)
 }
 
-// RecordFailure tells that the site of the key answered 429, 430 or 503. retryAfter is what it
-// asked for by the field of that name. Where that is zero or less the pause is [Backoff.First],
-// doubling up to [Backoff.Max] with each block that follows before 30 minutes of quiet.
+// RecordFailure records that the site of the key answered 429, 430 or 503. retryAfter is the value
+// of its Retry-After. If it is zero or less, the pause is [Backoff.First], and it doubles up to
+// [Backoff.Max] with each block that follows before 30 minutes of quiet.
 //
-// No request of any agent goes to the key before the block ends. Requests that wait already and
-// could not be in time are refused at once. When it ends, requests go at the rate, without a burst.
+// Until the block ends, no agent can send a request to the key. Waiting requests that could not be
+// in time are refused at once. After the block, requests go at the rate, without a burst.
 func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	cfg := p.config.Load()
 	if cfg.Backoff.Off {
@@ -114,15 +113,15 @@ func (p *Pacer) RecordFailure(key string, retryAfter time.Duration) {
 	}
 }
 
-// blockReserve is how many keys beyond [Config.MaxKeys], as a part of it, may be made for the sake
-// of a block: a site's wish to be left alone is not forgotten because the table is full.
+// blockReserve is the fraction of [Config.MaxKeys] by which blocks may exceed it. A site's request
+// for a pause must not be forgotten because the table is full.
 const blockReserve = 8
 
-// blockKeys is how many keys a shard keeps with those of blocks.
+// blockKeys is how many keys a shard keeps, including the reserve for blocks.
 func (c *Config) blockKeys() int { return c.shardKeys() + c.shardKeys()/blockReserve + 1 }
 
-// block sets the block of c, under the shard's lock. It refuses the requests that could not be in
-// time any more, and makes the first of the others look again.
+// block sets the block of c, under the shard's lock. It refuses requests that can no longer be in
+// time, and wakes the first of the others.
 func (s *shard) block(c *clock, b backoff, now instant) {
 	c.backoff = &b
 	s.keep(c)
@@ -148,7 +147,7 @@ func (s *shard) block(c *clock, b backoff, now instant) {
 	c.dropEmptyQueue()
 }
 
-// blockedElsewhere notes that another gateway blocked the key, or ended its block.
+// blockedElsewhere records that another gateway blocked the key or ended its block.
 func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	cfg := p.config.Load()
 	if pause <= 0 {
@@ -161,15 +160,15 @@ func (p *Pacer) blockedElsewhere(key string, pause time.Duration, strikes int) {
 	p.keepSweeping()
 }
 
-// maxAnnounced bounds how many blocks are told to a shared clock that came back, perhaps without
-// its memory.
+// maxAnnounced bounds how many blocks are announced to a shared clock that came back, perhaps
+// without its memory.
 const maxAnnounced = 10_000
 
-// announceBlocks has the blocks told to a shared clock that came back, in the background: neither a
-// heartbeat nor a reload waits for them.
+// announceBlocks announces the blocks to a shared clock that came back. It does so in the
+// background, so neither a heartbeat nor a reload waits for it.
 func (p *Pacer) announceBlocks() {
 	if p.announcing.Add(1) > 1 {
-		return // they are being told, and then once more
+		return // a call is in progress, and announces them once more
 	}
 	go func() {
 		for again := true; again; {
@@ -192,10 +191,10 @@ func (p *Pacer) tellBlocks() {
 	}
 }
 
-// Unblock ends the block of a key, as the operator orders, also at the other gateways that share
+// Unblock ends the block of a key by order of the operator, also at the other gateways that share
 // the clock, and forgets its strikes. Requests then go at the rate, without a burst. It returns the
-// block that it ended here, and reports whether there was one, here or elsewhere. With an error,
-// the other gateways could not be told.
+// block that it ended here, and reports whether there was one here or elsewhere. An error means
+// that the other gateways could not be told.
 func (p *Pacer) Unblock(key string) (ended State, found bool, err error) {
 	elsewhere := false
 	if p.shared != nil {

@@ -12,19 +12,19 @@ import (
 type instant = time.Duration
 
 const (
-	// longest bounds every duration taken in, so that sums stay far from overflow: no site's wish and
-	// no operator's rate needs more than a year.
+	// longest bounds every duration from outside, so that sums stay far from overflow. No site's delay
+	// and no operator's rate needs more than a year.
 	longest = 365 * 24 * time.Hour
 	// epochAge is how far before a Pacer's start its epoch lies: longer than any interval or delay, so
 	// a clock never used is always ready.
 	epochAge = 2 * longest
-	// never is the time of something that only another event can bring about.
+	// never is the time of something that only another event can cause.
 	never = instant(1<<63 - 1)
 )
 
 func clip(d time.Duration) time.Duration { return min(max(d, 0), longest) }
 
-// terms is a Limit in the form the arithmetic wants: no value is negative.
+// terms is a Limit in the form that the arithmetic needs: no value is negative.
 type terms struct {
 	interval  time.Duration
 	tolerance time.Duration // how far the rate's timestamp may lie ahead: (burst-1) intervals
@@ -46,7 +46,7 @@ func (l Limit) terms() terms {
 // unpaced reports whether the terms have neither a rate nor a gap.
 func (t terms) unpaced() bool { return t.interval == 0 && t.gap == 0 }
 
-// spacing is the least time between two requests: a rate with a burst asks for none.
+// spacing is the least time between two requests. It is zero for a rate with a burst.
 func (t terms) spacing() time.Duration {
 	if t.tolerance > 0 {
 		return t.gap
@@ -93,9 +93,9 @@ func (g gcra) withoutBurst(t terms, at instant) gcra {
 	return g
 }
 
-// turn is when a gateway may send a request while the shared clock is away. A round has a turn for
-// each gateway. A turn is as long as a slot and the most that a request may be late, so two requests
-// are a slot apart. The zero turn is that of all other requests.
+// turn is when a gateway may send a request while the shared clock is unreachable. A round has a
+// turn for each gateway. A turn lasts a slot plus the most that a request may be late, so two
+// requests are a slot apart. Requests that take no turns have the zero turn.
 type turn struct {
 	at, since   instant // since is when the shared clock went away, or came back
 	round, late time.Duration
@@ -110,11 +110,11 @@ func (u turn) next(now instant) instant {
 	return u.at
 }
 
-// clock is all that is kept of one key. It is guarded by its shard's lock. A million of them is a
-// normal day: the rare parts are behind pointers.
+// clock is the state of one key. Its shard's lock guards it. A million clocks are normal, so the
+// rare parts are behind pointers.
 type clock struct {
-	// reserved is the latest slot that a request took in place of an earlier one, at the shared clock:
-	// this state does not have it before the request goes.
+	// reserved is the latest slot that a request took at the shared clock in place of an earlier one.
+	// This state does not include it until the request goes.
 	reserved instant
 	key      string
 	gcra     gcra
@@ -135,9 +135,9 @@ func (c *clock) blockedUntil() instant {
 	return c.backoff.until
 }
 
-// stateFor is the state for the next request: right after a block it has no burst, as requests that
-// piled up during the block must not burst upon the site. Nor has it one that may have been used
-// before this process began.
+// stateFor is the state for the next request. Right after a block it has no burst, because requests
+// that piled up during the block must not burst upon the site. It also has no burst that may have
+// been used before this process began.
 func (c *clock) stateFor(t terms, at instant) gcra {
 	switch {
 	case c.backoff != nil && c.backoff.fresh:
@@ -198,7 +198,7 @@ func (s *shard) charge(c *clock, t terms, agent string, now instant) charge {
 	return charge{shard: s, clock: c, agent: agent, terms: t, before: before, at: now, serial: c.serial}
 }
 
-// release gives back the place that a request under t took.
+// release returns the place that a request under t took.
 func (s *shard) release(c *clock, t terms, agent string) {
 	if t.places == 0 {
 		return
@@ -214,7 +214,7 @@ func (s *shard) release(c *clock, t terms, agent string) {
 	c.wakeNext()
 }
 
-// expire drops positions whose time is over, and a queue that is empty.
+// expire drops positions whose time is over, and an empty queue.
 func (c *clock) expire(now instant) {
 	if c.queue != nil {
 		c.queue.expire(now)
@@ -238,7 +238,7 @@ func (c *clock) wakeNext() {
 	}
 }
 
-// elect finds out which flows of the clock must let others go first, and with that its head.
+// elect determines which flows of the clock must let others go first, and so its head.
 func (s *shard) elect(c *clock) {
 	if c.queue == nil {
 		return
@@ -310,8 +310,8 @@ func (t *table) clock(s *shard, key string, cfg *Config, now instant, limit int)
 }
 
 const (
-	// sweepEvery is the pause between two steps in the background, sweepRounds how many of them go
-	// once through all keys. With a million keys a step holds each of two shards for some 6 ms.
+	// sweepEvery is the pause between two steps in the background. sweepRounds steps go once through
+	// all keys. With a million keys, a step locks each of two shards for about 6 ms.
 	sweepEvery  = time.Second
 	sweepRounds = shardCount / 2
 )
@@ -347,8 +347,9 @@ func (t *table) remember(r *Request) {
 	}
 }
 
-// sweepNext is one step in the background. It reports whether keys are left. An agent that comes
-// later, with the longest delay there is, may ask how long ago the last request of a clock was.
+// sweepNext is one step in the background. It reports whether keys are left. It keeps a clock for
+// as long as the longest delay, because an agent with that delay may still come and need the time
+// of the clock's last request.
 func (t *table) sweepNext(cfg *Config, now instant) bool {
 	keep := max(cfg.Idle, time.Duration(t.delay.Load()))
 	for range shardCount / sweepRounds {
@@ -361,8 +362,8 @@ func (t *table) sweepNext(cfg *Config, now instant) bool {
 	return t.keys.Load() > 0
 }
 
-// sweep drops the clocks of a shard that were idle for the given time. The others get a new map, as
-// a map does not give back what a much larger number needed.
+// sweep drops the clocks of a shard that were idle for the given time. It moves the others to a new
+// map, because a map never shrinks.
 func (t *table) sweep(s *shard, now instant, keep time.Duration) {
 	kept := make(map[string]*clock)
 	for key, c := range s.clocks {

@@ -7,60 +7,61 @@ import (
 	"time"
 )
 
-// Shared is the clock that several gateways keep together: redisclock.Clock, or anything else that
-// reserves slots in one place. A Pacer that has one keeps its queues, and so the fairness between
-// its agents, to itself; the first request of a queue reserves its slot here, one at a time for
-// each key.
+// Shared is a clock that several gateways share: redisclock.Clock, or anything else that reserves
+// slots in one place. A Pacer with a Shared clock still keeps its own queues, and so the fairness
+// between its agents. Only the first request of a queue reserves its slot here, one at a time per
+// key.
 //
 // Implementations are safe for concurrent use. Every call returns within a bounded time, and at
 // once while Peers().Up is false.
 type Shared interface {
-	// Reserve reserves, at all clocks of the demands or none, the first slot that all of them allow,
-	// and says how long until then. Where that is longer than maxWait it reserves nothing. An error
-	// means that the shared clock cannot be reached; unless ctx has ended, Peers().Up is false then.
+	// Reserve reserves the first slot that all clocks of the demands allow, at all of them or none,
+	// and returns the time until then. If that is longer than maxWait, it reserves nothing. An error
+	// means that the shared clock cannot be reached. Unless ctx has ended, Peers().Up is then false.
 	Reserve(ctx context.Context, demands []Demand, maxWait time.Duration) (Reservation, error)
-	// Release gives a reserved slot back, at each clock where no later one was reserved since. It is
+	// Release returns a reserved slot at each clock where no later one has been reserved since. It is
 	// called when a request has ended, so it takes no context.
 	Release(r Reservation) error
-	// Done gives the places of a reservation back, whose request has ended, and then calls after. It
-	// does not wait for that. A place that cannot be given back is free again after some time.
+	// Done returns the places of a reservation whose request has ended, and then calls after. It does
+	// this in the background. A place that cannot be returned becomes free after some time.
 	Done(r Reservation, after func())
-	// Hold notes the places of a request that begins while the shared clock cannot be reached, for
-	// when it can be again. The answer is for Done. It asks nobody.
+	// Hold records the places of a request that begins while the shared clock is unreachable, so that
+	// they count once it is back. Pass the result to Done. Hold makes no call.
 	Hold(demands []Demand) Reservation
-	// Block sets the block of a key for all gateways and tells them. It outlives the request that
-	// brought it, so it takes no context.
+	// Block sets the block of a key for all gateways and tells them. The block outlives the request
+	// that caused it, so Block takes no context.
 	Block(key string, pause time.Duration, strikes int) error
 	// Unblock ends the block of a key for all gateways and tells them. It reports whether there was
 	// one.
 	Unblock(key string) (found bool, err error)
-	// Watch sets the functions to call when another gateway blocked a key (with a pause of 0, ended
-	// the block of one), and when the shared clock can be reached again or may have forgotten what it
-	// knew: then no slot that was reserved before counts any more. It is called once, first.
+	// Watch sets two functions. The first is called when another gateway blocks a key; a pause of 0
+	// ends the block. The second is called when the shared clock is reachable again or may have lost
+	// its memory: then slots that were reserved before no longer count. Watch is called once, before
+	// everything else.
 	Watch(blocked func(key string, pause time.Duration, strikes int), back func())
-	// Peers tells about the gateways, without asking anybody.
+	// Peers describes the other gateways, without a call.
 	Peers() Peers
 }
 
-// Demand is what a request wants of one shared clock. All times are relative, as the gateways' own
-// clocks need not agree.
+// Demand is what a request requires of one shared clock. All times are relative, as the gateways'
+// own clocks need not agree.
 type Demand struct {
 	Key       string
 	Interval  time.Duration
 	Tolerance time.Duration // (burst-1) intervals
 	Delay     time.Duration
 	Places    int // in flight at all gateways together; 0: no bound
-	// Spent says that there is no burst: the shared clock may have forgotten what went before.
+	// Spent says that there is no burst, because the shared clock may have forgotten earlier requests.
 	Spent bool
 }
 
 // Reservation is the answer to Reserve.
 type Reservation struct {
 	Outcome ReserveOutcome
-	// At is when the request may go, Until when it may no more, by this gateway's clock. Slots of
-	// different gateways are apart as demanded whenever between the two the requests go.
+	// The request may go from At until Until, by this gateway's clock. Anywhere between the two, it
+	// keeps the demanded distance from the slots of other gateways.
 	At, Until time.Time
-	// Wait is the time until the first slot there was, reserved or not.
+	// Wait is the time until the first possible slot, whether it was reserved or not.
 	Wait time.Duration
 	// Blocked is how long the first blocked key of the demands still is.
 	Blocked    time.Duration
@@ -79,49 +80,50 @@ const (
 	Reserved
 	// Full reserved nothing: all places of a clock are taken. Ask again after about Wait.
 	Full
-	// NotYet reserved nothing: a clock that only few share is not ready, and a reservation now would
-	// keep the others, which many share, from being used until then. Ask again after Wait.
+	// NotYet reserved nothing: a clock that few requests share is not ready, and a reservation now
+	// would block the clocks that many share until then. Ask again after Wait.
 	NotYet
 )
 
 // Peers is what a gateway knows of the others.
 type Peers struct {
-	// Up says whether the shared clock can be reached, For how long that has been so.
+	// Up says whether the shared clock can be reached. For says how long that has been true.
 	Up  bool
 	For time.Duration
 	// Count is the number of gateways that share the clock, at least one; the last known number while
 	// the clock cannot be reached.
 	Count int
-	// Turn is the place of this gateway among those that take turns while the clock cannot be reached
-	// and for some time after it is back, from 0. Turns is how many they are; 0 if that is not known,
-	// and before the clock was away for the first time. Time is the shared clock's, since 1970. All
-	// gateways know the same of them, as it was before the clock went away.
+	// Turn is the position of this gateway, from 0, among the gateways that take turns while the clock
+	// is unreachable and for some time after. Turns is the number of these gateways. It is 0 if
+	// unknown, and until the clock has been unreachable once. Time is the shared clock's time since
+	// 1970. All gateways use the same values, from before the clock became unreachable.
 	Turn, Turns int
 	Time        time.Duration
 }
 
 // coordination is how this gateway shares the rate of a host with others now. The zero value is for
-// a gateway that is the only one.
+// a single gateway.
 //
-// While the shared clock cannot be reached, each of N gateways keeps to a request in every N
-// intervals, without a burst. So N gateways send no more than N requests above what one would in
-// any time, and no more than the rate in the long run. They take turns by the shared clock's time,
-// see [turn]. A gateway that does not know its turn does not know of the others, and may send at
-// once with one of them. After the shared clock is back, a gateway keeps to its turns for
-// settleTime and the gap, beside reserving slots: others may not have noticed yet, and the shared
-// clock may have lost its memory. Without turns it keeps to its part for a round, settleTime at the
-// least.
+// While the shared clock is unreachable, each of N gateways sends one request in every N intervals,
+// without a burst. So N gateways send at most N requests more than a single one would in any
+// period, and no more than the rate in the long run. They take turns by the shared clock's time,
+// see [turn]. A gateway that does not know its turn does not know of the others either, and may
+// send at the same time as one of them. After the shared clock is back, a gateway keeps its turns
+// for settleTime and the gap, in addition to reserving slots: others may not have noticed yet, and
+// the shared clock may have lost its memory. Without turns it keeps to its part for a round, but at
+// least for settleTime.
 type coordination struct {
 	shared bool // slots are reserved at the shared clock
 	away   bool // there is one, but it cannot be reached
 	count  int
-	age    time.Duration // how long this has been so
+	age    time.Duration // how long this has been true
 
 	turn, turns int           // as in Peers
 	ahead       time.Duration // the shared clock's time less this gateway's
 }
 
-// settleTime is within which all gateways find a shared clock that is back: some heartbeats.
+// settleTime is long enough for all gateways to notice that the shared clock is back: some
+// heartbeats.
 const settleTime = 5 * time.Second
 
 func (p *Pacer) coordination() coordination {
@@ -178,8 +180,8 @@ func times(d time.Duration, n int) time.Duration {
 	return min(d, longest/time.Duration(n)) * time.Duration(n)
 }
 
-// local is what this gateway holds a request to: its part of the places, and where rate and gap are
-// divided its part of them.
+// local returns the terms that this gateway itself applies: its part of the places and, while they
+// are divided, its part of rate and gap.
 func (on coordination) local(t terms) terms {
 	t = on.dividePlaces(t)
 	if on.divides(t) {
@@ -205,8 +207,8 @@ func (on coordination) ready(g gcra, t terms, key string, now, from instant) ins
 	return at
 }
 
-// turnsFrom is the least time between two requests for which gateways take turns: in less, too many
-// requests would be late.
+// turnsFrom is the least time between two requests at which gateways take turns. With less, too
+// many requests would be late.
 const turnsFrom = 150 * time.Millisecond
 
 // lateness is how late in its turn a request may still start. A request that is later than that has
@@ -250,7 +252,7 @@ func (on coordination) behind(reserved instant, t terms) instant {
 type reservation struct {
 	slot      Reservation
 	demands   []Demand
-	at, until instant // between them the request may go
+	at, until instant // the request may go between them
 	era       uint64  // the Pacer's when it asked
 }
 
@@ -264,14 +266,14 @@ func (p *Pacer) holds(r *reservation, now instant) bool {
 	}))
 }
 
-// relearn begins a new era of the shared clock, and tells it the blocks.
+// relearn begins a new era of the shared clock, and announces the blocks to it.
 func (p *Pacer) relearn() {
 	p.era.Add(1)
 	p.announceBlocks()
 }
 
-// reserve asks the shared clock for a slot. Without one it returns the error of Reserve, or what to
-// do instead: when to ask again, or why not to.
+// reserve asks the shared clock for a slot. Without a slot it returns the error of Reserve, or when
+// to ask again, or the reason not to.
 func (p *Pacer) reserve(
 	ctx context.Context, demands []Demand, end instant,
 ) (*reservation, Reservation, error) {
@@ -386,7 +388,7 @@ func (w *waiter) demands(on coordination) []Demand {
 	return out
 }
 
-// giveBack gives w's slot at the shared clock back.
+// giveBack returns w's slot to the shared clock.
 func (w *waiter) giveBack() {
 	w.pacer.release(w.reservation)
 	w.reservation = nil

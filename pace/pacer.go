@@ -18,31 +18,31 @@ import (
 // Config is what all keys of a Pacer have in common. The zero value has the defaults given at each
 // field.
 type Config struct {
-	// Wait is how long a request is held when it does not say. Default: 25 s.
+	// Wait is how long a request is held if it sets no limit itself. Default: 25 s.
 	Wait time.Duration
-	// Queue is how many requests may wait for one key. Beyond it an agent that has less than its share
-	// may have as many: with all agents fewer than twice Queue wait. Default: 1000.
+	// Queue is how many requests may wait for one key. When it is full, each agent still gets its
+	// share, so fewer than twice Queue wait in total. Default: 1000.
 	Queue int
-	// Waiters is how many requests may wait in all. One agent may have at most as many as it leaves
-	// free. Default: 65,536.
+	// Waiters is how many requests may wait in total. One agent may use at most as many places as are
+	// still free. Default: 65,536.
 	Waiters int
-	// MaxKeys is how many keys are kept, each of 64 shards at most a 64th of them, rounded up. Beyond
-	// it requests for unknown keys are refused. A key takes some 160 bytes with its name. Default:
-	// 1,000,000.
+	// MaxKeys is how many keys are kept. Each of 64 shards keeps at most a 64th of them, rounded up.
+	// When a shard is full, requests for unknown keys are refused. A key takes about 160 bytes with
+	// its name. Default: 1,000,000.
 	MaxKeys int
-	// Idle is the least time for which a key is kept after its last request although its clock is free
-	// again. An agent with a long Delay keeps it also towards requests of agents with a short one, so
-	// the Pacer keeps keys for the longest Delay that it was ever asked for; once the keys reach
-	// MaxKeys, for Idle only. Default: 2 min.
+	// Idle is the least time for which a key is kept after its last request, even if its clock is free
+	// again. An agent's long Delay also applies to the requests of other agents before it, so the
+	// Pacer keeps keys for the longest Delay that it was ever asked for. Once the keys reach MaxKeys,
+	// it keeps them only for Idle. Default: 2 min.
 	Idle time.Duration
 	// Backoff is the policy for 429, 430 and 503.
 	Backoff Backoff
 	// Random draws from [0,1) for the jitter; safe for concurrent use. Default: math/rand/v2.
 	Random func() float64
-	// Observer is told what happens. Default: nobody.
+	// Observer receives events. Default: none.
 	Observer Observer
-	// Shared is the clock in common with other gateways. [New] takes it; [Pacer.Configure] does not
-	// change it. Default: none.
+	// Shared is the clock that is shared with other gateways. [New] uses it; [Pacer.Configure] does
+	// not change it. Default: none.
 	Shared Shared
 }
 
@@ -65,7 +65,7 @@ func (c Config) withDefaults() *Config {
 // shardKeys is how many keys a shard keeps.
 func (c *Config) shardKeys() int { return (c.MaxKeys + shardCount - 1) / shardCount }
 
-// wait is how long the request may be held.
+// wait returns how long the request may be held.
 func (c *Config) wait(r *Request) time.Duration {
 	if r.MaxWait == 0 {
 		return c.Wait
@@ -73,16 +73,16 @@ func (c *Config) wait(r *Request) time.Duration {
 	return clip(r.MaxWait)
 }
 
-// Observer is told what the Pacer does. Its methods are called on the request's path, never under a
-// lock of the Pacer: they must be quick, safe for concurrent use, and must not label anything by
-// key or agent.
+// Observer receives the events of a Pacer. Its methods are called on the request's path, but never
+// under a lock of the Pacer. They must be quick and safe for concurrent use, and must not label
+// anything by key or agent.
 type Observer interface {
-	// Granted is called for each slot, with the time the request was held. kept says that it demands
-	// another gap than the slot before it: [Pacer.States] lists that.
+	// Granted is called for each slot, with the time that the request was held. kept says that the
+	// slot demands another gap than the one before it, so that [Pacer.States] has changed.
 	Granted(wait time.Duration, kept bool)
 	// Refused is called for each refusal.
 	Refused(reason Reason)
-	// Blocked is called for each block that was set or prolonged: by the site's own Retry-After
+	// Blocked is called for each block that was set or extended, either by the site's own Retry-After
 	// (explicit) or by our doubling pause.
 	Blocked(explicit bool)
 }
@@ -106,13 +106,13 @@ type Limit struct {
 	// loosens Interval only, never Delay.
 	Burst int
 	// Delay is the least gap between this request and its neighbours on the clock, before and after:
-	// the Crawl-delay after [CrawlDelay.Apply]. Between agents with different delays the longer one
-	// holds. Zero or less: none.
+	// the Crawl-delay after [CrawlDelay.Apply]. Between agents with different delays, the longer one
+	// applies. Zero or less: none.
 	Delay time.Duration
 	// Concurrency is the most requests in flight, from the grant to [Slot.Done]. Zero or less: no
-	// bound, and the request is not counted either. Of two places or more one agent gets all but one,
-	// at the first clock of a request that has places, unless it is the only agent that ever asked
-	// (see [Pacer]).
+	// bound, and the request is not counted either. If there are two or more places, one agent gets
+	// all but one of them, at the first clock of a request that has places, unless it is the only
+	// agent that ever asked (see [Pacer]).
 	Concurrency int
 }
 
@@ -121,17 +121,17 @@ type Request struct {
 	// Limit is the clock of the host.
 	Limit
 	// Also names further clocks that must agree: the site's, the address's, the agent's own. The
-	// strictest decides, and either all are charged or none. A key that was named before is left out.
+	// strictest decides, and either all are charged or none. Repeated keys are ignored.
 	Also []Limit
 	// Agent is whose share of the host the request uses. Requests of one agent go in the order of
 	// their arrival.
 	Agent string
-	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Less than zero: not at all.
+	// MaxWait is how long the request may be held. Zero: [Config.Wait]. Negative: not at all.
 	MaxWait time.Duration
 }
 
-// The prefixes keep the kinds of key apart. None can begin a host name or an IPv6 literal, so a
-// host is its own key, without an allocation.
+// The prefixes keep the kinds of key apart. No host name or IPv6 literal can begin with one of
+// them, so a host is its own key, without an allocation.
 const (
 	agentPrefix   = "agent:"
 	sitePrefix    = "site:"
@@ -143,7 +143,7 @@ const (
 func AgentKey(agent, key string) string { return agentPrefix + agent + "@" + key }
 
 // rank orders the clocks of one request from the narrow to the wide. All requests pass their clocks
-// in this order, so no two can wait for each other; and a clock that many hosts share is asked only
+// in this order, so no two can wait for each other. A clock that many hosts share is asked only
 // when the host's own clock is ready, so a slow host does not occupy it.
 func rank(key string) int {
 	switch {
@@ -202,9 +202,9 @@ func (c Scope) Key(host string, addr netip.Addr) string {
 	return host
 }
 
-// Above says what happens on a Crawl-delay above the operator's maximum. Other crawlers differ:
-// Heritrix clamps, Nutch skips the page, crawler-commons takes it as a disallow. The zero value is
-// [Clamp].
+// Above says what happens if a Crawl-delay exceeds the operator's maximum. Other crawlers differ:
+// Heritrix clamps it, Nutch skips the page, and crawler-commons treats it as a disallow. The zero
+// value is [Clamp].
 type Above string
 
 const (
@@ -216,19 +216,19 @@ const (
 	Honor Above = "honor"
 )
 
-// CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group,
-// which RFC 9309 does not know but many sites write.
+// CrawlDelay is the operator's policy for the Crawl-delay (or Request-rate) of an agent's group.
+// RFC 9309 does not define it, but many sites use it.
 type CrawlDelay struct {
-	// Min is the least delay; a shorter one that the site names is raised to it. It is no default:
-	// without a Crawl-delay only the operator's rate applies.
+	// Min is the least delay. A shorter delay of a site is raised to it. It is not a default: without
+	// a Crawl-delay, only the operator's rate applies.
 	Min time.Duration
-	// Max is the longest delay, Above what happens beyond it. Zero: no maximum.
+	// Max is the longest delay. Above says what happens to a longer one. Zero: no maximum.
 	Max   time.Duration
 	Above Above
 }
 
-// Apply returns the delay to keep and whether the host may be crawled at all, for the delay that
-// the group declares; zero or less is no delay. ok is false only by [Refuse].
+// Apply returns the delay to keep for the delay that the group declares, and whether the host may
+// be crawled at all. Zero or less means no delay. ok is false only under [Refuse].
 func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool) {
 	if declared <= 0 {
 		return 0, true
@@ -246,8 +246,8 @@ func (c CrawlDelay) Apply(declared time.Duration) (delay time.Duration, ok bool)
 // Pacer keeps the clocks of all keys. It is safe for concurrent use. Make one with [New]; it needs
 // no closing: it runs a timer only while it has keys.
 //
-// An agent that has been the only one for the Pacer's first ten minutes or longer gets all places
-// of a clock. Once another one has asked, one is left for others.
+// An agent that has been the only one for at least the Pacer's first ten minutes gets all places of
+// a clock. Once another agent has asked, one place is left for others.
 type Pacer struct {
 	epoch    time.Time
 	lone     atomic.Pointer[string] // the only agent so far, or several
@@ -272,17 +272,17 @@ func New(c Config) *Pacer {
 	return p
 }
 
-// Configure replaces the configuration. The clocks, and the requests that wait, stay.
+// Configure replaces the configuration. It keeps the clocks and the waiting requests.
 func (p *Pacer) Configure(c Config) { p.config.Store(c.withDefaults()) }
 
 func (p *Pacer) now() instant { return time.Since(p.epoch) }
 
-// Acquire grants the next slot, holding the caller until it is due. The errors are *[Refused], when
-// it would be due too late or too many wait already, and ctx's error, when ctx ends first; neither
-// uses a slot. Every granted Slot must be given back by [Slot.Done].
+// Acquire grants the next slot, and blocks until it is due. It returns *[Refused] if the slot would
+// be due too late or if too many requests wait already, and ctx's error if ctx ends first. Neither
+// uses a slot. The caller must return every granted Slot with [Slot.Done].
 //
-// A request is held for MaxWait. One whose slot is due soon after that is held up to a tenth
-// longer, as a refusal in sight of the slot would help nobody.
+// A request is held for up to MaxWait. If its slot is due soon after that, it is held up to a tenth
+// longer, because a refusal so close to the slot would help nobody.
 func (p *Pacer) Acquire(ctx context.Context, r Request) (Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return Slot{}, fmt.Errorf("pacing %s: %w", r.Key, err)
@@ -321,13 +321,13 @@ func (p *Pacer) acquireAtOnce(r *Request, cfg *Config) (Slot, bool) {
 	return Slot{grant: g}, true
 }
 
-// loneAfter is how long after its start a Pacer takes an agent for the only one.
+// loneAfter is how long after its start a Pacer starts to treat an agent as the only one.
 const loneAfter = 10 * time.Minute
 
 // manyAgents stands for more than one agent.
 var manyAgents = new(string)
 
-// noteAgent notes that the agent asks.
+// noteAgent records that the agent asks.
 func (p *Pacer) noteAgent(agent string) {
 	lone := p.lone.Load()
 	if lone == nil {

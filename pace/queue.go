@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// queue holds the requests that wait for one clock, and says which is next: self-clocked fair
+// queue holds the requests that wait for one clock, and decides which is next by self-clocked fair
 // queueing (Golestani 1994). Each agent has a flow, first in first out. The head of a flow carries
 // a tag, the virtual time at which it became the head plus its cost; the least tag is next, and the
-// virtual time becomes that tag. So agents that wait share the clock's time evenly. A newcomer, or
-// an agent that comes back right after it was served, starts behind all heads now waiting: neither
-// many names nor coming and going gains anything over them.
+// virtual time becomes that tag. So waiting agents share the clock's time evenly. A new agent, or
+// one that comes back right after it was served, starts behind all heads that are waiting. Neither
+// many names nor coming and going gives an agent an advantage.
 //
 // A flow exists while it holds a request, and for a while after a refusal to keep its agent's
 // position. Flows are few, and every operation walks them.
@@ -22,7 +22,7 @@ type queue struct {
 	virtual time.Duration
 	seq     uint64
 
-	// current has left the queue as the first and passes the other clocks of its request: until it
+	// current was first, has left the queue and is passing the other clocks of its request. Until it
 	// goes or leaves, no other request overtakes it.
 	current *waiter
 	terms   terms   // of current at this clock; the waiter itself has moved on
@@ -39,13 +39,13 @@ type flow struct {
 	kept    kept
 }
 
-// kept is the position of an agent whose request was refused, and that has none waiting: the flow's
-// base stays, so the agent is first when it comes back. It keeps no slot, but for the moment that
-// holdBack says.
+// kept is the position of an agent whose request was refused and that has no other request waiting.
+// The flow's base stays, so the agent is first when it comes back. No slot is kept for it, except
+// for the moment described at deferUntil.
 //
-// Without it, agents that ask again all the time take every slot from those that come back when
-// they were told to, wherever fewer requests fit into the time one may be held than there are
-// agents. So it is at a Crawl-delay of half that time or more (see RESULTS.md).
+// Without it, agents that ask all the time would take every slot from agents that come back when
+// they were told to, if there are more agents than slots within the time that a request may be
+// held. This happens at a Crawl-delay of half that time or more (see RESULTS.md).
 type kept struct {
 	until instant // zero: not kept
 	due   instant // when the agent was told to come back; zero if it may be held until the slot after
@@ -104,8 +104,8 @@ func (q *queue) take(w *waiter) {
 	q.remove(w)
 }
 
-// remove takes w out, wherever it stands. Requests behind it move up: the next of its flow takes
-// over the position that it had among the heads.
+// remove removes w from any position. Requests behind it move up: the next one of its flow takes
+// over its position among the heads.
 func (q *queue) remove(w *waiter) {
 	f := w.flow
 	i := slices.Index(f.waiters, w)
@@ -175,7 +175,7 @@ func (q *queue) expire(now instant) {
 
 // deferUntil is when the head, which could go at the given instant, does go: a moment later when an
 // agent that is before it was told to come back right then and could not be held until the slot
-// after. That moment is a tenth of the agent's interval, a second at most.
+// after. That moment is a tenth of the agent's interval, but at most a second.
 func (q *queue) deferUntil(at instant) instant {
 	until := at
 	for _, f := range q.flows {
@@ -280,7 +280,7 @@ func (c *clock) openQueue() *queue {
 	return c.queue
 }
 
-// leave takes w out of the queue of c, wherever it stands, and wakes the request that is first now.
+// leave removes w from the queue of c, from any position, and wakes the request that is now first.
 func (s *shard) leave(c *clock, w *waiter) {
 	q := c.queue
 	if q == nil {

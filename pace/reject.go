@@ -11,30 +11,30 @@ type Reason string
 const (
 	// ReasonWait means that the slot lies further ahead than the request may be held.
 	ReasonWait Reason = "wait"
-	// ReasonBlocked means that the site asked, by 429, 430 or 503, not to be visited yet.
+	// ReasonBlocked means that the site asked for a pause, by 429, 430 or 503.
 	ReasonBlocked Reason = "blocked"
 	// ReasonConcurrency means that all places for requests in flight stayed taken.
 	ReasonConcurrency Reason = "concurrency"
-	// ReasonQueueFull means that as many requests as allowed wait for the key already, and this agent
-	// has at least its share of them.
+	// ReasonQueueFull means that the queue of the key is full, and this agent has at least its share
+	// of it.
 	ReasonQueueFull Reason = "queue_full"
-	// ReasonWaitersFull means that as many requests as allowed wait in the whole Pacer.
+	// ReasonWaitersFull means that the most requests that may wait in the whole Pacer are waiting.
 	ReasonWaitersFull Reason = "waiters_full"
-	// ReasonOverflow means that there are as many keys as the Pacer may keep, and this is another.
+	// ReasonOverflow means that the Pacer has as many keys as it may keep, and the request is for a
+	// new one.
 	ReasonOverflow Reason = "overflow"
 )
 
 // Refused is the error of a request that got no slot. It used none.
 //
-//nolint:errname // pace.Refused reads as a sentence; the package has no other error type
+//nolint:errname // pace.Refused reads well, and the package has no other error type
 type Refused struct {
 	// Key is the clock that refused.
 	Key    string
 	Reason Reason
-	// RetryAfter is when a slot would be free for the request, from now: exact as far as this
-	// gateway's clocks know, that is, if the requests that wait now go as planned and no other gateway
-	// takes a slot in between. Where only a place in flight is missing nobody can know; it is then a
-	// second at least.
+	// RetryAfter is the time from now until a slot would be free for the request. It is exact if the
+	// waiting requests go as planned and no other gateway takes a slot in between. If only a place in
+	// flight is missing, nobody can know the time; RetryAfter is then at least a second.
 	RetryAfter time.Duration
 }
 

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Slot is leave to send one request now. It is a small value; copies are the same slot. Its methods
-// are safe for concurrent use, and do nothing on the zero Slot.
+// Slot is permission to send one request now. It is a small value; copies are the same slot. Its
+// methods are safe for concurrent use, and do nothing on the zero Slot.
 //
-// Call [Slot.Done] exactly when the request is over, on every path: a slot that is never given back
-// keeps its place in flight for good, and with all places gone the host is never asked again. That
-// leak is the caller's.
+// Call [Slot.Done] when the request is over, on every path. A slot that is never returned keeps its
+// place in flight forever, and once all places are taken, no request to the host is granted any
+// more.
 type Slot struct {
 	// Wait is how long the request was held.
 	Wait time.Duration
@@ -20,7 +20,7 @@ type Slot struct {
 	grant *grant
 }
 
-// grant is what a Slot stands for. It has no charges once the slot was given back.
+// grant is the data behind a Slot. It has no charges once the slot has been returned.
 type grant struct {
 	mu          sync.Mutex
 	pacer       *Pacer
@@ -43,11 +43,11 @@ type charge struct {
 	serial uint32  // the clock's, right after this request
 }
 
-// Confirm is the last look at the clocks. Call it when all is ready for the request but its first
-// byte has not been sent: the connection may have taken longer to make than the time to the next
-// slot. A request that is in time goes at once. One that is not waits for another slot, within the
-// rest of the time that it may be held. Else, and if the site was blocked since, the error is
-// *[Refused]. When ctx ends it is ctx's. After an error nothing may be sent.
+// Confirm checks the clocks one last time. Call it when everything is ready for the request and
+// before its first byte is sent, because connecting may have taken longer than the time to the next
+// slot. A request that is in time goes at once. A late one waits for another slot, within the rest
+// of the time that it may be held. If there is no such slot, or if the site has been blocked since,
+// the error is *[Refused]. If ctx ends, it is ctx's error. After an error, nothing may be sent.
 func (s Slot) Confirm(ctx context.Context) error {
 	g := s.grant
 	if g == nil {
@@ -70,8 +70,8 @@ func (s Slot) Confirm(ctx context.Context) error {
 	}
 }
 
-// confirm returns zero if the request may go now, else when to ask again. It refuses the request
-// where the site asked to be left alone after the slot had been granted.
+// confirm returns zero if the request may go now, otherwise the instant at which to ask again. It
+// refuses the request if the site asked for a pause after the slot was granted.
 func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,8 +111,8 @@ func (g *grant) confirm(ctx context.Context) (until instant, err error) {
 	return until, nil
 }
 
-// reserveAgain asks the shared clock for another slot and returns when it is. Where the shared
-// clock cannot be reached the request is refused: other gateways may use the host now.
+// reserveAgain asks the shared clock for another slot and returns its time. If the shared clock
+// cannot be reached, the request is refused, because other gateways may be using the host.
 func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	p, old := g.pacer, g.reservation
 	p.release(old) // if no other gateway has reserved since, the slot is there still
@@ -141,9 +141,9 @@ func (g *grant) reserveAgain(ctx context.Context) (instant, error) {
 	return 0, p.refuse(&Refused{g.charges[0].clock.key, ReasonWait, answer.Wait})
 }
 
-// Sent counts the gap to the next request from now instead of from the grant. Call it when the
-// request has been written: what counts for the site is when requests reach it. It moves the clock
-// forward only, and does nothing once another request went.
+// Sent makes the gap to the next request count from now instead of from the grant. Call it when the
+// request has been written, because the site counts the time between the requests that reach it.
+// Sent only moves the clock forward, and does nothing if another request has gone since.
 func (s Slot) Sent() {
 	g := s.grant
 	if g == nil {
@@ -159,12 +159,12 @@ func (s Slot) Sent() {
 	})
 }
 
-// Done gives the request's places in flight back: its answer has been read to the end, or was given
-// up. Later calls do nothing.
+// Done returns the request's places in flight. Call it when the answer has been read to the end or
+// abandoned. Later calls do nothing.
 func (s Slot) Done() { s.finish(false) }
 
-// Cancel is Done for a request that was not sent after all. Where no other one went since, its slot
-// is free again.
+// Cancel is Done for a request that was not sent after all. Its slot is free again, unless another
+// request has gone since.
 func (s Slot) Cancel() { s.finish(true) }
 
 func (s Slot) finish(undo bool) {
@@ -185,7 +185,7 @@ func (s Slot) finish(undo bool) {
 		return
 	}
 	if r != nil && !undo {
-		g.pacer.shared.Done(r.slot, give) // who waits here finds the place free there
+		g.pacer.shared.Done(r.slot, give) // waiting requests here then find the place free there
 		return
 	}
 	give()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// State is the state of a key that outlives a restart: its block and its last slot.
+// State is the part of a key's state that survives a restart: its block and its last slot.
 type State struct {
-	// Key is empty in one entry of a list, which stands for all keys that the list does not name.
+	// Key is empty in one entry of a list. That entry stands for all keys that the list does not name.
 	Key string `json:"key"`
 	// Until is the end of the block; zero without one, or if it is over and forgiven.
 	Until   time.Time `json:"until,omitzero"`
 	Strikes int       `json:"strikes,omitempty"` // pauses without Retry-After in a row
-	// Last is when the last request went, Gap the delay that it demands after itself, and Debt how far
-	// the timestamp of the rate lies behind it.
+	// Last is the time of the last request. Gap is the delay that it demands after itself. Debt is how
+	// far the timestamp of the rate lies behind Last.
 	Last time.Time     `json:"last,omitzero"`
 	Gap  time.Duration `json:"gap,omitzero"`
 	Debt time.Duration `json:"debt,omitzero"`
@@ -35,7 +35,8 @@ func (c *clock) state(now instant, wall time.Time, all bool) State {
 	return s
 }
 
-// keep has the clock listed in States, under the shard's lock, for as long as it is in the table.
+// keep makes States list the clock as long as it is in the table. The caller holds the shard's
+// lock.
 func (s *shard) keep(c *clock) {
 	if s.kept == nil {
 		s.kept = make(map[*clock]struct{})
@@ -43,13 +44,13 @@ func (s *shard) keep(c *clock) {
 	s.kept[c] = struct{}{}
 }
 
-// States lists what a crash must not forget: the blocks that have not ended, those not yet
-// forgiven, and the gaps that sites ask for. There are at most limit entries. The blocks that last
-// longest go first, then the longest gaps.
+// States lists the state that must survive a crash: blocks that have not ended or are not yet
+// forgiven, and the gaps that sites demand. There are at most limit entries. The longest blocks go
+// first, then the longest gaps.
 //
-// With all, for the end of the Pacer, it lists the last slot of every key, and says so by an entry
-// without a key. That entry is missing where the list cannot be complete: there are too many keys,
-// or requests that may yet go.
+// With all set, for the end of the Pacer, it lists the last slot of every key, and marks a complete
+// list by an entry without a key. That entry is missing if there are too many keys, or requests
+// that may still go.
 func (p *Pacer) States(limit int, all bool) []State {
 	var list []State
 	now, wall := p.now(), time.Now()
@@ -79,9 +80,9 @@ func (p *Pacer) States(limit int, all bool) []State {
 	return list
 }
 
-// Restore begins with what [Pacer.States] listed when the process before this one ended. A key that
-// a list of all keys does not name was not asked of late. If the list is another one, or lost,
-// nobody knows: then every key counts as asked at this moment, so that no Crawl-delay is cut short.
+// Restore starts from the list that [Pacer.States] returned when the previous process ended. If the
+// list is complete, keys that it does not name had no recent request. If it is incomplete or lost,
+// every key counts as just used, so that no Crawl-delay is cut short.
 func (p *Pacer) Restore(states []State) {
 	p.Merge(states)
 	floor := p.now()
@@ -99,8 +100,8 @@ func (p *Pacer) Restore(states []State) {
 // past is the instant of a time. A clock of the machine that was set back must not move it ahead.
 func (p *Pacer) past(t time.Time) instant { return p.now() - clip(time.Since(t)) }
 
-// Merge adds what another Pacer listed, as far as it is still of use. A later or longer state
-// stays.
+// Merge adds the entries of another Pacer that still matter. It never replaces a later or longer
+// state.
 func (p *Pacer) Merge(states []State) {
 	cfg, now := p.config.Load(), p.now()
 	for _, s := range states {
@@ -152,11 +153,11 @@ func (p *Pacer) restore(saved State, cfg *Config, now instant) bool {
 type Stats struct {
 	// Keys is the number of keys, Waiting the number of requests held.
 	Keys, Waiting int
-	// Blocked is the number of keys whose site asked to be left alone, until a time that has not come.
+	// Blocked is the number of keys that are blocked now.
 	Blocked int
 }
 
-// Stats counts. It takes each shard's lock for a moment, as a scrape may.
+// Stats counts. It takes each shard's lock for a moment, which is fine for a scrape.
 func (p *Pacer) Stats() Stats {
 	stats := Stats{Keys: int(p.table.keys.Load()), Waiting: p.waiters.waiting()}
 	now := p.now()
@@ -170,22 +171,22 @@ func (p *Pacer) Stats() Stats {
 	return stats
 }
 
-// Status is how the clock of one key stands, as far as this gateway knows: where it is shared,
+// Status is the state of one key's clock, as far as this gateway knows. If the clock is shared,
 // other gateways may have reserved slots beyond Next. The time of the last slot is missing if it
 // demands no gap.
 type Status struct {
 	State
 	// Next is when the next request may go. It is in the past if one may go now.
 	Next time.Time
-	// InFlight is the number of requests under way that are counted, Waiting the number of those in
-	// the queue.
+	// InFlight is the number of counted requests in flight. Waiting is the number of requests in the
+	// queue.
 	InFlight, Waiting int
 }
 
-// Statuses lists at most limit, which is above zero, of the clocks that are wanted, in the order of
-// their keys, from the first behind after; nil wants all. Next is for a request with the given rate
-// ([Limit.Interval] and [Limit.Burst]). Each shard is locked while its keys are looked through: it
-// is meant for an operator, not for each request.
+// Statuses lists the wanted clocks in the order of their keys, starting after the key after. wanted
+// may be nil for all clocks, and limit, which must be positive, bounds their number. Next is for a
+// request with the given rate ([Limit.Interval] and [Limit.Burst]). Statuses locks each shard while
+// it looks through its keys, so it is for an operator, not for each request.
 func (p *Pacer) Statuses(after string, limit int, wanted func(Status) bool, rate Limit) []Status {
 	statusOf := p.statusNow(rate)
 	var page []Status
