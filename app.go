@@ -32,7 +32,7 @@ type App struct {
 	// Gateway is the name of this gateway in the log and in the fleet: up to 64 visible ASCII characters. Default: the name of the host.
 	Gateway string `json:"gateway,omitempty"`
 	// Help is the beginning of the links in refusals: an http or https URL without credentials. The reason follows it, with hyphens, such
-	// as `tls-alert`. Default: the project's pages on reasons, of the version that runs.
+	// as `tls-alert`. Default: this gateway's pages on reasons, and for the type of a problem the project's, of the version that runs.
 	Help string `json:"help,omitempty"`
 	// Redis is a Redis or Valkey in which several gateways share records of robots.txt, clocks and orders. [App.Store], `pace.shared` and
 	// [App.Fleet] may name another one for their part. Default: none.

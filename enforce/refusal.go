@@ -24,7 +24,8 @@ const Name = "crawlgate"
 // RFC 9651. A field of that name from an origin must not be let through.
 const HeaderSignals = "Crawlgate-Signals"
 
-// Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix.
+// Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix. Without a
+// Suffix they are the operator's.
 type Help struct{ Base, Suffix string }
 
 // HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help leads to the
@@ -47,8 +48,21 @@ type RequestInfo struct {
 	Method, URL string
 	// Accept is the value of the Accept field, several fields joined by commas.
 	Accept string
-	// Help is where the refusal links to.
+	// Help is where the type of the problem leads to.
 	Help Help
+	// Docs is the URL of the gateway's own documentation, as this client reaches it. Crawlers often
+	// reach no other site. The link for people leads there, unless Help is the operator's or Docs is
+	// empty.
+	Docs string
+}
+
+// more is the page that a person gets to read.
+func (i RequestInfo) more(r Reason) string {
+	byOperator := i.Help.Base != "" && i.Help.Suffix == ""
+	if i.Docs == "" || byOperator || r == ReasonClientNotAllowed { // that client may not read Docs either
+		return i.Help.URL(r)
+	}
+	return i.Docs + "problems/" + r.Slug()
 }
 
 // Refusal is an answer of the gateway itself.
@@ -97,7 +111,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 
 // Problem is a refusal as problem details (RFC 9457). Field names are stable.
 type Problem struct {
-	// Type is the page that explains the reason, see [Help].
+	// Type is the page that explains the reason, see [Help]. It is the same at all gateways of a version.
 	Type string `json:"type"`
 	// Title is the same for all problems of a type, Detail one line on this one.
 	Title  string `json:"title"`
@@ -105,6 +119,8 @@ type Problem struct {
 	Detail string `json:"detail"`
 	// Hint says what to do.
 	Hint string `json:"hint,omitempty"`
+	// More is the page that explains the reason, where the client can reach it.
+	More string `json:"more"`
 	// Method and URL are the request's.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
@@ -146,6 +162,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		Status:     d.Reason.Info().Status,
 		Detail:     fit(maxSummary),
 		Hint:       d.Reason.Info().Hint,
+		More:       asked.more(d.Reason),
 		Method:     escape.ASCII(asked.Method, maxWho),
 		URL:        url,
 		JudgedAs:   escape.ASCII(d.Judged, maxShown),
@@ -199,7 +216,7 @@ var refusalTemplate = template.Must(template.New("refusal").Parse(
 
 // HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
 // the proxy. Where a line of a robots.txt refused, the page shows it among its
-// neighbours. It has no links: crawlers would follow them.
+// neighbours. Its only link is the one to the reason's page, which crawlers are told not to follow.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
 	b.Grow(len(pagestyle.CSS) + 8<<10)
@@ -218,7 +235,11 @@ type fact struct{ Name, Value string }
 func factsHTML(facts []fact) template.HTML {
 	var b strings.Builder
 	for _, f := range facts {
-		b.WriteString("<dt>" + f.Name + "</dt><dd>" + template.HTMLEscapeString(f.Value) + "</dd>\n")
+		value := template.HTMLEscapeString(f.Value)
+		if f.Name == "more" { // an http or https URL
+			value = `<a rel="nofollow" href="` + value + `">` + value + "</a>"
+		}
+		b.WriteString("<dt>" + f.Name + "</dt><dd>" + value + "</dd>\n")
 	}
 	return template.HTML(b.String()) //nolint:gosec // all foreign text is escaped above
 }
@@ -249,7 +270,7 @@ func (p Problem) facts() []fact {
 		{"detail", r.Detail},
 		{"what to do", p.Hint},
 		{"reason", string(r.Reason)},
-		{"more", p.Type},
+		{"more", p.More},
 		{"answered by", Name + ", a gateway between crawler and site; not by the site itself"},
 	}
 	return slices.DeleteFunc(all, func(f fact) bool { return f.Value == "" })

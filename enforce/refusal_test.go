@@ -162,7 +162,40 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 			detail = "what the network said"
 		}
 	}
+	asked.Docs = "http://10.0.0.5:3128/docs/"
 	return d.Refuse(r, detail, retry), asked
+}
+
+// TestMore: people are sent to the gateway's own pages, unless the operator has others or the client may not read them. The type
+// stays.
+func TestMore(t *testing.T) {
+	t.Parallel()
+	const docs = "http://[fd00::1]:3128/docs/"
+	for _, tt := range []struct {
+		help       Help
+		docs       string
+		reason     Reason
+		kind, more string
+	}{
+		{HelpAt("v1"), docs, "tls_alert", HelpAt("v1").Base + "tls-alert.md", docs + "problems/tls-alert"},
+		{Help{}, docs, "tls_alert", HelpAt("main").Base + "tls-alert.md", docs + "problems/tls-alert"},
+		{HelpAt("v1"), "", "tls_alert", HelpAt("v1").Base + "tls-alert.md", HelpAt("v1").Base + "tls-alert.md"},
+		{HelpAt("v1"), docs, ReasonClientNotAllowed, HelpAt("v1").Base + "client-not-allowed.md", HelpAt("v1").Base + "client-not-allowed.md"},
+		{Help{Base: "https://wiki.example/?a&b="}, docs, "tls_alert", "https://wiki.example/?a&b=tls-alert", "https://wiki.example/?a&b=tls-alert"},
+	} {
+		p := NewProblem(Decision{}.Refuse(tt.reason, "", 0), RequestInfo{Help: tt.help, Docs: tt.docs})
+		if p.Type != tt.kind || p.More != tt.more {
+			t.Errorf("%+v: type %s, more %s", tt, p.Type, p.More)
+		}
+		for form, want := range map[string]string{
+			string(p.Text()): "\nmore:        " + tt.more + "\n",
+			string(p.HTML()): `<dt>more</dt><dd><a rel="nofollow" href="` + html.EscapeString(tt.more) + `">` + html.EscapeString(tt.more) + "</a></dd>",
+		} {
+			if !strings.Contains(form, want) {
+				t.Errorf("no %q in %s", want, form)
+			}
+		}
+	}
 }
 
 func refusing(tb testing.TB) (list []Reason) {
@@ -269,10 +302,13 @@ func TestFormsSayTheSame(t *testing.T) {
 		}
 		var rows []fact
 		for _, m := range regexp.MustCompile(`(?m)^<dt>(.*)</dt><dd>(.*)</dd>$`).FindAllStringSubmatch(string(page.Body), -1) {
+			if m[1] == "more" {
+				m[2] = strings.TrimSuffix(strings.TrimPrefix(m[2], `<a rel="nofollow" href="`+p.More+`">`), "</a>")
+			}
 			rows = append(rows, fact{html.UnescapeString(m[1]), html.UnescapeString(m[2])})
 		}
-		if bytes.Contains(page.Body, []byte("<a ")) {
-			t.Errorf("%s: the page has a link, which a crawler would follow", r)
+		if n := bytes.Count(page.Body, []byte("<a ")); n != 1 {
+			t.Errorf("%s: the page has %d links, which a crawler would follow", r, n)
 		}
 		same(r, "facts of the page", rows, facts)
 

@@ -317,7 +317,8 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 // asked is what the client asked for, as its refusal shows it.
 func (x *exchange) asked() enforce.RequestInfo {
 	a := enforce.RequestInfo{
-		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","), Help: x.site.Engine.Config.Help,
+		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","),
+		Help: x.site.Engine.Config.Help, Docs: docsURL(x.r),
 	}
 	if x.r.Method == http.MethodConnect {
 		a.URL = x.r.Host

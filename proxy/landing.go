@@ -20,6 +20,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/crawlgate/crawlgate/egress"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/docsite"
 	"github.com/crawlgate/crawlgate/internal/pagestyle"
@@ -191,6 +192,29 @@ func asOwn(r *http.Request) {
 		u.Scheme, u.Host = "", ""
 		r.URL, r.RequestURI = &u, u.RequestURI()
 	}
+}
+
+// docsURL is the documentation as the client of a request reaches it: at the address of its
+// connection to the gateway, not of a tunnel within. That address is concrete, also if the listener
+// has all of the machine; by the PROXY protocol it is the one that the client connected to. Behind
+// NAT the client may not reach it, and no request has the name that the client knows: Host names
+// the site. Only TLS tells it, by the server name. A unix socket and an address of one link (which
+// has the gateway's name of the link in it) leave the name that works through the proxy.
+func docsURL(r *http.Request) string {
+	for outer := egress.ConnectFrom(r.Context()); outer != nil; outer = egress.ConnectFrom(r.Context()) {
+		r = outer.Outer
+	}
+	local := localAddress(r)
+	if !local.IsValid() || local.Addr().Zone() != "" {
+		return "http://" + enforce.OwnHost + docsite.Root
+	}
+	host := local.String()
+	if r.TLS != nil {
+		if o, err := origin.FromAuthority("http", net.JoinHostPort(r.TLS.ServerName, strconv.Itoa(int(local.Port())))); err == nil {
+			host = o.HostPort()
+		}
+	}
+	return proxyScheme(r) + "://" + host + docsite.Root
 }
 
 // proxyScheme is how a client speaks to the gateway.

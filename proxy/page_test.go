@@ -1,6 +1,10 @@
 package proxy
 
 import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,4 +37,24 @@ func TestPageWaitsForAPlace(t *testing.T) {
 			t.Errorf("a place in time: %s, cut %t", took, cut)
 		}
 	})
+}
+
+// TestDocsURL: only an address that a client can use is in a link.
+func TestDocsURL(t *testing.T) {
+	t.Parallel()
+	const named = "http://crawlgate.invalid/docs/"
+	for local, want := range map[net.Addr]string{
+		nil: named,
+		&net.UnixAddr{Net: "unix", Name: "/run/proxy.sock"}:                named,
+		&net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 3128}:                "http://10.0.0.5:3128/docs/",
+		&net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.5"), Port: 80}:         "http://10.0.0.5:80/docs/",
+		&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 3128}:           "http://[2001:db8::1]:3128/docs/",
+		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 3128, Zone: "eth0"}: named,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://evil.example/", http.NoBody)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+		if got := docsURL(r); got != want {
+			t.Errorf("%v: %s, want %s", local, got, want)
+		}
+	}
 }

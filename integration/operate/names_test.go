@@ -2,6 +2,7 @@ package operate
 
 import (
 	"debug/buildinfo"
+	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 	"github.com/crawlgate/crawlgate/internal/version"
@@ -63,25 +65,26 @@ func built(t *testing.T) string {
 	return info.Main.Version
 }
 
-// TestHelp: links in refusals lead to the pages of the running version, or to the operator's.
+// TestHelp: the type of a problem is a page of the running version, or of the operator's.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.Status(http.StatusNotFound))
 	ref := version.Ref(built(t))
-	link := func(engine string) string {
+	check := func(engine, kind, more string) {
 		g := rig.New(t, rig.Config{Engine: engine, Site: "deny " + site.Origin().Host})
-		a := g.MustFetch("Tester/1.0", site.URL("/"))
-		_, link, _ := strings.Cut(a.Body, "more:        ")
-		link, _, _ = strings.Cut(link, "\n")
-		return link
+		a, err := g.Dial().Ask(http.MethodGet, "GET "+site.URL("/")+" HTTP/1.1\r\nHost: "+site.Origin().Host+"\r\nAccept: application/json\r\n\r\n")
+		var problem enforce.Problem
+		if err != nil || json.Unmarshal([]byte(a.Body), &problem) != nil {
+			t.Fatalf("%v: %s", err, a.Body)
+		}
+		if more = strings.ReplaceAll(more, "GATEWAY", g.Addr); problem.Type != kind || problem.More != more {
+			t.Errorf("%q: type %s, more %s", engine, problem.Type, problem.More)
+		}
 	}
-	if got := link(""); got != "https://github.com/crawlgate/crawlgate/blob/"+ref+"/docs/problems/operator-deny.md" {
-		t.Errorf("by default %s", got)
-	}
-	if got := link("help https://wiki.acme.example/robots?why="); got != "https://wiki.acme.example/robots?why=operator-deny" {
-		t.Errorf("by option %s", got)
-	}
+	check("", "https://github.com/crawlgate/crawlgate/blob/"+ref+"/docs/problems/operator-deny.md", "http://GATEWAY/docs/problems/operator-deny")
+	own := "https://wiki.acme.example/robots?why=operator-deny"
+	check("help https://wiki.acme.example/robots?why=", own, own)
 }
 
 // TestVersion: the command, each line of the log, the health of the gateway and its fetches of robots.txt tell which

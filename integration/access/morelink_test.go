@@ -1,0 +1,164 @@
+package access
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/integration/rig"
+)
+
+// refusedURL is refused to everybody.
+const refusedURL = "http://" + enforce.OwnHost + "/refused"
+
+// moreOf is the link of a refusal, which is text.
+func moreOf(t *testing.T, a rig.Answer) string {
+	t.Helper()
+	_, link, _ := strings.Cut(a.Body, "\nmore:        ")
+	link, _, found := strings.Cut(link, "\n")
+	if !found || a.Header.Get("Crawlgate-Decision") == "" {
+		t.Errorf("no refusal: %d %v %s", a.Status, a.Header, a.Body)
+	}
+	return link
+}
+
+// leadsTo checks the link of a refusal, and reads the page there.
+func leadsTo(t *testing.T, way string, a rig.Answer, by *http.Client, base string, reason enforce.Reason) {
+	t.Helper()
+	got, want := moreOf(t, a), base+"/docs/problems/"+reason.Slug()
+	if got != want {
+		t.Errorf("%s: the link is %s, want %s", way, got, want)
+		return
+	}
+	for _, suffix := range []string{"", ".md"} {
+		page := rig.Get(t, by, got+suffix)
+		if page.Status != http.StatusOK || !strings.HasPrefix(page.Body, "# "+reason.Info().Title+"\n") || !strings.Contains(page.Body, "Reason `"+string(reason)+"`") {
+			t.Errorf("%s: %s%s has %d %.200s", way, got, suffix, page.Status, page.Body)
+		}
+	}
+}
+
+// direct is a client that knows no proxy. It reaches what is on this machine, over a unix socket if there is one.
+func direct(config *tls.Config, socket string) *http.Client {
+	t := &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}
+	if socket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	return &http.Client{Transport: t}
+}
+
+// TestMoreLinks follows the link of refusals on every way to the gateway: it leads to the gateway's own page about the reason,
+// at the address that the client has for it.
+func TestMoreLinks(t *testing.T) {
+	t.Parallel()
+	six, every := rig.FreePort(t), rig.FreePort(t)
+	_, port6, _ := net.SplitHostPort(six)
+	_, portAny, _ := net.SplitHostPort(every)
+	socket := filepath.Join(rig.TempDir(t), "proxy.sock")
+	g := rig.New(t, rig.Config{Site: "connect deny denied.example", Sites: fmt.Sprintf(
+		"http://:%s {\nbind ::1\nrobots\n}\nhttp://:%s {\nbind 0.0.0.0\nrobots\n}\nhttp://:80 {\nbind unix/%s\nrobots\n}\n", port6, portAny, socket)})
+	at := func(addr string) *http.Client {
+		return g.ClientOf("Tester/1.0", 1, &url.URL{Scheme: "http", Host: addr}, nil)
+	}
+	plain := direct(nil, "")
+	for way, c := range map[string]*http.Client{"HTTP/1.1": g.SecureClient("Tester/1.0", 1), "HTTP/2": g.SecureClient("Tester/1.0", 2)} {
+		leadsTo(t, way+" in a tunnel", rig.Get(t, c, "https://"+enforce.OwnHost+"/refused"), plain, "http://"+g.Addr, enforce.ReasonOperatorDeny)
+	}
+	for way, ask := range g.Through(http.MethodGet, enforce.OwnHost+":80", "/refused") {
+		a, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leadsTo(t, way, a, plain, "http://"+g.Addr, enforce.ReasonOperatorDeny)
+	}
+	connect, err := g.Dial().Ask(http.MethodConnect, "CONNECT denied.example:443 HTTP/1.1\r\nHost: denied.example:443\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leadsTo(t, "CONNECT", connect, plain, "http://"+g.Addr, enforce.ReasonConnectDenied)
+	// Whatever Host says, no other name is in the link.
+	posing, err := g.Dial().Ask(http.MethodGet, "GET "+refusedURL+" HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n")
+	if err != nil || strings.Contains(posing.Body, "evil") {
+		t.Errorf("%v: %s", err, posing.Body)
+	}
+	leadsTo(t, "another Host", posing, plain, "http://"+g.Addr, enforce.ReasonOperatorDeny)
+
+	leadsTo(t, "a listener of all addresses", rig.Get(t, at("127.0.0.1:"+portAny), refusedURL), plain, "http://127.0.0.1:"+portAny, enforce.ReasonOperatorDeny)
+	leadsTo(t, "IPv6", rig.Get(t, at("[::1]:"+port6), refusedURL), plain, "http://[::1]:"+port6, enforce.ReasonOperatorDeny)
+	overSocket := direct(nil, socket)
+	overSocket.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "gateway"})
+	leadsTo(t, "a unix socket", rig.Get(t, overSocket, refusedURL), overSocket, "http://"+enforce.OwnHost, enforce.ReasonOperatorDeny)
+}
+
+// TestMoreLinksOfTLS: at a port with TLS, the link has the name by which the client calls the gateway, if it tells that.
+func TestMoreLinksOfTLS(t *testing.T) {
+	t.Parallel()
+	c, port := rig.Config{}.WithTLSPort(t, rig.NewTestCA(t), "")
+	g := rig.New(t, c)
+	roots := g.Authority()
+	roots.AddCert(port.Authority.Cert)
+	_, number, _ := net.SplitHostPort(port.Addr)
+	trusting := &tls.Config{RootCAs: roots}
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		base := "https://" + net.JoinHostPort(host, number)
+		proxy, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for way, target := range map[string]string{"plain": refusedURL, "in a tunnel": "https://" + enforce.OwnHost + "/refused"} {
+			a := rig.Get(t, g.ClientOf("Tester/1.0", 1, proxy, trusting), target)
+			leadsTo(t, host+" "+way, a, direct(trusting, ""), base, enforce.ReasonOperatorDeny)
+		}
+	}
+	// A server name that is none is not shown.
+	wire, err := new(net.Dialer).DialContext(t.Context(), "tcp", port.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := tls.Client(wire, &tls.Config{ServerName: `a"><b>/x`, InsecureSkipVerify: true}) //nolint:gosec // the name is in no certificate
+	t.Cleanup(func() { _ = secure.Close() })
+	a, err := fetchOver(&rig.Wire{Conn: secure, Reader: bufio.NewReader(secure)}, "", refusedURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leadsTo(t, "no name", a, direct(trusting, ""), "https://"+port.Addr, enforce.ReasonOperatorDeny)
+}
+
+// TestMoreLinksBehindAProxy: a load balancer that speaks the PROXY protocol tells the address that the client has for the gateway.
+func TestMoreLinksBehindAProxy(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t, rig.Config{
+		Site:   "clients any",
+		Global: "servers {\nlistener_wrappers {\nproxy_protocol {\ntimeout 60s\nallow 127.0.0.1/32\n}\nrobots\n}\n}",
+	})
+	a, err := fetchOver(g.Dial(), "PROXY TCP4 198.51.100.1 198.51.100.200 4000 3128\r\n", refusedURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := moreOf(t, a); got != "http://198.51.100.200:3128/docs/problems/operator-deny" {
+		t.Errorf("the link is %s", got)
+	}
+}
+
+// TestMoreLinksElsewhere: the operator's pages go before the gateway's, and a client that may not read those is sent to the project's.
+func TestMoreLinksElsewhere(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t, rig.Config{Engine: "help https://wiki.acme.example/robots?why="})
+	if got := moreOf(t, g.MustFetch("Tester/1.0", refusedURL)); got != "https://wiki.acme.example/robots?why=operator-deny" {
+		t.Errorf("by option %s", got)
+	}
+	stranger := rig.New(t, rig.Config{Site: "clients 203.0.113.0/24"})
+	if got := moreOf(t, stranger.MustFetch("Tester/1.0", refusedURL)); !strings.HasPrefix(got, "https://github.com/crawlgate/crawlgate/blob/") || !strings.HasSuffix(got, "/docs/problems/client-not-allowed.md") {
+		t.Errorf("for a stranger %s", got)
+	}
+}
