@@ -5,8 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
@@ -57,13 +59,14 @@ func goesOn(t *testing.T, g *rig.Gateway) {
 	}
 }
 
-// TestUpgradeOfFiles: a gateway goes on with the store, the stops and the sealed log of 0.1.0.
+// TestUpgradeOfFiles: a gateway goes on with the store, the stops, the blocks and the sealed log of 0.1.0.
 func TestUpgradeOfFiles(t *testing.T) {
 	t.Parallel()
 	log, dir := &rig.SealedLog{T: t, Dir: former(t, "file")}, rig.TempDir(t)
 	if err := os.Rename(filepath.Join(log.Dir, "caddy"), filepath.Join(dir, "caddy")); err != nil {
 		t.Fatal(err)
 	}
+	blockAgain(t, filepath.Join(dir, "caddy", "crawlgate", "blocks.json"))
 	config, audits := log.Config(""), []string{"--seal", "--store", filepath.Join(dir, "caddy", "crawlgate", "robots.db"), log.Dir}
 	config.Engine += "\nstore file " + audits[2] + " {\nretain 36500d\n}"
 	// The lines have no times of decisions, so that what the history says of them is not provable.
@@ -73,6 +76,9 @@ func TestUpgradeOfFiles(t *testing.T) {
 	for range 2 {
 		g := upgraded(t, dir, config)
 		goesOn(t, g)
+		if a := g.MustFetch("somebot", "http://busy.example/page"); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
+			t.Errorf("the host that answered 429: %v %s", a.Header, a.Body)
+		}
 		g.Stop()
 	}
 	for name, want := range map[string]string{"stops.json": `"badbot"`, "kills.json": "a later release keeps the stops in stops.json"} {
@@ -82,12 +88,29 @@ func TestUpgradeOfFiles(t *testing.T) {
 		}
 	}
 	r := rig.Audit(t, audits...)
-	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 14 || len(r.Verified.Generations) != 2 {
+	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 16 || len(r.Verified.Generations) != 2 {
 		t.Errorf("the audit after: %+v", r)
 	}
 	text, err := os.ReadFile(filepath.Join(log.Dir, "access.log"))
 	if n := strings.Count(string(text), `"reason":"release 0.1 sealed the lines before, and its state has another form"`); err != nil || n != 1 {
 		t.Errorf("%v: %d lines say why the second generation began", err, n)
+	}
+}
+
+// blockAgain moves the end of the one block in a file to an hour from now.
+func blockAgain(t *testing.T, name string) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := regexp.MustCompile(`"until":"[^"]+"`)
+	if len(end.FindAll(text, -1)) != 1 {
+		t.Fatalf("%s", text)
+	}
+	text = end.ReplaceAll(text, []byte(`"until":"`+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"`))
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -9,17 +9,20 @@ out=$(mkdir -p "$2" && cd "$2" && pwd)
 work=$(mktemp -d)
 cd "$work"
 ip link set lo up
-echo "127.0.0.1 localhost fresh.example gone.example held.example agent.example" >hosts
+echo "127.0.0.1 localhost fresh.example gone.example held.example busy.example" >hosts
 mount --bind hosts /etc/hosts
 
 python3 - <<'PYTHON' &
 import http.server
 class Site(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        gone = self.headers["Host"] == "gone.example"
-        self.send_response(500 if gone else 200)
+        robots = self.path.endswith("/robots.txt")
+        busy = self.headers["Host"] == "busy.example" and not robots
+        self.send_response(500 if self.headers["Host"] == "gone.example" else 429 if busy else 200)
+        if busy:
+            self.send_header("Retry-After", "86400")
         self.end_headers()
-        self.wfile.write(b"User-agent: *\nDisallow: /private/\n" if self.path.endswith("/robots.txt") else b"page\n")
+        self.wfile.write(b"User-agent: *\nDisallow: /private/\n" if robots else b"page\n")
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("127.0.0.1", 80), Site).serve_forever()
 PYTHON
@@ -50,7 +53,7 @@ CADDYFILE
 run() { # NAME PORT
 	XDG_DATA_HOME=$out/$1 XDG_CONFIG_HOME=$work "$binary" run --config "$1.Caddyfile" --adapter caddyfile 2>"$1.stderr" &
 	for _ in $(seq 100); do curl -sf "http://127.0.0.1:$2/health" >/dev/null && break; sleep 0.1; done
-	for url in http://fresh.example/page http://fresh.example/private/page http://gone.example/page http://agent.example/page; do
+	for url in http://fresh.example/page http://fresh.example/private/page http://gone.example/page http://busy.example/page; do
 		curl -s -o /dev/null -w "%{http_code} $url\n" --proxy "http://127.0.0.1:$2" -A "somebot/1.0" "$url"
 	done
 	for order in "deny host held.example" "deny agent badbot" "deny host lifted.example" "undeny host lifted.example"; do
@@ -81,5 +84,5 @@ for name in file:3128 redis:3129; do
 	wait $! || true
 done
 # Keys of certificates and what no test reads.
-rm -r "$out"/*/caddy/{pki,locks,instance.uuid,last_clean.json,crawlgate/blocks.json} "$out/file/evidence/access/lock"
+rm -r "$out"/*/caddy/{pki,locks,instance.uuid,last_clean.json} "$out/file/evidence/access/lock"
 cat ./*.stderr >&2
