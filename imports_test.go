@@ -86,7 +86,7 @@ var importRules = map[string][]string{
 		"golang.org/x/sync/singleflight",
 	},
 	"console": {
-		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/plot", "internal/version",
+		"adminapi", "engine", "enforce", "cluster", "origin", "internal/block", "internal/docsite", "internal/escape", "internal/linediff", "internal/pagestyle", "internal/passwords", "internal/plot", "internal/version",
 		"github.com/caddyserver/caddy/v2", "go.uber.org/zap",
 	},
 	"botpage": {

@@ -20,6 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
+	"github.com/crawlgate/crawlgate/internal/docsite"
 )
 
 func init() {
@@ -167,6 +168,9 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 		return h.showOrigin(w, r, e)
 	case path == "/events":
 		return h.serveEvents(w, r)
+	case docsite.Covers(path):
+		docsite.Serve(w, r, true)
+		return nil
 	case path == "/console.css":
 		return send(w, "text/css; charset=utf-8", style)
 	case path == "/console.js":

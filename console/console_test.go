@@ -146,6 +146,24 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestDocumentation: each page leads to the documentation, which the same users may read.
+func TestDocumentation(t *testing.T) {
+	r := newRig(t, auth(""), "")
+	if _, body := r.ask("GET", "/stops", nil, ada); strings.Count(body, ` href="/docs/"`) != 1 {
+		t.Errorf("no link: %s", body)
+	}
+	for path, want := range map[string]int{"/docs/": 200, "/docs/problems/disallowed": 200, "/docs/?q=redis": 200, "/docs/nothing": 404} {
+		resp, body := r.ask("GET", path, nil, ada)
+		if resp.StatusCode != want || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<form action="/docs/"`) ||
+			!strings.Contains(resp.Header.Get("Content-Security-Policy"), "style-src 'sha256-") {
+			t.Errorf("%s: %d %v", path, resp.StatusCode, resp.Header)
+		}
+		if resp, _ := r.ask("GET", path, nil, nil); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s without a password: %d", path, resp.StatusCode)
+		}
+	}
+}
+
 // TestHosts: another name does not lead to the page, even if the site accepts every name.
 func TestHosts(t *testing.T) {
 	g := testgateway.New(t, "}\n}\nhttp://:80 {\nbind unix/%DIR%/console.sock\nrobots_console {\nhosts desk.test", "")

@@ -504,6 +504,9 @@ async function copies(page, where) {
   }
 }
 
+// The documentation: its index, a long page, one with pictures, what a search finds, what it does not, and no page.
+const docs = ["", "caddyfile", "problems/disallowed", "?q=robots.txt", "?q=nothingatall", "nothing"].map((path) => [`docs/${path}`, `${given.proxy}/docs/${path}`, path === "nothing" ? 404 : 200]);
+
 // The gateway's own page and a refusal, as a person sees them who browses through it, and the file of a report. Chromium's
 // own questions are of no agent: the gateway refuses them, and asks nobody.
 await check("own pages", async () => {
@@ -511,14 +514,15 @@ await check("own pages", async () => {
   const figures = {};
   try {
     for (const colorScheme of ["light", "dark"]) {
-      for (const width of [1280, 360, 320]) {
-        for (const [name, url, status] of [["landing", given.proxy, 200], ["refusal", given.refused, 403], ["report", given.report, 200]]) {
+      for (const width of [1280, 400, 360, 320]) {
+        for (const [name, url, status] of [["landing", given.proxy, 200], ["refusal", given.refused, 403], ["report", given.report, 200], ...docs]) {
+          if (name.startsWith("docs/") ? width < 400 : width === 400) continue;
           const where = `${name} ${colorScheme} ${width}`;
           const context = await (status === 200 ? browser : behind).newContext({ userAgent: "AcmeBot/1.0", colorScheme, viewport: { width, height: 700 } });
           const page = await context.newPage();
           const faults = [];
-          page.on("console", (m) => { if (m.type() === "error" && !/status of 403/.test(m.text())) faults.push(m.text()); });
-          page.on("request", (r) => { if (!r.url().startsWith("data:") && !r.isNavigationRequest()) faults.push(`asked ${r.url()}`); });
+          page.on("console", (m) => { if (m.type() === "error" && !/status of 40[34]/.test(m.text())) faults.push(m.text()); });
+          page.on("request", (r) => { if (!r.url().startsWith("data:") && !r.url().startsWith(given.proxy + "/docs/images/") && !r.isNavigationRequest()) faults.push(`asked ${r.url()}`); });
           const answer = await page.goto(url);
           assert.equal(answer.status(), status, where);
           const policy = answer.headers()["content-security-policy"] ?? await page.locator("meta[http-equiv=Content-Security-Policy]").getAttribute("content");
@@ -534,9 +538,15 @@ await check("own pages", async () => {
           await page.emulateMedia({ media: "print" });
           assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), "rgb(255, 255, 255)", `${where}: its print is not white`);
           await page.emulateMedia({ media: "screen" });
+          if (status === 403) { // its link leads to the gateway, also through the gateway
+            await page.getByRole("link").click();
+            await page.waitForURL(given.proxy + "/docs/problems/disallowed");
+            assert.equal(await page.getByRole("heading", { level: 1 }).innerText(), "Disallowed by robots.txt", where);
+            await page.goBack();
+          }
           assert.deepEqual(faults, [], where);
           figures[where] = passes.length;
-          if (given.screenshots && width === 1280) await page.screenshot({ path: join(given.screenshots, `${name}-${colorScheme}.png`), fullPage: true });
+          if (given.screenshots && width === 1280) await page.screenshot({ path: join(given.screenshots, `${name.replace(/\W/g, "_")}-${colorScheme}.png`), fullPage: true });
           await context.close();
         }
       }
