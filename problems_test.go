@@ -18,30 +18,30 @@ const settingsOfWaiting = `
 
 | client | fewer requests to one host at once | waiting for Retry-After |
 |---|---|---|
-| [Scrapy](../clients/scrapy.md) | ` + "`CONCURRENT_REQUESTS_PER_DOMAIN`" + ` (8) | the middleware of that page; by itself it asks again at once, twice |
-| [Crawlee](../clients/crawlee-cheerio.md) | ` + "`maxConcurrency` (200), `sameDomainDelaySecs`" + ` | nothing by itself; it asks again at once, ` + "`maxRequestRetries`" + ` (3) times |
+| [Scrapy](../clients/scrapy.md) | ` + "`CONCURRENT_REQUESTS_PER_DOMAIN`" + ` (8) | the middleware of that page; without it, Scrapy retries at once, twice |
+| [Crawlee](../clients/crawlee-cheerio.md) | ` + "`maxConcurrency` (200), `sameDomainDelaySecs`" + ` | none; it retries at once, ` + "`maxRequestRetries`" + ` (3) times |
 | [Colly](../clients/colly.md) | ` + "`LimitRule{DomainGlob: \"*\", Parallelism: 2}`" + ` | ` + "`Request.Retry` in `OnError`" + `, as on that page |
 | [requests, urllib3](../clients/requests.md) | fewer threads | ` + "`Retry(5, status_forcelist=[429, 503])`" + ` |
 | [got](../clients/got.md), [undici](../clients/node-fetch.md) | fewer promises at once | got's ` + "`retry: {limit: 5}`, undici's `RetryAgent`" + ` |
 | [curl](../clients/curl.md) | ` + "`--parallel-max`" + ` | ` + "`--retry 5`" + ` |
-| [wget](../clients/wget.md) | it has one | ` + "`--retry-on-http-error=429,503`" + ` waits, a second longer each time, up to ` + "`--waitretry`" + ` |
+| [wget](../clients/wget.md) | it sends one at a time | ` + "`--retry-on-http-error=429,503`" + ` waits one second longer each time, up to ` + "`--waitretry`" + ` |
 
-Every client has to wait for longer than the gateway [holds a request](../politeness.md#how-long-a-request-is-held). [All clients](../clients/README.md).
+Set the time limit of your client above the time for which the gateway [holds a request](../politeness.md#how-long-a-request-is-held). [All clients](../clients/README.md).
 `
 
 // settingsOfLeaving is how each client treats a 403 that another try does not change.
 const settingsOfLeaving = `
 ## Settings of clients
 
-| client | its way, and the setting |
+| client | what it does, and the setting |
 |---|---|
-| [Scrapy](../clients/scrapy.md) | takes the 403 for final; with ` + "`handle_httpstatus_list = [403]`" + ` the spider gets it, and can keep the URL for later |
-| [Crawlee](../clients/crawlee-cheerio.md) | takes it for a block, and asks again at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |
+| [Scrapy](../clients/scrapy.md) | treats the 403 as final; with ` + "`handle_httpstatus_list = [403]`" + ` the spider gets it, and can keep the URL for later |
+| [Crawlee](../clients/crawlee-cheerio.md) | treats it as a block, and retries at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |
 | [Colly](../clients/colly.md) | final; ` + "`OnError`" + ` gets it |
-| [requests, urllib3](../clients/requests.md) | final; no 403 in ` + "`status_forcelist`" + `, or what robots.txt forbids is asked for again, too |
-| [got](../clients/got.md), [undici](../clients/node-fetch.md) | final; no 403 in ` + "`statusCodes`" + `, for the same reason |
+| [requests, urllib3](../clients/requests.md) | final; leave 403 out of ` + "`status_forcelist`" + `, because it also means that robots.txt forbids the URL |
+| [got](../clients/got.md), [undici](../clients/node-fetch.md) | final; leave 403 out of ` + "`statusCodes`" + `, for the same reason |
 | [curl](../clients/curl.md) | final |
-| [wget](../clients/wget.md) | final; no 403 in ` + "`--retry-on-http-error`" + `, for the same reason |
+| [wget](../clients/wget.md) | final; leave 403 out of ` + "`--retry-on-http-error`" + `, for the same reason |
 
 [All clients](../clients/README.md).
 `
@@ -51,31 +51,17 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", r.Info().Title)
-	fmt.Fprintf(&b, "Reason `%s` in the access log, in metrics and in the header `%s`.\n\n", r, enforce.HeaderDecision)
 	if r.Info().Status == enforce.StatusClientClosedRequest {
-		b.WriteString("The client left before it was answered. The access log shows status 499; nothing was sent.\n")
+		fmt.Fprintf(&b, "The client left before the gateway answered, and got no answer. The access log has reason `%s` and status 499.\n", r)
 		return b.Bytes()
 	}
-	fmt.Fprintf(&b, "Status %d", r.Info().Status)
-	if token := r.Info().ProxyError; token != "" {
-		fmt.Fprintf(&b, ", Proxy-Status error type `%s` (RFC 9209)", token)
-	}
-	b.WriteString(". ")
-	switch {
-	case r.Failure():
-		b.WriteString("This is a failure, not a judgement: the log's `decision` is `error`.\n\n")
-	case r.Hard():
-		b.WriteString("It holds in every mode, `report` and `off` included.\n\n")
-	default:
-		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n\n")
-	}
-	fmt.Fprintf(&b, "**What to do.** %s\n\n", r.Info().Hint)
+	fmt.Fprintf(&b, "%s\n\n", r.Info().Hint)
 	switch after := r.RetryAfter(); {
 	case r.Info().Recorded:
-		b.WriteString("Another try is refused too, for as long as the gateway uses this copy of the site's robots.txt: until the time `until` in " +
-			"`Crawlgate-Decision` ([its parts](../access-log.md#what-a-refusal-says)).\n\n")
+		b.WriteString("Do not retry before the time `until` in the header `Crawlgate-Decision` ([its parts](../access-log.md#what-a-refusal-says)). " +
+			"Until then, the gateway uses\nthis copy of the site's robots.txt.\n\n")
 	case after > 0:
-		fmt.Fprintf(&b, "It ends by itself, and nobody knows when: Retry-After is %d if nothing better is known.\n\n", after/time.Second)
+		fmt.Fprintf(&b, "`Retry-After` is %d s if the gateway cannot tell when this ends.\n\n", after/time.Second)
 	}
 	golden := func(name string) []byte {
 		example, err := os.ReadFile(filepath.Join("enforce", "testdata", "golden", name+".txt"))
@@ -92,15 +78,27 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 		b.WriteString(settingsOfLeaving)
 	case enforce.ReasonUnreachable:
 		b.WriteString(settingsOfLeaving)
-		fmt.Fprintf(&b, "\nThe cause `upstream` or `local` is a fault of the gateway's own side, and says nothing about the site "+
-			"([the table of causes](../status-table.md)).\nHere the operator's upstream proxy answered in the place of the site:\n\n```\n%s\n```\n",
+		fmt.Fprintf(&b, "\nIf the cause is `upstream` or `local`, the fault is on the gateway's side, not the site's "+
+			"([the table of causes](../status-table.md)).\nIn this example, the operator's upstream proxy answered instead of the site:\n\n```\n%s\n```\n",
 			golden("unreachable_upstream"))
 	case enforce.ReasonDisallowed:
 		b.WriteString("\nA client whose Accept prefers `text/html`, such as a browser, gets a page. It shows the line that decides among its " +
 			"neighbours:\n\n![The page of a refusal: the lines of the site's robots.txt, the deciding one marked, and below them the facts]" +
 			"(../images/refusal.png)\n")
-		fmt.Fprintf(&b, "\nA path is disallowed too where servers resolve it to a disallowed one ([`paths strict`](../caddyfile-agents.md#paths)). "+
+		fmt.Fprintf(&b, "\nA path is also disallowed if servers resolve it to a disallowed one ([`paths strict`](../caddyfile-agents.md#paths)). "+
 			"The answer\nthen says `judged as`, and the log has `form: resolved`:\n\n```\n%s\n```\n", golden("disallowed_resolved"))
+	}
+	fmt.Fprintf(&b, "\n## In headers and logs\n\nStatus %d. Reason `%s` in the header `%s`, in the access log and in metrics. ", r.Info().Status, r, enforce.HeaderDecision)
+	if token := r.Info().ProxyError; token != "" {
+		fmt.Fprintf(&b, "Error type `%s` in the header\n`Proxy-Status` (RFC 9209). ", token)
+	}
+	switch {
+	case r.Failure():
+		b.WriteString("The gateway counts it as a failure: `decision` in the log is `error`.\n")
+	case r.Hard():
+		b.WriteString("The gateway refuses in every mode, also in `report` and `off`.\n")
+	default:
+		b.WriteString("In `mode report` the request passes, and the log has `would_deny: true`.\n")
 	}
 	return b.Bytes()
 }
@@ -108,8 +106,8 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 // problemIndex lists all reasons.
 func problemIndex() []byte {
 	var b bytes.Buffer
-	b.WriteString("# Reasons\n\nThe closed set of `reason` in the access log. Each reason of a refusal has a page, which the `type` of its " +
-		"problem details\n(RFC 9457) leads to. These pages are made from the code.\n")
+	b.WriteString("# Reasons\n\nYou find here what each reason of a refusal means, and what to do. The links `more` and `type` of a refusal lead to the page of its\n" +
+		"reason. `reason` in the access log has no other values than these. The pages are made from the code.\n")
 	section := func(title string, is func(enforce.Reason) bool, row func(enforce.Reason)) {
 		fmt.Fprintf(&b, "\n## %s\n\n", title)
 		for _, r := range enforce.Reasons() {
