@@ -48,7 +48,7 @@ type Boundaries struct {
 	listed  *follow.Watched[hostSet] // of HostsFile, once it is read
 	windows []window
 	expires time.Time
-	limited bool // by any of these, but for VisitTime
+	limited bool // by any of these except VisitTime
 }
 
 // compileBoundaries checks the boundaries and makes them ready for use.
@@ -88,9 +88,9 @@ type refusal struct {
 	wait   time.Duration // until a retry can succeed; 0 if waiting does not help
 }
 
-// beyond returns the boundary of the agent that a request is outside of. The method is CONNECT for a
-// tunnel that will not be looked into, and empty if it does not matter yet: then the gateway may answer
-// for [OwnHost], and anybody may reach that.
+// beyond returns the boundary of the agent that a request violates. The method is CONNECT for a blind
+// tunnel. It is empty if it does not matter yet: the gateway may then answer for [OwnHost], which
+// anybody may reach.
 func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal) {
 	if !a.expires.IsZero() && !now.Before(a.expires) {
 		r = refusal{reason: ReasonAgentExpired, detail: "since " + a.Expires}
@@ -116,7 +116,7 @@ func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal
 	return r
 }
 
-// beyondTarget is beyond for the boundaries that do not depend on the time.
+// beyondTarget checks only the boundaries that do not depend on the time.
 func (a *Agent) beyondTarget(o origin.Origin, method string) (r refusal) {
 	within := func(p [2]uint16) bool { return p[0] <= o.Port && o.Port <= p[1] }
 	switch {
@@ -134,7 +134,7 @@ func (a *Agent) beyondTarget(o origin.Origin, method string) (r refusal) {
 	return refusal{reason: ReasonAgentMethod, detail: r.detail + strings.Join(a.Methods, ", ")}
 }
 
-// mayReach reports whether the host is one of the agent's. A file that nobody has read has no hosts.
+// mayReach reports whether the host is one of the agent's. A file that has not been read has no hosts.
 func (a *Agent) mayReach(o origin.Origin) bool {
 	if len(a.Hosts) == 0 && a.HostsFile == "" {
 		return true
@@ -149,8 +149,8 @@ func (a *Agent) mayReach(o origin.Origin) bool {
 // End returns when the agent expires, zero if it does not.
 func (a *Agent) End() time.Time { return a.expires }
 
-// Closes returns when the agent, whose request is within its boundaries at the time now, may send
-// nothing more because of the hour or the day; zero if that does not come.
+// Closes returns when the hour or the day ends the permission of an agent whose request is within its
+// boundaries now. It returns zero if that never happens.
 func (a *Agent) Closes(now time.Time) (closes time.Time) {
 	if a == nil {
 		return closes
@@ -164,8 +164,7 @@ func (a *Agent) Closes(now time.Time) (closes time.Time) {
 	return closes
 }
 
-// refuseBeyond refuses a request that is outside of the agent's boundaries, and reports whether it
-// is.
+// refuseBeyond refuses a request that is outside the agent's boundaries, and reports whether it did.
 func (d *Decision) refuseBeyond(r refusal) bool {
 	if r.reason == "" {
 		return false
@@ -175,7 +174,7 @@ func (d *Decision) refuseBeyond(r refusal) bool {
 	return true
 }
 
-// boundaryError is why a request that was allowed may not be sent any more.
+// boundaryError says why a request that was allowed may no longer be sent.
 type boundaryError struct{ refusal }
 
 func (e *boundaryError) Error() string { return e.detail }
@@ -222,9 +221,10 @@ func readHosts(patterns func(yield func(string) bool)) (set hostSet, err error) 
 	return set, nil
 }
 
-// Follow reads the files of hosts that agents have, and keeps to their changes until ctx ends. A file
-// that cannot be read is an error. If that happens later, the hosts before stay, and tell gets the
-// error; it gets nil when a change was taken. It is to be called once, before the Identifier is used.
+// Follow reads the agents' files of hosts, and follows their changes until ctx ends. It returns an
+// error if it cannot read a file. If that happens later, the previous hosts stay, and tell gets the
+// error. tell gets nil when a change has been applied. Call Follow once, before the Identifier is
+// used.
 func (id *Identifier) Follow(ctx context.Context, tell func(agent string, err error)) error {
 	for _, a := range id.agents {
 		if a.HostsFile == "" {
@@ -252,10 +252,10 @@ func newSignal() *chan struct{} {
 // Relisted returns a channel that is closed at the next change of a file of hosts.
 func (id *Identifier) Relisted() <-chan struct{} { return *id.relisted.Load() }
 
-// window is a part of each day, by the clock on the wall in a zone: what the clock shows decides. So
-// an hour that is skipped in spring is not there, and one that comes twice in autumn counts twice.
+// window is a part of each day by the wall clock of a zone. So an hour that is skipped in spring does
+// not exist, and an hour that comes twice in autumn counts twice.
 type window struct {
-	from, to int // seconds since midnight; to is not part of it, and may be before from
+	from, to int // seconds since midnight; to is exclusive, and may be before from
 	zone     *time.Location
 }
 
@@ -288,7 +288,7 @@ func (w window) has(now time.Time) bool {
 }
 
 // turn returns the first time from now on at which the window is open, or closed. Between two changes
-// of the zone's offset the clock runs evenly; at each it may jump over the time that is looked for, or
+// of the zone's offset, the clock runs evenly. At a change it may jump forward past that time, or
 // back.
 func (w window) turn(now time.Time, open bool) time.Time {
 	for range 8 { // a zone changes its offset a few times a year
@@ -315,9 +315,9 @@ func isOpen(windows []window, now time.Time) bool {
 	return slices.ContainsFunc(windows, func(w window) bool { return w.has(now) })
 }
 
-// closing returns when all windows are closed, zero if together they are never closed.
+// closing returns when all windows are closed, or zero if one of them is always open.
 func closing(windows []window, now time.Time) time.Time {
-	for range 4 * len(windows) { // they may overlap, and go past midnight
+	for range 4 * len(windows) { // they may overlap, and extend past midnight
 		i := slices.IndexFunc(windows, func(w window) bool { return w.has(now) })
 		if i < 0 {
 			return now
@@ -327,8 +327,8 @@ func closing(windows []window, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Visit returns the Visit-time of the agent's group and how long it is until it begins; 0 within it,
-// and if the group has none.
+// Visit returns the Visit-time of the agent's group and the time until it begins. That time is 0
+// during the Visit-time, and if the group has none.
 func (b Bound) Visit(now time.Time) (v robotstxt.VisitTime, wait time.Duration) {
 	v, ok := b.Own.VisitTime()
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Authentication is the result of checking the sender of a CONNECT: all but its name. The zero
+// Authentication is the result of checking the sender of a CONNECT, except for its name. The zero
 // value is refused. It holds no password.
 type Authentication struct {
 	acceptance
@@ -18,15 +18,16 @@ type Authentication struct {
 	user         string // whose password was right, or ""
 	source       netip.Addr
 	certificates []string
-	// only is the agent of all requests inside; nil if they may be of several, or of others.
+	// only is the agent of all requests inside, or nil if they may come from several agents or from
+	// others.
 	only *agent
-	// inner says that the requests judged come from inside an accepted tunnel.
+	// inner says that the requests come from inside an accepted tunnel.
 	inner bool
 }
 
-// Opaque identifies the sender of a CONNECT that will not be looked into. Most clients leave its
-// User-Agent out and some get it wrong. So an agent bound by credentials or certificate need not
-// show its User-Agent if the field names no other agent.
+// Opaque identifies the sender of a CONNECT for a blind tunnel. Most clients send no User-Agent with
+// CONNECT, and some send a wrong one. So an agent bound by credentials or certificate does not need
+// its User-Agent, as long as the field names no other agent.
 func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	auth := id.authenticate(ctx, s)
 	i := id.Inner(auth, s.UserAgent)
@@ -53,10 +54,10 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 }
 
 // AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
-// ignores the User-Agent: most clients send none with CONNECT, some a wrong one.
-// The credentials count for all requests inside, as clients send them here only. So a CONNECT is
-// refused for its credentials, and for lack of them if no sender could do without; all other
-// refusals are given inside, where clients see them.
+// ignores the User-Agent: most clients send none with CONNECT, and some send a wrong one. The
+// credentials apply to all requests inside, because clients send them only here. So a CONNECT is
+// refused for wrong credentials, and for missing ones if every sender needs them. All other refusals
+// are sent inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
 	bound := slices.ContainsFunc(id.agents, func(a *agent) bool { return a.boundBy(auth) })
@@ -81,12 +82,12 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 	return auth
 }
 
-// DecideTunnel decides a CONNECT to an https origin that will not be looked into. It is opened only
-// where the rules could refuse the agent nothing, as no path will be visible. Exceptions for paths
-// do not cover it.
+// DecideTunnel decides a CONNECT for a blind tunnel to an https origin. It allows the tunnel only if
+// the rules allow the agent every path, because no path will be visible. Exceptions for paths do not
+// cover it.
 //
-// Clients repeat a refused CONNECT up to thirty times. So a refusal costs no fetch
-// of its own: it follows from the policy, or from the same record as before.
+// Clients repeat a refused CONNECT up to thirty times. So a refusal must not cost a fetch: it
+// follows from the policy or from the existing record.
 func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o, http.MethodConnect)
 	if decided {
@@ -113,7 +114,7 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 }
 
 // DecideOpening decides the same CONNECT without the rules and the agent's methods, for a port where
-// TLS is not expected: [Enforcer.DecideTunnel] has to follow if TLS comes.
+// the client may not speak TLS. If it does, call [Enforcer.DecideTunnel] next.
 func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o, "")
 	if decided {
@@ -125,8 +126,8 @@ func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
 // DetailPlain is the detail of such a decision.
 const DetailPlain = "plain HTTP in the tunnel; each request has its own line"
 
-// DecidePlain decides such a CONNECT once plain HTTP has come in its tunnel: the requests are seen,
-// and decided by themselves.
+// DecidePlain decides such a CONNECT once plain HTTP has arrived in its tunnel. The gateway sees
+// these requests and decides each of them.
 func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
 	d := e.begin(id, o)
 	d.PathVisible = true
@@ -134,8 +135,8 @@ func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
 	return d
 }
 
-// startTunnel takes the steps before the rules for a CONNECT that will not be looked into, and
-// reports whether they decided. The method is as in [Agent.beyond].
+// startTunnel takes the steps before the rules for a blind tunnel, and reports whether they decided.
+// The method is as in [Agent.beyond].
 func (e *Enforcer) startTunnel(id Identity, o origin.Origin, method string) (d Decision, decided bool) {
 	d, decided = e.start(id, o, method, false)
 	if decided {
@@ -148,8 +149,8 @@ func (e *Enforcer) startTunnel(id Identity, o origin.Origin, method string) (d D
 	return d, e.exempted(&d, "")
 }
 
-// DecideIntercept decides a CONNECT that will be looked into. Only credentials can refuse it, and a
-// boundary if one agent alone may be inside: every other refusal is given inside, where clients see
+// DecideIntercept decides a CONNECT that will be intercepted. Only credentials can refuse it, or a
+// boundary if a single agent may be inside. Every other refusal is sent inside, where clients see
 // it, and under the name of the agent that sent the request.
 func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	d := Decision{Mode: e.policy().Mode(o, nil), Origin: o, PathVisible: true}
@@ -170,22 +171,22 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	return d
 }
 
-// OwnHost is a host for which the gateway answers itself, through the proxy. There is no such name
-// (RFC 6761 section 6.4), so an answer shows a client that its requests go through a gateway.
+// OwnHost is a host for which the gateway answers itself, through the proxy. The name does not exist
+// in DNS (RFC 6761 section 6.4), so an answer shows a client that its requests go through a gateway.
 const OwnHost = "crawlgate.invalid"
 
-// Screen takes the steps that need no rules: it decides whether the gateway would serve the sender
-// at all.
+// Screen takes only the steps that need no rules. It decides whether the gateway would serve the
+// sender at all.
 func (e *Enforcer) Screen(id Identity, o origin.Origin) (d Decision, refused bool) {
 	return e.start(id, o, "", false)
 }
 
-// httpsPort is where nothing but TLS is expected.
+// httpsPort is the port on which only TLS is expected.
 const httpsPort = 443
 
-// MayBePlain reports whether a CONNECT whose TLS is refused is accepted all the same, because the
-// client may send plain HTTP in it, which is enforced like any other request. That
-// is so at any port but 443, unless the port speaks TLS and its rules are known.
+// MayBePlain reports whether a CONNECT is accepted even though TLS in it would be refused, because
+// the client may send plain HTTP. Such requests are enforced like any other. This applies to every
+// port but 443, unless the port speaks TLS and its rules are known.
 func (d Decision) MayBePlain() bool {
 	if d.Origin.Port == httpsPort {
 		return false

@@ -24,10 +24,10 @@ const (
 	// ReasonUnreachableExpired means that robots.txt was unreachable for so long that it counts as
 	// absent (section 2.3.1.4).
 	ReasonUnreachableExpired Reason = "unreachable_expired"
-	ReasonUnrestricted       Reason = "unrestricted" // a site that refuses the agent nothing
-	ReasonIntercepted        Reason = "intercepted"  // requests inside are decided one by one
+	ReasonUnrestricted       Reason = "unrestricted" // the site allows the agent everything
+	ReasonIntercepted        Reason = "intercepted"  // each request inside is decided
 	ReasonException          Reason = "exception"    // an exception that the operator made
-	ReasonRobotsOff          Reason = "robots_off"   // ModeOff: no rules were asked for
+	ReasonRobotsOff          Reason = "robots_off"   // ModeOff: no rules were consulted
 )
 
 // Reasons to refuse.
@@ -36,32 +36,32 @@ const (
 	// ReasonPreferenceDenied means that the site does not want its content used for a purpose of the
 	// agent.
 	ReasonPreferenceDenied Reason = "preference_denied"
-	// ReasonUnreachable means that robots.txt cannot be had, which disallows everything (RFC 9309
+	// ReasonUnreachable means that robots.txt is unreachable, which disallows everything (RFC 9309
 	// section 2.3.1.4).
 	ReasonUnreachable Reason = "unreachable"
-	// ReasonRobotsForbidden is a robots.txt that the site refuses to show by 401 or 403, where the
-	// operator treats that as a refusal of everything (forbidden disallow).
+	// ReasonRobotsForbidden means that the site answers 401 or 403 for its robots.txt, and the operator
+	// treats that as disallowing everything (forbidden disallow).
 	ReasonRobotsForbidden Reason = "robots_forbidden"
-	ReasonPending         Reason = "pending" // the first fetch has not ended in time
-	// ReasonTunnelRestricted is a tunnel, which hides paths, to a site that refuses the agent some.
+	ReasonPending         Reason = "pending" // the first fetch was not complete in time
+	// ReasonTunnelRestricted is for a tunnel, which hides paths, to a site that disallows some of them.
 	ReasonTunnelRestricted Reason = "tunnel_restricted"
-	ReasonConnectDenied    Reason = "connect_denied" // a tunnel where the operator allows none
+	ReasonConnectDenied    Reason = "connect_denied" // the operator allows no tunnel there
 	ReasonKillSwitch       Reason = "kill_switch"    // a stop
 	ReasonOperatorDeny     Reason = "operator_deny"  // the operator's deny list
 	ReasonAgentHost        Reason = "agent_host"     // a host that is not one of the agent's
 	ReasonAgentPort        Reason = "agent_port"     // a port that is not one of the agent's
 	ReasonAgentMethod      Reason = "agent_method"   // a method that is not one of the agent's
-	ReasonAgentExpired     Reason = "agent_expired"  // the agent may send nothing any more
+	ReasonAgentExpired     Reason = "agent_expired"  // the agent may no longer send anything
 	ReasonWindow           Reason = "window"         // not one of the agent's hours
-	// ReasonVisitTime means that the site wants to be visited at other hours, and the agent keeps that.
+	// ReasonVisitTime means that the site wants visits at other hours, and the agent respects that.
 	ReasonVisitTime        Reason = "visit_time"
 	ReasonClientNotAllowed Reason = "client_not_allowed" // the client's address is not allowed
 	ReasonUnidentified     Reason = "unidentified"       // the request matches no agent
 	// ReasonCredentialsMissing means that the request matches no agent, and has no proxy credentials.
 	ReasonCredentialsMissing Reason = "credentials_missing"
 	ReasonCredentialsWrong   Reason = "credentials_wrong" // wrong or unreadable proxy credentials
-	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other conditions do
-	// not hold.
+	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other conditions are
+	// not met.
 	ReasonAgentMismatch     Reason = "agent_mismatch"
 	ReasonUserAgentConflict Reason = "user_agent_conflict" // an agent with the User-Agent of another
 	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match equally well
@@ -70,10 +70,10 @@ const (
 	ReasonOwnListener       Reason = "own_listener"        // a listener of the gateway's process
 	ReasonBadTarget         Reason = "bad_target"          // a target that is not understood
 	ReasonMethod            Reason = "method"              // it would change an ftp resource
-	// ReasonBadRequest is a request that two readers could understand in two ways: two fields where
-	// one may stand, or a method that is no token (RFC 9110 sections 5.3 and 9.1).
+	// ReasonBadRequest is for a request that two servers could understand differently: it has a field
+	// twice that may appear once, or a method that is not a token (RFC 9110 sections 5.3 and 9.1).
 	ReasonBadRequest  Reason = "bad_request"
-	ReasonURLSize     Reason = "url_size"     // a URL that is longer than the gateway takes
+	ReasonURLSize     Reason = "url_size"     // the URL is longer than the gateway accepts
 	ReasonMisdirected Reason = "misdirected"  // for another host than the tunnel's
 	ReasonRateLimited Reason = "rate_limited" // the slot comes too late for the request
 	ReasonConcurrency Reason = "concurrency"  // too many open requests to the host
@@ -103,7 +103,7 @@ const (
 	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, and the operator
 	// has chosen to refuse requests then (on_failure refuse).
 	ReasonEvidenceUnavailable Reason = "evidence_unavailable"
-	ReasonLogUnavailable      Reason = "log_unavailable" // the access log takes no lines
+	ReasonLogUnavailable      Reason = "log_unavailable" // the access log accepts no lines
 	ReasonInternal            Reason = "internal"        // a fault of the gateway
 )
 
@@ -178,7 +178,7 @@ func readReasons() (table map[Reason]*ReasonInfo, order []Reason) {
 	return table, order
 }
 
-// Info returns what follows from r. A reason outside the set counts as [ReasonInternal].
+// Info returns the properties of r. A reason outside the set counts as [ReasonInternal].
 func (r Reason) Info() ReasonInfo { return *cmp.Or(reasonTable[r], reasonTable[ReasonInternal]) }
 
 // Reasons returns the whole set, in the order of its documentation: reasons to allow, to refuse, of
@@ -194,13 +194,13 @@ func (r Reason) Valid() bool {
 // Allows reports whether r is a reason to let a request pass.
 func (r Reason) Allows() bool { return r.Info().Effect == allows }
 
-// Failure reports whether r is not a judgement but a failure.
+// Failure reports whether r is a failure and not a decision.
 func (r Reason) Failure() bool { return r.Info().Effect == fails }
 
 // Hard reports whether r refuses in every [Mode].
 func (r Reason) Hard() bool { return r.Info().Effect != spares && !r.Allows() }
 
-// RetryAfter is when to come back if a refusal does not say, zero if waiting does not help.
+// RetryAfter is how long to wait if a refusal does not say. It is zero if waiting does not help.
 func (r Reason) RetryAfter() time.Duration { return time.Duration(r.Info().RetryAfter) * time.Second }
 
 // Slug is the last part of the problem type (RFC 9457 section 3.1.1), stable, in lower-case letters

@@ -23,16 +23,16 @@ const SchemaVersion = 2
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) that are shown or logged.
 const maxShown = 512
 
-// LogRecord is a [Decision] in the form that is shown and stored: the object "robots" of the access
-// log, of refusals, of `robots check` and of the admin API. Foreign text in it is cut,
-// and escaped where it is not printable.
+// LogRecord is a [Decision] in the form that is shown and stored: the object "robots" of the access log, of
+// refusals, of `robots check` and of the admin API. Foreign text in it is cut, and unprintable characters
+// are escaped.
 //
 // The JSON names are stable within a schema. JSON leaves out empty fields with omitempty.
 // docs/access-log-fields.md is made from the comments of the fields.
 //
-// [Decision.Record] knows nothing of the sending and of the gateway. Its caller sets DialMillis,
-// Address, UserAgentSent, Signed, SignatureForm, Unsigned, Gateway, Version, Config,
-// DecidedAt, SentAt, EndedAt, Removed, PaymentRequired, BudgetLeft, Lost and LostSince.
+// [Decision.Record] does not know about the gateway and the sending. Its caller sets DialMillis, Address,
+// UserAgentSent, Signed, SignatureForm, Unsigned, Gateway, Version, Config, DecidedAt, SentAt, EndedAt,
+// Removed, PaymentRequired, BudgetLeft, Lost and LostSince.
 type LogRecord struct {
 	// Schema is the version of this object: 2. Schema 1, which no release wrote, is not read.
 	Schema int `json:"schema"`
@@ -197,7 +197,7 @@ type LogRecord struct {
 // microsecond. Zero is no time.
 type Seconds float64
 
-// SecondsOf is a time as the log has it.
+// SecondsOf converts a time to the form of the log.
 func SecondsOf(t time.Time) Seconds {
 	if t.IsZero() {
 		return 0
@@ -236,8 +236,8 @@ type recordField struct {
 	omitEmpty bool
 }
 
-// Fields yields the fields of r by their JSON names, in order, but for those that JSON leaves out.
-// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string or a *int64.
+// Fields yields the fields of r by their JSON names, in order, except those that JSON leaves out. Each value
+// is of the kind String, Bool, Int, Int64 or Float64, or is a []string or a *int64.
 func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		values := reflect.ValueOf(r).Elem()
@@ -253,8 +253,8 @@ func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// Field returns the value of the field with a JSON name, also an empty one. It reports false for a
-// name that no field has.
+// Field returns the value of the field with a JSON name, even if it is empty. It reports false if no field
+// has the name.
 func (r *LogRecord) Field(name string) (reflect.Value, bool) {
 	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
 	if at < 0 {
@@ -263,9 +263,9 @@ func (r *LogRecord) Field(name string) (reflect.Value, bool) {
 	return reflect.ValueOf(r).Elem().Field(at), true
 }
 
-// PathSum is the first four hexadecimal digits of the SHA-256 of a path and, behind a dash, of its
-// query, if it has one. It tells whether a log shows the path still as it was. Anyone who guesses
-// what a filter took out of the log can test the guess by it, and is wrong once in 65,536 times.
+// PathSum is the first four hexadecimal digits of the SHA-256 of a path and, behind a dash, of its query, if
+// it has one. It shows whether the path in a log is unchanged. It also lets a reader test a guess of what a
+// filter removed from the log; a wrong guess passes once in 65,536 times.
 func PathSum(path string) string {
 	path, query, has := strings.Cut(path, "?")
 	sum := sha256.Sum256([]byte(path))
@@ -280,7 +280,7 @@ func PathSum(path string) string {
 func shownAll(list []string) []string {
 	for i, text := range list {
 		if shown := escape.Printable(text, maxSignalFields); shown != text {
-			list = slices.Clone(list) // others read it
+			list = slices.Clone(list) // others read the list
 			list[i] = shown
 		}
 	}

@@ -3,12 +3,12 @@
 // computes the limits of an allowed request ([Politeness]), and renders a refusal for the client
 // ([Render]).
 //
-// The order of the steps is written in one place, [Enforcer.Decide]. All of it is pure but for one
-// look-up of the rules: time, state and input go in, a value comes out. Zero values deny: the zero
+// The order of the steps is in one place, [Enforcer.Decide]. Everything is pure, except one lookup
+// of the rules: time, state and input go in, and a value comes out. Zero values deny: the zero
 // [Decision], [Identity] and [Enforcer] let nothing pass.
 //
 // The package knows no HTTP server, no log and no metrics. After the decision the caller waits for
-// a slot (pace) and sends the request (egress). Refusals of those steps are put on the same
-// [Decision] by [Decision.RefuseSlot] and [Decision.Refuse], so that there is one set of reasons,
-// one form of refusal and one log object for them all.
+// a slot (pace) and sends the request (egress). [Decision.RefuseSlot] and [Decision.Refuse] put
+// the refusals of those steps on the same [Decision], so there is one set of reasons, one form of
+// refusal and one log object for all of them.
 package enforce

@@ -14,15 +14,15 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no
-// longer than ctx allows. Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError],
-// the error of ctx, and faults of the gateway. A site that does not answer has an entry.
+// Lookup finds the entry of an origin's robots.txt for a crawler. It may wait for a fetch, no longer than ctx allows.
+// Its errors are [robotscache.ErrPending], a [*robotscache.ForbiddenError], the error of ctx, and faults of the
+// gateway. A site that does not answer has an entry too.
 type Lookup interface {
 	Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error)
 }
 
-// Asker is in whose name a site is asked for its robots.txt where it turns the gateway away: that
-// of the sender, unless it was refused or has no product token.
+// Asker returns the agent in whose name a site is asked for its robots.txt if it refuses the gateway's own request. It
+// is the sender's, unless the sender was refused or has no product token.
 func (i Identity) Asker() robotscache.Asker {
 	switch {
 	case !i.accepted || len(i.Robots.Tokens) == 0:
@@ -33,12 +33,12 @@ func (i Identity) Asker() robotscache.Asker {
 	return robotscache.Asker{Token: i.Robots.Tokens[0]}
 }
 
-// Enforcer decides. Its fields are not to be changed once it is in use; it is then safe for
-// concurrent use. The zero value refuses everything.
+// Enforcer decides. It is safe for concurrent use, if its fields are not changed after its first use. The zero value
+// refuses everything.
 type Enforcer struct {
 	// Rules finds the rules of origins. Without it every request that needs rules is refused.
 	Rules Lookup
-	// Policy is the policy of the operator; nil is the zero Policy.
+	// Policy is the policy of the operator. nil means the zero Policy.
 	Policy *Policy
 	// Reads says which of the site's signals are read.
 	Reads Signals
@@ -46,7 +46,7 @@ type Enforcer struct {
 	Files TDMFiles
 	// Stops are the stops in force; nil stops nothing.
 	Stops *Stops
-	// AllowFor is the longest time of an exception at run time; 0 takes none.
+	// AllowFor is the longest time of an exception at run time. 0 permits none.
 	AllowFor time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
@@ -58,7 +58,7 @@ var zeroPolicy Policy
 
 // Request is a request to decide.
 type Request struct {
-	// Method is the method of HTTP. A request without one counts as one that does more than read.
+	// Method is the HTTP method. An empty method counts as one that may change the resource.
 	Method   string
 	Target   origin.Target
 	Identity Identity
@@ -69,8 +69,8 @@ type Request struct {
 // boundaries, robots.txt itself, the method (of ftp), mode off, exceptions, rules, Visit-time. Pacing follows and is up to
 // the caller, see [Decision.Paced].
 //
-// ModeReport notes a refusal and goes on, so that the evidence and the Crawl-delay are there in
-// full, but the first refusal is kept. Decide never fails: a failure is a Decision that denies.
+// ModeReport records a refusal and continues, so that the evidence and the Crawl-delay are complete. The first refusal
+// is kept. Decide never fails: a failure is a Decision that denies.
 func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	robotsTxt := FetchesRobotsTxt(r.Method, r.Target.Path)
 	d, decided := e.start(r.Identity, r.Target.Origin, r.Method, robotsTxt)
@@ -117,7 +117,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	return d
 }
 
-// begin returns a decision with the facts that are known before anything is decided.
+// begin returns a decision with the facts that are known at the start.
 func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	d := Decision{
 		At: e.clock(), Mode: e.policy().Mode(o, id.Config), Agent: id.Agent, Tokens: id.Robots.Tokens,
@@ -132,9 +132,9 @@ func (e *Enforcer) begin(id Identity, o origin.Origin) Decision {
 	return d
 }
 
-// start takes the steps before the rules that hold in every mode, and reports whether they decided.
-// A request for robots.txt is refused for credentials only: robots.txt libraries send a User-Agent
-// of their own, and take 403 for "all is disallowed". The method is as in [Agent.beyond].
+// start takes the steps before the rules that apply in every mode, and reports whether they decided. A request for
+// robots.txt is refused only because of credentials: robots.txt libraries send their own User-Agent, and treat a 403 as
+// "everything is disallowed". The method is as in [Agent.beyond].
 func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt bool) (d Decision, decided bool) {
 	d = e.begin(id, o)
 	if o.IsZero() {
@@ -162,9 +162,8 @@ func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt 
 	return d, false
 }
 
-// Beyond returns an error if a request or tunnel that was allowed is outside of a boundary of its
-// agent by now. The agent may be nil. The method is CONNECT for a tunnel that is not looked into. The
-// error is for [Decision.RefuseSlot].
+// Beyond returns an error if a request or tunnel that was allowed is now outside a boundary of its agent. The agent may
+// be nil. The method is CONNECT for a blind tunnel. The error is for [Decision.RefuseSlot].
 func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 	if a == nil || !a.limited {
 		return nil
@@ -175,8 +174,7 @@ func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 	return nil
 }
 
-// exempted takes the steps by which the operator lets a request pass without asking for rules, and
-// reports whether they decided.
+// exempted takes the steps by which the operator lets a request pass without rules, and reports whether they decided.
 func (e *Enforcer) exempted(d *Decision, path string) bool {
 	if d.Mode == ModeOff {
 		d.allow(ReasonRobotsOff)
@@ -227,8 +225,8 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 	return Bound{}, false
 }
 
-// view asks for the origin's entry for a sender and notes its facts as of the time now. It reports
-// false if it found no entry; then d is decided.
+// view looks up the origin's entry for a sender and records its facts as of now. It reports false if it found no entry;
+// then d is decided.
 func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robotscache.View, now time.Time, ok bool) {
 	if e.Rules == nil {
 		d.deny(ReasonInternal, "no robots.txt source is configured")
@@ -254,9 +252,9 @@ func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now t
 	}
 }
 
-// Lookup asks for the origin's entry for a sender. An entry that expired on the way here is asked
-// for once more, as it would refuse what the site allows; so it is judged as of the time now, at
-// which it held. Errors are those of [Enforcer.Rules], which must not be nil.
+// Lookup looks up the origin's entry for a sender. If the entry expired in the meantime, Lookup asks once more, because
+// an expired entry would refuse what the site allows. The returned time is one at which the entry was valid. The errors
+// are those of [Enforcer.Rules], which must not be nil.
 func (e *Enforcer) Lookup(
 	ctx context.Context, o origin.Origin, id Identity,
 ) (entry *robotscache.Entry, source robotscache.Source, now time.Time, err error) {
@@ -276,10 +274,9 @@ func (e *Enforcer) clock() time.Time {
 	return e.Now()
 }
 
-// MatchPath returns what the rules of a group say about a request for a path and query, and about
-// which form of it. judged is the resolved form that is disallowed, where one is. Where all forms
-// are allowed, the match is the one of the bytes as sent. A path of too many forms is not allowed
-// by any rule: its form is PathResolved, and the line is 0.
+// MatchPath matches the rules of a group against a path and query, and says which form of it decided. judged is the
+// resolved form that is disallowed, if there is one. If all forms are allowed, the match is for the bytes as sent. A
+// path with too many forms is refused: its form is PathResolved, and the line is 0.
 func MatchPath(
 	g robotstxt.Group, method, path string, paths Paths,
 ) (m robotstxt.Match, form PathForm, judged string) {
@@ -305,39 +302,35 @@ func MatchPath(
 	return m, PathBoth, ""
 }
 
-// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is
-// always allowed. RFC 9309 section 2.2.2 excepts the URI /robots.txt, which is these bytes: a query
-// makes another one, and an encoded letter is for the rules to judge. So is a request that could
-// change the file.
+// FetchesRobotsTxt reports whether a request for a path and query reads robots.txt itself, which is always allowed. RFC
+// 9309 section 2.2.2 exempts the URI /robots.txt, in exactly these bytes. With a query it is another URI, and the rules
+// decide about one with an encoded letter, as well as about a request that could change the file.
 func FetchesRobotsTxt(method, path string) bool { return path == "/robots.txt" && isRead(method) }
 
-// isRead reports whether the method only asks for the resource.
+// isRead reports whether the method only reads the resource.
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// DefaultMaxCrawlDelay is the longest Crawl-delay that is kept where the operator says nothing.
+// DefaultMaxCrawlDelay is the longest Crawl-delay that is kept if the operator sets no other.
 const DefaultMaxCrawlDelay = 30 * time.Second
 
-// Politeness is the operator's part in when an allowed request may go. The zero value paces nothing
-// and holds no request.
+// Politeness is the operator's configuration of when an allowed request may go. The zero value paces nothing and holds
+// no request.
 type Politeness struct {
-	// Interval, Burst and Concurrency hold for each clock, see [pace.Limit].
+	// Interval, Burst and Concurrency apply to each clock, see [pace.Limit].
 	Interval    time.Duration
 	Burst       int
 	Concurrency int
-	// CrawlDelay says how far a site's Crawl-delay is kept.
+	// CrawlDelay says how to treat a site's Crawl-delay.
 	CrawlDelay pace.CrawlDelay
-	// Wait is the longest time that a request may be held, unless its agent has another; zero or less
-	// for not at all.
+	// Wait is the longest time that a request may be held, unless its agent sets another. Zero or less: not at all.
 	Wait time.Duration
-	// Per names the clocks of a host, at least one. The first is blocked where the host asks for a
-	// pause.
+	// Per names the clocks of a host, at least one. If the host asks for a pause, the first one is blocked.
 	Per []pace.Scope
 }
 
-// Request returns the slot that a request needs: the operator's limits, the site's Crawl-delay and
-// the agent's interval together. address resolves the origin's host and is called once for each
-// [pace.PerAddress]; the host's clock stands in for one that is not valid. The error is for
-// [Decision.RefuseSlot].
+// Request returns the slot that a request needs: it combines the operator's limits, the site's Crawl-delay and the
+// agent's interval. address resolves the origin's host, and is called once for each [pace.PerAddress]. If the address
+// is not valid, the host's clock replaces it. The error is for [Decision.RefuseSlot].
 func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request, error) {
 	delay, ok := p.CrawlDelay.Apply(d.CrawlDelay)
 	if !ok {
@@ -346,7 +339,7 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 	limit := pace.Limit{Interval: p.Interval, Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
 	request := pace.Request{Agent: d.Agent, MaxWait: *cmp.Or(d.maxWait, &p.Wait)}
 	if request.MaxWait <= 0 {
-		request.MaxWait = -1 // zero would stand for the pacer's default
+		request.MaxWait = -1 // zero would mean the pacer's default
 	}
 	for i, scope := range p.Per {
 		var addr netip.Addr
@@ -367,8 +360,7 @@ func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request
 	return request, nil
 }
 
-// AsksForPause reports whether an answer asks to leave the host alone for a while, and for how
-// long; zero if it does not say.
+// AsksForPause reports whether an answer asks for a pause, and how long. The pause is zero if the answer does not say.
 func AsksForPause(status int, header http.Header, now time.Time) (pause time.Duration, asked bool) {
 	if !fetch.IsThrottle(status) && status != http.StatusServiceUnavailable {
 		return 0, false

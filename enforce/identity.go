@@ -26,18 +26,17 @@ import (
 //
 // # Matching
 //
-// Of the agents whose conditions all hold, the one with the strongest evidence is taken:
-// credential, client certificate, source, User-Agent, compared in this order. Right credentials,
-// and a certificate with the name of an agent, bind: no agent is considered that does not name
-// them. Wrong credentials are always refused.
+// Of the agents whose conditions are all met, the one with the strongest evidence wins: credential,
+// client certificate, source, User-Agent, in this order. Right credentials, or a certificate with the
+// name of an agent, are binding: only agents that name them are considered. Wrong credentials are
+// always refused.
 //
 // # Refusals
 //
-// A request sent under one agent's name must not have been judged by another's rules. So a request
-// of one agent whose User-Agent names another is refused, and so is one whose User-Agent names an
-// agent whose other conditions do not hold, even if unidentified requests are allowed. A
-// User-Agent that names nobody (a browser's, a library's, none) says nothing: with it an agent is
-// taken by its other conditions.
+// A request sent under one agent's name must not be decided by another agent's rules. So a request of
+// one agent is refused if its User-Agent names another agent, or an agent whose other conditions are
+// not met, even if unidentified requests are allowed. A User-Agent that names no agent (a browser's, a
+// library's, or none) says nothing: the agent is then identified by its other conditions.
 //
 // The zero Identifier refuses everybody.
 type Identifier struct {
@@ -49,25 +48,25 @@ type Identifier struct {
 	relisted     atomic.Pointer[chan struct{}]
 }
 
-// Sender is the evidence of a request for its sender's identity.
+// Sender is a request's evidence for the identity of its sender.
 type Sender struct {
-	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Several
-	// User-Agent fields have to be joined by blanks: the site sees them all.
+	// UserAgent and ProxyAuthorization are the values of these fields, "" if missing. Join several
+	// User-Agent fields with spaces, because the site sees all of them.
 	UserAgent          string
 	ProxyAuthorization string
 	// Source is the address of the client. The zero value is in no range.
 	Source netip.Addr
-	// CertificateNames are the common name and the subject alternative names of the client's
-	// certificate, which the caller has verified.
+	// CertificateNames are the common name and the subject alternative names of the client's certificate.
+	// The caller must have verified it.
 	CertificateNames []string
 }
 
 // Identity is the identity of a request's sender. The zero value is unidentified and is refused.
 type Identity struct {
-	// Agent is the name of the agent, also on most refusals. Without agent blocks it is the product
-	// token. May be empty.
+	// Agent is the name of the agent, also for most refusals. Without agent blocks it is the product
+	// token. It may be empty.
 	Agent string
-	// Config is the agent's configuration, nil if it has none. Not to be changed.
+	// Config is the agent's configuration, nil if it has none. It must not be changed.
 	Config *Agent
 	// Robots has the names under which the agent looks for its rules.
 	Robots robotstxt.Agent
@@ -79,15 +78,15 @@ type Identity struct {
 	acceptance
 }
 
-// acceptance tells whether a sender is accepted. The zero value refuses it as unidentified.
+// acceptance says whether a sender is accepted. The zero value refuses it as unidentified.
 type acceptance struct {
 	accepted bool
 	refusal  Reason
 	detail   string
 }
 
-// Refused reports whether the sender is refused, with the reason and a human-readable detail. No
-// request inside a tunnel makes up for a refused [Authentication].
+// Refused reports whether the sender is refused, with the reason and a human-readable detail. If an
+// [Authentication] is refused, no request inside the tunnel can change that.
 func (a acceptance) Refused() (reason Reason, detail string, refused bool) {
 	if a.accepted {
 		return "", "", false
@@ -103,8 +102,8 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 // HasBudget reports whether the agent, which may be nil, has a budget.
 func (a *Agent) HasBudget() bool { return a != nil && a.Budget != nil }
 
-// StopName is the name by which a stop knows the sender: one without a name is known by
-// its product token, so that it can be stopped too.
+// StopName is the name of the sender for stops. For a sender without a name it is the product token,
+// so that it can be stopped too.
 func (i Identity) StopName() string {
 	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
 		return i.Robots.Tokens[0]
@@ -152,9 +151,9 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 // maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.
 const maxAuthorization = 4096
 
-// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2). It is
-// strict: a value that is not Basic or not base64, has no colon, or has control characters is no
-// credential.
+// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2). It is strict:
+// a value is not a credential if it is not Basic or not base64, has no colon, or has control
+// characters.
 func basicCredentials(field string) (user, password string, ok bool) {
 	scheme, encoded, found := strings.Cut(field, " ")
 	if !found || len(field) > maxAuthorization || !strings.EqualFold(scheme, "Basic") {
@@ -168,8 +167,8 @@ func basicCredentials(field string) (user, password string, ok bool) {
 	return user, password, ok && user != ""
 }
 
-// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, not cut or passed over:
-// the site would see names in it that were not judged.
+// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, because the site would see
+// names in the part that was not checked.
 const maxUserAgent = 4096
 
 // Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the
@@ -208,10 +207,10 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 	}
 }
 
-// rank returns the agent with the strongest evidence among those whose conditions all hold, and
-// another one that has the same. Credentials and, without any, the certificate may bind the sender
-// to some agents; bound is one of them, if possible one that the User-Agent names too, and no other
-// agent is ranked.
+// rank returns the agent with the strongest evidence among those whose conditions are all met, and
+// another agent with equal evidence. Credentials or, without any, the certificate may bind the sender
+// to some agents. Then only those are ranked, and bound is one of them, if possible one that the
+// User-Agent names too.
 func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agent) {
 	for _, a := range id.agents {
 		better := bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)
@@ -231,7 +230,7 @@ func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agen
 	return best, tie, bound
 }
 
-// unmetClaim refuses a request whose User-Agent names agents, but that matches none of them.
+// unmetClaim refuses a request whose User-Agent names agents if it matches none of them.
 func unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	i := n.agents[0].identity(userAgent)
 	hasCredential := func(a *agent) bool { return a.conditions&byCredential != 0 }
@@ -249,14 +248,14 @@ func (id *Identifier) unknown(auth Authentication, userAgent string) Identity {
 	i := Identity{UserAgent: userAgent}
 	switch {
 	case id.allowUnknown:
-		// The token is no name here: an agent may have the same.
+		// The token is not a name here, because an agent may have the same name.
 		i = id.byToken(userAgent)
 		i.Agent, i.IdentifiedBy = "", ""
 		return i
 	case id.verify != nil && !auth.inner:
 		return i.refuse(ReasonCredentialsMissing, "it matches no registered agent")
 	case id.verify != nil:
-		// A client in a tunnel believes that the origin answers, and does not expect 407 of it.
+		// A client in a tunnel believes that the origin answers, and does not expect a 407 from it.
 		return i.refuse(ReasonUnidentified,
 			"it matches no registered agent, and its tunnel was opened without proxy credentials")
 	default:
@@ -301,9 +300,8 @@ func (id *Identifier) named(userAgent string) named {
 	return n
 }
 
-// condition is a set of kinds of evidence, ordered by strength: of several agents that a request
-// matches, the one with the numerically greatest set is taken. So two different sets are never
-// ambiguous.
+// condition is a set of kinds of evidence, ordered by strength. If a request matches several agents,
+// the one with the numerically greatest set wins. So two different sets are never ambiguous.
 type condition uint8
 
 const (
@@ -375,8 +373,8 @@ func (a *agent) meetsCertificate(auth Authentication) bool {
 	})
 }
 
-// meetsUserAgent reports whether the User-Agent names a, and in a way that a's condition asks for:
-// to show its first token alone does not satisfy its patterns.
+// meetsUserAgent reports whether the User-Agent names a in the way that a's condition requires. The
+// first token alone does not satisfy its patterns.
 func (a *agent) meetsUserAgent(n named) bool {
 	return slices.Contains(n.agents, a) &&
 		(slices.Contains(a.products, n.product) || a.globMatches(n.folded))

@@ -96,7 +96,7 @@ type Agent struct {
 	Signer *webbotauth.Signer `json:"-"`
 
 	sends      string              // the product token that its requests have: of SendUserAgent or, as far as known, of its clients
-	fields     http.Header         // that its requests leave with
+	fields     http.Header         // that its requests are sent with
 	stringForm hostIndex[struct{}] // the hosts that get the string form
 }
 
@@ -116,14 +116,14 @@ const (
 	PasswordWrong PasswordCheck = iota
 	// PasswordRight is the password of the user.
 	PasswordRight
-	// PasswordUnchecked is a password that was not looked at: too many others wait for that, or the
-	// client left.
+	// PasswordUnchecked is a password that was not checked, because too many others are waiting or
+	// because the client left.
 	PasswordUnchecked
 )
 
-// VerifyFunc checks the password of a user. It is called for unknown users too, and has to take as
-// long for them as for a wrong password, so that names cannot be found out. source is the address
-// of the client, which may be the zero value. It is called concurrently and should return
+// VerifyFunc checks the password of a user. It is called for unknown users too, and must take as long
+// for them as for a wrong password, so that clients cannot discover names. source is the address of
+// the client, which may be the zero value. It is called concurrently and should return
 // PasswordUnchecked when ctx ends.
 type VerifyFunc func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
 
@@ -131,18 +131,18 @@ type VerifyFunc func(ctx context.Context, source netip.Addr, user, password stri
 type IdentifierConfig struct {
 	Agents []Agent
 	// AllowUnidentified lets a request that matches no agent pass, under the product token of the
-	// User-Agent. Without agents every product token is an agent; only senders that have none are
+	// User-Agent. Without agents, every product token is an agent, and only senders without one are
 	// unidentified.
 	AllowUnidentified bool
-	// Verify is needed if an agent has credentials; otherwise credentials are not looked at.
+	// Verify is needed if an agent has credentials. Otherwise credentials are ignored.
 	Verify VerifyFunc
 	// Now is when they are made ready, for warnings of agents that have expired.
 	Now time.Time
 }
 
 // NewIdentifier checks the agents and makes them ready for matching. Warnings are human-readable.
-// Errors name the agents: a name given twice, a value that cannot be right, two agents that one
-// request could match equally well.
+// Errors name the agents: a name that is used twice, an invalid value, or two agents that one request
+// could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
 		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
@@ -183,7 +183,7 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 	return id, warnings, nil
 }
 
-// compileAgent checks one agent by itself. Warnings are human-readable, and no errors.
+// compileAgent checks a single agent. Warnings are human-readable, and are not errors.
 func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	switch name := cfg.Name; {
 	case name == "":
@@ -278,7 +278,7 @@ func (a *agent) compileUserAgents() error {
 	return nil
 }
 
-// compileSources brings the ranges into the form in which addresses are compared with them.
+// compileSources converts the ranges to the form that addresses are compared with.
 func (a *agent) compileSources() error {
 	for _, p := range a.From {
 		if !p.IsValid() || p != p.Masked() {
@@ -338,8 +338,8 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
 }
 
-// Named returns the identity of an agent by its name, to decide for it without a request. Without
-// agent blocks every product token is an agent. IdentifiedBy is empty.
+// Named returns the identity of an agent by its name, for a decision without a request. Without agent
+// blocks every product token is an agent. IdentifiedBy is empty.
 func (id *Identifier) Named(name string) (Identity, bool) {
 	if id.tokenOnly {
 		if !robotstxt.IsProductName(name) {
@@ -359,8 +359,9 @@ func (id *Identifier) Named(name string) (Identity, bool) {
 	return Identity{}, false
 }
 
-// Knows reports whether a sender may have the name: an agent's in any case, and any product token
-// where there are no agents, or where unidentified requests are allowed. See [Identity.StopName].
+// Knows reports whether a sender may have the name. That is true for the name of an agent, and for any
+// product token if there are no agents or if unidentified requests are allowed. See
+// [Identity.StopName].
 func (id *Identifier) Knows(name string) bool {
 	_, named := id.Named(name)
 	return named || id.allowUnknown && robotstxt.IsProductName(name)

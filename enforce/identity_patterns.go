@@ -9,8 +9,8 @@ import (
 // ambiguity says how one request can match both agents equally well, or returns "". Agents with
 // different kinds of conditions never do: the stronger evidence decides.
 //
-// All of it is exact but for certificates: one that carries the names of two agents cannot be
-// foreseen, and is refused when it comes.
+// This is exact, except for certificates: one with the names of two agents cannot be foreseen, and
+// is refused when it appears.
 func (a *agent) ambiguity(b *agent) string {
 	if a.conditions != b.conditions {
 		return ""
@@ -29,8 +29,8 @@ func (a *agent) ambiguity(b *agent) string {
 	return strings.Join(both, ", ")
 }
 
-// overlap says how one sender can meet a condition of both agents, or returns "". A product goes
-// before every glob (see [Identifier]), so those two never contend.
+// overlap says how one sender can meet a condition of both agents, or returns "". A product takes
+// precedence over every glob (see [Identifier]), so those two never compete.
 func (a *agent) overlap(b *agent, kind condition) string {
 	switch kind {
 	case byCredential:
@@ -66,7 +66,7 @@ func common(kind string, a, b []string) string {
 	return ""
 }
 
-// glob is a pattern for a whole header value in which * stands for any bytes, also none. It is kept
+// glob is a pattern for a whole header value, in which * stands for any number of bytes. It is kept
 // in lower case, without runs of *.
 type glob string
 
@@ -79,7 +79,7 @@ func newGlob(pattern string) glob {
 }
 
 // match reports whether g matches all of s, which must be in lower case. It never backtracks:
-// between the ends, each literal is taken where it comes first.
+// between the ends, each literal matches at its first occurrence.
 func (g glob) match(s string) bool {
 	head, rest, star := strings.Cut(string(g), "*")
 	s, ok := strings.CutPrefix(s, head)
@@ -104,8 +104,8 @@ func (g glob) intersect(h glob) (witness string, ok bool) {
 	return intersection{}.of(g, h)
 }
 
-// intersection is the search for a string that two globs match. It holds the pairs of rests
-// that no string matches.
+// intersection is the search for a string that two globs match. It records the pairs of rests that
+// no string matches.
 type intersection map[[2]glob]bool
 
 func (none intersection) of(g, h glob) (string, bool) {

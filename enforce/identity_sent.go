@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// Signing says with what the requests of an agent are signed.
+// Signing configures how the requests of an agent are signed.
 type Signing struct {
 	// Keys is the file with the agent's keys, as `crawlgate robots keygen` writes it. No other agent may
 	// have one of them. Required.
@@ -38,7 +38,7 @@ const (
 	UnsignedScheme = "scheme" // only https is signed
 	UnsignedNoKey  = "no_key" // no key of the agent signs now
 	UnsignedTunnel = "tunnel" // nobody but the client sees the requests in the tunnel
-	// UnsignedEgressOff is of a request that the next handler sends.
+	// UnsignedEgressOff is for a request that the next handler sends.
 	UnsignedEgressOff = "egress_off"
 )
 
@@ -68,7 +68,7 @@ func (id *Identifier) AskedAs(token string) *Agent {
 	return nil
 }
 
-// compileSent checks what the agent's requests say of it.
+// compileSent checks what the agent's requests say about it.
 func (a *agent) compileSent() error {
 	a.fields = make(http.Header)
 	if text := a.SendUserAgent; text != "" {

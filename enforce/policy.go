@@ -14,20 +14,20 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Connect is the choice for a CONNECT that carries TLS. A value that is not declared, such as the
-// zero value, counts as ConnectDeny.
+// Connect is the choice for a CONNECT that carries TLS. An undeclared value, such as the zero
+// value, counts as ConnectDeny.
 type Connect string
 
 const (
 	// ConnectDeny opens no tunnel.
 	ConnectDeny Connect = "deny"
-	// ConnectTunnel opens one, blindly, where the rules refuse the agent nothing.
+	// ConnectTunnel opens a blind tunnel if the rules allow the agent everything.
 	ConnectTunnel Connect = "tunnel"
-	// ConnectIntercept opens one and looks into it: each request inside is decided.
+	// ConnectIntercept opens a tunnel and intercepts it: each request inside is decided.
 	ConnectIntercept Connect = "intercept"
 )
 
-// Check reports a choice that is not declared. The empty one denies.
+// Check returns an error for an undeclared choice. The empty choice denies.
 func (c Connect) Check() error {
 	return OneOf("connect", c, ConnectIntercept, ConnectTunnel, ConnectDeny)
 }
@@ -52,8 +52,8 @@ type connectRule struct {
 	choice Connect
 }
 
-// Mode returns the mode for a request of the agent, which may be nil, to the origin: the host's,
-// else the agent's, else the general one.
+// Mode returns the mode for a request of the agent, which may be nil, to the origin. The host's
+// mode takes precedence over the agent's, and that over the general one.
 func (p *Policy) Mode(o origin.Origin, agent *Agent) Mode {
 	_, mode, ok := p.hostModes.closest(o)
 	if !ok && agent != nil {
@@ -91,18 +91,19 @@ func (p *Policy) MayIntercept() bool {
 
 // The kinds of fields in [Agent.Pass].
 const (
-	// PassPrice is for fields that offer money or spend it, such as Crawler-Max-Price, and
+	// PassPrice is for fields that offer or spend money, such as Crawler-Max-Price, and
 	// Payment-Signature of x402.
 	PassPrice = "price"
 	// PassSignature is for the crawler's own signature (RFC 9421).
 	PassSignature = "signature"
 )
 
-// Passes reports whether fields of a kind leave. A sender without an agent block passes none.
+// Passes reports whether fields of a kind are sent on. For a sender without an agent block, none
+// are.
 func (a *Agent) Passes(kind string) bool { return a != nil && slices.Contains(a.Pass, kind) }
 
-// Sends returns the fields that the agent's requests leave with in place of the client's own. They
-// must not be changed.
+// Sends returns the fields that replace the client's own in the agent's requests. They must not be
+// changed.
 func (a *Agent) Sends() http.Header {
 	if a == nil {
 		return nil
@@ -122,11 +123,11 @@ func (a *Agent) Signature(r *http.Request, o origin.Origin, now time.Time) Signa
 }
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some
-// ranges. No range at all stands for this machine and the company's own networks: the loopback
+// ranges. An empty list stands for this machine and the company's own networks: the loopback
 // addresses (127.0.0.0/8, ::1), the private ranges (RFC 1918, RFC 4193) and the link-local ones.
 // The range that carriers share (100.64.0.0/10, RFC 6598) is not among them: other customers of the
-// carrier have addresses in it, and so have load balancers of clouds, behind which is the whole
-// internet. An unknown address is in no range.
+// carrier have addresses in it, and so do load balancers of clouds, which face the whole internet.
+// An unknown address is in no range.
 func ClientAllowed(clients []netip.Prefix, source netip.Addr) bool {
 	source = source.Unmap().WithZone("")
 	if len(clients) == 0 {
@@ -142,8 +143,8 @@ type exception struct {
 	label string
 }
 
-// Exempt returns the label of the exception that covers the request at the time now. A path of ""
-// stands for one that cannot be seen: exceptions with paths do not cover it.
+// Exempt returns the label of the exception that covers the request at the time now. An empty path
+// means that the gateway cannot see it: exceptions with paths do not cover it.
 func (p *Policy) Exempt(
 	o origin.Origin, path, agent string, now time.Time,
 ) (label string, ok bool) {
@@ -193,8 +194,8 @@ func (x *exception) covers(path, agent string, now time.Time) bool {
 	return coversPath(x.Paths, path)
 }
 
-// coversPath reports whether the path begins with one of some prefixes in each of its forms. No
-// prefix stands for every path.
+// coversPath reports whether each form of the path begins with one of the prefixes. No prefixes
+// stand for every path.
 func coversPath(prefixes []string, path string) bool {
 	if len(prefixes) == 0 {
 		return true
@@ -206,7 +207,7 @@ func coversPath(prefixes []string, path string) bool {
 	})
 }
 
-// HostPattern is a set of hosts as operators write it in policy:
+// HostPattern is a set of hosts, as operators write it in a policy:
 //
 //	example.com          this host, at any port, over any scheme
 //	*.example.com        every name below it, at any depth, but not itself
@@ -247,12 +248,13 @@ func (p HostPattern) String() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p.port)))
 }
 
-// hostIndex has the values of patterns. It finds those that match an origin without looking at the
-// others.
+// hostIndex maps patterns to values. It finds the patterns that match an origin without trying all
+// of them.
 type hostIndex[V any] map[HostPattern][]V
 
 // matches yields the values of the matching patterns, the closest pattern first: the host itself,
-// the longest name that it is below, all; of equal ones that with a port.
+// then the longest parent name, then all hosts. Between equal patterns, the one with a port comes
+// first.
 func (x hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
 	return func(yield func(HostPattern, V) bool) {
 		if len(x) == 0 {

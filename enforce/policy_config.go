@@ -82,7 +82,7 @@ type Exception struct {
 	ApprovedBy string `json:"approved_by,omitempty"`
 }
 
-// Why is the reason of the exception, with its ticket and who approved it.
+// Why is the reason of the exception, with its ticket and the person who approved it.
 func (c Exception) Why() string {
 	why := c.Reason
 	for _, part := range [][2]string{{"ticket ", c.Ticket}, {"approved by ", c.ApprovedBy}} {
@@ -109,8 +109,8 @@ func parseUntil(s string) (time.Time, error) {
 		"or a time such as 2026-12-31T12:00:00Z", escape.Cut(s, maxName))
 }
 
-// NewPolicy checks a policy and makes it ready for use. The warnings, which are human-readable, are
-// about exceptions that are over at the time now, or have no reason or no end.
+// NewPolicy checks a policy and makes it ready for use. It returns human-readable warnings about
+// exceptions that are over at the time now, or that have no reason or no end.
 func NewPolicy(cfg PolicyConfig, now time.Time) (p *Policy, warnings []string, err error) {
 	p = &Policy{mode: cfg.Mode, paths: cfg.Paths, connectDefault: cfg.ConnectDefault}
 	if err := cmp.Or(cfg.Mode.Check(), cfg.Paths.Check(), cfg.ConnectDefault.Check()); err != nil {
@@ -220,7 +220,7 @@ func (p *Policy) addException(
 	return warnings, nil
 }
 
-// pathPrefix checks a prefix and percent-encodes the bytes that are encoded in a request too.
+// pathPrefix checks a prefix and percent-encodes the bytes that a request encodes too.
 func pathPrefix(s string) (string, error) {
 	switch {
 	case !strings.HasPrefix(s, "/"):
@@ -307,7 +307,7 @@ func splitPort(s string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// add gives a value to the hosts of some patterns. It refuses a pattern that has one already.
+// add sets the value of some patterns. It refuses a pattern that already has one.
 func (x *hostIndex[V]) add(hosts []string, v V) error {
 	for _, s := range hosts {
 		p, err := ParseHostPattern(s)
@@ -322,7 +322,7 @@ func (x *hostIndex[V]) add(hosts []string, v V) error {
 	return nil
 }
 
-// put gives a pattern one more value.
+// put adds a value to a pattern.
 func (x *hostIndex[V]) put(p HostPattern, v V) {
 	if *x == nil {
 		*x = make(hostIndex[V])

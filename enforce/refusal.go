@@ -17,18 +17,18 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
-// Name is how the gateway names itself in Proxy-Status (RFC 9209 section 2) and Via.
+// Name is the gateway's name in Proxy-Status (RFC 9209 section 2) and Via.
 const Name = "crawlgate"
 
-// HeaderSignals shows the crawler what the site says of the use of its content, as a dictionary of
-// RFC 9651. A field of that name from an origin must not be let through.
+// HeaderSignals shows the crawler what the site says about the use of its content, as a dictionary
+// of RFC 9651. The gateway must remove a field of that name from an origin's answer.
 const HeaderSignals = "Crawlgate-Signals"
 
-// Help is where the pages are that explain reasons: at Base, the reason's slug and Suffix. Without a
-// Suffix they are the operator's.
+// Help says where the pages are that explain reasons: the URL is Base, the reason's slug and
+// Suffix. Without a Suffix the pages are the operator's.
 type Help struct{ Base, Suffix string }
 
-// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help leads to the
+// HelpAt returns the project's pages at a tag, a commit or a branch. The zero Help refers to the
 // branch main.
 func HelpAt(ref string) Help {
 	return Help{"https://github.com/crawlgate/crawlgate/blob/" + ref + "/docs/problems/", ".md"}
@@ -68,10 +68,11 @@ func (i RequestInfo) more(r Reason) string {
 // Refusal is an answer of the gateway itself.
 type Refusal struct {
 	Status int
-	// Reason is a reason phrase below 100 bytes: for many clients all that is shown.
-	// HTTP/2 has none.
+	// Reason is a reason phrase of less than 100 bytes. Many clients show nothing else. HTTP/2 has no
+	// reason phrase.
 	Reason string
-	// Header has no Content-Length and no Connection; these are for the server. It is the caller's.
+	// Header belongs to the caller. It has neither Content-Length nor Connection, which the server
+	// sets.
 	Header http.Header
 	Body   []byte
 }
@@ -87,7 +88,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 		r.Body = p.JSON()
 	case FormHTML:
 		r.Body = p.HTML()
-		// The body has text of the client and the site in it; it needs nothing but its style.
+		// The body contains text of the client and the site, and needs only its style.
 		r.Header.Set("Content-Security-Policy", pagestyle.Policy)
 	default:
 		r.Body = p.Text()
@@ -113,7 +114,7 @@ func Render(d Decision, asked RequestInfo) Refusal {
 type Problem struct {
 	// Type is the page that explains the reason, see [Help]. It is the same at all gateways of a version.
 	Type string `json:"type"`
-	// Title is the same for all problems of a type, Detail one line on this one.
+	// Title is the same for all problems of a type. Detail is one line about this problem.
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
@@ -124,11 +125,10 @@ type Problem struct {
 	// Method and URL are the request's.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
-	// JudgedAs is the path and query that servers resolve the URL to, where the rules disallow that
-	// form.
+	// JudgedAs is the path and query that servers resolve the URL to, if the rules disallow that form.
 	JudgedAs string `json:"judged_as,omitempty"`
 	// FetchedAt is when the robots.txt that decided was fetched or, if the site does not answer, when
-	// it was last asked; ExpiresAt when it has to be fetched again (RFC 3339).
+	// it was last asked. ExpiresAt is when it has to be fetched again (RFC 3339).
 	FetchedAt string `json:"fetched_at,omitempty"`
 	ExpiresAt string `json:"expires_at,omitempty"`
 	// RetryAfter is in seconds, as in the field Retry-After.
@@ -140,7 +140,7 @@ type Problem struct {
 	quoted                        quotation
 }
 
-// NewProblem states a refusal. It is pure; all foreign text in it is cut and escaped.
+// NewProblem describes a refusal. It is pure, and cuts and escapes all foreign text.
 func NewProblem(d Decision, asked RequestInfo) Problem {
 	if d.Allowed || !d.Reason.Valid() || d.Reason.Allows() {
 		d = d.Refuse(ReasonInternal, "", 0)
@@ -174,7 +174,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 		decision:   d.Header(),
 	}
 	if d.Reason == ReasonDisallowed || d.Reason == ReasonPreferenceDenied {
-		p.quoted = d.quoted // another reason came behind the rules
+		p.quoted = d.quoted // the decision was made by another reason after the rules
 	}
 	p.proxyStatus = Name
 	if token := d.Reason.Info().ProxyError; token != "" {
@@ -195,7 +195,7 @@ func (p Problem) JSON() []byte {
 	return append(b, '\n')
 }
 
-// Text returns p as text/plain. The first line stands by itself and has at most 120 bytes.
+// Text returns p as text/plain. The first line is complete in itself and has at most 120 bytes.
 func (p Problem) Text() []byte {
 	var b bytes.Buffer
 	b.WriteString(p.Detail + "\n\n")
@@ -214,9 +214,9 @@ var refusalPage string
 var refusalTemplate = template.Must(template.New("refusal").Parse(
 	`{{define "head"}}` + pagestyle.Head + `{{end}}{{define "brand"}}` + pagestyle.Brand + `{{end}}` + refusalPage))
 
-// HTML returns p as a page for browsers. The icon in it keeps them from asking for another through
-// the proxy. Where a line of a robots.txt refused, the page shows it among its
-// neighbours. Its only link is the one to the reason's page, which crawlers are told not to follow.
+// HTML returns p as a page for browsers. The icon in it keeps browsers from requesting one through
+// the proxy. If a line of a robots.txt refused, the page shows it with the lines around it. The
+// page's only link leads to the reason's page, and tells crawlers not to follow it.
 func (p Problem) HTML() []byte {
 	var b bytes.Buffer
 	b.Grow(len(pagestyle.CSS) + 8<<10)
@@ -231,7 +231,8 @@ func (p Problem) HTML() []byte {
 // fact is one line of a refusal.
 type fact struct{ Name, Value string }
 
-// factsHTML is a list of facts as HTML. A template would take as long for it as for all else.
+// factsHTML is a list of facts as HTML. A template would take as long for this list as for the rest
+// of the page.
 func factsHTML(facts []fact) template.HTML {
 	var b strings.Builder
 	for _, f := range facts {
@@ -304,7 +305,7 @@ func describeRule(r LogRecord) string {
 func describeState(r LogRecord) string {
 	switch {
 	case r.Source == "none":
-		return "" // it was not asked for
+		return "" // no record was needed
 	case r.Cause != "":
 		return r.State + " (" + r.Cause + ")"
 	default:
@@ -333,12 +334,12 @@ type Form string
 
 // The forms of a refusal.
 const (
-	FormText Form = "text/plain; charset=utf-8" // its first line stands by itself
+	FormText Form = "text/plain; charset=utf-8" // its first line is complete in itself
 	FormJSON Form = "application/problem+json"  // RFC 9457
 	FormHTML Form = "text/html; charset=utf-8"  // for browsers
 )
 
-// formOf finds the form that a media range asks for. JSON and HTML have to be asked for by name.
+// formOf finds the form that a media range asks for. JSON and HTML must be named explicitly.
 var formOf = map[string]Form{
 	"application/json":         FormJSON,
 	"application/problem+json": FormJSON,
@@ -350,9 +351,9 @@ var formOf = map[string]Form{
 }
 
 // Negotiate chooses the form of a refusal by the value of an Accept field (RFC 9110 section
-// 12.5.1), several fields joined by commas: the form of the media range with the greatest weight,
-// the first of equal ones. A field that cannot be read gives text, and so does one that takes none
-// of the three: a refusal is not withheld for its form.
+// 12.5.1), several fields joined by commas. It takes the media range with the greatest weight, or
+// the first of equal ones. If the field is malformed or accepts none of the three forms, the form
+// is text: a refusal is never withheld because of its form.
 func Negotiate(accept string) Form {
 	best, form := 0.0, FormText
 	for mediaRange := range strings.SplitSeq(accept, ",") {
@@ -368,7 +369,7 @@ func Negotiate(accept string) Form {
 	return form
 }
 
-// weightOf reads a weight (RFC 9110 section 12.4.2): from 0 to 1, 0 where it cannot be read.
+// weightOf reads a weight from 0 to 1 (RFC 9110 section 12.4.2). It returns 0 for a malformed one.
 func weightOf(params map[string]string) float64 {
 	q, ok := params["q"]
 	if !ok {

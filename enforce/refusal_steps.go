@@ -15,14 +15,14 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// retryLeast keeps a client from coming back within the same second.
+// retryLeast keeps a client from retrying within the same second.
 const retryLeast = time.Second
 
-// Refuse returns d refused for a reason that a later step found: politeness, address guard, a
-// failing origin. It refuses in every mode, as those steps do. The facts of the decision before are
-// kept as evidence.
+// Refuse returns d, refused for the reason of a later step: politeness, the address guard, or a failing
+// origin. It refuses in every mode, like those steps. It keeps the facts of the earlier decision as
+// evidence.
 //
-// A reason that does not refuse is taken for [ReasonInternal].
+// A reason that does not refuse counts as [ReasonInternal].
 func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Decision {
 	if r.Allows() || !r.Valid() {
 		r = ReasonInternal
@@ -32,12 +32,13 @@ func (d Decision) Refuse(r Reason, detail string, retryAfter time.Duration) Deci
 	return d
 }
 
-// RefuseExcess refuses an agent that has as much under way as it may have. detail says how much.
+// RefuseExcess refuses an agent that already has as many requests or tunnels open as it may have.
+// detail says how many.
 func (e *Enforcer) RefuseExcess(id Identity, o origin.Origin, detail string) Decision {
 	return e.begin(id, o).Refuse(ReasonAgentLimit, detail, 0)
 }
 
-// noAccess refuses because of a robots.txt that permits nothing as a whole.
+// noAccess refuses because the state of the robots.txt permits nothing.
 func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 	if v.State == fetch.StateAbsent && now.Before(v.FreshUntil) {
 		d.deny(ReasonRobotsForbidden, v.Why()) // fetch.Policy.ForbiddenDisallow
@@ -48,7 +49,7 @@ func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 	switch wait := v.RetryAt.Sub(now); {
 	case v.RetryAt.IsZero(): // no next attempt is known
 	case wait <= 0:
-		d.RetryAfter = ReasonPending.RetryAfter() // the next attempt is under way
+		d.RetryAfter = ReasonPending.RetryAfter() // the next attempt is in progress
 	default:
 		d.RetryAfter = max(wait, retryLeast)
 	}
@@ -60,7 +61,7 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 	forbidden, isForbidden := errors.AsType[*robotscache.ForbiddenError](err)
 	switch {
 	case isForbidden:
-		return Reason(forbidden.Cause), forbidden.Detail // both sets spell it the same
+		return Reason(forbidden.Cause), forbidden.Detail // both sets use the same spelling
 	case errors.Is(err, robotscache.ErrPending):
 		return ReasonPending, ""
 	case ctx.Err() != nil:
@@ -88,9 +89,9 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// RefuseSlot returns d refused because the request gets no slot. err is the error of
-// [Politeness.Request], [pace.Pacer.Acquire], [pace.Slot.Confirm] or [Enforcer.Beyond], ctx the context
-// of the request.
+// RefuseSlot returns d, refused because the request gets no slot. err is the error of
+// [Politeness.Request], [pace.Pacer.Acquire], [pace.Slot.Confirm] or [Enforcer.Beyond]. ctx is the
+// context of the request.
 func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 	if refused, ok := errors.AsType[*pace.Refused](err); ok {
 		wait := time.Duration(RetrySeconds(max(refused.RetryAfter, time.Second))) * time.Second

@@ -21,10 +21,10 @@ const (
 // maxWho bounds the bytes of an agent's name in a summary.
 const maxWho = 24
 
-// summary fills in the line that the reason has: ${name} stands for a part of d, and <name> for the
-// part that may be cut. The time to come back is left out where the line would be too long: the
-// field Retry-After has it too. fit returns the line in at most limit bytes of printable ASCII; if
-// cutting the one part is not enough, the end is cut as well.
+// summary fills in the reason's line: ${name} stands for a part of d, and <name> for the part that
+// may be cut. If the line would be too long, it omits the time to retry, which is in Retry-After
+// too. fit returns the line in at most limit bytes of printable ASCII. If cutting the one part is
+// not enough, fit cuts the end as well.
 func (d Decision) summary(url string) (fit func(limit int) string) {
 	head, rest, _ := strings.Cut(d.Reason.Info().Summary, "<")
 	subject, tail, _ := strings.Cut(rest, ">")
@@ -74,8 +74,8 @@ func (d Decision) host() string {
 // maxWhy bounds the bytes of a detail in a sentence.
 const maxWhy = 44
 
-// withoutQuery cuts the query off a URL. It may be secret, few rules are about it, and a summary
-// ends up in clients' logs.
+// withoutQuery cuts off the query of a URL. A query may be secret, few rules refer to it, and a
+// summary ends up in clients' logs.
 func withoutQuery(url string) string {
 	if before, _, found := strings.Cut(url, "?"); found {
 		return before + "?" + escape.Ellipsis
@@ -84,22 +84,22 @@ func withoutQuery(url string) string {
 }
 
 // quotation is the place in a robots.txt that refused a request. The text is shared with the cache,
-// and must not be changed. Only a refused decision has one: a request that goes on for hours must
-// not hold a text that the cache has dropped.
+// and must not be changed. Only a refused decision has one, because a request that lasts for hours
+// must not keep a text that the cache has dropped.
 type quotation struct {
 	text []byte
-	line int // 0 where no line refused
+	line int // 0 if no line refused
 }
 
 // Bounds of what a refusal shows of a text, which together stay below 4 KB of HTML.
 const (
-	quotedAround = 5   // lines before and behind the one that refused
+	quotedAround = 5   // lines before and after the one that refused
 	maxQuoted    = 200 // bytes of HTML of such a line
 	maxDeciding  = 600 // of the one that refused
 )
 
-// html returns the line that refused among its neighbours, as items of HTML; empty if no line
-// refused.
+// html returns the line that refused and the lines around it, as HTML list items. It returns
+// nothing if no line refused.
 func (q quotation) html() template.HTML {
 	if q.line < 1 {
 		return ""
@@ -123,7 +123,7 @@ func shownLine(line []byte, limit int) string {
 	raw := strings.ReplaceAll(string(line[:min(len(line), limit+1)]), "\t", " ")
 	shown := template.HTMLEscapeString(escape.Visible(raw, limit))
 	if len(shown) > limit {
-		shown = template.HTMLEscapeString(escape.Visible(raw, limit/len("&#34;"))) // nothing takes more
+		shown = template.HTMLEscapeString(escape.Visible(raw, limit/len("&#34;"))) // the longest escape
 	}
 	return shown
 }

@@ -28,8 +28,8 @@ const Vocabulary = preferences.Vocabulary
 // maxSignalFields bounds the bytes of fields and tags that a log line has.
 const maxSignalFields = 1 << 10
 
-// AnswerSignals is what an answer says of the use of its content: the fields of its header, and the
-// tags in the head of its page.
+// AnswerSignals is what an answer says about the use of its content, in the fields of its header
+// and in the tags of its page's head.
 type AnswerSignals struct {
 	Header http.Header
 	Page   htmlhead.Metas
@@ -37,9 +37,10 @@ type AnswerSignals struct {
 	file preferences.TDMRules
 }
 
-// ReadAnswer adds what the fields of the answer say, and returns the field that shows the crawler
-// all that the site says; empty where it says nothing. The decision may refuse then: the answer
-// must not reach the crawler. The fields of a redirect or an error are not read: see [HasContent].
+// ReadAnswer adds what the fields of the answer say. It returns the value of the field that shows
+// the crawler everything that the site says, or "" if the site says nothing. Afterwards the
+// decision may refuse; then the answer must not reach the crawler. ReadAnswer does not read the
+// fields of a redirect or an error: see [HasContent].
 func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string) {
 	if d.use.reads.Headers && HasContent(status) {
 		d.take(AnswerSignals{Header: header}, false)
@@ -47,22 +48,22 @@ func (d *Decision) ReadAnswer(status int, header http.Header) (dictionary string
 	return d.dictionary()
 }
 
-// HasContent reports whether an answer with this status carries the content, or confirms the one
-// that the client has (RFC 9110 section 15.4.5). A preference is about that content
-// (draft-ietf-aipref-attach-05 section 2): an error or a redirect has none, and the crawler needs
+// HasContent reports whether an answer with this status has the content, or confirms the content
+// that the client has (RFC 9110 section 15.4.5). A preference applies to that content
+// (draft-ietf-aipref-attach-05 section 2). An error or a redirect has none, and the crawler needs
 // its status and fields.
 func HasContent(status int) bool { return status/100 == 2 || status == http.StatusNotModified }
 
-// Page is the beginning of an answer that is a page, as it came.
+// Page is the beginning of an answer that is a page, as received.
 type Page struct {
 	Head   []byte
 	Whole  bool     // the page ends there
 	Type   string   // Content-Type
 	Coding []string // Content-Encoding
-	Sent   bool     // the crawler has got the answer: nothing is refused any more
+	Sent   bool     // the crawler already has the answer, so nothing can be refused
 }
 
-// ReadPage adds what the tags in the head of a page say, as ReadAnswer does.
+// ReadPage adds what the tags in the head of a page say, like ReadAnswer.
 func (d *Decision) ReadPage(p Page) (dictionary string) {
 	o := htmlhead.Options{XHTML: htmlhead.IsXHTML(p.Type), Whole: p.Whole}
 	o.Names = slices.DeleteFunc(d.names(), directives.Reserved)
@@ -83,10 +84,10 @@ func (d *Decision) take(a AnswerSignals, sent bool) {
 	}
 }
 
-// names are those by which a page speaks to the agent.
+// names returns the names by which a page addresses the agent.
 func (d *Decision) names() []string { return slices.Concat(d.Tokens, d.AlsoObey) }
 
-// add adds the preferences of an answer to the known ones, and judges them.
+// add adds the preferences of an answer to the known ones, and decides by them.
 func (d *Decision) add(a AnswerSignals, sent bool) {
 	var said directives.Set
 	said, d.Preferences = a.Read(d.Tokens, d.AlsoObey, d.Preferences)
@@ -95,8 +96,8 @@ func (d *Decision) add(a AnswerSignals, sent bool) {
 	d.judge(sent)
 }
 
-// Recall reads the answer of a log line once more, for this decision on its request. It reports
-// false where the line does not have all that could refuse it.
+// Recall reads the answer of a log line again, for this decision on its request. It reports false
+// if the line lacks something that could refuse the request.
 func (d Decision) Recall(r *LogRecord) (again Decision, known bool) {
 	if d.use.mode == PreferencesLog || len(d.Purposes) == 0 || !d.Allowed || d.WouldDeny || !d.PathVisible || d.unpaced {
 		return d, true // nothing in an answer changes it
@@ -122,8 +123,8 @@ func (d Decision) Recall(r *LogRecord) (again Decision, known bool) {
 	return d, true
 }
 
-// RefusedByAnswer reports whether a field or a tag of the answer refused the request, or would
-// have, or the TDM file, and not a line of robots.txt.
+// RefusedByAnswer reports whether a field or a tag of the answer, or the TDM file, refused the
+// request or would have. It is false for a line of robots.txt.
 func (r *LogRecord) RefusedByAnswer() bool {
 	source := ";from=" + preferences.RobotsContentUsage.From()
 	return r.Reason == ReasonPreferenceDenied && !strings.Contains(r.Conflict, source) &&
@@ -139,8 +140,8 @@ func (d *Decision) dictionary() (dictionary string) {
 	return dictionary
 }
 
-// Read returns what an answer says to an agent of some product tokens, and its preferences
-// together with those that were known before.
+// Read returns what an answer says to an agent with some product tokens, and its preferences
+// together with the known ones.
 func (a AnswerSignals) Read(tokens, alsoObey []string, before preferences.Set) (directives.Set, preferences.Set) {
 	names := tokens
 	if len(alsoObey) > 0 {
@@ -158,7 +159,8 @@ func marksOf(s directives.Set) preferences.Marks {
 	}
 }
 
-// reservation is what the TDMRep tags of a page say. Of several, one that reserves rights counts.
+// reservation is what the TDMRep tags of a page say. If there are several, one that reserves
+// rights wins.
 func reservation(tags []htmlhead.Named) (reserved string) {
 	for _, tag := range tags {
 		content := strings.TrimSpace(tag.Content)
@@ -169,7 +171,7 @@ func reservation(tags []htmlhead.Named) (reserved string) {
 	return reserved
 }
 
-// appendTo appends the fields and tags that are read, as "Name: value", up to a number of bytes.
+// appendTo appends the fields and tags, as "Name: value", up to a number of bytes.
 func (a AnswerSignals) appendTo(dst []string) (fields []string, cut bool) {
 	for _, name := range signalFields {
 		for _, value := range a.Header[name] {
@@ -238,15 +240,15 @@ func parseFields(fields []string) (AnswerSignals, bool) {
 }
 
 // TDMFile returns the rules of the site's TDM file that applied to the request. It reports false
-// if the line does not have all of the file.
+// if the line does not have all of them.
 func (r *LogRecord) TDMFile() (preferences.TDMRules, bool) {
 	a, ok := parseFields(r.SignalFields)
 	return a.file, ok
 }
 
-// Reread computes the signals and preferences of a log line again: from the rules of its text, nil
-// where there was none, and from the fields that it has. It reports false where the line does not
-// have all that they came from.
+// Reread computes the signals and preferences of a log line again, from the rules of its text (nil
+// if there was none) and from its fields. It reports false if the line lacks some of their
+// sources.
 func Reread(r *LogRecord, rules *robotstxt.Ruleset, a robotstxt.Agent, path string) (signals, wishes []string, ok bool) {
 	var known preferences.Set
 	if strings.Contains(r.SignalsRead, "robots_txt") && rules != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Signals says where the gateway reads what a site says about the use of its content. The zero value
-// reads nothing.
+// Signals says where the gateway looks for a site's statements about the use of its content. The zero
+// value reads nothing.
 type Signals struct {
 	// RobotsTxt reads the preference lines of robots.txt.
 	RobotsTxt bool `json:"-"`
@@ -27,8 +27,8 @@ type Signals struct {
 	TDMFile bool `json:"tdm_file,omitempty"`
 }
 
-// TDMFiles finds the TDM file of an origin. It may wait for a fetch, no longer than ctx allows, and
-// reports false if none was read: unread says why, and is empty if the origin has no file.
+// TDMFiles finds the TDM file of an origin. It may wait for a fetch, but no longer than ctx allows.
+// It reports false if no file was read: unread says why, and is empty if the origin has no file.
 type TDMFiles interface {
 	TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string)
 }
@@ -61,11 +61,11 @@ func (s Signals) String() string {
 	return signalNames[set]
 }
 
-// HTMLMax is how much of a page is looked at, in bytes, as it came and decoded.
+// HTMLMax is how many bytes of a page are read, before and after decoding.
 const HTMLMax = 64 << 10
 
-// HTMLMode says whether and when the tags of pages are read. A value that is not declared, such as
-// the zero value, counts as HTMLOff.
+// HTMLMode says whether and when the tags of pages are read. An undeclared value, such as the zero
+// value, counts as HTMLOff.
 type HTMLMode string
 
 const (
@@ -84,7 +84,7 @@ func (m HTMLMode) Reads() bool { return m == HTMLLog || m == HTMLHold }
 func (m HTMLMode) Check() error { return OneOf("html", m, HTMLOff, HTMLLog, HTMLHold) }
 
 // PreferenceMode says what happens to a request whose agent has a purpose that the site does not
-// want. A value that is not declared, such as the zero one, counts as PreferencesDeny.
+// want. An undeclared value, such as the zero value, counts as PreferencesDeny.
 type PreferenceMode string
 
 const (
@@ -105,7 +105,7 @@ const (
 	maxObeyed   = 16
 )
 
-// checkUse checks what the agent's content is for, and the names that it obeys beside its own.
+// checkUse checks the agent's purposes, and the names that it obeys in addition to its own.
 func (a *agent) checkUse() error {
 	if len(a.Purposes) > maxPurposes || len(a.AlsoObey) > maxObeyed {
 		return fmt.Errorf("more than %d purposes, or more than %d tokens to obey as well", maxPurposes, maxObeyed)
@@ -128,7 +128,7 @@ func (a *agent) checkUse() error {
 	return nil
 }
 
-// DeniesByPages names the first agent whose requests a tag in a page could refuse; empty for none.
+// DeniesByPages names the first agent whose requests a tag in a page could refuse, or "".
 func (id *Identifier) DeniesByPages() string {
 	byTag := []string{preferences.Search, preferences.TrainAI, preferences.Archive, preferences.TDM}
 	for _, a := range id.agents {
@@ -142,11 +142,11 @@ func (id *Identifier) DeniesByPages() string {
 // Bound are the groups of a robots.txt that bind an agent. The zero Bound allows nothing.
 type Bound struct {
 	rules *robotstxt.Ruleset
-	text  []byte // that the rules are of, for those who are refused
+	text  []byte // the text of the rules, to show with a refusal
 	// Own is the agent's group. Its Crawl-delay and its name count.
 	Own robotstxt.Group
 	// Also are the groups that name a token which the agent obeys as well. A token that no group names
-	// adds nothing: it is no crawler that the group * would be for.
+	// adds nothing: it is not a crawler, so the group * does not apply to it.
 	Also []robotstxt.Group
 }
 
@@ -159,7 +159,7 @@ func Bind(rules *robotstxt.Ruleset, a robotstxt.Agent, alsoObey []string) Bound 
 	return Bound{rules: rules, Own: groups[0], Also: groups[1:]}
 }
 
-// Match is [MatchPath] for all groups: the refusal of one is the answer.
+// Match is [MatchPath] for all groups. If one of them refuses, that is the result.
 func (b Bound) Match(method, path string, paths Paths) (m robotstxt.Match, form PathForm, judged string) {
 	m, form, judged = MatchPath(b.Own, method, path, paths)
 	for _, g := range b.Also {
@@ -173,14 +173,14 @@ func (b Bound) Match(method, path string, paths Paths) (m robotstxt.Match, form 
 	return m, form, judged
 }
 
-// Unrestricted reports that no group refuses the agent anything.
+// Unrestricted reports whether all groups allow the agent everything.
 func (b Bound) Unrestricted() bool {
 	restricts := func(g robotstxt.Group) bool { return !g.Unrestricted() }
 	return b.Own.Unrestricted() && !slices.ContainsFunc(b.Also, restricts)
 }
 
-// Preferences is what the groups say of a path and, where paths are strict, of the forms that
-// servers resolve it to: the strictest of all.
+// Preferences is what the groups say about a path and, if paths are strict, about the forms that
+// servers resolve it to. The strictest statement wins.
 func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 	if !b.rules.HasPreferences() {
 		return preferences.Set{}
@@ -194,8 +194,8 @@ func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 
 func (b Bound) groups() []robotstxt.Group { return append([]robotstxt.Group{b.Own}, b.Also...) }
 
-// SaysNo reports whether a line that binds the agent says no to one of some purposes, on whatever
-// path, or may say so: there are more lines than are read.
+// SaysNo reports whether a line that binds the agent says no to one of the purposes, on any path. It
+// also reports true if there are more lines than the gateway reads.
 func (b Bound) SaysNo(purposes []string) bool {
 	all, cut := preferences.Scopes(b.rules, b.groups())
 	return cut || slices.ContainsFunc(all, func(s preferences.Scoped) bool {
@@ -203,7 +203,7 @@ func (b Bound) SaysNo(purposes []string) bool {
 	})
 }
 
-// formsOf are a path as sent and, where paths are strict, the forms that servers resolve it to.
+// formsOf returns a path as sent and, if paths are strict, the forms that servers resolve it to.
 func formsOf(path string, paths Paths) []string {
 	forms := []string{path}
 	if resolved, ok := origin.Resolve(path); ok && paths != PathsAsSent {
@@ -212,16 +212,16 @@ func formsOf(path string, paths Paths) []string {
 	return forms
 }
 
-// wanted is what an agent needs of a site, and what a site says.
+// wanted is what an agent needs from a site, and what the site says.
 type wanted struct {
 	mode        PreferenceMode
 	denyUnknown bool
 	reads       Signals
 }
 
-// prefer notes the preferences of the robots.txt, and judges them. Under "unknown deny" a
-// preference that nobody stated counts as refused here. A field of the answer could grant it, but
-// the request would have to be sent first.
+// prefer records the preferences of the robots.txt, and decides by them. Under "unknown deny" a
+// preference that nobody stated counts as refused here. A field of the answer could grant it, but the
+// request would have to be sent first.
 func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)
@@ -238,7 +238,7 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 	case ok && d.PathVisible:
 		d.readTDMFile(file.Apply(formsOf(path, e.policy().paths)...))
 	case ok:
-		d.readTDMFile(file.Reserving()) // no path is seen
+		d.readTDMFile(file.Reserving()) // no path is visible
 	case unread != "":
 		d.SignalFields, _ = appendField(d.SignalFields, tdmFileField+" unread", unread)
 		d.SignalsCut = true
@@ -255,8 +255,8 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 	}
 }
 
-// tdmFile returns the TDM file of the site, where it could speak of a purpose of the agent. Of a
-// tunnel no line of the log is about a path, so it is asked for only where it can refuse one.
+// tdmFile returns the TDM file of the site, if the file could affect a purpose of the agent. No log
+// line of a blind tunnel is about a path, so for a tunnel the file is read only if it can refuse it.
 func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool, unread string) {
 	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.use.mode == PreferencesLog {
 		return rules, false, ""
@@ -267,7 +267,7 @@ func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.
 	return e.Files.TDMFile(ctx, d.Origin)
 }
 
-// readTDMFile adds what the rules of a TDM file say that apply.
+// readTDMFile adds what the applicable rules of a TDM file say.
 func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 	d.use.reads.TDMFile = true
 	d.Preferences = preferences.Join(d.Preferences, applied.Set())
@@ -280,8 +280,8 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 	}
 }
 
-// mayConflict reports whether some path of a site could be refused for the site's preferences: in a
-// tunnel none is seen.
+// mayConflict reports whether some path of a site could be refused because of the site's preferences.
+// It is for tunnels, whose paths are not visible.
 func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
 	return d.use.mode != PreferencesLog && len(d.Purposes) > 0 &&
 		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))
@@ -301,7 +301,7 @@ func (d *Decision) judge(sent bool) {
 	}
 }
 
-// conflict notes the statement that stands against a purpose of the agent.
+// conflict records the statement that conflicts with a purpose of the agent.
 func (d *Decision) conflict(s preferences.Statement, sent bool) {
 	d.Conflict = s.String()
 	if d.use.mode != PreferencesLog && !sent {

@@ -27,12 +27,12 @@ const (
 	StopHost StopScope = "host"
 	// StopAgent stops requests of an agent.
 	StopAgent StopScope = "agent"
-	// StopAgentHost stops requests of an agent to the hosts of a [HostPattern]. Release 0.1.0
-	// does not know it: it reports the stop as malformed, and stops nothing.
+	// StopAgentHost stops requests of an agent to the hosts of a [HostPattern]. Release 0.1.0 does not
+	// know this scope: it reports the stop as malformed, and stops nothing.
 	StopAgentHost StopScope = "agent@host"
-	// StopAllow stops nothing: it is an exception at run time. It lets requests of an agent to the
-	// hosts of a [HostPattern] pass that robots.txt refuses, as [Exception] does, until its end.
-	// Release 0.1.0 reports it as malformed, too.
+	// StopAllow stops nothing: it is an exception at run time. Until its end, requests of an agent to
+	// the hosts of a [HostPattern] pass even if robots.txt refuses them, as with [Exception]. Release
+	// 0.1.0 reports it as malformed, too.
 	StopAllow StopScope = "allow"
 )
 
@@ -42,21 +42,21 @@ type Stop struct {
 	// ID identifies the stop among those of all gateways.
 	ID    string    `json:"id,omitempty"`
 	Scope StopScope `json:"scope"`
-	// Value is the host pattern, the agent's name, or both with an @ between; empty for all. Prefixes
-	// of paths may follow in one of StopAllow, each after a blank. Canonical once set.
+	// Value is the host pattern, the agent's name, or both joined by @. It is empty for all. In a
+	// StopAllow, prefixes of paths may follow, each after a space. Set makes it canonical.
 	Value string `json:"value,omitempty"`
-	// By names the author of the stop, Reason says why: a line each, which may be empty.
+	// By names the author of the stop, and Reason says why. Each is one line and may be empty.
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
-	// Ticket names the request for the order, in a line. Until is when an order of StopAllow ends,
-	// which must have both, and By; stops do not end.
+	// Ticket names the request for the order, in one line. Until is when a StopAllow ends. A StopAllow
+	// needs both of them, and By. Stops do not end.
 	Ticket string    `json:"ticket,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 }
 
-// Stops holds the stops in force, which can change at run time. A stop overrides everything else
-// that is decided and holds in every mode.
+// Stops holds the stops in force, which can change at run time. A stop overrides every other
+// decision and applies in every mode.
 //
 // The zero value stops nothing. All methods are safe for concurrent use; every Match that starts
 // after Set or Update returned sees the change.
@@ -65,14 +65,14 @@ type Stops struct {
 	index   atomic.Pointer[stopIndex]
 }
 
-// stopIndex is a snapshot, which never changes. The index of the next snapshot shares all parts but
-// those that differ.
+// stopIndex is a snapshot, which never changes. The next snapshot shares all parts that are the
+// same.
 type stopIndex struct {
 	all   StopSet
 	parts [256]map[stopKey][]Stop // the newest last
 }
 
-// stopKey is the same for stops that stop the same.
+// stopKey is equal for stops with the same effect.
 type stopKey struct {
 	scope StopScope
 	value HostPattern // of an agent, its name in lower case
@@ -83,7 +83,7 @@ var partSeed = maphash.MakeSeed()
 
 func (k stopKey) part() byte { return byte(maphash.String(partSeed, k.value.key)) }
 
-// Set adds a stop, by default with a random id. It replaces one with the same scope and value.
+// Set adds a stop, by default with a random id. It replaces a stop with the same scope and value.
 func (s *Stops) Set(stop Stop) error {
 	stop, err := stop.Canonical()
 	if err != nil {
@@ -118,7 +118,8 @@ func (s *Stops) All() StopSet {
 	return StopSet{}
 }
 
-// List returns all orders, oldest first, also exceptions that have ended. The slice is the caller's.
+// List returns all orders, oldest first, including exceptions that have ended. The slice belongs to
+// the caller.
 func (s *Stops) List() []Stop {
 	list := slices.Clone(s.All().Held)
 	slices.SortFunc(list, Stop.compare)
@@ -151,9 +152,9 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 	return *found, true
 }
 
-// Exempt returns the order of [StopAllow] by which a request of the agent passes at the time now, if
-// there is one, with its end: no order counts for longer than limit. A path of "" stands for one
-// that cannot be seen: orders with paths do not cover it. It does not block.
+// Exempt returns the [StopAllow] that lets a request of the agent pass at the time now, if there is
+// one, with its end. No order lasts longer than limit. An empty path means that the gateway cannot
+// see it: orders with paths do not cover it. Exempt does not block.
 func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit time.Duration) (order Stop, ok bool) {
 	var index *stopIndex
 	if s != nil {
@@ -176,7 +177,7 @@ func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit
 	return Stop{}, false
 }
 
-// newest returns the stop that Match names, of those that stop the same.
+// newest returns the stop that Match names, among stops with the same effect.
 func (x *stopIndex) newest(key stopKey) *Stop {
 	if stops := x.parts[key.part()][key]; len(stops) > 0 {
 		return &stops[len(stops)-1]
@@ -239,7 +240,7 @@ func (s Stop) parts() (agent, hosts Stop) {
 	return Stop{Scope: StopAgent, Value: value[:max(at, 0)]}, Stop{Scope: StopHost, Value: value[at+1:]}
 }
 
-// Agent returns the agent of an order that is of one agent alone, else an empty text.
+// Agent returns the agent of an order for a single agent, or "".
 func (s Stop) Agent() string {
 	if s.Scope == StopAgentHost || s.Scope == StopAllow {
 		s, _ = s.parts()

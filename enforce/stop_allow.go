@@ -10,18 +10,19 @@ import (
 	"github.com/crawlgate/crawlgate/internal/escape"
 )
 
-// Exceptions at run time: the orders of [StopAllow].
+// Exceptions at run time are orders with the scope [StopAllow].
 
 const (
 	maxAllowedPaths = 16
-	// maxAhead is how far the clock of a gateway that gives an exception may be ahead of another. One
-	// that seems to be given later does not hold, or it could hold for longer than is permitted.
+	// maxAhead is how far the clock of the gateway that issues an exception may be ahead of another's. An
+	// exception that seems to come from further in the future is not in force, because it could last
+	// longer than permitted.
 	maxAhead = 5 * time.Minute
-	// endedKept is how long an exception stays in a set after its end. A gateway whose clock is ahead
-	// would else lift it at the others before its time.
+	// endedKept is how long an exception stays in a set after its end. Otherwise a gateway whose clock is
+	// ahead would lift it too early at the others.
 	endedKept = 24 * time.Hour
-	// endedEvery rounds the time of the lift of an ended exception, so that most gateways give it the
-	// same one, and each remembers it.
+	// endedEvery rounds the time at which an ended exception is lifted, so that most gateways use the
+	// same time and remember the same lift.
 	endedEvery = liftsKept / 3
 	endedBy    = "its own end"
 )
@@ -48,8 +49,8 @@ func (s *Stop) limitTo(paths []string) error {
 	return nil
 }
 
-// canonicalAllow is Canonical of an order of StopAllow. One without a time names an order, and is
-// none: it needs no author.
+// canonicalAllow is Canonical for a StopAllow. A value without a time only names an order, so it needs
+// no author.
 func (s Stop) canonicalAllow() (Stop, error) {
 	agent, hosts := s.parts()
 	of, err := Stop{Scope: StopAgentHost, Value: agent.Value + "@" + hosts.Value}.Canonical()
@@ -65,7 +66,7 @@ func (s Stop) canonicalAllow() (Stop, error) {
 	if err := s.limitTo(paths); err != nil {
 		return Stop{}, err
 	}
-	s.Until = s.Until.UTC().Truncate(time.Millisecond) // the log can tell
+	s.Until = s.Until.UTC().Truncate(time.Millisecond) // the precision of the log
 	switch {
 	case s.At.IsZero():
 	case strings.TrimSpace(s.By) == "" || strings.TrimSpace(s.Ticket) == "":
@@ -76,7 +77,7 @@ func (s Stop) canonicalAllow() (Stop, error) {
 	return s, nil
 }
 
-// paths returns the prefixes of an order of StopAllow; none stand for every path.
+// paths returns the prefixes of a StopAllow. No prefixes stand for every path.
 func (s Stop) paths() []string {
 	if _, paths, limited := strings.Cut(s.Value, " /"); limited && s.Scope == StopAllow {
 		return strings.Fields("/" + paths)
@@ -101,8 +102,8 @@ func (s Stop) Exception() Exception {
 	}
 }
 
-// Holds reports whether an order holds at the time now, and returns it with the end that it then has:
-// no exception counts for longer than limit, and with a limit of 0 none does. Stops hold.
+// Holds reports whether an order is in force at the time now, and returns it with its effective end:
+// no exception lasts longer than limit, and a limit of 0 permits none. Stops are always in force.
 func (s Stop) Holds(now time.Time, limit time.Duration) (Stop, bool) {
 	if s.Scope != StopAllow {
 		return s, true
@@ -113,8 +114,8 @@ func (s Stop) Holds(now time.Time, limit time.Duration) (Stop, bool) {
 	return s, limit > 0 && !s.Ended(now) && !s.At.After(now.Add(maxAhead))
 }
 
-// InForce returns the orders that hold at the time now, as Holds returns them, oldest first. The slice
-// is the caller's.
+// InForce returns the orders in force at the time now, as Holds returns them, oldest first. The slice
+// belongs to the caller.
 func (s *Stops) InForce(now time.Time, limit time.Duration) []Stop {
 	list := s.List()
 	inForce := list[:0]

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// StopSet is a set of stops, and the ids of those that were lifted. Sets of several gateways merge
-// without clocks: a stop holds unless a lift names its id. So a stop wins over a lift that did
-// not know it, and nothing is lifted because it is missing somewhere.
+// StopSet is a set of stops, and the ids of lifted stops. Sets of several gateways merge without
+// clocks: a stop is in force unless a lift names its id. So a stop wins over a lift that did not know
+// it, and no stop is lifted because it is missing somewhere.
 //
 // It is a value, which no method changes. Its JSON form is kept over restarts. The zero value is
 // empty.
 type StopSet struct {
-	// Held are the stops that hold, in no order. A merge may bring several that stop the same.
+	// Held are the stops in force, in no order. A merge may add several with the same effect.
 	Held []Stop
 	// Lifted are the stops that were lifted, by their ids.
 	Lifted map[string]Lift
@@ -27,8 +27,8 @@ type StopSet struct {
 	tail *stopTail // of Held; nil for none
 }
 
-// stopTail is the array that sets share when each has the stops of the one before and some more. So a
-// stop beside 10,000 others does not copy a megabyte.
+// stopTail is the array that sets share if each extends the one before. So adding a stop to 10,000
+// others does not copy a megabyte.
 type stopTail struct {
 	mu    sync.Mutex
 	stops []Stop // of the longest set; none of them changes
@@ -53,7 +53,7 @@ func (s StopSet) extended(more ...Stop) StopSet {
 	return s
 }
 
-// startsAs reports whether Held begins in the same array as other stops.
+// startsAs reports whether Held starts in the same array as other stops.
 func (s StopSet) startsAs(stops []Stop) bool {
 	return len(s.Held) > 0 && len(stops) > 0 && &s.Held[0] == &stops[0]
 }
@@ -67,14 +67,14 @@ type Lift struct {
 }
 
 const (
-	// maxStops bounds the orders of each kind of one gateway. Humans give them, or their scripts;
-	// StopAll takes the place of more.
+	// maxStops bounds the orders of each kind at one gateway. People or their scripts give orders;
+	// anyone who needs more can use StopAll.
 	maxStops = 10_000
-	// maxMerged bounds those of all gateways together, and the lifts that are remembered: ten gateways
-	// may each have reached their bound while they were apart.
+	// maxMerged bounds the orders of all gateways together, and the remembered lifts. Ten gateways may
+	// each have reached their own bound while they were disconnected.
 	maxMerged = 10 * maxStops
-	// liftsKept is how long a lift is remembered. A gateway that comes back later, with a stop in its
-	// file that was lifted in the meantime, brings the stop back: too much stops, never too little.
+	// liftsKept is how long a lift is remembered. If a gateway comes back later with a stop in its file
+	// that has been lifted, the stop is in force again. Such an error stops too much, never too little.
 	liftsKept = 90 * 24 * time.Hour
 	maxID     = 64
 )
@@ -82,8 +82,7 @@ const (
 // ErrTooManyStops is returned when there is no room for another stop or exception.
 var ErrTooManyStops = errors.New("too many stops and exceptions: lift some, or stop everything")
 
-// Add adds a canonical stop with an id. It takes the place of those with its scope and value,
-// which are lifted.
+// Add adds a canonical stop with an id. It lifts the stops with the same scope and value.
 func (s StopSet) Add(stop Stop) (StopSet, error) {
 	if !IsStopID(stop.ID) {
 		return s, fmt.Errorf("id %.80q is not 1 to %d letters, digits and hyphens", stop.ID, maxID)
@@ -102,8 +101,8 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 	return after.extended(stop), nil
 }
 
-// kind tells apart the orders that have places of their own, as an index of counts: so neither
-// exceptions nor other stops can keep a StopAll out, and exceptions no stop.
+// kind is an index of counts. Each kind of order has its own bound, so that neither exceptions nor
+// other stops can keep out a StopAll, and exceptions cannot keep out a stop.
 func (s *Stop) kind() int {
 	switch s.Scope {
 	case StopAll:
@@ -115,7 +114,7 @@ func (s *Stop) kind() int {
 	}
 }
 
-// counts is how many orders of each kind hold.
+// counts is the number of orders in force, by kind.
 func (s StopSet) counts() (n [3]int) {
 	for i := range s.Held {
 		n[s.Held[i].kind()]++
@@ -123,7 +122,7 @@ func (s StopSet) counts() (n [3]int) {
 	return n
 }
 
-// Lift ends all stops with the scope and value of a canonical one, and returns the newest of them.
+// Lift ends all stops with the scope and value of a canonical stop, and returns the newest of them.
 // It reports whether there was one.
 func (s StopSet) Lift(stop Stop, lift Lift) (after StopSet, lifted Stop, found bool) {
 	after, ended := s.without(stop.same, lift)
@@ -152,9 +151,9 @@ func (s StopSet) without(ends func(*Stop) bool, lift Lift) (after StopSet, ended
 	return after, ended
 }
 
-// Merge adds what another gateway knows: the stops of both, less what either has lifted. Which of
-// them comes first, or how often, makes no difference. Lifts that are older than 90 days at now are
-// forgotten. The error says that there was no room for some stops; the others hold.
+// Merge merges the set of another gateway: the result has the stops of both, without those that
+// either has lifted. The order and number of merges make no difference. Lifts older than 90 days at
+// now are forgotten. An error means that there was no room for some stops; the others are in force.
 func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) {
 	after = s
 	if len(other.Lifted) > 0 {
@@ -189,8 +188,8 @@ func (s StopSet) Merge(other StopSet, now time.Time) (after StopSet, err error) 
 	return after, err
 }
 
-// withoutEnded lifts the exceptions that ended long ago. So they take no place for ever, and other
-// sets, which lift them too, merge with this one as ever.
+// withoutEnded lifts the exceptions that ended long ago, so that they do not use up room forever.
+// Other sets lift them too, so merging still works.
 func (s StopSet) withoutEnded(now time.Time) StopSet {
 	before := now.Add(-endedKept)
 	after, ended := s.without(func(order *Stop) bool { return order.Ended(before) }, Lift{})
@@ -201,8 +200,8 @@ func (s StopSet) withoutEnded(now time.Time) StopSet {
 	return after
 }
 
-// Since returns the stops and the lifts that s has and an earlier set has not. It is quick if most
-// stops are in both in the same order.
+// Since returns the stops and lifts that s has and an earlier set does not have. It is fast if both
+// have most stops in the same order.
 func (s StopSet) Since(before StopSet) (more StopSet) {
 	next, from := 0, 0
 	if len(before.Held) <= len(s.Held) && s.startsAs(before.Held) {
@@ -222,7 +221,7 @@ func (s StopSet) Since(before StopSet) (more StopSet) {
 		news := unknownIDs(more.Held, before.Held)
 		more.Held = slices.DeleteFunc(more.Held, func(stop Stop) bool { return !news[stop.ID] })
 	}
-	if reflect.ValueOf(s.Lifted).Pointer() == reflect.ValueOf(before.Lifted).Pointer() { // no map is changed once it is in a set
+	if reflect.ValueOf(s.Lifted).Pointer() == reflect.ValueOf(before.Lifted).Pointer() { // a map in a set is never changed
 		return more
 	}
 	for id, lift := range s.Lifted {
@@ -241,8 +240,8 @@ func (s StopSet) hasLifted(id string) bool {
 	return lifted
 }
 
-// unknownIDs returns the ids of stops that others do not have. For a few it asks little of each of
-// the others.
+// unknownIDs returns the ids of stops that others do not have. If they are few, it does little work
+// for each of the others.
 func unknownIDs(stops, others []Stop) map[string]bool {
 	ids := make(map[string]bool, len(stops))
 	var ends [256]bool
@@ -265,7 +264,7 @@ func lastByte(id string) byte {
 	return id[len(id)-1]
 }
 
-// compare has the older stop first.
+// compare sorts the older stop first.
 func (s Stop) compare(other Stop) int {
 	return cmp.Or(s.At.Compare(other.At), cmp.Compare(s.ID, other.ID))
 }
@@ -281,7 +280,7 @@ func (l Lift) Canonical() Lift {
 	return l
 }
 
-// before says which of two accounts of one lift is kept.
+// before says which of two versions of one lift is kept.
 func (l Lift) before(other Lift) bool {
 	if byItself := l.By == endedBy; byItself != (other.By == endedBy) {
 		return !byItself
@@ -292,10 +291,11 @@ func (l Lift) before(other Lift) bool {
 	return l.Stop != nil && other.Stop == nil // 0.1.0 drops it
 }
 
-// Remembered reports whether a lift is young enough to be told to other gateways.
+// Remembered reports whether a lift is recent enough to be sent to other gateways.
 func (l Lift) Remembered(now time.Time) bool { return now.Sub(l.At) < liftsKept }
 
-// remembered are the lifts that are kept: those of 90 days, and the newest if they are too many.
+// remembered returns the lifts to keep: those of the last 90 days, or the newest if there are too
+// many.
 func remembered(lifts map[string]Lift, now time.Time) map[string]Lift {
 	old := 0
 	for _, l := range lifts {
@@ -320,8 +320,8 @@ type stopsFile struct {
 	Version int    `json:"version"`
 	Stops   []Stop `json:"stops"`
 	Kills   []Stop `json:"kills,omitempty"` // the stops of version 1, which 0.1.0 wrote
-	// Allowed are the exceptions. A release that does not know them leaves them out, and robots.txt
-	// holds.
+	// Allowed are the exceptions. A release that does not know them ignores them, and robots.txt
+	// applies.
 	Allowed []Stop          `json:"allowed,omitempty"`
 	Lifted  map[string]Lift `json:"lifted,omitempty"`
 }
