@@ -39,7 +39,8 @@ func (x *exchange) account() {
 	e.CloseIdle()
 	x.readPassed(x.sent.Err == nil)
 	if failure := x.sent.Err; failure != nil && x.decision.Allowed {
-		// The answer broke off after it had begun. The client sees that it is cut; the log says why.
+		// The answer broke off in the middle. The client sees that it is incomplete, and the log says
+		// why.
 		x.deny(reasonOf(failure), failure.Err.Error())
 		x.noteStop()
 	}
@@ -77,7 +78,7 @@ func (x *exchange) account() {
 	x.writeLine(&rec)
 }
 
-// accountIdentity notes and counts what the request that left said of its sender.
+// accountIdentity records and counts what the sent request said about its sender.
 func (x *exchange) accountIdentity(rec *enforce.LogRecord) {
 	if sent := x.sent.Send["User-Agent"]; sent != nil && !x.sentAt.IsZero() {
 		rec.UserAgentSent = sent[0]
@@ -86,9 +87,8 @@ func (x *exchange) accountIdentity(rec *enforce.LogRecord) {
 	engine.CountSignature(x.identity.Config, x.signature, x.sent.Status)
 }
 
-// writeLine adds our object to the line that Caddy will write about the request, or suppresses the
-// line while the log takes none. If two gateways in one route handle a request, its line has the
-// object of the last.
+// writeLine adds our object to Caddy's line about the request, or suppresses the line while the log
+// accepts none. If two gateways in one route handle a request, its line has the object of the last.
 func (x *exchange) writeLine(rec *enforce.LogRecord) {
 	ctx := x.r.Context()
 	extra, ok := ctx.Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
@@ -157,11 +157,11 @@ func (o logObject) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// placeholderPrefix begins the names of the placeholders that the gateway sets. docs/caddyfile.md
+// placeholderPrefix starts the names of the placeholders that the gateway sets. docs/caddyfile.md
 // lists them.
 const placeholderPrefix = "http.robots."
 
-// placeholderMessage is the one that is no field of the log: the refusal in a line.
+// placeholderMessage is the placeholder that is not a field of the log: the refusal in one line.
 const placeholderMessage = "message"
 
 // placeholderFields are the fields of the log that are placeholders too.
@@ -169,8 +169,8 @@ var placeholderFields = []string{
 	"decision", "reason", "mode", "would_deny", "agent", "origin", "robots_url", "state", "group", "rule", "line", "form", "sha256",
 }
 
-// placeholders lets other handlers, error routes and log_append read the decision. Each reads it as
-// it is at that moment.
+// placeholders lets other handlers, error routes and log_append read the decision, in its state at
+// that moment.
 func (x *exchange) placeholders() {
 	if repl, ok := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(x.placeholder)
@@ -204,20 +204,20 @@ func (x *exchange) placeholder(key string) (any, bool) {
 // them.
 const (
 	spanDecide = "decide" // all steps up to the verdict
-	spanFetch  = "fetch"  // in it: the wait for a robots.txt that was not at hand
+	spanFetch  = "fetch"  // within decide: the wait for a robots.txt that was not cached
 	spanWait   = "wait"   // for the host's turn
 	spanDial   = "dial"   // for a connection
 )
 
-// attributePrefix begins the name of every attribute; the rest is the field's in the log.
+// attributePrefix starts the name of every attribute. The rest is the name of the field in the log.
 const attributePrefix = "robots."
 
 const tracerName = "github.com/crawlgate/crawlgate"
 
-// step is the span of one step of a request. Where the request is not traced it records nothing.
+// step is the span of one step of a request. It records nothing if the request is not traced.
 type step struct{ trace.Span }
 
-// startStep begins a step in the span of the context, if that is recorded.
+// startStep starts a step in the span of the context, if that span is recorded.
 func startStep(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, step) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -227,8 +227,8 @@ func startStep(ctx context.Context, name string, options ...trace.SpanStartOptio
 	return ctx, step{s}
 }
 
-// endFailed ends a step that failed, err nil if it did not. The text of an error may hold what a
-// client or an origin said: only the kind of failure is told.
+// endFailed ends a step. err is nil if the step did not fail. The text of an error may quote a
+// client or an origin, so only the kind of failure is recorded.
 func (s step) endFailed(kind enforce.Reason, err error) {
 	if err != nil {
 		s.SetStatus(codes.Error, string(kind))
@@ -236,8 +236,8 @@ func (s step) endFailed(kind enforce.Reason, err error) {
 	s.End()
 }
 
-// decideFields are the fields of the log that the span of a decision has. Empty texts are left out,
-// and so is the line 0.
+// decideFields are the fields of the log that the span of a decision has. Empty texts and the line
+// 0 are left out.
 var decideFields = []string{
 	"decision", "reason", "origin", "source", "would_deny", "agent", "state", "cause", "group", "rule", "line", "sha256",
 }
@@ -265,7 +265,7 @@ func (s step) decided(d *enforce.Decision) {
 	}
 }
 
-// tracedLookup is the engine as package enforce sees it.
+// tracedLookup is the engine's lookup with spans, for package enforce.
 type tracedLookup struct{ *engine.Engine }
 
 // Lookup implements enforce.Rules.
@@ -276,8 +276,8 @@ func (l tracedLookup) Lookup(ctx context.Context, o origin.Origin, a robotscache
 	return entry, source, err
 }
 
-// looked records the wait for a robots.txt that was not at hand, even where another request caused
-// the fetch, which runs on its own.
+// looked records the wait for a robots.txt that was not cached, even if another request caused the
+// fetch. The fetch itself runs independently.
 func looked(ctx context.Context, began time.Time, o origin.Origin, source robotscache.Source, err error) {
 	if err == nil && source != robotscache.SourceFetch && source != robotscache.SourceWait {
 		return

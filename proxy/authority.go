@@ -22,9 +22,9 @@ import (
 // another name, or a root and intermediate of the company, configure a CA of this id there.
 const authorityID = "robots"
 
-// loadAuthority gives the certificate authority that signs for intercepted hosts, making it on
-// first use. It is never put into the system's trust store: a machine that runs the gateway need
-// not trust it, its clients must.
+// loadAuthority returns the certificate authority that signs for intercepted hosts, and makes it on
+// first use. It is never added to the system's trust store: the clients must trust it, but the
+// gateway's machine does not need to.
 func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 	_, err := ctx.AppIfConfigured("pki")
 	configured := !errors.Is(err, caddy.ErrNotConfigured)
@@ -33,8 +33,8 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 		return nil, err
 	}
 	if !configured {
-		// The app has just made Caddy's own CA because nobody asked for any, and would install that in
-		// the system's trust store. Caddy makes it again when another part asks for it.
+		// Without a configured CA, the app has just made Caddy's own one, and would install it in the
+		// system's trust store. Caddy makes it again when another part needs it.
 		delete(pki.CAs, caddypki.DefaultCAID)
 	}
 	never := false
@@ -55,8 +55,8 @@ func loadAuthority(ctx caddy.Context, logger *zap.Logger) (*authority, error) {
 	return &authority{ca: ca}, backdateRoot(ctx, ca, logger)
 }
 
-// backdateRoot lets a root begin earlier that Caddy has just made, and that no client can know yet.
-// Caddy dates it "now", and has no option. A CA with a storage of its own is left as it is.
+// backdateRoot backdates a root that Caddy has just made and that no client can know yet. Caddy
+// starts it "now" and has no option for that. A CA with its own storage is not changed.
 func backdateRoot(ctx caddy.Context, ca *caddypki.CA, logger *zap.Logger) error {
 	root := ca.RootCertificate()
 	if ca.Root != nil || ca.StorageRaw != nil || time.Since(root.NotBefore) > time.Minute {
@@ -73,11 +73,11 @@ func backdateRoot(ctx caddy.Context, ca *caddypki.CA, logger *zap.Logger) error 
 	if err := ctx.Storage().Store(ctx, "pki/authorities/"+authorityID+"/root.crt", text); err != nil {
 		return fmt.Errorf("storing the new root certificate: %w", err)
 	}
-	return ca.Provision(ctx, authorityID, logger) // which reads it
+	return ca.Provision(ctx, authorityID, logger) // reads the new root
 }
 
-// backdate issues a certificate of a CA again, with the same key and another serial number, for
-// clients whose clocks are behind.
+// backdate reissues a CA's certificate, with the same key and a new serial number, for clients
+// whose clocks are behind.
 func backdate(cert, parent *x509.Certificate, key crypto.Signer) (*x509.Certificate, error) {
 	template := *cert
 	template.SerialNumber = nil // a random one
@@ -93,19 +93,20 @@ func backdate(cert, parent *x509.Certificate, key crypto.Signer) (*x509.Certific
 }
 
 // authority lets egress sign with a CA. The pki app renews the intermediate in the background, so
-// it is asked for at each signature. The race detector can see the two meet, as Caddy's methods
-// take the CA by value, which is a copy made before they lock. It does no harm: Caddy renews chains
-// of one certificate and keys of one type, and egress checks that chain and key belong together.
+// authority gets it for each signature. The race detector may report the two, because Caddy's
+// methods take the CA by value, and copy it before they lock. The race is harmless: Caddy renews
+// chains of one certificate and keys of one type, and egress checks that chain and key belong
+// together.
 type authority struct {
 	ca *caddypki.CA
 
 	mu    sync.Mutex
 	of    *x509.Certificate   // the intermediate that Caddy made
-	chain []*x509.Certificate // as clients are sent it
+	chain []*x509.Certificate // as sent to clients
 }
 
-// Chain implements mint.Issuer. An intermediate that Caddy made begins earlier than Caddy dates it,
-// as long as the root's key can be read.
+// Chain implements mint.Issuer. It backdates an intermediate that Caddy made, if the root's key can
+// be read.
 func (a *authority) Chain() []*x509.Certificate {
 	chain := a.ca.IntermediateCertificateChain()
 	if a.ca.Intermediate != nil || len(chain) == 0 {
@@ -128,10 +129,10 @@ func (a *authority) Chain() []*x509.Certificate {
 // Signer implements mint.Issuer.
 func (a *authority) Signer() crypto.Signer { return a.ca.IntermediateKey() }
 
-// Root is the certificate that clients have to trust.
+// Root returns the certificate that clients have to trust.
 func (a *authority) Root() *x509.Certificate { return a.ca.RootCertificate() }
 
-// Certificates are the root and the intermediate that signs, by their names, as they are now.
+// Certificates returns the current root and signing intermediate, by name.
 func (a *authority) Certificates() map[string]*x509.Certificate {
 	certificates := map[string]*x509.Certificate{"root": a.Root()}
 	if chain := a.Chain(); len(chain) > 0 {

@@ -10,13 +10,13 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// spending is what an exchange has taken from the budget of its agent.
+// spending is what an exchange has used of its agent's budget.
 type spending struct {
 	taken budget.Receipt
-	kept  bool // although nothing was sent
+	kept  bool // it counts even if nothing was sent
 }
 
-// spend takes the request from the budget of its agent. kept says that it counts even if nothing is
+// spend counts the request in the budget of its agent. kept says that it counts even if nothing is
 // sent. The caller must call settle.
 func (x *exchange) spend(o origin.Origin, kept bool) error {
 	taken, err := x.site.Engine.TakeBudget(x.ctx, x.identity.Config, o.Host)
@@ -26,8 +26,8 @@ func (x *exchange) spend(o origin.Origin, kept bool) error {
 	return err
 }
 
-// settle counts the bytes that have passed, or gives the request back if it was not sent. It does
-// nothing if nothing was taken.
+// settle counts the bytes of the exchange, or undoes spend if the request was not sent. It does
+// nothing without a spend.
 func (x *exchange) settle() {
 	if x.budget == nil {
 		return
@@ -39,8 +39,8 @@ func (x *exchange) settle() {
 	x.site.Engine.CountBytes(x.identity.Config, x.sent.Bytes+x.sent.Uploaded)
 }
 
-// metered is the connection of a tunnel to its origin. It ends the tunnel when the agent's bytes are
-// spent.
+// metered is the connection of a tunnel to its origin. It ends the tunnel when the agent has used up
+// its bytes.
 type metered struct {
 	net.Conn
 	x   *exchange
@@ -75,7 +75,7 @@ func (m *metered) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// isSpent reports whether a tunnel has ended because its agent's bytes are spent.
+// isSpent reports whether a tunnel ended because its agent has used up its bytes.
 func isSpent(err error) bool {
 	_, spent := errors.AsType[*budget.SpentError](err)
 	return spent

@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// firstByte bounds the wait for what a client says first in its tunnel. Servers that speak first
-// have no business with crawlers.
+// firstByte bounds the wait for the client's first byte in its tunnel. Crawlers do not need servers
+// that speak first.
 const firstByte = 30 * time.Second
 
 const (
@@ -53,7 +53,7 @@ func (x *exchange) connect() error {
 		return x.fail(enforce.ReasonConnectDenied, "the handler runs outside of a server")
 	}
 	c := &connect{exchange: x, origin: o, opens: &tunnel{home: s.SitePolicy, began: x.began, from: senderOf(x.r)}, relisted: s.Identifier.Relisted()}
-	// Inside a blind tunnel the client shows no more of itself than here.
+	// A blind tunnel shows no more about the client than its CONNECT.
 	id := s.Identifier.Opaque(x.ctx, c.opens.from)
 	own := o.Host == enforce.OwnHost && s.minter != nil
 	intercept := own || s.Operator.Connect(o) == enforce.ConnectIntercept
@@ -87,7 +87,7 @@ func connectOrigin(r *http.Request) (origin.Origin, error) {
 // openBlind opens a tunnel that is relayed unseen if the client speaks TLS in it.
 func (c *connect) openBlind() error {
 	if c.origin.Port == httpPort {
-		// A server of plain HTTP would leave a fetch by https waiting for the handshake.
+		// With a server of plain HTTP, a fetch over https would wait for the handshake.
 		c.decision = c.site.Enforcer.DecideOpening(c.identity, c.origin)
 	} else {
 		c.decide(c.ctx)
@@ -95,7 +95,7 @@ func (c *connect) openBlind() error {
 	if !c.decision.Allowed && !c.decision.MayBePlain() {
 		return c.refuse()
 	}
-	// A failure to connect can be told only before the 200.
+	// A failure to connect can be reported only before the 200.
 	if c.decision.Allowed && c.origin.Port == httpsPort && !c.dialOrigin() {
 		c.settle()
 		return c.refuse()
@@ -103,7 +103,7 @@ func (c *connect) openBlind() error {
 	return c.open(c.relay)
 }
 
-// open answers 200, looks at the first byte, and has TLS handled by the given function.
+// open answers 200, looks at the first byte, and calls the given function for TLS.
 func (c *connect) open(handleTLS func()) error {
 	defer c.hangUp()
 	server := c.site.tunnels
@@ -134,8 +134,8 @@ func (c *connect) open(handleTLS func()) error {
 	return nil
 }
 
-// endingWith gives a context that ends with either of two, and with the cause of that one. The
-// caller must call done.
+// endingWith returns a context that ends with either of two contexts, with the cause of that one.
+// The caller must call done.
 func endingWith(ctx, other context.Context) (both context.Context, done func()) {
 	both, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -172,7 +172,7 @@ func (c *connect) hangUp() {
 	c.settle()
 }
 
-// inside is what the requests inside know of their tunnel.
+// inside returns what requests inside know about their tunnel.
 func (c *connect) inside() *egress.ConnectContext {
 	return &egress.ConnectContext{
 		Host: c.origin.Host, Port: c.origin.Port, Outer: c.r, Minter: c.site.minter, Value: c.opens,
@@ -190,13 +190,13 @@ func (c *connect) servePlain() {
 		d.Wait = waited
 	}
 	c.decision.Detail = enforce.DetailPlain
-	// Not under the exchange's context: a stop is told to each request inside.
+	// Not under the exchange's context, because a stop ends each request inside by itself.
 	ctx, done := endingWith(c.r.Context(), c.site.tunnels.cut)
 	defer done()
 	c.end(c.site.tunnels.ServePlain(ctx, c.client, c.inside()))
 }
 
-// intercept ends TLS and has the requests inside served.
+// intercept terminates TLS and serves the requests inside.
 func (c *connect) intercept() {
 	ctx, done := endingWith(c.r.Context(), c.site.tunnels.cut)
 	defer done()
@@ -214,12 +214,12 @@ func (c *connect) intercept() {
 	c.decision.Detail = "TLS handshake failed: " + string(handshake.Reason)
 }
 
-// misdirected refuses because the client asks inside the tunnel for another host.
+// misdirected refuses a request inside the tunnel that is for another host.
 func (c *connect) misdirected(detail string) {
 	c.deny(enforce.ReasonMisdirected, detail)
 }
 
-// decide asks for the rules that hold for the tunnel if TLS comes.
+// decide applies the rules for the tunnel once the client speaks TLS.
 func (c *connect) decide(ctx context.Context) {
 	ctx, step := startStep(ctx, spanDecide)
 	c.decision = c.site.Enforcer.DecideTunnel(ctx, c.identity, c.origin)
@@ -227,12 +227,12 @@ func (c *connect) decide(ctx context.Context) {
 }
 
 // relay copies TLS in both directions without decrypting it. The server name in the handshake must
-// be the host that was judged. Otherwise a tunnel to one host of a shared server would reach
+// be the host of the decision. Otherwise a tunnel to one host of a shared server could reach
 // another (domain fronting).
 func (c *connect) relay() {
 	ctx, done := endingWith(c.ctx, c.site.tunnels.cut)
 	defer done()
-	if c.origin.Port == httpPort { // it was opened before its rules were known
+	if c.origin.Port == httpPort { // opened before its rules were known
 		c.decide(ctx)
 		c.noteStop()
 	}
@@ -240,7 +240,7 @@ func (c *connect) relay() {
 		return // it was accepted for plain HTTP only; the log says why TLS is refused
 	}
 	name, err := c.client.ServerName(ctx, firstByte)
-	_, toAddress := c.origin.Addr() // for which a handshake has no server name (RFC 6066 section 3)
+	_, toAddress := c.origin.Addr() // a handshake with an address has no server name (RFC 6066 section 3)
 	switch {
 	case c.ended(ctx):
 		c.end(context.Cause(ctx))
@@ -282,7 +282,7 @@ func (c *connect) named(serverName string) bool {
 	return err == nil && o.Host == c.origin.Host
 }
 
-// ended reports whether it was the gateway that ended a context of the tunnel.
+// ended reports whether the gateway ended a context of the tunnel.
 func (c *connect) ended(ctx context.Context) bool {
 	return ctx.Err() != nil && c.r.Context().Err() == nil
 }
@@ -302,7 +302,7 @@ func (c *connect) end(err error) {
 	}
 }
 
-// dialOrigin waits for the host's turn and connects. If that fails the decision says why.
+// dialOrigin waits for the host's turn and connects. If that fails, the decision says why.
 func (c *connect) dialOrigin() (connected bool) {
 	var err error
 	if c.identity.Config.HasBudget() {
@@ -327,7 +327,7 @@ func (c *connect) dialOrigin() (connected bool) {
 		c.deny(reasonOf(failure), failure.Err.Error())
 		return false
 	}
-	c.slot.Sent() // what counts for the site is when the connection reached it
+	c.slot.Sent() // the site counts from when the connection reached it
 	c.sentAt = time.Now()
 	c.dialed = conn
 	c.sent.Dialed, _ = egress.DialedOf(conn)

@@ -36,13 +36,13 @@ type exchange struct {
 	entry     *engine.InFlight // its place among what a stop can end
 	began     time.Time
 	line      *stall.Line // of the access log; nil outside of a server
-	tunnel    *tunnel     // it came through, nil for none
-	own       bool        // for the gateway itself: no decision was made
-	early     bool        // it came back before its Retry-After was over
+	tunnel    *tunnel     // that the request came through, or nil
+	own       bool        // a request for the gateway itself, without a decision
+	early     bool        // the client came back before its Retry-After was over
 	identity  enforce.Identity
 	decision  enforce.Decision
-	message   string      // the refusal in a line, where there is one
-	clock     string      // of the host, once it was asked for a slot
+	message   string      // the refusal in a line, if it was refused
+	clock     string      // the key of the host's clock, once it was asked for a slot
 	slot      pace.Slot   // the host's
 	dial      step        // of a connection; records nothing until it has begun
 	reached   bool        // a connection was made, and the request may go
@@ -57,7 +57,7 @@ type exchange struct {
 	copied    *htmlhead.Collector // of the page as it passes; nil where it is held
 }
 
-// proxy takes a request in absolute form: it identifies the sender, decides, waits for the host's
+// proxy handles a request in absolute form: it identifies the sender, decides, waits for the host's
 // turn and sends.
 func (x *exchange) proxy(next caddyhttp.Handler) error {
 	s := x.site
@@ -99,8 +99,8 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	return x.forward(target)
 }
 
-// decide decides whether the request may leave. It is a function of its own so that its stack is
-// free again before the request is sent.
+// decide decides whether the request may leave. It is a separate function so that its stack is freed
+// before the request is sent.
 func (x *exchange) decide(target origin.Target) {
 	ctx, step := startStep(x.ctx, spanDecide)
 	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
@@ -115,16 +115,15 @@ func (x *exchange) identify() {
 	}
 }
 
-// noteStop gives a decision that failed the reason why it really did, if a stop ended
-// the exchange.
+// noteStop corrects the reason of a failed decision if a stop ended the exchange.
 func (x *exchange) noteStop() {
 	if stop := engine.StoppedBy(x.ctx); stop != nil && x.decision.Reason.Failure() {
 		x.deny(enforce.ReasonKillSwitch, stop.Error())
 	}
 }
 
-// pace waits for the host's turn. A boundary of the agent may close while the request waits for that,
-// or for its rules before.
+// pace waits for the host's turn. A boundary of the agent may close during that wait, or during the
+// earlier wait for the rules.
 func (x *exchange) pace(o origin.Origin) error {
 	d := &x.decision
 	if !d.Paced() {
@@ -210,15 +209,15 @@ func (x *exchange) Connected(conn net.Conn, out *http.Request) {
 	}
 }
 
-// Sent tells the clock that the site sees the request: between its last byte and the answer's
-// first.
+// Sent tells the clock when the site sees the request: between its last byte and the answer's first
+// byte.
 func (x *exchange) Sent() {
 	x.written.Store(true)
 	x.slot.Sent()
 }
 
-// Answered blocks the host for as long as the header of its answer asks for, and keeps the answer
-// from the client where the site does not want the agent's use of it.
+// Answered blocks the host for the time that the header of its answer asks for. It withholds the
+// answer from the client if the site does not want the agent's use of it.
 func (x *exchange) Answered(status int, header http.Header) bool {
 	if pause, asked := enforce.AsksForPause(status, header, time.Now()); asked && x.clock != "" {
 		x.site.Engine.Pacer().RecordFailure(x.clock, pause)
@@ -239,8 +238,8 @@ func (x *exchange) show(dictionary string) {
 	}
 }
 
-// reasonOf is the decision's reason for a failure on the way out. The two sets share their
-// spellings, but for the client that left and the answer that it must not have.
+// reasonOf returns the decision's reason for a failure to send. The two sets share their spellings,
+// except for a client that left and a withheld answer.
 func reasonOf(e *egress.Error) enforce.Reason {
 	if e.Kind == egress.KindClientGone {
 		return enforce.ReasonCanceled
@@ -251,7 +250,7 @@ func reasonOf(e *egress.Error) enforce.Reason {
 	return enforce.Reason(cmp.Or(e.Kind, egress.KindInternal))
 }
 
-// deny makes the decision a refusal for a reason that a later step found. It does not answer.
+// deny turns the decision into a refusal, for a reason that a later step found. It does not answer.
 func (x *exchange) deny(reason enforce.Reason, detail string) {
 	x.decision = x.decision.Refuse(reason, detail, 0)
 }
@@ -267,7 +266,7 @@ func (x *exchange) refuseSlot(err error) error {
 	return x.refuse()
 }
 
-// refuse answers a request that does not leave, or did and failed, by its decision.
+// refuse answers a request that was not sent, or that failed, according to its decision.
 func (x *exchange) refuse() error {
 	x.noteStop()
 	d := &x.decision
@@ -278,7 +277,7 @@ func (x *exchange) refuse() error {
 	refusal := enforce.Render(*d, x.asked())
 	x.message = refusal.Reason
 	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
-		x.w.Header().Set("Connection", "close") // what follows may be understood in two ways too
+		x.w.Header().Set("Connection", "close") // what follows may be ambiguous too
 	}
 	if x.site.Server != nil && x.site.Server.Errors != nil {
 		return x.refuseByRoutes(refusal)
@@ -301,8 +300,8 @@ func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail str
 	return x.refuse()
 }
 
-// refuseByRoutes leaves the answer to the server's error routes. The fields that make it
-// recognisable as the gateway's stay; the body is theirs.
+// refuseByRoutes leaves the answer to the server's error routes. They write the body, but the fields
+// that mark the answer as the gateway's stay.
 func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 	egress.PrepareRefusal(x.w, x.r)
 	h := x.w.Header()
@@ -314,7 +313,7 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 	return caddyhttp.HandlerError{StatusCode: refusal.Status, Err: errors.New(refusal.Reason)}
 }
 
-// asked is what the client asked for, as its refusal shows it.
+// asked returns what the client asked for, in the form that a refusal shows.
 func (x *exchange) asked() enforce.RequestInfo {
 	a := enforce.RequestInfo{
 		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","),
@@ -329,12 +328,13 @@ func (x *exchange) asked() enforce.RequestInfo {
 // decoding bounds how many pages are decoded at a time: each may need 8 MiB.
 var decoding = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 
-// findPage looks at the header of an answer, and has the beginning of a page copied or read ahead.
+// findPage looks at the header of an answer. If it is a page, findPage makes its beginning copied or
+// read ahead.
 func (x *exchange) findPage(status int, header http.Header) {
 	reads := x.site.Enforcer.Reads
 	kind := header.Get("Content-Type")
 	if !reads.HTML.Reads() || !htmlhead.Wanted(kind, status, x.r.Method, header.Get("Content-Range")) {
-		// The middle of a page says nothing of its head.
+		// The middle of a page says nothing about its head.
 		x.decision.SignalsCut = x.decision.SignalsCut || reads.HTML.Reads() && status == http.StatusPartialContent && htmlhead.IsPage(kind)
 		return
 	}
@@ -355,7 +355,7 @@ func (x *exchange) Began(head []byte, whole bool) bool {
 	return x.decision.Allowed
 }
 
-// readPassed reads the tags of a page that has passed, all of it or not.
+// readPassed reads the tags of a page that has been passed on, completely or in part.
 func (x *exchange) readPassed(whole bool) {
 	if x.copied == nil {
 		return
@@ -366,7 +366,7 @@ func (x *exchange) readPassed(whole bool) {
 	x.readPage()
 }
 
-// readPage waits for a place to decode in until the time of the page is up. Without one the page
+// readPage waits for permission to decode, until the time of the page is up. Without it, the page
 // passes unread, and the log says so.
 func (x *exchange) readPage() (dictionary string) {
 	select {

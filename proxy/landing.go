@@ -28,10 +28,10 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// The page at /, as HTML for browsers and as text for all others. clients.tmpl says how common
-// clients are told of the gateway and of its certificate. The data are the proxy's URL (.Proxy),
-// its .Address (.Host and .Port) and, if TLS is intercepted, .Fingerprint, .Subject and .Until of
-// the certificate. check.sh finds out whether a client is set up so.
+// The page at /, as HTML for browsers and as text for all others. clients.tmpl says how to
+// configure common clients with the gateway and its certificate. The data are the proxy's URL
+// (.Proxy), its .Address (.Host and .Port) and, if TLS is intercepted, .Fingerprint, .Subject and
+// .Until of the certificate. check.sh tests whether a client is configured.
 var (
 	//go:embed check.sh
 	checkScript string
@@ -51,7 +51,7 @@ var (
 	pagePolicy = pagestyle.Policy + "; script-src " + pagestyle.Source(copyScript)
 )
 
-// landing is what the gateway answers for itself.
+// landing answers requests for the gateway itself.
 type landing struct {
 	status      int
 	contentType string
@@ -75,8 +75,8 @@ func (x *exchange) serveLanding() error {
 	return x.serveOwn(x.site.landing(r))
 }
 
-// serveSender tells a client as whom the gateway knows it, or refuses it as it would elsewhere. It
-// refuses /refused in any case, so that a client sees what a refusal looks like.
+// serveSender tells a client which agent the gateway sees in it, or refuses it as it would
+// elsewhere. It always refuses /refused, so that a client sees what a refusal looks like.
 func (x *exchange) serveSender() error {
 	target, err := origin.NewTarget(x.r.URL)
 	if err != nil {
@@ -104,7 +104,7 @@ func (x *exchange) serveOwn(a landing) error {
 	return nil
 }
 
-// answer sends a whole body, or to HEAD its length alone. The header has been set.
+// answer sends a complete body or, for HEAD, only its length. The header has been set.
 func answer(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -120,14 +120,14 @@ func (s *Site) landing(r *http.Request) landing {
 			[]byte("This is Crawlgate, a forward proxy. Send it absolute URLs or CONNECT.\n"),
 		}
 	}
-	var root *x509.Certificate // what clients have to trust for https
+	var root *x509.Certificate // the root that clients have to trust for https
 	if s.authority != nil {
 		root = s.authority.Root()
 	}
 	switch path := r.URL.Path; {
 	case path == "/ca.crt" && root != nil:
 		return landing{http.StatusOK, "application/x-pem-file", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})}
-	case r.URL.IsAbs(): // what follows has the address by which the client reaches the gateway
+	case r.URL.IsAbs(): // the answers below contain the address by which the client reaches the gateway
 	case path == "/ca.der" && root != nil:
 		return landing{http.StatusOK, "application/pkix-cert", root.Raw}
 	case path == "/":
@@ -142,9 +142,10 @@ func (s *Site) landing(r *http.Request) landing {
 	return landing{http.StatusNotFound, plainText, []byte("This is Crawlgate, a forward proxy. There is nothing at this path.\n")}
 }
 
-// health says whether the gateway can do its work, in the first line, and which version it is. A
-// store that fails for a while is no reason to take it out of service: it goes on from memory, and
-// store_up in the metrics tells. Caddy's shutdown_delay is time for a load balancer to turn away.
+// health says in its first line whether the gateway can do its work, and then its version. A store
+// that fails for a while is no reason to take the gateway out of service: it continues from memory,
+// and the metric store_up shows the failure. Caddy's shutdown_delay gives a load balancer time to
+// switch to another gateway.
 func (s *Site) health(r *http.Request) landing {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		if leaving, _ := repl.Get("http.shutting_down"); leaving == true {
@@ -158,7 +159,7 @@ func (s *Site) health(r *http.Request) landing {
 }
 
 // ownAddress returns the address by which the client reaches the gateway: the Host field if it is
-// an address, else the local address of the connection.
+// an address, otherwise the local address of the connection.
 func ownAddress(r *http.Request) string {
 	if o, err := origin.FromAuthority("http", r.Host); err == nil {
 		return o.HostPort()
@@ -169,13 +170,14 @@ func ownAddress(r *http.Request) string {
 	return "GATEWAY:PORT"
 }
 
-// localAddress is the gateway's end of the connection of a request, invalid at a unix socket.
+// localAddress returns the gateway's end of a request's connection. It is invalid for a unix
+// socket.
 func localAddress(r *http.Request) netip.AddrPort {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
 		return netip.AddrPort{}
 	}
-	local, _ := netip.ParseAddrPort(addr.String()) // a listener wrapper may have a type of its own
+	local, _ := netip.ParseAddrPort(addr.String()) // a listener wrapper may use its own type
 	return netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 }
 
@@ -238,7 +240,7 @@ func pacFile(r *http.Request) landing {
 	return landing{http.StatusOK, "application/x-ns-proxy-autoconfig", []byte(body)}
 }
 
-// landingPage is the page at /. root is nil where nothing is intercepted.
+// landingPage returns the page at /. root is nil if nothing is intercepted.
 func landingPage(r *http.Request, root *x509.Certificate) landing {
 	host, port, _ := net.SplitHostPort(ownAddress(r))
 	data := map[string]any{"Proxy": ownURL(r), "Address": ownAddress(r), "Host": host, "Port": port}
@@ -259,7 +261,7 @@ func landingPage(r *http.Request, root *x509.Certificate) landing {
 		data["Clients"] = sections(b.String())
 		b.Reset()
 	}
-	_ = page.Execute(&b, data) // the data has all that the templates name, and a Buffer takes everything
+	_ = page.Execute(&b, data) // the data has everything that the templates need, and writing to a Buffer cannot fail
 	return landing{http.StatusOK, contentType, b.Bytes()}
 }
 
@@ -277,9 +279,9 @@ func sections(text string) (all [][]string) {
 }
 
 // serveRobotsTxt answers a crawler's own request for robots.txt from the record, so that what the
-// crawler reads is what the gateway obeys, and the site is asked once for all of them. A site whose
-// record is unreachable is answered for with 503, which every robots.txt client takes as "nothing
-// may be crawled", as the gateway does.
+// crawler reads is what the gateway obeys, and the site is asked once for all of them. If the
+// site's record is unreachable, the answer is 503. Every robots.txt client understands this as
+// "nothing may be crawled", which is what the gateway enforces.
 func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	ctx := x.ctx
 	entry, source, now, err := x.site.Enforcer.Lookup(ctx, target.Origin, x.identity)
@@ -311,5 +313,5 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	return nil
 }
 
-// wholeSeconds is a duration as header fields have it.
+// wholeSeconds formats a duration for header fields.
 func wholeSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

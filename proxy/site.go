@@ -1,8 +1,8 @@
-// Package proxy takes one request through the gateway: absolute form, CONNECT, requests inside
-// tunnels and those for the gateway itself. Each way begins at [Site.ServeHTTP], which checks the
-// client and finds out what the request is for. exchange.go has the way of a proxied request,
-// connect.go the way of a CONNECT, landing.go what the gateway answers by itself. Every exchange is
-// accounted for once, however its request ends (account.go).
+// Package proxy takes one request through the gateway: requests in absolute form, CONNECT, requests
+// inside tunnels, and requests for the gateway itself. Each path begins at [Site.ServeHTTP], which
+// checks the client and determines what the request is for. exchange.go handles a proxied request,
+// connect.go a CONNECT, and landing.go the requests that the gateway answers itself. Every exchange
+// is logged and counted once, however its request ends (account.go).
 package proxy
 
 import (
@@ -35,9 +35,9 @@ import (
 	"github.com/crawlgate/crawlgate/proxy/reach"
 )
 
-// Config is what a site is made of.
+// Config configures a [Site].
 type Config struct {
-	// SitePolicy is complete but for Life and Enforcer. Outside of a server CONNECT is refused.
+	// SitePolicy is complete except for Life and Enforcer. Outside a server, CONNECT is refused.
 	engine.SitePolicy
 	Warnings []string // about the configuration, for the operator
 	// EgressOff hands allowed requests to the next handler instead of sending them out.
@@ -56,18 +56,18 @@ type Site struct {
 	tunnels   *tunnelServer // nil outside of a server
 }
 
-// maxURL bounds the URL of a request, in bytes: a little less than the header that Caddy lets in.
+// maxURL bounds the URL of a request, in bytes: a little less than the header that Caddy accepts.
 const maxURL = 16 << 10
 
 // bodyTimeout is how long a client may take to send the body of a request. It is far longer than
 // any that a crawler sends takes at [engine.Limits.MinRate].
 const bodyTimeout = 10 * time.Minute
 
-// anyClient is the word for clients of all addresses.
+// anyClient is the keyword for clients at all addresses.
 const anyClient = "any"
 
-// ParseClients reads the ranges of the clients that may use the gateway, or "any" alone; none stand
-// for the default of [enforce.ClientAllowed].
+// ParseClients reads the ranges of the clients that may use the gateway, or a single "any". An
+// empty list means the default of [enforce.ClientAllowed].
 func ParseClients(list []string) ([]netip.Prefix, error) {
 	switch {
 	case len(list) == 1 && list[0] == anyClient:
@@ -109,8 +109,8 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 	return s, s.hook(ctx, c.Logger)
 }
 
-// prepare refuses a server that keeps requests from the site, and gets ready to intercept where the
-// policy may want it. Outside of a server it does nothing.
+// prepare refuses a server that keeps requests from the site, and prepares for interception if the
+// policy may need it. Outside a server it does nothing.
 func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
 	if s.Server == nil {
 		return nil
@@ -126,7 +126,7 @@ func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
 	return err
 }
 
-// hook prepares the server that takes the requests of the site.
+// hook prepares the server that receives the requests of the site.
 func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	if s.Engine.Wrapped(s.Server) {
 		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
@@ -143,7 +143,7 @@ func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	return nil
 }
 
-// complete adds to the server of net/http what Caddy has no setting for.
+// complete sets the fields of the net/http server for which Caddy has no setting.
 func (s *Site) complete(server *http.Server) {
 	if _, done := server.Handler.(fronted); !done { // by another gateway at the same port
 		server.Handler = fronted{server.Handler, s.Engine}
@@ -152,9 +152,10 @@ func (s *Site) complete(server *http.Server) {
 	server.HTTP2.CountError = unreadHTTP2
 }
 
-// fronted is the handler in front of Caddy's. It takes out of a request what must not be logged.
+// fronted is the handler in front of Caddy's. It removes from a request what must not be logged.
 // After Caddy has written the line of the access log, it frees the place of the line and may abort
-// the answer. If a handler behind Caddy's aborted it by a panic, Caddy would log a duration of 0.
+// the answer. If a handler behind Caddy's aborted the answer by a panic, Caddy would log a duration
+// of 0.
 type fronted struct {
 	http.Handler
 	engine *engine.Engine
@@ -162,15 +163,15 @@ type fronted struct {
 
 type behindKey struct{}
 
-// behind is what fronted has to do after the line is written.
+// behind is the work of fronted after the line is written.
 type behind struct {
 	w      http.ResponseWriter
 	line   stall.Line
 	broken bool
 }
 
-// Release ends an answer whose line the log does not take: the client gets what there is, and the
-// end of the connection or, over HTTP/2, of the stream.
+// Release ends an answer whose line the log does not accept. The client gets the part that was
+// sent, and then the end of the connection or, over HTTP/2, of the stream.
 func (b *behind) Release() {
 	answer := http.NewResponseController(b.w)
 	_ = answer.SetWriteDeadline(time.Now().Add(time.Second))
@@ -188,7 +189,7 @@ func (h fronted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r)
 }
 
-// serve handles a request from which nothing more is to be taken out.
+// serve handles a request after everything secret has been removed.
 func (h fronted) serve(w http.ResponseWriter, r *http.Request) {
 	b := &behind{w: w, line: h.engine.Line()}
 	b.line.Waiter = b
@@ -200,9 +201,9 @@ func (h fronted) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// atFirst returns a function for the ConnContext of a server of net/http, which Caddy makes late
-// and does not show: it has the server changed with the first connection, and so before any request
-// of any is served.
+// atFirst returns a function for the ConnContext of a net/http server. Caddy makes that server late
+// and does not expose it. The function changes the server at the first connection, and so before
+// any request is served.
 func atFirst(change func(*http.Server)) func(context.Context, net.Conn) context.Context {
 	var once sync.Once
 	return func(ctx context.Context, _ net.Conn) context.Context {
@@ -226,12 +227,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if b, ok := x.ctx.Value(behindKey{}).(*behind); ok {
 		x.line, x.sent.Broken = &b.line, &b.broken
 	}
-	x.decision.UserAgent = r.UserAgent() // of one that is refused before anything is decided
+	x.decision.UserAgent = r.UserAgent() // for a request that is refused before the decision
 	defer x.account()
 	x.placeholders()
 	userinfo := redact.PutBack(r)
 	source := engine.SourceOf(r)
-	if x.tunnel != nil { // fields of a request inside are the client's own, and no proxy's in between
+	if x.tunnel != nil { // fields of a request inside are from the client itself, not from a proxy in between
 		source = x.tunnel.from.Source
 	}
 	switch {
@@ -269,7 +270,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return x.proxy(next)
 }
 
-// tunnelOf returns the tunnel that a request came through, nil if it came through none.
+// tunnelOf returns the tunnel that a request came through, or nil.
 func tunnelOf(r *http.Request) *tunnel {
 	p := egress.ConnectFrom(r.Context())
 	if p == nil {
@@ -285,7 +286,7 @@ func isOwn(u *url.URL) bool { return !u.IsAbs() || strings.EqualFold(u.Hostname(
 // misdirectedKey is the key of the error of a request that does not belong in its tunnel.
 type misdirectedKey struct{}
 
-// misdirected returns why a request does not belong in its tunnel, an empty reason if it does.
+// misdirected returns why a request does not belong in its tunnel, or an empty reason if it does.
 func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	err, ok := r.Context().Value(misdirectedKey{}).(error)
 	switch {
@@ -297,7 +298,7 @@ func misdirected(r *http.Request) (reason enforce.Reason, detail string) {
 	return enforce.ReasonBadTarget, err.Error()
 }
 
-// senderOf is what a request shows of its sender.
+// senderOf returns what a request shows about its sender.
 func senderOf(r *http.Request) enforce.Sender {
 	e := enforce.Sender{UserAgent: r.UserAgent(), ProxyAuthorization: r.Header.Get("Proxy-Authorization"), Source: engine.SourceOf(r)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -312,9 +313,9 @@ func senderOf(r *http.Request) enforce.Sender {
 	return e
 }
 
-// ambiguity returns why two readers could understand a request in two ways, or "" if they could
-// not. Of two fields of one name the gateway would judge one, and the site could see the other.
-// HTTP/2 lets any bytes be a method.
+// ambiguity returns why two servers could understand a request differently, or "" if they could
+// not. If a field appears twice, the gateway would check one value and the site could see the
+// other. HTTP/2 permits any bytes as a method.
 func ambiguity(r *http.Request) string {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
 		return "the method is no token"

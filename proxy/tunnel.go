@@ -12,10 +12,9 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// A tunnel outlives the configuration that has opened it, because clients do not understand the end
-// of a connection that they have just opened. So it is judged again at each reload: requests inside
-// go to the site that has taken the place of the first one, and a blind tunnel ends unless all such
-// sites would open it.
+// A tunnel outlives the configuration that opened it, because clients do not expect a connection to end
+// right after they opened it. So each reload checks it again: requests inside go to the site that
+// replaces the first one, and a blind tunnel ends unless all such sites would open it.
 
 var (
 	// errTooOld is why a blind tunnel ends after a day or another time that the operator chose.
@@ -28,8 +27,7 @@ var (
 	errStopping = errors.New("the gateway stops")
 )
 
-// tunnel is what the requests inside a tunnel have from their CONNECT. It is safe for concurrent
-// use.
+// tunnel is what requests inside a tunnel inherit from their CONNECT. It is safe for concurrent use.
 type tunnel struct {
 	home  *engine.SitePolicy // the site that accepted it
 	from  enforce.Sender
@@ -40,9 +38,9 @@ type tunnel struct {
 	sender enforce.Authentication
 }
 
-// sentBy is what an identifier makes of the sender of the CONNECT. A tunnel that outlives a reload
-// is judged again, by the new one. Credentials that could not be checked are checked again for the
-// next request.
+// sentBy is an identifier's result for the sender of the CONNECT. If a tunnel outlives a reload, the
+// new identifier checks it again. Credentials that could not be checked are checked again for the next
+// request.
 func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Authentication {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,9 +66,9 @@ func (t *tunnel) site() *engine.SitePolicy {
 	return nil
 }
 
-// watch ends a blind tunnel when it is outside of a boundary of its agent, and at a reload after which
-// it would not be opened. If several sites have taken the place of the first one, it keeps to the hours
-// and the file of hosts of one of them.
+// watch ends a blind tunnel when it is outside a boundary of its agent, and at a reload after which it
+// would not be opened. If several sites have replaced the first one, watch follows the hours and the
+// file of hosts of one of them.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time
@@ -85,7 +83,7 @@ func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		}
 		if s.Live() {
-			relisted = s.Identifier.Relisted() // before the boundaries are judged, so that no change is missed
+			relisted = s.Identifier.Relisted() // before the boundaries are checked, so that no change is missed
 			if s.Enforcer.Beyond(agent, c.origin, http.MethodConnect) != nil {
 				end(errBeyond)
 				return

@@ -40,10 +40,10 @@ type tunnelServer struct {
 	cutOff   context.CancelCauseFunc // it cannot wait any longer
 }
 
-// tunnelServers holds the tunnel servers of the process that have not ended.
+// tunnelServers holds the active tunnel servers of the process.
 var tunnelServers sync.Map // of *tunnelServer
 
-// newTunnelServer grants clients inside tunnels what a server grants them outside.
+// newTunnelServer gives clients inside tunnels the same limits as the server outside.
 func newTunnelServer(server *caddyhttp.Server) *tunnelServer {
 	s := new(tunnelServer)
 	s.draining, s.drain = context.WithCancelCause(context.Background())
@@ -82,9 +82,9 @@ func (l innerLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// enter counts the tunnel of a CONNECT. The handler calls leave when it is through. The tunnel
-// counts until the access log has its line as well, which is when net/http cancels the request's
-// context. (HTTP/2 also does so when the client leaves, a moment sooner.)
+// enter counts the tunnel of a CONNECT. The handler calls leave when it is done. The tunnel counts
+// until its line is in the access log, which is when net/http cancels the request's context.
+// (HTTP/2 also cancels it when the client leaves, a moment earlier.)
 func (s *tunnelServer) enter(r *http.Request) (leave func()) {
 	s.open.Add(1)
 	return func() { context.AfterFunc(r.Context(), s.left) }
@@ -171,8 +171,8 @@ var stopping struct {
 	sync.WaitGroup
 }
 
-// stopTunnels lets all tunnels of the process go on for as long as limit, and then ends them. It
-// does not wait for that; stopping is done when they have ended.
+// stopTunnels lets all tunnels of the process continue for up to limit, and then ends them. It does
+// not wait for that; stopping is done when they have ended.
 func stopTunnels(limit time.Duration) {
 	stopping.once.Do(func() {
 		tunnelServers.Range(func(s, _ any) bool {
@@ -186,9 +186,9 @@ func stopTunnels(limit time.Duration) {
 	})
 }
 
-// stopWith ends the tunnels with the process. It begins as soon as the server does: Caddy waits for
-// tunnels over HTTP/2 as for any other request, without end where no grace period is configured. Of
-// those over HTTP/1.1 it knows nothing.
+// stopWith ends the tunnels with the process. It starts as soon as the server stops: Caddy waits
+// for tunnels over HTTP/2 as for any other request, and without limit if no grace period is
+// configured. It does not know about tunnels over HTTP/1.1.
 func stopWith(server *caddyhttp.Server, config caddy.Context) {
 	begin := func() bool {
 		if caddy.Exiting() {

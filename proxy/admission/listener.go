@@ -1,5 +1,5 @@
-// Package admission is the listener wrapper `robots`: how many connections clients may have, and
-// how fast they may begin.
+// Package admission is the listener wrapper `robots`. It limits how many connections clients may
+// have, and how fast they may start new ones.
 package admission
 
 import (
@@ -30,23 +30,23 @@ import (
 func init() { caddy.RegisterModule(new(Listener)) }
 
 const (
-	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each
-	// CPU takes in a second. Their first request costs it some 100 µs, and the fetch of robots.txt as
-	// much again. So half of its time is left for connections in use when ten thousand others wake up
-	// in one moment.
+	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each CPU
+	// accepts per second. Their first request costs about 100 µs, and the fetch of robots.txt as much
+	// again. So half of the CPU time is left for active connections when ten thousand others wake up at
+	// once.
 	coldRate = 2000
-	// coldRateOfAll leaves a quarter of itself to other sources than the one that takes most.
+	// coldRateOfAll leaves a quarter of the total to sources other than the busiest one.
 	coldRateOfAll = coldRate * 4 / 3
-	// coldBurst is how many of them may come at once.
+	// coldBurst is how many of these connections may come at once.
 	coldBurst = 16
 	// coldAfter is longer than the pauses of a crawler that keeps its connections.
 	coldAfter = 5 * time.Second
 )
 
-// coldReads bounds the rate of the process, whichever configuration a listener belongs to: what
-// they share is the CPUs. sourceReads bounds that of each source, so that no single source makes
-// others wait. A hash picks the limiter of a source, which bounds their number: two sources have
-// the same one with a chance of one in a thousand.
+// coldReads bounds the rate of the process, for listeners of all configurations, because they share
+// the CPUs. sourceReads bounds the rate of each source, so that no single source makes others wait.
+// A hash picks the limiter of a source, so the number of limiters is bounded. Two sources share a
+// limiter with a chance of one in a thousand.
 var (
 	coldReads   = newColdReads(coldRateOfAll)
 	sourceReads [1024]*rate.Limiter
@@ -63,22 +63,22 @@ func newColdReads(each int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(each*runtime.GOMAXPROCS(0)), coldBurst)
 }
 
-// waitCold waits for the turn of a cold read. A wait fails only for more than the burst.
+// waitCold waits for the turn of a cold read. A wait can fail only for more than the burst.
 func waitCold(source netip.Prefix) {
 	i := maphash.Comparable(sourceSeed, source) % uint64(len(sourceReads))
 	_ = sourceReads[i].Wait(context.Background())
 	_ = coldReads.Wait(context.Background())
 }
 
-// clients counts the open connections of the process, whichever configuration took them: of each
-// source, and of all together by the zero prefix.
+// clients counts the open connections of the process, for all configurations: by source, and under
+// the zero prefix in total.
 var clients = openCount{open: make(map[netip.Prefix]int)}
 
-// Listener is the listener wrapper `robots`. It bounds how many connections of clients are open, in
-// all and of one source (the limits of the engine), and how many begin in a second. It also refuses
-// requests whose length is ambiguous. The directive `robots` sets it by itself, unless the global
-// option `servers` is given, which replaces all wrappers. Then name it there, after `tls` if that is
-// named:
+// Listener is the listener wrapper `robots`. It limits how many client connections are open, in
+// total and per source (the limits of the engine), and how many start per second. It also refuses
+// requests whose length is ambiguous. The directive `robots` adds it automatically, unless the
+// global option `servers` is given, which replaces all wrappers. Then name it there, after `tls` if
+// that is named:
 //
 //	servers {
 //		listener_wrappers {
@@ -88,7 +88,7 @@ var clients = openCount{open: make(map[netip.Prefix]int)}
 type Listener struct {
 	limits engine.Limits
 	logger *zap.Logger
-	full   rate.Sometimes // says that there are too many connections
+	full   rate.Sometimes // limits the log lines about too many connections
 }
 
 // CaddyModule returns the Caddy module information.
@@ -138,14 +138,14 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	return egress.Strict(&boundedConn{Conn: c, bounds: l.bounds}), nil
 }
 
-// boundedConn is a client's connection. It is counted from its first read on, which net/http begins
-// as soon as it has the connection, until it is closed. That read, and the first after an answer
-// and a pause, waits for its turn. The rest of a request that arrives slowly costs no turns.
+// boundedConn is a client's connection. It counts from its first read, which net/http starts as soon
+// as it has the connection, until it is closed. That read, and the first read after an answer and a
+// pause, waits for its turn. The rest of a slow request needs no turns.
 type boundedConn struct {
 	net.Conn
 	bounds  *Listener
-	last    atomic.Int64 // when something was read last, in nanoseconds since the epoch; 0: nothing yet
-	begun   atomic.Bool  // it has waited, and nothing was answered since
+	last    atomic.Int64 // time of the last read, in nanoseconds since the epoch; 0: nothing read yet
+	begun   atomic.Bool  // it has waited, and there was no answer since
 	begin   sync.Once
 	counted atomic.Bool
 	source  netip.Prefix // invalid for a client without an address
@@ -168,8 +168,9 @@ func (c *boundedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// enter counts the connection, or closes it. Behind the wrapper `proxy_protocol` the address of the
-// client may have to be waited for, which would keep Accept from others.
+// enter counts the connection, or closes it. This does not happen in Accept, because behind the
+// wrapper `proxy_protocol` it may have to wait for the client's address, and would hold up other
+// connections.
 func (c *boundedConn) enter() {
 	limits := &c.bounds.limits
 	if !clients.Enter(netip.Prefix{}, limits.Connections) {
@@ -188,7 +189,7 @@ func (c *boundedConn) enter() {
 }
 
 const (
-	// refusalTimeout bounds the writing of an answer of some hundred bytes to a new connection.
+	// refusalTimeout bounds the time to write an answer of a few hundred bytes to a new connection.
 	refusalTimeout = time.Second
 	fullBody       = "The gateway has too many connections, or too many of yours. Close those that you do not use, and come back after 5 s.\n"
 )
@@ -205,7 +206,7 @@ func (c *boundedConn) refuse(reason, option string) {
 			zap.String("limit", option), zap.Stringer("source", c.source))
 	})
 	if _, secure := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); !secure {
-		// For reading too: to write, the PROXY protocol waits for its header.
+		// The deadline also covers reading, because with the PROXY protocol a write waits for the header.
 		_ = c.SetDeadline(time.Now().Add(refusalTimeout))
 		_, _ = io.WriteString(c.Conn, fullAnswer)
 	}
@@ -214,7 +215,7 @@ func (c *boundedConn) refuse(reason, option string) {
 
 func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
-	c.begin.Do(func() {}) // it is not counted any more
+	c.begin.Do(func() {}) // never count it
 	if c.counted.Swap(false) {
 		clients.Leave(netip.Prefix{})
 		if c.source.IsValid() {
@@ -224,7 +225,7 @@ func (c *boundedConn) Close() error {
 	return err
 }
 
-// Unread says that a request of the client cannot be read; net/http has answered it.
+// Unread reports that a request of the client was unreadable; net/http has answered it.
 func (c *boundedConn) Unread(answer string) {
 	engine.RequestUnread(zap.String("answer", answer), zap.Stringer("source", c.RemoteAddr()))
 }
@@ -239,15 +240,15 @@ var (
 	_ caddyfile.Unmarshaler = (*Listener)(nil)
 )
 
-// openCount counts the open connections of each source. It drops a source with its last connection,
-// so there are never more sources than connections. It is safe for concurrent use.
+// openCount counts the open connections by source. It drops a source with its last connection, so
+// there are never more sources than connections. It is safe for concurrent use.
 type openCount struct {
 	mu   sync.Mutex
 	open map[netip.Prefix]int
 }
 
-// Enter counts one more of the source and reports true, unless there are as many as limit already.
-// Whoever entered must call Leave.
+// Enter adds one to the count of the source and reports true, unless the count has reached limit.
+// After true, the caller must call Leave.
 func (c *openCount) Enter(source netip.Prefix, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +259,7 @@ func (c *openCount) Enter(source netip.Prefix, limit int) bool {
 	return true
 }
 
-// Leave counts one less.
+// Leave subtracts one.
 func (c *openCount) Leave(source netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

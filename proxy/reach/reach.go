@@ -17,14 +17,14 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// badAddress is the fault of a site address with a host or a path.
+// badAddress is the error for a site address with a host or a path.
 func badAddress(kind, value string) error {
 	return fmt.Errorf("the site address of a gateway must not name a %s (%s): requests through a proxy carry "+
 		"the %s of their target and would never match; write the port alone, such as :3128", kind, value, kind)
 }
 
-// errBehindMatcher is the fault of a gateway in a `handle` or `route` with a matcher that no other
-// follows.
+// errBehindMatcher is the error for a gateway in a `handle` or `route` with a matcher, if no other
+// one follows.
 var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers what that does not match: Caddy would, " +
 	"with an empty 200; take the matcher away, or let a handle or respond without one follow")
 
@@ -79,8 +79,8 @@ type routeJSON struct {
 	Handle []handlerJSON     `json:"handle"`
 }
 
-// leavesSome reports whether a gateway in it is behind a matcher without a route that takes the
-// rest. followed says that one follows the handler itself.
+// leavesSome reports whether a gateway in it is behind a matcher, and no later route takes the
+// other requests. followed says that such a route follows the handler itself.
 func (h handlerJSON) leavesSome(followed bool) bool {
 	for i, route := range h.Routes {
 		if !slices.ContainsFunc(route.Handle, handlerJSON.holdsGateway) {
@@ -111,7 +111,7 @@ func (h handlerJSON) holdsGateway() bool {
 	return false
 }
 
-// CheckDirective refuses a directive in a site where it cannot work, or beside another one.
+// CheckDirective refuses a directive in a site where it cannot work, or that already has one.
 func CheckDirective(h httpcaddyfile.Helper) error {
 	addresses := siteAddresses(h)
 	for _, token := range addresses {
@@ -131,8 +131,8 @@ func CheckDirective(h httpcaddyfile.Helper) error {
 	if len(addresses) == 0 {
 		return nil
 	}
-	// Blocks of one site share a state, which the blocks within them copy. All sites share the state
-	// of a site itself.
+	// Blocks of one site share a state, and nested blocks copy it. All sites share the state of the
+	// outermost level.
 	mark := fmt.Sprintf("robots in the site at %s:%d", addresses[0].File, addresses[0].Line)
 	if line, ok := h.BlockState[mark]; ok {
 		return h.Errf(`directive "robots" is given twice in a site: it is in line %v too`, line)
