@@ -49,13 +49,13 @@ func upstreamBy(err error) *failure {
 	return nil
 }
 
-// failure is why an exchange gave no answer.
+// failure says why an exchange got no answer.
 type failure struct {
 	cause  Cause
 	detail string
 }
 
-// outcome is the unreachable Outcome of the failure.
+// outcome returns the unreachable Outcome for the failure.
 func (f *failure) outcome(status int) Outcome {
 	return Outcome{Kind: KindUnreachable, Cause: f.cause, Detail: f.detail, Status: status}
 }
@@ -65,7 +65,7 @@ func failf(cause Cause, format string, args ...any) *failure {
 }
 
 // failed classifies an error that ended an exchange under ctx before there was a response header.
-// What our own side did comes first: a refusal by the guard, a limit, a caller that left.
+// It checks our own side first: a refusal by the guard, a limit, a caller that left.
 func failed(ctx context.Context, err error) *failure {
 	if f := ownDoing(ctx, err, "no response header within the limit"); f != nil {
 		return f
@@ -107,8 +107,8 @@ func brokenBody(ctx context.Context, err error) *failure {
 	return failf(CauseTruncated, "body broke off: %s", reason(err))
 }
 
-// ownDoing returns the failure that our side caused, nil if it did not; late is what had not come
-// when the time of the retrieval was up.
+// ownDoing returns the failure if our side caused it, otherwise nil. late names what had not
+// arrived when the time of the retrieval was up.
 func ownDoing(ctx context.Context, err error, late string) *failure {
 	if f := forbiddenBy(err); f != nil {
 		return f
@@ -123,7 +123,7 @@ func ownDoing(ctx context.Context, err error, late string) *failure {
 	}
 }
 
-// shortages are what the system refuses when this machine lacks something.
+// shortages are the system's errors when this machine lacks a resource.
 var shortages = []error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.ENETUNREACH, syscall.ENETDOWN,
 }
@@ -159,7 +159,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isConnect reports a connection that never was, to the origin or to an upstream proxy.
+// isConnect reports a failure to connect, to the origin or to an upstream proxy.
 func isConnect(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
@@ -177,8 +177,8 @@ func isReset(err error) bool {
 		strings.Contains(text, "server closed idle connection")
 }
 
-// tlsReason is reason for a failed handshake. What people ask most often about a certificate is
-// said in few words, without the time by our clock.
+// tlsReason is reason for a failed handshake. It states the most common faults of certificates in a
+// few words, without the time of our clock.
 func tlsReason(err error) string {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
@@ -196,8 +196,9 @@ func tlsReason(err error) string {
 	return text
 }
 
-// reason returns the innermost text that is worth showing: of a network error what the system or
-// TLS says. All else in one may be an address or a name of our side of the connection.
+// reason returns the innermost text that is worth showing: for a network error, the text of the
+// system or TLS. The rest of such an error may contain an address or a name of our side of the
+// connection.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

@@ -19,14 +19,14 @@ var errBloated = errors.New("coded data is out of proportion")
 // acceptEncoding lists the codings that decode knows.
 const acceptEncoding = "gzip, br, zstd, deflate"
 
-// maxCodings bounds how often one body may have been coded. More than one is a mistake already.
+// maxCodings bounds how many codings a body may have. Even two are a mistake of the server.
 const maxCodings = 3
 
 // parseCodings returns the content codings of an answer in the order in which they were applied
-// (RFC 9110 section 8.4), without identity. It fails for codings that are registered with IANA and
-// not decoded here, and for codings of mail: their data is text, and would pass for a file without
-// rules. Any other name, such as a charset, a media type or "none", names no coding. Named reports
-// that there is a name besides identity: the data must then turn out to be text.
+// (RFC 9110 section 8.4), without identity. It fails for codings that are registered with IANA but
+// not decoded here, and for codings of mail: their data is text, and would look like a file without
+// rules. Any other name, such as a charset, a media type or "none", is not a coding. named reports
+// whether there is a name other than identity: the data must then be text.
 func parseCodings(h http.Header) (codings []string, named bool, err error) {
 	for _, name := range headerList(h, "Content-Encoding") {
 		switch name = strings.ToLower(name); name {
@@ -46,8 +46,8 @@ func parseCodings(h http.Header) (codings []string, named bool, err error) {
 	return codings, named, nil
 }
 
-// undeclared returns the coding of data that names none, by its beginning. Such data would pass for
-// a file without rules.
+// undeclared detects a coding that the answer does not name, by the first bytes of the data. Such
+// data would look like a file without rules.
 func undeclared(head []byte) []string {
 	switch {
 	case bytes.HasPrefix(head, coding.GzipMagic):
@@ -58,8 +58,8 @@ func undeclared(head []byte) []string {
 	return nil
 }
 
-// isText reports whether data is text, not what another coding has left: nearly no control
-// characters, and UTF-8 or mostly ASCII.
+// isText reports whether data is text and not still coded: it has almost no control characters, and
+// is UTF-8 or mostly ASCII.
 func isText(data []byte) bool {
 	control, high := 0, 0
 	for _, c := range data {
@@ -73,14 +73,14 @@ func isText(data []byte) bool {
 	return control <= len(data)/32 && (high <= len(data)/8 || utf8.Valid(data))
 }
 
-// codedLimit is how much coded data may stand for limit bytes of text. All codings can store what
-// they cannot compress at an overhead below a percent, so an honest one needs less.
+// codedLimit is the most coded data that limit bytes of text may need. All codings can store
+// incompressible data with an overhead below a percent, so an honest body needs less.
 func codedLimit(limit int) int { return limit + limit/8 + 64<<10 }
 
 // decode undoes codings on data and returns at most limit bytes; more says that there were more. It
-// reads no further than it must to know that, so a bomb costs no more than an honest file. Data
-// that ends early or goes on after its end (but see [coding.NewLenientReader]) is an error unless
-// limit bytes came before.
+// reads only as far as necessary, so a bomb costs no more than an honest file. Data that ends early
+// or continues after its end (but see [coding.NewLenientReader]) is an error, unless limit bytes
+// came before.
 func decode(data []byte, codings []string, limit int) (text []byte, more bool, err error) {
 	var decoders []*coding.Reader
 	var r io.Reader = bytes.NewReader(data)
@@ -108,9 +108,9 @@ func decode(data []byte, codings []string, limit int) (text []byte, more bool, e
 	return buf.Bytes(), false, nil
 }
 
-// boundedReader fails after left bytes, even if there are no more: a layer of a stack of codings
-// must not expand without end into another that swallows it, and of a body that is cut at its bound
-// nobody knows what followed. [http.MaxBytesReader] ends such a body as if it were whole.
+// boundedReader fails after left bytes, even if there are no more. One of several codings must not
+// expand without end into another that swallows it, and nobody knows what followed a body that was
+// cut at its bound. [http.MaxBytesReader] would end such a body as if it were complete.
 type boundedReader struct {
 	r    io.Reader
 	left int

@@ -44,8 +44,8 @@ type Config struct {
 	// UserAgent is sent with every request; none is sent if it is empty or cannot be sent. See also
 	// [Fetcher.As].
 	UserAgent string
-	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other
-	// limit: a server may use it up before its header, in a body that stalls, or drop by drop.
+	// Timeout bounds a retrieval as a whole, redirects included; default 20 s. There is no other time
+	// limit: a server may use it up before the header, in a body that stalls, or byte by byte.
 	Timeout time.Duration
 	// MaxRedirects is how many redirects are followed; default 5, negative none. RFC 9309 section
 	// 2.3.1.2 asks for at least 5.
@@ -61,8 +61,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Fetcher retrieves robots.txt files, or those of another path. It is safe for concurrent use and
-// keeps nothing between retrievals; how many run at a time is the caller's choice.
+// Fetcher retrieves robots.txt files, or files at another path. It is safe for concurrent use and
+// keeps no state between retrievals. The caller decides how many run at a time.
 type Fetcher struct {
 	cfg      Config // with defaults
 	decoders *semaphore.Weighted
@@ -87,7 +87,7 @@ func New(cfg Config) *Fetcher {
 }
 
 // As returns a fetcher that sends agent as its User-Agent, or f itself if agent is empty. An answer
-// to one agent is no answer to another.
+// to one agent does not apply to another.
 func (f *Fetcher) As(agent string) *Fetcher {
 	as := *f
 	as.cfg.UserAgent = cmp.Or(agent, f.cfg.UserAgent)
@@ -95,15 +95,14 @@ func (f *Fetcher) As(agent string) *Fetcher {
 }
 
 // Gate bounds how many answers are read at once. It is called when the first byte of an answer has
-// come, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
+// arrived, and returns when the answer may be read or ctx has ended. ctx lasts until the answer has
 // been read. The time limit of the retrieval keeps running.
 type Gate func(ctx context.Context)
 
-// Fetch makes one retrieval of the robots.txt of o. It never fails: what goes wrong is an
-// unreachable [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize
-// bytes, and leaves no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout
-// at a deadline. Each answer, redirects included, is read when the gate lets it through; a nil gate
-// lets all through.
+// Fetch makes one retrieval of the robots.txt of o. It never fails: an error becomes an unreachable
+// [Outcome]. It returns within Config.Timeout, having kept at most Config.MaxSize bytes, and leaves
+// no goroutine behind; a caller that ends ctx gets CauseCanceled, or CauseTimeout at a deadline.
+// Each answer, including redirects, waits for the gate before it is read. A nil gate never waits.
 func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	started := f.cfg.Now()
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
@@ -114,8 +113,8 @@ func (f *Fetcher) Fetch(ctx context.Context, o origin.Origin, gate Gate) Outcome
 	return out
 }
 
-// followRedirects follows redirects to an answer. Whatever that is, it belongs to the origin that
-// was asked first (RFC 9309 section 2.3.1.2).
+// followRedirects follows redirects to an answer. The answer always belongs to the origin that was
+// asked first (RFC 9309 section 2.3.1.2).
 func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gate) Outcome {
 	u, err := url.Parse(o.String() + f.cfg.Path)
 	if err != nil {
@@ -131,8 +130,8 @@ func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gat
 	}
 }
 
-// hop asks for the URL at which r stands. If the answer is a redirect that can be followed it moves
-// r on and returns true.
+// hop requests the current URL of r. If the answer is a redirect that can be followed, hop moves r
+// to its target and returns true.
 func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	resp, fail := r.get(ctx, r.at)
 	if fail != nil {
@@ -172,14 +171,14 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	}
 }
 
-// rules is the outcome of an answer that has the file as its body.
+// rules returns the outcome of an answer whose body is the file.
 func (resp *response) rules(limit int) Outcome {
 	text, more, fail := resp.text(limit)
 	if fail != nil {
 		return fail.outcome(resp.StatusCode)
 	}
 	if end := bytes.LastIndexAny(text, "\r\n"); more && end >= 0 {
-		text = text[:end+1] // half a path is a wider rule than the site wrote
+		text = text[:end+1] // half a path would be a wider rule than the site wrote
 	}
 	out := resp.good(KindRules)
 	out.Body, out.Truncated = text, more
@@ -192,7 +191,7 @@ func (resp *response) absent(cause Cause, detail string) Outcome {
 	return out
 }
 
-// good is what all good answers have in common.
+// good returns the common part of all good outcomes.
 func (resp *response) good(kind Kind) Outcome {
 	out := Outcome{Kind: kind, Status: resp.StatusCode}
 	out.readFreshness(resp.Header)
@@ -217,7 +216,7 @@ func (resp *response) ftpFile(limit int) Outcome {
 	return out
 }
 
-// said is the text of a short answer, as much of it as there is.
+// said returns the text of a short answer, as far as it can be read.
 func (resp *response) said() string {
 	text, _, _ := resp.read(MaxDetail)
 	return detailf("%s", text)
@@ -230,15 +229,15 @@ type answerClass uint8
 const (
 	// classInvalid is an answer that HTTP does not allow here: unreachable.
 	classInvalid answerClass = iota
-	// classRules is a file: its body is read.
+	// classRules is a file, whose body is read.
 	classRules
-	// classRedirect is followed if it has a usable Location, else absent.
+	// classRedirect is followed if it has a usable Location, and means absent otherwise.
 	classRedirect
-	// classDeadEnd is a redirection that never has a usable Location: absent.
+	// classDeadEnd is a redirection without a usable Location. It means absent.
 	classDeadEnd
-	// classAbsent is a site that says it has no file.
+	// classAbsent is the answer of a site that has no file.
 	classAbsent
-	// classUnreachable is a server that cannot answer now.
+	// classUnreachable is the answer of a server that cannot answer now.
 	classUnreachable
 )
 

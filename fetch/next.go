@@ -41,10 +41,9 @@ func (p Policy) Next(r Record, out Outcome, now time.Time) Record {
 	}
 }
 
-// Provisional returns a record to answer from after an attempt that failed on our side
-// ([Outcome.Ours]): r as if it had failed once more at now, with another attempt soon, since such
-// attempts do not reach the site. It must not be stored: the site did not cause its run of
-// failures.
+// Provisional returns the record to use after an attempt that failed on our side ([Outcome.Ours]).
+// It is r with one more failure at now, and with another attempt soon, because such attempts do not
+// reach the site. It must not be stored, because the site did not cause that failure.
 func (p Policy) Provisional(r Record, out Outcome, now time.Time) Record {
 	now = now.UTC()
 	r = p.afterFailure(r, out, now)
@@ -71,7 +70,7 @@ func (p Policy) afterAnswer(k Key, out Outcome, now time.Time) Record {
 	return n
 }
 
-// lifetime is the TTL of a good answer.
+// lifetime returns the TTL of a good answer.
 func (p Policy) lifetime(out Outcome) time.Duration {
 	p = p.Complete()
 	switch {
@@ -85,8 +84,8 @@ func (p Policy) lifetime(out Outcome) time.Duration {
 }
 
 func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
-	// A run that begins in the future, or before there were clocks, was dated by a wrong clock.
-	// Starting over can only postpone what its end permits.
+	// A run that begins in the future, or before the epoch, was dated by a wrong clock. To start it
+	// again is safe: it only delays what the end of the run permits.
 	if !r.Failing() || r.UnreachableSince.After(now) || r.UnreachableSince.Before(epoch) {
 		r.UnreachableSince, r.Attempts = now, 0
 	}
@@ -102,8 +101,8 @@ func (p Policy) afterFailure(r Record, out Outcome, now time.Time) Record {
 	return unreachable(r, r.LastFailure)
 }
 
-// pause is the time between the given failure of a run and the next attempt: somewhere in
-// pauseRange, so that origins which failed together are not retried together. The same failure
+// pause returns the time between a failure of a run and the next attempt. It varies within
+// pauseRange, so that origins that failed together are not retried together. The same failure
 // always gives the same pause, on every gateway that shares the record.
 func (p Policy) pause(o origin.Origin, since time.Time, attempt int) time.Duration {
 	low, high := p.pauseRange(attempt)
@@ -131,8 +130,8 @@ func (p Policy) pauseRange(attempt int) (low, high time.Duration) {
 	return low, high
 }
 
-// UnreachableAlarm is how long an origin's robots.txt is unreachable before it is worth an alarm:
-// longer than a failed deployment, and long before anybody misses the pages.
+// UnreachableAlarm is how long an origin's robots.txt must be unreachable to be worth an alarm:
+// longer than a failed deployment, and well before anybody misses the pages.
 const UnreachableAlarm = 6 * time.Hour
 
 // Diff compares the record of an origin before and after one retrieval, for reports of changes. A
@@ -149,7 +148,7 @@ func (p Policy) Diff(before Record, out Outcome, now time.Time) Diff {
 	return Diff{Before: p.Settle(before, now), After: p.Next(before, out, now)}
 }
 
-// StateChanged reports whether the state is another one.
+// StateChanged reports whether the state has changed.
 func (d *Diff) StateChanged() bool {
 	return d.Before.State != StateUnknown && d.Before.State != d.After.State
 }
@@ -160,8 +159,8 @@ func (d *Diff) RulesChanged() bool {
 	return had && d.After.State == StateRules && old.SHA256 != d.After.SHA256
 }
 
-// Alarmed reports whether the run of failures has just become as long as [UnreachableAlarm]. It
-// does so once for each run.
+// Alarmed reports whether the run of failures has just reached [UnreachableAlarm]. It is true once
+// per run.
 func (d *Diff) Alarmed() bool {
 	sameRun := d.Before.UnreachableSince.Equal(d.After.UnreachableSince)
 	return d.After.alarming() && (!sameRun || !d.Before.alarming())

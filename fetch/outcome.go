@@ -8,13 +8,13 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Kind is what one retrieval of a robots.txt came to (RFC 9309 section 2.3.1). The zero value is
+// Kind is the result of one retrieval of a robots.txt (RFC 9309 section 2.3.1). The zero value is
 // KindUnreachable: zero values permit nothing.
 type Kind uint8
 
 const (
-	// KindUnreachable means that nothing is known: server error, 429 or 430, network failure,
-	// invalid or incomplete answer (RFC 9309 section 2.3.1.4).
+	// KindUnreachable means that the fetcher learned nothing: server error, 429 or 430, network
+	// failure, invalid or incomplete answer (RFC 9309 section 2.3.1.4).
 	KindUnreachable Kind = iota
 	// KindRules means that there is a robots.txt, possibly an empty one (section 2.3.1.1).
 	KindRules
@@ -41,7 +41,7 @@ const (
 	CauseSoft404 Cause = "soft_404"
 	// CauseDNS is a name that did not resolve.
 	CauseDNS Cause = "dns"
-	// CauseConnect is a connection that was refused, or a host to which there is no way.
+	// CauseConnect is a connection that was refused, or a host without a route.
 	CauseConnect Cause = "connect"
 	// CauseTLS is a failed handshake or certificate.
 	CauseTLS Cause = "tls"
@@ -57,7 +57,7 @@ const (
 	// unasked for, a status outside 100 to 599.
 	CauseProtocol Cause = "protocol"
 	// CauseForbiddenAddress is a refusal by our own address guard: of the origin itself (see
-	// [Outcome.Refused]), or of where a redirect of it led.
+	// [Outcome.Refused]), or of the target of its redirect.
 	CauseForbiddenAddress Cause = "forbidden_address"
 	// CauseForbiddenPort is the same for a port.
 	CauseForbiddenPort Cause = "forbidden_port"
@@ -71,17 +71,17 @@ const (
 	// origin: [Policy.Next] ignores it, and [Policy.Provisional] returns the record to use until
 	// then.
 	CauseLocal Cause = "local"
-	// CauseUpstream is an upstream proxy of the operator's that cannot be used, or that gave an
-	// answer of its own. It counts as CauseLocal does.
+	// CauseUpstream is an upstream proxy of the operator that failed, or that answered by itself. It
+	// counts like CauseLocal.
 	CauseUpstream Cause = "upstream"
 	// CauseCanceled is a retrieval that its caller gave up. It says nothing about the origin:
 	// [Policy.Next] ignores it.
 	CauseCanceled Cause = "canceled"
 )
 
-// Tell returns the part of the detail of a failure that a client may see: all of it if this package
-// has written it, and a sentence if it may quote an error that names hosts or addresses of the
-// network inside.
+// Tell returns the part of a failure's detail that a client may see. It returns all of a detail
+// that this package wrote, and a general sentence if the detail may quote an error with hosts or
+// addresses of the internal network.
 func (c Cause) Tell(detail string) string {
 	switch c {
 	case CauseStatus, CauseRedirects, CauseSoft404, CauseConnect, CauseTLS, CauseTimeout, CauseReset, CauseTruncated,
@@ -102,8 +102,7 @@ func (c Cause) forbidden() bool {
 }
 
 // Outcome is the result of one retrieval. A failure is an Outcome too: the zero value is
-// unreachable. It is a value; its slices are not written to after [Fetcher.Fetch] has returned and
-// must not be by anyone else.
+// unreachable. It is a value. Nobody may change its slices after [Fetcher.Fetch] has returned.
 type Outcome struct {
 	Kind  Kind
 	Cause Cause
@@ -122,8 +121,8 @@ type Outcome struct {
 	// RetryAfter is when the server wants to be asked again, counted from the answer: 0 if it did
 	// not say, at most a day.
 	RetryAfter time.Duration
-	// MaxAge is the freshness lifetime that the last hop gave its answer, less the Age that the
-	// answer already had. It counts only if HasMaxAge.
+	// MaxAge is the freshness lifetime of the last hop's answer, minus its Age. It is valid only if
+	// HasMaxAge is true.
 	MaxAge    time.Duration
 	HasMaxAge bool
 	// NoCache says that the last hop forbade reuse (no-cache or no-store).
@@ -138,10 +137,10 @@ type Outcome struct {
 	Retried bool
 }
 
-// Try makes a retrieval, and another one at once if the exchange broke and the site is not known to
-// be failing: one connection that a server or a balancer dropped must not close a site. What breaks
-// is a connection or an answer; after an answer that was read, a refused connection, a timeout, or
-// a failure of DNS or TLS, a second try would meet the same.
+// Try makes a retrieval, and a second one at once if the connection or the answer broke off and the
+// site is not known to be failing. One connection that a server or a load balancer dropped must not
+// close a site. There is no second try after a complete answer, a refused connection, a timeout, or
+// a failure of DNS or TLS, because it would have the same result.
 func Try(failing bool, get func() Outcome) Outcome {
 	first := get()
 	broken := first.Cause == CauseReset || first.Cause == CauseTruncated || first.Cause == CauseProtocol && first.Status == 0
@@ -156,9 +155,9 @@ func Try(failing bool, get func() Outcome) Outcome {
 	return out
 }
 
-// Refused reports whether our own guard does not let us reach the origin itself, which says nothing
-// about the origin: [Policy.Next] ignores it. A redirect to where the guard forbids is the origin's
-// doing, and a failure like any other.
+// Refused reports whether our own guard forbids the origin itself. This says nothing about the
+// origin, so [Policy.Next] ignores it. A redirect to a forbidden address is the origin's fault, and
+// a failure like any other.
 func (out Outcome) Refused() bool { return out.Cause.forbidden() && len(out.Hops) == 0 }
 
 // Ours reports whether the failure is on our side, and so says nothing about the site.
@@ -167,8 +166,8 @@ func (out Outcome) Ours() bool { return out.Cause == CauseLocal || out.Cause == 
 
 // Shared returns the outcome as one of the origin at which the redirects ended, for a record of its
 // own, and whether it is one. Only a good answer counts, and only from the path /robots.txt without
-// a query: it holds for that origin as if it had been asked directly. Sharing more went wrong
-// elsewhere (NUTCH-2581).
+// a query: it applies to that origin as if that origin had been asked directly. Another crawler
+// shared more and got wrong results (NUTCH-2581).
 func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
 	byStatus := out.Kind == KindRules || out.Kind == KindAbsent && out.Cause == CauseStatus
 	if out.Final.IsZero() || !byStatus {
@@ -181,7 +180,7 @@ func (out Outcome) Shared() (origin.Origin, Outcome, bool) {
 
 // The bounds of what a server can put into our records and logs, in bytes.
 const (
-	// MaxDetail is that of [Outcome.Detail].
+	// MaxDetail is the bound of [Outcome.Detail].
 	MaxDetail = 200
 	maxHop    = 512
 )

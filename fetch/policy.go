@@ -10,15 +10,15 @@ import (
 type UnreachableMode uint8
 
 const (
-	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there
-	// is one, else permits everything (RFC 9309 section 2.3.1.4).
+	// ModeSpec refuses everything for Policy.UnreachableFor, then uses the last good copy if there is
+	// one, and otherwise permits everything (RFC 9309 section 2.3.1.4).
 	ModeSpec UnreachableMode = iota
-	// ModeStale uses the last good copy at once; without one it is ModeSpec.
+	// ModeStale uses the last good copy at once. Without a copy it is the same as ModeSpec.
 	ModeStale
-	// ModeGoogle refuses everything for 12 hours, then uses the last good copy; without one, and
-	// after Policy.UnreachableFor, it is ModeSpec.
+	// ModeGoogle refuses everything for 12 hours, then uses the last good copy. Without a copy, and
+	// after Policy.UnreachableFor, it is the same as ModeSpec.
 	ModeGoogle
-	// ModeStrict refuses everything without end.
+	// ModeStrict refuses everything, without a time limit.
 	ModeStrict
 )
 
@@ -35,7 +35,7 @@ const (
 	defaultRetryMax       = time.Hour
 )
 
-// Limits that no configuration moves.
+// Limits that cannot be configured.
 const (
 	// maxTTL is the longest use of a good answer (RFC 9309 section 2.4).
 	maxTTL = 24 * time.Hour
@@ -43,8 +43,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 	// googleHold is how long ModeGoogle refuses before it uses the last good copy.
 	googleHold = 12 * time.Hour
-	// maxSkew is how far in the future a record's date may lie before a wrong clock is held
-	// responsible. Gateways that share a store differ by less.
+	// maxSkew is how far in the future a record's date may lie before it counts as the date of a wrong
+	// clock. Gateways that share a store differ by less.
 	maxSkew = 2 * time.Minute
 	// localPause is the time between attempts while the fault is our own.
 	localPause = 5 * time.Second
@@ -52,8 +52,8 @@ const (
 	refreshAt = 80
 )
 
-// MaxUse is how long a record may be acted on after its latest attempt, under any policy: until a
-// Retry-After has passed, and as long again while the retry is due. A good answer ends before.
+// MaxUse is how long a record may be used after its latest attempt, under any policy: until a
+// Retry-After has passed, and as long again while the retry is due. A good answer expires earlier.
 const MaxUse = 2 * maxRetryAfter
 
 // Policy is how records age. Its methods are pure: they read no clock and keep no state. Fields
@@ -65,10 +65,10 @@ type Policy struct {
 	// UnreachableFor is how long ModeSpec refuses, from the first failure of the unbroken run;
 	// default 30 days.
 	UnreachableFor time.Duration
-	// TTL is how long a good answer holds that does not say so itself, and the longest that it can
-	// say; default and ceiling 24 h (RFC 9309 section 2.4).
+	// TTL is how long a good answer is valid if it does not say, and the longest time that it can ask
+	// for. Default and maximum: 24 h (RFC 9309 section 2.4).
 	TTL time.Duration
-	// MinTTL is the shortest that an answer can say; default 5 min, at most TTL.
+	// MinTTL is the shortest time that an answer can ask for. Default: 5 min. Maximum: TTL.
 	MinTTL time.Duration
 	// RetryMin and RetryMax are the first and the longest pause between attempts while unreachable;
 	// default 1 min and 1 h, at most a day.
@@ -108,9 +108,9 @@ const (
 // String returns "deny", "rules", "last_good" or "allow".
 func (a Access) String() string { return NameOf(a, "deny", "rules", "last_good", "allow") }
 
-// RobotsStatus is the HTTP status of the answer to a crawler's own GET /robots.txt, by which the
-// crawler comes to what the gateway obeys: 200 goes with the text that decides, 404 permits
-// everything, and 503 nothing (RFC 9309 sections 2.3.1.3 and 2.3.1.4).
+// RobotsStatus is the HTTP status of the answer to a crawler's own GET /robots.txt. It tells the
+// crawler what the gateway enforces: 200 comes with the text that decides, 404 permits everything,
+// and 503 permits nothing (RFC 9309 sections 2.3.1.3 and 2.3.1.4).
 func (a Access) RobotsStatus() int {
 	switch a {
 	case AccessRules, AccessLastGood:
@@ -122,9 +122,8 @@ func (a Access) RobotsStatus() int {
 	}
 }
 
-// epoch is before any run of failures: a record that claims an older one was written by a machine
-// whose clock was not set yet. Counting from there would permit everything as soon as the clock is
-// right.
+// epoch is before any run of failures. A record with an older one was written by a machine whose
+// clock was not set. To count from that time would permit everything as soon as the clock is right.
 var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Access returns what r permits at now.
@@ -146,17 +145,18 @@ func (p Policy) Access(r Record, now time.Time) Access {
 	}
 }
 
-// statusThrottled is the 430 of Shopify's shops, which they send for a while to crawlers that seem
-// too fast or malicious. No standard has it; RFC 9110 section 15 reads it as a 400.
+// statusThrottled is the 430 that Shopify's shops send for a while to crawlers that seem too fast
+// or malicious. It is not in any standard; under RFC 9110 section 15 it would mean a 400.
 const statusThrottled = 430
 
-// IsThrottle reports whether a status says that the sender asks too often, and nothing else.
+// IsThrottle reports whether a status says only that the sender asks too often.
 func IsThrottle(status int) bool {
 	return status == http.StatusTooManyRequests || status == statusThrottled
 }
 
 // TurnedAway reports whether an answer refuses the sender with 401, 403, 406 or 451, which
-// firewalls send to names that they do not know. The site may answer another crawler otherwise.
+// firewalls send to names that they do not know. The site may give another crawler a different
+// answer.
 func TurnedAway(state State, status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotAcceptable, http.StatusUnavailableForLegalReasons:
@@ -200,10 +200,10 @@ func (p *Policy) failingAccess(r *Record, now time.Time) Access {
 	}
 }
 
-// Fresh reports whether r may be acted on at now without another attempt. A good answer is fresh
-// until its TTL ends. A run of failures is fresh until its next attempt is due and then as long
-// again (at most RetryMax). In this second half [Policy.RefreshDue] calls for an attempt that
-// nobody has to wait for. After that the last attempt is too old to refuse a request for it.
+// Fresh reports whether r may be used at now without another attempt. A good answer is fresh until
+// its TTL ends. A run of failures is fresh until its next attempt is due, and then as long again
+// (at most RetryMax). In this second half, [Policy.RefreshDue] calls for an attempt that nobody has
+// to wait for. After that, the last attempt is too old to refuse a request because of it.
 func (p Policy) Fresh(r Record, now time.Time) bool {
 	now = wall(now)
 	if p.usable(&r, now) {
@@ -242,8 +242,8 @@ func (p Policy) RefreshAt(r Record) time.Time {
 
 // Settle returns r as it stands at now. A good answer whose TTL has ended during a run of failures
 // is unreachable at once, for the cause of the latest failure, with its text as the last good copy.
-// All other records are returned unchanged. Access, Fresh, RefreshDue and Next settle by
-// themselves; Settle is for callers that show a record.
+// All other records are returned unchanged. Access, Fresh, RefreshDue and Next call it themselves.
+// Settle is for callers that show a record.
 func (p Policy) Settle(r Record, now time.Time) Record {
 	now = wall(now)
 	if r.State == StateUnreachable || !r.Failing() || p.usable(&r, now) {
@@ -287,8 +287,7 @@ func (p *Policy) usable(r *Record, now time.Time) bool {
 	return !now.Add(maxSkew).Before(r.FetchedAt) && now.Before(p.goodUntil(r))
 }
 
-// goodUntil is FreshUntil, held to the TTL that is configured now and counted from the answer's own
-// date, whatever the record claims.
+// goodUntil is FreshUntil, limited to the current TTL counted from the answer's own date.
 func (p *Policy) goodUntil(r *Record) time.Time {
 	if limit := r.FetchedAt.Add(p.Complete().TTL); r.FreshUntil.After(limit) {
 		return limit

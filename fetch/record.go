@@ -65,34 +65,34 @@ type Record struct {
 	Body      []byte `json:"-"`
 	SHA256    Sum    `json:"sha256,omitzero"`
 	Truncated bool   `json:"truncated,omitzero"`
-	// FetchedAt and FreshUntil bound the time in which a good answer (rules or absent) holds.
-	// FetchedAt of an unreachable record is the time of its last attempt, its FreshUntil is zero.
+	// FetchedAt and FreshUntil bound the time in which a good answer (rules or absent) is valid. For
+	// an unreachable record, FetchedAt is the time of its last attempt and FreshUntil is zero.
 	FetchedAt  time.Time `json:"fetched_at,omitzero"`
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
-	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good.
-	// It may be set while an older good answer still holds.
+	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
+	// may be set while an older good answer is still valid.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
-	// Attempts counts the failures of that run, both tries of a retrieval that was made twice.
+	// Attempts counts the failures of that run. A retrieval with two tries counts twice.
 	Attempts int `json:"attempts,omitzero"`
 	// NextAttempt is the earliest time for another attempt after a failure.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// LastFailure is the latest failure of that run.
 	LastFailure Failure `json:"last_failure,omitzero"`
-	// LastGood is the copy that held before the run, in StateUnreachable only. Nil if there was
-	// none, or if the site's last good answer was that it has no file.
+	// LastGood is the copy that was in force before the run, only in StateUnreachable. It is nil if
+	// there was none, or if the site's last good answer was that it has no file.
 	LastGood *Copy `json:"last_good,omitzero"`
 }
 
-// Key names a record: an origin, and as whom its robots.txt was asked for.
+// Key names a record: an origin, and the agent in whose name its robots.txt was fetched.
 type Key struct {
 	Origin origin.Origin
-	// Agent is the product token that was sent as User-Agent; empty for the gateway's own. It is
-	// one of robotstxt.IsProductName.
+	// Agent is the product token that was sent as User-Agent, or empty for the gateway's own. It
+	// satisfies robotstxt.IsProductName.
 	Agent string
 }
 
-// String returns the origin, followed by a blank and the agent if there is one. So the records of
-// an origin follow one another in the order of their keys, its own first.
+// String returns the origin, followed by a space and the agent if there is one. So the records of
+// an origin are adjacent in the order of keys, with the gateway's own record first.
 func (k Key) String() string {
 	if k.Agent == "" {
 		return k.Origin.String()
@@ -141,8 +141,8 @@ func (r Record) Text() (Copy, bool) {
 // emptySHA256 is the hash of no bytes.
 var emptySHA256 Sum = sha256.Sum256(nil)
 
-// whole reports whether the body of a hash is there. A store that lost a body must not turn its
-// rules into the rules of an empty file.
+// whole reports whether the body for a hash is present. If a store lost a body, its rules must not
+// become the rules of an empty file.
 func whole(body []byte, sum *Sum) bool {
 	return len(body) > 0 || *sum == emptySHA256
 }
@@ -199,8 +199,8 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no state %.20q", text)
 }
 
-// SetBody gives a decoded record its body back: the one whose hash [Record.Text] has. It refuses
-// any other, and any for a record that has none.
+// SetBody restores the body of a decoded record. It accepts only the body whose hash is in
+// [Record.Text], and none if the record has no text.
 func (r *Record) SetBody(body []byte) error {
 	text, ok := r.Text()
 	switch {
@@ -218,7 +218,7 @@ func (r *Record) SetBody(body []byte) error {
 }
 
 // Check reports a contradiction in a record. No transition makes one, so it is a sign of a defect,
-// or of a stored record that somebody has changed: no store takes or returns it.
+// or of a stored record that somebody has changed. No store accepts or returns such a record.
 func (r Record) Check() error {
 	switch {
 	case r.Origin.IsZero():

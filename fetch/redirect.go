@@ -25,14 +25,14 @@ type retrieval struct {
 	from origin.Origin
 }
 
-// redirect moves on to the URL that a Location field names (RFC 9110 section 10.2.2), in its
-// canonical spelling. It returns why that is not possible, and the kind of outcome.
+// redirect moves to the URL of a Location field (RFC 9110 section 10.2.2), in its canonical
+// spelling. If that is not possible, it returns the reason and the kind of outcome.
 //
 // A redirect that leads nowhere means an absent file (RFC 9309 section 2.3.1.2): no Location, a
 // scheme for other things than HTTP, a loop, one more than Config.MaxRedirects. A Location that we
-// do not understand (a mistyped or missing scheme included), or refuse for its authority (see
-// [origin.FromURL]: credentials, an address in an odd spelling), may well lead somewhere: it says
-// nothing, so the file is unreachable.
+// do not understand, for example because its scheme is mistyped or missing, may still lead
+// somewhere. So may one whose authority we refuse (see [origin.FromURL]: credentials, an address in
+// an odd spelling). Both tell us nothing, so the file is unreachable.
 func (r *retrieval) redirect(location string) (Kind, *failure) {
 	if location == "" {
 		return KindAbsent, failf(CauseRedirects, "redirect without Location")
@@ -69,8 +69,8 @@ func (r *retrieval) redirect(location string) (Kind, *failure) {
 }
 
 // escapeURL escapes bytes that a URL must not have (RFC 3986 section 2), as browsers do: strict
-// servers answer 400 to a request line with a blank in it. A percent sign that begins no escape
-// stays. Control characters stay too, and no parser accepts the result.
+// servers answer 400 to a request line with a space in it. A percent sign without an escape stays.
+// Control characters stay too, and no parser accepts the result.
 func escapeURL(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -87,8 +87,8 @@ func escapeURL(s string) string {
 
 func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
 
-// lacksScheme reports a relative reference that was meant to be absolute, as it begins with
-// "https/", "htps//" or a name of the web: "example.com/robots.txt".
+// lacksScheme reports a relative reference that was meant to be absolute, because it begins with
+// "https/", "htps//" or a host name, as in "example.com/robots.txt".
 func (r *retrieval) lacksScheme(path string) bool {
 	first, rest, deeper := strings.Cut(strings.ToLower(path), "/")
 	suffix, isPublic := publicsuffix.PublicSuffix(first)
@@ -98,8 +98,8 @@ func (r *retrieval) lacksScheme(path string) bool {
 		strings.HasSuffix("."+first, "."+strings.TrimPrefix(r.at.Hostname(), "www."))
 }
 
-// final returns the origin whose own robots.txt the retrieval ended at, if that is another one than
-// it began at.
+// final returns the origin whose own robots.txt ended the retrieval, if it differs from the first
+// origin.
 func (r *retrieval) final() origin.Origin {
 	if r.at.EscapedPath() != "/robots.txt" || r.at.RawQuery != "" || r.at.ForceQuery {
 		return origin.Origin{}

@@ -19,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/coding"
 )
 
-// response is an answer whose header has come, and whose body may be read. close ends it whatever
-// state it is in.
+// response is an answer whose header has arrived and whose body may be read. close ends it in any
+// state.
 type response struct {
 	*http.Response
 
@@ -35,7 +35,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	var answered atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// The connection is not read from before the hook returns.
+		// net/http reads no more from the connection until the hook returns.
 		GotFirstResponseByte: func() {
 			answered.Store(true)
 			if r.gate != nil {
@@ -55,8 +55,8 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 
 	got, err := r.cfg.Transport.RoundTrip(req)
 	if err == nil && ctx.Err() != nil {
-		// net/http may give the answer that comes as the time runs out, or may give the error.
-		got.Body.Close() //nolint:errcheck,gosec // nothing is wanted of it
+		// If the answer comes just as the time runs out, net/http may return the answer or the error.
+		got.Body.Close() //nolint:errcheck,gosec // it is not needed
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *retrieval) get(ctx context.Context, u *url.URL) (*response, *failure) {
 	return resp, nil
 }
 
-// proxyFields are in answers that a proxy has made itself.
+// proxyFields appear in answers that a proxy made itself.
 var proxyFields = []string{
 	"Proxy-Authenticate", "X-Squid-Error", "X-Smokescreen-Error", "X-Crawlera-Error", "X-Luminati-Error", "X-Brd-Error", "X-Brd-Err-Code",
 }
@@ -105,7 +105,7 @@ func proxySign(resp *http.Response) string {
 // close discards the rest of the answer. A connection with an unread body is closed with it.
 func (resp *response) close() {
 	resp.cancel()
-	resp.Body.Close() //nolint:errcheck,gosec // nothing more is wanted of it
+	resp.Body.Close() //nolint:errcheck,gosec // the rest is not needed
 }
 
 // text reads and decodes the body, to at most limit bytes; more says that there were more. An
@@ -116,7 +116,7 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 		return nil, false, failf(CauseEncoding, "%s", err)
 	}
 	if len(codings) == 0 {
-		head, _ := resp.body.Peek(len(coding.ZstdMagic)) // an error comes again when the body is read
+		head, _ := resp.body.Peek(len(coding.ZstdMagic)) // reading the body returns the error again
 		codings = undeclared(head)
 	}
 	if len(codings) == 0 {
@@ -136,11 +136,11 @@ func (resp *response) text(limit int) (text []byte, more bool, fail *failure) {
 
 // coded is text for a body with codings.
 func (resp *response) coded(codings []string, limit int) (text []byte, more bool, fail *failure) {
-	// Coded data is taken in first and decoded then: decoders hold megabytes, and so no slow server
-	// can hold a decoder.
+	// Read all coded data before decoding it: decoders hold megabytes, and a slow server must not hold
+	// a decoder.
 	data, _, readErr := resp.read(codedLimit(limit))
 	if len(data) == 0 && readErr == nil && resp.framed() {
-		return nil, false, nil // an empty file that was not worth coding
+		return nil, false, nil // an empty file, which needs no coding
 	}
 	if !resp.decoders.TryAcquire(1) { // Acquire fails after a timeout, even if there is room
 		if err := resp.decoders.Acquire(resp.ctx, 1); err != nil {
@@ -161,14 +161,14 @@ func (resp *response) coded(codings []string, limit int) (text []byte, more bool
 	}
 }
 
-// framed reports whether the protocol marks the end of the body, and not just the end of the
-// connection.
+// framed reports whether the protocol marks the end of the body. Otherwise only the end of the
+// connection does.
 func (resp *response) framed() bool {
 	return resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0 || resp.ProtoMajor >= 2
 }
 
-// read reads at most limit bytes of the body as sent; more says that there were more. What came
-// before an error is returned with it.
+// read reads at most limit bytes of the body as sent; more says that there were more. Bytes that
+// came before an error are returned with it.
 func (resp *response) read(limit int) (data []byte, more bool, err error) {
 	data, err = io.ReadAll(io.LimitReader(resp.body, int64(limit)+1))
 	if len(data) > limit {
@@ -182,7 +182,7 @@ func (resp *response) read(limit int) (data []byte, more bool, err error) {
 //
 // Of several lifetimes, max-age and s-maxage included, the shortest counts: Google's specification
 // names max-age, RFC 9111 prefers s-maxage for a shared cache, and the shorter satisfies both. Age
-// is subtracted, so that a copy from another cache does not start its life again. no-cache and
+// is subtracted, so that a copy from another cache does not start its lifetime again. no-cache and
 // no-store both mean "ask again soon". Values that are not numbers are ignored. Expires is not
 // read: Google's specification does not name it, and many applications send a date in the past with
 // every answer.
@@ -216,8 +216,8 @@ func headerList(h http.Header, key string) []string {
 }
 
 // ParseRetryAfter reads a Retry-After field, seconds or date (RFC 9110 section 10.2.3), as a pause
-// from now on. A field that is missing, unreadable, zero or in the past names no pause, and gives
-// zero. Too many seconds to count give some 68 years.
+// from now on. It returns zero for a field that is missing, unreadable, zero or in the past. A
+// number of seconds that is too large returns about 68 years.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if pause, ok := parseSeconds(value); ok {
@@ -230,7 +230,7 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return max(date.Sub(now), 0)
 }
 
-// maxSeconds is where delta-seconds stop to count (RFC 9111 section 1.2.2).
+// maxSeconds is the largest value of delta-seconds (RFC 9111 section 1.2.2).
 const maxSeconds = 1 << 31
 
 // parseSeconds reads the delta-seconds of RFC 9111 section 1.2.2: digits only. A number too large

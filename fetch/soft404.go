@@ -17,16 +17,16 @@ import (
 const maxErrorPage = 64 << 10
 
 // isSoft404 reports whether a 5xx is a server's way to say that there is no such file (Google's
-// specification treats such answers as 404). It takes two proofs, because a wrong yes permits
+// specification treats such answers as 404). It needs two proofs, because a wrong yes permits
 // everything: the page says that the requested path was not found, and a path made up at this
-// moment gets the same status and the same words. It permits nothing if rules are known: see
-// [Policy.Next].
+// moment gets the same status and the same words. A soft 404 permits nothing if rules are known:
+// see [Policy.Next].
 //
-// Only 500 and 501 count. The other statuses speak of load, or of a server that the answering one
-// could not use: a "not found" there is about that server.
+// Only 500 and 501 count. The other statuses indicate load, or another server that the answering
+// one could not use; a "not found" there refers to that server.
 //
-// The probe asks for a path of an origin whose rules are unknown; it is the one request that
-// Crawlgate makes so, and it asks for nothing that exists.
+// The probe requests a path of an origin whose rules are unknown. It is the only request that
+// Crawlgate sends without rules, and its path does not exist.
 func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	if resp.StatusCode != http.StatusInternalServerError && resp.StatusCode != http.StatusNotImplemented {
 		return false
@@ -57,10 +57,10 @@ func (r *retrieval) isSoft404(ctx context.Context, resp *response) bool {
 	return other.saysNotFound() && alike(words(page.text), words(other.text))
 }
 
-// errorPage is the text of an error page. The URL that was asked for is the word "page" in it.
+// errorPage is the text of an error page. The requested URL is replaced by the word "page".
 type errorPage struct {
 	title, heading string // the first of each
-	text           string // what people see, title and heading included
+	text           string // the visible text, including title and heading
 	comments       string
 }
 
@@ -73,7 +73,7 @@ const (
 // readErrorPage reads HTML, or plain text, which is HTML without tags.
 func readErrorPage(body []byte, at *url.URL) errorPage {
 	named := []string{at.String(), " page ", at.Path, " page "}
-	if path := strings.Trim(at.Path, "/"); len(path) > 3 { // a shorter one is part of words
+	if path := strings.Trim(at.Path, "/"); len(path) > 3 { // a shorter one may be part of words
 		named = append(named, path, " page ")
 	}
 	name := strings.NewReplacer(named...)
@@ -114,11 +114,11 @@ func readErrorPage(body []byte, at *url.URL) errorPage {
 	}
 }
 
-// fewWords is how long a page may be that needs no headline.
+// fewWords is the most words of a page that needs no headline.
 const fewWords = 24
 
 // saysNotFound reports whether a sentence of the title, the first heading or a text of a few words
-// says that there is no such page, and nothing shows a fault of the server's own.
+// says that there is no such page, and nothing indicates a fault of the server itself.
 func (p errorPage) saysNotFound() bool {
 	headlines := p.title + "\n" + p.heading
 	if short := len(words(p.text)) <= fewWords; short {
@@ -141,7 +141,7 @@ var apostrophes = strings.NewReplacer("'", "", "’", "", "ʼ", "")
 
 // notFound matches a whole sentence that says that the requested page does not exist. Its subject
 // must be that page: a file, a route or a template that was not found may be the server's own. It
-// knows the languages that were met so far.
+// knows the languages that we have met so far.
 var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooops|whoops|sorry|but|uh|oh|no) )*(?:` + strings.Join([]string{
 	`404 not found`, `not found 404`, `no such page`,
 	`(?:(?:the|this|that|your|requested|web) )*(?:page|webpage|url|(?:the|this|that|your) (?:requested |web )?(?:document|address)|the requested (?:file|resource|path))(?: (?:page|url|address|document|` +
@@ -156,8 +156,8 @@ var notFound = regexp.MustCompile(`^(?:(?:error|http|status|code|404|so|oops|ooo
 // serverStatus is a status that blames the server.
 var serverStatus = regexp.MustCompile(`\b5[0-5]\d\b`)
 
-// outage matches words on the page of a server in trouble. Beside them "not found" is about a host,
-// a table, a template or a back end.
+// outage matches words on the page of a server in trouble. Next to them, "not found" refers to a
+// host, a table, a template or a back end.
 var outage = regexp.MustCompile(`(?i:\b(?:` + strings.Join(strings.Fields(`
 	aborted backend backtrace bucket class cluster config configuration connect connection container controller database
 	debug denied deployment directory dns domain down e(?:access?|conn[a-z]+|exist|mfile|noent|notfound|perm|timedout) exception failed

@@ -18,18 +18,17 @@ import (
 
 // Errors of [Cache.Lookup] and [Cache.Refresh], besides the errors of the context.
 var (
-	// ErrPending means that the origin's rules are not known yet and that the request may wait no
-	// longer: a bound on waiters or on the queue was reached, or the budget ran out. Unless it was
-	// refused at the door the retrieval goes on. The request is to be refused as for an unreachable
-	// origin.
+	// ErrPending means that the origin's rules are not known yet and the request may not wait any
+	// longer: a bound on waiters or on the queue was reached, or the budget ran out. If a retrieval
+	// has started, it continues. Refuse the request as for an unreachable origin.
 	ErrPending = errors.New("robots.txt is not fetched yet")
 	// ErrClosed means that the cache is closed.
 	ErrClosed = errors.New("robots.txt cache is closed")
 )
 
-// ForbiddenError is the answer of [Cache.Lookup] and [Cache.Refresh] for an origin to which the
-// gateway itself may not connect. It says nothing about the origin, so nothing is kept, and the
-// next request for it tries again.
+// ForbiddenError is the error of [Cache.Lookup] and [Cache.Refresh] for an origin to which the
+// gateway may not connect. It says nothing about the origin, so the cache keeps nothing, and the
+// next request tries again.
 type ForbiddenError struct {
 	// Cause is a forbidden address, a forbidden port or an own listener.
 	Cause fetch.Cause
@@ -39,8 +38,8 @@ type ForbiddenError struct {
 
 func (e *ForbiddenError) Error() string { return string(e.Cause) + ": " + e.Detail }
 
-// Cache knows the robots.txt of origins, and fetches those that it does not know. All methods are
-// safe for concurrent use.
+// Cache keeps the robots.txt of origins, and fetches missing ones. All methods are safe for
+// concurrent use.
 type Cache struct {
 	cfg    Config                 // the one of the start
 	tuned  atomic.Pointer[Config] // the latest: see Configure
@@ -58,10 +57,10 @@ type Cache struct {
 	slots   [classes]*slots
 	pending *pendingWrites
 	due     map[fetch.Key]*time.Timer // see refreshLater
-	// cannotRead and cannotWrite say how the latest calls of the store went.
+	// cannotRead and cannotWrite report whether the latest calls of the store failed.
 	cannotRead, cannotWrite bool
 
-	writer *semaphore.Weighted // of one, held while the store is changed; taken before mu
+	writer *semaphore.Weighted // of size 1, held while the store is changed; acquired before mu
 }
 
 // New returns a cache that owns the store of its configuration. On an error in the configuration
@@ -117,23 +116,23 @@ const (
 // String returns "none", "hot", "store", "fetch" or "wait".
 func (s Source) String() string { return [...]string{"none", "hot", "store", "fetch", "wait"}[s] }
 
-// Lookup returns the entry of o. It waits for a retrieval only if no entry may be acted on: see
-// fetch.Policy.Fresh. All requests that wait for o share the retrieval, which goes on when they
-// leave.
+// Lookup returns the entry of o. It waits for a retrieval only if no entry may be used: see
+// fetch.Policy.Fresh. All requests that wait for o share the retrieval, which continues even if
+// they leave.
 //
-// With an answer that will soon be too old, or that is a failure due for a retry, Lookup has a
-// retrieval made in the background.
+// If the answer expires soon, or is a failure due for a retry, Lookup starts a retrieval in the
+// background.
 //
 // Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
-// refused. A hot hit takes no lock of the cache, but for the first one of an entry, and allocates
-// nothing.
+// refused. A hot hit allocates nothing and takes no lock of the cache, except for the first hit of
+// an entry.
 func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
 	return c.LookupAs(ctx, o, Asker{})
 }
 
-// LookupAs is [Cache.Lookup] for a crawler: if the site turned the gateway away, its answer to the
-// crawler counts. If too many others asked before, the site is not asked, and the origin counts as
-// unreachable.
+// LookupAs is [Cache.Lookup] for a crawler. If the site refuses the gateway itself, its answer to
+// the crawler counts. If too many other crawlers have asked before, the site is not asked, and the
+// origin counts as unreachable.
 func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
 	k := fetch.Key{Origin: o}
 	e, s, err := c.atHand(k), SourceHot, error(nil)
@@ -151,7 +150,7 @@ func (c *Cache) lookupVariant(ctx context.Context, base *Entry, s Source, a Aske
 	k := fetch.Key{Origin: base.record.Origin, Agent: a.Token}
 	e := c.atHand(k)
 	if e == nil {
-		k.Agent = strings.Clone(a.Token) // it is a part of a whole field
+		k.Agent = strings.Clone(a.Token) // it is a part of a longer string
 		a.Token = k.Agent
 		if !base.askers.admit(a) {
 			c.cfg.Observer.Dropped(DropAgent)
@@ -170,7 +169,7 @@ func (c *Cache) lookupVariant(ctx context.Context, base *Entry, s Source, a Aske
 	return e, s, nil
 }
 
-// atHand returns the entry of k in memory if it may be acted on, else nil.
+// atHand returns the entry of k from memory if it may be used, otherwise nil.
 func (c *Cache) atHand(k fetch.Key) *Entry {
 	now := time.Now()
 	e := c.hot.get(k)
@@ -201,14 +200,14 @@ func (c *Cache) markUsed(e *Entry, now time.Time) {
 }
 
 // Refresh fetches o, and then its variants, even if their entries are fresh, and returns its own
-// result. It may share a retrieval that is under way. Errors are as of Lookup.
+// result. It may share a retrieval that is in progress. The errors are those of Lookup.
 func (c *Cache) Refresh(ctx context.Context, o origin.Origin) (*Entry, error) {
 	e, _, err := c.lookupSlow(ctx, fetch.Key{Origin: o}, true)
 	if err != nil || !e.turnedAway() {
 		return e, err
 	}
 	keys := c.keys(o)[1:]
-	kept, _ := c.Variants(ctx, o) // where the store is away, those in memory have to do
+	kept, _ := c.Variants(ctx, o) // if the store is away, those in memory must do
 	for i := range kept {
 		keys = append(keys, kept[i].Key())
 	}
@@ -244,7 +243,7 @@ func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entr
 	if err != nil {
 		return nil, SourceNone, err
 	}
-	// A successful fetch is not yet a hit; a failed one will be asked for again, so schedule its
+	// A successful fetch is not a hit yet. A failed one will be requested again, so schedule its
 	// retry.
 	if f.source == SourceStore || e.record.Failing() {
 		c.markUsed(e, time.Now())
@@ -256,7 +255,7 @@ func (c *Cache) lookupSlow(ctx context.Context, k fetch.Key, forced bool) (*Entr
 }
 
 // Peek returns the entry of o fetched in the name of an agent (empty: of the gateway), fresh or
-// not, and whether there is one. It never fetches, and waits for the store only.
+// not, and whether there is one. It never fetches, and waits only for the store.
 func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
 	k := fetch.Key{Origin: o, Agent: agent}
 	e := c.hot.get(k)
@@ -267,13 +266,13 @@ func (c *Cache) Peek(o origin.Origin, agent string) (*Entry, bool) {
 }
 
 // Purge forgets o and its variants: their records, last good copies and histories. The next Lookup
-// fetches. A retrieval that is under way still answers the requests that wait for it, but no
+// fetches. A retrieval in progress still answers the requests that wait for it, but no
 // others.
 func (c *Cache) Purge(ctx context.Context, o origin.Origin) error {
 	if err := c.Forget(o); err != nil {
 		return err
 	}
-	// The write under way may still bring it. The time is for that write, and for the deletion.
+	// The write in progress may still store it. The time is for that write and for the deletion.
 	ctx, cancel := context.WithTimeout(ctx, 2*storeTimeout)
 	defer cancel()
 	err := c.purge(ctx, fetch.Key{Origin: o})
@@ -301,7 +300,7 @@ func (c *Cache) purge(ctx context.Context, k fetch.Key) error {
 }
 
 // Forget drops o and its variants from memory, but not from the store: another gateway may have
-// saved them. A retrieval that is under way still answers the requests that wait for it, but no
+// saved them. A retrieval in progress still answers the requests that wait for it, but no
 // others.
 func (c *Cache) Forget(o origin.Origin) error {
 	for _, k := range c.keys(o) {
@@ -329,7 +328,7 @@ func (c *Cache) forget(k fetch.Key) error {
 	return nil
 }
 
-// ForgetAll drops all entries from memory, but for those that are not saved yet.
+// ForgetAll drops all entries from memory, except those that are not saved yet.
 func (c *Cache) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Entry is what the cache knows of one origin at one moment: a record and the ruleset compiled from
-// its text. It never changes; a new fetch makes a new Entry. A nil *Entry denies. All methods are
-// safe for concurrent use.
+// Entry is what the cache knows about one origin at one moment: a record and the ruleset compiled
+// from its text. It never changes; a new fetch makes a new Entry. A nil *Entry denies. All methods
+// are safe for concurrent use.
 type Entry struct {
 	record         fetch.Record
 	interpretation Interpretation
@@ -32,7 +32,7 @@ type Entry struct {
 	usedAt atomic.Int64
 }
 
-// Interpretation is how records are read. The zero value is the default.
+// Interpretation says how to interpret records. The zero value is the default.
 type Interpretation struct {
 	// Policy determines how records age and what they permit.
 	Policy fetch.Policy
@@ -40,16 +40,16 @@ type Interpretation struct {
 	IndexHTML bool
 }
 
-// NewEntry compiles the text of a record that is to be read as told. A last good copy is compiled
-// when a [View] first needs it, as most never are.
+// NewEntry compiles the text of a record by the given interpretation. It compiles a last good copy
+// only when a [View] first needs it, because most are never needed.
 //
-// NewEntry keeps the record's slices: the caller must not change them any more.
+// NewEntry keeps the record's slices: the caller must not change them afterwards.
 func NewEntry(r fetch.Record, as Interpretation) *Entry {
 	return newEntry(r, as, nil)
 }
 
-// newEntry is NewEntry; it takes the ruleset of the predecessor, if there is one and it has the
-// same text and means the same by it.
+// newEntry is NewEntry, but reuses the ruleset of the predecessor if both have the same text and
+// interpretation.
 func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
 	e := &Entry{record: r, interpretation: as, askers: new(askers)}
 	if old != nil && old.record.FetchedAt.Equal(r.FetchedAt) {
@@ -71,7 +71,7 @@ func newEntry(r fetch.Record, as Interpretation, old *Entry) *Entry {
 		e.rules, e.size = func() *robotstxt.Ruleset { return rules }, rules.Size()
 	default:
 		e.rules = sync.OnceValue(parse)
-		e.size = len(text.Body) // not compiled yet; 0.7 of it is the mean of the corpus
+		e.size = len(text.Body) // an estimate before compilation; the mean of the corpus is 0.7 of it
 	}
 	return e
 }
@@ -84,8 +84,8 @@ func (e *Entry) Record() fetch.Record {
 	return e.record
 }
 
-// Rules returns the ruleset of the record's text as the cache reads it, whether or not the text
-// decides now. It is nil without a text.
+// Rules returns the ruleset of the record's text, even if the text does not decide now. It is nil
+// without a text.
 func (e *Entry) Rules() *robotstxt.Ruleset {
 	if e == nil || e.rules == nil {
 		return nil
@@ -93,20 +93,20 @@ func (e *Entry) Rules() *robotstxt.Ruleset {
 	return e.rules()
 }
 
-// turnedAway reports whether the site refused the sender, perhaps for its name.
+// turnedAway reports whether the site refused the sender, perhaps because of its name.
 func (e *Entry) turnedAway() bool {
 	return fetch.TurnedAway(e.record.State, e.record.Status) && e.View(time.Now()).State == fetch.StateAbsent
 }
 
-// repeats reports whether a variant has the answer that the gateway got.
+// repeats reports whether a variant has the same answer as the gateway's own record.
 func (e *Entry) repeats(base *Entry) bool {
 	v := e.View(time.Now())
 	return base != nil && v.State == fetch.StateAbsent && v.Status == base.record.Status
 }
 
-// Derive returns the result of read for the text that holds at the time now, nil without such a
-// text. It calls read once and keeps the result, for caches of files other than robots.txt. The
-// caller must always pass the same read.
+// Derive returns the result of read for the text in force at the time now, or nil without such a
+// text. It calls read once and keeps the result. It is for caches of files other than robots.txt.
+// The caller must always pass the same read.
 func (e *Entry) Derive(now time.Time, read func(text []byte) any) any {
 	if e.View(now).Access != fetch.AccessRules {
 		return nil
@@ -115,13 +115,13 @@ func (e *Entry) Derive(now time.Time, read func(text []byte) any) any {
 	return e.derived
 }
 
-// Fresh reports whether the entry may be acted on at the time now: see fetch.Policy.Fresh. A nil
-// Entry never is.
+// Fresh reports whether the entry may be used at the time now: see fetch.Policy.Fresh. A nil Entry
+// is never fresh.
 func (e *Entry) Fresh(now time.Time) bool {
 	return e != nil && e.interpretation.Policy.Fresh(e.record, now)
 }
 
-// View is what an Entry means for crawling at one moment. The zero value denies.
+// View is the meaning of an Entry for crawlers at one moment. The zero value denies.
 type View struct {
 	// Access says whether the rules decide, or one answer for every path.
 	Access fetch.Access
@@ -138,12 +138,12 @@ type View struct {
 	// Status and Detail explain Cause, as in [fetch.Outcome].
 	Status int
 	Detail string
-	// Text is the text that decides, nil if none does; it is shared and must not be changed. SHA256
-	// is its hash, zero if none does.
+	// Text is the text that decides, or nil. It is shared and must not be changed. SHA256 is its
+	// hash, or zero.
 	Text   []byte
 	SHA256 [32]byte
-	// FetchedAt is when the text that decides was fetched or, where none does, when the origin gave
-	// the current answer.
+	// FetchedAt is when the text that decides was fetched or, without such a text, when the origin
+	// gave the current answer.
 	FetchedAt time.Time
 	// FreshUntil is when the current answer must be asked for again; zero while the origin is
 	// unreachable.
@@ -165,7 +165,7 @@ func (v View) Why() string {
 	}
 }
 
-// View judges the entry at the time now. It allocates nothing, except that the first call which
+// View evaluates the entry at the time now. It allocates nothing, except that the first call that
 // falls back on a last good copy compiles it.
 func (e *Entry) View(now time.Time) View {
 	if e == nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// flight is the work under way for one origin: first a look into the store, then perhaps a
-// retrieval, when its turn comes. All requests for the origin wait for it. There is at most one
-// flight for an origin; it belongs to none of its waiters, and none of them can end it by leaving.
+// flight is the work in progress for one origin: first a look into the store, then perhaps a
+// retrieval when its turn comes. All requests for the origin wait for it. An origin has at most one
+// flight. It does not belong to any of its waiters, so none of them ends it by leaving.
 type flight struct {
 	key        fetch.Key
 	born       time.Time
-	background bool          // begun by no request, to replace an entry
-	known      func() *Entry // the entry at the first call, nil without one
+	background bool          // started without a request, to replace an entry
+	known      func() *Entry // returns the entry at the time of the first call, or nil
 
 	// Guarded by Cache.mu.
 	waiters   int
 	class     class
 	queued    *list.Element // its place in the queue of its class, nil if it has none
-	forced    bool          // an answer older than the flight does not do
-	unsaved   bool          // it says nothing that the store should have
-	discarded bool          // purged, or not to be kept: the result is for its waiters alone
+	forced    bool          // an answer older than the flight is not enough
+	unsaved   bool          // its result should not be stored
+	discarded bool          // purged, or not to be kept: only its waiters get the result
 	completed bool
 
 	// Set before done is closed, read after.
@@ -76,8 +76,8 @@ func (c *Cache) join(k fetch.Key, forced bool) (f *flight, leads bool, err error
 	return f, leads, nil
 }
 
-// current returns the entry to answer from while a background flight is under way to replace it;
-// nil if the request has to wait.
+// current returns the entry to use while a background flight replaces it, or nil if the request has
+// to wait.
 func (c *Cache) current(f *flight) *Entry {
 	if !f.background {
 		return nil
@@ -89,7 +89,8 @@ func (c *Cache) current(f *flight) *Entry {
 	return e
 }
 
-// promote moves a queued background flight among the first requests: somebody waits for it.
+// promote moves a queued background flight to the queue of first requests, because a request is
+// waiting for it.
 func (c *Cache) promote(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,7 @@ func (c *Cache) leave(f *flight) {
 	c.mu.Unlock()
 }
 
-// wait waits for the result of the flight, for the budget at most.
+// wait waits for the result of the flight, at most for the budget.
 func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 	timer := time.NewTimer(c.tuned.Load().Budget + waitGrace)
 	defer timer.Stop()
@@ -122,8 +123,8 @@ func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
 }
 
 // lead does the first part of a new flight on the goroutine of the request that caused it: it asks
-// the store and, where that does not answer, queues for a retrieval. It does not end early if that
-// request does, since others may have joined; the store is bounded in time.
+// the store and, if the store has no usable entry, queues a retrieval. It does not end early with
+// that request, because others may have joined; calls of the store are bounded in time.
 func (c *Cache) lead(f *flight) {
 	defer c.work.Done()
 	defer c.completeIfPanicking(f)
@@ -148,8 +149,8 @@ func (c *Cache) lead(f *flight) {
 	}
 }
 
-// enqueue has f retrieved when it is its turn in a class. It returns ErrPending if too many wait
-// there already, and ErrClosed. c.mu is held.
+// enqueue queues the retrieval of f in a class. It returns ErrPending if the queue is full, or
+// ErrClosed. c.mu is held.
 func (c *Cache) enqueue(f *flight, cl class) error {
 	s := c.slots[cl]
 	switch {
@@ -163,10 +164,10 @@ func (c *Cache) enqueue(f *flight, cl class) error {
 	return nil
 }
 
-// dispatch begins as many flights as there are free slots. c.mu is held.
+// dispatch starts as many flights as there are free slots. c.mu is held.
 func (c *Cache) dispatch(s *slots) {
 	for s.inFlight < s.size && s.queue.Len() > 0 {
-		f := s.queue.Remove(s.queue.Front()).(*flight) //nolint:forcetypeassert // it holds nothing else
+		f := s.queue.Remove(s.queue.Front()).(*flight) //nolint:forcetypeassert // the list has no other type
 		f.queued = nil
 		s.inFlight++
 		c.work.Go(func() {
@@ -187,7 +188,7 @@ func (c *Cache) runInSlot(f *flight, s *slots) {
 		err = ErrClosed
 	}
 	c.mu.Lock()
-	abandoned := f.class == classFirst && f.waiters == 0 // those that somebody waits for go first
+	abandoned := f.class == classFirst && f.waiters == 0 // flights with waiters go first
 	if err == nil && abandoned {
 		err = c.enqueue(f, classRetry)
 	}
@@ -204,8 +205,8 @@ func (c *Cache) runInSlot(f *flight, s *slots) {
 	}
 }
 
-// complete ends a flight, once: it publishes the result, keeps the entry in the hot tier, and for
-// the store if it is new, unless the flight is discarded, and lets the waiters go.
+// complete ends a flight, once: it publishes the result and wakes the waiters. Unless the flight is
+// discarded, it keeps the entry in the hot tier and, if it is new, queues it for the store.
 func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +217,7 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	if c.flights[f.key] == f {
 		delete(c.flights, f.key)
 	}
-	// Under the lock, so that no purge or later flight comes in between.
+	// Under the lock, so that no purge or later flight can come in between.
 	if e != nil && !f.discarded {
 		c.hot.put(e)
 		if s == SourceFetch && !f.unsaved {
@@ -228,8 +229,8 @@ func (c *Cache) complete(f *flight, e *Entry, s Source, err error) (discarded bo
 	return f.discarded
 }
 
-// completeIfPanicking is deferred by all work on f. Only a defect in the reading of hostile bytes
-// can cause a panic; it ends the flight without an answer, and not the gateway of all crawlers.
+// completeIfPanicking is deferred by all work on f. Only a defect in the parsing of hostile bytes
+// can cause a panic. It ends the flight without an answer, and not the whole gateway.
 func (c *Cache) completeIfPanicking(f *flight) {
 	if v := recover(); v != nil {
 		c.cfg.Observer.Panicked(f.key, v, debug.Stack())
@@ -260,14 +261,13 @@ func (c *Cache) refresh(k fetch.Key, retry bool) bool {
 // fullPause is how long an origin waits for room in the queues.
 const fullPause = 10 * time.Second
 
-// refreshLater has an origin that is asked about refreshed when that is due: early, at 80 % of the
-// TTL, or for the retry of an unreachable one (docs/status-table.md). So an origin in use need not
-// be asked about in the last fifth of its TTL to be refreshed in time, and a crawler that comes
-// back after Retry-After finds the retry already made. An origin that nobody asks about is
-// refreshed once at most.
+// refreshLater schedules the refresh of an origin in use: at 80 % of the TTL, or at the next retry
+// of an unreachable one (docs/status-table.md). So an origin in use is refreshed in time even
+// without a request in the last fifth of its TTL, and a crawler that comes back after Retry-After
+// finds the retry already made. An origin that nobody uses is refreshed at most once.
 //
-// Of an origin the latest call counts. One for which there is no room is refreshed when a request
-// finds it due.
+// The latest call for an origin counts. Without room in the list, an origin is refreshed when a
+// request finds it due.
 func (c *Cache) refreshLater(k fetch.Key, retry bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +283,7 @@ func (c *Cache) startTimer(k fetch.Key, retry bool, wait time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(wait, func() {
 		c.mu.Lock()
-		listed := c.due[k] == timer // it may have been stopped just now
+		listed := c.due[k] == timer // it may just have been stopped
 		if listed {
 			delete(c.due, k)
 		}
@@ -293,7 +293,7 @@ func (c *Cache) startTimer(k fetch.Key, retry bool, wait time.Duration) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.due[k] == nil { // else a newer answer has set it
+		if c.due[k] == nil { // otherwise a newer answer has set it
 			c.startTimer(k, retry, fullPause)
 		}
 	})
@@ -308,8 +308,8 @@ func (c *Cache) stopTimer(k fetch.Key) {
 	}
 }
 
-// class says what a retrieval is for. Each class has slots of its own: new origins, however many
-// and however slow, cannot make the origins in use run out of their time.
+// class says what a retrieval is for. Each class has its own slots, so new origins, however many
+// and however slow, cannot keep origins in use from being refreshed in time.
 type class uint8
 
 const (
@@ -323,8 +323,8 @@ const (
 	classes
 )
 
-// share is the part of n that a class gets: first requests three quarters, the others an eighth
-// each, and each at least one.
+// share returns a class's part of n: three quarters for first requests, an eighth for each other
+// class, and at least one.
 func (cl class) share(n int) int {
 	if cl == classFirst {
 		return max(n*3/4, 1)
@@ -333,13 +333,13 @@ func (cl class) share(n int) int {
 }
 
 // startsPerSecond is how many retrievals of a class may begin in a second, for each of
-// Config.Parallel. A storm of 10,000 new origins so begins within 13 s, in time for all of them,
-// and does not keep the CPU from the origins that are known.
+// Config.Parallel. So a storm of 10,000 new origins starts within 13 s, in time for all of them,
+// and leaves CPU time for known origins.
 const startsPerSecond = 3
 
-// slots bounds the retrievals of one class. One that only waits for its server costs a connection,
-// and 200 hosts that never answer must not keep all others waiting: many may be in flight. One
-// whose server has begun to answer will hold a file: few may read.
+// slots bounds the retrievals of one class. A retrieval that only waits for its server costs a
+// connection, and 200 hosts that never answer must not hold up all others, so many may be in
+// flight. A retrieval whose server has started to answer will hold a file, so only a few may read.
 type slots struct {
 	// Guarded by Cache.mu.
 	queue    list.List // of *flight, first come, first served
@@ -358,8 +358,8 @@ func newSlots(cl class, inFlight, parallel int) *slots {
 	return s
 }
 
-// resize changes the limits. Retrievals beyond them go on, and those that read by the old limit are
-// not counted by a new one.
+// resize changes the limits. Retrievals beyond the new limits continue, and those that already read
+// are not counted against them.
 func (s *slots) resize(cl class, inFlight, parallel int) {
 	s.size = cl.share(inFlight)
 	if readers := cl.share(parallel); readers != s.readers {

@@ -12,13 +12,13 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// hotTier holds entries in memory, or not, as it pleases: it may drop each one at any time. It must
-// not return one that was put before the last put or drop of its origin. All methods are safe for
-// concurrent use, except that put and drop must not be called during close or after it.
+// hotTier holds entries in memory, and may drop any of them at any time. It must not return an
+// entry from before the last put or drop of its origin. All methods are safe for concurrent use,
+// except that put and drop must not be called during close or after it.
 type hotTier interface {
 	get(k fetch.Key) *Entry // nil without one
-	// touch says that k was asked for, which makes it worth keeping. Once a second for one in use
-	// will do.
+	// touch records that k was requested, which makes it worth keeping. One call per second for an
+	// entry in use is enough.
 	touch(k fetch.Key)
 	put(e *Entry)
 	drop(k fetch.Key)
@@ -28,15 +28,16 @@ type hotTier interface {
 }
 
 // ristrettoTier is a hotTier bounded in bytes. ristretto decides which entries are worth their
-// memory; they are read from a map beside it.
+// memory. Reads use a separate map.
 //
-// The map is there because ristretto applies a Set later, up to 32,000 Sets later. Until then a new
-// key is missed, and if an entry is replaced soon after it was first set, the old one comes up
-// again for a while, although it was deleted in between. In the map a put counts at once;
+// The map exists because ristretto applies a Set later, up to 32,000 Sets later. Until then a new
+// key is missing, and if an entry is replaced soon after it was first set, the old one appears
+// again for a while, although it was deleted in between. In the map, a put counts at once.
 // ristretto's callbacks remove the entries that it drops, rejects or evicts. The map is also
 // faster.
 //
-// ristretto knows origins by 64 bits with a random seed. Two that collide only push each other out.
+// ristretto identifies origins by a 64-bit hash with a random seed. Two origins that collide only
+// evict each other.
 type ristrettoTier struct {
 	seed    maphash.Seed
 	entries *xsync.Map[fetch.Key, *Entry]
@@ -62,8 +63,7 @@ func newRistrettoTier(maxSize int64) (*ristrettoTier, error) {
 		BufferItems:        64,
 		IgnoreInternalCost: true, // Entry.cost has it
 		OnExit:             t.exited,
-		// Entries end by their record, not by a time of the cache's, so there is nothing for its
-		// sweep to do.
+		// Entries expire by their record, not by a time of the cache, so its sweep has nothing to do.
 		TtlTickerDurationInSec: 24 * 60 * 60,
 	})
 	if err != nil {
@@ -85,8 +85,8 @@ func (t *ristrettoTier) touch(k fetch.Key) {
 	}
 }
 
-// put deletes before it sets: of two Sets of a key that is new, ristretto keeps the first. An entry
-// that is there stays: to delete it would make it leave the map.
+// put deletes before it sets, because ristretto keeps the first of two Sets of a new key. It does
+// not delete an entry that is there, because that would remove it from the map.
 func (t *ristrettoTier) put(e *Entry) {
 	if old, there := t.entries.LoadAndStore(e.record.Key(), e); there && old == e {
 		return
@@ -109,7 +109,7 @@ func (t *ristrettoTier) keys() iter.Seq[fetch.Key] {
 	}
 }
 
-// exited is called for each entry that ristretto does not hold any more, or will not hold.
+// exited is called for each entry that ristretto has dropped or will not accept.
 func (t *ristrettoTier) exited(e *Entry) {
 	if e == nil {
 		return
@@ -130,7 +130,7 @@ func (t *ristrettoTier) close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	t.cache.Close() // which lets go of every entry
+	t.cache.Close() // which releases every entry
 }
 
 func (t *ristrettoTier) hash(k fetch.Key) uint64 { return maphash.Comparable(t.seed, k) }

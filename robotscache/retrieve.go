@@ -17,7 +17,7 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	defer c.completeIfPanicking(f)
 	queued := time.Since(f.born)
 
-	budget := c.tuned.Load().Budget // one for both, even if the configuration changes
+	budget := c.tuned.Load().Budget // the same for both, even if the configuration changes
 	known, endLease := c.takeLease(f, budget)
 	keep := false
 	defer func() { endLease(keep) }()
@@ -30,14 +30,14 @@ func (c *Cache) retrieve(f *flight, reading *semaphore.Weighted) {
 	// If the record could not be saved, the lease expires by itself. Until then the other gateways
 	// wait for the record and do not fetch.
 	keep = !c.finish(f, known, out)
-	if f.key.Agent == "" { // what one agent was told binds no other
+	if f.key.Agent == "" { // an answer to one agent does not apply to others
 		c.share(out)
 	}
 }
 
-// finish turns an outcome into the entry that follows known and completes the flight. An entry that
-// is not to be kept is for the flight's waiters alone. It reports false if there is something to
-// save and others do not see it in the store yet.
+// finish turns an outcome into the entry that follows known and completes the flight. If the entry
+// is not to be kept, only the flight's waiters get it. finish reports false if there is something
+// to save that others do not see in the store yet.
 func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 	e, kept, err := c.nextEntry(f.key, known, out)
 	unsaved := kept && c.isRepeated(f, known, e)
@@ -61,7 +61,7 @@ func (c *Cache) finish(f *flight, known *Entry, out fetch.Outcome) (done bool) {
 func (c *Cache) fetch(k fetch.Key, known *Entry, reading *semaphore.Weighted, budget time.Duration) fetch.Outcome {
 	ctx, cancel := context.WithTimeout(c.base, budget)
 	defer cancel()
-	var waited atomic.Int64 // for slots, in ns; while it waits, less the time at which that began
+	var waited atomic.Int64 // for slots, in ns; during a wait, minus the time at which it began
 	gate := func(ctx context.Context) {
 		waited.Add(-time.Now().UnixNano())
 		if reading.Acquire(ctx, 1) == nil {
@@ -224,8 +224,8 @@ func (c *Cache) share(out fetch.Outcome) {
 	c.finish(f, known, out)
 }
 
-// recall returns the newest entry of k that the hot tier, the pending writes or the store holds,
-// judged by the present policy; nil if none does.
+// recall returns the newest entry of k in the hot tier, the pending writes or the store, under the
+// current policy. It returns nil if there is none.
 func (c *Cache) recall(k fetch.Key) *Entry {
 	c.mu.Lock()
 	best := c.pending.newest(k)
@@ -239,7 +239,7 @@ func (c *Cache) recall(k fetch.Key) *Entry {
 	return newEntry(r, c.interpretation(), best)
 }
 
-// judged returns the entry as records are read now, nil for none.
+// judged returns the entry under the current interpretation, or nil for nil.
 func (c *Cache) judged(e *Entry) *Entry {
 	if as := c.interpretation(); e != nil && e.interpretation != as {
 		return newEntry(e.record, as, e)
@@ -272,7 +272,7 @@ func attempted(r fetch.Record, now time.Time) time.Time {
 	return t
 }
 
-// load asks the store for a record. It does so for a flight and not for the request that began it:
+// load asks the store for a record, on behalf of a flight and not of the request that started it:
 // see lead.
 func (c *Cache) load(k fetch.Key) (fetch.Record, error) {
 	ctx, cancel := context.WithTimeout(c.base, storeTimeout)
@@ -288,8 +288,8 @@ func (c *Cache) load(k fetch.Key) (fetch.Record, error) {
 var errWrongRecord = errors.Join(ErrCorrupt, errors.New("record of another origin or agent"))
 
 // reportStore tells the observer how a call of the store went. A store that goes away, or fills its
-// disk, is reported once and not at each call. Reading and writing are apart: what can still be
-// read is no sign that it can be written.
+// disk, is reported once and not at each call. Reading and writing are reported separately, because
+// a store that can be read may still fail to write.
 func (c *Cache) reportStore(op string, err error) {
 	failed := err != nil && !errors.Is(err, ErrNotFound)
 	if failed {

@@ -16,20 +16,20 @@ const MaxList = 1000
 // Store keeps the records of origins beyond the life of the process. The cache's hot tier may drop
 // anything at any time, so the store is where the 30-day clock of an unreachable origin lives.
 //
-// Concurrency: every method may be called by many goroutines at once. A cache has one call of Save
-// or Delete under way at a time; other processes that share the medium keep no such order, and
-// there the record with the later attempt wins.
+// Concurrency: every method may be called by many goroutines at once. A cache makes one call of
+// Save or Delete at a time. Between processes that share the medium there is no such order: the
+// record with the later attempt wins.
 //
-// Blocking: every method does I/O on the caller's goroutine. All give up when ctx ends, as far as
-// their medium can, and no store waits longer than a bound of its own.
+// Blocking: every method does I/O on the caller's goroutine. All give up when ctx ends, if their
+// medium can, and every store has its own time limit.
 //
 // Durability: a change by Save or Delete that returned nil survives the end of the process, as far
 // as the medium promises.
 //
-// Trust: the caller answers for the records that it saves. A store returns the saved record or an
-// error: it checks each body against its SHA-256. A record whose text is missing, perhaps because
-// there was no more room for it, is not found. A store does not judge age: records past their time
-// are returned like others.
+// Trust: the caller is responsible for the records that it saves. A store returns the saved record
+// or an error, and checks each body against its SHA-256. A record whose text is missing, perhaps
+// for lack of room, counts as not found. A store does not check age: it returns expired records
+// like others.
 //
 // Ownership: a record's slices are shared after Save and after Load. Neither side changes them.
 //
@@ -40,8 +40,8 @@ type Store interface {
 	// Load returns the record of k with its text. It sees each Save that has returned.
 	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
 
-	// Save replaces the records of the origins given, in their order, and notes their versions in
-	// the histories. After an error some may be saved: to save them again does no harm. ErrInvalid
+	// Save replaces the records of the given origins, in order, and adds their versions to the
+	// histories. After an error, some records may be saved; saving them again does no harm. ErrInvalid
 	// says that one of the records cannot be kept, any other error that it may work later.
 	Save(ctx context.Context, records ...fetch.Record) error
 
@@ -50,8 +50,8 @@ type Store interface {
 	Delete(ctx context.Context, k fetch.Key) error
 
 	// List returns up to limit records (at most MaxList; 0 means MaxList) whose Key().String()
-	// sorts after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil,
-	// the hashes are set. Fewer than limit records mean that there are no more.
+	// sorts after the string given, in that order, WITHOUT bodies: Body and LastGood.Body are nil, the
+	// hashes are set. If it returns fewer than limit records, there are no more.
 	List(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
 	// History returns the versions that the robots.txt of k has had, newest first, the present one
@@ -71,11 +71,10 @@ type Store interface {
 var (
 	// ErrNotFound is the answer for an origin or a body that is not in the store.
 	ErrNotFound = errors.New("not found")
-	// ErrUnavailable means that the medium does not answer at the moment. Asking again is cheap
-	// until it does.
+	// ErrUnavailable means that the medium does not answer at the moment. Until it does, calls fail
+	// quickly.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrCorrupt means that the stored value is not the one that was saved. The origin is as good
-	// as unknown.
+	// ErrCorrupt means that the stored value differs from the saved one. Treat the origin as unknown.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrInvalid means that a record contradicts itself, and so cannot be kept.
 	ErrInvalid = errors.New("invalid record")

@@ -35,7 +35,7 @@ const (
 
 var formatKey = []byte("format")
 
-// Reasons for which a file is refused. It is then left as it is.
+// Reasons to refuse a file. A refused file is not changed.
 var (
 	errForeign = errors.New("it is not a robots.txt store of Crawlgate, or its beginning is damaged; move it away or name another file")
 	errTorn    = errors.New("it is damaged; restore a copy or move it away (the last good copies of unreachable origins are then lost)")
@@ -46,7 +46,7 @@ var (
 	ErrLocked = errors.New("another process has it open")
 )
 
-// openFile opens a store. It makes a missing one, unless the file is opened for reading only.
+// openFile opens a store. It creates a missing one, unless the file is opened only for reading.
 func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, error) {
 	info, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist) && !readOnly
@@ -84,7 +84,7 @@ func openFile(path string, lockTimeout time.Duration, readOnly bool) (*file, err
 	return f, nil
 }
 
-// create makes the buckets of a store that are not there, and sets its format.
+// create makes the missing buckets of a store, and sets its format.
 func create(tx *bolt.Tx) error {
 	for _, bucket := range [][]byte{metaBucket, originsBucket, textsBucket, usesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(bucket); err != nil {
@@ -94,10 +94,10 @@ func create(tx *bolt.Tx) error {
 	return tx.Bucket(metaBucket).Put(formatKey, binary.BigEndian.AppendUint32(nil, format))
 }
 
-// check refuses a file that is not ours, of another format or cut short, and reports whether it is of
-// the former format. info is nil for one that was just made.
+// check refuses a file that is not ours, has another format or is truncated, and reports whether it
+// has the former format. info is nil for a file that was just made.
 func check(tx *bolt.Tx, info fs.FileInfo) (former bool, err error) {
-	// bbolt maps the file into memory, and to touch a page beyond its end is a fault.
+	// bbolt maps the file into memory, and an access to a page beyond its end is a fault.
 	if info != nil && tx.Size() > info.Size() {
 		return false, fmt.Errorf("%w: %d of %d bytes are there", errTorn, info.Size(), tx.Size())
 	}
@@ -123,8 +123,9 @@ func check(tx *bolt.Tx, info fs.FileInfo) (former bool, err error) {
 // file is a bbolt database that fails instead of crashing.
 //
 // When bbolt meets a damaged page, or a file that was cut while it is open, it panics or faults in
-// its memory map, perhaps with a lock held. That is caught here, and the file is not used any more:
-// to go on could hang, or make the damage worse. The gateway runs without its store, and says so.
+// its memory map, perhaps with a lock held. The panic is caught here, and the file is no longer
+// used, because that could hang or make the damage worse. The gateway continues without its store,
+// and reports it.
 type file struct {
 	db     *bolt.DB
 	handle *os.File // of db, to unlock the file after a panic, when db cannot be closed

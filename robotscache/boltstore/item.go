@@ -37,7 +37,7 @@ func savedBefore(value []byte, t time.Time) bool {
 	return len(value) >= itemHead && int64(binary.BigEndian.Uint64(value)) < t.Unix()
 }
 
-// loadItem returns what the file has of an origin.
+// loadItem returns the item of an origin.
 func loadItem(tx *bolt.Tx, k fetch.Key) (item, error) {
 	value := tx.Bucket(originsBucket).Get([]byte(k.String()))
 	if value == nil {
@@ -46,7 +46,7 @@ func loadItem(tx *bolt.Tx, k fetch.Key) (item, error) {
 	return decodeItem(value)
 }
 
-// put saves a record, and notes the use of its text.
+// put saves a record, and records the use of its text.
 func (s *Store) put(tx *bolt.Tx, r fetch.Record, now time.Time) error {
 	text, hasText, err := storecodec.TextOf(r)
 	if err != nil {

@@ -32,12 +32,12 @@ type Config struct {
 	// were deleted for lack of room, and not because their time was over. It must not block; it may
 	// be nil.
 	Dropped func(texts int, early bool)
-	// LockTimeout is how long Open waits for another process to close the file; default 2 s: a
-	// gateway that ends commits its last records in less. One that a service manager restarts has
-	// ended before the next one starts.
+	// LockTimeout is how long Open waits for another process to close the file. Default: 2 s, which is
+	// more than a stopping gateway needs to commit its last records. A service manager starts the next
+	// gateway only after the previous one has ended.
 	LockTimeout time.Duration
-	// ReadOnly opens a file that is there and that no gateway has open, and changes nothing in it.
-	// Several processes may read it at once. Save and Delete fail.
+	// ReadOnly opens an existing file that no gateway has open, and does not change it. Several
+	// processes may read it at once. Save and Delete fail.
 	ReadOnly bool
 }
 
@@ -54,7 +54,7 @@ type Store struct {
 }
 
 // Open opens the store, and creates a missing one. Its errors name the path and address the
-// operator; [ErrLocked] is found in them. It waits for LockTimeout at most.
+// operator; [ErrLocked] is found in them. It waits at most for LockTimeout.
 func Open(cfg Config) (*Store, error) {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
@@ -133,8 +133,8 @@ func (s *Store) update(change func(tx *bolt.Tx) error) (d dropped, err error) {
 	return d, nil
 }
 
-// Load implements [robotscache.Store]. It takes some 10 µs for a file of median length, and longer
-// where the disk has to be read.
+// Load implements [robotscache.Store]. It takes about 10 µs for a file of median length, and longer
+// if it has to read the disk.
 func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err error) {
 	err = s.view(ctx, "loading "+k.String(), func(tx *bolt.Tx) error {
 		it, err := loadItem(tx, k)
@@ -229,13 +229,13 @@ func (s *Store) Close() error {
 }
 
 const (
-	// firstSweep is when the first pass over the file begins, sweepEvery when the next does after
-	// one has ended.
+	// firstSweep is when the first pass over the file begins. sweepEvery is the time from the end of a
+	// pass to the next.
 	firstSweep = time.Minute
 	sweepEvery = 24 * time.Hour
-	// sweepBatch is how many records a step of a pass looks at, sweepPause the time between two: a
-	// million records take a quarter of an hour, and a step a millisecond or two if there is
-	// nothing to delete.
+	// sweepBatch is how many records one step of a pass checks. sweepPause is the time between two
+	// steps. A million records take a quarter of an hour, and a step takes a millisecond or two if
+	// there is nothing to delete.
 	sweepBatch = 1000
 	sweepPause = time.Second
 )

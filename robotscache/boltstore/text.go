@@ -23,7 +23,8 @@ type textValue struct {
 
 const (
 	textHead = 1 + 8
-	// useEvery is how long after a use no other is written: a text costs one write a day.
+	// useEvery is the least time between two recorded uses of a text, so a text costs one write per
+	// day.
 	useEvery = 24 * time.Hour
 )
 
@@ -54,8 +55,8 @@ func useKey(used int64, sha fetch.Sum) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(used)), sha[:]...)
 }
 
-// use notes that a text was used at a time. encode gives the text where it is new, or its value is
-// damaged.
+// use records that a text was used at a time. encode returns the text, and is called if the text is
+// new or its value is damaged.
 func use(tx *bolt.Tx, sha fetch.Sum, at time.Time, encode func() []byte) error {
 	texts, uses := tx.Bucket(textsBucket), tx.Bucket(usesBucket)
 	v, err := decodeTextValue(texts.Get(sha[:]))
@@ -105,14 +106,14 @@ func (s *Store) setKeptUntil(tx *bolt.Tx, history []robotscache.Version) {
 	}
 }
 
-// dropped counts deleted texts: over because their time had passed, early for lack of room.
+// dropped counts deleted texts. over counts expired ones, and early those deleted for lack of room.
 type dropped struct{ over, early int }
 
-// textTime is how long a text is kept after its last use that was written.
+// textTime is how long a text is kept after its last recorded use.
 func (s *Store) textTime() time.Duration { return s.retention.Load().Texts() + useEvery }
 
-// drop deletes the texts whose time is over, and the least recently used ones while there are more
-// bytes than may be; sweepBatch of them at the most.
+// drop deletes expired texts and, while the texts exceed the size limit, the least recently used
+// ones. It deletes at most sweepBatch texts.
 func (s *Store) drop(tx *bolt.Tx, now time.Time) (d dropped, err error) {
 	limit, most := now.Add(-s.textTime()).UnixNano(), s.retention.Load().Max
 	texts, c, before := tx.Bucket(textsBucket), tx.Bucket(usesBucket).Cursor(), textBytes(tx)
@@ -129,7 +130,7 @@ func (s *Store) drop(tx *bolt.Tx, now time.Time) (d dropped, err error) {
 		}
 		n, _ := binary.Uvarint(size)
 		left -= int64(n)
-		// A damaged text that was written again has a place of its own.
+		// A damaged text that was written again has a new entry.
 		if v, err := decodeTextValue(texts.Get(key[8:])); err == nil && v.used == used {
 			if err := texts.Delete(key[8:]); err != nil {
 				return d, err

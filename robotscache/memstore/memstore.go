@@ -16,23 +16,23 @@ import (
 
 // Config holds the limit of a [Store].
 type Config struct {
-	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The origins that were asked
-	// for least recently are dropped first, with the history of their outages: later answers can
-	// only be stricter for it.
+	// MaxSize bounds the memory in bytes, estimated; default 256 MiB. The least recently used
+	// origins are dropped first, with the history of their outages. This can only make later answers
+	// stricter.
 	MaxSize int64
 }
 
 const (
 	defaultMaxSize = 256 << 20
 	versions       = 10 // kept for each origin
-	// itemSize and versionSize are what an origin and a version take besides their texts, roughly:
+	// itemSize and versionSize estimate the memory of an origin and a version without their texts:
 	// map entries, list element, record, map of texts.
 	itemSize    = 1600
 	versionSize = 270
 )
 
-// Store is a [robotscache.Store] in memory. Its records last as long as the Store does. A text is
-// held once for each origin that has it or had it.
+// Store is a [robotscache.Store] in memory. Its records last as long as the Store does. It keeps
+// one copy of a text for each origin that has or had it.
 type Store struct {
 	cfg Config
 
@@ -188,7 +188,7 @@ func (s *Store) History(ctx context.Context, k fetch.Key) ([]robotscache.Version
 	return slices.Clone(it.history), nil
 }
 
-// Body implements [robotscache.Store]. Like List it looks at all origins.
+// Body implements [robotscache.Store]. Like List, it looks through all origins.
 func (s *Store) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 )
 
 // silence is the number of timeouts without an answer after which the server counts as gone. A
-// server that is slow for less is a sign of load, perhaps our own: gateways that fetched for
-// themselves then would make the load greater. So the store is more patient than the link.
+// server that is slow for a shorter time is probably loaded, perhaps by us. If the gateways then
+// fetched for themselves, they would increase the load. So the store is more patient than the link.
 const silence = 2
 
-// tryEvery is how often a call looks whether a server that was too slow for the link, and counts as
-// gone, is fast enough for the store.
+// tryEvery is how often a call tries a server that counts as gone because it was too slow for the
+// link, but may be fast enough for the store.
 const tryEvery = time.Second
 
 var (
@@ -58,7 +58,7 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	case rueidis.IsRedisNil(err):
 		return result, robotscache.ErrNotFound
 	case link.IsReadOnly(err):
-		s.link.Fail(err) // a link that has nothing to say writes nothing itself
+		s.link.Fail(err) // an idle link does not notice by itself
 	case refused:
 	case ctx.Err() != nil:
 		return result, ctx.Err() // says nothing about the server
@@ -72,7 +72,7 @@ func (s *Store) do(ctx context.Context, makes call) (result rueidis.RedisResult,
 	return result, fmt.Errorf("%w: %w", robotscache.ErrUnavailable, err)
 }
 
-// all makes several calls in one go. Its error is of the first that fails.
+// all makes several calls at once. Its error is the first one that occurs.
 func (s *Store) all(ctx context.Context, asked func(rueidis.Builder) rueidis.Commands) (answers []rueidis.RedisResult, err error) {
 	_, err = s.do(ctx, func(ctx context.Context, c rueidis.Client) rueidis.RedisResult {
 		answers = c.DoMulti(ctx, asked(c.B())...)
@@ -91,15 +91,15 @@ func firstFailure(results []rueidis.RedisResult) rueidis.RedisResult {
 	return rueidis.RedisResult{}
 }
 
-// gone returns why no call is made: there is no connection, or there was no answer for long, to the
-// link or to the store. A server that refuses the heartbeat of the link may do what the store asks.
+// gone returns why no call can be made: there is no connection, or neither the link nor the store
+// got an answer for long. A server that refuses the link's heartbeat may still serve the store.
 func (s *Store) gone() error {
 	state := s.link.State()
 	patient := state.Refused() || isSlow(state.Why) && min(time.Since(state.Since), time.Since(*s.heard.Load())) < silence*s.cfg.Timeout
 	if s.link.Client() != nil && (state.Up || patient) {
 		return nil
 	}
-	return state.Why // New has tried, so there is a client or a reason
+	return state.Why // New has tried to connect, so there is a client or a reason
 }
 
 // isSlow reports whether an error is the end of a wait for the server: the caller's, or the

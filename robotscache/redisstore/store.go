@@ -22,16 +22,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/internal/storecodec"
 )
 
-// Config holds the settings of a [Store]. Only Link is required; other fields that are zero take
-// their defaults.
+// Config configures a [Store]. Only Link is required. Other fields that are zero take their
+// defaults.
 type Config struct {
 	// Link is to the server, with the prefix of all keys. It outlives the store.
 	Link *link.Link
 	// Versions is the number of versions kept for each origin; default robotscache.MaxVersions. Texts
 	// do not depend on it.
 	Versions int
-	// Retention says how long texts are kept; its Max is not for this store. [Store.SetRetention]
-	// changes it.
+	// Retention says how long texts are kept. This store ignores its Max. [Store.SetRetention] changes
+	// it.
 	Retention robotscache.Retention
 	// Timeout bounds each call; default [link.Timeout].
 	Timeout time.Duration
@@ -55,8 +55,8 @@ type Store struct {
 // lifetimes are how long keys live from a save on.
 type lifetimes struct{ records, texts time.Duration }
 
-// New returns a store. It waits for the first answer of the server, for [link.Timeout] at most for
-// each address. A server that is away may come later.
+// New returns a store. It waits for the first answer of the server, for at most [link.Timeout] per
+// address. An unreachable server may come back later.
 func New(cfg Config) *Store {
 	cfg.Versions = cmp.Or(cfg.Versions, robotscache.MaxVersions)
 	cfg.Timeout = cmp.Or(cfg.Timeout, link.Timeout)
@@ -73,15 +73,15 @@ func (s *Store) SetRetention(r robotscache.Retention) {
 	s.times.Store(&lifetimes{r.Records(), r.Texts()})
 }
 
-// bucketKey names a key of a bucket. The tags are octal because the slots of these are spread
-// evenly, those of decimal numbers not: 12 nodes have 22 at most, of 256, and not 28.
+// bucketKey names a key of a bucket. The tags are octal because their slots are spread more evenly
+// than those of decimal numbers: of 256 buckets, each of 12 nodes has at most 22, and not 28.
 func (s *Store) bucketKey(bucket int, name string) string {
 	return fmt.Sprintf("%s:robots:3:{%03o}:%s", s.link.Prefix, bucket, name)
 }
 
 func bucketOf(name string) int { return int(crc32.ChecksumIEEE([]byte(name)) % buckets) }
 
-// key names what there is of one kind for an origin.
+// key names the key of one kind for an origin.
 func (s *Store) key(kind, name string) string { return s.bucketKey(bucketOf(name), kind+name) }
 
 func (s *Store) textKey(sha fetch.Sum) string {
@@ -96,7 +96,7 @@ func (s *Store) fault(doing string, err error) error {
 	return fmt.Errorf("%s in redis at %s: %w", doing, s.link.Address, err)
 }
 
-// Load implements [robotscache.Store], in two round trips where there is a text.
+// Load implements [robotscache.Store], in two round trips if there is a text.
 func (s *Store) Load(ctx context.Context, k fetch.Key) (r fetch.Record, err error) {
 	value, err := s.get(ctx, s.key("r:", k.String()), s.formerKey("r:", k.String()))
 	if err == nil {
@@ -132,8 +132,8 @@ func (s *Store) getOne(ctx context.Context, key string) ([]byte, error) {
 	return result.AsBytes()
 }
 
-// Save implements [robotscache.Store], in two round trips where there are texts: no record is there
-// before its text. Where the server has a record with a later attempt, that one stays.
+// Save implements [robotscache.Store], in two round trips if there are texts, because a text must
+// be there before its record. If the server has a record with a later attempt, that record stays.
 func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -154,7 +154,7 @@ func (s *Store) Save(ctx context.Context, records ...fetch.Record) error {
 		return sets
 	}
 	var err error
-	if len(texts) > 0 { // to ask for nothing would count as an answer
+	if len(texts) > 0 { // an empty call would count as an answer
 		_, err = s.all(ctx, sets)
 	}
 	if err == nil {
@@ -203,7 +203,7 @@ func (s *Store) Delete(ctx context.Context, k fetch.Key) error {
 			b.Zrem().Key(s.bucketKey(bucket, "index")).Member(name).Build(),
 			b.Zrem().Key(s.bucketKey(bucket, "seen")).Member(name).Build(),
 		}
-		if former { // it would come back
+		if former { // otherwise the record would come back
 			asked = append(asked, b.Del().Key(s.formerKey("r:", name), s.formerKey("h:", name)).Build())
 		}
 		return asked
@@ -270,8 +270,8 @@ func (s *Store) page(ctx context.Context, after string, limit int) (names []stri
 	return names, records, nil
 }
 
-// names merges the next names of all buckets. Names are as good as random among them, so one that
-// follows is seldom missing if each bucket is asked for some more than its share.
+// names merges the next names of all buckets. Names are spread over the buckets almost at random,
+// so if each bucket is asked for slightly more than its share, a name is rarely missing.
 func (s *Store) names(ctx context.Context, after string, limit int) (names []string, err error) {
 	from, each := "("+after, limit/buckets+min(limit, 8)
 	if after == "" {
