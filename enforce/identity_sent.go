@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// Signing configures how the requests of an agent are signed.
+// Signing says how the requests of an agent are signed.
 type Signing struct {
 	// Keys is the file with the agent's keys, as `crawlgate robots keygen` writes it. No other agent may
 	// have one of them. Required.
