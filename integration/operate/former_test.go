@@ -114,7 +114,8 @@ func blockAgain(t *testing.T, name string) {
 	}
 }
 
-// TestUpgradeOfRedis: a new gateway reads the records and orders that 0.1.0 shared, and the plain log of 0.1.0 has no findings.
+// TestUpgradeOfRedis: a new gateway reads the records and orders that 0.1.0 shared, and so does one with the files of 0.1.0,
+// whose plain log has no findings.
 func TestUpgradeOfRedis(t *testing.T) {
 	t.Parallel()
 	dir := former(t, "redis")
@@ -131,11 +132,18 @@ func TestUpgradeOfRedis(t *testing.T) {
 		_ = server.Wait()
 	}()
 	url := "redis://127.0.0.1:" + port
-	g := upgraded(t, rig.TempDir(t), rig.Config{Engine: "redis " + url + "\nstore redis " + url + " {\nretain 36500d\n}"})
+	config := rig.Config{Engine: "redis " + url + "\nstore redis " + url + " {\nretain 36500d\n}"}
+	g := upgraded(t, rig.TempDir(t), config)
 	goesOn(t, g)
 	r := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), filepath.Join(dir, "access.log"))
 	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 4 {
 		t.Errorf("the audit: %+v", r)
 	}
+	g.Stop()
+	if err := os.Rename(filepath.Join(dir, "access.log"), filepath.Join(dir, "former.log")); err != nil { // the gateway writes there
+		t.Fatal(err)
+	}
+	g = upgraded(t, dir, config)
+	goesOn(t, g)
 	g.Stop()
 }
