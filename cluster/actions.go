@@ -27,7 +27,7 @@ const (
 	Unblock Kind = "unblock" // end the back-off of a clock
 )
 
-// Action is done once by each gateway. Unlike an order it does not hold.
+// Action is something that each gateway does once. Unlike an order, it has no lasting effect.
 type Action struct {
 	ID    string `json:"id"`
 	From  string `json:"from"` // the process
@@ -38,21 +38,23 @@ type Action struct {
 }
 
 const (
-	// maxActions bounds the stream in Redis, which may have a few more.
+	// maxActions bounds the stream in Redis. The stream may be slightly longer.
 	maxActions = 10_000
-	// actionRate is how many actions a second a gateway tells others; more wait.
+	// actionRate is how many actions per second a gateway sends to others. Further actions wait.
 	actionRate = 100
 	// actionsRead bounds one read of the stream.
 	actionsRead = 256
 	lateAfter   = time.Minute
-	// maxQueued bounds the actions that wait for Redis, and maxDid those that are known to be done.
+	// maxQueued bounds the actions that wait for Redis. maxDid bounds the remembered actions of
+	// others.
 	maxQueued = 1000
 	maxDid    = 1024
 )
 
-// upToDate takes entries of the stream that begin with the last action this gateway has done. It
-// returns the actions after it. If that action is not there, others were lost: Redis was set back,
-// or the gateway was away for longer than the stream reaches.
+// upToDate takes entries of the stream, which should begin with the last action that this gateway
+// has done, and returns the actions after it. If that action is missing, others were lost: Redis
+// was restored from an old snapshot, or the gateway was away for longer than the stream reaches
+// back.
 func upToDate(last string, entries []rueidis.XRangeEntry) (next []rueidis.XRangeEntry, lost bool) {
 	switch {
 	case last == "":
@@ -82,7 +84,7 @@ func readAction(e rueidis.XRangeEntry, now int64) (a Action, err error) {
 }
 
 // act does the new actions of other gateways. A gateway that has not exchanged orders yet does not
-// know where to begin, and one without Redis's clock does not know which of them are late.
+// know where to start, and without Redis's clock it does not know which actions are late.
 func (f *Fleet) act(ctx context.Context) {
 	if f.State().Up && f.link.State().Up && f.link.Now() != 0 {
 		c := f.link.Client()
@@ -92,9 +94,9 @@ func (f *Fleet) act(ctx context.Context) {
 	}
 }
 
-// queue keeps an action until Redis is back, and reports whether it does. It keeps no unblock,
-// because the site may send another 429 until then. An action takes the place of the same one that
-// waits: that one may have reached others already, without an answer.
+// queue keeps an action until Redis is back, and reports whether it did. It does not keep an
+// unblock, because the site may send another 429 until then. An action replaces an equal one in
+// the queue, which may already have reached others although its answer was lost.
 func (f *Fleet) queue(a Action) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +132,7 @@ func (f *Fleet) sendQueued(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// skipToEnd makes a new gateway begin after the actions that are in the stream already.
+// skipToEnd makes a new gateway start after the actions that are already in the stream.
 func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 	if f.joined = f.joined || f.config.Local.LastAction() != ""; f.joined {
 		return nil
@@ -142,7 +144,7 @@ func (f *Fleet) skipToEnd(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// keepEnd keeps the last action of the stream up to an id as the last one that was done.
+// keepEnd records the last action of the stream up to an id as the last one done.
 func (f *Fleet) keepEnd(ctx context.Context, c rueidis.Client, upTo string) error {
 	ctx, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
@@ -168,7 +170,7 @@ func (f *Fleet) doActions(ctx context.Context, c rueidis.Client) error {
 		}
 		next, lost := upToDate(last, entries)
 		if lost {
-			next = entries // those that are older were done already
+			next = entries // older ones were done already
 			if err := f.keepEnd(ctx, c, last); err != nil {
 				return err
 			}
@@ -201,8 +203,8 @@ func (f *Fleet) do(ctx context.Context, entry rueidis.XRangeEntry) {
 	}
 }
 
-// Tell makes all other gateways do what this one has done already. ended is how many things it
-// ended here.
+// Tell makes all other gateways do an action that this one has already done. ended is how many
+// things it ended here.
 func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Acknowledgements {
 	if f == nil {
 		return Acknowledgements{}
@@ -212,7 +214,7 @@ func (f *Fleet) Tell(ctx context.Context, kind Kind, value string, ended int) Ac
 	f.ack(a.ID, ended)
 	if err == nil {
 		f.syncMu.Lock()
-		if !f.link.State().Up { // perhaps for a late call of somebody else
+		if !f.link.State().Up { // perhaps because another caller's call was late
 			err = f.link.Beat(ctx)
 		}
 		if err == nil {

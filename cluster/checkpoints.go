@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxCheckpoints bounds the checkpoints that a gateway tells, so that its note stays below
+	// maxCheckpoints bounds the checkpoints that a gateway publishes, so that its note stays below
 	// maxValue.
 	maxCheckpoints = 8
-	// maxPeerCheckpoints bounds those of others that a gateway is given.
+	// maxPeerCheckpoints bounds the checkpoints of other gateways that a gateway gets.
 	maxPeerCheckpoints = 100
 )
 
-// Publish has the other gateways know the newest checkpoints of the evidence logs here: the first 8
-// of those of at most [evidence.MaxPeerNote] bytes. They go with the next heartbeat.
+// Publish tells the other gateways the newest checkpoints of this gateway's evidence logs. It sends
+// the first 8 that have at most [evidence.MaxPeerNote] bytes, with the next heartbeat.
 func (f *Fleet) Publish(notes []string) {
 	notes = slices.DeleteFunc(slices.Clone(notes), func(n string) bool { return len(n) > evidence.MaxPeerNote })
 	f.mu.Lock()
@@ -24,16 +24,17 @@ func (f *Fleet) Publish(notes []string) {
 	f.note.Checkpoints = notes[:min(len(notes), maxCheckpoints)]
 }
 
-// Checkpoints returns the checkpoints of the other gateways, as of the last look at them, which may
-// be some seconds ago. It does not wait for Redis.
+// Checkpoints returns the checkpoints of the other gateways, as last read, which may be some
+// seconds ago. It does not wait for Redis.
 func (f *Fleet) Checkpoints() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.membership.checkpoints(f.note.Name)
 }
 
-// checkpoints gives the checkpoints of gateways of other names, at most 100. Those gateways come
-// first whose names follow the own one, so that in a large fleet each is heard by as many others.
+// checkpoints returns the checkpoints of gateways with other names, at most 100. The gateways whose
+// names follow the own name come first, so that in a large fleet each gateway is heard by equally
+// many others.
 func (r membership) checkpoints(own string) (checkpoints []string) {
 	var others []process
 	for _, p := range r {

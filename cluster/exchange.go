@@ -12,13 +12,13 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// The exchange of orders with Redis, as pure functions. Redis has two hashes, one of orders and one
-// of lifts, by the ids of the orders. A gateway merges those it does not know, and adds those that
-// Redis lacks. It finds them by all ids at first, and then by the changes since. Both sides only
-// grow. So the result depends neither on the order in which gateways come nor on what Redis loses in
-// between.
+// This file has the exchange of orders with Redis as pure functions. Redis has two hashes, one of
+// orders and one of lifts, by the ids of the orders. A gateway merges the entries that it does not
+// know, and adds the entries that Redis lacks. At first it compares all ids, and then only the
+// changes since. Both sides only grow, so the result depends neither on the order in which gateways
+// come nor on losses of Redis in between.
 
-// ids are those that Redis has.
+// ids are the ids that Redis has.
 type ids struct{ orders, lifted map[string]bool }
 
 // unknown returns the ids of the orders and lifts that a gateway has to read.
@@ -45,7 +45,7 @@ func heldIDs(o enforce.StopSet) map[string]bool {
 	return held
 }
 
-// write is what write.lua makes of its argument.
+// write is the argument of write.lua.
 type write struct {
 	Orders    map[string]string `json:"orders,omitempty"`
 	Lifted    map[string]string `json:"lifted,omitempty"` // also removes the orders
@@ -58,11 +58,12 @@ func (w write) size() int {
 }
 
 const (
-	// maxWrite bounds one write, so that Redis is not busy with it for long. Of more, each gateway
-	// takes others: a Redis that has lost all is soon filled by all of them.
+	// maxWrite bounds one write, so that Redis is not busy with it for long. If there is more to write,
+	// each gateway picks different entries, so together they soon fill a Redis that has lost
+	// everything.
 	maxWrite = 500
-	// forgetAfter is when a lift is removed from Redis. It is a day longer than gateways remember it,
-	// so that one whose clock is behind does not bring back what another one removes.
+	// forgetAfter is how much later a lift is removed from Redis than gateways forget it. So a gateway
+	// whose clock is a day behind does not bring back what another one removes.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -131,7 +132,7 @@ func changesSince(version string, entries []rueidis.XRangeEntry) (read enforce.S
 	return read, after, bad
 }
 
-// text is the form in which Redis has a value.
+// text returns the form of a value in Redis.
 func text(v any) string {
 	data, _ := json.Marshal(v) // strings and times: it cannot fail
 	return string(data)
@@ -140,8 +141,8 @@ func text(v any) string {
 // maxValue is the longest value that is read, in bytes.
 const maxValue = 64 << 10
 
-// readOrders reads orders and lifts as Redis has them. It leaves out malformed ones; the error
-// names one of these.
+// readOrders parses orders and lifts from Redis. It leaves out malformed ones; the error names one
+// of them.
 func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet, err error) {
 	if len(orders) != len(orderIDs) || len(lifts) != len(liftIDs) {
 		return read, fmt.Errorf("redis has answered for %d orders and %d lifts, not %d and %d",
@@ -168,7 +169,7 @@ func readOrders(orderIDs, orders, liftIDs, lifts []string) (read enforce.StopSet
 	return read, err
 }
 
-// readOrder reads one order. The order has no id if Redis does not have it any more.
+// readOrder parses one order. The order has no id if Redis no longer has it.
 func readOrder(id, value string) (order enforce.Stop, err error) {
 	if value == "" {
 		return order, nil

@@ -18,80 +18,80 @@ import (
 
 // Local is the gateway itself. Its methods are safe for concurrent use.
 type Local interface {
-	// Orders are those that hold, with the lifts.
+	// Orders returns the orders in force, with the lifts.
 	Orders() enforce.StopSet
 	// Merge takes orders of other gateways, and returns how many requests each of them ended.
 	Merge(other enforce.StopSet) (ended map[string]int)
 	// Act does an action of another gateway, and returns how many things it ended.
 	Act(ctx context.Context, a Action) (ended int, err error)
-	// Lost says that actions of other gateways were lost.
+	// Lost reports that actions of other gateways were lost.
 	Lost()
 	// LastAction and KeepAction keep the id of the last action over a restart.
 	LastAction() string
 	KeepAction(id string)
 }
 
-// Config says where the fleet meets.
+// Config configures a [Fleet].
 type Config struct {
 	// Link is to the Redis of the fleet. It outlives the Fleet.
 	Link  *link.Link
 	Local Local
-	// Failed is told what could not be read or done.
+	// Failed is called with an error of reading or acting.
 	Failed func(error)
-	// Unread is told that requests no longer wait for the orders in Redis, see [Fleet.AwaitOrders].
+	// Unread is called when requests stop waiting for the orders in Redis, see [Fleet.AwaitOrders].
 	Unread func()
 }
 
-// State is how the fleet stands, as far as this gateway knows.
+// State is the state of the fleet, as far as this gateway knows.
 type State struct {
 	Up       bool  // Redis answers
 	Gateways int   // how many are alive
 	Version  int64 // of the orders
 	Pending  int   // orders and lifts that are not in Redis yet
 	Queued   int   // actions of this gateway that wait for Redis
-	Unlisted int   // gateways that are not listed
+	Unlisted int   // live gateways that are not in the list
 }
 
 const (
 	// poll is how often a gateway looks for orders.
 	poll = 500 * time.Millisecond
-	// waitFor is how long answers are waited for.
+	// waitFor is how long to wait for answers.
 	waitFor  = 3 * time.Second
 	lookPace = 20 * time.Millisecond
-	// maxDone bounds what a gateway tells of its latest orders, and doneFor for how long: nobody waits
-	// longer.
+	// maxDone bounds the latest orders that a gateway acknowledges in its note. doneFor is how long it
+	// does so: nobody waits longer.
 	maxDone = 256
 	doneFor = 2 * waitFor
-	// membershipEvery is how often a gateway reads what the others say of themselves.
+	// membershipEvery is how often a gateway reads the notes of the others.
 	membershipEvery = 10 * time.Second
 )
 
-// Fleet is the place of one gateway in it. It is safe for concurrent use.
+// Fleet is one gateway's membership in a fleet. It is safe for concurrent use.
 type Fleet struct {
 	config  Config
 	link    *link.Link
 	actions *rate.Limiter
 
 	syncMu  sync.Mutex  // one exchange at a time
-	seen    string      // the version in Redis that all was merged of; guarded by syncMu
-	whole   time.Time   // when all ids were compared last; guarded by syncMu
-	met     time.Time   // when the others were read last; guarded by syncMu
+	seen    string      // the last version in Redis that was merged completely; guarded by syncMu
+	whole   time.Time   // when all ids were last compared; guarded by syncMu
+	met     time.Time   // when the others' notes were last read; guarded by syncMu
 	joined  bool        // actions are followed; guarded by syncMu
-	changed atomic.Bool // orders were given or lifted here since
+	changed atomic.Bool // orders have been given or lifted here since
 
 	did []string // the ids of the latest actions of others; only for act
 
 	gate     gate
-	read     atomic.Int64 // when the orders in Redis were read last, in ns since 1970
+	read     atomic.Int64 // when the orders in Redis were last read, in ns since 1970
 	endWatch func()
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the fields below
 	note       note
 	expect     int
 	recent     []string // the keys of note.Done, oldest first
 	queued     []Action // wait for Redis
 	state      State
-	shared     enforce.StopSet // what Redis had when it was seen last
+	shared     enforce.StopSet // the orders in Redis at the last exchange
 	membership membership
 
 	look, lookActions chan struct{}
@@ -120,7 +120,7 @@ func New(c Config, self Self, expect int) *Fleet {
 	return f
 }
 
-// say is the note for the next heartbeat.
+// say sets the note for the next heartbeat.
 func (f *Fleet) say() string {
 	now, held := f.link.Now(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()
@@ -141,7 +141,8 @@ func (f *Fleet) Given(ctx context.Context, id string, ended int) Acknowledgement
 	return f.answers(ctx, id)
 }
 
-// Describe changes what the gateway says of itself, and how many gateways there should be at least.
+// Describe changes what the gateway says about itself, and how many gateways there should be at
+// least.
 func (f *Fleet) Describe(self Self, expect int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +166,7 @@ func (f *Fleet) Close() error {
 
 func (f *Fleet) channel() string { return f.link.Channel(f.link.Key("look")) }
 
-// wake has the orders and actions looked for now.
+// wake makes the gateway look for orders and actions now.
 func (f *Fleet) wake() {
 	for _, c := range []chan struct{}{f.look, f.lookActions} {
 		select {
@@ -175,7 +176,7 @@ func (f *Fleet) wake() {
 	}
 }
 
-// often calls f twice a second, and when look says so.
+// often calls f every half second, and when look says so.
 func often(ctx context.Context, look <-chan struct{}, f func(context.Context)) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
@@ -226,7 +227,7 @@ func (f *Fleet) syncOnce(ctx context.Context) error {
 	return nil
 }
 
-// answers waits for the acknowledgements of an order.
+// answers waits for acknowledgements of an order.
 func (f *Fleet) answers(ctx context.Context, id string) Acknowledgements {
 	ctx, cancel := context.WithTimeout(ctx, waitFor)
 	defer cancel()
@@ -272,8 +273,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, State) {
 	return list[:min(len(list), maxProcesses)], state
 }
 
-// unlisted is how many gateways are alive beside those that were read, if they are more than are
-// read at once.
+// unlisted returns how many live gateways were not read, because there are more than are read at
+// once.
 func (f *Fleet) unlisted(listed int) int {
 	if alive := f.link.State().Gateways; alive > maxProcesses {
 		return max(alive-listed, 0)
@@ -281,7 +282,7 @@ func (f *Fleet) unlisted(listed int) int {
 	return 0
 }
 
-// State returns how the fleet stands, as far as this gateway knows. Without a fleet it is zero.
+// State returns the state of the fleet, as far as this gateway knows. Without a fleet it is zero.
 func (f *Fleet) State() State {
 	if f == nil {
 		return State{}
@@ -293,8 +294,8 @@ func (f *Fleet) State() State {
 	return s
 }
 
-// others is the membership with this gateway as it is now, and Redis's clock: now, and by how much
-// the local one is ahead. fresh says that Redis has been back for a moment only.
+// others returns the membership, with the current note of this gateway, and Redis's clock: the
+// time, and how far the local clock is ahead. fresh says that Redis has only just come back.
 func (f *Fleet) others() (r membership, now int64, offset time.Duration, fresh bool) {
 	now, held := f.link.Now(), len(f.config.Local.Orders().Held)
 	f.mu.Lock()
@@ -335,7 +336,7 @@ func (f *Fleet) setUp(why error) {
 		f.state.Pending = unsent(mine.Since(f.shared), enforce.StopSet{}, time.Now()).size()
 	}
 	f.mu.Unlock()
-	if why != nil && redis.Up { // else the link has said it
+	if why != nil && redis.Up { // otherwise the link has reported it
 		f.config.Failed(fmt.Errorf("orders do not reach the other gateways: %w", why))
 	}
 }

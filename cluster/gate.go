@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
-// readWithin is how long requests wait for the orders in Redis.
+// readWithin is how long requests wait until the orders in Redis are read.
 const readWithin = 2 * time.Second
 
 // gate holds up requests while it is shut. The zero value is open. It is safe for concurrent use.
@@ -47,8 +47,9 @@ func (g *gate) wait(ctx context.Context) {
 }
 
 // AwaitOrders waits until the orders in Redis have been read, if the gateway has just joined or
-// Redis has come back. It waits for two seconds at most, or until ctx ends, and not at all while
-// Redis is away from a gateway that had it: then the orders hold that are known here.
+// Redis has just come back. It waits for at most two seconds, or until ctx ends. It does not wait
+// while a gateway that was connected has lost Redis: then the orders that this gateway knows are
+// in force.
 func (f *Fleet) AwaitOrders(ctx context.Context) {
 	if f != nil {
 		f.gate.wait(ctx)

@@ -9,49 +9,50 @@ import (
 	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
-// Self is what a gateway says of itself.
+// Self is what a gateway says about itself.
 type Self struct {
-	// Name is the gateway's, different from all others.
+	// Name is the gateway's name, different from all others.
 	Name string `json:"name"`
-	// Version is the program's, Config the digest of the configuration.
+	// Version is the program's version. Config is the digest of the configuration.
 	Version string `json:"version,omitempty"`
 	Config  string `json:"config,omitempty"`
 }
 
-// Gateway is one of the fleet. Times are for humans to read: gateways do not compare them.
+// Gateway is one gateway of the fleet. Its times are for people: gateways do not compare them.
 type Gateway struct {
 	Self
-	// LastHeartbeat is when Redis last heard of it.
+	// LastHeartbeat is when Redis last got its heartbeat.
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
-	// Orders is how many orders hold there, OrdersVersion the version of the orders in Redis that it
-	// has applied last.
+	// Orders is how many orders are in force there. OrdersVersion is the version of the orders in Redis
+	// that it applied last.
 	Orders        int   `json:"orders"`
 	OrdersVersion int64 `json:"orders_version,omitempty"`
-	// NameTwice says that another process that is alive has the name, too.
+	// NameTwice says that another live process has the same name.
 	NameTwice bool `json:"name_twice,omitempty"`
 }
 
 // Applied is the acknowledgement of an order by one gateway.
 type Applied struct {
 	Self
-	// AppliedAt is when, by the clock of that gateway; zero for one that has not answered.
+	// AppliedAt is the time by that gateway's clock. It is zero if the gateway has not answered.
 	AppliedAt time.Time `json:"applied_at,omitzero"`
-	// Ended is how many requests, tunnels and fetches it ended, or how many records and blocks.
+	// Ended is how many requests, tunnels and fetches, or records and blocks, it ended.
 	Ended         int       `json:"ended"`
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
 }
 
 // Acknowledgements are the answers of the fleet to an order. Without a fleet they are zero.
 type Acknowledgements struct {
-	// Gateways are those that are known, this one included: all, up to 1,000.
+	// Gateways are the known gateways, including this one, up to 1,000.
 	Gateways []Applied `json:"gateways,omitempty"`
-	// Unlisted is how many gateways are alive besides: it is not known whether they have answered.
+	// Unlisted is how many other gateways are alive. It is unknown whether they have answered.
 	Unlisted int `json:"unlisted,omitempty"`
-	// Expected is how many there should be at least, by the configuration; 0 if it does not say.
+	// Expected is how many gateways there should be at least, by the configuration, or 0 if it does not
+	// say.
 	Expected int `json:"expected,omitempty"`
-	// Pending says that Redis does not answer: the other gateways get the order when it does.
+	// Pending says that Redis does not answer. The other gateways get the order when it does.
 	Pending bool `json:"pending,omitempty"`
-	// NotDelivered says that Redis does not answer, and that the others will not learn of it later.
+	// NotDelivered says that Redis does not answer, and that the others will not get the order later.
 	NotDelivered bool `json:"untold,omitempty"`
 }
 
@@ -96,9 +97,9 @@ type process struct {
 // membership is the processes of a fleet, by random ids. It is a value.
 type membership map[string]process
 
-// with returns the membership after Redis has been read. Entries of Redis replace those known
-// before; a process that Redis has forgotten stays as long as a silent gateway is known. A Redis
-// that was emptied must not make a fleet look small.
+// with returns the membership after a reading of Redis. Entries from Redis replace known ones. A
+// process that Redis has forgotten stays as long as a silent gateway would, because an emptied Redis
+// must not make a fleet look small.
 func (r membership) with(read membership, now int64) membership {
 	after := maps.Clone(r)
 	if after == nil {
@@ -109,8 +110,8 @@ func (r membership) with(read membership, now int64) membership {
 	return after
 }
 
-// members are the processes that count. A process that has left does not, nor does a silent one if
-// another process of its name has begun since then.
+// members are the processes that count. A process that has left does not count. A silent one does
+// not count if another process with its name has started since.
 func (r membership) members() (names []string) {
 	for id, p := range r {
 		if !p.Left && !r.hasSuccessor(id) {
@@ -130,7 +131,7 @@ func (r membership) hasSuccessor(id string) bool {
 	return false
 }
 
-// list shows the members. offset is what Redis's clock has to be moved by to be the local one.
+// list returns the members. offset converts Redis's clock to the local clock.
 func (r membership) list(offset time.Duration) []Gateway {
 	members := r.members()
 	list := make([]Gateway, len(members))
@@ -153,7 +154,8 @@ func (p process) heardAt(offset time.Duration) time.Time {
 }
 
 // applied returns the acknowledgements of an order, and the processes to wait for: members that were
-// alive a moment ago and have not answered, or any if Redis has just come back.
+// alive a moment ago and have not answered, or all that have not answered if Redis has just come
+// back.
 func (r membership) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, missing []string) {
 	for _, member := range r.members() {
 		p := r[member]

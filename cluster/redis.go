@@ -34,17 +34,17 @@ var (
 )
 
 const (
-	// maxRounds bounds the reads and writes of one turn; the next one goes on.
+	// maxRounds bounds the reads and writes of one turn; the next turn continues.
 	maxRounds = 64
-	// maxProcesses is how many gateways are read, and maxIDs how many orders.
+	// maxProcesses is how many gateways are read, and maxIDs is how many orders.
 	maxProcesses = 1000
 	maxIDs       = 250_000
-	// maxChanges is how many changes of orders Redis keeps, and maxChange the most bytes of one.
+	// maxChanges is how many changes of orders Redis keeps. maxChange is the most bytes of one change.
 	maxChanges = 1000
 	maxChange  = 8 << 10
 	// changesRead bounds one read of changes.
 	changesRead = 100
-	// wholeEvery is how often a gateway compares all ids, whatever the changes say.
+	// wholeEvery is how often a gateway compares all ids, regardless of the changes.
 	wholeEvery = 24 * time.Hour
 )
 
@@ -109,7 +109,7 @@ func (f *Fleet) follow(ctx context.Context, c rueidis.Client, version string) (d
 		if _, err := f.send(ctx, c, w); err != nil {
 			return false, true, fmt.Errorf("writing orders to redis: %w", err)
 		}
-		return false, true, nil // the version of the next look tells whether Redis has kept it
+		return false, true, nil // the next look shows by the version whether Redis kept it
 	}
 	f.merged(mine, version)
 	return true, true, nil
@@ -124,7 +124,7 @@ func (f *Fleet) merged(mine enforce.StopSet, version string) {
 	f.note.Version, f.state.Version = number(version), number(version)
 }
 
-// round reads the orders that are unknown here, by the ids of all, and writes those that Redis
+// round compares all ids, reads the orders that are unknown here, and writes the orders that Redis
 // lacks. It reports whether there was nothing to write.
 func (f *Fleet) round(ctx context.Context, c rueidis.Client, version string) (done bool, err error) {
 	redis, err := f.readIDs(ctx, c)
@@ -170,10 +170,10 @@ func (f *Fleet) merge(mine, read enforce.StopSet) {
 	}
 }
 
-// LiftOf is the id by which the answers to the lift of an order are found.
+// LiftOf is the id under which the acknowledgements of a lift are stored.
 func LiftOf(orderID string) string { return orderID + "/lift" }
 
-// number is the number of a version.
+// number returns the number in a version.
 func number(version string) int64 {
 	digits, _, _ := strings.Cut(version, " ")
 	n, _ := strconv.ParseInt(digits, 10, 64)
@@ -264,8 +264,8 @@ func (f *Fleet) values(ctx context.Context, c rueidis.Client, script *rueidis.Lu
 	return values, nil
 }
 
-// readMembership reads the gateways and their notes: all, or only those of gateways that are new or
-// have fallen silent.
+// readMembership reads the gateways and their notes: all notes, or only the notes of gateways that
+// are new or have become silent.
 func (f *Fleet) readMembership(ctx context.Context, c rueidis.Client, all bool) error {
 	bounded, cancel := context.WithTimeout(ctx, link.Timeout)
 	defer cancel()
@@ -339,8 +339,8 @@ func (f *Fleet) learn(read membership) {
 	f.membership = f.membership.with(read, now)
 }
 
-// Share returns what the gateways of the fleet have under a name: what one of them gave first. It
-// does not wait for a Redis that is away.
+// Share returns the value that the gateways of the fleet share under a name: the one that a gateway
+// stored first. It does not wait for a Redis that is away.
 func (f *Fleet) Share(ctx context.Context, name string, fresh []byte) ([]byte, error) {
 	c := f.link.Client()
 	if c == nil {

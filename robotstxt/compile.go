@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// compile makes the Ruleset of what scan has found.
+// compile makes a Ruleset from the results of scan.
 func (p *parser) compile() *Ruleset {
 	rs := new(Ruleset)
 	p.spreadDelays()
@@ -32,8 +32,8 @@ func (p *parser) put(b []byte) span {
 	return s
 }
 
-// spreadDelays gives every name the delays of the lines that follow it in its list. A name that
-// follows such a line does not get it.
+// spreadDelays gives every name the delays of the lines after it in its list. A name does not get
+// the delay of a line before it.
 func (p *parser) spreadDelays() {
 	for i := len(p.names) - 2; i >= 0; i-- {
 		if p.names[i].list == p.names[i+1].list {
@@ -50,9 +50,9 @@ type nameKey struct {
 }
 
 // nameKeys returns the names that user-agent lines are found by, in the order of Ruleset.names and,
-// for each, of the file. A line is found by its beginning of letters, - and _, as Google does it,
-// and by its first word where that has other bytes too (for configured tokens that are not of RFC
-// 9309's kind).
+// for each name, of the file. A line is found by its leading letters, - and _, as in Google's
+// parser. If its first word has other bytes too, it is also found by that word, for configured
+// tokens that RFC 9309 does not allow.
 func (p *parser) nameKeys() []nameKey {
 	var keys []nameKey
 	for i := range p.names {
@@ -79,8 +79,9 @@ func (p *parser) nameKeys() []nameKey {
 	return keys
 }
 
-// compileBlocks returns the block of each list of names. Lists of the same names have one, so that
-// a file which repeats "User-agent: *" before every rule makes no more of them than another.
+// compileBlocks returns the block of each list of names. Lists of the same names share a block, so
+// that a file that repeats "User-agent: *" before every rule does not make more blocks than another
+// file.
 func (p *parser) compileBlocks(rs *Ruleset, keys []nameKey) []uint32 {
 	sets := make([][]byte, p.lists+1) // the names of each list, in order
 	for _, k := range keys {
@@ -100,8 +101,8 @@ func (p *parser) compileBlocks(rs *Ruleset, keys []nameKey) []uint32 {
 	return blocks
 }
 
-// compileNames lists the names with their blocks, whose numbers ascend in the order of the file but
-// for those that come again.
+// compileNames lists the names with their blocks. The numbers of blocks ascend in the order of the
+// file, except for repeated ones.
 func (p *parser) compileNames(rs *Ruleset, keys []nameKey, blocks []uint32) {
 	for _, k := range keys {
 		if int(k.name) == len(rs.names) {
@@ -125,8 +126,8 @@ func (p *parser) sortRules(blocks []uint32) {
 	slices.SortFunc(p.drafts, func(a, b draft) int { return cmp.Or(a.compareTargets(b), cmp.Compare(b.rank, a.rank)) })
 }
 
-// compileRules keeps the rules, by block and from the highest rank down. Of those that match the
-// same targets only the highest can ever decide, so only it is kept.
+// compileRules keeps the rules, by block and from the highest rank down. Of rules that match the
+// same targets, only the highest can decide, so it keeps only that one.
 func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
 	p.sortRules(blocks)
 	drafts := slices.CompactFunc(p.drafts, func(a, b draft) bool { return a.compareTargets(b) == 0 })
@@ -147,13 +148,13 @@ func (p *parser) compileRules(rs *Ruleset, blocks []uint32) {
 	}
 }
 
-// large is the number of rules from which the rules of a block are found by their heads. Smaller
-// blocks try their rules one after the other.
+// large is the least number of rules in a block for which rules are found by their heads. Smaller
+// blocks try their rules in order.
 const large = 128
 
 // indexHeads sorts the rules of each block that has as many as least by their heads, the bytes
-// before the first *, and those of one head from the highest rank down. A rule that has a looser
-// form is asked for every target, as one without a head.
+// before the first *, and those of one head from the highest rank down. A rule with a looser form
+// is tried for every target, like a rule without a head.
 func (rs *Ruleset) indexHeads(least uint32) {
 	for i := range rs.blocks {
 		b := &rs.blocks[i]
@@ -176,7 +177,7 @@ func (rs *Ruleset) indexHeads(least uint32) {
 	}
 }
 
-// headEnd follows the last byte of a head.
+// headEnd stands for the end of a head.
 const headEnd = -1
 
 // headByte returns a byte of the head of the n-th rule, headEnd after its end.

@@ -1,9 +1,9 @@
 // Package robotstxt parses robots.txt files and decides which targets they allow.
 //
-// It follows RFC 9309; where that is silent, Google's specification
-// (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec); and where that is
-// silent too, the measured behaviour of Google's parser (https://github.com/google/robotstxt). It
-// departs from that parser only where the RFC asks for it:
+// It follows RFC 9309. If the RFC is silent, it follows Google's specification
+// (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec), and if that is silent
+// too, the measured behaviour of Google's parser (https://github.com/google/robotstxt). It differs
+// from that parser only if the RFC requires it:
 //
 //   - escapes of unreserved bytes are resolved, hex digits of escapes are compared in capitals, and
 //     bytes that no URI may hold are escaped, in rules and in targets (section 2.2.2);
@@ -17,8 +17,8 @@
 //   - of several product tokens the first that has a group decides alone (section 2.2.1);
 //   - a file ends after 500 KiB, and a line that this cuts is dropped (section 2.5).
 //
-// Parsing never fails: lines that can be used are used, all others are ignored (section 2.3.1.5).
-// [Lint] names them.
+// Parsing never fails: usable lines are used, and all others are ignored (section 2.3.1.5). [Lint]
+// names the ignored lines.
 //
 // The zero [Options] are the default, the zero [Agent] has no tokens and follows the group of "*",
 // and the zero [Match] refuses.
@@ -26,8 +26,8 @@
 // # How a decision is made
 //
 // A block has the rules below one list of names. They are sorted from the longest to the shortest,
-// so the first that matches decides. They are tried one after the other, segment by segment between
-// their wildcards, from left to right, never going back. Nothing recurses, nothing backtracks, and
-// a decision about a target in its canonical spelling allocates nothing. At worst a decision takes
-// the number of rules times the length of the target.
+// so the first that matches decides. They are tried in order, segment by segment between their
+// wildcards, from left to right. Nothing recurses or backtracks, and a decision about a target in
+// its canonical spelling allocates nothing. In the worst case, a decision takes time proportional
+// to the number of rules times the length of the target.
 package robotstxt

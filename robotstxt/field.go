@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// field is what the key of a line asks for.
+// field is the meaning of a line's key.
 type field uint8
 
 const (
@@ -27,8 +27,8 @@ const (
 	fieldLicense
 )
 
-// spellings are the keys that are read: the names of the fields, and the misspellings that Google's
-// parser forgives. Keys of rules, names and sitemaps may end in s or ed as well.
+// spellings are the recognised keys: the names of the fields, and the misspellings that Google's parser
+// accepts. Keys of rules, names and sitemaps may end in s or ed as well.
 var spellings = []struct {
 	key   string
 	exact bool
@@ -56,8 +56,8 @@ var spellings = []struct {
 	{"disallaw", false, fieldDisallow},
 }
 
-// fieldOf recognises a key. Any other name that begins with one of these is another field: Google's
-// parser takes DisallowAITraining for Disallow, but RFC 9309 section 2.2 has exact names, and by
+// fieldOf recognises a key. A longer name that begins with one of these is a different field. Google's
+// parser treats DisallowAITraining as Disallow, but RFC 9309 section 2.2 has exact names, and by
 // section 2.2.4 other records must not interfere.
 func fieldOf(key []byte) field {
 	key = bytes.TrimRightFunc(key, isInvisible)
@@ -74,12 +74,12 @@ func fieldOf(key []byte) field {
 	return fieldOther
 }
 
-// isInvisible reports whether nobody sees r, such as a no-break space, at the end of a name.
+// isInvisible reports whether r, such as a no-break space, is invisible at the end of a name.
 func isInvisible(r rune) bool { return r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// parseCrawlDelay reads seconds as decimal digits with at most one point. Signs, exponents, units
-// and decimal commas are no numbers here, as peers read them in ways too different to guess what a
-// site means.
+// parseCrawlDelay reads seconds as decimal digits with at most one point. It rejects signs, exponents,
+// units and decimal commas, because other crawlers interpret them too differently to guess what a site
+// means.
 func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	whole, fraction, _ := bytes.Cut(s, []byte{'.'})
 	if len(whole)+len(fraction) == 0 || !isDigits(whole) || !isDigits(fraction) {
@@ -93,8 +93,8 @@ func parseCrawlDelay(s []byte) (time.Duration, bool) {
 	return d, true
 }
 
-// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h
-// or d of the period. The pause is period/documents.
+// parseRequestRate reads documents/period, both of up to 18 digits, with an optional unit s, m, h or d
+// of the period. The delay is period/documents.
 func parseRequestRate(s []byte) (time.Duration, bool) {
 	left, right, _ := bytes.Cut(s, []byte{'/'})
 	unit := time.Second
@@ -122,8 +122,8 @@ func parseRequestRate(s []byte) (time.Duration, bool) {
 	return time.Duration(min(quotient, math.MaxInt64)), true
 }
 
-// parseVisitTime reads two different times of the day, such as 0600-0845, with blanks around the hyphen
-// or not. 2400 is the end of the day.
+// parseVisitTime reads two different times of the day, such as 0600-0845. Spaces around the hyphen are
+// optional. 2400 is the end of the day.
 func parseVisitTime(s []byte) (v VisitTime, ok bool) {
 	from, to, _ := bytes.Cut(s, []byte{'-'})
 	var begins, ends bool
@@ -144,7 +144,8 @@ func parseTimeOfDay(s []byte) (minutes uint16, ok bool) {
 	return minutes, n%100 < 60 && minutes <= minutesOfDay
 }
 
-// parseDigits reads up to 18 decimal digits, which always fit; a negative number stands for none.
+// parseDigits reads up to 18 decimal digits, which always fit. A negative result means that there are
+// none.
 func parseDigits(s []byte) int64 {
 	n, err := strconv.ParseInt(string(s), 10, 64)
 	if err != nil || len(s) > 18 || !isDigits(s) {

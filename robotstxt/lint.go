@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Warning is about a line that is ignored or repaired, or that does something else than its author
-// may think.
+// Warning is about a line that is ignored or repaired, or that may do something other than its
+// author intended.
 type Warning struct {
 	Line    int    // its number, from 1
 	Code    string // one of the Lint constants
@@ -102,10 +102,10 @@ func IsUTF16(data []byte) bool {
 		data[0] == 0 && data[1] != 0 && data[2] == 0 && data[3] != 0
 }
 
-// IsHTML reports whether data is an HTML page, which many sites answer with that have no
-// robots.txt: after blanks and a byte order mark it begins with a tag, and its first 1,024 bytes
-// name the document type or the root element. The lines of it that read like robots.txt lines are
-// used all the same (RFC 9309 section 2.2.4).
+// IsHTML reports whether data is an HTML page, which many sites without a robots.txt send: after
+// blanks and a byte order mark it begins with a tag, and its first 1,024 bytes name the document
+// type or the root element. Lines in it that look like robots.txt lines still count (RFC 9309
+// section 2.2.4).
 func IsHTML(data []byte) bool {
 	head := bytes.TrimPrefix(data[:min(len(data), 1024)], []byte("\xEF\xBB\xBF"))
 	head = bytes.ToLower(bytes.TrimLeft(head, " \t\v\f\r\n"))
@@ -113,7 +113,7 @@ func IsHTML(data []byte) bool {
 		(bytes.Contains(head, []byte("<!doctype html")) || bytes.Contains(head, []byte("<html")))
 }
 
-// linter is the second reader of lines; the parser that makes Rulesets knows nothing of it.
+// linter is a second reader of lines. The parser that makes Rulesets does not depend on it.
 type linter struct {
 	s        scanner
 	html     bool
@@ -172,7 +172,7 @@ var fieldNames = map[field]string{
 	fieldContentUsage: "content-usage", fieldLicense: "license",
 }
 
-// unsupported are fields that others read or once read.
+// unsupported are fields that other crawlers support or once supported.
 var unsupported = []string{
 	"clean-param", "host", "noarchive", "nofollow", "noindex", "nosnippet", "unavailable_after", "robot-version",
 }
@@ -187,7 +187,7 @@ func (l *linter) otherField(key []byte) {
 	}
 }
 
-// meant is the hint at the field whose name a key holds, if any.
+// meant returns a hint at the field whose name a key contains, if any.
 func meant(key []byte) string {
 	folded := strings.ToLower(string(key))
 	for _, s := range spellings {
@@ -329,7 +329,7 @@ func (l *linter) path(path []byte) {
 	}
 }
 
-// compareRules looks for rules of the same crawlers that match the same targets. Of all these the
+// compareRules looks for rules of the same crawlers that match the same targets. Of these, the
 // highest decides.
 func (l *linter) compareRules(data []byte) {
 	s, p := newScanner(data, false), parser{}
@@ -360,8 +360,7 @@ func (l *linter) shadowed(loser, winner draft) {
 		quote(winner.path), winner.rank.line(), reason)
 }
 
-// quote shows bytes of a file in ASCII, so that no byte looks like another, and shortened if they
-// are many.
+// quote shows bytes of a file in unambiguous ASCII, and shortens them if there are many.
 func quote(b []byte) string {
 	const most = 80
 	if len(b) > most {

@@ -12,14 +12,14 @@ type targets [forms]string
 // Match answers for a target: path and query of the request, as they will be sent. A fragment is
 // ignored, a missing leading slash supplied. It allocates only for a target of unusual spelling.
 //
-// To fetch /robots.txt is always allowed (RFC 9309 section 2.2.2). For a request that does anything
-// else to it, ask [Group.MatchRules].
+// Fetching /robots.txt is always allowed (RFC 9309 section 2.2.2). For any other request to it, use
+// [Group.MatchRules].
 func (g Group) Match(target string) Match { return g.match(target, true) }
 
-// MatchRules is Match by the rules alone: they hold for /robots.txt as for any other target.
+// MatchRules is Match by the rules alone: they apply to /robots.txt like to any other target.
 func (g Group) MatchRules(target string) Match { return g.match(target, false) }
 
-// match answers for a target. With implied, /robots.txt is allowed whatever the rules say.
+// match answers for a target. With implied set, /robots.txt is allowed regardless of the rules.
 func (g Group) match(target string, implied bool) Match {
 	if g.rs == nil {
 		return Match{}
@@ -40,8 +40,8 @@ func (g Group) match(target string, implied bool) Match {
 	return m
 }
 
-// decider returns the rule that decides on a canonical target, nil if none does. It asks one after
-// the other, from the highest rank down; in a large block, from the first that matches.
+// decider returns the rule that decides about a canonical target, or nil. It tries the rules in
+// order, from the highest rank down; in a large block, it starts at the first that matches.
 func (g Group) decider(target string) *rule {
 	t := targets{target}
 	var found *rule
@@ -65,8 +65,7 @@ func (g Group) decider(target string) *rule {
 	return found
 }
 
-// firstByHead returns the place of the first rule of a block that matches, the block's end if none
-// does.
+// firstByHead returns the place of the first rule of a block that matches, or the block's end.
 func (rs *Ruleset) firstByHead(b block, t *targets) uint32 {
 	best := b.last
 	// The heads from lo to hi begin with as many bytes of the target as depth says.
@@ -110,9 +109,9 @@ func (t *targets) in(f form) string {
 }
 
 // matches reports whether a pattern matches a beginning of t or, with end, all of t. The bytes
-// before the first * and, with end, those after the last can match in one place only. Every segment
-// between them is matched where it first occurs, because any later place leaves less of t for the
-// rest. So one pass over t is enough.
+// before the first * and, with end, those after the last * can match in only one place. Every
+// segment between them matches at its first occurrence, because any later place would leave less of
+// t for the rest. So one pass over t is enough.
 func matches(pattern, t string, end bool) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !strings.HasPrefix(t, head) {
@@ -142,16 +141,16 @@ func matches(pattern, t string, end bool) bool {
 	return true
 }
 
-// Pattern is a path as a rule has it, with * and a closing $, for other lists of paths than the
-// groups of a robots.txt. It matches as a rule does (RFC 9309 section 2.2.2). It is safe for
-// concurrent use. The zero Pattern matches nothing.
+// Pattern is a path with * and a closing $, like that in a rule, for lists of paths outside
+// robots.txt. It matches like a rule (RFC 9309 section 2.2.2). It is safe for concurrent use. The
+// zero Pattern matches nothing.
 type Pattern struct {
 	text string
 	rule rule
 }
 
-// ParsePattern reads a pattern. It reports false where a rule of this path could never match: one
-// that begins with neither / nor *, or of more than 16 KiB.
+// ParsePattern reads a pattern. It reports false if a rule with this path could never match,
+// because the path begins with neither / nor *, or has more than 16 KiB.
 func ParsePattern(path string) (Pattern, bool) {
 	if path == "" || path[0] != '/' && path[0] != '*' || len(path) > maxLine {
 		return Pattern{}, false
@@ -209,8 +208,8 @@ func unhex(c byte) byte {
 }
 
 // appendCanonical appends the canonical form of a path (RFC 9309 section 2.2.2): hex digits of
-// escapes in capitals, escapes of unreserved bytes resolved once, bytes that a URI may not hold
-// escaped. A % that begins no escape stays. The result is its own canonical form.
+// escapes in capitals, escapes of unreserved bytes resolved once, bytes that a URI must not contain
+// escaped. A % without an escape stays. The result is its own canonical form.
 func appendCanonical[T ~string | ~[]byte](dst []byte, s T) []byte {
 	broken := -3 // where in dst the last % is that begins no escape; none yet
 	for i := 0; i < len(s); i++ {
@@ -256,8 +255,8 @@ func appendTarget(dst []byte, t string) []byte {
 	return appendCanonical(dst, t)
 }
 
-// form names the escapes that are resolved on top of the canonical form, where RFC 9309 has a rule
-// and a target agree that spell a byte differently.
+// form names the escapes that are resolved in addition to the canonical form, where RFC 9309 lets a
+// rule match a target that spells a byte differently.
 type form uint8
 
 const (
@@ -298,7 +297,7 @@ func appendForm[T ~string | ~[]byte](dst []byte, s T, f form, isRule bool) []byt
 	return dst
 }
 
-// looseForm returns the form in which a canonical rule gets its second chance; 0 when it has none.
+// looseForm returns the looser form in which a canonical rule is matched again, or 0.
 func looseForm[T ~string | ~[]byte](s T) form {
 	var f form
 	query := false
@@ -368,7 +367,7 @@ func isUnreserved(c byte) bool {
 	return isLetter(c) || c >= '0' && c <= '9'
 }
 
-// lower folds ASCII letters only: robots.txt knows no other case (RFC 9309 section 2.2).
+// lower folds only ASCII letters: robots.txt has no other case (RFC 9309 section 2.2).
 func lower(c byte) byte {
 	if c >= 'A' && c <= 'Z' {
 		return c + ('a' - 'A')

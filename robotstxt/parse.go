@@ -10,9 +10,9 @@ func Parse(data []byte) *Ruleset { return Options{}.Parse(data) }
 
 // Options changes how a file is read. The zero value is right for a whole file.
 type Options struct {
-	// Truncated says that data is only the beginning of a file. A last line without terminator is
-	// then dropped, because half a path is a wider rule than the site wrote. Data over 500 KiB is
-	// always treated so.
+	// Truncated says that data is only the beginning of a file. A last line without terminator is then
+	// dropped, because half a path is a wider rule than the site wrote. Data over 500 KiB is always
+	// treated this way.
 	Truncated bool
 
 	// IndexHTML lets "Allow: /x/index.html" and the like allow /x/ too, as Google's parser does and
@@ -20,8 +20,8 @@ type Options struct {
 	IndexHTML bool
 }
 
-// Parse reads a robots.txt. It never fails: what can be used is used, all else is ignored. Of data,
-// the first 500 KiB are read, and a line that this limit cuts is dropped. The Ruleset keeps no
+// Parse reads a robots.txt. It never fails: usable lines are used, and everything else is ignored.
+// It reads the first 500 KiB of data, and drops a line that this limit cuts. The Ruleset keeps no
 // reference to data.
 func (o Options) Parse(data []byte) *Ruleset {
 	s := newScanner(data, o.Truncated)
@@ -69,7 +69,7 @@ func (p *parser) scan(s *scanner) {
 		case fieldDisallow:
 			p.addRule(value, false, s.number)
 		case fieldSitemap:
-			if len(line) <= maxLine { // else the URL may be cut
+			if len(line) <= maxLine { // otherwise the URL may be cut
 				p.addSitemap(value, s.number)
 			}
 		case fieldCrawlDelay:
@@ -105,8 +105,8 @@ func (p *parser) addName(value []byte) {
 	p.names = append(p.names, nameLine{value: value, list: p.lists, asks: noDelay})
 }
 
-// addRule takes a rule. Those before any name are ignored; those that begin with neither / nor *
-// match nothing.
+// addRule adds a rule. A rule before any name is ignored. A rule that begins with neither / nor *
+// matches nothing.
 func (p *parser) addRule(path []byte, allow bool, line int) {
 	if p.lists == 0 {
 		return
@@ -122,7 +122,7 @@ func (p *parser) addRule(path []byte, allow bool, line int) {
 	}
 }
 
-// addDelay takes what all names of the current list so far are asked.
+// addDelay records a delay for all names of the current list so far.
 func (p *parser) addDelay(d delay) {
 	if n := len(p.names); n > 0 {
 		p.names[n-1].asks = p.names[n-1].asks.widen(d)
@@ -147,7 +147,7 @@ func sitemapFault(value []byte) string {
 	return ""
 }
 
-// draft is a rule on its way from the file to the Ruleset.
+// draft is a rule before it becomes part of the Ruleset.
 type draft struct {
 	rank  rank
 	path  []byte // as written
@@ -156,14 +156,14 @@ type draft struct {
 	block uint32 // once the lists have their blocks
 }
 
-// draftOf takes the path of a rule apart. It must not be empty.
+// draftOf parses the path of a rule. It must not be empty.
 func draftOf(path []byte, list uint32, r rank) draft {
 	key := path
 	if key[len(key)-1] == '$' {
 		key, r = key[:len(key)-1], r|rankEnd
 	}
 	for len(key) > 0 && key[len(key)-1] == '*' {
-		key, r = key[:len(key)-1], r&^rankEnd // *$ is as good as nothing
+		key, r = key[:len(key)-1], r&^rankEnd // *$ has no effect
 	}
 	return newDraft(path, key, len(path), list, r)
 }
@@ -197,8 +197,8 @@ const (
 	// KiB).
 	MaxSize = 500 * 1024
 
-	// maxLine is the number of bytes of a line that are read, as in Google's parser: eight times
-	// the longest URL of an old browser, less one.
+	// maxLine is the number of bytes of a line that are read, as in Google's parser: eight times the
+	// longest URL of an old browser, minus one.
 	maxLine = 8*2083 - 1
 )
 
@@ -210,8 +210,8 @@ type scanner struct {
 	hasBOM, hasCut bool // for lint: a byte order mark was skipped, the size limit applied
 }
 
-// newScanner prepares the part of data that is read. With open, data itself is the beginning of
-// something longer.
+// newScanner prepares the part of data that is read. With open set, data itself is the beginning of
+// a longer file.
 func newScanner(data []byte, open bool) scanner {
 	var s scanner
 	if len(data) > MaxSize {
@@ -219,7 +219,7 @@ func newScanner(data []byte, open bool) scanner {
 		data = data[:MaxSize]
 	}
 	if open {
-		// Half a path is a wider rule than the site wrote.
+		// Half a path would be a wider rule than the site wrote.
 		data = data[:1+bytes.LastIndexAny(data, "\r\n")]
 	}
 	for _, c := range [...]byte{0xEF, 0xBB, 0xBF} { // a partial mark is skipped too, as Google does
@@ -280,9 +280,9 @@ func contentOf(line []byte) []byte {
 	return trimRight(line[:indexOrEnd(line, '#')])
 }
 
-// split divides the content of a line into key and value, and recognises the key. It is what stands
-// before the first colon or, if that is no field that is read, the first of exactly two words, as
-// Google does without a colon. The key is empty when the line is no directive.
+// split divides the content of a line into key and value, and recognises the key. The key is the
+// text before the first colon. If that is not a known field, it is the first of exactly two words,
+// which Google accepts without a colon. The key is empty if the line is not a directive.
 func split(content []byte) (f field, key, value []byte) {
 	before, behind, colon := bytes.Cut(content, []byte{':'})
 	if colon {
@@ -303,7 +303,7 @@ func split(content []byte) (f field, key, value []byte) {
 	return f, key, value
 }
 
-// blanks are what stands for white space, as in Google's parser.
+// blanks are the bytes that count as white space, as in Google's parser.
 const blanks = " \t\v\f"
 
 func trimLeft(b []byte) []byte { return bytes.TrimLeft(b, blanks) }

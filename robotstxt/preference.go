@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// PreferenceKind tells preference lines apart by their key.
+// PreferenceKind is the kind of a preference line, by its key.
 type PreferenceKind uint8
 
 // The kinds of preference lines.
@@ -16,8 +16,8 @@ const (
 	License                                 // RSL 1.0
 )
 
-// Preference is a line that states a wish about the use of content and has no bearing on any
-// verdict. What its value means is for others to say.
+// Preference is a line that states a preference about the use of content. It does not affect any
+// decision of this package, which does not interpret its value.
 type Preference struct {
 	Line  int // its line number, from 1
 	Kind  PreferenceKind
@@ -31,7 +31,8 @@ type Preference struct {
 // maxApplying bounds how many lines of each kind apply to one target.
 const maxApplying = 32
 
-// Preferences returns all preference lines of the file in its order, also those of no group.
+// Preferences returns all preference lines in the order of the file, including lines outside
+// groups.
 func (rs *Ruleset) Preferences() []Preference {
 	if rs == nil {
 		return nil
@@ -63,12 +64,12 @@ func (g Group) Preferences() (found []Preference) {
 // AppendPreferences appends the preference lines that apply to a target, at most 32 of each kind;
 // cut says that there are more. It does not allocate if none applies to a target of usual spelling.
 //
-// Of Content-Usage lines, which belong to a group, those apply whose path is the longest that
-// matches, as for Allow and Disallow; a line without a path matches all targets with a length of 0.
-// Where several are of that length, all apply (draft-ietf-aipref-attach-05 section 3.1). Of
-// Content-Signal lines, all apply that match: contentsignals.org knows no paths, so none of them
-// takes precedence. Those that stand before the first user-agent line are for all crawlers, and so
-// are all License lines, which belong to no group (RSL 1.0).
+// Content-Usage lines belong to a group. As for Allow and Disallow, the lines with the longest
+// matching path apply; a line without a path matches all targets with a length of 0. If several
+// have that length, all of them apply (draft-ietf-aipref-attach-05 section 3.1). All Content-Signal
+// lines that match apply: contentsignals.org has no paths, so none of them takes precedence.
+// Content-Signal lines before the first user-agent line are for all crawlers, and so are all
+// License lines, which belong to no group (RSL 1.0).
 //
 // It does not check whether the target may be fetched: a disallowed target has no preferences.
 func (g Group) AppendPreferences(dst []Preference, target string) (all []Preference, cut bool) {
@@ -88,8 +89,8 @@ func (g Group) AppendPreferences(dst []Preference, target string) (all []Prefere
 	return dst, min(licenses, usage, signals) < 0
 }
 
-// appendMatching appends the lines of a kind and block that match, and returns the room left: below
-// 0 there are more.
+// appendMatching appends the matching lines of a kind and block, and returns the room left. It is
+// negative if there are more.
 func (rs *Ruleset) appendMatching(dst []Preference, kind PreferenceKind, b uint32, t *targets, room int) ([]Preference, int) {
 	list := rs.prefsOf(b)
 	for i := 0; i < len(list) && room >= 0; i++ {
@@ -111,7 +112,7 @@ func (g Group) appendUsage(dst []Preference, t *targets) ([]Preference, int) {
 		for i := range list {
 			n := list[i].rule.rank >> rankLength
 			if n < length || n == length && room < 0 {
-				break // so it is with all that follow
+				break // the following lines do not match either
 			}
 			if list[i].kind != ContentUsage || !list[i].rule.matches(g.rs.text, t) {
 				continue
@@ -133,8 +134,7 @@ func (rs *Ruleset) prefsOf(b uint32) []preference {
 	return rs.prefs[rs.blocks[b].firstPref:rs.blocks[b].lastPref]
 }
 
-// preference is a preference line. Its rule has its path, and matches all targets if it has
-// none.
+// preference is a preference line. Its rule has its path. Without a path, it matches all targets.
 type preference struct {
 	kind  PreferenceKind
 	loose bool
@@ -148,7 +148,7 @@ func (p *preference) in(text string) Preference {
 	}
 }
 
-// prefLine is a preference line on its way from the file to the Ruleset. The list 0 of its draft is
+// prefLine is a preference line before it becomes part of the Ruleset. The list 0 of its draft is
 // before the first user-agent line.
 type prefLine struct {
 	draft
@@ -157,13 +157,13 @@ type prefLine struct {
 	loose bool
 }
 
-// addPreference takes a preference line. A Content-Usage line before the first user-agent line is
-// outside of all groups and matches nothing, as a rule there (draft-ietf-aipref-attach-05 section
+// addPreference adds a preference line. A Content-Usage line before the first user-agent line is
+// outside all groups and matches nothing, like a rule there (draft-ietf-aipref-attach-05 section
 // 3).
 func (p *parser) addPreference(kind PreferenceKind, value []byte, line int) {
 	var path []byte
 	l := prefLine{kind: kind, loose: p.lists == 0, draft: draft{rank: newRank(0, false, line)}}
-	if kind != License { // which is for all crawlers wherever it stands
+	if kind != License { // a License is for all crawlers, wherever it is
 		l.list = p.lists
 		path, value = splitPreference(value)
 	}

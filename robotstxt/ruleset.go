@@ -20,22 +20,22 @@ type Ruleset struct {
 	sitemaps []sitemap
 }
 
-// Agent says by which product tokens a crawler looks for its group.
+// Agent says which product tokens select a crawler's group.
 type Agent struct {
-	// Tokens are the crawler's product tokens, most specific first: the first that has a group
-	// decides alone. RFC 9309 section 2.2.1 knows one token; Google's specification has lists for
-	// crawlers such as Googlebot-Image. A token ends at its first slash or blank. A token of
-	// letters, - and _ is compared with that beginning of a user-agent line, any other with the
-	// line's first word; upper and lower case are the same. Tokens over 255 bytes have no group.
+	// Tokens are the crawler's product tokens, most specific first: the first that has a group decides
+	// alone. RFC 9309 section 2.2.1 has one token; Google's specification has lists for crawlers such
+	// as Googlebot-Image. A token ends at its first slash or space. A token of letters, - and _ is
+	// compared with the leading bytes of that kind in a user-agent line, and any other token with the
+	// line's first word. Case does not matter. Tokens over 255 bytes have no group.
 	Tokens []string
 
-	// IgnoreWildcard leaves the * group out, as AdsBot-Google does: without a group of its own
-	// nothing binds the agent.
+	// IgnoreWildcard ignores the * group, as AdsBot-Google does: without its own group, nothing binds
+	// the agent.
 	IgnoreWildcard bool
 }
 
-// Group is the part of a Ruleset that speaks to one crawler: a small value, safe for concurrent
-// use, valid for ever. The zero Group allows nothing.
+// Group is the part of a Ruleset for one crawler: a small value, safe for concurrent use and always
+// valid. The zero Group allows nothing.
 type Group struct {
 	rs   *Ruleset
 	name *name // nil for no group
@@ -82,7 +82,7 @@ type Sitemap struct {
 
 // Bounds on the sitemaps of a file. Search engines read no longer URL (sitemaps.org).
 const (
-	MaxSitemaps   = 1000 // those after them are not read
+	MaxSitemaps   = 1000 // later ones are not read
 	MaxSitemapURL = 2048 // bytes; a longer one is not read
 )
 
@@ -127,7 +127,7 @@ func (g Group) Name() string {
 	return g.name.text.in(g.rs.text)
 }
 
-// Unrestricted reports that no disallow rule of the group could match any target. It is false for
+// Unrestricted reports whether no disallow rule of the group could match any target. It is false for
 // the zero Group.
 func (g Group) Unrestricted() bool {
 	if g.rs == nil {
@@ -141,10 +141,10 @@ func (g Group) Unrestricted() bool {
 	return true
 }
 
-// CrawlDelay returns the pause that the group asks for between two requests: the largest of its
-// Crawl-delay lines or, without any, the slowest of its Request-rate lines. A group does not
-// inherit from *. Neither line is part of RFC 9309; section 2.2.4 permits to read them. The value
-// is the site's: clamp it.
+// CrawlDelay returns the delay that the group asks for between two requests: the largest of its
+// Crawl-delay lines or, without any, the slowest of its Request-rate lines. A group does not inherit
+// from *. Neither line is part of RFC 9309, but section 2.2.4 permits reading them. The value comes
+// from the site, so clamp it.
 func (g Group) CrawlDelay() (time.Duration, bool) {
 	if g.name == nil {
 		return 0, false
@@ -152,23 +152,23 @@ func (g Group) CrawlDelay() (time.Duration, bool) {
 	return g.name.asks.pause()
 }
 
-// VisitTime is a Visit-time line: the part of each day in which a site wants to be visited. The zero
-// value is no line.
+// VisitTime is a Visit-time line: the part of each day in which a site wants visits. The zero value
+// means that there is no line.
 type VisitTime struct {
-	// From and To are minutes of the day in UTC. To is not part of it, and may be before From: then
-	// midnight is in between.
+	// From and To are minutes of the day in UTC. To is exclusive. If it is before From, the period
+	// includes midnight.
 	From, To uint16
 	Line     uint32 // its number, from 1
 }
 
-// String returns the value as files have it, such as 0600-0845.
+// String returns the value in the form of a file, such as 0600-0845.
 func (v VisitTime) String() string {
 	return fmt.Sprintf("%02d%02d-%02d%02d", v.From/60, v.From%60, v.To/60, v.To%60)
 }
 
-// VisitTime returns the group's Visit-time. Of several lines, the first that is valid counts: the
-// extended standard of 1996, which has the field, allows one. A group does not inherit from *. The
-// field is not part of RFC 9309.
+// VisitTime returns the group's Visit-time. The first valid line counts: the extended standard of
+// 1996, which has the field, allows only one. A group does not inherit from *. The field is not part
+// of RFC 9309.
 func (g Group) VisitTime() (VisitTime, bool) {
 	if g.name == nil {
 		return VisitTime{}, false
@@ -210,7 +210,7 @@ type rule struct {
 	form  form   // of the second chance; 0 for none
 }
 
-// block is a set of rules that apply together: what stands under one list of names.
+// block is a set of rules that apply together: the rules under one list of names.
 type block struct {
 	first, last         uint32 // its rules
 	firstPref, lastPref uint32 // its preference lines
@@ -220,8 +220,8 @@ type block struct {
 
 // rank orders rules and packs the properties of one in a word. From the top: 16 bits of length, one
 // for allow, 20 of the line number inverted, then the flags. So the rule with the greatest rank
-// decides: the longest; among equals allow (RFC 9309 section 2.2.2); of these the first in the
-// file, as Google reports it.
+// decides: the longest one; among equals, an allow (RFC 9309 section 2.2.2); and among these, the
+// first in the file, as Google reports it.
 type rank uint64
 
 const (
@@ -256,7 +256,7 @@ func (r *rule) keyIn(text string) string {
 	return text[at : at+uint32(r.key)]
 }
 
-// looseIn returns the key in its second chance.
+// looseIn returns the key in its looser form.
 func (r *rule) looseIn(text string) string {
 	at := r.at + uint32(r.path)
 	if r.rank&rankRewritten != 0 {
@@ -272,8 +272,7 @@ type name struct {
 	asks         delay  // of its Crawl-delay, Request-rate and Visit-time lines
 }
 
-// trimToken cuts a product token at its first slash or blank: RFC 9309 section 2.2.1 knows no
-// version.
+// trimToken cuts a product token at its first slash or space: RFC 9309 section 2.2.1 has no version.
 func trimToken[T ~string | ~[]byte](s T) T {
 	for i := range len(s) {
 		if s[i] == '/' || isBlank(s[i]) {
@@ -283,7 +282,7 @@ func trimToken[T ~string | ~[]byte](s T) T {
 	return s
 }
 
-// trimLetters cuts s after the bytes that RFC 9309 section 2.2.1 allows in a product token.
+// trimLetters returns the leading bytes of s that RFC 9309 section 2.2.1 allows in a product token.
 func trimLetters[T ~string | ~[]byte](s T) T {
 	for i := range len(s) {
 		if byteClass[s[i]]&classLetter == 0 {
@@ -316,8 +315,8 @@ func compareFold[S, T ~string | ~[]byte](a S, b T) int {
 const maxToken = 255
 
 // find returns the name that a product token selects, or nil. A token of letters, hyphens and
-// underscores selects the beginning of a line, any other a whole first word: the two kinds never
-// look alike, so one list holds both.
+// underscores selects the beginning of a line, and any other token a whole first word. The two kinds
+// never look alike, so one list has both.
 func (rs *Ruleset) find(token string) *name {
 	i, ok := slices.BinarySearchFunc(rs.names, token, func(n name, token string) int {
 		return compareFold(n.text.in(rs.text), token)
@@ -328,8 +327,8 @@ func (rs *Ruleset) find(token string) *name {
 	return &rs.names[i]
 }
 
-// delay has the Crawl-delay and the Request-rate of a name, negative without such a line, and its
-// Visit-time.
+// delay has the Crawl-delay and the Request-rate of a name, which are negative without such a line,
+// and its Visit-time.
 type delay struct {
 	crawl, rate time.Duration
 	visit       VisitTime
@@ -337,7 +336,7 @@ type delay struct {
 
 var noDelay = delay{crawl: -1, rate: -1}
 
-// widen keeps the longer of both, and the Visit-time that comes first in the file.
+// widen keeps the longer of both delays, and the Visit-time that comes first in the file.
 func (d delay) widen(e delay) delay {
 	if e.visit.Line != 0 && (d.visit.Line == 0 || e.visit.Line < d.visit.Line) {
 		d.visit = e.visit

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxProduct bounds the bytes of a product's name. A longer one names nobody.
+// maxProduct bounds the bytes of a product's name. A longer name matches no agent.
 const maxProduct = 128
 
 // Products returns the names of the products in the value of a User-Agent field (RFC 9110 section
@@ -80,12 +80,12 @@ func IsProductName(s string) bool {
 	return name != "" && version == ""
 }
 
-// place says what the place of a product makes of it.
+// place says what the position of a product means.
 type place uint8
 
 const (
 	anywhere  place = iota
-	telling         // only crawlers stand there
+	telling         // only crawlers use this position
 	announced       // after "compatible;" in a comment
 )
 
@@ -128,7 +128,7 @@ func (s *productScanner) next() (p product, ok bool) {
 	return p, ok
 }
 
-// item takes the word that begins here and, in a comment, the rest of its item.
+// item reads the word that begins here and, in a comment, the rest of its item.
 func (s *productScanner) item() (p product, ok bool) {
 	word, rest := cutWord(s.rest)
 	inside, alone := s.depth > 0, true
@@ -211,7 +211,7 @@ var platforms = []string{
 	"linux", "x11", "windows", "win32", "win64", "macintosh", "android", "iphone", "ipad",
 }
 
-// isRobot reports whether name holds one of the words by which crawlers call themselves.
+// isRobot reports whether name contains one of the words that crawlers use in their names.
 func isRobot(name string) bool {
 	for _, word := range [...]string{"bot", "crawl", "spider"} {
 		for i := range max(len(name)-len(word)+1, 0) {
@@ -223,8 +223,8 @@ func isRobot(name string) bool {
 	return false
 }
 
-// families are the crawlers that look for other groups besides their own. Google's tables disagree:
-// docs/cli.md shows them and the choice made here.
+// families are the crawlers that also obey groups other than their own. Google's tables disagree:
+// docs/cli.md shows them and our choice.
 var families = map[string]Agent{
 	"googlebot-news":            {Tokens: []string{"Googlebot-News", "Googlebot"}},
 	"googlebot-image":           {Tokens: []string{"Googlebot-Image", "Googlebot"}},

@@ -1,6 +1,6 @@
 // Package link connects a gateway to a Redis or Valkey. The clocks, records and orders of a gateway
-// that use the same server and prefix have one link: one client, one heartbeat, one answer to
-// whether Redis is away and how many gateways there are.
+// that use the same server and prefix share one link: one client, one heartbeat, and one answer to
+// whether Redis is up and how many gateways there are.
 //
 // Twice a second a link tells Redis that the gateway is alive. It has two sets of gateways, by the
 // time of their last heartbeat, because a gateway may share only orders or only clocks:
@@ -32,50 +32,50 @@ const (
 	Timeout = 500 * time.Millisecond
 	// AliveFor is how long after a heartbeat a gateway counts as alive.
 	AliveFor = missed * heartbeat
-	// KnownFor is how long a gateway that fell silent belongs to the fleet: it may be cut off, and
-	// crawl. One that shuts down cleanly leaves at once.
+	// KnownFor is how long a silent gateway still belongs to the fleet, because it may be cut off and
+	// still crawl. A gateway that shuts down cleanly leaves at once.
 	KnownFor = time.Hour
 
 	heartbeat = 500 * time.Millisecond
 	missed    = 10 // heartbeats, after which a gateway is not counted
-	// giveUp is how long a connection may be silent before another one replaces it. A server that is
-	// busy for less gets no more work by that.
+	// giveUp is how long a connection may be silent before another one replaces it. It spares a server
+	// that is busy for a shorter time the work of a new connection.
 	giveUp = 6 * time.Second
 )
 
-// Config says where the gateways meet.
+// Config configures a [Link].
 type Config struct {
 	// URL is the server's: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
 	// Required.
 	URL string
-	// Prefix tells the fleets in one database apart. Default: crawlgate.
+	// Prefix separates fleets that share a database. Default: crawlgate.
 	Prefix string
-	// Heartbeat is how often the gateway reports that it is alive, and looks whether Redis is back.
-	// After ten missed ones others no longer count it. Default: 0.5 s.
+	// Heartbeat is how often the gateway reports that it is alive, and checks whether Redis is back.
+	// After ten missed heartbeats, others no longer count it. Default: 0.5 s.
 	Heartbeat time.Duration
 }
 
-// State is what a link knows of Redis and of the gateways. It is a value.
+// State is what a link knows about Redis and the gateways. It is a value.
 type State struct {
 	Up        bool          // Redis answers
-	Since     time.Time     // since when that is so
+	Since     time.Time     // when Up last changed
 	Why       error         // the last failure; nil if there was none
-	Heard     time.Time     // when Redis answered a heartbeat last; before that, when the link was made
+	Heard     time.Time     // when Redis last answered a heartbeat or, before that, when the link was made
 	RoundTrip time.Duration // of that heartbeat
-	Gateways  int           // of the fleet that are alive, by that heartbeat
-	// Clocks is how many gateways share clocks, the last known number while Redis is away. Others may
-	// not have come back yet when Redis has, and there may be more than this one knows when it begins
-	// to share: so for as long as one counts as alive it does not fall.
+	Gateways  int           // of the fleet that were alive at that heartbeat
+	// Clocks is how many gateways share clocks, or the last known number while Redis is away. After
+	// Redis comes back, other gateways may follow later, and a gateway that begins to share may not
+	// know all others yet. So the number does not fall within the time that a gateway counts as alive.
 	Clocks int
 
-	// Turns is the order of the gateways that share clocks. While Redis is away, and until others have
-	// had the time to come back, it is that of before.
+	// Turns is the order of the gateways that share clocks. While Redis is away, and until the others
+	// have had time to come back, it stays the same.
 	Turns Turns
 
-	clock int64 // Redis's at Heard, in ms since 1970; 0 if it is not known
+	clock int64 // Redis's clock at Heard, in ms since 1970; 0 if unknown
 }
 
-// Refused reports whether the last failure was an answer of Redis, such as for missing rights.
+// Refused reports whether the last failure was an error from Redis, such as missing rights.
 func (s State) Refused() bool {
 	_, refused := errors.AsType[*rueidis.RedisError](s.Why)
 	return refused
@@ -83,8 +83,8 @@ func (s State) Refused() bool {
 
 // Link is a client with a heartbeat. It is safe for concurrent use.
 type Link struct {
-	// Process is a random name of this process among the gateways, Prefix the one of [Config], and
-	// Address the server's, without credentials. They do not change.
+	// Process is a random name of this process among the gateways. Prefix is the one of [Config].
+	// Address is the server's, without credentials. They do not change.
 	Process, Prefix, Address string
 
 	every  time.Duration // between heartbeats
@@ -97,10 +97,10 @@ type Link struct {
 	failed     error      // why
 	closed     bool
 
-	beating sync.Mutex // heartbeats arrive in their order
+	beating sync.Mutex // keeps heartbeats in order
 
-	mu       sync.Mutex // guards all below, and changes of state
-	joined   bool       // there has been something to say with a heartbeat
+	mu       sync.Mutex // guards the fields below, and changes of state
+	joined   bool       // a heartbeat has had something to say
 	note     func() string
 	shares   bool      // this gateway shares clocks
 	began    time.Time // when that began or ended
@@ -111,14 +111,14 @@ type Link struct {
 	tasks sync.WaitGroup
 }
 
-// watcher is told the states.
+// watcher receives the states.
 type watcher struct {
 	f    func(s State, news bool)
 	told State
 }
 
-// New makes a link, and connects in the background: until that succeeds Redis is away. The error is
-// about the configuration only. Call Close after use.
+// New makes a link, and connects in the background. Until that succeeds, Redis counts as away. The
+// error is only about the configuration. Call Close after use.
 func New(c Config) (*Link, error) {
 	option, err := parse(c.URL)
 	if err != nil {
@@ -134,13 +134,13 @@ func New(c Config) (*Link, error) {
 	return l, nil
 }
 
-// Close says with a last heartbeat that the gateway shares no clocks any more, and ends the
-// connection. Those who use the link must have ended.
+// Close sends a last heartbeat, which says that the gateway no longer shares clocks, and ends the
+// connection. All users of the link must have ended.
 func (l *Link) Close() {
 	l.stop()
 	l.tasks.Wait()
 	if l.State().Up {
-		_ = l.Beat(context.Background()) // others find out without it
+		_ = l.Beat(context.Background()) // others notice without it
 	}
 	l.connecting.Lock()
 	defer l.connecting.Unlock()
@@ -153,8 +153,8 @@ func (l *Link) Close() {
 // State returns what the link knows now. It does not wait for Redis.
 func (l *Link) State() State { return *l.state.Load() }
 
-// Client returns the client, or nil before the first connection. The next call may return another
-// one: do not keep it.
+// Client returns the client, or nil before the first connection. The next call may return a
+// different client: do not keep it.
 func (l *Link) Client() rueidis.Client {
 	if c := l.client.Load(); c != nil {
 		return *c
@@ -164,8 +164,8 @@ func (l *Link) Client() rueidis.Client {
 
 var errClosed = errors.New("the link to redis is closed")
 
-// connect makes the client. The server must be reachable for that; later the client reconnects by
-// itself. Those who ask during an attempt share its result.
+// connect makes the client. This needs a reachable server; later the client reconnects by itself.
+// Callers during an attempt share its result.
 func (l *Link) connect() (rueidis.Client, error) {
 	asked := time.Now()
 	l.connecting.Lock()
@@ -196,9 +196,9 @@ func (l *Link) Channel(name string) string {
 	return name + ":" + strconv.Itoa(l.option.SelectDB)
 }
 
-// Listen hands the messages of a channel to heard, which must not block, until ctx ends. It
-// connects if nobody has, and subscribes again whenever the connection has ended. Whenever it has
-// subscribed it hands an empty message, because others may have been missed.
+// Listen passes the messages of a channel to heard, which must not block, until ctx ends. It
+// connects if necessary, and subscribes again whenever the connection has ended. After each
+// subscription it passes an empty message, because other messages may have been missed.
 func (l *Link) Listen(ctx context.Context, channel string, heard func(message string)) {
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
@@ -219,8 +219,8 @@ func (l *Link) Listen(ctx context.Context, channel string, heard func(message st
 	}
 }
 
-// Announce makes this gateway one of the fleet: each heartbeat carries its note, which must not be
-// empty.
+// Announce makes this gateway a member of the fleet: each heartbeat carries its note, which must not
+// be empty.
 func (l *Link) Announce(note func() string) {
 	l.mu.Lock()
 	l.note, l.joined = note, true
@@ -228,7 +228,7 @@ func (l *Link) Announce(note func() string) {
 	l.BeatSoon()
 }
 
-// Leave sends a last note, with which the gateway is not counted any more.
+// Leave sends a last note. After that, the gateway is no longer counted.
 func (l *Link) Leave(ctx context.Context) error {
 	var err error
 	if l.State().Up {
@@ -240,8 +240,8 @@ func (l *Link) Leave(ctx context.Context) error {
 	return err
 }
 
-// ShareClocks has this gateway counted among those that share clocks. least is how many of them
-// there are at least, until the others have had the time to be counted; 0 ends it.
+// ShareClocks counts this gateway among those that share clocks. least is the number to assume until
+// the others have had time to be counted. 0 ends the sharing.
 func (l *Link) ShareClocks(least int) {
 	l.mu.Lock()
 	l.shares, l.began, l.joined = least > 0, time.Now(), true
@@ -252,9 +252,9 @@ func (l *Link) ShareClocks(least int) {
 	l.BeatSoon()
 }
 
-// Watch calls f, which must not block, soon and then after each heartbeat of the link's own, until
-// the function that it returns is called. There is news at first, and whenever Redis went away or
-// came back in the meantime.
+// Watch calls f, which must not block, soon and then after each regular heartbeat, until the
+// returned function is called. news is true for the first call, and whenever Redis went away or came
+// back since the last one.
 func (l *Link) Watch(f func(s State, news bool)) (end func()) {
 	w := &watcher{f: f}
 	l.mu.Lock()
@@ -268,7 +268,7 @@ func (l *Link) Watch(f func(s State, news bool)) (end func()) {
 	}
 }
 
-// BeatSoon has a heartbeat sent, without waiting for it.
+// BeatSoon triggers a heartbeat, without waiting for it.
 func (l *Link) BeatSoon() {
 	select {
 	case l.wake <- struct{}{}:
@@ -276,7 +276,7 @@ func (l *Link) BeatSoon() {
 	}
 }
 
-// Beat sends a heartbeat now, and connects if nobody has. The error says why Redis is away.
+// Beat sends a heartbeat now, and connects if necessary. The error says why Redis is away.
 func (l *Link) Beat(ctx context.Context) error { return l.beat(ctx, false) }
 
 func (l *Link) beat(ctx context.Context, leave bool) error {
@@ -297,8 +297,8 @@ var heartbeatSource string
 
 var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 
-// tell tells Redis that this gateway is alive. One that has nothing to say asks only whether Redis
-// is.
+// tell tells Redis that this gateway is alive. A gateway with nothing to say only asks whether Redis
+// is up.
 func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -335,12 +335,12 @@ func (l *Link) aliveFor() time.Duration { return missed * l.every }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Key names what Redis has of the fleet. The prefix is a hash tag: in a cluster all keys of the
-// fleet are on one node, as the scripts need.
+// Key returns the name of a key of the fleet. The prefix is a hash tag: in a cluster, all keys of
+// the fleet are on one node, because the scripts need that.
 func (l *Link) Key(name string) string { return "{" + l.Prefix + "}:fleet:" + name }
 
-// answered records an answer of Redis: its time, and how many gateways there are. sharing is what it
-// was told of this one.
+// answered records an answer of Redis: its time, and how many gateways there are. sharing is what
+// the heartbeat said about this gateway.
 func (l *Link) answered(asked time.Time, answer []int64, sharing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -364,9 +364,9 @@ func (l *Link) answered(asked time.Time, answer []int64, sharing bool) {
 	l.state.Store(&next)
 }
 
-// Fail records that Redis has not answered a call, or not with what the caller can use. It counts
-// as away until the next heartbeat that succeeds. A call on a client that has been replaced says
-// nothing of the one that there is.
+// Fail records that Redis did not answer a call, or gave an unusable answer. Redis counts as away
+// until the next successful heartbeat. A call on a replaced client says nothing about the current
+// one.
 func (l *Link) Fail(why error) {
 	if errors.Is(why, rueidis.ErrClosing) {
 		return

@@ -8,16 +8,16 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// patience is how many heartbeats in a row may fail, or come after a failed call of somebody else,
-// before another client is made.
+// patience is how many heartbeats in a row may fail, or follow another caller's failed call, before
+// a new client is made.
 const patience = 3
 
-// Turns is the order of gateways, which all of them know alike. The zero value is for one that does
-// not know it.
+// Turns is the order of gateways, which is the same for all of them. The zero value is for a
+// gateway that does not know it.
 type Turns struct {
 	Place, Of int       // from 0
-	Kept      time.Time // until then it stays, because Redis was away; zero if it never was
-	placed    time.Time // when Redis told the place
+	Kept      time.Time // the order stays until then, because Redis was away; zero if it never was
+	placed    time.Time // when Redis assigned the place
 	clock     int64
 	heard     time.Time
 }
@@ -27,8 +27,8 @@ func (t Turns) Time() time.Duration {
 	return time.Duration(t.clock)*time.Millisecond + time.Since(t.heard)
 }
 
-// known tells Redis of how many gateways this one knows its place, see heartbeat.lua. Gateways may
-// come and go without a change of their number, so it asks again after some time.
+// known returns the number of gateways among which this one knows its place, see heartbeat.lua.
+// Gateways may come and go without a change of their number, so after some time it asks again.
 func (t Turns) known(sharing bool, now time.Time, again time.Duration) int {
 	switch {
 	case !sharing || t.Of > 0 && now.Before(t.Kept):
@@ -39,8 +39,8 @@ func (t Turns) known(sharing bool, now time.Time, again time.Duration) int {
 	return t.Of
 }
 
-// after returns the order after an answer. Redis read its clock in the middle of the call, give or
-// take half of it, so a slow call does not replace a reading that is only seconds older.
+// after returns the order after an answer. Redis read its clock at some time during the call, so a
+// slow call does not replace a reading that is only seconds older.
 func (t Turns) after(place, of int, clock int64, asked, now time.Time) Turns {
 	if place >= 0 {
 		t.Place, t.Of, t.placed = place, of, now
@@ -51,7 +51,7 @@ func (t Turns) after(place, of int, clock int64, asked, now time.Time) Turns {
 	return t
 }
 
-// live sends heartbeats. It is also what finds out that Redis is back.
+// live sends heartbeats. It also notices when Redis is back.
 func (l *Link) live(ctx context.Context) {
 	tick := time.NewTicker(l.every)
 	defer tick.Stop()
@@ -59,7 +59,7 @@ func (l *Link) live(ctx context.Context) {
 		before := l.State()
 		err := l.Beat(ctx)
 		if err != nil && before.Up {
-			err = l.Beat(ctx) // one that is late is not said; the error is in the state
+			err = l.Beat(ctx) // a late one is not reported; the error is in the state
 		}
 		if misses++; err == nil && before.Up {
 			misses = 0
@@ -85,13 +85,13 @@ func (l *Link) live(ctx context.Context) {
 	}
 }
 
-// renew makes another client, takes it if Redis answers a heartbeat on it, and reports whether it
-// did. A new client resolves the name again, and asks the sentinels or the cluster again who is
-// primary. So it finds what the old one cannot: another primary behind the name, or a connection
-// whose packets arrive. A server that is only busy answers no new client either, and then the old
-// one stays, with its calls.
+// renew makes a new client, uses it if Redis answers a heartbeat on it, and reports whether it did.
+// A new client resolves the name again, and asks the sentinels or the cluster again for the
+// primary. So it can find a new primary behind the name, or a connection whose packets arrive. A
+// server that is only busy does not answer a new client either, and then the old client stays, with
+// its calls.
 //
-// Calls on the old client have a second and a half to end. The error of those that have not is
+// Calls on the old client have a second and a half to end. After that they fail with
 // [rueidis.ErrClosing].
 func (l *Link) renew(ctx context.Context) bool {
 	old := l.Client()
@@ -111,7 +111,7 @@ func (l *Link) renew(ctx context.Context) bool {
 	l.client.Store(&c)
 	l.tasks.Go(func() {
 		select {
-		case <-time.After(Timeout): // somebody has just asked for it
+		case <-time.After(Timeout): // a caller has just requested it
 		case <-ctx.Done():
 		}
 		old.Close()
@@ -119,8 +119,8 @@ func (l *Link) renew(ctx context.Context) bool {
 	return true
 }
 
-// IsReadOnly reports whether a server refused a write because it is a replica now. The old primary
-// of a failover stays one for as long as the client keeps its connection.
+// IsReadOnly reports whether a server refused a write because it is a replica now. After a
+// failover, the client stays with the old primary as long as it keeps its connection.
 func IsReadOnly(err error) bool {
 	_, refused := rueidis.IsRedisErr(err)
 	return refused && strings.Contains(err.Error(), "READONLY") // inside another message if a script wrote

@@ -13,10 +13,10 @@ import (
 // parse reads a URL: redis://, rediss:// or unix://, with the parameters of rueidis.ParseURL.
 // Errors leave the URL out, because it may hold a password.
 //
-// Each call is made once, without client-side caching, over one connection: if there were several,
-// each would have to find out by itself that the server is gone. A call that runs out of time must
-// not close that connection, because others wait for their answers on it: so calls are pipelined
-// even if there is only one (otherwise its deadline is the connection's).
+// Each call is made once, without client-side caching, over one connection. With several
+// connections, each would have to notice by itself that the server is gone. A call that runs out
+// of time must not close the connection, because others wait for their answers on it. So even a
+// single call is pipelined; otherwise its deadline would be the connection's.
 func parse(rawURL string) (rueidis.ClientOption, error) {
 	option, err := rueidis.ParseURL(rawURL)
 	if parse, ok := errors.AsType[*url.Error](err); ok {
@@ -29,7 +29,7 @@ func parse(rawURL string) (rueidis.ClientOption, error) {
 	option.Dialer.Timeout, option.Dialer.KeepAlive = Timeout, time.Second
 	option.Sentinel.Dialer, option.ConnWriteTimeout = option.Dialer, giveUp
 	if option.TLSConfig != nil && option.Sentinel.MasterSet != "" {
-		option.TLSConfig.ServerName = "" // of each server its own
+		option.TLSConfig.ServerName = "" // each server has its own
 		option.Sentinel.TLSConfig = option.TLSConfig
 	}
 	option.ReadBufferEachConn, option.WriteBufferEachConn = 64<<10, 64<<10
