@@ -274,7 +274,9 @@ func (x *exchange) refuse() error {
 		// Nobody reads the answer. The error makes the log show 499, as Caddy's own reverse proxy does.
 		return caddyhttp.Error(enforce.StatusClientClosedRequest, errors.New("the client left"))
 	}
-	refusal := enforce.Render(*d, x.asked())
+	asked := x.asked()
+	asked.Docs = docsURL(x.r)
+	refusal := enforce.Render(*d, asked)
 	x.message = refusal.Reason
 	if d.Reason == enforce.ReasonBadRequest && x.r.ProtoMajor == 1 {
 		x.w.Header().Set("Connection", "close") // what follows may be ambiguous too
@@ -317,7 +319,7 @@ func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 func (x *exchange) asked() enforce.RequestInfo {
 	a := enforce.RequestInfo{
 		Method: x.r.Method, URL: x.r.URL.String(), Accept: strings.Join(x.r.Header["Accept"], ","),
-		Help: x.site.Engine.Config.Help, Docs: docsURL(x.r),
+		Help: x.site.Engine.Config.Help,
 	}
 	if x.r.Method == http.MethodConnect {
 		a.URL = x.r.Host
