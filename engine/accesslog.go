@@ -26,21 +26,21 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// RefusesUnlogged reports that no request may pass: an access log takes no lines, and the operator
-// wants none to pass without.
+// RefusesUnlogged reports whether no request may pass because an access log accepts no lines and
+// the operator requires one for each request.
 func (e *Engine) RefusesUnlogged() bool { return !e.Config.ServeUnlogged && e.log.Stalls() }
 
-// Line is the line of a request that comes in.
+// Line returns the log line of a new request.
 func (e *Engine) Line() stall.Line { return stall.Line{Log: &e.log} }
 
-// lost counts the lines that no log took and that no later line has reported yet.
+// lost counts the lines that no log accepted and that no later line has reported yet.
 var lost struct {
 	sync.Mutex
 	n     atomic.Int64
 	since time.Time
 }
 
-// admit waits until the access log takes a line. If it reports false, the line is lost.
+// admit waits until the access log accepts a line. If it reports false, the line is lost.
 func (e *Engine) admit() bool {
 	if e.log.Admit() {
 		return true
@@ -54,9 +54,9 @@ func (e *Engine) admit() bool {
 	return false
 }
 
-// AdmitLine waits until the access log takes the line of a request that is answered, and adds the
-// number of lost lines to it. If it reports false, this line is lost as well. A nil record stands
-// for a request for the gateway itself, whose line does not count as lost.
+// AdmitLine waits until the access log accepts the line of an answered request, and adds the
+// number of lost lines to it. If it reports false, this line is lost too. A nil record stands for
+// a request for the gateway itself, whose line does not count as lost.
 func (e *Engine) AdmitLine(r *enforce.LogRecord) bool {
 	if r == nil {
 		return e.log.Admit()
@@ -74,11 +74,11 @@ func (e *Engine) AdmitLine(r *enforce.LogRecord) bool {
 	return true
 }
 
-// retentionPace is how often it is checked for how long the sealed logs are kept.
+// retentionPace is how often the gateway checks how long the sealed logs are kept.
 const retentionPace = 10 * time.Minute
 
-// EvidenceMissing returns why no request may pass: the operator wants none that is not in a sealed
-// access log, and a log cannot be written or sealed. It takes no lock.
+// EvidenceMissing returns why no request may pass: the operator requires a sealed access log, and
+// a log cannot be written or sealed. It takes no lock.
 func EvidenceMissing() error { return caddylog.Refused() }
 
 // SealedLogs returns the state of each sealed access log.
@@ -88,9 +88,9 @@ func SealedLogs() []sealer.Status { return caddylog.Statuses() }
 // configurations may have the same log; each checks it for itself.
 var accessLogs sync.Map // of *stall.Log
 
-// watchLogs tells when the access log stalls and when it goes on, and looks now and then for how
-// long logs are kept, until the configuration ends. The log of the process may be the one that
-// stalls: nobody waits for this.
+// watchLogs reports when the access log stalls and when it recovers, and checks from time to time
+// how long logs are kept, until the configuration ends. The process log may be the one that
+// stalls, so nothing waits for watchLogs.
 func (e *Engine) watchLogs() {
 	accessLogs.Store(&e.log, true)
 	defer accessLogs.Delete(&e.log)
@@ -120,8 +120,8 @@ func anyStalls() (stalls bool) {
 	return stalls
 }
 
-// StopTimes are Caddy's shutdown_delay, and the grace period of requests under way: 10 s where the
-// configuration sets none.
+// StopTimes are Caddy's shutdown_delay and the grace period for requests in progress, which is 10
+// s if the configuration sets none.
 func StopTimes(config caddy.Context) (delay, grace time.Duration) {
 	app, err := App[*caddyhttp.App]("http", config.AppIfConfigured)
 	if err != nil {
@@ -130,9 +130,9 @@ func StopTimes(config caddy.Context) (delay, grace time.Duration) {
 	return time.Duration(app.ShutdownDelay), cmp.Or(time.Duration(app.GracePeriod), 10*time.Second)
 }
 
-// endStalled releases the clients whose lines are not taken, and ends a process that is asked to
-// stop and cannot, because one of its logs takes no lines: Caddy would wait for that without end.
-// It may be called once, and writes nothing into a log before the process has to end.
+// endStalled releases the clients whose lines are not accepted. It also ends a process that should
+// stop but cannot, because one of its logs accepts no lines: Caddy would wait for it forever. It
+// may be called once, and writes nothing into a log before the process has to end.
 func endStalled() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -145,7 +145,7 @@ func endStalled() {
 		anyStalls()
 	}
 	limit := 10 * time.Second
-	if e := Current(); e != nil { // else the last configuration has ended by now
+	if e := Current(); e != nil { // otherwise the last configuration has ended
 		delay, grace := StopTimes(e.ctx)
 		limit = delay + grace
 	}
@@ -160,10 +160,10 @@ func endStalled() {
 	}
 }
 
-// Lookup returns the record of an origin for a crawler, and fetches it if it must. Before a record
-// is used for the first time, it writes a line about it into the access logs of the configuration;
-// all requests that find it wait for that. Otherwise it takes no lock if the record is in memory.
-// The caller has called [Engine.Open].
+// Lookup returns the record of an origin for a crawler, and fetches it if necessary. Before a
+// record is used for the first time, Lookup writes a line about it into the access logs of the
+// configuration, and all requests that find the record wait for that. Otherwise it takes no lock
+// if the record is in memory. The caller must have called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
 	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
@@ -177,7 +177,7 @@ func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Aske
 	return entry, source, err
 }
 
-// introduce writes a line about an entry into the access logs, unless they have one.
+// introduce writes a line about an entry into the access logs, unless they already have one.
 func (e *Engine) introduce(entry *robotscache.Entry) {
 	select {
 	case e.telling <- struct{}{}:
@@ -186,7 +186,7 @@ func (e *Engine) introduce(entry *robotscache.Entry) {
 		return
 	}
 	r := entry.Record()
-	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // which is no record: see robotscache.Cache.LookupAs
+	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // this is not a record: see robotscache.Cache.LookupAs
 		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
 	}
 }
@@ -217,7 +217,7 @@ func (e *Engine) tell(a robotscache.Answer, entry *robotscache.Entry) {
 	}
 }
 
-// unwritten counts the lines that a log did not take. zap reports each of them in one write.
+// unwritten counts the lines that a log did not accept. zap reports each of them in one write.
 type unwritten struct{ atomic.Int64 }
 
 // Write implements io.Writer.
@@ -243,14 +243,14 @@ func (e *Engine) findAccessLogs() (logs []*zap.Logger) {
 		names = append(names, logNames(site.Server.Routes)...)
 	}
 	slices.Sort(names)
-	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access").WithOptions(zap.ErrorOutput(zapcore.AddSync(&e.unwritten))) // as Caddy's servers have it
+	base := e.ctx.Logger(new(caddyhttp.App)).Named("log.access").WithOptions(zap.ErrorOutput(zapcore.AddSync(&e.unwritten))) // like Caddy's servers
 	for _, name := range slices.Compact(names) {
 		logs = append(logs, base.Named(name)) // an empty name adds nothing
 	}
 	return logs
 }
 
-// logNames are the names that the directive log_name gives in routes.
+// logNames returns the names from the directives log_name in routes.
 func logNames(routes caddyhttp.RouteList) (names []string) {
 	for _, route := range routes {
 		for _, handler := range route.Handlers {

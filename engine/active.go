@@ -32,21 +32,21 @@ var pool = caddy.NewUsagePool()
 // caller must release it.
 func acquire[T caddy.Destructor](key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
-	v, _ := value.(T) // each kind has keys of its own
+	v, _ := value.(T) // each kind has its own keys
 	return v, err
 }
 
-// release gives back one use of a key.
+// release ends one use of a key.
 func release(key string) error {
 	_, err := pool.Delete(key)
 	return err
 }
 
-// active are the configurations that run.
+// active are the running configurations.
 var active activeConfigs
 
 // activeConfigs are configurations in the order of their start. The last one that has not ended is
-// the current one, whose settings all that is shared follows.
+// the current one. Shared values follow its settings.
 type activeConfigs struct {
 	mu      sync.Mutex
 	engines []*Engine
@@ -64,7 +64,7 @@ func (a *activeConfigs) enter(e *Engine) {
 	a.follow(e)
 }
 
-// leave takes e out; if it was the current one, the one before is again.
+// leave removes e. If e was the current one, the one before becomes current again.
 func (a *activeConfigs) leave(e *Engine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,8 +94,8 @@ func (a *activeConfigs) follow(e *Engine) {
 	e.fleet.apply(e)
 }
 
-// countAgents has the agents of all configurations that run counted. One that is refused ran for a
-// moment, beside the one before.
+// countAgents sets the agents whose requests are counted: those of all running configurations. A
+// refused configuration runs for a moment, next to the one before.
 func (a *activeConfigs) countAgents() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,16 +106,16 @@ func (a *activeConfigs) countAgents() {
 	byAgent.follow(sites)
 }
 
-// stateFile keeps one small thing of the process over a restart, as JSON in a folder beside the
-// store. Without a folder (store none) nothing is kept. Its owner writes it once at a time.
+// stateFile keeps a small piece of state over a restart, as JSON in the folder of the store.
+// Without a folder (store none) nothing is kept. Its owner makes one write at a time.
 type stateFile struct {
 	name   string
 	holds  string // its content, for the operator
-	remedy string // what to do besides removing a file that cannot be read
+	remedy string // what to do in addition to removing an unreadable file
 }
 
-// read fills v from the file, and leaves it as it is where there is no such file. Its errors are
-// for the operator: they name the loss and the way on.
+// read fills v from the file. If there is no file, it does not change v. Its errors are for the
+// operator: they name the loss and the remedy.
 func (f stateFile) read(folder string, v any) error {
 	return f.decode(folder, func(data []byte) error { return json.Unmarshal(data, v) })
 }
@@ -142,8 +142,8 @@ func (f stateFile) decode(folder string, into func([]byte) error) error {
 	return nil
 }
 
-// write replaces the file. When it returns nil the file is on the disk, whole; a crash leaves the
-// old one or the new.
+// write replaces the file atomically. When it returns nil, the new file is on the disk. A crash
+// leaves the old file or the new one.
 func (f stateFile) write(folder string, v any) error {
 	if folder == "" {
 		return nil

@@ -24,7 +24,7 @@ type budgets struct {
 	key    string
 	file   *budgetFile // nil with a fleet
 	link   *redisLink  // nil without one
-	listen func()      // begins with the first request that has a budget
+	listen func()      // called at the first request with a budget
 	stop   context.CancelFunc
 }
 
@@ -67,7 +67,7 @@ func (b *budgets) Destruct() error {
 	return b.link.release()
 }
 
-// apply keeps the file beside the store of e.
+// apply keeps the file in the folder of e's store.
 func (b *budgets) apply(e *Engine) {
 	if b.file == nil || b.file.folder == e.Config.Store.folder() {
 		return
@@ -80,30 +80,30 @@ func (b *budgets) apply(e *Engine) {
 	}
 }
 
-// TakeBudget takes a request to a host from the budget of an agent, which has one: see
+// TakeBudget uses one request to a host from the budget of an agent, which must have one: see
 // [budget.Keeper.Take].
 func (e *Engine) TakeBudget(ctx context.Context, a *enforce.Agent, host string) (budget.Receipt, error) {
 	e.budgets.listen()
 	return e.budgets.Take(ctx, a.Name, a.Budget, host)
 }
 
-// CountBytes counts bytes that have passed for an agent with a budget.
+// CountBytes counts transferred bytes of an agent with a budget.
 func (e *Engine) CountBytes(a *enforce.Agent, n int64) { e.budgets.Count(a.Name, a.Budget, n) }
 
-// PassBytes counts bytes as CountBytes does, and waits until more may pass. The error says why none
-// may.
+// PassBytes counts bytes like CountBytes, and waits until more are allowed. The error says why no
+// more are.
 func (e *Engine) PassBytes(ctx context.Context, a *enforce.Agent, n int64) error {
 	return e.budgets.Pass(ctx, a.Name, a.Budget, n)
 }
 
-// AgentBudget is how the budget of an agent stands.
+// AgentBudget is the state of an agent's budget.
 type AgentBudget struct {
 	Agent, Owner string
 	budget.Standing
 }
 
-// Budget returns how the budget of an agent stands, and asks the fleet. It reports false if the
-// agent has none.
+// Budget returns the state of an agent's budget, and asks the fleet for it. It reports false if the
+// agent has no budget.
 func (e *Engine) Budget(a *enforce.Agent, host string) (b AgentBudget, ok bool) {
 	if !a.HasBudget() {
 		return b, false
@@ -111,7 +111,7 @@ func (e *Engine) Budget(a *enforce.Agent, host string) (b AgentBudget, ok bool) 
 	return AgentBudget{a.Name, a.Owner, e.budgets.Standing(a.Name, a.Budget, host)}, true
 }
 
-// Budgets returns how the budgets of all agents stand, as far as this gateway knows, by name.
+// Budgets returns the state of all agents' budgets, sorted by name, as far as this gateway knows.
 func (e *Engine) Budgets() []AgentBudget {
 	all := make(map[string]AgentBudget)
 	for a := range e.Agents() {
@@ -122,7 +122,8 @@ func (e *Engine) Budgets() []AgentBudget {
 	return slices.SortedFunc(maps.Values(all), func(a, b AgentBudget) int { return strings.Compare(a.Agent, b.Agent) })
 }
 
-// checkBudgets fails if an agent of a site has another budget at another one: they share it.
+// checkBudgets fails if an agent has different budgets at two sites, because the sites share its
+// budget.
 func (e *Engine) checkBudgets(s *SitePolicy) error {
 	own := make(map[string]*budget.Allowance)
 	for _, a := range s.Identifier.Agents() {
@@ -146,7 +147,7 @@ type drawn map[string]map[string]int64
 type budgetFile struct {
 	logger *zap.Logger
 
-	mu            sync.Mutex // guards all below
+	mu            sync.Mutex // guards the fields below
 	folder        string
 	totals, hosts drawn
 	timer         *time.Timer   // writes the hosts; nil without changes
@@ -164,9 +165,9 @@ var (
 	}
 )
 
-// maxBudgetHosts bounds the hosts of an agent and a day that are counted. Then the half with the
-// fewest requests is forgotten, and begins again: none is refused too early, and those that the
-// agent asks most stay bounded.
+// maxBudgetHosts bounds the counted hosts of an agent and a day. When it is reached, the half with
+// the fewest requests is forgotten and starts again from 0. So no host is refused too early, and
+// the busiest hosts stay limited.
 const maxBudgetHosts = 100_000
 
 // Gateways implements [budget.Pool].
@@ -210,13 +211,13 @@ func (f *budgetFile) Draw(_ context.Context, a budget.Ask) (budget.Grant, error)
 	return answer, nil
 }
 
-// forgetHosts drops the half of the counters with the least, but for one.
+// forgetHosts drops the half of the counters with the lowest values, except one given counter.
 func forgetHosts(counters map[string]int64, kept string) {
 	sorted := slices.Sorted(maps.Values(counters))
 	half := len(sorted) / 2
 	most := sorted[half]
 	less, _ := slices.BinarySearch(sorted, most)
-	equal := half - less // how many of those that have as many as the median go
+	equal := half - less // how many counters equal to the median to drop
 	maps.DeleteFunc(counters, func(name string, n int64) bool {
 		if n == most && name != kept {
 			equal--

@@ -29,44 +29,44 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config is what an engine runs with: every default is filled in and every text parsed. Nothing
-// changes it after [New].
+// Config configures an engine. Every default is filled in and every text is parsed. Nothing changes it
+// after [New].
 type Config struct {
 	// Source is the configuration of the engine as it was loaded, for the digest.
 	Source []byte
 	// Name is the gateway's name in logs; empty for none.
 	Name string
-	// Help is what the links in refusals begin with.
+	// Help is the base of the links in refusals.
 	Help enforce.Help
-	// Anonymous says that the User-Agent of fetches names no contact of the operator's.
+	// Anonymous says that the User-Agent of fetches names no contact of the operator.
 	Anonymous bool
 	Store     Store
-	// Cache is complete but for Store, Fetcher and Observer.
+	// Cache is complete except for Store, Fetcher and Observer.
 	Cache robotscache.Config
-	// Fetch is complete. Its transport is made of Egress where it is nil.
+	// Fetch is complete. If its transport is nil, it is made from Egress.
 	Fetch fetch.Config
-	// Egress is complete but for the guard's Listener. Its dialer has a guard.
+	// Egress is complete except for the guard's Listener. Its dialer has a guard.
 	Egress egress.TransportConfig
-	// Politeness is what each request asks of the clocks.
+	// Politeness is what each request requires of the clocks.
 	Politeness enforce.Politeness
-	// Clocks is complete but for Observer and Shared.
+	// Clocks is complete except for Observer and Shared.
 	Clocks pace.Config
-	// SharedClocks is the URL of the Redis that keeps the clocks of several gateways; empty for none.
+	// SharedClocks is the URL of the Redis that keeps the clocks of several gateways, or empty.
 	SharedClocks string
-	// Prefix tells fleets in one database of a Redis apart: it is part of all keys and channels.
+	// Prefix separates fleets in one database of a Redis: it is part of all keys and channels.
 	Prefix string
-	// Fleet are the gateways that orders reach; without a URL there is only this one.
+	// Fleet configures the gateways that orders reach. Without a URL, there is only this one.
 	Fleet  Fleet
 	Limits Limits
-	// MinRate is that of Limits in bytes a second; 0 for any.
+	// MinRate is the one of Limits in bytes per second. 0 means no limit.
 	MinRate int64
 	// AllowFor is the longest time of an exception that is given at run time; 0 permits none.
 	AllowFor time.Duration
 	// Signals says which of the sites' signals are read.
 	Signals enforce.Signals
-	// Redact has the fields whose values are not logged.
+	// Redact lists the fields whose values are not logged.
 	Redact redact.Fields
-	// ServeUnlogged lets requests pass while an access log takes no lines.
+	// ServeUnlogged lets requests pass while an access log accepts no lines.
 	ServeUnlogged bool
 }
 
@@ -103,8 +103,8 @@ type Engine struct {
 	ctx       caddy.Context
 	logger    *zap.Logger
 	transport *egress.Transport
-	robots    *egress.Transport // for robots.txt: one request an attempt, whatever becomes of it
-	outside   *egress.Transport // for what strangers cause
+	robots    *egress.Transport // for robots.txt: exactly one request per attempt
+	outside   *egress.Transport // for requests that strangers cause
 	fetcher   *fetch.Fetcher
 	files     *fetch.Fetcher // for TDM files
 	stops     *stopState
@@ -112,31 +112,32 @@ type Engine struct {
 	emitter   *emitter // nil without an events app
 	sitesMu   sync.Mutex
 	sites     []*SitePolicy           // guarded by sitesMu
-	listens   atomic.Pointer[listens] // since its start
-	wrapped   []*caddyhttp.Server     // have the listener wrapper, or a warning that they have not
-	needed    []string                // agents that other handlers are about
+	listens   atomic.Pointer[listens] // the addresses since its start
+	wrapped   []*caddyhttp.Server     // servers with the listener wrapper, or with a warning that it is missing
+	needed    []string                // agents that other handlers refer to
 	digest    func() string
 	loaded    time.Time
 	log       stall.Log // the access logs of this configuration
 
 	accessLogs func() []*zap.Logger // of the sites
 	unwritten  unwritten            // of the lines for these
-	telling    chan struct{}        // full while a line about a record that was there already is written
+	telling    chan struct{}        // full while a line about an existing record is being written
 
-	retired atomic.Bool // another configuration has replaced it; its last requests are under way
+	retired atomic.Bool // another configuration has replaced it; its last requests are in progress
 
 	opening  sync.Once
 	entering sync.Once
-	failure  error // of the opening; the four below are set where it is nil
+	failure  error // of opening; the four fields below are set if it is nil
 	records  *records
 	pacing   *pacing
 	fleet    *fleetState // nil without a fleet
 	budgets  *budgets
 }
 
-// New checks what can be checked without the store and builds what belongs to this configuration
-// alone. The store is opened only for a configuration that will be started: `validate` must work
-// beside a running gateway, which holds the store. The caller must call [Engine.Close].
+// New checks everything that can be checked without the store, and builds the parts that belong only
+// to this configuration. The store is opened only for a configuration that will be started, because
+// `validate` must work next to a running gateway that has the store open. The caller must call
+// [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
 	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now(), telling: make(chan struct{}, 1)}
 	e.digest = sync.OnceValue(e.digestSources)
@@ -165,7 +166,7 @@ func (e *Engine) provision() (err error) {
 	}
 	config.Transport = robotsTransport{config.Transport, e.StopsFetch}
 	e.fetcher = fetch.New(config)
-	// A redirect would lead to a path that nobody has judged, so none is followed.
+	// A redirect would lead to a path that no rules were checked for, so none is followed.
 	config.Path, config.MaxRedirects, config.Soft404 = tdmPath, -1, false
 	e.files = fetch.New(config)
 	if err := RegisterMetrics(e.ctx.GetMetricsRegistry()); err != nil {
@@ -192,7 +193,7 @@ func (e *Engine) buildEgress() (err error) {
 	if e.outside, err = egress.NewTransport(outside); err != nil {
 		return err
 	}
-	config.ResponseHeaderTimeout = e.Config.Cache.Budget // which is all that bounds a fetch
+	config.ResponseHeaderTimeout = e.Config.Cache.Budget // the only time limit of a fetch
 	e.robots, err = egress.NewTransport(config)
 	return err
 }
@@ -206,7 +207,7 @@ func Of(ctx caddy.Context) (*Engine, error) {
 	return app.Engine(), nil
 }
 
-// App returns an app of Caddy, by one of the two methods of caddy.Context that do so.
+// App returns an app of Caddy, through one of the two methods of caddy.Context for that.
 func App[T any](name string, load func(name string) (any, error)) (app T, err error) {
 	value, err := load(name)
 	if err != nil {
@@ -220,26 +221,26 @@ func App[T any](name string, load func(name string) (any, error)) (app T, err er
 }
 
 // starting names the configuration that Caddy is about to start, by the channel that closes when it
-// ends. Its store is opened before any server listens: clients must not notice a configuration that
-// is refused.
+// ends. Its store is opened before any server listens, because clients must not notice a refused
+// configuration.
 var starting atomic.Value // of <-chan struct{}
 
-// Starting tells that Caddy is about to start the configuration of ctx, and not only checks it. It
-// is called before the apps of the configuration are provisioned.
+// Starting announces that Caddy is about to start the configuration of ctx, and does not only check
+// it. It is called before the apps of the configuration are provisioned.
 func Starting(ctx caddy.Context) { starting.Store(ctx.Done()) }
 
 func (e *Engine) toStart() bool { return starting.Load() == e.ctx.Done() }
 
-// errEnded is what a request finds whose configuration was refused before its store was opened.
+// errEnded is the error for a request whose configuration was refused before its store was opened.
 var errEnded = errors.New("the configuration has ended")
 
-// Open takes hold of what outlives a reload. It does so once for a configuration, and then returns
-// the same result without a lock. Other callers wait until that is done. Caddy starts apps in no
-// particular order: without an admin endpoint the servers may be up before this app, and their
+// Open acquires the values that outlive a reload. It does so once per configuration, and then returns
+// the same result without a lock. Concurrent callers wait until that is done. Caddy starts apps in no
+// particular order: without an admin endpoint, the servers may be up before this app, and then their
 // first request opens the store.
 //
-// If no configuration is current, this one becomes so, because the admin API must know a gateway
-// that takes requests.
+// If no configuration is current, this one becomes current, because the admin API must know a gateway
+// that serves requests.
 func (e *Engine) Open() error {
 	e.opening.Do(func() {
 		if e.failure = e.acquire(); e.failure == nil && Current() == nil {
@@ -287,7 +288,7 @@ func (e *Engine) enter() {
 	})
 }
 
-var stopping sync.Once // has endStalled wait for the end
+var stopping sync.Once // starts endStalled
 
 // Start makes this configuration the current one. It fails if another process listens at an address
 // of this one, or if an agent is missing that [Engine.NeedsAgent] names.
@@ -312,10 +313,10 @@ func (e *Engine) Start() error {
 	return nil
 }
 
-// Close gives back what the engine has acquired. Requests of this configuration may still run, and
-// keep the values that they use.
+// Close releases everything that the engine has acquired. Requests of this configuration may still
+// run, and keep the values that they use.
 func (e *Engine) Close() error {
-	e.opening.Do(func() { e.failure = errEnded }) // waits for an opening that is under way, and lets none begin
+	e.opening.Do(func() { e.failure = errEnded }) // waits for an opening in progress, and prevents a new one
 	var errs []error
 	if e.failure == nil {
 		active.leave(e)
@@ -341,17 +342,17 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// CloseIdle closes the connections that no request uses any more, once the configuration is
-// retired: each request that was under way then leaves one behind.
+// CloseIdle closes idle connections once the configuration is retired, because each request that was
+// then in progress leaves one behind.
 func (e *Engine) CloseIdle() {
 	if e.transport != nil && e.retired.Load() {
 		e.transport.CloseIdleConnections()
 	}
 }
 
-// ConfigDigest names the configuration of the engine and all its sites: gateways and times with one
-// digest had the same rules of the operator. It is the first 16 hexadecimal digits of a SHA-256. It
-// may be called once all sites are provisioned.
+// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are equal,
+// the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It may be
+// called once all sites are provisioned.
 func (e *Engine) ConfigDigest() string { return e.digest() }
 
 func (e *Engine) digestSources() string {
@@ -360,17 +361,17 @@ func (e *Engine) digestSources() string {
 	for _, s := range sites {
 		sources = append(sources, string(s.Source))
 	}
-	slices.Sort(sources) // Caddy provisions servers in no order
+	slices.Sort(sources) // Caddy provisions servers in no particular order
 	h := sha256.New()
 	for _, s := range append(sources, string(e.Config.Source)) {
 		h.Write([]byte(s))
-		h.Write([]byte{0}) // is in no JSON text
+		h.Write([]byte{0}) // never occurs in JSON
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// SourceOf returns the client's address as Caddy knows it. With trusted_proxies it may be another
-// address than the connection's. A client over a unix socket is one of this machine.
+// SourceOf returns the client's address as determined by Caddy. With trusted_proxies it may differ
+// from the connection's. A client over a unix socket counts as one on this machine.
 func SourceOf(r *http.Request) netip.Addr {
 	ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	source, err := netip.ParseAddr(ip)
@@ -383,24 +384,24 @@ func SourceOf(r *http.Request) netip.Addr {
 	return netip.Addr{}
 }
 
-// NetworkOf is what the requests of an address count for: the address, or of IPv6 its /64, the least
-// that a client is given.
+// NetworkOf returns the network that requests from an address count for: the address itself or, for
+// IPv6, its /64, the smallest block that a client gets.
 func NetworkOf(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // fails only for an invalid address
 	return p
 }
 
-// Cache is the cache of the records. The caller has called [Engine.Open].
+// Cache returns the cache of the records. The caller must have called [Engine.Open].
 func (e *Engine) Cache() *robotscache.Cache { return e.records.cache }
 
-// Pacer keeps the clocks of the hosts. The caller has called [Engine.Open].
+// Pacer returns the pacer with the clocks of the hosts. The caller must have called [Engine.Open].
 func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
 
-// Transport sends requests to origins.
+// Transport returns the transport for requests to origins.
 func (e *Engine) Transport() *egress.Transport { return e.transport }
 
-// OutsideTransport sends requests that strangers cause, each over a new connection. It connects to
-// public addresses only, whatever else the operator opens: its answers must not tell of a network
-// inside.
+// OutsideTransport returns the transport for requests that strangers cause. It uses a new connection
+// for each, and connects only to public addresses, even if the operator has opened others: its answers
+// must not reveal an internal network.
 func (e *Engine) OutsideTransport() *egress.Transport { return e.outside }

@@ -28,27 +28,27 @@ const (
 	eventUnreachable     = "robots.unreachable"
 )
 
-// eventQueue bounds the events that wait for their handlers. Beyond it they are dropped, and
+// eventQueue bounds the events that wait for their handlers. If it is full, events are dropped and
 // counted.
 const eventQueue = 1024
 
-// emitter hands events to Caddy's events app. Handlers run one after the other in a goroutine of
-// its own: however slow they are, no request waits for them. A nil emitter emits nothing.
+// emitter passes events to Caddy's events app. Handlers run one after the other in its own
+// goroutine, so no request waits for slow ones. A nil emitter emits nothing.
 type emitter struct {
 	app   *caddyevents.App
 	ctx   caddy.Context
 	queue chan event
 
-	ready atomic.Bool // all apps have started, so that the subscriptions do not change any more
+	ready atomic.Bool // all apps have started, so the subscriptions no longer change
 }
 
-// event is one that waits. Its data is only made where somebody will see it.
+// event is a queued event. Its data is made only if a handler will see it.
 type event struct {
 	name string
 	data func() map[string]any
 }
 
-// newEmitter returns nil where the configuration has no events app.
+// newEmitter returns nil if the configuration has no events app.
 func newEmitter(ctx caddy.Context) (*emitter, error) {
 	events, err := App[*caddyevents.App]("events", ctx.AppIfConfigured)
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -64,7 +64,7 @@ func newEmitter(ctx caddy.Context) (*emitter, error) {
 	return e, nil
 }
 
-// whenStarted has f called when all apps have started. It is for the time of provisioning.
+// whenStarted arranges that f is called when all apps have started. Call it during provisioning.
 func whenStarted(events *caddyevents.App, f startedHandler) error {
 	if err := events.On("started", f); err != nil {
 		return fmt.Errorf("waiting for the start of all apps: %w", err)
@@ -87,7 +87,7 @@ func (e *emitter) start() {
 	}
 }
 
-// work hands events over until the configuration ends.
+// work passes on events until the configuration ends.
 func (e *emitter) work() {
 	for {
 		select {
@@ -99,13 +99,13 @@ func (e *emitter) work() {
 	}
 }
 
-// wanted reports whether anybody could see one of the events.
+// wanted reports whether any handler could see one of the events.
 func (e *emitter) wanted(names ...string) bool {
 	if e == nil {
 		return false
 	}
 	if !e.ready.Load() {
-		return true // it is not known yet
+		return true // unknown so far
 	}
 	return slices.ContainsFunc(names, e.app.ShouldEmit)
 }
@@ -134,7 +134,7 @@ func (e *Engine) EmitDenied(object zapcore.ObjectMarshaler, method string, url f
 	})
 }
 
-// fetched tells what a fetch of robots.txt changed.
+// fetched emits the changes of a fetch of robots.txt.
 func (e *emitter) fetched(p fetch.Policy, before fetch.Record, out fetch.Outcome) {
 	if !e.wanted(eventStateChanged, eventRulesChanged, eventSitemapsChanged, eventUnreachable) {
 		return
@@ -150,13 +150,13 @@ func (e *emitter) fetched(p fetch.Policy, before fetch.Record, out fetch.Outcome
 	}
 }
 
-// change is one event that a step from one record to the next causes.
+// change is one event caused by a step from one record to the next.
 type change struct {
 	name string
 	data map[string]any
 }
 
-// changes lists the events that a fetch causes that ended with out at now. It is pure.
+// changes lists the events of a fetch that ended with out at now. It is pure.
 func changes(p fetch.Policy, before fetch.Record, out fetch.Outcome, now time.Time) (list []change) {
 	d := p.Diff(before, out, now)
 	after := d.After
@@ -198,13 +198,13 @@ func withText(r fetch.Record, data map[string]any) map[string]any {
 	return data
 }
 
-// The flags of a text. A flagged text still decides with what parses.
+// The flags of a text. The valid lines of a flagged text still apply.
 const (
 	FlagHTML = "html"       // it is an HTML page
 	Flag202  = "status_202" // it came with 202 (Accepted), perhaps before the site had made the file
 )
 
-// FlagsOf says why the text of a record may be something else than a robots.txt.
+// FlagsOf says why the text of a record may not be a robots.txt.
 func FlagsOf(r fetch.Record) (flags []string) {
 	if text, ok := r.Text(); ok && robotstxt.IsHTML(text.Body) {
 		flags = append(flags, FlagHTML)
@@ -218,7 +218,7 @@ func FlagsOf(r fetch.Record) (flags []string) {
 // Bounds on the sitemaps of an event.
 const maxEventSitemaps = 50
 
-// sitemapURLs are the sitemaps of a text, fit to be shown.
+// sitemapURLs returns the sitemaps of a text in a form that is safe to show.
 func sitemapURLs(text fetch.Copy) []string {
 	list := robotstxt.Options{Truncated: text.Truncated}.Parse(text.Body).Sitemaps()
 	urls := make([]string, 0, len(list))
@@ -228,8 +228,8 @@ func sitemapURLs(text fetch.Copy) []string {
 	return urls
 }
 
-// sitemapsChanged is the data of the event that a text names other sitemaps than the one before,
-// nil where it does not.
+// sitemapsChanged returns the data of the event that a text names other sitemaps than the previous
+// text, or nil if it does not.
 func sitemapsChanged(before, after fetch.Copy) map[string]any {
 	old, now := sitemapURLs(before), sitemapURLs(after)
 	added, removed := missingIn(old, now), missingIn(now, old)
@@ -242,7 +242,7 @@ func sitemapsChanged(before, after fetch.Copy) map[string]any {
 	}
 }
 
-// missingIn lists what of urls the list has not, each once and in order.
+// missingIn returns the urls that are not in list, each once and in order.
 func missingIn(list, urls []string) []string {
 	known := make(map[string]bool, len(list))
 	for _, u := range list {

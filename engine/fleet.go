@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Fleet is the Redis by which orders reach all gateways of a fleet.
+// Fleet is the Redis through which orders reach all gateways of a fleet.
 type Fleet struct {
 	// URL is the Redis, as in `redis.url`. Placeholders are replaced. Default: that of `redis`, of
 	// `pace.shared` or of the store, in this order.
@@ -31,14 +31,14 @@ type Fleet struct {
 	Self cluster.Self `json:"-"`
 }
 
-// redisLink is the link to a Redis of all parts that have the same URL and prefix.
+// redisLink is the link to a Redis. All parts with the same URL and prefix share it.
 type redisLink struct {
 	*link.Link
 	key string
 }
 
-// acquireLink connects to a Redis, or finds it connected. The operator is told, once each time,
-// that it is away or back.
+// acquireLink connects to a Redis, or returns an existing connection. It logs each time that Redis
+// is away or back.
 func acquireLink(e *Engine, url string) (*redisLink, error) {
 	key := "redis " + e.Config.Prefix + " " + url
 	return acquire(key, func() (*redisLink, error) {
@@ -67,7 +67,7 @@ func (l *redisLink) Destruct() error {
 	return nil
 }
 
-// release gives the link back. It does nothing for a nil link.
+// release releases the link. It does nothing for a nil link.
 func (l *redisLink) release() error {
 	if l == nil {
 		return nil
@@ -75,27 +75,27 @@ func (l *redisLink) release() error {
 	return release(l.key)
 }
 
-// fleetState is the fleet of the process, by the Redis where it meets and the prefix. It is the
-// gateway for package fleet.
+// fleetState is the fleet of the process, identified by its Redis and prefix. It is the
+// [cluster.Local] of the gateway.
 type fleetState struct {
 	key     string
 	link    *redisLink
 	fleet   *cluster.Fleet
 	stops   *stopState
 	logger  *zap.Logger
-	short   rate.Sometimes // says what failed
+	short   rate.Sometimes // limits the log lines about failures
 	current atomic.Pointer[Engine]
 
 	refreshes errgroup.Group
 	ctx       context.Context // of the refreshes and the exchange of checkpoints
 	stop      context.CancelFunc
 	heads     sync.WaitGroup // the exchange of checkpoints
-	mu        sync.Mutex     // guards the two below
+	mu        sync.Mutex     // guards the fields below
 	folder    string         // of the file
 	last      lastAction
 }
 
-// lastAction is the last action of the fleet that this gateway has done.
+// lastAction is the fleet's last action that this gateway has done.
 type lastAction struct {
 	ID string `json:"last_action"`
 }
@@ -105,10 +105,11 @@ var fleetFile = stateFile{
 	"to begin without: purges and refreshes that were given in the meantime are missed",
 }
 
-// maxRefreshes bounds the refreshes for other gateways that wait or are under way.
+// maxRefreshes bounds the waiting and running refreshes for other gateways.
 const maxRefreshes = 256
 
-// acquireFleet joins the fleet of e, or finds it joined. Without a fleet it returns nil.
+// acquireFleet joins the fleet of e, or returns the existing membership. Without a fleet it returns
+// nil.
 func acquireFleet(e *Engine) (*fleetState, error) {
 	if e.Config.Fleet.URL == "" {
 		return nil, nil //nolint:nilnil // a nil fleetState is ready for use
@@ -143,12 +144,12 @@ func (s *fleetState) Destruct() error {
 	s.stop()
 	s.heads.Wait()
 	err := errors.Join(s.fleet.Close(), s.link.release())
-	_ = s.refreshes.Wait() // they have no error
+	_ = s.refreshes.Wait() // they return no errors
 	return err
 }
 
-// apply makes the configuration of e the one that is told to others and followed. Its digest is
-// known once all of its sites are there.
+// apply makes the fleet follow the configuration of e and announce it to others. The digest is known
+// once all of its sites are provisioned.
 func (s *fleetState) apply(e *Engine) {
 	if s == nil {
 		return
@@ -168,7 +169,7 @@ func (s *fleetState) apply(e *Engine) {
 	}
 }
 
-// Fleet returns the fleet of the gateway. Without one it is nil, which is ready for use.
+// Fleet returns the fleet of the gateway. Without one it returns nil, which is ready for use.
 func (e *Engine) Fleet() *cluster.Fleet {
 	if e.fleet == nil {
 		return nil
@@ -179,9 +180,9 @@ func (e *Engine) Fleet() *cluster.Fleet {
 // ownSecret is the secret of a gateway without a fleet.
 var ownSecret = []byte(rand.Text() + rand.Text())
 
-// Secret returns random bytes that the gateways of a fleet share; without a fleet they end with the
-// process. They sign tokens that strangers bring back. Anyone who knows them can make a token, and a
-// token alone permits nothing.
+// Secret returns random bytes that the gateways of a fleet share. Without a fleet they last as long
+// as the process. They sign tokens that strangers send back. Anyone who knows them can make a token,
+// but a token alone permits nothing.
 func (e *Engine) Secret(ctx context.Context) ([]byte, error) {
 	if f := e.Fleet(); f != nil {
 		return f.Share(ctx, "tokens", ownSecret)
@@ -221,7 +222,7 @@ func (s *fleetState) tell(message string, orders enforce.StopSet, ended map[stri
 func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err error) {
 	e := s.current.Load()
 	if a.Kind == cluster.Unblock {
-		if a.Late || e.pacing.shared != nil { // the clocks that are shared have been told already
+		if a.Late || e.pacing.shared != nil { // shared clocks already know
 			return 0, nil
 		}
 		_, found, err := e.Unblock(a.Value)
@@ -235,7 +236,7 @@ func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err 
 	if a.Kind == cluster.Purge {
 		e.forgetFile(ctx, o)
 	}
-	shared := e.Config.Store.Kind == "redis" // it has what the gateway did that gave the action
+	shared := e.Config.Store.Kind == "redis" // it already has the effect of the action at its first gateway
 	switch {
 	case a.Kind == cluster.Purge && !shared:
 		err = e.Cache().Purge(ctx, o)
@@ -247,20 +248,21 @@ func (s *fleetState) Act(ctx context.Context, a cluster.Action) (ended int, err 
 	return count(known), err
 }
 
-// refresh has an origin fetched in the background, where that is not forbidden.
+// refresh fetches an origin in the background, unless that is forbidden.
 func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 	if e.StopsFetch(o) != nil {
 		return
 	}
 	if !s.refreshes.TryGo(func() error {
-		_, _ = e.Cache().Refresh(s.ctx, o) // its failure is in the record; the fetch has its own bounds
+		_, _ = e.Cache().Refresh(s.ctx, o) // a failure is in the record; the fetch has its own bounds
 		return nil
 	}) {
 		droppedTotal.WithLabelValues("refresh").Inc()
 	}
 }
 
-// Lost implements cluster.Local. A purge may be lost: memory is emptied, and the store read again.
+// Lost implements cluster.Local. A lost action may be a purge, so it empties the memory, and the
+// store is read again.
 func (s *fleetState) Lost() {
 	s.logger.Warn("actions of other gateways are lost, as redis was set back or this gateway was away for long; " +
 		"rulesets in memory are read from the store again")
@@ -292,13 +294,13 @@ func (s *fleetState) unread() {
 	s.logger.Warn("the orders in redis could not be read in time; requests go on by the orders in stops.json")
 }
 
-// checkpointInterval is how often the sealed logs are asked for their newest checkpoints, and are
-// given those of other gateways.
+// checkpointInterval is how often the sealed logs exchange their newest checkpoints with other
+// gateways.
 const checkpointInterval = 2 * time.Second
 
-// exchangeCheckpoints gives the newest checkpoints of this gateway's logs to the other gateways,
-// and has theirs written into the logs here. It knows of theirs what the last heartbeat brought, so
-// neither Redis nor a disk holds up anything else.
+// exchangeCheckpoints publishes the newest checkpoints of this gateway's logs, and writes those of
+// other gateways into the logs here. It uses the ones from the last heartbeat, so neither Redis nor
+// a disk holds up anything else.
 func (s *fleetState) exchangeCheckpoints(ctx context.Context) {
 	tick := time.NewTicker(checkpointInterval)
 	defer tick.Stop()

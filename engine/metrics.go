@@ -33,8 +33,8 @@ import (
 // docs/metrics.md lists the metrics.
 var collectors = prometheus.NewRegistry()
 
-// What the gateway does. No label ever holds a host, a path, a user agent or a name that a client
-// can choose: their number must stay small.
+// What the gateway does. No label contains a host, a path, a user agent or a name that a client can
+// choose, because the number of values must stay small.
 var (
 	decisionsTotal    = counter("decisions_total", "Requests by decision and its reason.", "decision", "reason")
 	statesTotal       = counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state")
@@ -88,7 +88,7 @@ func flag(name, help string, up bool) *atomic.Bool {
 	return shown
 }
 
-// count is 1 for what there is, else 0.
+// count returns 1 for true and 0 for false.
 func count(found bool) int {
 	if found {
 		return 1
@@ -96,8 +96,8 @@ func count(found bool) int {
 	return 0
 }
 
-// RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is no
-// error.
+// RegisterMetrics adds all collectors to the registry of a configuration. Adding them again is not
+// an error.
 func RegisterMetrics(registry prometheus.Registerer) error {
 	err := registry.Register(collectors)
 	if _, already := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !already {
@@ -106,10 +106,10 @@ func RegisterMetrics(registry prometheus.Registerer) error {
 	return nil
 }
 
-// CountDecision counts one request or, of a CONNECT, one tunnel. The requests in a tunnel that is
-// looked into are counted by themselves. agent has sent it, nil if no agent block names the sender;
-// early says that it came back before its Retry-After was over. received counts the bytes of the
-// answer's body.
+// CountDecision counts one request or, for a CONNECT, one tunnel. Requests in an intercepted tunnel
+// are counted individually. agent is the sender, or nil if no agent block names it. early says that
+// it came back before its Retry-After was over. received is the number of bytes of the answer's
+// body.
 func CountDecision(d enforce.Decision, method string, agent *enforce.Agent, early bool, received int64) {
 	switch {
 	case method != http.MethodConnect:
@@ -122,7 +122,7 @@ func CountDecision(d enforce.Decision, method string, agent *enforce.Agent, earl
 		tunnelsSaidTotal.WithLabelValues(d.Outcome(), string(d.Reason), "unseen").Inc()
 	}
 	statesTotal.WithLabelValues(d.State.String()).Inc()
-	for _, purpose := range d.Purposes { // of the configuration, so their number is bounded
+	for _, purpose := range d.Purposes { // from the configuration, so their number is bounded
 		preferencesTotal.WithLabelValues(purpose, d.Preferences.Value(purpose).String()).Inc()
 	}
 }
@@ -148,8 +148,8 @@ func RecordRecent(d *enforce.LogRecord, method, block string, early bool, target
 
 var unread = rate.Sometimes{Interval: time.Second} // of the lines below
 
-// RequestUnread counts and logs a request that net/http cannot read, and for which it calls no
-// handler. The fields say how it ended.
+// RequestUnread counts and logs a request that net/http cannot read and calls no handler for. The
+// fields say how it ended.
 func RequestUnread(fields ...zap.Field) {
 	ConnectionsRefusedTotal.WithLabelValues("unreadable").Inc()
 	unread.Do(func() {
@@ -157,7 +157,7 @@ func RequestUnread(fields ...zap.Field) {
 	})
 }
 
-// clockObserver counts what the pacer does, and has its state saved when that changes.
+// clockObserver counts the pacer's events, and saves its state when it changes.
 type clockObserver struct{ *pacing }
 
 // Granted implements pace.Observer.
@@ -179,12 +179,12 @@ func (o clockObserver) Blocked(explicit bool) {
 	o.note()
 }
 
-// cacheObserver counts what the cache does, and logs what an operator should know.
+// cacheObserver counts the cache's events, and logs those that an operator should know.
 type cacheObserver struct {
 	logger  *zap.Logger
 	fetcher *currentFetcher
-	short   rate.Sometimes // says that the machine lacks something
-	full    rate.Sometimes // says that the store does
+	short   rate.Sometimes // limits the log lines about shortages of the machine
+	full    rate.Sometimes // limits the log lines about shortages of the store
 }
 
 // Looked implements robotscache.Observer.
@@ -212,8 +212,8 @@ func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Dura
 	}
 }
 
-// Recorded implements robotscache.Observer: it tells of a fetch, and of what that has changed, as
-// the current configuration wants it.
+// Recorded implements robotscache.Observer. It reports a fetch and its changes by the current
+// configuration.
 func (o *cacheObserver) Recorded(before fetch.Record, entry *robotscache.Entry, out fetch.Outcome, kept bool) {
 	e, a := o.fetcher.Load(), robotscache.AnswerOf(robotscache.EventFetched, before.Key(), entry, time.Now())
 	a.Status, a.Cause, a.Detail, a.Discarded = out.Status, out.Cause, out.Detail, !kept
@@ -268,9 +268,9 @@ var (
 	agentRejectedDesc  = statusDesc("agent_signed_rejected_total", "Signed requests that a site answered with 401 or 403.", "agent", "owner", "status")
 )
 
-// agentMetrics count requests by agent block. They know the agents of the configurations that run
-// alone, so their number is bounded over any number of reloads. A request of an agent that none of
-// them has counts as other. Safe for concurrent use.
+// agentMetrics counts requests by agent block. It knows only the agents of running configurations,
+// so their number is bounded over any number of reloads. A request of any other agent counts as
+// other. It is safe for concurrent use.
 type agentMetrics struct {
 	known atomic.Pointer[map[agentLabels]*agentCounts] // replaced at each start and end of a configuration, never changed
 }
@@ -289,7 +289,8 @@ type agentCounts struct {
 
 var byAgent agentMetrics
 
-// follow has the agents of the sites counted, and forgets all others. Counters go on.
+// follow counts the agents of the given sites from now on, and forgets all others. Counters of
+// agents that stay continue.
 func (m *agentMetrics) follow(sites []*SitePolicy) {
 	var before map[agentLabels]*agentCounts
 	if known := m.known.Load(); known != nil {
@@ -319,7 +320,7 @@ func (m *agentMetrics) countsOf(agent *enforce.Agent) *agentCounts {
 }
 
 // CountSignature counts a request of an agent by its signature, and by the status of its answer if
-// there is one. One of an agent that signs nothing is not counted.
+// there is one. It does not count a request of an agent that does not sign.
 func CountSignature(agent *enforce.Agent, s enforce.Signature, status int) {
 	if s != (enforce.Signature{}) {
 		byAgent.countSignature(agent, s, status)
@@ -347,7 +348,7 @@ func (m *agentMetrics) count(d *enforce.Decision, agent *enforce.Agent, early bo
 }
 
 func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
-	var all []prometheus.Metric // nothing is sent under a lock
+	var all []prometheus.Metric // so that nothing is sent under a lock
 	for l, c := range *m.known.Load() {
 		add := func(desc *prometheus.Desc, value float64, labels ...string) {
 			all = append(all, prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, append([]string{l.agent, l.owner}, labels...)...))
@@ -372,25 +373,25 @@ func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// earlyUnit is how exactly times are kept: with 32 bits, for 13 years.
+// earlyUnit is the precision of times: with 32 bits, they last for 13 years.
 const earlyUnit = 100 * time.Millisecond
 
-// promises remembers which requests were told to come back later, and when. It has room for 8,192
-// in 64 KiB; a further one takes the place of another, which is then not missed. Each place has 32
-// bits of a hash and the time, so it is read and written without a lock.
+// promises remembers which requests got a Retry-After, and its time. It has room for 8,192 of them
+// in 64 KiB. A further one replaces another, which is then forgotten. Each slot has 32 bits of a
+// hash and the time, so it is read and written without a lock.
 type promises struct {
 	start  time.Time
 	seed   maphash.Seed
-	last   atomic.Int64 // the latest of the times: after it nobody can be early
+	last   atomic.Int64 // the latest of the times: after it, no request is early
 	places [8192]atomic.Uint64
 }
 
 var promised = promises{start: time.Now(), seed: maphash.MakeSeed()}
 
-// CameEarly reports whether the agent was told at its last try of the request to come back later.
+// CameEarly reports whether the agent repeats the request before its Retry-After is over.
 func CameEarly(agent string, r *http.Request) bool { return promised.early(agent, r, time.Now()) }
 
-// ComeBack notes that the agent was told to come back with the request at the given time.
+// ComeBack records that the agent was told to repeat the request at the given time.
 func ComeBack(agent string, r *http.Request, at time.Time) { promised.note(agent, r, at) }
 
 func (p *promises) early(agent string, r *http.Request, now time.Time) bool {

@@ -13,15 +13,15 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock"
 )
 
-// pacing is the politeness of the process. There is one for each Redis that it shares its clocks
-// by, and one where it shares none: a reload must not reset any host's clock. What hosts asked for
-// by 429, 430 and 503 is kept over a restart too, and so are their Crawl-delays.
+// pacing holds the clocks of the process. There is one for each Redis that it shares clocks
+// through, and one without sharing, because a reload must not reset any host's clock. The pauses
+// that hosts asked for by 429, 430 and 503, and their Crawl-delays, also survive a restart.
 type pacing struct {
 	key    string
 	pacer  *pace.Pacer
 	logger *zap.Logger
 
-	shared   *redisclock.Clock // nil: this gateway keeps its clocks to itself
+	shared   *redisclock.Clock // nil: this gateway does not share its clocks
 	link     *redisLink        // of shared
 	endWatch func()            // of link
 
@@ -48,13 +48,14 @@ var (
 const (
 	// blocksKept bounds the file of blocks and slots, see [pace.Pacer.States].
 	blocksKept = 100_000
-	// blocksDelay collects the blocks of a bad moment into one write. A crash forgets at most those of
-	// as long.
+	// blocksDelay collects blocks that come together into one write. A crash loses at most the blocks
+	// of that time.
 	blocksDelay = time.Second
 )
 
-// acquirePacing makes the clocks that e shares with other gateways or with none, or finds them.
-// isNew says that no gateway has run with the store: then no host can have been asked of late.
+// acquirePacing returns the clocks that e shares with other gateways or keeps to itself, and makes
+// them if necessary. isNew says that no gateway has run with the store, so no host can have had a
+// recent request.
 func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
 	key := "pacing " + e.Config.Prefix + " " + e.Config.SharedClocks
 	return acquire(key, func() (*pacing, error) { return openPacing(e, key, isNew) })
@@ -74,10 +75,10 @@ func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
 	if states != nil || !isNew {
 		pacer.Restore(states)
 	}
-	p.mu.Lock() // the shared clock may have something to write down already
+	p.mu.Lock() // the shared clock may already have something to save
 	p.pacer = pacer
 	p.mu.Unlock()
-	p.save() // the file must not tell of an orderly end any more, once a request has gone
+	p.save() // once a request has been sent, the file must no longer report a clean shutdown
 	return p, nil
 }
 
@@ -93,15 +94,15 @@ func (p *pacing) share(e *Engine, config *pace.Config) error {
 	if p.link, err = acquireLink(e, e.Config.SharedClocks); err != nil {
 		return fmt.Errorf("sharing clocks: %w", err)
 	}
-	// The more gateways there may be, the less each of them takes while Redis is away.
+	// The more gateways there may be, the less each of them uses while Redis is away.
 	p.shared = redisclock.New(p.link.Link, max(e.Config.Fleet.Expect, p.last.Gateways))
 	p.endWatch = p.link.Watch(p.counted)
 	config.Shared = p.shared
 	return nil
 }
 
-// counted notes how many gateways share clocks, for a start without Redis. A Redis that has just
-// come back may not have been told of all.
+// counted records how many gateways share clocks, for a start without Redis. A Redis that has just
+// come back may not know all of them yet.
 func (p *pacing) counted(s link.State, _ bool) {
 	if !s.Up || time.Since(s.Since) < link.AliveFor {
 		return
@@ -122,7 +123,7 @@ func (p *pacing) config(e *Engine) pace.Config {
 	return config
 }
 
-// apply gives the clocks the limits of e, and keeps the blocks beside its store.
+// apply sets the clocks' limits to those of e, and keeps the blocks in the folder of its store.
 func (p *pacing) apply(e *Engine) {
 	p.pacer.Configure(p.config(e))
 	p.writing.Lock()
@@ -134,8 +135,8 @@ func (p *pacing) apply(e *Engine) {
 	}
 }
 
-// importBlocks adds the state of the clocks that were used before. Requests of an earlier
-// configuration may still use them.
+// importBlocks adds the state of the previous clocks. Requests of an earlier configuration may
+// still use those.
 func (p *pacing) importBlocks(before *pacing) {
 	if p != before {
 		p.pacer.Merge(before.pacer.States(blocksKept, true))
@@ -143,7 +144,7 @@ func (p *pacing) importBlocks(before *pacing) {
 	}
 }
 
-// note has the blocks, the gaps and the number of gateways written down soon.
+// note schedules a write of the blocks, the gaps and the number of gateways.
 func (p *pacing) note() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +165,7 @@ func (p *pacing) save() {
 	}
 }
 
-// write writes them down, at the end with the last slot of each host.
+// write saves them and, at the end of the process, the last slot of each host.
 func (p *pacing) write(end bool) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -182,7 +183,7 @@ func (p *pacing) write(end bool) error {
 	return err
 }
 
-// Destruct writes them down a last time, or leaves that to the clocks that are used now.
+// Destruct saves them a last time, or leaves that to the current clocks.
 func (p *pacing) Destruct() error {
 	p.mu.Lock()
 	if p.timer != nil {
@@ -203,9 +204,8 @@ func (p *pacing) Destruct() error {
 	return err
 }
 
-// Unblock ends the back-off of one clock, has that written down, and reports which one it was if
-// there was one. The error says that the other gateways cannot be told, or that a restart may bring
-// the block back.
+// Unblock ends the block of one clock, saves that, and reports the block if there was one. The
+// error says that the other gateways cannot be told, or that a restart may bring the block back.
 func (e *Engine) Unblock(key string) (block pace.State, found bool, err error) {
 	block, found, err = e.pacing.pacer.Unblock(key)
 	if found {

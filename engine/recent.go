@@ -16,7 +16,7 @@ import (
 // The bounds of the record for the operator's page: no more than 5 MiB.
 const (
 	RecentMinutes  = 60
-	TrendMinutes   = 10 // are compared with as many an hour ago
+	TrendMinutes   = 10 // compared with the same number an hour ago
 	keptMinutes    = RecentMinutes + TrendMinutes
 	recentRefusals = 2000 // and as many of requests that passed
 	recentKinds    = 200  // pairs of reason and agent in a minute; the rest is counted as "other"
@@ -25,10 +25,10 @@ const (
 )
 
 // RecentRefusal is the last request of an agent to an origin that was refused for a reason, or would
-// be in another mode. Its texts are printable ASCII.
+// be refused in another mode. Its texts are printable ASCII.
 type RecentRefusal struct {
 	First, At time.Time // of the first of Count
-	Count     int       // with no hour between two of them
+	Count     int       // with less than an hour between two of them
 	Block     string    // of the agent, or [OtherAgent]
 	Agent     string
 	Origin    string
@@ -37,12 +37,12 @@ type RecentRefusal struct {
 	Reason    string
 	Rule      string
 	Line      int
-	Reported  bool // it passed, as the mode is "report"
+	Reported  bool // it passed, because the mode is "report"
 }
 
 func (r *RecentRefusal) isTunnel() bool { return r.Method == http.MethodConnect }
 
-// RefusalKind is a reason for which requests of an agent were refused, or tunnels.
+// RefusalKind is a reason for which requests or tunnels of an agent were refused.
 type RefusalKind struct {
 	Reason, Agent string
 	Tunnel        bool
@@ -53,15 +53,15 @@ type Minute struct {
 	Start    time.Time
 	Requests int
 	Refused  int
-	Held     int           // of the requests, for politeness, and then allowed
-	Failed   int           // of the requests, without being refused
-	Tunnels  int           // asked for by CONNECT, which is no request
+	Held     int           // requests that were held for politeness and then allowed
+	Failed   int           // requests that failed without being refused
+	Tunnels  int           // requested by CONNECT; they do not count as requests
 	CPU      time.Duration // of the process, in the minute
 	kinds    map[RefusalKind]int
 	agents   map[string]AgentCount
 }
 
-// AgentCount counts requests of one agent block, those of them that were refused, and those that came
+// AgentCount counts requests of one agent block: all of them, the refused ones, and those that came
 // back before their Retry-After was over.
 type AgentCount struct{ Requests, Refused, Early int }
 
@@ -70,42 +70,43 @@ func (c AgentCount) Plus(o AgentCount) AgentCount {
 	return AgentCount{c.Requests + o.Requests, c.Refused + o.Refused, c.Early + o.Early}
 }
 
-// Trend says how often something happened lately.
+// Trend says how often something happened recently.
 type Trend struct {
-	Now, Before int       // in the last [TrendMinutes], and in as many an hour ago
-	Since       time.Time // the minute of the first after [TrendMinutes] without; zero for none
+	Now, Before int       // in the last [TrendMinutes], and in the same time an hour ago
+	Since       time.Time // the minute of the first one after [TrendMinutes] without any; zero if there is none
 	Known       bool      // whether Before was recorded
 }
 
 // Recent is what the gateway did in the last hour.
 type Recent struct {
-	// Minutes has the last [RecentMinutes], oldest first. The last one is not over.
+	// Minutes has the last [RecentMinutes], oldest first. The last one is not over yet.
 	Minutes []Minute
 	// Refusals are the last ones, newest first, one for each agent, origin, reason and kind of request.
 	// Passed are requests that were not refused, likewise, without their agents and URLs.
 	Refusals, Passed []RecentRefusal
-	// Kinds counts the refusals of the hour, those of pairs beyond a bound together as "other".
+	// Kinds counts the refusals of the hour by kind. Kinds beyond a bound are counted together as
+	// "other".
 	Kinds map[RefusalKind]int
-	// Agents counts the requests of each agent block, those of all other senders as [OtherAgent].
+	// Agents counts the requests of each agent block. All other senders count as [OtherAgent].
 	Agents map[string]AgentCount
-	// Full says that there were more refusals than are kept.
+	// Full says that there were too many refusals to keep all of them.
 	Full bool
 
 	kept []Minute // with those before the hour
 }
 
-// recorder keeps what the operator's page shows of the last hour. It records only while somebody
-// wants it, and outlives reloads. It is safe for concurrent use.
+// recorder keeps the last hour for the operator's page. It records only if there is such a page, and
+// outlives reloads. It is safe for concurrent use.
 type recorder struct {
 	wanted atomic.Int32
 
 	mu       sync.Mutex
 	minutes  [keptMinutes]Minute // by the minute modulo their number
 	last     time.Time           // the beginning of the newest minute
-	cpu      time.Duration       // of the process, when that began
+	cpu      time.Duration       // CPU time of the process at last
 	refusals map[refusalKey]*RecentRefusal
 	passed   map[refusalKey]*RecentRefusal
-	gone     time.Time // of the newest refusal that went for want of room
+	gone     time.Time // time of the newest refusal that was dropped for lack of room
 }
 
 type refusalKey struct {
@@ -115,8 +116,8 @@ type refusalKey struct {
 
 var recent recorder
 
-// Record has the last hour recorded for the page of a server, and keeps requests through the
-// gateway from that server, until stop is called, once.
+// Record records the last hour for the page of a server, and keeps requests through the gateway away
+// from that server. It ends when stop is called, which must be once.
 func Record(server *caddyhttp.Server) (stop func()) {
 	recent.wanted.Add(1)
 	pages.Store(server, true)
@@ -129,7 +130,7 @@ func Record(server *caddyhttp.Server) (stop func()) {
 // pages are the servers with an operator's page, of all configurations that Caddy has not ended.
 var pages sync.Map // of *caddyhttp.Server
 
-// add records a request or, of a CONNECT, a tunnel. It was not refused if q has no reason.
+// add records a request or, for a CONNECT, a tunnel. If q has no reason, it was not refused.
 func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,8 +162,8 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	m.kinds[kind]++
 }
 
-// remember replaces the last one of its kind. If there is no more room, the oldest of some goes, and
-// its time is returned.
+// remember replaces the last refusal of its kind. Without room, it drops the oldest of a sample, and
+// returns its time.
 func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) (gone time.Time) {
 	key := refusalKey{q.Block, q.Agent, q.Origin, q.Reason, q.isTunnel()}
 	last := kept[key]
@@ -186,7 +187,7 @@ func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) (gone time.Ti
 		gone = kept[oldest].At
 		delete(kept, oldest)
 	}
-	first := q // only here on the heap
+	first := q // on the heap only here
 	kept[key] = &first
 	return gone
 }
@@ -201,8 +202,8 @@ func recentOf(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentR
 	return list
 }
 
-// minute gives the minute of now, under the lock. The CPU time since the last call that began one
-// counts evenly for all minutes since.
+// minute returns the minute of now, under the lock. The CPU time since the last new minute is spread
+// evenly over the minutes since.
 func (r *recorder) minute(now time.Time) *Minute {
 	start := now.Truncate(time.Minute)
 	if start.After(r.last) || r.last.Sub(start) > time.Minute { // or the clock was set back
@@ -226,10 +227,10 @@ func (r *recorder) at(start time.Time) *Minute {
 	return &r.minutes[(start.Unix()/60)%keptMinutes]
 }
 
-// LastHour tells of the last hour, as far as it was recorded.
+// LastHour returns the last hour, as far as it was recorded.
 func LastHour() Recent { return recent.lastHour(time.Now()) }
 
-// copied is what there is of an hour, not sorted and without sums.
+// copied returns the recorded data of an hour, unsorted and without sums.
 func (r *recorder) copied(now time.Time) Recent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,7 +275,7 @@ func (m Minute) RefusedFor(reason string, tunnel bool) (sum int) {
 // RequestsOf counts the requests of the minute of an agent block.
 func (m Minute) RequestsOf(block string) int { return m.agents[block].Requests }
 
-// Trend says how often something happened lately that happened so often in a minute.
+// Trend sums up a number over the recent minutes. number returns its value for one minute.
 func (h Recent) Trend(number func(m Minute) int) (t Trend) {
 	t.Known = len(h.kept) == keptMinutes
 	quiet := 0
@@ -293,14 +294,14 @@ func (h Recent) Trend(number func(m Minute) int) (t Trend) {
 	return t
 }
 
-// TopKinds gives the kinds of refusals, the most frequent first.
+// TopKinds returns the kinds of refusals, the most frequent first.
 func (h Recent) TopKinds() []RefusalKind {
 	return slices.SortedFunc(maps.Keys(h.Kinds), func(a, b RefusalKind) int {
 		return cmp.Or(h.Kinds[b]-h.Kinds[a], cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent), cmp.Compare(count(a.Tunnel), count(b.Tunnel)))
 	})
 }
 
-// processTime is the CPU time of the process so far, of user and system.
+// processTime returns the CPU time of the process so far, user and system.
 func processTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -37,7 +37,7 @@ type records struct {
 	files   atomic.Pointer[robotscache.Cache] // of TDM files; nil until a configuration reads them
 }
 
-// acquireRecords opens the store of e, or finds it open.
+// acquireRecords opens the store of e, or returns the open one.
 func acquireRecords(e *Engine) (*records, error) {
 	key := "records " + e.Config.Store.identity(e.Config.Prefix)
 	r, err := acquire(key, func() (*records, error) { return openRecords(e, key) })
@@ -47,7 +47,7 @@ func acquireRecords(e *Engine) (*records, error) {
 	return r, err
 }
 
-// apply makes the configuration of e the one that new lookups and fetches follow.
+// apply makes new lookups and fetches follow the configuration of e.
 func (r *records) apply(e *Engine) {
 	r.fetcher.Store(e)
 	r.cache.Configure(e.Config.Cache)
@@ -90,8 +90,8 @@ func openRecords(e *Engine, key string) (*records, error) {
 	return r, nil
 }
 
-// redisTimeout bounds a call of the shared store. It is generous: a gateway that gives up on a slow
-// answer fetches what another one fetches already.
+// redisTimeout bounds a call of the shared store. It is generous, because a gateway that gives up on a
+// slow answer may fetch a file that another one is already fetching.
 const redisTimeout = 1500 * time.Millisecond
 
 // StoreModule is a module in the namespace robots.stores: a kind of store. docs/contributing.md
@@ -105,7 +105,7 @@ type StoreModule interface {
 
 const storeNamespace = "robots.stores"
 
-// ownKinds are the kinds of stores that are ours.
+// ownKinds are the built-in kinds of stores.
 var ownKinds = []string{"file", "redis", "none"}
 
 func init() {
@@ -143,8 +143,8 @@ type Store struct {
 	// is counted and logged. For kind `file`; Redis has its `maxmemory`. Default: 4 GiB.
 	RetainMax int64 `json:"retain_max,omitempty"`
 
-	other  json.RawMessage // the fields of a kind that is not ours, with the kind
-	module StoreModule     // nil for our kinds
+	other  json.RawMessage // the fields of another module's kind, including the kind
+	module StoreModule     // nil for built-in kinds
 }
 
 // CaddyModule returns the Caddy module information of a kind.
@@ -155,12 +155,12 @@ func (s *Store) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// OwnKind reports whether the kind is one of ours, or the default.
+// OwnKind reports whether the kind is built in, or the default.
 func (s *Store) OwnKind() bool {
 	return s.Kind == "" || slices.Contains(ownKinds, s.Kind)
 }
 
-// storeFields are the fields of our kinds.
+// storeFields are the fields of the built-in kinds.
 type storeFields Store
 
 // UnmarshalJSON leaves the fields of other kinds to their module.
@@ -187,7 +187,7 @@ func (s Store) MarshalJSON() ([]byte, error) {
 	return json.Marshal(storeFields(s))
 }
 
-// Load provisions the module of a kind that is not ours.
+// Load provisions the module of a kind that is not built in.
 func (s *Store) Load(ctx caddy.Context) error {
 	if s.OwnKind() {
 		return nil
@@ -218,7 +218,7 @@ func (s Store) retention() robotscache.Retention {
 	return robotscache.Retention{For: time.Duration(s.Retain), Max: s.RetainMax}
 }
 
-// identity names the store: two configurations with the same one share it.
+// identity names the store. Two configurations with the same identity share it.
 func (s Store) identity(prefix string) string {
 	switch s.Kind {
 	case "none":
@@ -231,7 +231,7 @@ func (s Store) identity(prefix string) string {
 	return s.Kind + " " + string(s.other)
 }
 
-// folder has the state files of the process; it is empty for none.
+// folder returns the folder for the state files of the process, or "".
 func (s Store) folder() string {
 	switch s.Kind {
 	case "none":
@@ -242,7 +242,7 @@ func (s Store) folder() string {
 	return filepath.Join(caddy.AppDataDir(), "crawlgate")
 }
 
-// isNew reports whether the store is a file that is not there yet: no gateway has run with it.
+// isNew reports whether the store is a file that does not exist yet, so no gateway has run with it.
 func (s Store) isNew() bool {
 	_, err := os.Stat(s.Path)
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
@@ -270,8 +270,8 @@ func (e *Engine) openStore(dropped func(texts int, early bool)) (robotscache.Sto
 	return store, nil, err
 }
 
-// currentFetcher fetches by the current configuration: a refresh that begins after a reload follows
-// the new one, even where a request of the old one asked for it.
+// currentFetcher fetches by the current configuration. A refresh that starts after a reload follows
+// the new one, even if a request of the old one caused it.
 type currentFetcher struct{ atomic.Pointer[Engine] }
 
 // Fetch implements robotscache.Fetcher.
@@ -280,8 +280,8 @@ func (f *currentFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate
 	return e.fetch(ctx, e.fetcher, k, gate)
 }
 
-// fetch asks an origin for a file, in the name of an agent if the key has one. A fetch that the
-// operator stops counts as given up, which says nothing about the site.
+// fetch fetches a file from an origin, in the name of an agent if the key has one. A fetch that the
+// operator stops counts as canceled, which says nothing about the site.
 func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e.Fleet().AwaitOrders(ctx)
 	ctx, entry, _ := underWay.enter(ctx, &InFlight{origin: k.Origin}, math.MaxInt)
@@ -300,9 +300,9 @@ func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate
 	return out
 }
 
-// StopsFetch returns why the robots.txt of an origin is not asked for, nil if it may be: a stop,
-// or a deny list at every gateway. All gateways share a record, and one that
-// may crawl the origin needs it.
+// StopsFetch returns why the robots.txt of an origin may not be fetched, or nil. The reason is a stop,
+// or a deny list at every site: all sites share a record, and any site that may crawl the origin needs
+// it.
 func (e *Engine) StopsFetch(o origin.Origin) error {
 	if order, stopped := e.stops.held.Match(o, ""); stopped {
 		return fmt.Errorf("by a stop: %s", order)
@@ -313,8 +313,8 @@ func (e *Engine) StopsFetch(o origin.Origin) error {
 	return nil
 }
 
-// robotsTransport keeps redirects of robots.txt from leading to a host that the operator stops, and
-// has each hop of a fetch in an agent's name say so.
+// robotsTransport keeps redirects of robots.txt from leading to a host that the operator stops. It
+// marks each hop of a fetch in an agent's name as the agent's.
 type robotsTransport struct {
 	http.RoundTripper
 	stops func(origin.Origin) error
@@ -337,5 +337,5 @@ func (t robotsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // stoppedHopError is the operator's refusal of a redirect.
 type stoppedHopError struct{ error }
 
-// Forbidden makes the fetcher count the order as a refusal of the gateway.
+// Forbidden makes the fetcher treat the order as a refusal by the gateway.
 func (stoppedHopError) Forbidden() string { return string(fetch.CauseForbiddenAddress) }

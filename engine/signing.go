@@ -19,10 +19,10 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// maxKeyFile bounds a file of keys, in bytes. It is far more than as many as an agent may have take.
+// maxKeyFile bounds a file of keys, in bytes. It is far more than an agent's keys can take.
 const maxKeyFile = 64 << 10
 
-// followKeys reads the keys of the agents of a site, and follows their files until ctx ends.
+// followKeys reads the keys of a site's agents, and follows their files until ctx ends.
 func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
 	for _, a := range s.Identifier.Agents() {
 		if !a.Signs() {
@@ -56,8 +56,8 @@ func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
 	return nil
 }
 
-// signsAlike fails if an agent of the same name at a site before signs with other keys, or has its
-// directory elsewhere: there is one directory for a name.
+// signsAlike fails if an agent of the same name at an earlier site signs with other keys, or has
+// its directory elsewhere, because a name has one directory.
 func (e *Engine) signsAlike(a *enforce.Agent) error {
 	for other := range e.Agents() {
 		if other.Signs() && strings.EqualFold(other.Name, a.Name) && (other.Sign.Keys != a.Sign.Keys || other.Signer.Directory != a.Signer.Directory) {
@@ -67,14 +67,14 @@ func (e *Engine) signsAlike(a *enforce.Agent) error {
 	return nil
 }
 
-// agentKeys are the keys that agents have, to keep them apart. A site that meets one key under two
-// names takes both for one crawler.
+// agentKeys records the keys of agents, so that no two agents share one. A site that sees one key
+// under two names treats both as one crawler.
 type agentKeys struct {
 	mu sync.Mutex
 	of map[*enforce.Agent]webbotauth.Keys
 }
 
-// claim notes the keys of an agent. It fails if an agent of another name has one of them.
+// claim records the keys of an agent. It fails if an agent with another name has one of them.
 func (k *agentKeys) claim(a *enforce.Agent, keys webbotauth.Keys) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,10 +95,10 @@ func (k *agentKeys) claim(a *enforce.Agent, keys webbotauth.Keys) error {
 	return nil
 }
 
-// askedAs is the key of the agent in whose name a site is asked for a file.
+// askedAs is the context key of the agent in whose name a file is fetched.
 type askedAs struct{}
 
-// askAs gives the context of a fetch the agent that goes by the product token, if there is one.
+// askAs adds the agent with the product token, if there is one, to the context of a fetch.
 func (e *Engine) askAs(ctx context.Context, token string) context.Context {
 	for _, s := range e.Sites() {
 		if a := s.Identifier.AskedAs(token); a != nil {
@@ -108,8 +108,8 @@ func (e *Engine) askAs(ctx context.Context, token string) context.Context {
 	return ctx
 }
 
-// sendAs sends a request of a fetch with what the requests of an agent say of it. It is signed when
-// there is a connection, as that takes a while.
+// sendAs sends a request of a fetch with the agent's own fields. It signs the request only once
+// there is a connection, because connecting takes time.
 func sendAs(a *enforce.Agent, o origin.Origin, r *http.Request, transport http.RoundTripper) (*http.Response, error) {
 	var out *http.Request
 	var signature enforce.Signature

@@ -23,30 +23,30 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// SitePolicy is what one site lets pass, and the server that takes its requests.
+// SitePolicy is the policy of one site, and the server that receives its requests.
 type SitePolicy struct {
-	Source     []byte // its configuration as it was loaded, for the digest
+	Source     []byte // its configuration as loaded, for the digest
 	Engine     *Engine
-	Life       context.Context   // ends when the configuration gives way to another
-	Server     *caddyhttp.Server // nil outside of a server
+	Life       context.Context   // ends when another configuration replaces this one
+	Server     *caddyhttp.Server // nil outside a server
 	Clients    []netip.Prefix    // none: the default of [enforce.ClientAllowed]
 	Identifier *enforce.Identifier
 	Enforcer   *enforce.Enforcer
 	Operator   *enforce.Policy
-	// Authority gives the certificates that sign for intercepted hosts, as they are now, by "root" and
-	// "intermediate"; nil where nothing is intercepted.
+	// Authority returns the current certificates that sign for intercepted hosts, by "root" and
+	// "intermediate". It is nil if nothing is intercepted.
 	Authority func() map[string]*x509.Certificate
 }
 
-// Live reports whether no other configuration has taken the place of the site's own.
+// Live reports whether no other configuration has replaced the site's.
 func (s *SitePolicy) Live() bool { return s.Life.Err() == nil }
 
-// Listens reports whether the site listens on an address, or has it for its name.
+// Listens reports whether the site listens on an address, or has it as its name.
 func (s *SitePolicy) Listens(address string) bool {
 	return s.Server != nil && (slices.Contains(s.Server.Listen, address) || s.Server.Name() == address)
 }
 
-// Name is the address that the site listens on; the server's own name where Caddy gives none.
+// Name is the address that the site listens on or, if Caddy has none, the server's name.
 func (s *SitePolicy) Name() string {
 	if s.Server == nil {
 		return ""
@@ -68,9 +68,9 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 	})
 }
 
-// AddSite adds a site while its handler is provisioned with ctx. It fails if another process
-// listens at an address of the site, the keys of an agent cannot be read, or its budget is another one
-// than at another site.
+// AddSite adds a site while its handler is provisioned with ctx. It fails if another process listens
+// at an address of the site, if the keys of an agent cannot be read, or if an agent has a different
+// budget at another site.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	if err := e.followKeys(ctx, s); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (e *Engine) Sites() []*SitePolicy {
 }
 
 // Agents yields the agents of all sites, in the order of their blocks. An agent with blocks at several
-// sites comes once for each. They must not be changed.
+// sites appears once for each. They must not be changed.
 func (e *Engine) Agents() iter.Seq[*enforce.Agent] {
 	return func(yield func(*enforce.Agent) bool) {
 		for _, s := range e.Sites() {
@@ -143,8 +143,8 @@ func (e *Engine) checkNeeded() error {
 	return nil
 }
 
-// denied reports whether the deny list of every site names the origin, and the pattern of the last
-// one.
+// denied reports whether the deny list of every site names the origin, and returns the pattern of the
+// last one.
 func (e *Engine) denied(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
 	for _, site := range e.Sites() {
 		if pattern, denied = site.Operator.Denied(o); !denied {
@@ -155,7 +155,7 @@ func (e *Engine) denied(o origin.Origin) (pattern enforce.HostPattern, denied bo
 }
 
 // Wrapped notes that the connections of a server are counted, or that the operator was warned that
-// they are not. It reports whether that was news. It is for the time of provisioning.
+// they are not. It reports whether that was news. Call it during provisioning.
 func (e *Engine) Wrapped(server *caddyhttp.Server) (news bool) {
 	if slices.Contains(e.wrapped, server) {
 		return false
@@ -164,8 +164,8 @@ func (e *Engine) Wrapped(server *caddyhttp.Server) (news bool) {
 	return true
 }
 
-// tellWhenReady has a line logged each time a configuration is current and its servers listen: what
-// clients set as their proxy, and where the sites listen.
+// tellWhenReady logs a line each time a configuration is current and its servers listen. The line has
+// the proxy URLs for clients, and the addresses where the sites listen.
 func (e *Engine) tellWhenReady(ctx caddy.Context) error {
 	events, err := App[*caddyevents.App]("events", ctx.App)
 	if err != nil {
@@ -201,7 +201,7 @@ func (e *Engine) addresses() (proxies, listen []string) {
 	return proxies, listen
 }
 
-// reachable is an address by which a client on this machine reaches a listener.
+// reachable returns an address by which a client on this machine reaches a listener.
 func reachable(listen netip.AddrPort) string {
 	if host := listen.Addr().Unmap(); !host.IsUnspecified() {
 		return netip.AddrPortFrom(host, listen.Port()).String()
@@ -209,8 +209,8 @@ func reachable(listen netip.AddrPort) string {
 	return fmt.Sprintf("localhost:%d", listen.Port())
 }
 
-// WithoutHTTP3 takes HTTP/3 from the protocols of a server: Caddy serves it past the handler of
-// net/http's server, which the redaction stands in front of.
+// WithoutHTTP3 removes HTTP/3 from the protocols of a server, because Caddy serves it without the
+// handler of net/http's server, which does the redaction.
 func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	found := false
 	lists := append([][]string{server.Protocols}, server.ListenProtocols...)
@@ -229,10 +229,10 @@ func WithoutHTTP3(server *caddyhttp.Server, logger *zap.Logger) error {
 	return nil
 }
 
-// listens are the addresses of a configuration's HTTP servers, those with a gateway and the others.
+// listens has the addresses of a configuration's HTTP servers, with and without a gateway.
 type listens struct{ gateways, sites []netip.AddrPort }
 
-// listensOf asks the http app. All of its servers are provisioned when an app starts.
+// listensOf reads them from the http app. All of its servers are provisioned when an app starts.
 func listensOf(e *Engine) (*listens, error) {
 	l := new(listens)
 	http, err := App[*caddyhttp.App]("http", e.ctx.AppIfConfigured)
@@ -252,8 +252,8 @@ func listensOf(e *Engine) (*listens, error) {
 	return l, nil
 }
 
-// listenAddrs are the TCP addresses of a server. A name other than localhost gives none: what it
-// stands for is known when the server listens.
+// listenAddrs returns the TCP addresses of a server. A name other than localhost has none yet: its
+// addresses are known only when the server listens.
 func listenAddrs(server *caddyhttp.Server) []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for _, text := range server.Listen {
@@ -284,10 +284,10 @@ func listenHosts(listen caddy.NetworkAddress) []netip.Addr {
 	case listen.Network == "tcp4":
 		return []netip.Addr{netip.IPv4Unspecified()}
 	}
-	return []netip.Addr{netip.IPv6Unspecified()} // Go takes it for both families, even if it is 0.0.0.0
+	return []netip.Addr{netip.IPv6Unspecified()} // Go uses it for both families, even if it is 0.0.0.0
 }
 
-// listenerAt tells the address guard what of this process a connection would reach.
+// listenerAt tells the address guard which listener of this process a connection would reach.
 func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	at, err := sockets.Process.At(ap, public)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -323,10 +323,10 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	return found
 }
 
-// checkNotInUse fails if another process listens at one of the addresses, or at an address where
-// this process listens already. The second kind includes the admin endpoint, which Caddy opens
-// before it provisions any app. Caddy sets SO_REUSEPORT, so without this check two processes of one
-// user would silently share the connections. It passes where the system does not list sockets.
+// checkNotInUse fails if another process listens at one of the addresses, or at an address where this
+// process already listens. The second kind includes the admin endpoint, which Caddy opens before it
+// provisions any app. Caddy sets SO_REUSEPORT, so without this check two processes of one user would
+// silently share the connections. The check passes if the system does not list sockets.
 func checkNotInUse(addrs []netip.AddrPort) error {
 	own, ownErr := sockets.Own()
 	foreign, err := sockets.Foreign(own)

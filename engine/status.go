@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// statusMetrics tell the status of the current configuration at each collection: what
-// ends and when, and which parts are configured. So they follow reloads and renewals.
+// statusMetrics collects the status of the current configuration at each scrape: when certificates
+// and exceptions end, and which parts are configured. So it follows reloads and renewals.
 type statusMetrics struct{}
 
 var (
@@ -92,8 +92,8 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// exceptionsOf counts the exceptions of all sites that are in force, and says when the next one of
-// them ends or the next agent expires; zero if none does.
+// exceptionsOf counts the exceptions of all sites in force. It returns when the next one of them
+// ends or the next agent expires, or zero.
 func exceptionsOf(sites []*SitePolicy, now time.Time) (inForce int, next time.Time) {
 	seen := map[*enforce.Policy]bool{}
 	ends := func(end time.Time) {
@@ -125,19 +125,19 @@ type Status struct {
 	// Store is the kind of the store: "file", "redis" or "none".
 	Store        string
 	StoreUp      bool
-	SharedWanted bool // clocks are meant to be shared with other gateways
+	SharedWanted bool // clocks should be shared with other gateways
 	SharedUp     bool
-	// Authority has the certificates that sites intercept with, by their names, and AuthorityEnds is
-	// when the first of them ends. Both are zero where nothing is intercepted.
+	// Authority has the certificates that sites intercept with, by name, and AuthorityEnds is when
+	// the first of them expires. Both are zero if nothing is intercepted.
 	Authority     map[string]*x509.Certificate
 	AuthorityEnds time.Time
-	Exceptions    int       // in force, also of those that were given at run time
-	ExceptionEnds time.Time // when the next one of the configuration ends or an agent expires; zero if none does
+	Exceptions    int       // in force, including those given at run time
+	ExceptionEnds time.Time // when the next one of the configuration ends or an agent expires, or zero
 }
 
 var started = time.Now()
 
-// Status returns the status of the configuration. The caller has called Open.
+// Status returns the status of the configuration. The caller must have called Open.
 func (e *Engine) Status() Status {
 	s := Status{
 		Started: started, Loaded: e.loaded, Store: e.Config.Store.Kind, StoreUp: storeUp.Load(),

@@ -20,21 +20,21 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// stopState is the stops of the process, kept over reloads and restarts.
+// stopState holds the stops of the process, over reloads and restarts.
 type stopState struct {
 	held enforce.Stops
 
 	mu     sync.Mutex
 	loaded bool
 	folder string // of the file
-	former bool   // stops of 0.1.0 have to be taken over
+	former bool   // stops of 0.1.0 must be imported
 	keptStops
 }
 
-// keptStops is what the file has.
+// keptStops is the content of the file.
 type keptStops struct {
 	kept  enforce.StopSet
-	whole int64 // bytes of its first line; 0: the file has to be written whole
+	whole int64 // bytes of its first line; 0: the whole file must be written
 	size  int64 // bytes of the file
 }
 
@@ -45,7 +45,7 @@ var (
 		"stops.json", "the stops of the operator",
 		"and order again the stops that should hold (crawlgate robots deny)",
 	}
-	// killsFile is where 0.1.0 kept them.
+	// killsFile is where 0.1.0 kept the stops.
 	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
 )
 
@@ -53,12 +53,11 @@ var (
 // first 80 characters of a malformed id.
 const movedStops = `{"version":1,"kills":[],"lifted":{"a later release keeps the stops in stops.json, which 0.1 does not read":{}}}`
 
-// readStops reads the stops that were kept in a folder, and reports whether 0.1.0 kept some of
-// them.
+// readStops reads the stops in a folder, and reports whether some of them are from 0.1.0.
 func readStops(folder string) (s keptStops, former bool, err error) {
 	var old enforce.StopSet
 	err = stopsFile.decode(folder, func(data []byte) (err error) {
-		if bytes.HasSuffix(data, []byte("\n")) { // else a crash has cut it off
+		if bytes.HasSuffix(data, []byte("\n")) { // otherwise a crash has cut it off
 			s.whole, s.size = int64(bytes.IndexByte(data, '\n'))+1, int64(len(data))
 		}
 		s.kept, err = readSets(data)
@@ -76,8 +75,8 @@ func readStops(folder string) (s keptStops, former bool, err error) {
 	return s, len(old.Held)+len(old.Lifted) > 0, err
 }
 
-// readSets reads a set, and those that were added after it, a line each. A crash may cut off the
-// last line: the order in it was not acknowledged, and is left out.
+// readSets reads a set and the additions after it, one per line. A crash may cut off the last line. Its order was
+// never acknowledged, so it is left out.
 func readSets(data []byte) (all enforce.StopSet, err error) {
 	data = bytes.TrimRight(data, "\x00") // some file systems leave zeros
 	all.Lifted = make(map[string]enforce.Lift)
@@ -131,7 +130,7 @@ func (s *stopState) write(stops enforce.StopSet) error {
 
 var errChanged = errors.New("somebody else has changed the file")
 
-// addTo appends a line to a file that has size bytes. When it returns nil the line is on the disk.
+// addTo appends a line to a file of size bytes. When it returns nil, the line is on the disk.
 func addTo(path string, size int64, line []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -144,7 +143,7 @@ func addTo(path string, size int64, line []byte) error {
 		err = f.Sync()
 	}
 	if err != nil {
-		_ = f.Truncate(size) // else the whole file, which is written next, takes its place
+		_ = f.Truncate(size) // otherwise the whole file, which is written next, replaces it
 	}
 	return errors.Join(err, f.Close())
 }
@@ -157,15 +156,14 @@ func (s *stopState) Destruct() error {
 		return nil
 	}
 	if info, err := os.Stat(filepath.Join(s.folder, stopsFile.name)); s.whole > 0 && (err != nil || info.Size() != s.size) {
-		return errors.Join(errChanged, err) // it may have orders that are not known here
+		return errors.Join(errChanged, err) // it may have orders that are unknown here
 	}
 	s.whole = 0
 	return s.write(s.held.All())
 }
 
-// load restores the stops that were kept, once in the life of the process. An unreadable file is
-// fatal: starting without it would lift every stop. So is an unreadable file where the store moves
-// to, see follow.
+// load restores the saved stops, once in the life of the process. An unreadable file is fatal, because starting
+// without it would lift every stop. The same applies to an unreadable file in a new folder of the store, see follow.
 func (s *stopState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +182,8 @@ func (s *stopState) load(folder string) error {
 	return nil
 }
 
-// follow keeps the stops in another folder from now on, where the store has moved. The stops that
-// are there from before hold too, unless they were lifted since. It also takes over those of 0.1.0.
+// follow keeps the stops in another folder from now on, because the store has moved there. Stops that are already
+// there are in force too, unless they were lifted since. It also imports those of 0.1.0.
 func (s *stopState) follow(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,15 +208,15 @@ func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
 	if err := s.held.Set(order); err != nil {
 		return 0, err
 	}
-	for _, n := range underWay.stop(&s.held) { // before the disk is waited for
+	for _, n := range underWay.stop(&s.held) { // before waiting for the disk
 		ended += n
 	}
 	return ended, s.write(s.held.All())
 }
 
-// Lift ends the orders that stop what a canonical one does, once that has been written down, and
-// returns the newest. Where that fails they hold on: a restart would bring them back. Exceptions end
-// all the same, because no permission may outlive its lift.
+// Lift saves and then ends the orders with the scope and value of a canonical one, and returns the newest. If it
+// cannot save the lift, the stops stay in force, because a restart would bring them back. Exceptions end anyway,
+// because no permission may outlive its lift.
 func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Stop, found bool, err error) {
 	s := e.stops
 	s.mu.Lock()
@@ -253,12 +251,12 @@ func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, er
 	return ended, errors.Join(err, full, s.write(s.held.All()))
 }
 
-// register has all that is on its way to a site: requests from before their decision to the last
-// byte of their answer, tunnels, and fetches of robots.txt. It counts the requests and tunnels of
-// each agent, and a stop ends the entries that it stops.
+// register has everything in progress: requests from before their decision to the last byte of their answer, tunnels,
+// and fetches of robots.txt. It counts the requests and tunnels of each agent, and a stop ends the entries that it
+// covers.
 //
-// Requests register before they are decided, and an order takes effect before it looks through the
-// register, so none slips between.
+// Requests register before they are decided, and an order takes effect before it looks through the register, so no
+// request slips through.
 //
 // The zero value is ready for use. It is safe for concurrent use.
 type register struct {
@@ -267,16 +265,16 @@ type register struct {
 	open    map[entriesOf]int // a kind and agent without entries has no key
 }
 
-// entriesOf names the entries of one kind that an agent has.
+// entriesOf identifies the entries of one kind of one agent.
 type entriesOf struct {
 	kind  entryKind
 	agent string
 }
 
-// underWay is the register of the process, which outlives reloads.
+// underWay is the register of the process. It outlives reloads.
 var underWay register
 
-// entryKind says what an entry counts as.
+// entryKind is the kind of an entry.
 type entryKind int
 
 const (
@@ -288,28 +286,27 @@ const (
 // maxTunnels bounds the open tunnels of one agent.
 const maxTunnels = 16384
 
-// InFlight is one entry of the register. A nil entry is in none.
+// InFlight is one entry of the register. A nil entry is in no register.
 type InFlight struct {
 	in     *register
 	kind   entryKind
 	origin origin.Origin
-	agent  string // as stops know it; empty for a fetch, which no agent asked for
+	agent  string // the name for stops; empty for a fetch, which has no agent
 	cancel context.CancelCauseFunc
 
-	stopped bool // no order ends it any more; guarded by in.mu
+	stopped bool // no order can end it any more; guarded by in.mu
 }
 
-// EnterRequest registers a request of an agent for as long as it runs, or fails if the agent has as
-// many as it may have. agent is the name by which stops know it. The context that it returns ends
-// when an order stops the request, see [StoppedBy]. In a fleet, the request first waits for the
-// orders, see [cluster.Fleet.AwaitOrders]. The caller must call Leave.
+// EnterRequest registers a request of an agent for as long as it runs, or fails if the agent already has the most it
+// may have. agent is its name for stops. The returned context ends when an order stops the request, see [StoppedBy].
+// In a fleet, the request first waits for the orders, see [cluster.Fleet.AwaitOrders]. The caller must call Leave.
 func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *InFlight, error) {
 	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
 }
 
-// EnterTunnel does the same for a tunnel. No order ends a tunnel that is not blind: it ends the
-// requests inside, which are registered themselves.
+// EnterTunnel does the same for a tunnel. An order ends only blind tunnels. In other tunnels it ends the requests
+// inside, which are registered too.
 func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *InFlight, error) {
 	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
@@ -332,7 +329,7 @@ func (r *register) enter(outer context.Context, e *InFlight, limit int) (context
 	return ctx, e, nil
 }
 
-// Leave takes the entry out of the register and ends its context.
+// Leave removes the entry from the register and ends its context.
 func (e *InFlight) Leave() {
 	if e == nil {
 		return
@@ -350,11 +347,11 @@ func (e *InFlight) Leave() {
 	}
 }
 
-// Cancel ends the context of the entry for another reason than an order.
+// Cancel ends the context of the entry for a reason other than an order.
 func (e *InFlight) Cancel(why error) { e.cancel(why) }
 
-// stop ends all that the orders stop, and returns how many each of them ended, by its id. Nothing
-// is canceled under the lock.
+// stop ends all entries that the orders cover, and returns how many each order ended, by its id. It cancels nothing
+// under the lock.
 func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 	ended = make(map[string]int)
 	var requests, fetches []func()
@@ -374,7 +371,8 @@ func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 		}
 	}
 	r.mu.Unlock()
-	// A request that waits for a fetch is to learn of the order, and not that its fetch has ended.
+	// Requests come first, so that a request that waits for a fetch ends because of the order, and not because its fetch
+	// has ended.
 	for _, end := range append(requests, fetches...) {
 		end()
 	}
@@ -395,7 +393,7 @@ func WouldEnd(order enforce.Stop) (entries, agents int) {
 			names[e.agent] = true
 		}
 	}
-	delete(names, "") // of fetches
+	delete(names, "") // the fetches
 	return entries, len(names)
 }
 
@@ -405,7 +403,7 @@ type StoppedError struct{ Order enforce.Stop }
 // Error names the order, with its author and reason.
 func (e *StoppedError) Error() string { return "stopped while under way: " + e.Order.String() }
 
-// StoppedBy returns the order that ended a context, nil if none did.
+// StoppedBy returns the order that ended a context, or nil.
 func StoppedBy(ctx context.Context) *StoppedError {
 	stop, _ := errors.AsType[*StoppedError](context.Cause(ctx))
 	return stop

@@ -26,8 +26,8 @@ const (
 	tdmStoreSize = 64 << 20
 )
 
-// openFiles makes the cache of the TDM files, once. They are kept and fetched as robots.txt is, but
-// in memory only.
+// openFiles makes the cache of the TDM files, once. They are fetched and kept like robots.txt, but
+// only in memory.
 func (r *records) openFiles(e *Engine) error {
 	if r.files.Load() != nil {
 		return nil
@@ -45,16 +45,17 @@ func (r *records) openFiles(e *Engine) error {
 	return nil
 }
 
-// tdmConfig is the part of the cache's configuration that follows that of robots.txt. Fewer fetches
-// may hold a descriptor: a site that does not answer was found out by its robots.txt.
+// tdmConfig is the part of the cache's configuration that follows the one of robots.txt. Fewer
+// fetches may hold a descriptor, because the fetch of robots.txt has already revealed a site that
+// does not answer.
 func tdmConfig(c robotscache.Config) robotscache.Config {
 	c.MaxSize, c.InFlight = tdmHotSize, c.InFlight/4
 	return c
 }
 
-// TDMFile returns the rules of an origin's TDM file, and whether it was read. Unread says why its
-// content is not known; it is empty if there is no file. It may wait for a fetch, as
-// [Engine.Lookup] does.
+// TDMFile returns the rules of an origin's TDM file, and whether it was read. unread says why its
+// content is unknown; it is empty if there is no file. It may wait for a fetch, like
+// [Engine.Lookup].
 func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preferences.TDMRules, ok bool, unread string) {
 	files := e.records.files.Load()
 	if files == nil || o.Scheme == "ftp" {
@@ -81,8 +82,8 @@ func readTDMFile(entry *robotscache.Entry) (rules preferences.TDMRules, ok bool,
 	return rules, ok, unread
 }
 
-// TDMFileState says whether an origin's TDM file was read: "read", "none", or "unread" and why. It
-// is empty if no fetch was made.
+// TDMFileState says whether an origin's TDM file was read: "read", "none", or "unread" with the
+// reason. It is empty if there was no fetch.
 func (e *Engine) TDMFileState(o origin.Origin) string {
 	files := e.records.files.Load()
 	if files == nil {
@@ -108,20 +109,20 @@ func (e *Engine) Purge(ctx context.Context, o origin.Origin) error {
 	return e.records.cache.Purge(ctx, o)
 }
 
-// forgetFile is the first step of a purge. It tells the access logs.
+// forgetFile is the first step of a purge. It notes the purge in the access logs.
 func (e *Engine) forgetFile(ctx context.Context, o origin.Origin) {
 	e.tell(robotscache.AnswerOf(robotscache.EventPurged, fetch.Key{Origin: o}, nil, time.Now()), nil)
 	if files := e.records.files.Load(); files != nil {
-		_ = files.Purge(ctx, o) // it fails only where the cache has ended
+		_ = files.Purge(ctx, o) // it fails only if the cache has ended
 	}
 }
 
 // tdmFetcher fetches TDM files by the current configuration.
 type tdmFetcher struct{ *records }
 
-// Fetch implements robotscache.Fetcher. The file is a page like others, so the robots.txt must
-// allow it to the product token by which the gateway asks. One that may not be had is absent, as
-// is one that cannot be read; the detail says so.
+// Fetch implements robotscache.Fetcher. The file is a page like any other, so the robots.txt must
+// allow it for the gateway's product token. A forbidden or unreadable file counts as absent; the
+// detail says so.
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
 	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now(), Detail: "robots.txt does not allow it"}
