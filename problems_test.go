@@ -33,7 +33,7 @@ Set the time limit of your client above the time for which the gateway [holds a 
 const settingsOfLeaving = `
 ## Settings of clients
 
-| client | what it does, and the setting |
+| client | behaviour and setting |
 |---|---|
 | [Scrapy](../clients/scrapy.md) | treats the 403 as final; with ` + "`handle_httpstatus_list = [403]`" + ` the spider gets it, and can keep the URL for later |
 | [Crawlee](../clients/crawlee-cheerio.md) | treats it as a block, and retries at once, 3 times; ` + "`sessionPoolOptions: {blockedStatusCodes: []}`" + ` ends that |

@@ -236,11 +236,7 @@ type fact struct{ Name, Value string }
 func factsHTML(facts []fact) template.HTML {
 	var b strings.Builder
 	for _, f := range facts {
-		value := template.HTMLEscapeString(f.Value)
-		if f.Name == "more" { // an http or https URL
-			value = `<a rel="nofollow" href="` + value + `">` + value + "</a>"
-		}
-		b.WriteString("<dt>" + f.Name + "</dt><dd>" + value + "</dd>\n")
+		b.WriteString("<dt>" + f.Name + "</dt><dd>" + template.HTMLEscapeString(f.Value) + "</dd>\n")
 	}
 	return template.HTML(b.String()) //nolint:gosec // all foreign text is escaped above
 }

@@ -189,7 +189,7 @@ func TestMore(t *testing.T) {
 		}
 		for form, want := range map[string]string{
 			string(p.Text()): "\nmore:        " + tt.more + "\n",
-			string(p.HTML()): `<dt>more</dt><dd><a rel="nofollow" href="` + html.EscapeString(tt.more) + `">` + html.EscapeString(tt.more) + "</a></dd>",
+			string(p.HTML()): "<dt>more</dt><dd>" + html.EscapeString(tt.more) + "</dd>",
 		} {
 			if !strings.Contains(form, want) {
 				t.Errorf("no %q in %s", want, form)
@@ -302,13 +302,10 @@ func TestFormsSayTheSame(t *testing.T) {
 		}
 		var rows []fact
 		for _, m := range regexp.MustCompile(`(?m)^<dt>(.*)</dt><dd>(.*)</dd>$`).FindAllStringSubmatch(string(page.Body), -1) {
-			if m[1] == "more" {
-				m[2] = strings.TrimSuffix(strings.TrimPrefix(m[2], `<a rel="nofollow" href="`+p.More+`">`), "</a>")
-			}
 			rows = append(rows, fact{html.UnescapeString(m[1]), html.UnescapeString(m[2])})
 		}
-		if n := bytes.Count(page.Body, []byte("<a ")); n != 1 {
-			t.Errorf("%s: the page has %d links, which a crawler would follow", r, n)
+		if bytes.Contains(page.Body, []byte("<a ")) {
+			t.Errorf("%s: the page has a link, which a crawler would follow", r)
 		}
 		same(r, "facts of the page", rows, facts)
 
