@@ -46,7 +46,8 @@ func alerts(t *testing.T) map[string]bool {
 // TestRunbook: each alert has a section of the runbook, which its runbook_url names, and each section an alert.
 func TestRunbook(t *testing.T) {
 	inDocs := map[string]bool{}
-	for name := range testdocs.Sections(t, "runbook.md") {
+	sections, pages := testdocs.Runbook(t)
+	for name := range sections {
 		inDocs[name] = true
 	}
 	rules := monitoring(t, "rules.yml")
@@ -54,7 +55,7 @@ func TestRunbook(t *testing.T) {
 	for _, rule := range strings.Split(rules, "- alert: ")[1:] {
 		name, _, _ := strings.Cut(rule, "\n")
 		for _, want := range []string{
-			"severity: ", "summary: ", "description: ", "/docs/runbook.md#" + strings.ToLower(name) + "\n",
+			"severity: ", "summary: ", "description: ", "/docs/" + pages[name] + "#" + strings.ToLower(name) + "\n",
 		} {
 			if !strings.Contains(rule, want) {
 				t.Errorf("%s lacks %q", name, want)
@@ -67,7 +68,8 @@ func TestRunbook(t *testing.T) {
 func TestRunbookSections(t *testing.T) {
 	form := regexp.MustCompile(`(?s)^\n\*\*Means\*\* \((critical|warning|info)\): (\p{Lu}[^*]*[.])\n\n\*\*See\*\*: .*\x60\x60\x60sh\n.*\n\n\*\*Do\*\*: .*\n$`)
 	leftOver := regexp.MustCompile(`\bN\b|\{\{`)
-	for name, section := range testdocs.Sections(t, "runbook.md") {
+	sections, _ := testdocs.Runbook(t)
+	for name, section := range sections {
 		m := form.FindStringSubmatch(section + "\n")
 		if m == nil || leftOver.MatchString(m[2]) {
 			t.Errorf("%s has another form", name)
@@ -82,9 +84,9 @@ func TestRunbookSections(t *testing.T) {
 
 // TestMonitoredMetrics: rules, dashboard and the expressions of the docs name metrics that exist.
 func TestMonitoredMetrics(t *testing.T) {
-	known := testdocs.Named(testdocs.Text(t, "metrics.md"))
+	known := testdocs.Named(testdocs.Text(t, "metrics-reference.md"))
 	texts := map[string]string{"rules.yml": monitoring(t, "rules.yml"), "dashboard.json": monitoring(t, "dashboard.json")}
-	for _, page := range []string{"metrics.md", "runbook.md"} {
+	for _, page := range append([]string{"metrics.md"}, testdocs.RunbookPages...) {
 		texts[page] = strings.Join(promql.FindAllString(testdocs.Text(t, page), -1), "")
 	}
 	for file, text := range texts {

@@ -30,36 +30,36 @@ import (
 
 // collectors has the metrics of the process. Caddy makes a registry for each configuration. This
 // one is made once and registered with each of them, so that no reload sets a counter back.
-// docs/metrics.md lists the metrics.
+// docs/metrics-reference.md is made of their help texts.
 var collectors = prometheus.NewRegistry()
 
 // What the gateway does. No label contains a host, a path, a user agent or a name that a client can
 // choose, because the number of values must stay small.
 var (
-	decisionsTotal    = counter("decisions_total", "Requests by decision and its reason.", "decision", "reason")
-	statesTotal       = counter("decision_states_total", "Decisions by the state of the origin's robots.txt.", "state")
-	preferencesTotal  = counter("preferences_total", "Purposes of the agents of requests, by what the sites say of them.", "purpose", "value")
-	lookupsTotal      = counter("lookups_total", "Rulesets asked for, by where they came from.", "source")
+	decisionsTotal    = counter("decisions_total", "Requests by decision and reason, as in the access log. A CONNECT is not a request: crawlgate_tunnel_decisions_total counts it.", "decision", "reason")
+	statesTotal       = counter("decision_states_total", "Decisions about requests and blind tunnels, by the state of the origin's robots.txt.", "state")
+	preferencesTotal  = counter("preferences_total", "Purposes of the agents of requests and blind tunnels, by the preference of the site: y, n or unknown.", "purpose", "value")
+	lookupsTotal      = counter("lookups_total", "Lookups of rulesets by source; error if there was no result.", "source")
 	fetchesTotal      = counter("fetches_total", "Fetches of robots.txt by outcome and cause.", "outcome", "cause")
 	fetchSeconds      = histogram("fetch_seconds", "Duration of fetches of robots.txt.", .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20)
 	fetchQueueSeconds = histogram("fetch_queue_seconds", "Time that fetches waited for their turn.", .001, .01, .1, .5, 1, 5, 20)
-	droppedTotal      = counter("dropped_total", "Things given up because a bound was reached.", "what")
+	droppedTotal      = counter("dropped_total", "Work given up at a bound: requests (waiter, queue, agent), background fetches (refresh), records (unsaved) and events (event).", "what")
 	storeErrorsTotal  = counter("store_errors_total", "Failed operations of the store.", "operation")
 	storeUp           = flag("store_up", "1 while the store works, 0 while it fails.", true)
-	textsTotal        = counter("texts_dropped_total", "Texts of robots.txt that the store has dropped; early says whether for want of room.", "early")
+	textsTotal        = counter("texts_dropped_total", "Texts of robots.txt that the store dropped: after retain (early is false), or before it because retain_max was reached (true).", "early")
 	paceWaitSeconds   = histogram("pace_wait_seconds", "Time that requests were held for politeness.", .001, .01, .1, .5, 1, 2, 5, 10, 30)
 	paceRefusalsTotal = counter("pace_refusals_total", "Requests refused for politeness, by reason.", "reason")
-	hostBlocksTotal   = counter("host_blocks_total", "Hosts that asked by 429, 430 or 503 to be left alone; explicit says whether with Retry-After.", "explicit")
-	tunnelsSaidTotal  = counter("tunnel_decisions_total", "CONNECT tunnels by decision and its reason; inside says whether requests in it are seen.", "decision", "reason", "inside")
-	lostTotal         = counter("log_lost_total", "Lines that the access log did not take: of requests that were answered, and of robots.txt.").WithLabelValues()
+	hostBlocksTotal   = counter("host_blocks_total", "Hosts blocked after 429, 430 or 503; explicit says whether the answer had Retry-After.", "explicit")
+	tunnelsSaidTotal  = counter("tunnel_decisions_total", "CONNECT tunnels by decision and reason. inside is seen if their requests count in crawlgate_decisions_total, else unseen.", "decision", "reason", "inside")
+	lostTotal         = counter("log_lost_total", "Lines that the access log lacks: of requests answered while it stalled, and about robots.txt, also after a failed write.").WithLabelValues()
 
 	// Other packages count these. The reason of a refused connection may be "unreadable".
 
 	PaymentsTotal           = counter("payment_required_total", "Requests that a site answered with 402 (Payment Required).").WithLabelValues()
-	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by the protocol inside.", "kind")
+	TunnelsTotal            = counter("tunnels_total", "CONNECT tunnels opened, by the first protocol inside: tls, http, silent, closed or other.", "kind")
 	TunnelsOpen             = gauge("tunnels_open", "CONNECT tunnels open now.")
-	HandshakeFailuresTotal  = counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels, by reason.", "reason")
-	ConnectionsRefusedTotal = counter("connections_refused_total", "Connections of clients that were closed, by the limit that was reached.", "reason")
+	HandshakeFailuresTotal  = counter("handshake_failures_total", "Failed TLS handshakes of clients inside tunnels; untrusted is a client that does not trust the gateway's certificate.", "reason")
+	ConnectionsRefusedTotal = counter("connections_refused_total", "Connections of clients that were closed: at the limit connections (total) or connections_per_source (source), or because a request could not be read (unreadable; over HTTP/2 not for a malformed field or a header beyond the limit).", "reason")
 )
 
 func init() {
@@ -260,11 +260,11 @@ func (o *cacheObserver) Panicked(k fetch.Key, value any, stack []byte) {
 const OtherAgent = "other"
 
 var (
-	agentDecisionsDesc = statusDesc("agent_decisions_total", "Requests by agent block, decision and reason; other is all that no block names.", "agent", "owner", "decision", "reason")
-	agentEarlyDesc     = statusDesc("early_requests_total", "Requests that came back before their Retry-After was over.", "agent", "owner")
+	agentDecisionsDesc = statusDesc("agent_decisions_total", "Requests by the agent block of their sender and its owner, by decision and reason; other stands for senders that no block names.", "agent", "owner", "decision", "reason")
+	agentEarlyDesc     = statusDesc("early_requests_total", "Requests repeated before the Retry-After of the last answer was over: same agent, method and URL. 8,192 refusals are remembered.", "agent", "owner")
 	agentHeldDesc      = statusDesc("agent_held_seconds_total", "Time that requests were held for politeness.", "agent", "owner")
-	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies of answers of sites.", "agent", "owner")
-	agentSignedDesc    = statusDesc("agent_signatures_total", "Requests of agents that sign: signed, or why not (egress_off, no_key, scheme, tunnel).", "agent", "owner", "result")
+	agentReceivedDesc  = statusDesc("agent_received_bytes_total", "Bytes of the bodies that crawlers received from sites, without WebSockets and blind tunnels.", "agent", "owner")
+	agentSignedDesc    = statusDesc("agent_signatures_total", "Requests and fetches of robots.txt of agents that sign: signed, or why not (egress_off, no_key, scheme, tunnel).", "agent", "owner", "result")
 	agentRejectedDesc  = statusDesc("agent_signed_rejected_total", "Signed requests that a site answered with 401 or 403.", "agent", "owner", "status")
 )
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -190,14 +191,46 @@ func dropped(t *testing.T) map[string]float64 {
 	return counted
 }
 
-// TestMetricsAreDocumented compares the collectors with the table of docs/metrics.md, both ways.
+// TestMetricsAreDocumented makes docs/metrics-reference.md of the help texts of the collectors.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	names := map[string]bool{}
-	for _, d := range descriptions() { // which show their names in their text only
-		_, rest, _ := strings.Cut(d.String(), `fqName: "`)
-		name, _, _ := strings.Cut(rest, `"`)
-		names[name] = true
+	shown := regexp.MustCompile(`^Desc\{fqName: ("crawlgate_[a-z_0-9]+"), help: ("(?:[^"\\]|\\.)+"), unit: "", constLabels: \{\}, variableLabels: \{([a-z,]*)\}\}$`)
+	named := regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
+	rows := make(map[string]string)
+	for _, d := range descriptions() { // which show what they are in their text only
+		m := shown.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Errorf("%s has another form", d)
+			continue
+		}
+		name, _ := strconv.Unquote(m[1])
+		help, _ := strconv.Unquote(m[2])
+		labels := ""
+		if m[3] != "" {
+			labels = "`" + strings.ReplaceAll(m[3], ",", "`, `") + "`"
+		}
+		rows[name] = fmt.Sprintf("| `%s` | %s | %s |\n", name, labels, named.ReplaceAllString(strings.TrimSuffix(help, "."), "`$0`"))
 	}
-	testdocs.Same(t, "metric", names, testdocs.Named(testdocs.Text(t, "metrics.md")))
+	var page strings.Builder
+	page.WriteString(`# Every metric
+
+You find the labels and the meaning of each metric of the gateway. This page is generated from the code: it has the help texts that
+` + "`/metrics`" + ` shows. [Metrics](metrics.md) says how to scrape them, and what to watch.
+
+A name that ends in ` + "`_total`" + ` is a counter. Durations of single events (` + "`fetch_seconds`, `fetch_queue_seconds`, `pace_wait_seconds`" + `) are histograms.
+All others are gauges.
+
+| metric | labels | meaning |
+|---|---|---|
+`)
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		page.WriteString(rows[name])
+	}
+	page.WriteString(`
+## Next
+
+* [Metrics](metrics.md): how to scrape them, and five queries
+* [Runbook](runbook.md): what to do when an alert fires
+`)
+	testdocs.Generated(t, "metrics-reference.md", page.String())
 }

@@ -18,15 +18,15 @@ func Metrics() prometheus.Collector {
 		return prometheus.NewDesc("crawlgate_evidence_"+name, help, append([]string{"log"}, labels...), nil)
 	}
 	return &metrics{
-		up:          desc("up", "1 while an access log is written and sealed, 0 while it cannot be."),
-		lines:       desc("lines_total", "Lines that were written into a sealed log."),
+		up:          desc("up", "1 while a sealed access log is written and sealed, 0 while it cannot be."),
+		lines:       desc("lines_total", "Lines written into a sealed log."),
 		unsealed:    desc("unsealed_lines", "Lines that no checkpoint covers yet."),
 		checkpoint:  desc("checkpoint_age_seconds", "Age of the newest checkpoint."),
 		witness:     desc("witness_age_seconds", "Time since a witness cosigned a checkpoint.", "witness"),
 		unwitnessed: desc("unwitnessed_total", "Checkpoints that no witness cosigned."),
-		lost:        desc("lost_total", "Lines that could not be written."),
-		oldest:      desc("oldest_line_seconds", "Unix time of the oldest line that is kept."),
-		kept:        desc("kept", "1 while files are kept for as long as roll_keep_for says, 0 if roll_keep drops them before."),
+		lost:        desc("lost_total", "Lines that could not be written, as on a full disk."),
+		oldest:      desc("oldest_line_seconds", "Unix time of the oldest line that is kept, updated every 10 minutes; absent if the times are neither numbers nor RFC 3339."),
+		kept:        desc("kept", "1 while files are kept for as long as roll_keep_for says, 0 while roll_keep drops them before."),
 	}
 }
 

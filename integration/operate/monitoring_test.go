@@ -118,7 +118,7 @@ func TestDashboard(t *testing.T) {
 	for _, expr := range missing {
 		t.Errorf("no answer: %s", expr)
 	}
-	for _, page := range []string{"metrics.md", "runbook.md"} {
+	for _, page := range append([]string{"metrics.md"}, testdocs.RunbookPages...) {
 		for _, block := range blocks(testdocs.Text(t, page), "promql") {
 			for expr := range strings.SplitSeq(block, "\n") {
 				if !strings.HasPrefix(expr, "#") {

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// runbook acts as an operator with docs/runbook.md, who types its commands on a gateway's machine while the alert
+// runbook acts as an operator with docs/runbook.md and docs/runbook-fleet.md, who types its commands on a gateway's machine while the alert
 // fires. It replaces ports, files and a placeholder. It imitates systemd only as far as needed: whether the process
 // runs, and its log.
 type runbook struct {
@@ -75,7 +75,8 @@ func blocks(text, language string) (list []string) {
 
 func newRunbook(t *testing.T, fleet *chaosFleet) *runbook {
 	t.Helper()
-	b := &runbook{t: t, fleet: fleet, bin: rig.TempDir(t), sections: testdocs.Sections(t, "runbook.md"), typed: map[string]bool{}}
+	sections, _ := testdocs.Runbook(t)
+	b := &runbook{t: t, fleet: fleet, bin: rig.TempDir(t), sections: sections, typed: map[string]bool{}}
 	for _, tool := range []string{"bash", "curl", "jq", "openssl", "ss"} {
 		rig.Need(t, tool)
 	}

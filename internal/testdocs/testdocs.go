@@ -81,6 +81,27 @@ func Sections(t *testing.T, name string) map[string]string {
 	return sections
 }
 
+// RunbookPages are the pages of the runbook.
+var RunbookPages = []string{"runbook.md", "runbook-fleet.md"}
+
+// Runbook returns the sections of all pages of the runbook, by their alerts, and the page of each.
+func Runbook(t *testing.T) (sections, pages map[string]string) {
+	t.Helper()
+	sections, pages = map[string]string{}, map[string]string{}
+	for _, page := range RunbookPages {
+		for alert, section := range Sections(t, page) {
+			if alert == "Next" { // where to read on
+				continue
+			}
+			if pages[alert] != "" {
+				t.Errorf("%s and %s have a section %s", pages[alert], page, alert)
+			}
+			sections[alert], pages[alert] = section, page
+		}
+	}
+	return sections, pages
+}
+
 var (
 	tableRow = regexp.MustCompile("(?m)^\\| (`[^|]*) \\|")
 	codeSpan = regexp.MustCompile("`([^`]+)`")
