@@ -14,11 +14,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Catalog has the names and states of all records, so that those in a state, however rare, are found
-// at once. The zero value has none. It is safe for concurrent use.
+// Catalog has the names and states of all records, so that records in a rare state are found at once.
+// The zero value is empty. It is safe for concurrent use.
 type Catalog struct {
-	read    atomic.Pointer[CatalogPage] // all that were read, in the order of their names
-	last    atomic.Pointer[attempt]     // to read, failed or not
+	read    atomic.Pointer[CatalogPage] // all records read, in the order of their names
+	last    atomic.Pointer[attempt]     // the last reading, failed or not
 	reading singleflight.Group
 }
 
@@ -28,32 +28,33 @@ type attempt struct {
 	err  error
 }
 
-// maxCatalog bounds the records of a catalog. Beyond it, it has only unreachable ones, up to as many.
+// maxCatalog bounds the records of a catalog. If there are more, the catalog also has up to as many
+// unreachable ones, but no others.
 const maxCatalog = 250_000
 
-// CatalogQuery asks for records: those in a state, those that have been in it for at least a time,
-// those with a text in their names. From is how many of them are skipped, Limit how many are wanted.
+// CatalogQuery selects records by their state, by the least time in that state, and by a text in their
+// names. From is how many of them to skip, and Limit how many to return.
 type CatalogQuery struct {
 	State, Text string
 	Age         time.Duration
 	From, Limit int
 }
 
-// CatalogPage is a part of the records that were asked for: those first that have been unreachable
-// for longest, if the state was asked for, else in the order of their names.
+// CatalogPage is a page of the selected records. If the state "unreachable" was selected, the ones
+// that have been unreachable longest come first. Otherwise they are in the order of their names.
 type CatalogPage struct {
 	Origins []CatalogOrigin
-	All     int // records that there are
-	Found   int // of those in the catalog
-	Recent  int // of those found, in the state for less than an hour
+	All     int // number of all records
+	Found   int // number of selected records in the catalog
+	Recent  int // of these, in the state for less than an hour
 	Full    bool
 	ReadAt  time.Time // zero before the first reading
 
-	unreachable []int // in Origins of all: those unreachable for longest first
+	unreachable []int // indices in Origins, the longest unreachable first
 }
 
-// CatalogOrigin is a record: its origin and, of a variant, its agent. Since is the first failure of an
-// unreachable one, else the last fetch.
+// CatalogOrigin is a record: its origin and, for a variant, its agent. Since is the first failure if
+// it is unreachable, otherwise the last fetch.
 type CatalogOrigin struct {
 	Origin, Agent string
 	State         fetch.State
@@ -81,13 +82,13 @@ func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
 		return nil, err
 	})
 	if c.read.Load() != nil {
-		return err // what there is will do until then
+		return err // the last reading is good enough until then
 	}
 	select {
 	case result := <-done:
 		return result.Err
 	case <-ctx.Done():
-		return err // ReadAt says that it is not there yet
+		return err // ReadAt is still zero
 	}
 }
 
@@ -119,7 +120,7 @@ func (c *Catalog) readAll(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
-// sort sorts those that are unreachable, once for all questions.
+// sort sorts the unreachable ones, once for all queries.
 func (p *CatalogPage) sort() {
 	for i := range p.Origins {
 		if p.Origins[i].State == fetch.StateUnreachable {

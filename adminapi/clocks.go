@@ -24,7 +24,7 @@ var clockFilters = map[string]func(pace.Status) bool{
 	"busy":    func(c pace.Status) bool { return c.InFlight > 0 },
 }
 
-// ListClocks shows the clocks in the order of their keys, or one of them.
+// ListClocks returns the clocks in the order of their keys, or one of them.
 func ListClocks(_ context.Context, e *engine.Engine, request ClocksRequest) (Clocks, error) {
 	limit := cmp.Or(request.Limit, DefaultPage)
 	filter, known := clockFilters[request.State]
@@ -57,7 +57,7 @@ func ListClocks(_ context.Context, e *engine.Engine, request ClocksRequest) (Clo
 	return info, nil
 }
 
-// rateOf is the operator's rate, at which a clock would let the next request go.
+// rateOf returns the operator's rate for a clock's next request.
 func rateOf(e *engine.Engine) pace.Limit {
 	return pace.Limit{Interval: e.Config.Politeness.Interval, Burst: e.Config.Politeness.Burst}
 }
@@ -71,7 +71,7 @@ func describeClock(c pace.Status, now time.Time) Clock {
 	}
 }
 
-// UnblockHost ends the back-off of a host, by all clocks that stand for it, at all gateways.
+// UnblockHost ends the block of a host at all its clocks, at all gateways.
 func UnblockHost(ctx context.Context, e *engine.Engine, request UnblockRequest) (Unblocked, error) {
 	answer := Unblocked{Ended: []EndedBlock{}}
 	for _, key := range clockKeys(e, request.Key) {
@@ -111,8 +111,8 @@ func clockKeys(e *engine.Engine, name string) []string {
 	return keys
 }
 
-// keysOf are the keys of the clocks by which the operator paces an origin. No address is looked up:
-// a clock that paces by addresses is not found.
+// keysOf are the keys of the clocks by which the operator paces an origin. It resolves no address,
+// so it does not find clocks by address.
 func keysOf(e *engine.Engine, o origin.Origin) (keys []string) {
 	for _, scope := range e.Config.Politeness.Per {
 		keys = append(keys, scope.Key(o.Host, netip.Addr{}))

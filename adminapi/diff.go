@@ -19,7 +19,7 @@ type bodyRequest struct {
 	SHA256 string `json:"sha256"`
 }
 
-// showBody returns a text by its hash: the one that the access log's sha256 stands for.
+// showBody returns a text by its hash, which is the sha256 in the access log.
 func showBody(ctx context.Context, e *engine.Engine, request bodyRequest) (plainText, error) {
 	sha, err := parseHash("sha256", request.SHA256)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Explain decides a request as the site would, and sends none. The agent is the one that the
-// parameter names. A robots.txt that is not known is fetched, as it would be for a crawler.
+// Explain decides a request like the site, but does not send it. The agent is the one in the
+// parameter. It fetches an unknown robots.txt, as for a crawler.
 func Explain(ctx context.Context, e *engine.Engine, request ExplainRequest) (Explanation, error) {
 	return explain(ctx, e, request, e, e)
 }
 
-// ExplainKnown is Explain without a fetch. Where the decision needs one, it is an error.
+// ExplainKnown is Explain without a fetch. If the decision needs a fetch, it returns an error.
 func ExplainKnown(ctx context.Context, e *engine.Engine, request ExplainRequest) (Explanation, error) {
 	files := new(noFiles)
 	x, err := explain(ctx, e, request, newKnownRules(e), files)
@@ -33,7 +33,7 @@ func ExplainKnown(ctx context.Context, e *engine.Engine, request ExplainRequest)
 	return x, err
 }
 
-// noFiles knows of no TDM file, and whether one was asked for.
+// noFiles has no TDM files, and records whether one was needed.
 type noFiles struct{ asked bool }
 
 // TDMFile implements [enforce.TDMFiles].
@@ -42,7 +42,7 @@ func (f *noFiles) TDMFile(context.Context, origin.Origin) (none preferences.TDMR
 	return none, false, ""
 }
 
-// explain decides by the rules and the TDM files that it is given to ask.
+// explain decides with the given sources of rules and TDM files.
 func explain(
 	ctx context.Context, e *engine.Engine, request ExplainRequest, rules enforce.Lookup, files enforce.TDMFiles,
 ) (x Explanation, err error) {
@@ -119,7 +119,8 @@ func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) 
 
 const unknownAgent = "agent %.100q is no product token: want a single word without version"
 
-// siteAt returns the gateway with the given listener. With one gateway it need not be given.
+// siteAt returns the gateway with the given listener. The listener is optional if there is only
+// one gateway.
 func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {
 	sites := e.Sites()
 	var names []string
@@ -138,8 +139,8 @@ func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {
 	return nil, badRequest("site %.100q has no gateway: there is %s", listener, known)
 }
 
-// PreferencesOf lists the preferences behind a decision: the deciding statement on each purpose
-// that a statement is about, and "unknown" for the agent's other purposes. The list is empty if no
+// PreferencesOf lists the preferences behind a decision: the deciding statement for each purpose
+// with a statement, and "unknown" for the agent's other purposes. The list is empty if no
 // robots.txt was read, or if the URL may not be fetched (draft-ietf-aipref-attach-05 section 3.1).
 func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	refused := (!d.Allowed || d.WouldDeny) && d.Reason != enforce.ReasonPreferenceDenied
@@ -161,7 +162,7 @@ func PreferencesOf(d *enforce.Decision) (list []Preference) {
 	return list
 }
 
-// scopedOf are the preferences of a robots.txt for an agent, whatever the URL.
+// scopedOf returns the preferences of a robots.txt for an agent, for any URL.
 func scopedOf(rules *robotstxt.Ruleset, id enforce.Identity) (list []Preference) {
 	var alsoObey []string
 	if id.Config != nil {

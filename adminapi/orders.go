@@ -23,7 +23,7 @@ func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error)
 	return Orders{append([]enforce.Stop{}, e.Stops().InForce(time.Now(), e.Config.AllowFor)...)}, nil
 }
 
-// Deny gives an order. Before it answers, all that the order stops has been told to end.
+// Deny gives an order. Before it answers, it has told everything that the order stops to end.
 func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given OrderGiven, err error) {
 	order, err := enforce.Stop{
 		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
@@ -40,7 +40,7 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 	return give(ctx, e, order)
 }
 
-// Allow gives an exception at run time, which must not last longer than the operator permits.
+// Allow gives an exception at run time. It must not last longer than the operator permits.
 func Allow(ctx context.Context, e *engine.Engine, request AllowRequest) (given OrderGiven, err error) {
 	longest := e.Config.AllowFor
 	if longest == 0 {
@@ -89,12 +89,12 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	}
 	lifted, found, err := e.Lift(order, enforce.Lift{By: order.By, At: time.Now().UTC().Truncate(time.Second)})
 	switch {
-	case found && order.Scope == enforce.StopAllow: // it has ended, whatever err says
+	case found && order.Scope == enforce.StopAllow: // it has ended, even if err is set
 	case err != nil:
 		return ended, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
 			"make room on the disk, and lift it again", err)
 	case !found:
-		order.By = "" // that would be the author of the order
+		order.By = "" // it would be the author of the order
 		held := []string{}
 		for _, o := range e.Stops().InForce(time.Now(), e.Config.AllowFor) {
 			held = append(held, strings.TrimSpace(string(o.Scope)+" "+o.Value))
@@ -109,7 +109,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	return OrderLifted{lifted, order.By, report}, nil
 }
 
-// ListGateways lists the fleet; without one, this gateway.
+// ListGateways lists the fleet or, without one, this gateway.
 func ListGateways(ctx context.Context, e *engine.Engine, _ struct{}) (Gateways, error) {
 	if f := e.Fleet(); f != nil {
 		gateways, state := f.Gateways(ctx)
@@ -142,10 +142,10 @@ func checkAgent(e *engine.Engine, name string, hint error) error {
 	return badRequest("no agent %.100q is configured: %s; %w", name, meant(names, name), hint)
 }
 
-// ErrNeedsForce is the last part of the error of an order that can be given all the same.
+// ErrNeedsForce is the last part of the error for an order that can be forced.
 var ErrNeedsForce = errors.New("with force the order is given all the same")
 
-// meant says which of some names may have been meant by another.
+// meant names the known names that a mistyped name may stand for.
 func meant(names []string, name string) string {
 	if near := NearNames(names, name); len(near) > 0 {
 		return "near it is " + listed(near)
@@ -153,7 +153,7 @@ func meant(names []string, name string) string {
 	return "there is " + listed(names)
 }
 
-// ListAgents lists the agents that are configured, with the keys of those that sign.
+// ListAgents lists the configured agents, with the keys of those that sign.
 func ListAgents(_ context.Context, e *engine.Engine, _ struct{}) (Agents, error) {
 	answer, now := Agents{Agents: append([]string{}, AgentNames(e)...), Keys: make(map[string][]AgentKey)}, time.Now()
 	for a := range e.Agents() {
@@ -180,8 +180,8 @@ func namesOf(id *enforce.Identifier) (names []string) {
 	return names
 }
 
-// NearNames returns the names that may have been meant by a mistyped one: at most a third of the
-// letters differ, or two of a short name, or one begins with the other.
+// NearNames returns the names that a mistyped one may stand for: at most a third of the letters
+// differ, or two letters of a short name, or one begins with the other.
 func NearNames(names []string, name string) (near []string) {
 	name = strings.ToLower(name)
 	for _, n := range names {
@@ -194,7 +194,8 @@ func NearNames(names []string, name string) (near []string) {
 	return near
 }
 
-// edits is how many letters have to be inserted, deleted or replaced to make one text of the other.
+// edits returns how many letters must be inserted, deleted or replaced to turn one text into the
+// other.
 func edits(a, b string) (n int) {
 	for _, d := range lcs.DiffRunes([]rune(a), []rune(b)) {
 		n += max(d.End-d.Start, d.ReplEnd-d.ReplStart)

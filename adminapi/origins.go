@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// maxScanned bounds the records that are read for one page, however few of them pass the filter.
+// maxScanned bounds the records that are read for one page, even if few of them pass the filter.
 const maxScanned = 10_000
 
 // ListOrigins lists origins in the order of their URLs.
@@ -64,8 +64,8 @@ func ListOrigins(ctx context.Context, e *engine.Engine, request OriginsRequest) 
 // lister is [robotscache.Store.List].
 type lister func(ctx context.Context, after string, limit int) ([]fetch.Record, error)
 
-// listHost returns a lister of the origins of one host, with their variants: those at any port of
-// it, or at the port that is given.
+// listHost returns a lister of the origins of one host, with their variants, at all ports or at the
+// given one.
 func listHost(cache *robotscache.Cache, host string) (lister, error) {
 	var origins []origin.Origin
 	for _, scheme := range []string{"ftp", "http", "https"} { // in the order of their URLs
@@ -75,7 +75,7 @@ func listHost(cache *robotscache.Cache, host string) (lister, error) {
 		}
 		origins = append(origins, o)
 	}
-	further := []string{" ", ":"} // what a name goes on with: the agent of a variant, another port
+	further := []string{" ", ":"} // what may follow a name: the agent of a variant, or another port
 	if origins[0].Port == origins[1].Port {
 		further = further[:1] // a port was given
 	}
@@ -108,10 +108,10 @@ func ParseOrigin(text string) (origin.Origin, error) {
 	return o, noSite(err)
 }
 
-// Resolve returns the origin that a text names. A URL names its own. A host, with or without a
-// port, names the one origin of it that is known, whatever the scheme. The error is a
-// caddy.APIError: 400 if the text is neither, 404 if nothing is known of the host, and 409 with the
-// origins to choose from if there are several.
+// Resolve returns the origin that a text names. A URL names its own origin. A host, with or without
+// a port, names its only known origin, with any scheme. The error is a caddy.APIError: 400 if the
+// text is neither, 404 if no origin of the host is known, and 409 with a list of origins if there
+// are several.
 func Resolve(ctx context.Context, e *engine.Engine, text string) (o origin.Origin, err error) {
 	if strings.Contains(text, "://") {
 		o, err = origin.Parse(text)
@@ -140,7 +140,7 @@ func Resolve(ctx context.Context, e *engine.Engine, text string) (o origin.Origi
 	return o, nil
 }
 
-// noSite makes the answer of an error that says why a text names no site, nil of none.
+// noSite turns an error about a text that names no site into an API error. It returns nil for nil.
 func noSite(err error) error {
 	return wanted(err, "a host such as example.com, or a URL such as https://example.com")
 }
@@ -154,7 +154,7 @@ func wanted(err error, what string) error {
 	return badRequest("%s: want %s", strings.TrimPrefix(err.Error(), "origin: "), what)
 }
 
-// listed lists names in a message, [maxNamed] at most.
+// listed lists at most [maxNamed] names in a message.
 func listed(names []string) string {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed:maxNamed], "…")
@@ -162,8 +162,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// ShowOrigin shows all that is known of an origin and, for an agent, what its robots.txt says to
-// it.
+// ShowOrigin returns everything known about an origin and, for an agent, what its robots.txt says
+// to the agent.
 func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (OriginDetail, error) {
 	o, err := Resolve(ctx, e, request.Origin)
 	if err != nil {
@@ -218,8 +218,8 @@ func Purge(ctx context.Context, e *engine.Engine, request OriginRequest) (Purged
 	return Purged{o.String(), known || all > 0, report}, nil
 }
 
-// Refresh fetches the robots.txt of an origin, and shows the record after that. If the
-// origin was not known and cannot be reached, no record of it is kept: its name may be mistyped.
+// Refresh fetches the robots.txt of an origin, and returns the new record. If the origin was
+// unknown and cannot be reached, it keeps no record, because the name may be mistyped.
 func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refreshed, error) {
 	o, err := Resolve(ctx, e, request.Origin)
 	if err != nil {
@@ -245,8 +245,8 @@ func Refresh(ctx context.Context, e *engine.Engine, request OriginRequest) (Refr
 	return answer, err
 }
 
-// isNew reports whether the store has nothing of an origin that was there at a time. A store that
-// does not answer may have something.
+// isNew reports whether the store has no record of an origin from before a time. It is false if the
+// store does not answer.
 func isNew(ctx context.Context, e *engine.Engine, o origin.Origin, at time.Time) bool {
 	versions, err := e.Cache().History(ctx, fetch.Key{Origin: o})
 	if err != nil && !errors.Is(err, robotscache.ErrNotFound) {
@@ -259,7 +259,7 @@ func isNew(ctx context.Context, e *engine.Engine, o origin.Origin, at time.Time)
 	return len(versions) == 0 || !versions[0].FirstSeen.Before(at)
 }
 
-// found is how many records or blocks there were.
+// found returns how many records or blocks there were.
 func found(there bool) int { return map[bool]int{true: 1}[there] }
 
 func detail(ctx context.Context, e *engine.Engine, entry *robotscache.Entry) (OriginDetail, error) {

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// peer is the connection of a request. Caddy's admin server tells a handler nothing of it, so an
-// order over a unix socket takes the connection over, and its answer is written there.
+// peer is the connection of a request. Caddy's admin server does not show it to handlers, so an
+// order over a unix socket hijacks the connection, and the answer is written there.
 type peer struct {
 	w    http.ResponseWriter
-	conn net.Conn // nil until it is taken over
+	conn net.Conn // nil until it is hijacked
 }
 
 type peerKey struct{}
@@ -46,10 +46,11 @@ func authorOf(ctx context.Context, claimed string) string {
 	return author(claimed, uid, known)
 }
 
-// unmapped is the id that Linux shows for users that the namespace of the process does not have.
+// unmapped is the id that Linux shows for users that do not exist in the process's namespace.
 const unmapped = 65534
 
-// author names the user with an id or, if the id is not known, the one that is claimed, with a note.
+// author returns the name of the user with an id or, if the id is unknown, the claimed name with a
+// note.
 func author(claimed string, uid int, known bool) string {
 	switch {
 	case !known || uid == unmapped:
@@ -67,7 +68,7 @@ func author(claimed string, uid int, known bool) string {
 // peerTimeout is how long a peer may take to read its answer.
 const peerTimeout = 10 * time.Second
 
-// send writes the answer on a connection that was taken over, and closes it.
+// send writes the answer on a hijacked connection, and closes it.
 func (p *peer) send(answer any, err error) {
 	status := http.StatusOK
 	if err != nil {

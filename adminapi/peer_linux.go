@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// peerUID returns the id of the user that connected to a unix socket, as the kernel has it.
+// peerUID returns the id of the user that connected to a unix socket, as reported by the
+// kernel.
 func peerUID(conn net.Conn) (uid int, known bool) {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -4,5 +4,5 @@ package adminapi
 
 import "net"
 
-// peerUID knows no user: see the file for Linux.
+// peerUID never knows the user; see the file for Linux.
 func peerUID(net.Conn) (uid int, known bool) { return 0, false }

@@ -34,9 +34,9 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.robots", New: func() caddy.Module { return new(API) }}
 }
 
-// Provision implements caddy.Provisioner. Caddy makes the admin endpoint of a configuration that it
-// is going to start, before the apps, and none of one that it only checks. The endpoint serves on
-// when the configuration is then refused, so it must have the metrics already.
+// Provision implements caddy.Provisioner. Caddy makes the admin endpoint of a configuration before
+// its apps, but only if it will start the configuration. If the configuration is then refused, the
+// endpoint stays, so it must already have the metrics.
 func (API) Provision(ctx caddy.Context) error {
 	engine.Starting(ctx)
 	return engine.RegisterMetrics(ctx.GetMetricsRegistry())
@@ -45,10 +45,10 @@ func (API) Provision(ctx caddy.Context) error {
 // method answers one method of one path. Its answer is sent as JSON, unless it is a plainText.
 type method func(e *engine.Engine, r *http.Request) (any, error)
 
-// plainText is an answer that is sent as it is.
+// plainText is an answer that is sent as text.
 type plainText []byte
 
-// routes are the paths below [Prefix] with their methods and parameters. HEAD goes with GET.
+// routes are the paths below [Prefix] with their methods and parameters. GET includes HEAD.
 var routes = map[string]map[string]method{
 	"agents":  {http.MethodGet: question(ListAgents)},
 	"origins": {http.MethodGet: question(ListOrigins)},
@@ -79,7 +79,7 @@ var routes = map[string]map[string]method{
 	"unblock":  {http.MethodPost: order(UnblockHost)},
 }
 
-// listEvidence tells how the access logs are sealed.
+// listEvidence returns the state of the sealed access logs.
 func listEvidence(context.Context, *engine.Engine, struct{}) (Evidence, error) {
 	return Evidence{append([]sealer.Status{}, engine.SealedLogs()...)}, nil
 }
@@ -99,7 +99,7 @@ func notFound(http.ResponseWriter, *http.Request) error {
 	return fault(http.StatusNotFound, "there is nothing at this path; there is %s", Prefix+paths)
 }
 
-// handler answers for one path.
+// handler serves one path.
 func handler(methods map[string]method) caddy.AdminHandlerFunc {
 	allowed := slices.Collect(maps.Keys(methods))
 	if _, ok := methods[http.MethodGet]; ok {
@@ -124,7 +124,7 @@ func handler(methods map[string]method) caddy.AdminHandlerFunc {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		peer, r := withPeer(w, r)
 		defer func() {
-			if peer.conn != nil { // also of an answer that panics
+			if peer.conn != nil { // even if the answer panics
 				_ = peer.conn.Close()
 			}
 		}()
@@ -164,7 +164,7 @@ func badRequest(format string, args ...any) error {
 	return fault(http.StatusBadRequest, format, args...)
 }
 
-// withStatus gives an error of the domain its status.
+// withStatus adds the HTTP status to an error.
 func withStatus(err error) caddy.APIError {
 	if known, ok := errors.AsType[caddy.APIError](err); ok {
 		return known

@@ -15,26 +15,26 @@ import (
 
 // Sitemap is a sitemap that the robots.txt of an origin names. The gateway never fetches it.
 type Sitemap struct {
-	// URL is as the site wrote it, escaped where it is not printable.
+	// URL is as the site wrote it, with unprintable characters escaped.
 	URL string `json:"url"`
 	// Line is its line in robots.txt, from 1.
 	Line int `json:"line"`
-	// InScope says that it is of the same origin, so that the same robots.txt speaks of it.
+	// InScope says that it is on the same origin, so the same robots.txt applies to it.
 	InScope bool `json:"in_scope"`
-	// Access is one of the constants below, empty where it was not judged for an agent.
+	// Access is one of the constants below. It is empty if no agent was given.
 	Access string `json:"access,omitempty"`
 
-	target origin.Target // zero for a URL that cannot be asked for
+	target origin.Target // zero for a URL that cannot be requested
 }
 
 // The values of [Sitemap.Access].
 const (
 	AccessAllow   = "allow"
 	AccessDeny    = "deny"
-	AccessUnknown = "unknown" // no robots.txt that holds now is known of its origin
+	AccessUnknown = "unknown" // the robots.txt of its origin is unknown or expired
 )
 
-// sitemapsOf are the sitemaps that a ruleset of o names, nil for none.
+// sitemapsOf returns the sitemaps that a ruleset of o names, or nil.
 func sitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	for _, line := range rules.Sitemaps() {
 		s := Sitemap{URL: escape.Unprintable(line.URL), Line: line.Line}
@@ -46,8 +46,8 @@ func sitemapsOf(o origin.Origin, rules *robotstxt.Ruleset) (list []Sitemap) {
 	return list
 }
 
-// judgeSitemaps fills in whether an agent may fetch each sitemap, by robots.txt alone, whatever its
-// boundaries are. Nothing is fetched for it: the rules are those that are known.
+// judgeSitemaps fills in whether an agent may fetch each sitemap by robots.txt alone, without the
+// agent's boundaries. It fetches nothing and uses only known rules.
 func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, list []Sitemap) {
 	if id.Config != nil {
 		free := *id.Config
@@ -73,7 +73,8 @@ func judgeSitemaps(ctx context.Context, e *engine.Engine, id enforce.Identity, l
 	}
 }
 
-// maxKnown bounds the origins that one answer asks the store about: sitemaps can name a thousand.
+// maxKnown bounds the origins that one answer looks up in the store, because sitemaps can name a
+// thousand.
 const maxKnown = 16
 
 // knownRules is an enforce.Lookup that never fetches. It serves one answer to one sender, and is
@@ -83,7 +84,7 @@ type knownRules struct {
 	entries map[origin.Origin]*robotscache.Entry
 }
 
-// newKnownRules finds the entries that may be used as they are, for one answer. It never fetches.
+// newKnownRules finds the valid entries for one answer. It never fetches.
 func newKnownRules(e *engine.Engine) enforce.Lookup {
 	return &knownRules{e.Cache(), make(map[origin.Origin]*robotscache.Entry)}
 }

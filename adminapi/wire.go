@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// Prefix begins the paths of the admin API.
+// Prefix starts the paths of the admin API.
 const Prefix = "/robots/"
 
 // The number of entries on a page of a list.
@@ -24,19 +24,19 @@ const (
 	MaxPage     = 1000
 )
 
-// OriginInfo is the record of an origin, as it stands now. Times are in UTC.
+// OriginInfo is the current record of an origin. Times are in UTC.
 type OriginInfo struct {
 	fetch.Record
 	RobotsURL string `json:"robots_url"`
-	// Flags say why the text may be something else than a robots.txt: [engine.FlagHTML],
-	// which a list does not have, and [engine.Flag202]. What parses of it decides all the same.
+	// Flags say why the text may not be a robots.txt: [engine.FlagHTML], which a list does not have,
+	// and [engine.Flag202]. Its valid lines still apply.
 	Flags []string `json:"flags,omitempty"`
-	// Sitemaps are named by the text that decides or, where none does, by the one that did last. A
-	// list does not have them.
+	// Sitemaps are from the text that decides or, if there is none, from the last one that did. A list
+	// does not have them.
 	Sitemaps []Sitemap `json:"sitemaps,omitempty"`
 }
 
-// ViewInfo is the meaning of a record for crawling now.
+// ViewInfo is the current meaning of a record for crawlers.
 type ViewInfo struct {
 	// Access is "rules", "last_good", "allow" or "deny".
 	Access     string    `json:"access"`
@@ -51,21 +51,21 @@ type ViewInfo struct {
 // OriginList is a page of origins.
 type OriginList struct {
 	Origins []OriginInfo `json:"origins"`
-	// Next is the parameter after of the next page; empty on the last page.
+	// Next is the parameter after for the next page. It is empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 
-// OriginDetail is all that is known of one origin.
+// OriginDetail is everything known about one origin.
 type OriginDetail struct {
 	Record OriginInfo `json:"record"`
 	View   ViewInfo   `json:"view"`
-	// TDMFile is the state of the TDM file: "read", "none", or "unread" and why.
+	// TDMFile is the state of the TDM file: "read", "none", or "unread" with the reason.
 	TDMFile string `json:"tdm_file,omitempty"`
-	// Preferences are what the lines of its robots.txt say to the agent that was asked for, at most
-	// 1,000, in the order of the file.
+	// Preferences are what the lines of its robots.txt say to the requested agent, at most 1,000, in
+	// the order of the file.
 	Preferences []Preference `json:"preferences,omitempty"`
-	// Variants are the agents to which the site answers otherwise than to the gateway, which it turned
-	// away. The parameter as asks for the record of one.
+	// Variants are the agents in whose name robots.txt was fetched because the site refused the
+	// gateway, and which got a different answer. The parameter as selects the record of one.
 	Variants []string              `json:"variants,omitempty"`
 	History  []robotscache.Version `json:"history"`
 }
@@ -75,7 +75,7 @@ type TextDiff struct {
 	Origin string              `json:"origin"`
 	From   robotscache.Version `json:"from"`
 	To     robotscache.Version `json:"to"`
-	// Hunks have three unchanged lines on either side. Bytes that are not printable are escaped.
+	// Hunks have three unchanged lines on either side. Unprintable bytes are escaped.
 	Hunks []linediff.Hunk `json:"hunks"`
 }
 
@@ -84,22 +84,22 @@ type OriginRequest struct {
 	Origin string `json:"origin"`
 }
 
-// Purged is the answer to a purge. What the gateways of a report ended are records.
+// Purged is the answer to a purge. In its report, the numbers of the gateways are records.
 type Purged struct {
 	Origin string `json:"origin"`
-	// Known says that there was something to forget.
+	// Known says that there was a record to forget.
 	Known bool `json:"known"`
 	cluster.Acknowledgements
 }
 
-// Undone reports whether there was nothing to forget.
+// Undone reports whether there was no record to forget.
 func (p Purged) Undone() bool { return !p.Known }
 
 // Refreshed is the answer to a refresh.
 type Refreshed struct {
 	OriginDetail
-	// Forgotten says that the origin was not known before, and that no record of it is kept, because
-	// it cannot be reached. Other gateways are not told.
+	// Forgotten says that the origin was unknown and cannot be reached, so no record of it is kept.
+	// Other gateways are not told.
 	Forgotten bool `json:"forgotten,omitempty"`
 	cluster.Acknowledgements
 }
@@ -107,22 +107,23 @@ type Refreshed struct {
 // Undone reports whether the fetch failed.
 func (r Refreshed) Undone() bool { return !r.Record.LastFailure.IsZero() }
 
-// Explanation is how a request would be answered.
+// Explanation says how a request would be answered.
 type Explanation struct {
 	// Site is the listener whose policy decided.
 	Site string `json:"site,omitempty"`
-	// URL is the target, as it would be sent.
+	// URL is the target in the form that would be sent.
 	URL string `json:"url"`
-	// Robots is the object that the access log would have.
+	// Robots is the object that the access log would contain.
 	Robots enforce.LogRecord `json:"robots"`
-	// Refusal is the answer that the client would get, nil if the request would be sent.
+	// Refusal is the answer that the client would get. It is nil if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
-	// Preferences are what the robots.txt says of the use of the URL, by purpose; see [PreferencesOf].
+	// Preferences are what the robots.txt says about the use of the URL, by purpose; see
+	// [PreferencesOf].
 	Preferences []Preference `json:"preferences,omitempty"`
-	// BlockedUntil is until when the host asked, by 429, 430 or 503, to be left alone: an allowed
-	// request waits for its turn all the same.
+	// BlockedUntil is the end of the pause that the host asked for, by 429, 430 or 503. Even an
+	// allowed request has to wait for it.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
-	// Budget is what the agent has left of its budget, nil if it has none.
+	// Budget is the rest of the agent's budget. It is nil if the agent has none.
 	Budget *BudgetLeft `json:"budget,omitempty"`
 }
 
@@ -149,21 +150,23 @@ func (b *BudgetLeft) String() string {
 	return "left until " + b.Until.UTC().Format(time.RFC3339) + ": " + strings.Join(left, ", ")
 }
 
-// Preference is what a robots.txt says of one purpose.
+// Preference is what a robots.txt says about one purpose.
 type Preference struct {
 	Purpose string `json:"purpose"`
 	Value   string `json:"value"` // "y", "n" or "unknown"; of "use" the level, of "license" the address
-	// Source is the kind of the line and Line its number; empty where no line speaks of the purpose.
+	// Source is the kind of the line, and Line its number. They are empty if no line is about the
+	// purpose.
 	Source string `json:"source,omitempty"`
 	Line   int    `json:"line,omitempty"`
-	// Path is what the line is limited to, where no URL was asked for; empty for all paths.
+	// Path is the path that the line is limited to, if no URL was requested. It is empty for all
+	// paths.
 	Path string `json:"path,omitempty"`
 }
 
-// Agents lists the names of the agents that are configured, in the order of the alphabet.
+// Agents lists the names of the configured agents, in alphabetical order.
 type Agents struct {
 	Agents []string `json:"agents"`
-	// Keys has the keys of those that sign, by their names.
+	// Keys has the keys of the agents that sign, by their names.
 	Keys map[string][]AgentKey `json:"keys,omitempty"`
 }
 
@@ -175,7 +178,7 @@ type AgentKey struct {
 	State string    `json:"state"` // as [webbotauth.Keys.State] has it
 }
 
-// KeysAt describes keys as they are at a time.
+// KeysAt describes keys at a given time.
 func KeysAt(keys webbotauth.Keys, now time.Time) []AgentKey {
 	list := make([]AgentKey, len(keys))
 	for i, key := range keys {
@@ -189,21 +192,21 @@ type Orders struct {
 	Orders []enforce.Stop `json:"orders"`
 }
 
-// OrderRequest is an order as it is given.
+// OrderRequest is the body of an order.
 type OrderRequest struct {
 	Scope  enforce.StopScope `json:"scope"`
 	Value  string            `json:"value"`
 	By     string            `json:"by"`
 	Reason string            `json:"reason"`
-	// Force gives the order even if no agent has the name.
+	// Force accepts the order even if no agent has the name.
 	Force bool `json:"force"`
 }
 
-// AllowRequest is an exception at run time as it is given.
+// AllowRequest is the body of an exception at run time.
 type AllowRequest struct {
 	Host  string   `json:"host"` // a pattern
 	Agent string   `json:"agent"`
-	Paths []string `json:"paths"` // prefixes; none for every path
+	Paths []string `json:"paths"` // prefixes; empty for every path
 	// Until is when it ends, as in [enforce.Exception].
 	Until  string `json:"until"`
 	By     string `json:"by"`
@@ -211,7 +214,7 @@ type AllowRequest struct {
 	Reason string `json:"reason"`
 }
 
-// LiftRequest names the order to lift, and who lifts it.
+// LiftRequest names the order to lift, and the person who lifts it.
 type LiftRequest struct {
 	Scope enforce.StopScope `json:"scope"`
 	Value string            `json:"value"`
@@ -221,7 +224,7 @@ type LiftRequest struct {
 // OrderGiven is the answer to an order.
 type OrderGiven struct {
 	Order enforce.Stop `json:"order"`
-	// Ended is how many requests, tunnels and fetches were under way and were ended by it.
+	// Ended is how many requests, tunnels and fetches in progress the order ended.
 	Ended int `json:"ended"`
 	cluster.Acknowledgements
 }
@@ -233,7 +236,7 @@ type OrderLifted struct {
 	cluster.Acknowledgements
 }
 
-// String says who lifted whose order.
+// String says who lifted the order, and who gave it.
 func (l OrderLifted) String() string {
 	what := "stop of "
 	if l.Order.Scope == enforce.StopAllow {
@@ -242,7 +245,7 @@ func (l OrderLifted) String() string {
 	return "lifted by " + cmp.Or(l.By, "(not named)") + ": " + what + l.Order.String()
 }
 
-// OriginsRequest asks for a page of the origins: all, or a host's, or those in a state.
+// OriginsRequest asks for a page of origins: all, those of a host, or those in a state.
 type OriginsRequest struct {
 	After string  `json:"after"`
 	Host  *string `json:"host"`
@@ -250,7 +253,7 @@ type OriginsRequest struct {
 	State string  `json:"state"`
 }
 
-// OriginQuery asks for an origin, as an agent of a site sees it.
+// OriginQuery asks for an origin, as seen by an agent of a site.
 type OriginQuery struct {
 	Agent  *string `json:"agent"`
 	As     *string `json:"as"` // the variant of the record; nil for the agent's
@@ -266,15 +269,15 @@ type DiffRequest struct {
 	To     string `json:"to"`
 }
 
-// ExplainRequest is a request of an agent that is to be explained.
+// ExplainRequest asks for the explanation of an agent's request.
 type ExplainRequest struct {
 	Agent string `json:"agent"`
 	URL   string `json:"url"`
 	Site  string `json:"site"`
 }
 
-// ClocksRequest asks for a page of the clocks: all, or those in a state, or with a text in their
-// keys, or one.
+// ClocksRequest asks for a page of clocks: all, those in a state, those with a text in their keys,
+// or one.
 type ClocksRequest struct {
 	After    string  `json:"after"`
 	Contains string  `json:"contains"`
@@ -285,7 +288,7 @@ type ClocksRequest struct {
 
 // Gateways lists a fleet.
 type Gateways struct {
-	// Fleet says that there is one: else only this gateway is listed.
+	// Fleet says that there is a fleet. Otherwise only this gateway is listed.
 	Fleet bool `json:"fleet"`
 	// Up says that Redis answers.
 	Up bool `json:"up"`
@@ -308,7 +311,7 @@ type Clocks struct {
 	Blocked int `json:"blocked"`
 	// Clocks are a page of them, in the order of their keys.
 	Clocks []Clock `json:"clocks"`
-	// Next is the parameter after of the next page; empty on the last page.
+	// Next is the parameter after for the next page. It is empty on the last page.
 	Next string `json:"next,omitempty"`
 }
 

@@ -29,7 +29,7 @@ func init() {
 
 // Handler serves the operator's page. It is safe for concurrent use.
 type Handler struct {
-	// Orders lets authenticated users give and lift orders. Otherwise the page only shows. Default:
+	// Orders lets authenticated users give and lift orders. Otherwise the page is read-only. Default:
 	// false.
 	Orders bool `json:"orders,omitempty"`
 	// Hosts are the names by which browsers reach the page, without ports. Requests for others are
@@ -57,11 +57,11 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.robots_console", New: func() caddy.Module { return new(Handler) }}
 }
 
-// maxViewers bounds the pages that are kept up to date.
+// maxViewers bounds the pages that get live updates.
 const maxViewers = 20
 
-// Provision checks the configuration. It refuses a page that others than the users of this machine
-// can reach without authentication, and one that takes orders from nobody in particular.
+// Provision checks the configuration. It refuses a page that users of other machines can reach
+// without authentication, and a page that takes orders without knowing the user.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	names, err := h.names()
 	if err != nil {
@@ -85,16 +85,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.hosts = append(h.hosts, siteNames(server)...)
 	h.logger = ctx.Logger()
-	// Caddy ends ctx only after the requests under way, and a page that follows events is one of them.
+	// Caddy ends ctx only after the requests in progress, and a page with live updates is one of them.
 	life, end := context.WithCancel(ctx)
 	server.RegisterOnShutdown(end)
 	h.life, h.cross, h.viewers = life, http.NewCrossOriginProtection(), make(chan struct{}, maxViewers)
 	h.stop = engine.Record(server)
 	checkInTurns(server)
-	return engine.WithoutHTTP3(server, h.logger) // it would get past the turns
+	return engine.WithoutHTTP3(server, h.logger) // it would bypass the turns
 }
 
-// names checks the options, and gives the configured names of the page.
+// names checks the options, and returns the configured names of the page.
 func (h *Handler) names() (names []string, err error) {
 	for _, host := range h.Hosts {
 		if host == "" || strings.ContainsAny(host, "*/ ") {
@@ -105,7 +105,7 @@ func (h *Handler) names() (names []string, err error) {
 	return names, nil
 }
 
-// Cleanup ends the recording, unless another page wants it.
+// Cleanup ends the recording, unless another page needs it.
 func (h *Handler) Cleanup() error {
 	if h.stop != nil {
 		h.stop()
@@ -113,7 +113,7 @@ func (h *Handler) Cleanup() error {
 	return nil
 }
 
-// hostname is the host of a Host field, in lower case and without port and brackets.
+// hostname returns the host of a Host field, in lower case and without port and brackets.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -121,11 +121,11 @@ func hostname(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// policy is what the page may load: its own style and script, and nothing of other hosts.
+// policy limits what the page may load: its own style and script, and nothing from other hosts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP answers for the page. It hands nothing on.
+// ServeHTTP serves the page. It never calls the next handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	header := w.Header()
 	for name, value := range map[string]string{
@@ -185,7 +185,7 @@ func send(w http.ResponseWriter, contentType string, body []byte) error {
 	return nil
 }
 
-// userOf is the authenticated user of a request, empty for none.
+// userOf returns the authenticated user of a request, or "".
 func userOf(r *http.Request) string {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		if user, ok := repl.GetString("http.auth.user.id"); ok && user != "" {
@@ -207,7 +207,7 @@ var (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("robots_console", parse)
-	// Authentication comes before the page, and what answers by itself after it.
+	// Authentication comes before the page, and handlers that answer come after it.
 	httpcaddyfile.RegisterDirectiveOrder("robots_console", httpcaddyfile.Before, "respond")
 }
 

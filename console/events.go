@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// eventPace is the least time between two events of a viewer, and keepAlive the most.
+// eventPace is the shortest time between two events of a viewer, and keepAlive the longest.
 const (
 	eventPace = time.Second
 	keepAlive = 15 * time.Second
@@ -49,7 +49,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// viewer is a page that is kept up to date.
+// viewer is a page with live updates.
 type viewer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -57,7 +57,8 @@ type viewer struct {
 	spoke   time.Time         // when something was sent
 }
 
-// show sends the sections that have changed, and when that was; after a while of none only the time.
+// show sends the changed sections and the time. If nothing has changed for a while, it sends only
+// the time.
 func (v *viewer) show(sections map[string]string) error {
 	changed := make(map[string]string)
 	for id, text := range sections {
@@ -75,7 +76,7 @@ func (v *viewer) show(sections map[string]string) error {
 		return fmt.Errorf("making an event: %w", err)
 	}
 	v.spoke = now
-	_ = v.control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that reads nothing leaves its place
+	_ = v.control.SetWriteDeadline(now.Add(keepAlive)) // a viewer that does not read loses its place
 	if _, err := fmt.Fprintf(v.w, "data: %s\n\n", data); err != nil {
 		return err
 	}

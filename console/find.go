@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// perPage is how many rows a list has, perPart how many each list of a search.
+// perPage is how many rows a list has. perPart is how many rows each list of a search has.
 const (
 	perPage = 50
 	perPart = 10
@@ -39,7 +39,7 @@ var finders = map[string]struct {
 type finding struct {
 	frame
 	Query    url.Values
-	Text     string // that is looked for, in lower case
+	Text     string // the search text, in lower case
 	Rows     int
 	Hour     engine.Recent
 	Reasons  []enforce.ReasonInfo
@@ -48,15 +48,15 @@ type finding struct {
 	Agents   []agent
 	Teams    []agent
 	Budgets  []engine.AgentBudget
-	Budgeted int     // agents with a budget, also of those that are not listed
-	Asked    []agent // by one agent, with the origins as their names
+	Budgeted int     // agents with a budget, including those not listed
+	Asked    []agent // requests by one agent, by origin
 	Clocks   adminapi.Clocks
 	Origins  adminapi.CatalogPage
 	Fault    string // why the origins could not be read
 	Gateways adminapi.Gateways
 	Since    time.Time // the first request that is counted in Kinds and Asked
 	From     int
-	Found    int    // of the rows, on all pages
+	Found    int    // number of rows on all pages
 	Next     string // the query of the next page, empty on the last one
 }
 
@@ -74,26 +74,26 @@ func (h *Handler) showFinding(w http.ResponseWriter, r *http.Request, e *engine.
 	return render(w, http.StatusOK, r.URL.Path, f)
 }
 
-// turn sets the query of the next page, which begins with the value of a parameter.
+// turn sets the query of the next page, which starts at the value of a parameter.
 func (f *finding) turn(name, value string) {
 	q := maps.Clone(f.Query)
 	q.Set(name, value)
 	f.Next = "?" + q.Encode()
 }
 
-// turnTo is turn after some rows of those that were found.
+// turnTo is turn after a number of found rows.
 func (f *finding) turnTo(rows, found int) {
 	if f.Found = found; f.From+rows < found {
 		f.turn("from", strconv.Itoa(f.From+rows))
 	}
 }
 
-// has reports whether one of the texts has the one that is looked for.
+// has reports whether one of the texts contains the search text.
 func (f *finding) has(texts ...string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), f.Text) })
 }
 
-// wants reports whether a parameter has a value, or is not given.
+// wants reports whether a parameter has a given value, or is missing.
 func (f *finding) wants(name, value string) bool {
 	return f.Query.Get(name) == "" || f.Query.Get(name) == value
 }
@@ -119,7 +119,7 @@ func findRefusals(_ context.Context, _ *Handler, _ *engine.Engine, f *finding) e
 	return nil
 }
 
-// fitting is the beginning of a list for which a page has room.
+// fitting returns the part of a list that fits on a page.
 func fitting(list []engine.RecentRefusal, rows int) []engine.RecentRefusal {
 	room := maxRefusalBytes
 	for i, r := range bounded(list, rows) {
@@ -130,7 +130,7 @@ func fitting(list []engine.RecentRefusal, rows int) []engine.RecentRefusal {
 	return bounded(list, rows)
 }
 
-// whyOf is the page that explains a refusal.
+// whyOf returns the URL of the page that explains a refusal.
 func whyOf(r engine.RecentRefusal) string {
 	target := r.URL
 	if r.Method == http.MethodConnect {
@@ -139,8 +139,8 @@ func whyOf(r engine.RecentRefusal) string {
 	return "/?" + url.Values{"agent": {r.Agent}, "url": {target}, "was": {r.Reason}}.Encode() + "#explain"
 }
 
-// findAgents lists all agents and teams or, of one agent, the origins that it asked and why it was
-// refused.
+// findAgents lists all agents and teams or, for one agent, the origins that it requested and the
+// reasons of its refusals.
 func findAgents(_ context.Context, _ *Handler, e *engine.Engine, f *finding) error {
 	f.Agents, f.Teams = countsOf(e, f.Hour)
 	name := f.Query.Get("name")
@@ -194,11 +194,12 @@ func leastLeft(a, b engine.AgentBudget) int {
 	return cmp.Compare(left[0], left[1])
 }
 
-// countsOf lists the agents that are configured or were seen in the last hour, and their owners.
+// countsOf lists the agents that are configured or were active in the last hour, and their
+// owners.
 func countsOf(e *engine.Engine, hour engine.Recent) (agents, teams []agent) {
 	counts, owners, byOwner := maps.Clone(hour.Agents), map[string]string{}, map[string]engine.AgentCount{}
 	for a := range e.Agents() {
-		owners[a.Name], counts[a.Name] = a.Owner, counts[a.Name].Plus(engine.AgentCount{}) // also without a request
+		owners[a.Name], counts[a.Name] = a.Owner, counts[a.Name].Plus(engine.AgentCount{}) // even without a request
 	}
 	for name, n := range counts {
 		byOwner[owners[name]] = byOwner[owners[name]].Plus(n)
@@ -206,7 +207,7 @@ func countsOf(e *engine.Engine, hour engine.Recent) (agents, teams []agent) {
 	return shares(counts, owners), shares(byOwner, nil)
 }
 
-// shares lists counts, those first that came back too early most often.
+// shares lists counts, sorted by how often they came back too early.
 func shares(counts map[string]engine.AgentCount, owners map[string]string) (list []agent) {
 	all := 0
 	for _, n := range counts {
@@ -221,7 +222,7 @@ func shares(counts map[string]engine.AgentCount, owners map[string]string) (list
 	return list
 }
 
-// percent is the share of a part, 0 of nothing.
+// percent returns the percentage of a part. It is 0 if the total is 0.
 func percent(part, all int) float64 { return 100 * float64(part) / float64(max(all, 1)) }
 
 func findHosts(ctx context.Context, _ *Handler, e *engine.Engine, f *finding) (err error) {

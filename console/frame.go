@@ -32,14 +32,14 @@ var (
 		"title": titleOf, "trend": trendText, "hint": func(code string) string { return enforce.Reason(code).Info().Hint }, "ago": ago, "why": whyOf,
 		"agents": func() []string {
 			if e := engine.Current(); e != nil {
-				return bounded(adminapi.AgentNames(e), 2*perPage) // the fields take any other name too
+				return bounded(adminapi.AgentNames(e), 2*perPage) // the fields accept any other name too
 			}
 			return nil
 		}, "states": func(names ...string) []string { return names },
 	}).Parse(`{{define "icon"}}`+pagestyle.Icon+`{{end}}{{define "brand"}}`+pagestyle.Brand+`{{end}}`)).ParseFS(pageFiles, "pages/*.html"))
 )
 
-// entry is a page that the navigation leads to.
+// entry is a page in the navigation.
 type entry struct{ Path, Name string }
 
 var menu = []entry{
@@ -52,12 +52,12 @@ var menu = []entry{
 	{"/stops", "Stops"},
 }
 
-// frame is what all pages have around their own parts: the templates "top" and "end" show it.
+// frame is the common part of all pages. The templates "top" and "end" show it.
 type frame struct {
 	Title, Path, User string
 	Now               time.Time
 	Orders            bool // the user may give orders
-	Live              bool // it has sections that are kept up to date
+	Live              bool // it has sections with live updates
 	Note              note
 }
 
@@ -87,7 +87,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 	}{h.frame(r, http.StatusText(status)), text})
 }
 
-// say answers with a line, where no page can be shown.
+// say answers with a line of text, if no page can be shown.
 func say(w http.ResponseWriter, status int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -21,8 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/passwords"
 )
 
-// beyondLoopback gives an address of a server that others than this machine's programs may reach,
-// empty for none.
+// beyondLoopback returns an address of a server that other machines may reach, or "".
 func beyondLoopback(server *caddyhttp.Server) string {
 	for _, listen := range server.Listen {
 		address, err := caddy.ParseNetworkAddress(listen)
@@ -39,20 +38,20 @@ func beyondLoopback(server *caddyhttp.Server) string {
 	return ""
 }
 
-// access is what every request has passed that gets to a page.
+// access is the access control that every request has passed before it gets to a page.
 type access int
 
 const (
 	open     access = iota // nothing
-	admitted               // a forward_auth, which names no user
+	admitted               // a forward_auth, which does not name the user
 	known                  // an authentication that names the user
 )
 
-// errHidden is the fault of a page that is not found in the routes of its server.
+// errHidden is the error for a page that is not found in the routes of its server.
 var errHidden = errors.New("the operator's page has to stand in a route of its site: not in a named route or an error route")
 
-// accessOf tells what guards the pages of a server. It is called while the server is provisioned,
-// when routes have handlers as JSON.
+// accessOf returns the access control of a server's pages. It is called while the server is
+// provisioned, when routes have their handlers as JSON.
 func accessOf(server *caddyhttp.Server) (access, error) {
 	least, found, err := leastOf(server.Routes, open)
 	switch {
@@ -66,8 +65,8 @@ func accessOf(server *caddyhttp.Server) (access, error) {
 	return least, nil
 }
 
-// requiresCertificates reports whether the server accepts no connection without a client
-// certificate that it has verified. The mode has to be spelled out.
+// requiresCertificates reports whether the server accepts only connections with a verified client
+// certificate. The mode must be explicit.
 func requiresCertificates(server *caddyhttp.Server) bool {
 	for _, policy := range server.TLSConnPolicies {
 		if c := policy.ClientAuthentication; c == nil || c.Mode != "require_and_verify" {
@@ -77,7 +76,7 @@ func requiresCertificates(server *caddyhttp.Server) bool {
 	return len(server.TLSConnPolicies) > 0
 }
 
-// handler is what matters of a handler in a configuration.
+// handler is the relevant part of a handler's configuration.
 type handler struct {
 	Handler        string              `json:"handler"`
 	Routes         caddyhttp.RouteList `json:"routes"`
@@ -88,8 +87,8 @@ type handler struct {
 	} `json:"handle_response"`
 }
 
-// access is what a handler makes sure of for those after it. forward_auth is a reverse proxy that
-// goes on where the answer is a 2xx.
+// access returns the access control that a handler ensures for the handlers after it. forward_auth
+// is a reverse proxy that continues if the answer is a 2xx.
 func (h handler) access() access {
 	if h.Handler == "authentication" {
 		return known
@@ -105,8 +104,8 @@ func (h handler) access() access {
 }
 
 // leastOf returns the least access control that a request passes on its way to a page in the
-// routes. A guard behind a matcher guards its own route only. So does one in a group, where only
-// the first route that matches is taken.
+// routes. A guard behind a matcher guards only its own route. So does a guard in a group, of which
+// only the first matching route runs.
 func leastOf(routes caddyhttp.RouteList, before access) (least access, found bool, err error) {
 	least = known
 	for _, r := range routes {
@@ -150,9 +149,10 @@ func siteNames(server *caddyhttp.Server) (names []string) {
 	return names
 }
 
-// checkInTurns has the passwords of a server's basic_auth checked in turns, with those of crawlers.
-// All at once they would take the CPUs from the gateway. The server has its handlers only once it
-// is provisioned, so they are looked for before the first request of its first connection.
+// checkInTurns makes a server's basic_auth check passwords in turns, in one queue with those of
+// crawlers. Checked all at once, they would take the CPUs from the gateway. The server has its
+// handlers only after it is provisioned, so checkInTurns looks for them before the first request of
+// its first connection.
 func checkInTurns(server *caddyhttp.Server) {
 	var once sync.Once
 	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
@@ -184,7 +184,7 @@ type turns struct {
 	passwords passwords.Checker
 }
 
-// newTurns gives basic itself where it has a hash in base64, a form that Caddy still reads.
+// newTurns returns basic itself if it has a hash in base64, a form that Caddy still reads.
 func newTurns(basic *caddyauth.HTTPBasicAuth) caddyauth.Authenticator {
 	t := &turns{HTTPBasicAuth: basic}
 	for user, account := range basic.Accounts {
@@ -201,7 +201,7 @@ func (t *turns) Authenticate(w http.ResponseWriter, r *http.Request) (caddyauth.
 		switch t.passwords.Verify(r.Context(), engine.SourceOf(r), user, password) {
 		case enforce.PasswordRight:
 			return caddyauth.User{ID: user}, true, nil
-		case enforce.PasswordUnchecked: // too many wait
+		case enforce.PasswordUnchecked: // too many are waiting
 			w.Header().Set("Retry-After", "5")
 			return caddyauth.User{}, false, nil
 		default:

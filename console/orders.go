@@ -66,8 +66,8 @@ func (h *Handler) takeOrder(w http.ResponseWriter, r *http.Request, e *engine.En
 	return nil
 }
 
-// plain is the text of an error for an operator: without its status, and without the parts of the
-// program that it went through.
+// plain returns the text of an error for an operator, without its status and without the names of
+// packages.
 func plain(err error) string {
 	text := causeOf(err).Error()
 	for _, part := range []string{"adding a stop: ", "origin: "} {
@@ -84,7 +84,7 @@ func causeOf(err error) error {
 	return err
 }
 
-// action carries out an order by the fields of its form, and describes the result.
+// action carries out the order in a form, and describes the result.
 type action func(ctx context.Context, e *engine.Engine, form url.Values, user string) (note, error)
 
 // actions are the actions of the admin API, by the same names.
@@ -131,7 +131,7 @@ func allowOf(form url.Values, user string) adminapi.AllowRequest {
 	}
 }
 
-// reach says how much of a fleet an order has reached; empty without a fleet.
+// reach says how many gateways of a fleet an order has reached. It is empty without a fleet.
 func reach(report cluster.Acknowledgements) string {
 	if len(report.Gateways) == 0 {
 		return ""
@@ -143,14 +143,14 @@ func reach(report cluster.Acknowledgements) string {
 // note describes the result of an order.
 type note struct {
 	key, Text string
-	Level     string // "done", "failed", or "stopped", which is no good news
+	Level     string // "done", "failed", or "stopped", which is a warning
 }
 
 // maxNotes bounds the notes that are kept.
 const maxNotes = 64
 
-// notes are kept until the page that they are for has been asked for. The text is not in its URL:
-// anybody could write it there.
+// notes are kept until their page is requested. The text is not in the URL, because anybody could
+// write such a URL.
 type notes struct {
 	mu   sync.Mutex
 	list []note

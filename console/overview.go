@@ -18,16 +18,16 @@ import (
 const (
 	maxListed = 20
 
-	firstReading = 100 * time.Millisecond // is waited for that long, under the lock
+	firstReading = 100 * time.Millisecond // how long the first reading is waited for, under the lock
 
 	maxRefusalBytes = 60 << 10 // of HTML
 	rowBytes        = 150      // of a row without its texts
 )
 
-// escaped is how many bytes a text has in HTML.
+// escaped returns the length of a text in HTML, in bytes.
 func escaped(s string) int { return len(template.HTMLEscapeString(s)) }
 
-// overview is how the gateway stands at a moment.
+// overview is the state of the gateway at one moment.
 type overview struct {
 	Now      time.Time
 	Gateway  string
@@ -38,23 +38,23 @@ type overview struct {
 	Orders   []enforce.Stop
 	More     int            // orders that are not listed
 	Allowed  []enforce.Stop // exceptions at run time
-	Beyond   int            // of these that are not listed
+	Beyond   int            // exceptions that are not listed
 	MayLift  bool
 	Hour     engine.Recent
 	Troubles []trouble
 	Near     []engine.AgentBudget // budgets with less than a tenth left
-	Budgets  int                  // of agents that have one
+	Budgets  int                  // number of agents with a budget
 	Refusals []engine.RecentRefusal
-	Clocks   adminapi.Clocks // their numbers
+	Clocks   adminapi.Clocks // numbers of clocks
 	Named    bool            // there are agent blocks
-	// Unreachable are the origins whose robots.txt is so, Fault why they could not be read.
+	// Unreachable are the origins whose robots.txt is unreachable. Fault says why they could not be read.
 	Unreachable adminapi.CatalogPage
 	Fault       string
 	Ending      []enforce.Exception
 	Charts      []template.HTML
 }
 
-// badge is one thing that is well, or not: Level is "ok", "warn", "bad" or "off".
+// badge is the state of one thing: Level is "ok", "warn", "bad" or "off".
 type badge struct{ Name, Level, Text string }
 
 type kind struct {
@@ -68,7 +68,7 @@ type agent struct {
 	Share float64 // of all requests, in percent
 }
 
-// look gathers what the page shows. It is called under the lock.
+// look gathers the data of the page. It is called under the lock.
 func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *overview {
 	o := &overview{
 		Now: now, Gateway: e.Config.Name, Version: version.Read(), Digest: e.ConfigDigest(), Standing: e.Status(),
@@ -89,7 +89,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	o.Orders, o.More = bounded(orders, maxListed), max(len(orders)-maxListed, 0)
 	o.Allowed, o.Beyond = bounded(allowed, maxListed), max(len(allowed)-maxListed, 0)
 	o.Refusals, o.Named = fitting(o.Hour.Refusals, maxListed), len(adminapi.AgentNames(e)) > 0
-	o.Clocks, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{Limit: 1}) // all states are known
+	o.Clocks, _ = adminapi.ListClocks(ctx, e, adminapi.ClocksRequest{Limit: 1}) // all states are valid
 	soon, cancel := context.WithTimeout(ctx, firstReading)
 	defer cancel()
 	if err := h.origins.Renew(soon, h.life, e); err != nil {
@@ -107,7 +107,7 @@ func (h *Handler) look(ctx context.Context, e *engine.Engine, now time.Time) *ov
 	return o
 }
 
-// badgesOf says of each part of the gateway whether it is well.
+// badgesOf returns the state of each part of the gateway.
 func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 	s := o.Standing
 	list := []badge{
@@ -133,8 +133,8 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 	return append(list, fleet)
 }
 
-// authorityBadge says when the root ends, which clients have to replace. Caddy renews the intermediate
-// certificate days before its end: only one that it did not renew is told.
+// authorityBadge says when the root expires, which clients have to replace. Caddy renews the
+// intermediate certificate days before it expires, so the badge shows it only if it was not renewed.
 func authorityBadge(s engine.Status, now time.Time) badge {
 	root := s.Authority["root"]
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// sections are the parts of the page that are kept up to date, by their ids, which are the names of
+// sections are the parts of the page with live updates, by their ids, which are also the names of
 // their templates.
 var sections = []string{"trouble", "unreachable", "status", "orders", "refusals", "exceptions", "load"}
 
@@ -30,8 +30,9 @@ type pageData struct {
 	Fault       string // why there is no explanation
 }
 
-// showPage answers with the page and, where the question asks for one, an explanation. Only a POST,
-// which is of the page itself, may have a robots.txt fetched for it: anyone can have a browser GET.
+// showPage answers with the page and, if the request asks for one, an explanation. Only a POST,
+// which can come only from the page itself, may cause a fetch of robots.txt: any site can make a
+// browser send a GET.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Engine) error {
 	q, ask := r.URL.Query(), adminapi.ExplainKnown
 	if r.Method == http.MethodPost {
@@ -64,7 +65,7 @@ func (h *Handler) shownSections(r *http.Request, e *engine.Engine) map[string]te
 	return shown
 }
 
-// sections renders what changes by itself, at most once a second for all viewers.
+// sections renders the sections with live updates, at most once per second for all viewers.
 func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +73,7 @@ func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]str
 	if h.shown != nil && now.Sub(h.shownAt) < time.Second && !now.Before(h.shownAt) {
 		return h.shown
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // all viewers get it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the result is for all viewers
 	defer cancel()
 	o := h.look(ctx, e, now)
 	shown := make(map[string]string, len(sections))
@@ -83,7 +84,7 @@ func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]str
 		}
 		shown[id] = b.String()
 	}
-	h.shown, h.shownAt = shown, time.Now() // however long it took
+	h.shown, h.shownAt = shown, time.Now() // now, even if rendering took long
 	return shown
 }
 
@@ -111,7 +112,7 @@ func withLines(e *engine.Engine, x adminapi.Explanation) *explanation {
 	out := &explanation{Explanation: x}
 	o, err := origin.ParseSite(x.Robots.Origin)
 	if err != nil {
-		return out // there is nothing more to show
+		return out // there is no text to show
 	}
 	if entry, ok := e.Cache().Peek(o, x.Robots.FetchedAs); ok {
 		record := entry.Record()
@@ -126,7 +127,7 @@ func withLines(e *engine.Engine, x adminapi.Explanation) *explanation {
 const (
 	linesAround = 10
 	lineBytes   = 120
-	maxURL      = 2048 // bytes, of a question
+	maxURL      = 2048 // bytes, of a URL to explain
 )
 
 // excerpt returns the lines of a text from first to last, as many as there is room for, cut and
@@ -143,7 +144,7 @@ func excerpt(body []byte, first, last, marked int) (list []textLine, cut bool) {
 	return list, false
 }
 
-// originPage is all that is shown of an origin.
+// originPage is the data of an origin's page.
 type originPage struct {
 	frame
 	adminapi.OriginDetail
@@ -207,7 +208,8 @@ func originDetail(ctx context.Context, e *engine.Engine, q url.Values) (d admina
 	return d, fault, err //nolint:wrapcheck // it says all
 }
 
-// siteFor is the site that a question is about: without a word on it the first that knows the agent.
+// siteFor returns the site that a question is about or, if the question names none, the first site
+// that knows the agent.
 func siteFor(e *engine.Engine, q url.Values) string {
 	for _, site := range e.Sites() {
 		if q.Get("site") == "" && site.Identifier.Knows(q.Get("agent")) {
@@ -224,7 +226,7 @@ func sitesOf(e *engine.Engine) (names []string) {
 	return names
 }
 
-// shorten leaves of a difference as much as a page has room for.
+// shorten cuts a difference to the room on a page.
 func shorten(hunks []linediff.Hunk) {
 	room := maxDiffLines
 	for i, hunk := range hunks {
@@ -238,7 +240,7 @@ func shorten(hunks []linediff.Hunk) {
 
 func bounded[T any](list []T, most int) []T { return list[:min(len(list), max(most, 0))] }
 
-// left is a time span after now in words, such as "in 3 min".
+// left returns a time after now in words, such as "in 3 min".
 func left(now, t time.Time) string {
 	if !t.After(now) {
 		return "now"
@@ -246,7 +248,7 @@ func left(now, t time.Time) string {
 	return "in " + span(t.Sub(now))
 }
 
-// ago is a time in words, such as "4 min ago" or "in 3 min".
+// ago returns a time in words, such as "4 min ago" or "in 3 min".
 func ago(t time.Time) string {
 	switch now := time.Now(); {
 	case t.After(now):

@@ -17,14 +17,14 @@ import (
 const (
 	maxDeeds     = 200
 	maxDeedBytes = 40 << 10 // of HTML
-	manyUnderWay = 20       // a stop that would end more is asked about
+	manyUnderWay = 20       // a stop that would end more needs a confirmation
 )
 
-// deed is a stop in the journal. One that an earlier release has lifted has no scope.
+// deed is a stop in the journal. It has no scope if an earlier release lifted it.
 type deed struct {
 	enforce.Stop
-	Lift enforce.Lift // zero while the stop holds
-	Last time.Time    // when it was given or lifted
+	Lift enforce.Lift // zero while the stop is in force
+	Last time.Time    // when it was last given or lifted
 }
 
 // journalOf lists stops in force and stops lifted in the last 90 days, latest first, as many as fit.
@@ -67,8 +67,8 @@ func (h *Handler) showStops(w http.ResponseWriter, r *http.Request, e *engine.En
 // question is asked before an order is carried out.
 type question struct {
 	Form                         url.Values
-	Fault                        string // of an order that can be given all the same
-	Agents, UnderWay, Configured int    // that a stop hits
+	Fault                        string // fault of an order that can be forced
+	Agents, UnderWay, Configured int    // affected by a stop
 }
 
 func (h *Handler) ask(w http.ResponseWriter, r *http.Request, q question) error {
@@ -98,7 +98,7 @@ func questionOf(e *engine.Engine, form url.Values) (q question, asks bool) {
 	}
 	order, err := enforce.Stop{Scope: enforce.StopScope(form.Get("scope")), Value: form.Get("value")}.Canonical()
 	if err != nil {
-		return q, false // the answer to the order says it
+		return q, false // carrying out the order reports it
 	}
 	q.UnderWay, q.Agents = engine.WouldEnd(order)
 	q.Configured = len(adminapi.AgentNames(e))

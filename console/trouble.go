@@ -7,11 +7,11 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// trouble is something that is not as it should be now.
+// trouble is a problem that exists now.
 type trouble struct {
 	Kind   string // "unreachable", "refused", "blocked", "held", "budget" or "unnamed"
 	Reason string // of refusals
-	Tunnel bool   // refused are tunnels
+	Tunnel bool   // the refusals are of tunnels
 	Count  int
 	Share  float64 // in percent
 	engine.Trend
@@ -57,7 +57,7 @@ func troublesOf(o *overview) (list []trouble) {
 	return list
 }
 
-// titleOf is a reason in words.
+// titleOf returns a reason in words.
 func titleOf(code string) string {
 	if r := enforce.Reason(code); r.Valid() {
 		return r.Info().Title
@@ -65,7 +65,7 @@ func titleOf(code string) string {
 	return "Other reasons"
 }
 
-// trendText compares the last minutes with as many an hour ago.
+// trendText compares the last minutes with the same time an hour ago.
 func trendText(t engine.Trend) string {
 	switch ratio := float64(t.Now) / float64(max(t.Before, 1)); {
 	case !t.Known:
