@@ -19,9 +19,9 @@ func init() {
 	caddy.RegisterModule(new(App))
 }
 
-// App is the engine that all sites share: the cache of robots.txt with its store and fetcher, the
-// clocks of the hosts, and the transport of everything that leaves. It needs no configuration: a site
-// with the handler http.handlers.robots starts it with its defaults.
+// App is the engine that all sites share: the cache of robots.txt with its store and fetcher, the clocks of the hosts,
+// and the transport of all outgoing requests. It needs no configuration: a site with the handler http.handlers.robots
+// starts it with its defaults.
 //
 // A reload keeps the clocks, and the rulesets if the new configuration names the same store.
 type App struct {
@@ -83,7 +83,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	named := *a
-	named.Gateway = "" // gateways of one configuration have names of their own
+	named.Gateway = "" // each gateway of one configuration has its own name
 	if config.Source, err = json.Marshal(named); err != nil {
 		return err
 	}
@@ -97,17 +97,16 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// Engine returns the engine of the configuration, for the modules that are provisioned beside the
-// app.
+// Engine returns the engine of the configuration, for other modules.
 func (a *App) Engine() *engine.Engine { return a.engine }
 
 // Start makes this configuration the current one.
 func (a *App) Start() error { return a.engine.Start() }
 
-// Stop gives way to the configuration before or after this one; Cleanup does the work.
+// Stop does nothing; Cleanup does the work.
 func (a *App) Stop() error { return nil }
 
-// Cleanup gives back what the engine holds.
+// Cleanup releases everything that the engine holds.
 func (a *App) Cleanup() error {
 	if a.engine == nil {
 		return nil
@@ -269,7 +268,7 @@ func checkStore(c *engine.Store) error {
 	return nil
 }
 
-// setRedis sets what store, pace and fleet begin with.
+// setRedis sets the defaults of store, pace and fleet from the option redis.
 func (a *App) setRedis(c *engine.Config) error {
 	r := cmp.Or(a.Redis, new(RedisConfig))
 	c.SharedClocks, c.Prefix = r.URL, cmp.Or(r.Prefix, "crawlgate")
@@ -286,8 +285,8 @@ func (a *App) setRedis(c *engine.Config) error {
 	return link.CheckURL(r.URL)
 }
 
-// setFleet runs after the settings of store and pace. Gateways that share records or clocks by a
-// Redis share orders by it too: a stop must not end one of them only.
+// setFleet runs after the settings of store and pace. Gateways that share records or clocks through a Redis also share
+// orders through it, because a stop must not affect only one of them.
 func (a *App) setFleet(c *engine.Config) error {
 	f, r := a.Fleet, cmp.Or(a.Redis, new(RedisConfig))
 	if f == nil {

@@ -20,7 +20,7 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("robots", parseGlobal)
 	httpcaddyfile.RegisterDirective("robots", parseDirective)
-	// Handlers that answer by themselves, such as `respond`, must not take proxied requests first.
+	// Handlers that answer requests, such as `respond`, must not get proxied requests first.
 	httpcaddyfile.RegisterDirectiveOrder("robots", httpcaddyfile.Before, "abort")
 }
 
@@ -54,8 +54,8 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	return values, nil
 }
 
-// atTop reports whether a directive stands in a site itself, and not in a `handle` or `route`
-// there, which take routes only: within those the state of the block is a copy.
+// atTop reports whether a directive is directly in a site, and not in a `handle` or `route`,
+// which accept only routes. Within those, the state of the block is a copy.
 func atTop(h httpcaddyfile.Helper) bool {
 	if h.BlockState == nil { // no Caddyfile
 		return false
@@ -247,7 +247,7 @@ func (a *App) readEgress(r *block.Reader) error {
 func (e *EgressConfig) addUpstream(args []string) error {
 	u := UpstreamConfig{URL: args[0], Hosts: args[1:]}
 	e.Upstreams = append(e.Upstreams, u)
-	if strings.Contains(u.URL, "{") { // a placeholder, which may be known only where the gateway runs
+	if strings.Contains(u.URL, "{") { // a placeholder, whose value may be known only on the gateway's machine
 		u.URL = "http://placeholder"
 	}
 	_, err := u.upstream()

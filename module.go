@@ -40,8 +40,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	// The command version names both, also in a binary that xcaddy built. A name that was set when the
-	// binary was linked stays.
+	// The command version names both, even in a binary that xcaddy built. It keeps a name that was set at link time.
 	if caddy.CustomVersion == "" {
 		caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	}
@@ -79,7 +78,7 @@ type Handler struct {
 	// EgressOff hands allowed requests to the next handler instead of sending them. Default: false.
 	EgressOff bool `json:"egress_off,omitempty"`
 
-	known []AgentConfig // further agents that exceptions may name, while a part of a Caddyfile is checked
+	known []AgentConfig // other agents that exceptions may name, while a part of a Caddyfile is checked
 	site  *proxy.Site
 }
 
@@ -153,7 +152,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return h.site.ServeHTTP(w, r, next)
 }
 
-// Cleanup releases what the site holds. Its requests may still run.
+// Cleanup releases the resources of the site. Its requests may still run.
 func (h *Handler) Cleanup() error {
 	if h.site != nil {
 		h.site.Close()
@@ -289,12 +288,12 @@ func (h *Handler) addException(r *block.Reader, args []string) error {
 	return err
 }
 
-// policy is what the configuration says about requests: the part of a site's that needs nothing
-// else. It is called when a Caddyfile is read, so that a fault is reported with its line, and again
-// when the module is provisioned, as the configuration may have come as JSON.
+// policy returns the part of a site's policy that depends only on its configuration. It is called when a Caddyfile is
+// read, so that a fault is reported with its line, and again when the module is provisioned, because the configuration
+// may be JSON.
 func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
 
-// policyBy is policy with another way to check passwords than by the agents'.
+// policyBy is policy with a different check of passwords.
 func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	c := proxy.Config{EgressOff: h.EgressOff}
 	var err error
@@ -330,15 +329,15 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	return c, err
 }
 
-// Simulated is the policy of the site, beside an app that is not provisioned, for requests that are
-// known from logs: these have no passwords, and each is taken for right.
+// Simulated returns the policy of the site for requests from logs, without a provisioned app. Logs have no passwords,
+// so each password counts as right.
 func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	c, err := h.policyBy(simulate.AnyPassword)
 	if err != nil {
 		return p, err
 	}
 	read, done := context.WithCancel(context.Background())
-	done() // the files of hosts are read once
+	done() // read the files of hosts only once
 	if err := c.Identifier.Follow(read, nil); err != nil {
 		return p, err
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace"
 )
 
-// Defaults and bounds that are not in the package which is configured.
+// Defaults and bounds that are not in the configured package.
 const (
 	maxRetain          = 100 * 365 * 24 * time.Hour
 	minRetainMax       = 16 << 20
@@ -50,11 +50,11 @@ const (
 	defaultAllowFor    = caddy.Duration(30 * 24 * time.Hour)
 )
 
-// settings checks the configuration and turns it into the engine's. Files and placeholders are left
-// to [App.resolve], as only the machine that runs the gateway has them.
+// settings checks the configuration and converts it to the engine's. Files and placeholders are
+// left to [App.resolve], because only the gateway's machine has them.
 func (a *App) settings() (c engine.Config, err error) {
 	for _, part := range []struct {
-		name string // before its errors; empty where they have one themselves
+		name string // prefix of its errors; empty if they have one already
 		set  func(*engine.Config) error
 	}{
 		{"", a.setNames},
@@ -89,7 +89,7 @@ func (a *App) settings() (c engine.Config, err error) {
 	return c, enforce.OneOf("unlogged", a.Unlogged, "refuse", "serve")
 }
 
-// setNames sets what the gateway calls itself, and where it explains itself.
+// setNames sets the names of the gateway, and the base of its help pages.
 func (a *App) setNames(c *engine.Config) error {
 	if strings.ContainsFunc(a.UserAgent, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return fmt.Errorf("user_agent %q: has characters that a header cannot carry", a.UserAgent)
@@ -116,7 +116,7 @@ func (a *App) setNames(c *engine.Config) error {
 
 func isGatewayName(name string) bool { return len(name) <= maxGatewayName && isVisible(name) }
 
-// isVisible reports whether s has visible ASCII characters only.
+// isVisible reports whether s has only visible ASCII characters.
 func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
@@ -231,7 +231,7 @@ func (c *CrawlDelayConfig) parse() (pace.CrawlDelay, error) {
 	return pace.CrawlDelay{Min: time.Duration(c.Min), Max: time.Duration(c.Max), Above: above}, err
 }
 
-// parsePer reads what clocks stand for; by default, for a host.
+// parsePer reads the scopes of clocks. The default is one clock per host.
 func parsePer(list []string) ([]pace.Scope, error) {
 	if len(list) == 0 {
 		return []pace.Scope{pace.PerHost}, nil
@@ -317,7 +317,8 @@ func parseMinRate(s string) (int64, error) {
 	return int64(v), nil
 }
 
-// checkURLs checks where Redis is. The fleet's URL comes last: it may be one of the others.
+// checkURLs checks the URLs of Redis. The fleet's URL comes last, because it may be one of the
+// others.
 func checkURLs(c *engine.Config) error {
 	for _, part := range [][2]string{{"store", c.Store.URL}, {"pace: shared", c.SharedClocks}, {"fleet", c.Fleet.URL}} {
 		if err := link.CheckURL(part[1]); part[1] != "" && err != nil {
@@ -327,8 +328,8 @@ func checkURLs(c *engine.Config) error {
 	return nil
 }
 
-// resolve fills in what only the machine has that runs the gateway: values of placeholders, the
-// path of the store and certificates.
+// resolve fills in the values that only the gateway's machine has: placeholders, the path of the
+// store, and certificates.
 func (a *App) resolve(c *engine.Config) (err error) {
 	replacer := caddy.NewReplacer()
 	for _, s := range []*string{&c.Store.URL, &c.Store.Path, &c.SharedClocks, &c.Fleet.URL} {
@@ -366,7 +367,7 @@ func (a *App) resolve(c *engine.Config) (err error) {
 	return nil
 }
 
-// upstream parses one proxy. Its URL may hold credentials, which no error repeats.
+// upstream parses one proxy. Its URL may contain credentials, which errors must not repeat.
 func (u UpstreamConfig) upstream() (up egress.Upstream, err error) {
 	up, err = egress.ParseUpstream(caddy.NewReplacer().ReplaceKnown(u.URL, ""))
 	if err == nil && len(u.Hosts) > 0 {
@@ -375,8 +376,8 @@ func (u UpstreamConfig) upstream() (up egress.Upstream, err error) {
 	return up, err
 }
 
-// upstreamHosts matches the hosts of an upstream proxy. Connections of one host share a transport
-// whatever their port, so a pattern with a port could not be kept.
+// upstreamHosts matches the hosts of an upstream proxy. Connections to one host share a transport
+// for all ports, so patterns with a port are refused.
 func upstreamHosts(hosts []string) (func(host string) bool, error) {
 	patterns := make([]enforce.HostPattern, len(hosts))
 	for i, s := range hosts {

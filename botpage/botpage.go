@@ -40,9 +40,9 @@ type Handler struct {
 	ranges  []netip.Prefix
 	cross   *http.CrossOriginProtection
 	clients *limits       // by address
-	asked   *rate.Limiter // questions, in all
+	asked   *rate.Limiter // questions, in total
 	hosts   *limits       // checks of proofs, by registered domain
-	checks  *rate.Limiter // of proofs, in all
+	checks  *rate.Limiter // checks of proofs, in total
 }
 
 // CaddyModule returns the Caddy module information.
@@ -50,8 +50,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.robots_bot", New: func() caddy.Module { return new(Handler) }}
 }
 
-// Provision checks the configuration. Whether there is such an agent shows when all sites are
-// provisioned: then the start of the engine fails.
+// Provision checks the configuration. It cannot know yet whether the agent exists. If no site has it,
+// the start of the engine fails.
 func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	if h.ranges, err = h.check(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 
 func (h *Handler) check() ([]netip.Prefix, error) { return guard.ParsePrefixes("ranges", h.Ranges) }
 
-// ServeHTTP answers for the site. It hands nothing on.
+// ServeHTTP serves the site. It never calls the next handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	for name, value := range map[string]string{
 		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
@@ -87,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	return h.route(w, r, view{e, site, id})
 }
 
-// view is what a request sees: the current configuration, and its agent.
+// view is the state for one request: the current configuration, and its agent.
 type view struct {
 	*engine.Engine
 	site  *engine.SitePolicy

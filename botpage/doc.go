@@ -1,8 +1,8 @@
-// Package botpage is the public site of a crawler: the handler http.handlers.robots_bot. The owner of
-// a site finds there who runs the crawler, by which keys and addresses it is known, how to say no to
-// it, and when it last read their robots.txt. If the configuration permits it, a form stops the
-// crawler at a host whose owner proves that it is theirs. docs/bot-page.md describes it.
+// Package botpage is the public site of a crawler: the handler http.handlers.robots_bot. It tells the
+// owner of a site who runs the crawler, which keys and addresses identify it, how to refuse it, and
+// when it last read their robots.txt. If the configuration permits it, owners can stop the crawler at
+// their host by a form, with a proof that the host is theirs. docs/bot-page.md describes it.
 //
-// Anybody may ask anything here. So an answer tells only public facts about one agent, a question
-// causes no fetch, and the effects of a form are bounded by address, by host and in all.
+// The site is open to everyone. So an answer has only public facts about one agent, a question causes
+// no fetch, and the effects of a form are bounded per address, per host and in total.
 package botpage

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// tokenFor is how long a token may be used. A new DNS record may take a day to be known.
+	// tokenFor is how long a token may be used. A new DNS record may take a day to spread.
 	tokenFor = 72 * time.Hour
 	maxForm  = 4 << 10
-	maxHost  = 180 // bytes, so that the author of a stop is a line
-	// maxOptOuts bounds the stops by owners. A gateway has room for as many by the operator.
+	maxHost  = 180 // bytes, so that the author of a stop fits in a line
+	// maxOptOuts bounds the stops by owners. The same room is left for the operator's stops.
 	maxOptOuts = 5000
-	// maxPerDomain bounds those of one registered domain, so that the owner of one cannot take them all.
+	// maxPerDomain bounds the stops for one registered domain, so that one owner cannot use them all.
 	maxPerDomain = 50
 	ticketHead   = "optout-"
 )
 
-// claim is what the owner of a host asks for: that an agent keeps away, or all of them.
+// claim is the request of a host's owner that an agent, or every agent, stays away.
 type claim struct {
 	Agent, Host string
 	Scope       enforce.StopScope
 }
 
-// badClaim tells an owner what the form takes.
+// badClaim tells an owner what the form accepts.
 const badClaim = "Type the name of one host, such as shop.example.com (no address, pattern or port), and say who is meant."
 
 // claimOf reads the form of an agent's page.
@@ -72,8 +72,8 @@ func (c claim) holds(key []byte, token string, now time.Time) bool {
 	return err == nil && now.Before(until) && hmac.Equal([]byte(token), []byte(c.token(key, until)))
 }
 
-// stopped reports whether the order of an owner meets the claim already. The operator's do not
-// count: strangers must not find out which hosts they stop.
+// stopped reports whether an order of an owner already satisfies the claim. The operator's orders
+// do not count, because strangers must not find out which hosts they stop.
 func (c claim) stopped(stops *enforce.Stops) bool {
 	want, err := c.order("", "", time.Time{})
 	return err == nil && slices.ContainsFunc(stops.All().Held, func(s enforce.Stop) bool {
@@ -83,7 +83,7 @@ func (c claim) stopped(stops *enforce.Stops) bool {
 
 func byOwner(s enforce.Stop) bool { return strings.HasPrefix(s.ID, ticketHead) }
 
-// room fails if the order of the claim would be one too many.
+// room returns an error if there is no room for the claim's order.
 func (c claim) room(held []enforce.Stop) error {
 	domain := domainOf(c.Host)
 	all, near := 0, 0
@@ -101,7 +101,7 @@ func (c claim) room(held []enforce.Stop) error {
 	return nil
 }
 
-// domainOf is the domain that the owner of a host has registered, or the host if it is in none.
+// domainOf returns the registered domain of a host, or the host if it has none.
 func domainOf(host string) string {
 	domain, err := publicsuffix.EffectiveTLDPlusOne(host)
 	if err != nil {
@@ -110,8 +110,8 @@ func domainOf(host string) string {
 	return domain
 }
 
-// order is the stop that meets the claim. Its id comes from the token, so that a proof gives one
-// order, at whichever gateways it is shown: not another one after a lift.
+// order returns the stop that satisfies the claim. Its id is derived from the token, so a proof
+// makes only one order, at any number of gateways, and no second one after a lift.
 func (c claim) order(token, how string, now time.Time) (enforce.Stop, error) {
 	value, ticket := c.Host, ticketOf(token)
 	if c.Scope == enforce.StopAgentHost {
@@ -128,8 +128,8 @@ func ticketOf(token string) string {
 	return fmt.Sprintf("%s%x", ticketHead, sum[:8])
 }
 
-// takeOptOut takes one step of an opt-out: it tells the owner what to show at the site, or checks
-// that the site shows it and gives the order. Nothing is kept but the order.
+// takeOptOut does one step of an opt-out: it tells the owner what to show at the site, or checks
+// that the site shows it and gives the order. It keeps nothing except the order.
 func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) error {
 	if h.cross.Check(r) != nil {
 		return h.fail(w, http.StatusForbidden, "The request comes from another site.")
@@ -176,7 +176,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	return render(w, http.StatusOK, "optout", p)
 }
 
-// give puts the order of a claim that is proven in force.
+// give puts the order of a proven claim in force.
 func (v view) give(r *http.Request, p page, how string, logger *zap.Logger) error {
 	order, err := p.Claim.order(p.Token, how, time.Now())
 	if err != nil {

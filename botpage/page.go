@@ -34,10 +34,10 @@ var (
 // maxPath bounds the path of a question, in bytes. Its form has it too.
 const maxPath = 1000
 
-// page is what the templates show.
+// page is the data for the templates.
 type page struct {
 	Title, Fault          string
-	Agent                 *enforce.Agent // nil on the page of an error
+	Agent                 *enforce.Agent // nil on an error page
 	Tokens                []string
 	UserAgent, Contact    string // the contact as a URL; empty if it is not one
 	Obeys                 bool   // by its mode for most hosts
@@ -52,7 +52,7 @@ type page struct {
 
 func (h *Handler) page(v view, title string) page {
 	a := v.agent.Config
-	// No pattern of hosts has this one. A single host may have a mode of its own, and an exception.
+	// No host pattern names this host. A real host may have its own mode, and an exception.
 	anyHost := origin.Origin{Scheme: "https", Host: "host.invalid", Port: 443}
 	return page{
 		Title: title, Agent: a, Tokens: v.agent.Robots.Tokens, UserAgent: userAgentOf(a), Contact: contactURL(a.Contact),
@@ -66,7 +66,8 @@ func (v view) obeys(o origin.Origin) bool {
 	return v.site.Operator.Mode(o, v.agent.Config) == enforce.ModeEnforce
 }
 
-// showPage answers with the page for owners and, if they ask, with their robots.txt as it was read.
+// showPage answers with the page for owners and, if they ask, with the robots.txt that was read from
+// their site.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error {
 	p, q := h.page(v, v.agent.Agent), r.URL.Query()
 	if p.Path = q.Get("path"); !strings.HasPrefix(p.Path, "/") {
@@ -88,19 +89,19 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error
 	return render(w, http.StatusOK, "home", p)
 }
 
-// reading describes a robots.txt as it was last read, and its meaning for the agent.
+// reading describes the last reading of a robots.txt, and its meaning for the agent.
 type reading struct {
 	Origin  string
 	State   fetch.State
 	At      time.Time
 	Age     time.Duration
-	SHA256  string // empty if no text counts
+	SHA256  string // empty if no text is in force
 	Allowed bool   // the path that was asked about
 	Obeyed  bool   // by the crawler's mode there
 	Delay   time.Duration
 }
 
-// readings are what the cache has of a host. They cause no fetch.
+// readings returns the cached readings of a host. It causes no fetch.
 func (v view) readings(host, path string) (list []reading) {
 	for _, scheme := range []string{"https", "http"} {
 		if target, err := origin.ParseTarget(scheme + "://" + host + path); err == nil {
@@ -137,7 +138,7 @@ func render(w http.ResponseWriter, status int, name string, p page) error {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // as of publish
+	_, _ = w.Write(b.Bytes()) // as in publish
 	return nil
 }
 
@@ -150,8 +151,8 @@ func (h *Handler) tooMany(w http.ResponseWriter) error {
 	return h.fail(w, http.StatusTooManyRequests, "That was often in a short time. Please come back in 20 seconds.")
 }
 
-// limits bound how often each key may pass. The table has a fixed size: keys at the same place share
-// a limit, and nobody can choose with whom.
+// limits bounds the rate of each key. The table has a fixed size: keys in the same place share a limit,
+// and nobody can choose with whom.
 type limits struct {
 	seed   maphash.Seed
 	places [1024]*rate.Limiter

@@ -18,12 +18,12 @@ import (
 const (
 	proofPath = "/.well-known/crawlgate-opt-out.txt"
 	proofName = "_crawlgate-opt-out."
-	// maxProof bounds the file of a proof in bytes, proofTime the whole check of one.
+	// maxProof bounds the file of a proof, in bytes. proofTime bounds the whole check of a proof.
 	maxProof  = 1 << 10
 	proofTime = 20 * time.Second
 )
 
-// unproven is an error that the owner may read. Others may tell of the network inside, or of the
+// unproven is an error that the owner may see. Other errors may reveal the internal network or the
 // operator's orders.
 type unproven string
 
@@ -31,15 +31,15 @@ func (u unproven) Error() string { return string(u) }
 
 var resolver = &net.Resolver{PreferGo: true}
 
-// prover checks what sites show. Nothing that it sends says who asked.
+// prover checks the proofs at sites. Its requests do not reveal who asked.
 type prover struct {
 	transport http.RoundTripper // connects to public addresses only
 	userAgent string
-	forbidden func(origin.Origin) error // why the operator sends nothing there
+	forbidden func(origin.Origin) error // why the operator forbids requests there
 	lookupTXT func(ctx context.Context, name string) ([]string, error)
 }
 
-// prove fails unless a host shows a token in the way that its owner has chosen.
+// prove returns an error unless a host shows a token in the way that its owner has chosen.
 func (p prover) prove(ctx context.Context, host, token, how string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, proofTime)
 	defer cancel()
@@ -48,8 +48,8 @@ func (p prover) prove(ctx context.Context, host, token, how string) (err error) 
 		shown, err = p.lookupTXT(ctx, proofName+host+".")
 	} else {
 		shown[0], err = p.file(ctx, origin.Origin{Scheme: "https", Host: host, Port: 443})
-		// A host without https takes no connection for it. A failure of TLS, or of an upstream proxy, is
-		// no reason to do without.
+		// A host without https accepts no connection on its port. A failure of TLS, or of an upstream
+		// proxy, is no reason to fall back to http.
 		if failed, ok := errors.AsType[*egress.DialError](err); ok && failed.Phase == egress.PhaseConnect {
 			shown[0], err = p.file(ctx, origin.Origin{Scheme: "http", Host: host, Port: 80})
 		}
@@ -77,7 +77,7 @@ func (p prover) file(ctx context.Context, o origin.Origin) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = resp.Body.Close() }() // the part that was read counts
+	defer func() { _ = resp.Body.Close() }() // only the part that was read matters
 	if resp.StatusCode != http.StatusOK {
 		return "", unproven(fmt.Sprintf("The answer of %s is %d. It has to be 200, without a redirect.", o, resp.StatusCode))
 	}

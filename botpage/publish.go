@@ -21,7 +21,7 @@ const (
 )
 
 // serveCard answers with the agent's Signature Agent Card (draft-meunier-webbotauth-registry-03). Its
-// URLs are of https, whoever ends TLS.
+// URLs use https, even if another server terminates TLS.
 func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) error {
 	o, err := origin.FromAuthority("https", r.Host)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) erro
 	return publish(w, card)
 }
 
-// serveRanges answers with the ranges in the form that large crawlers publish theirs in.
+// serveRanges answers with the ranges, in the form that large crawlers use for theirs.
 func (h *Handler) serveRanges(w http.ResponseWriter) error {
 	prefixes := make([]map[string]string, len(h.ranges))
 	for i, p := range h.ranges {
@@ -58,7 +58,7 @@ func (h *Handler) serveRanges(w http.ResponseWriter) error {
 	return publish(w, map[string]any{"creationTime": h.loaded.UTC().Format("2006-01-02T15:04:05.000000"), "prefixes": prefixes})
 }
 
-// publish answers with JSON that may be kept for an hour.
+// publish answers with JSON that may be cached for an hour.
 func publish(w http.ResponseWriter, v any) error {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -88,12 +88,12 @@ func (h *Handler) serveDirectory(w http.ResponseWriter, r *http.Request, v view)
 	return nil
 }
 
-// userAgentOf is the User-Agent that sites see, or a pattern of it.
+// userAgentOf returns the User-Agent that sites see, or a pattern for it.
 func userAgentOf(a *enforce.Agent) string {
 	return cmp.Or(a.SendUserAgent, append(a.UserAgents, "")[0])
 }
 
-// contactURL makes a URL of a contact that is an address for mail or a URL; others give none.
+// contactURL returns the URL of a contact that is a mail address or a URL, and nothing for others.
 func contactURL(contact string) string {
 	if strings.Contains(contact, "@") && !strings.Contains(contact, ":") {
 		return "mailto:" + contact

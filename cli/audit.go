@@ -80,14 +80,14 @@ func (c *auditOptions) run(ctx context.Context, s streams, args []string) (int, 
 	if err := c.sealOptions(args); err != nil {
 		return exitError, err
 	}
-	// With --json findings are printed as they come. Otherwise the result is printed first.
+	// With --json, findings are printed as they are found. Otherwise the result is printed first.
 	out := bufio.NewWriter(s.out)
 	defer func() { _ = out.Flush() }() // s.out keeps the error
 	findings, err := newSpool()
 	if err != nil {
 		return exitError, err
 	}
-	defer func() { _ = findings.file.Close() }() // it has no name any more
+	defer func() { _ = findings.file.Close() }() // the file has no name any more
 	to := io.Writer(findings)
 	if c.json {
 		to = out
@@ -119,8 +119,8 @@ func (c *auditOptions) sealOptions(logs []string) error {
 	return nil
 }
 
-// status is the exit status. Findings come first: else anyone could hide them behind one line that
-// cannot be read.
+// status returns the exit status. Findings come first, because otherwise anyone could hide them
+// behind one unreadable line.
 func (c *auditOptions) status(t audit.Totals) int {
 	switch {
 	case len(t.Findings) > 0:
@@ -144,7 +144,7 @@ func newSpool() (*spool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping findings: %w", err)
 	}
-	_ = os.Remove(f.Name()) // where that fails, a file in the folder for such files is left
+	_ = os.Remove(f.Name()) // if that fails, a temporary file is left
 	return &spool{f, bufio.NewWriter(f)}, nil
 }
 
@@ -158,7 +158,7 @@ func (s *spool) copyTo(w io.Writer) error {
 	return nil
 }
 
-// The objects that --json prints, one a line. docs/audit.md describes them.
+// The objects that --json prints, one per line. docs/audit.md describes them.
 type (
 	// AuditFinding is a line that does not follow from the texts.
 	AuditFinding struct {

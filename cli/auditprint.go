@@ -32,7 +32,7 @@ func auditResult(t audit.Totals, status int) string {
 	return text
 }
 
-// assumptions says what the result rests on that the logs do not show.
+// assumptions lists the assumptions behind the result that the logs do not show.
 func (c *auditOptions) assumptions(t audit.Totals) []string {
 	longest := "without an upper bound"
 	if c.MaxDelay > 0 {
@@ -150,5 +150,5 @@ func sumOf[K comparable](counts map[K]int64) (sum int64) {
 	return sum
 }
 
-// dashed is the name of an agent, - for one without.
+// dashed returns the name of an agent, or - for an empty one.
 func dashed(agent string) string { return cmp.Or(agent, "-") }

@@ -116,7 +116,7 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	return c.report(ctx, s, args, decide), nil
 }
 
-// hasUse reports whether a flag says what the content is for.
+// hasUse reports whether a flag says how the content is used.
 func (c *checkOptions) hasUse() bool {
 	return len(c.purposes)+len(c.alsoObey) > 0 || c.preferences != ""
 }
@@ -129,7 +129,7 @@ type judgement struct {
 	enforce.LogRecord
 	// fetched describes the fetch of robots.txt if it returned no text, or the rest of a budget.
 	fetched string
-	// said is what the robots.txt says of the use of the content.
+	// said is what the robots.txt says about the use of the content.
 	said []adminapi.Preference
 }
 
@@ -156,7 +156,7 @@ func (c *checkOptions) judge(s streams, paths enforce.Paths) (judge, error) {
 	return judgeBy(fileRules(text, c.indexHTML), identity, paths)
 }
 
-// identity is the crawler, with what its content is for.
+// identity returns the crawler, with its purposes.
 func (c *checkOptions) identity() (enforce.Identity, error) {
 	identity, err := identityOf(c.agent)
 	if err != nil {
@@ -196,8 +196,8 @@ func (c *checkOptions) askGateway() (judge, error) {
 	}, nil
 }
 
-// report prints the decisions and returns the exit status that sums them up. It goes on after a URL
-// that cannot be decided.
+// report prints the decisions and returns the exit status that sums them up. It continues after a
+// URL that cannot be decided.
 func (c *checkOptions) report(ctx context.Context, s streams, urls []string, decide judge) (status int) {
 	t := newTable("VERDICT", "REASON", "LINE", "RULE", "GROUP", "STATE", "URL")
 	said := newTable("PURPOSE", "SAYS", "SOURCE", "LINE", "CONFLICT", "URL")
@@ -234,7 +234,7 @@ func (c *checkOptions) report(ctx context.Context, s streams, urls []string, dec
 	return status
 }
 
-// addSaid adds a row for each purpose that was asked for or that the robots.txt names.
+// addSaid adds a row for each purpose in the flags or in the robots.txt.
 func (j *judgement) addSaid(t *table, rawURL string) {
 	for _, p := range j.said {
 		conflict := ""
@@ -246,7 +246,7 @@ func (j *judgement) addSaid(t *table, rawURL string) {
 	}
 }
 
-// statusOf is the exit status that a decision stands for.
+// statusOf returns the exit status for a decision.
 func statusOf(r enforce.LogRecord) int {
 	switch {
 	case r.Decision == enforce.OutcomeAllow:

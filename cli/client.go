@@ -29,7 +29,7 @@ import (
 )
 
 type adminClient struct {
-	name   string // as it was given
+	name   string // as given
 	base   string
 	origin string // value of the Origin header field; empty over a unix socket
 	http   http.Client
@@ -44,7 +44,7 @@ const (
 	maxAdminAnswer = 64 << 20
 )
 
-// newAdminClient takes an address as Caddy writes it (localhost:2019, unix//run/caddy.sock) or a
+// newAdminClient accepts an address in Caddy's form (localhost:2019, unix//run/caddy.sock) or a
 // URL.
 func newAdminClient(address string) (*adminClient, error) {
 	dialer := &net.Dialer{Timeout: adminDialTimeout}
@@ -83,7 +83,7 @@ func newAdminClient(address string) (*adminClient, error) {
 
 const anEndpoint = "ask the gateway at this admin endpoint: host:port, unix//path or a URL"
 
-// gatewayFlag adds the flag that names a gateway. Its former name --address is read too.
+// gatewayFlag adds the flag that names a gateway. It also accepts the former name --address.
 func gatewayFlag(f *pflag.FlagSet, address *string, usage string) {
 	f.StringVar(address, "gateway", "", usage)
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -100,9 +100,10 @@ const gatewayVariable = "CRAWLGATE_GATEWAY"
 // packagedSocket is where the Caddyfile of the packages puts the admin endpoint.
 var packagedSocket, packagedConfig = "/run/crawlgate/admin.sock", "/etc/crawlgate/Caddyfile"
 
-// endpoint returns the admin endpoint to ask: the one that the flag or the environment names, else
-// the socket of the packages, else Caddy's default. The socket is also chosen if only the packaged
-// Caddyfile names it: while that gateway is down, an order must not reach another program.
+// endpoint returns the admin endpoint to ask: the one in the flag or the environment, otherwise
+// the socket of the packages, otherwise Caddy's default. It also chooses the socket if it does not
+// exist but the packaged Caddyfile names it: while that gateway is down, an order must not reach
+// another program.
 func endpoint(flag string) string {
 	if address := cmp.Or(flag, os.Getenv(gatewayVariable)); address != "" {
 		return address
@@ -117,7 +118,7 @@ func endpoint(flag string) string {
 // adminRequest is a request to the admin API, at a path below its prefix.
 type adminRequest struct {
 	method, path string
-	query        url.Values // empty values are left out
+	query        url.Values // without empty values
 	body         any        // sent as JSON; nil for none
 }
 
@@ -157,7 +158,7 @@ func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 	if err != nil {
 		return nil, c.unasked(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read to the end, or is given up
+	defer func() { _ = resp.Body.Close() }() // it was read to the end, or abandoned
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer+1))
 	switch {
 	case err != nil:
@@ -173,7 +174,7 @@ func (c *adminClient) do(ctx context.Context, q adminRequest) ([]byte, error) {
 // unasked says why a request got no answer, and what to do.
 func (c *adminClient) unasked(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // without the address, which may be an invented one
+		err = failed.Err // without the address, which may be a made-up one
 	}
 	hint := ""
 	switch {
@@ -258,7 +259,7 @@ type acknowledged interface {
 	Acks() cluster.Acknowledgements
 }
 
-// order sends one order and shows the answer, with what the other gateways made of it.
+// order sends one order and shows the answer, with the answers of the other gateways.
 func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show func(w io.Writer, answer T)) (status int, err error) {
 	data, err := r.do(ctx, q)
 	answer, err := decode[T](data, err)
@@ -284,7 +285,7 @@ func order[T acknowledged](ctx context.Context, r remote, q adminRequest, show f
 		line += ": redis does not answer"
 	}
 	if missed {
-		printLine(r.out, line) // first, because it is what to act on
+		printLine(r.out, line) // first, because the user must act on it
 	}
 	show(r.out, answer)
 	if !missed && len(report.Gateways) > 0 {
@@ -315,8 +316,7 @@ func complainOf(r remote, report cluster.Acknowledgements, all int) {
 	}
 }
 
-// orderEach sends an order for each argument. A failure of one does not keep the others from being
-// sent.
+// orderEach sends an order for each argument. It continues after a failure.
 func orderEach[T acknowledged](
 	ctx context.Context, r remote, args []string,
 	q func(arg string) adminRequest, show func(w io.Writer, answer T),

@@ -53,7 +53,7 @@ func printClocks(w io.Writer, info adminapi.Clocks) {
 	t.print(w)
 }
 
-// inSeconds is a time in the table, to the tenth of a second.
+// inSeconds formats a time for the table, to a tenth of a second.
 func inSeconds(s float64, none string) string {
 	if s <= 0 {
 		return none
@@ -61,7 +61,7 @@ func inSeconds(s float64, none string) string {
 	return max(time.Duration(s*float64(time.Second)).Round(100*time.Millisecond), 100*time.Millisecond).String()
 }
 
-// blockOf is how long the clock is blocked still.
+// blockOf returns how long the clock is still blocked.
 func blockOf(k adminapi.Clock) string {
 	switch {
 	case k.BlockedUntil.IsZero():

@@ -64,8 +64,8 @@ type streams struct {
 	err io.Writer
 }
 
-// output is the output of a command. It keeps the first error, so that those who print need not
-// look: the command ends with it.
+// output is the output of a command. It keeps the first error, so that callers need not check for
+// errors: the command ends with it.
 type output struct {
 	io.Writer
 	err error
@@ -84,9 +84,9 @@ func (s streams) complain(format string, args ...any) {
 	printLine(s.err, fmt.Sprintf(format, args...))
 }
 
-// command completes a command with its function: run gives the exit status, or an error that is
-// printed. The first word of Use is the name. An interrupt ends the process at once: no command
-// holds anything that would have to be given back.
+// command completes a command with its function: run returns the exit status, or an error that is
+// printed. The first word of Use is the name. An interrupt ends the process at once, because no
+// command holds anything that must be released.
 func command(
 	c cobra.Command, run func(ctx context.Context, s streams, args []string) (status int, err error),
 ) *cobra.Command {
@@ -102,7 +102,7 @@ func command(
 	return &c
 }
 
-// wrongFlag ends a command whose flags are wrong, and says which may have been meant.
+// wrongFlag ends a command whose flags are wrong, and suggests similar ones.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	text := []string{err.Error()}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -115,13 +115,13 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return fail(cmd, misused(strings.Join(text, "; ")))
 }
 
-// misused is an error of how a command was typed. Its usage is printed below it.
+// misused is an error about the arguments of a command. The usage is printed below it.
 type misused string
 
 func (m misused) Error() string { return string(m) }
 
 // errorStatus is the exit status of an error: 1 if the gateway knows no such thing. A text that an
-// audit needs is another matter.
+// audit needs is different.
 func errorStatus(err error) int {
 	fault, ok := errors.AsType[caddy.APIError](err)
 	if ok && fault.HTTPStatus == http.StatusNotFound && !errors.Is(err, robotscache.ErrNotFound) {
@@ -130,8 +130,8 @@ func errorStatus(err error) int {
 	return exitError
 }
 
-// fail prints an error and gives it its exit status. Lines of a message stay lines; whatever else
-// is not printable is escaped.
+// fail prints an error and returns its exit status. It keeps the lines of a message, and escapes
+// everything else that is unprintable.
 func fail(cmd *cobra.Command, err error) error {
 	for i, line := range strings.Split(err.Error(), "\n") {
 		if i == 0 {
@@ -145,12 +145,12 @@ func fail(cmd *cobra.Command, err error) error {
 	return exit(errorStatus(err))
 }
 
-// ExitError ends a command with another status than 0. Everything else has been printed.
+// ExitError ends a command with a status other than 0. Everything else has been printed.
 type ExitError struct {
 	// Code is the exit status.
 	Code int
-	// caddy is the error from which Caddy's main function reads a status above 1. Every other error
-	// means 1 to it.
+	// caddy is the error from which Caddy's main function gets a status above 1. For every other
+	// error, the status is 1.
 	caddy error
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// completionTimeout is how long a shell waits for the gateway at most. If it does not answer by
-// then, there is nothing to choose from.
+// completionTimeout is how long a shell waits for the gateway. Without an answer by then, it
+// offers nothing.
 const completionTimeout = time.Second
 
-// words are what an argument may be that has been begun. An error leaves some out.
+// words returns the possible completions of an argument. After an error, some are missing.
 type words func(ctx context.Context, c *adminClient, args []string, begun string) []string
 
-// completion asks the gateway for the words that a shell offers.
+// completion gets the words that a shell offers from the gateway.
 func completion(list words) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (fitting []string, _ cobra.ShellCompDirective) {
 		address, _ := cmd.Flags().GetString("gateway") // of a command without the flag, the default
@@ -40,7 +40,7 @@ func completion(list words) cobra.CompletionFunc {
 	}
 }
 
-// originWords are hosts, or URLs once a scheme has been begun.
+// originWords returns hosts or, once a scheme has been typed, URLs.
 func originWords(ctx context.Context, c *adminClient, _ []string, begun string) (list []string) {
 	asked := ""
 	for _, scheme := range []string{"http://", "https://"} {
@@ -77,10 +77,10 @@ func blockedWords(ctx context.Context, c *adminClient, _ []string, _ string) (li
 	return list
 }
 
-// scopes are what a stop may be of.
+// scopes are the scopes of a stop.
 var scopes = []string{string(enforce.StopAll), string(enforce.StopHost), string(enforce.StopAgent), string(enforce.StopAgentHost)}
 
-// stopWords are what may be stopped.
+// stopWords returns the values that a stop may have.
 func stopWords(ctx context.Context, c *adminClient, args []string, begun string) []string {
 	switch {
 	case len(args) == 0:
@@ -93,7 +93,7 @@ func stopWords(ctx context.Context, c *adminClient, args []string, begun string)
 	return agentWords(ctx, c, args, begun)
 }
 
-// stoppedWords name the stops in force.
+// stoppedWords returns the stops in force.
 func stoppedWords(ctx context.Context, c *adminClient, args []string, _ string) (list []string) {
 	answer, _ := call[adminapi.Orders](ctx, c, get("deny", nil))
 	for _, o := range answer.Orders {
@@ -106,7 +106,7 @@ func stoppedWords(ctx context.Context, c *adminClient, args []string, _ string) 
 	return list
 }
 
-// addCompletions has shells offer what arguments and flags may be, by the gateway.
+// addCompletions makes shells offer values for arguments and flags from the gateway.
 func addCompletions(commands []*cobra.Command) {
 	args := map[string]words{
 		"show": originWords, "sitemaps": originWords, "purge": originWords, "refresh": originWords,

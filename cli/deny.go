@@ -107,7 +107,7 @@ func printOrders(w io.Writer, list adminapi.Orders) {
 	t.print(w)
 }
 
-// allowForm is how undeny names an exception.
+// allowForm is the form in which undeny names an exception.
 const allowForm = "allow 'NAME@PATTERN [PATH]...'"
 
 // scopeOf reads the scope and value of a stop, or of another order that takes the same arguments.
@@ -123,7 +123,7 @@ func scopeOf(args []string, other string) (scope enforce.StopScope, value string
 	return scope, "", misused(strings.TrimSuffix("want all, host PATTERN, agent NAME or agent@host NAME@PATTERN, or "+other, ", or "))
 }
 
-// thisUser is the name of the user, who may have become root by sudo; empty if it cannot be told.
+// thisUser returns the name of the user, also under sudo, or "" if it is unknown.
 func thisUser() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name

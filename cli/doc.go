@@ -1,3 +1,3 @@
 // Package cli has the commands below `crawlgate robots`: they check URLs and files by themselves,
-// and ask and order a running gateway by its admin API. docs/cli.md describes them.
+// and query and control a running gateway through its admin API. docs/cli.md describes them.
 package cli

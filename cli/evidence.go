@@ -89,7 +89,7 @@ func (l *sealedLog) prove(state sealer.State, number string) (string, error) {
 	return string(text) + "\n", err
 }
 
-// ask has a gateway say where the log and its state are.
+// ask gets the places of the log and its state from a gateway.
 func (l *sealedLog) ask(ctx context.Context) error {
 	client, err := newAdminClient(endpoint(l.gateway))
 	if err != nil {

@@ -80,7 +80,7 @@ whether it signs now, is published, or has ended. No secret is shown.`,
 	})
 }
 
-// keysOf asks for the keys of an agent. Its name may have been meant for a file.
+// keysOf asks for the keys of an agent. The user may have meant a file with that name.
 func (r remote) keysOf(ctx context.Context, name string) ([]adminapi.AgentKey, error) {
 	answer, err := call[adminapi.Agents](ctx, r.adminClient, get("agents", nil))
 	if err != nil {

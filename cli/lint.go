@@ -86,7 +86,7 @@ func lint(text []byte) []robotstxt.Warning {
 	return warnings
 }
 
-// read returns the text, and the warnings about the answer that brought it.
+// read returns the text, and the warnings about the answer that contained it.
 func (c *lintOptions) read(ctx context.Context, s streams, name string) ([]byte, []robotstxt.Warning, error) {
 	if !strings.Contains(name, "://") {
 		if len(c.allowPrivate) > 0 {

@@ -21,8 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// rules finds the robots.txt of sites, and remembers them. It is not safe for concurrent
-// use.
+// rules finds and remembers the robots.txt of sites. It is not safe for concurrent use.
 type rules struct {
 	fetch   func(ctx context.Context, k fetch.Key) fetch.Outcome
 	isFile  bool // one file stands for the robots.txt of every site
@@ -30,8 +29,8 @@ type rules struct {
 	entries map[fetch.Key]*robotscache.Entry
 }
 
-// liveRules fetches robots.txt as a gateway with its default settings does, past the same guard. It
-// may fetch from the given address ranges besides the public ones.
+// liveRules fetches robots.txt like a gateway with default settings, with the same address guard.
+// It may also fetch from the given non-public ranges.
 func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 	ranges, err := guard.ParsePrefixes("--allow-private", allowPrivate)
 	if err != nil {
@@ -44,7 +43,7 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 	}
 	fetcher := fetch.New(fetch.Config{
 		Transport: transport, UserAgent: version.UserAgent(), Soft404: true,
-		MaxSize: 2 * robotstxt.MaxSize, // lint tells where the rest begins that nobody reads
+		MaxSize: 2 * robotstxt.MaxSize, // lint shows where the part that is not read begins
 	})
 	get := func(ctx context.Context, k fetch.Key) fetch.Outcome {
 		return fetch.Try(false, func() fetch.Outcome { return fetcher.As(k.Agent).Fetch(ctx, k.Origin, nil) })
@@ -52,7 +51,7 @@ func liveRules(allowPrivate []string, indexHTML bool) (*rules, error) {
 	return newRules(get, false, indexHTML), nil
 }
 
-// fileRules has one text for every site.
+// fileRules returns rules with one text for every site.
 func fileRules(text []byte, indexHTML bool) *rules {
 	out := fetch.Outcome{Kind: fetch.KindRules, Status: http.StatusOK, Started: time.Now()}
 	out.Body, out.Truncated = text[:min(len(text), robotstxt.MaxSize)], len(text) > robotstxt.MaxSize
@@ -95,7 +94,7 @@ func (l *rules) get(ctx context.Context, k fetch.Key) (*robotscache.Entry, robot
 	return e, source, nil
 }
 
-// came describes the fetch of a record, if it brought no robots.txt.
+// came describes the fetch of a record, if it returned no robots.txt.
 func (l *rules) came(k fetch.Key) string {
 	r := l.entries[k].Record()
 	if r.State == fetch.StateUnknown || r.State == fetch.StateRules {
@@ -133,7 +132,7 @@ func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, e
 		if err := ctx.Err(); err != nil {
 			return judgement{}, err
 		}
-		if d.Reason.Hard() { // refused for the address, and so not fetched
+		if d.Reason.Hard() { // refused because of the address, and so not fetched
 			return judgement{LogRecord: d.Record(), fetched: rawURL + ": " + d.Detail}, nil
 		}
 		return judgement{d.Record(), r.came(fetch.Key{Origin: target.Origin, Agent: d.FetchedAs}), adminapi.PreferencesOf(&d)}, nil
@@ -159,8 +158,8 @@ func identityOf(agent string) (enforce.Identity, error) {
 	return identity, nil
 }
 
-// maxRobots bounds a file, in bytes. It is above the limit of any parser, so that lint can warn of
-// files beyond that.
+// maxRobots bounds a file, in bytes. It is above the limit of any parser, so that lint can warn
+// about files beyond that limit.
 const maxRobots = 64 << 20
 
 // readRobots reads a robots.txt from a file, or from in for "-".

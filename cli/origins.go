@@ -51,7 +51,7 @@ func listOrigins(ctx context.Context, r remote, query url.Values, limit int) err
 	}
 }
 
-// printOrigins writes a page. Pages have columns of their own width.
+// printOrigins writes a page. Each page has its own column widths.
 func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) {
 	t := newTable()
 	if headings && len(page) > 0 && !r.json {
@@ -104,7 +104,7 @@ With --as it shows the record that was fetched in the name of an agent, because 
 
 const maxNamed = 20
 
-// anOrigin says how origins are named.
+// anOrigin explains how to name origins.
 const anOrigin = "An origin is named by a URL of the site, or by its host: then the one origin of the host that the gateway knows is meant, at whatever\n" +
 	"scheme and port."
 

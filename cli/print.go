@@ -19,8 +19,8 @@ func printJSON(w io.Writer, v any) {
 	_ = encoder.Encode(v) // these types always marshal
 }
 
-// printRaw writes an answer of the gateway as it came. Like all that prints, it leaves errors to
-// the writer: see [output].
+// printRaw writes an answer of the gateway unchanged. Like all print functions, it leaves errors
+// to the writer: see [output].
 func printRaw(w io.Writer, data []byte) { _, _ = w.Write(data) }
 
 func printLine(w io.Writer, line string) { printRaw(w, []byte(escape.Unprintable(line)+"\n")) }
@@ -31,7 +31,7 @@ type table struct {
 	text strings.Builder
 }
 
-// newTable begins with a line of headings, if there are any.
+// newTable returns a table with a line of headings, if there are any.
 func newTable(headings ...any) *table {
 	t := new(table)
 	if len(headings) > 0 {
@@ -57,7 +57,7 @@ func (t *table) line(cells []string) {
 	t.rows++
 }
 
-// fact is a row of a name and a value, left out where there is no value.
+// fact adds a row with a name and a value, unless the value is empty.
 func (t *table) fact(name, value string) {
 	if value != "" {
 		t.row(name, value)
@@ -67,14 +67,14 @@ func (t *table) fact(name, value string) {
 func (t *table) print(w io.Writer) {
 	var columns strings.Builder
 	tabs := tabwriter.NewWriter(&columns, 0, 0, 2, ' ', 0)
-	_, _ = io.WriteString(tabs, t.text.String()) // a Builder takes everything
+	_, _ = io.WriteString(tabs, t.text.String()) // cannot fail on a Builder
 	_ = tabs.Flush()
 	for line := range strings.Lines(columns.String()) {
 		printRaw(w, []byte(strings.TrimRight(line, " \n")+"\n"))
 	}
 }
 
-// printSections writes tables with a blank line before each, but for those of headings alone.
+// printSections writes tables with a blank line before each, and skips tables without rows.
 func printSections(w io.Writer, sections ...*table) {
 	for _, t := range sections {
 		if t.rows > 1 {
@@ -92,7 +92,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// withNote is a word with its explanation.
+// withNote returns a word with its explanation.
 func withNote(word, note string) string {
 	if note == "" {
 		return word
@@ -100,7 +100,7 @@ func withNote(word, note string) string {
 	return word + " (" + note + ")"
 }
 
-// number is a count, empty for 0.
+// number formats a count. It is empty for 0.
 func number[N int | int64](n N) string {
 	if n == 0 {
 		return ""

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// maxQuestion is the number of bytes of the longest question. Of a longer line the rest is
+	// maxQuestion is the length of the longest question, in bytes. The rest of a longer line is
 	// skipped.
 	maxQuestion = 8 << 20
 	// maxParsed bounds the parsed files that are kept for later questions, in bytes.
@@ -52,7 +52,7 @@ func (c *checkOptions) answer(ctx context.Context, s streams, args []string, pat
 	return exitOK, nil
 }
 
-// answerer answers questions. It keeps the files that it has parsed by the sums of their texts.
+// answerer answers questions. It keeps parsed files by the hashes of their texts.
 type answerer struct {
 	indexHTML              bool
 	paths                  enforce.Paths
@@ -62,10 +62,10 @@ type answerer struct {
 	size   int // of parsed
 }
 
-// run answers the questions of in on out, line by line and in order, until in ends. An answer is
-// written out before run waits for the next question. Empty lines are skipped. The result failed
-// reports whether any line was answered by an error. run returns an error when ctx is done, which
-// it notices between lines, and when reading or writing fails.
+// run answers the questions from in on out, line by line and in order, until in ends. An answer is
+// written out before run waits for the next question. Empty lines are skipped. failed reports
+// whether any answer is an error. run returns an error when ctx is done, which it notices between
+// lines, and when reading or writing fails.
 func (a *answerer) run(ctx context.Context, in io.Reader, out io.Writer) (failed bool, err error) {
 	questions, answers := lines.NewReader(in, a.maxQuestion), bufio.NewWriterSize(out, 1<<16)
 	for {
@@ -99,7 +99,7 @@ func (a *answerer) run(ctx context.Context, in io.Reader, out io.Writer) (failed
 }
 
 // writeAnswer writes an answer, or the error in its place; answers keeps an error of writing. An
-// encoder would not give the id back as it was written.
+// encoder would not preserve the spelling of the id.
 func writeAnswer(answers *bufio.Writer, id json.RawMessage, v verdict, err error) {
 	var result any = v
 	if err != nil {
@@ -112,7 +112,7 @@ func writeAnswer(answers *bufio.Writer, id json.RawMessage, v verdict, err error
 	_, _ = fmt.Fprintf(answers, `{"id":%s,%s`, cmp.Or(string(id), "null"), rest.Bytes()[len("{"):])
 }
 
-// verdict is an answer behind its id.
+// verdict is an answer without its id.
 type verdict struct {
 	Allowed bool    `json:"allowed"`
 	Rule    string  `json:"rule"`
@@ -131,7 +131,7 @@ type question struct {
 	URL        *string         `json:"url"`
 }
 
-// parseQuestion reads a question. With an error the question still has its id, if the line is JSON.
+// parseQuestion reads a question. Even with an error, the question has its id if the line is JSON.
 func parseQuestion(line []byte) (q question, err error) {
 	line = bytes.TrimSpace(line)
 	switch {
@@ -193,7 +193,7 @@ func (a *answerer) decide(line []byte) (q question, v verdict, err error) {
 	return q, v, nil
 }
 
-// text returns the robots.txt that a question is about.
+// text returns the robots.txt of a question.
 func (q *question) text() (text []byte, err error) {
 	if q.Robots != nil {
 		if text, err = base64.StdEncoding.DecodeString(*q.Robots); err != nil {
@@ -207,7 +207,7 @@ func (q *question) text() (text []byte, err error) {
 	return text, nil
 }
 
-// readParsed reads as much of a file as is parsed, and what shows that there is more.
+// readParsed reads the part of a file that is parsed, and one byte more if there is more.
 func readParsed(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func readParsed(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, robotstxt.MaxSize+1))
 }
 
-// rules returns the rules of a text. If there is no room for them, all others are dropped.
+// rules returns the rules of a text. Without room for them, it drops all others.
 func (a *answerer) rules(text []byte) *robotstxt.Ruleset {
 	sum := sha256.Sum256(text)
 	if rs, ok := a.parsed[sum]; ok {
@@ -237,8 +237,8 @@ func (a *answerer) rules(text []byte) *robotstxt.Ruleset {
 }
 
 // targetOf returns the part of a URL that is matched: the bytes between its authority and its
-// fragment, with a leading slash. Unlike a URL on its way through the gateway it may hold a % that
-// begins no escape.
+// fragment, with a leading slash. Unlike a URL that passes through the gateway, it may contain a %
+// without an escape.
 func targetOf(rawURL string) (string, error) {
 	target := rawURL
 	if !strings.HasPrefix(rawURL, "/") {

@@ -55,7 +55,7 @@ Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could n
 
 // The objects that --json prints, one a line. docs/simulate.md describes them.
 type (
-	// SimulatedLine is a line that is decided otherwise, or that cannot be computed.
+	// SimulatedLine is a line with a different decision, or one that cannot be computed.
 	SimulatedLine struct {
 		Type string `json:"type"` // "difference" or "not_computed"
 		audit.Place
@@ -152,7 +152,7 @@ func (c *simulateOptions) printTotals(w io.Writer, t simulate.Totals) {
 	printSections(w, sums, changes, agents)
 }
 
-// simulated is what the handler of a gateway says of its policy.
+// simulated is the interface through which a gateway's handler shows its policy.
 type simulated interface {
 	Simulated(app caddy.Module) (simulate.Policy, error)
 }
@@ -202,13 +202,13 @@ func (c *simulateOptions) policy() (p simulate.Policy, err error) {
 	return site.Simulated(app)
 }
 
-// server is the part of a Caddy server's configuration in which a gateway is.
+// server is the part of a Caddy server's configuration that contains a gateway.
 type server struct {
 	Listen []string `json:"listen"`
 	Routes any      `json:"routes"`
 }
 
-// handler is the configuration of the one gateway that is meant.
+// handler returns the configuration of the selected gateway.
 func (c *simulateOptions) handler(servers map[string]server) (json.RawMessage, error) {
 	var sites []string
 	var handler json.RawMessage
@@ -250,7 +250,7 @@ func gatewaysIn(tree any) (handlers []any) {
 	return handlers
 }
 
-// loadModule makes a module of its JSON, without bringing it up.
+// loadModule makes a module from its JSON, without provisioning it.
 func loadModule(id string, text json.RawMessage) (caddy.Module, error) {
 	info, err := caddy.GetModule(id)
 	if err != nil {

@@ -74,7 +74,7 @@ func sitemapsOf(ctx context.Context, r remote, o string, query url.Values) (list
 	return list, nil
 }
 
-// printSitemaps writes one a line: its URL, or a JSON object.
+// printSitemaps writes one sitemap per line: its URL, or a JSON object.
 func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) {
 	for _, s := range list {
 		if asJSON {
@@ -85,8 +85,8 @@ func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) {
 	}
 }
 
-// listKnownSitemaps prints the sitemaps of all origins that have a text. It goes on
-// if an origin is purged in the meantime.
+// listKnownSitemaps prints the sitemaps of all origins that have a text. It continues if an
+// origin is purged in the meantime.
 func listKnownSitemaps(ctx context.Context, r remote, query url.Values) error {
 	for after := ""; ; {
 		page, err := call[adminapi.OriginList](ctx, r.adminClient,

@@ -23,13 +23,13 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// texts are what lines rest on: a [robotscache.Store] that is only read.
+// texts is the source of the texts behind log lines: a [robotscache.Store] that is only read.
 type texts interface {
 	audit.Texts
 	Load(ctx context.Context, k fetch.Key) (fetch.Record, error)
 }
 
-// textFlags say where the texts are that lines rest on.
+// textFlags say where the texts behind log lines are.
 type textFlags struct{ store, gateway string }
 
 func (c *textFlags) addTo(f *pflag.FlagSet) {
@@ -96,7 +96,7 @@ func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 	return body, orNotFound(err)
 }
 
-// orNotFound makes the answer 404 the error of a store.
+// orNotFound turns the answer 404 into the error of a store.
 func orNotFound(err error) error {
 	if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
 		return fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)

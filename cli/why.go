@@ -31,7 +31,7 @@ type whyOptions struct {
 	url, host, agent string
 	limit            int
 	pattern          enforce.HostPattern
-	place            audit.Place // of the one line that is asked for
+	place            audit.Place // of the requested line
 	json             bool
 }
 
@@ -106,7 +106,7 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 	return status, out.Flush()
 }
 
-// placeOf reads FILE:LINE. The line is 0 where a log is meant as a whole.
+// placeOf reads FILE:LINE. The line is 0 if the argument is a whole log.
 func placeOf(arg string) audit.Place {
 	i := strings.LastIndexByte(arg, ':')
 	if _, err := os.Stat(arg); err == nil || i < 0 {
@@ -119,8 +119,8 @@ func placeOf(arg string) audit.Place {
 	return audit.Place{File: arg[:i], Line: n}
 }
 
-// whyLine is a line, and since when the site's robots.txt was unreachable then by what the log
-// says; zero if it was not, or if that is not known.
+// whyLine is a line, with the time since when the site's robots.txt had been unreachable by
+// the log. The time is zero if the file was reachable, or if that is unknown.
 type whyLine struct {
 	line             *audit.Line
 	unreachableSince time.Time
@@ -133,11 +133,11 @@ type ExplainedLine struct {
 	Method           string             `json:"method"`
 	URL              string             `json:"url"`
 	Decision         string             `json:"decision"` // in words
-	Robots           *enforce.LogRecord `json:"robots"`   // as it stands in the log
+	Robots           *enforce.LogRecord `json:"robots"`   // as in the log
 	UnreachableSince time.Time          `json:"unreachable_since,omitzero"`
 }
 
-// find returns the newest lines that are asked for, the newest first.
+// find returns the newest matching lines, newest first.
 func (c *whyOptions) find(ctx context.Context, s streams, args []string) (newest []whyLine, status int, err error) {
 	logs, err := s.logs(args)
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *whyOptions) asked(l *audit.Line) bool {
 	return c.host == "" || err == nil && c.pattern.Match(o)
 }
 
-// explainLine prints the way from a line to the rule, and on to the text of today.
+// explainLine prints the path from a line to the rule, and to today's text.
 func explainLine(ctx context.Context, w io.Writer, source texts, l *audit.Line, since time.Time) error {
 	r := l.Robots
 	printLine(w, fmt.Sprintf("%s:%d %s", l.File, l.Line, moment(l.Time())))
@@ -252,10 +252,10 @@ func sentence(l *audit.Line) string {
 	return s
 }
 
-// around is how many lines of a text are shown on either side of a rule.
+// around is how many lines of a text are shown before and after a rule.
 const around = 3
 
-// printAround shows a rule among its neighbours.
+// printAround shows a rule with the lines around it.
 func printAround(w io.Writer, text []byte, rule int) error {
 	if rule < 1 {
 		printLine(w, "No rule of the text matched.")
@@ -275,7 +275,7 @@ func printAround(w io.Writer, text []byte, rule int) error {
 	return nil
 }
 
-// printSince shows the changes in a text since a line was written.
+// printSince shows the changes in a text since a log line was written.
 func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, then []byte, sha fetch.Sum) error {
 	o, err := origin.Parse(l.Robots.Origin)
 	if err != nil {

@@ -5,20 +5,20 @@
 // specification (https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec) adds that
 // an internationalised name equals its punycode form, that the default port equals no port and that
 // an address literal is only itself. Crawlgate keeps everything about a site (rules, clocks,
-// policy, log fields) under its [Origin]. So two spellings of one site must never give two origins,
-// and no spelling may give the origin of another site. A host that cannot be spelled canonically
-// without guessing is refused with an [*Error].
+// policy, log fields) under its [Origin]. So two spellings of one site must never result in two
+// origins, and no spelling may result in the origin of another site. A host that cannot be spelled
+// canonically without guessing is refused with an [*Error].
 //
-// Folded are: the case of scheme and host, Unicode spellings of a name (UTS 46, as in browsers),
-// the final dot of a name, and an absent, empty or default port. Refused are: userinfo;
-// percent-encoding and any byte in the host but letters, digits, hyphen, underscore and dot; empty
-// and over-long labels; all spellings of an IPv4 address but four decimal numbers, and of an IPv6
-// address but that of RFC 5952; zones and IPv4-mapped addresses; port 0, signs and leading zeros in
-// a port.
+// The package folds the case of scheme and host, Unicode spellings of a name (UTS 46, as in
+// browsers), the final dot of a name, and an absent, empty or default port. It refuses userinfo;
+// percent-encoding and any byte in the host except letters, digits, hyphen, underscore and dot;
+// empty and over-long labels; all spellings of an IPv4 address except four decimal numbers, and of
+// an IPv6 address except the form of RFC 5952; zones and IPv4-mapped addresses; port 0, signs and
+// leading zeros in a port.
 //
-// "example.com." resolves as "example.com" does. So it is the same origin, and requests and the
-// fetch of robots.txt both send a Host without the dot.
+// "example.com." resolves like "example.com". So it is the same origin, and both requests and the
+// fetch of robots.txt send a Host without the dot.
 //
-// The zero [Origin] is no origin, and the zero [Target] cannot be sent. All functions are pure and
-// safe for concurrent use.
+// The zero [Origin] is not an origin, and the zero [Target] cannot be sent. All functions are pure
+// and safe for concurrent use.
 package origin

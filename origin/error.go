@@ -19,12 +19,12 @@ const (
 // maxErrorValue bounds the bytes of foreign text that an Error carries.
 const maxErrorValue = 80
 
-// Error says which part of a URL or authority is not canonical, and why.
+// Error names the part of a URL or authority that is not canonical, and the reason.
 type Error struct {
 	// Part is one of the Part constants.
 	Part string
 	// Value is the offending text, cut and escaped to printable ASCII, so that it can be logged and
-	// shown. It never holds credentials.
+	// shown. It never contains credentials.
 	Value string
 	// Reason describes the fault of Value in a few words.
 	Reason string

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Origin is the scope of one robots.txt (RFC 9309 section 2.3): it holds for one scheme on one host
-// at one port and for nothing else.
+// Origin is the scope of one robots.txt (RFC 9309 section 2.3): one scheme on one host at one port.
 //
 // Origins are comparable: those made by [Parse], [FromURL] and [FromAuthority] are equal exactly if
-// they name the same scope, and exactly if their strings are equal. The zero value is no origin.
+// they name the same scope, and exactly if their strings are equal. The zero value is not an
+// origin.
 type Origin struct {
 	// Scheme is "http", "https" or "ftp".
 	Scheme string
@@ -27,12 +27,12 @@ type Origin struct {
 	Port uint16
 }
 
-// IsZero reports whether o is the zero value, which is no origin.
+// IsZero reports whether o is the zero value, which is not an origin.
 func (o Origin) IsZero() bool { return o == Origin{} }
 
 // String returns the ASCII serialisation of o, such as "https://example.com" or
 // "http://[::1]:8080", without the default port of the scheme. Origins are stored under this key;
-// [Parse] is its inverse. The zero value gives the empty string.
+// [Parse] is its inverse. For the zero value it is empty.
 func (o Origin) String() string {
 	if o.IsZero() {
 		return ""
@@ -43,8 +43,7 @@ func (o Origin) String() string {
 // MarshalText implements encoding.TextMarshaler: the text is what String returns.
 func (o Origin) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes what MarshalText gives, and no other
-// spelling.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts only the spelling of MarshalText.
 func (o *Origin) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {
@@ -66,13 +65,13 @@ func (o Origin) Authority() string {
 	return o.HostPort()
 }
 
-// HostPort returns host:port for dialing, the port always included.
+// HostPort returns host:port for dialing. It always includes the port.
 func (o Origin) HostPort() string {
 	return o.bracketedHost() + ":" + strconv.Itoa(int(o.Port))
 }
 
 // Addr returns the address of an origin whose host is an IP literal, and whether it is one. The
-// rules of such an origin hold for requests that name the address, not for names that resolve to it
+// rules of such an origin apply to requests that name the address, not to names that resolve to it
 // (Google's specification).
 func (o Origin) Addr() (netip.Addr, bool) {
 	if !isIPv6(o.Host) && !endsInNumber(o.Host) {
@@ -97,9 +96,8 @@ func (o Origin) bracketedHost() string {
 // isIPv6 reports whether a canonical host is an IPv6 address: no other host has a colon.
 func isIPv6(host string) bool { return strings.IndexByte(host, ':') >= 0 }
 
-// defaultPort returns the port of a URL of the scheme that names none, 0 for a scheme without
-// origins. RFC 9309 section 2.3 leaves the set of schemes open; Google's specification names these
-// three.
+// defaultPort returns the default port of a scheme, or 0 for a scheme without origins. RFC 9309
+// section 2.3 leaves the set of schemes open; Google's specification names these three.
 func defaultPort(scheme string) uint16 {
 	switch scheme {
 	case "http":
@@ -113,9 +111,9 @@ func defaultPort(scheme string) uint16 {
 	}
 }
 
-// Parse returns the origin of an absolute URL. It is also the inverse of [Origin.String]. Only
-// scheme and authority are read: path, query and fragment have no say in an origin and are not
-// checked, but for control bytes. The error is an [*Error].
+// Parse returns the origin of an absolute URL. It is also the inverse of [Origin.String]. It reads
+// only scheme and authority: path, query and fragment are not part of an origin, and are only
+// checked for control bytes. The error is an [*Error].
 //
 // Parse is stricter than [FromURL] in one point: it refuses percent-encoding in the host, which
 // url.Parse has already decoded for FromURL.
@@ -163,9 +161,9 @@ func FromURL(u *url.URL) (Origin, error) {
 }
 
 // FromAuthority returns the origin of an authority such as "example.com", "example.com:8080" or
-// "[2001:db8::1]:443", as CONNECT requests and configurations have it. Without a port, or with an
-// empty one (RFC 3986 section 6.2.3), it is the scheme's default port: callers that need a port to
-// be present, as in a CONNECT target, must look for it. The error is an [*Error].
+// "[2001:db8::1]:443", as in CONNECT requests and configurations. A missing or empty port (RFC 3986
+// section 6.2.3) means the scheme's default port. Callers that need an explicit port, as in a
+// CONNECT target, must check for it. The error is an [*Error].
 func FromAuthority(scheme, authority string) (Origin, error) {
 	scheme = strings.ToLower(scheme)
 	port := defaultPort(scheme)
@@ -219,7 +217,7 @@ func splitAuthority(authority string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// parsePort reads the one spelling a port has: decimal, no sign, no leading zero.
+// parsePort accepts only the canonical spelling of a port: decimal, without sign and leading zeros.
 func parsePort(s string) (uint16, error) {
 	port, err := strconv.ParseUint(s, 10, 16)
 	switch {
@@ -250,8 +248,8 @@ const maxHost = 4 * maxName
 
 // lookup maps a name as browsers do (WHATWG URL, "domain to ASCII" with beStrict false; UTS 46
 // non-transitional): case and width are folded, joiners and bidirectional labels are checked.
-// Hyphens and ASCII bytes are not checked here, since names such as "r3---sn-x.example" and
-// "a_b.example" are in real use; checkName has the last word on the bytes.
+// Hyphens and ASCII bytes are not checked here, because names such as "r3---sn-x.example" and
+// "a_b.example" are in real use. checkName checks the bytes.
 var lookup = idna.New(
 	idna.MapForLookup(),
 	idna.Transitional(false),
@@ -262,8 +260,8 @@ var lookup = idna.New(
 	idna.VerifyDNSLength(false),
 )
 
-// canonicalHost returns the one spelling of a host: a name in lower-case punycode without the dot
-// of the root, an IPv4 address, or an IPv6 address without its brackets.
+// canonicalHost returns the canonical spelling of a host: a name in lower-case punycode without the
+// final dot, an IPv4 address, or an IPv6 address without its brackets.
 func canonicalHost(host string) (string, error) {
 	switch {
 	case host == "":
@@ -285,7 +283,7 @@ func canonicalHost(host string) (string, error) {
 		}
 		name = mapped
 	}
-	name = strings.TrimSuffix(name, ".") // of the root, which every name has
+	name = strings.TrimSuffix(name, ".") // the dot of the root, which is optional
 	if err := checkName(name); err != nil {
 		return "", err
 	}
@@ -307,7 +305,7 @@ func punycode(name string) (string, error) {
 	if mapped == name {
 		return name, nil
 	}
-	// The tables promise a fixed point; a key must not rest on a promise.
+	// The tables should reach a fixed point, but keys must not depend on that.
 	if again, err := lookup.ToASCII(mapped); err != nil || again != mapped {
 		return "", refuse(PartHost, name, "has no stable ASCII form")
 	}
@@ -349,7 +347,7 @@ func checkName(name string) error {
 
 // endsInNumber reports whether the last label of name is decimal digits or starts with 0x. No
 // top-level domain does. Everything that inet_aton(3) parses as an address (127.1, 0x7f.1,
-// 2130706433, 017700000001) does, so such a name is an address or nothing (WHATWG URL, "ends in a
+// 2130706433, 017700000001) does, so such a name is an address or invalid (WHATWG URL, "ends in a
 // number checker").
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
@@ -368,8 +366,8 @@ func checkIPv4(name string, ascii bool) error {
 	return nil
 }
 
-// canonicalIPv6 checks the text between the brackets of an IPv6 literal. The case of hex digits is
-// free, as in all hosts (RFC 3986 section 3.2.2); else only the form of RFC 5952 is taken.
+// canonicalIPv6 checks the text between the brackets of an IPv6 literal. Hex digits may have either
+// case, as in all hosts (RFC 3986 section 3.2.2). Otherwise it accepts only the form of RFC 5952.
 func canonicalIPv6(s string) (string, error) {
 	if strings.IndexByte(s, '%') >= 0 {
 		return "", refuse(PartAddress, s, "has a zone")

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// reading is a set of things that some servers do to a path before they serve it.
+// reading is a set of transformations that some servers apply to a path before they serve it.
 type reading uint8
 
 const (
-	// mergeSlashes makes one slash of several (nginx, Apache, Go).
+	// mergeSlashes merges several slashes into one (nginx, Apache, Go).
 	mergeSlashes reading = 1 << iota
-	// decodeSlashes takes %2f for a slash (nginx, IIS).
+	// decodeSlashes treats %2f as a slash (nginx, IIS).
 	decodeSlashes
-	// backslashes takes the backslash and %5c for a slash (IIS, URL parsers of browsers).
+	// backslashes treats the backslash and %5c as slashes (IIS, URL parsers of browsers).
 	backslashes
 	// cutParameters cuts the parameters of a segment, from a semicolon on, before it decodes
 	// anything (Tomcat, Jetty).
 	cutParameters
-	// cutDecoded does so after that, also from %3b on (a proxy that decodes in front of one of
-	// these).
+	// cutDecoded cuts them after decoding, and also from %3b on (a proxy that decodes in front of one
+	// of these).
 	cutDecoded
 )
 
@@ -30,9 +30,9 @@ const (
 // but most origins serve /private/s for /x/../private/s or //private/s: such paths evade a rule
 // unless these forms are matched against it too.
 //
-// Servers resolve differently: Tomcat makes /private/s of //private;%2f../s, and a server that
-// decodes first makes /s. So there is a form for every combination of these readings; equal forms
-// are listed once.
+// Servers resolve differently: Tomcat resolves //private;%2f../s to /private/s, and a server that
+// decodes first resolves it to /s. So there is a form for every combination of these readings.
+// Equal forms are listed once.
 //
 //   - A run of slashes is one, or is not.
 //   - %2f is a slash, or is not. So are the backslash and %5c.
@@ -55,8 +55,8 @@ const (
 // rule. They are slashes if the path has a dot segment or a semicolon in any spelling, which could
 // remove that folder.
 //
-// ok is false for a path of more than 64 forms, or of more than 8 that have over 64 KiB in all.
-// Such a path has no use but to evade rules or to make work.
+// ok is false for a path with more than 64 forms, or with more than 8 forms that have over 64 KiB
+// in total. Such a path is only useful to evade rules or to cause work.
 func Resolve(path string) (forms []string, ok bool) {
 	most := min(max(maxFormBytes/max(len(path), 1), longForms), maxForms)
 	path = maskURLs(path)
@@ -73,12 +73,12 @@ func Resolve(path string) (forms []string, ok bool) {
 	return forms, true
 }
 
-// encodedURL is a URL in a path, up to the next slash. The bytes before it must neither extend its
-// scheme nor form a %2f. Under (?i), an S would match U+017F too.
+// encodedURL matches a URL in a path, up to the next slash. The bytes before it must neither extend
+// its scheme nor form a %2f. It does not use (?i), because S would then match U+017F too.
 var encodedURL = regexp.MustCompile(`(?:^|[^A-Za-z0-9+.-]|%[013-9A-Fa-f][0-9A-Fa-f])` +
 	`(?:[Hh][Tt][Tt][Pp]|[Ff][Tt][Pp]|[Ww][Ss])[Ss]?(?::|%3[Aa])%2[Ff]%2[Ff][^/?]*`)
 
-// maskURLs returns a path with a NUL, which no path has, in each %2f that is data.
+// maskURLs returns a path with a NUL, which never occurs in a path, in each %2f that is data.
 func maskURLs(path string) string {
 	if !strings.Contains(path, "%") || relevant(path)&(cutParameters|cutDecoded) != 0 {
 		return path
@@ -94,14 +94,14 @@ func maskURLs(path string) string {
 	return encodedURL.ReplaceAllStringFunc(path, strings.NewReplacer("%2f", "%\x002f", "%2F", "%\x002F").Replace)
 }
 
-// Bounds on the work that one path can make: each form is matched against each rule.
+// Bounds on the work that one path can cause: each form is matched against each rule.
 const (
 	maxForms     = 64
 	maxFormBytes = 64 << 10
-	longForms    = 8 // however long they are
+	longForms    = 8 // regardless of their length
 )
 
-// appendForms appends the forms of a path that are not there yet, and are not the path asked for.
+// appendForms appends the forms of a path that are new and differ from the requested path.
 func appendForms(forms []string, path, asked string) []string {
 	if isPlain(path) {
 		return forms
@@ -117,7 +117,7 @@ func appendForms(forms []string, path, asked string) []string {
 	}
 }
 
-// relevant returns the readings that can make a difference to a path.
+// relevant returns the readings that can change a path.
 func relevant(path string) reading {
 	r := mergeSlashes
 	for i := 0; i < len(path) && path[i] != '?'; i++ {
@@ -193,8 +193,8 @@ func withoutParameter(segment string) string {
 	return segment
 }
 
-// isPlain reports whether a path has nothing that a server could resolve, as nearly all have not.
-// Of some paths that have nothing either, such as /.well-known, it says no.
+// isPlain reports whether a path has nothing that a server could resolve, which is true for nearly
+// all paths. For some such paths, for example /.well-known, it still returns false.
 func isPlain(path string) bool {
 	path, _, _ = strings.Cut(path, "?")
 	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, `%\;`) && !strings.Contains(path, "//") && !strings.Contains(path, "/.")
@@ -225,8 +225,8 @@ func countDots(segment string) (dots int, others bool) {
 	return dots, false
 }
 
-// first returns the first byte of s, which is not empty, and its length in bytes of s. For an
-// escape of a dot, a slash, a backslash or a semicolon it is that byte.
+// first returns the first byte of s, which is not empty, and its length in bytes of s. An escape of
+// a dot, a slash, a backslash or a semicolon counts as that byte.
 func first(s string) (c byte, n int) {
 	if s[0] != '%' {
 		return s[0], 1

@@ -7,12 +7,11 @@ import (
 )
 
 // Target is what one proxied request asks for, in the exact bytes that will be sent. Rules are
-// matched against these bytes and against nothing else: a verdict on any other spelling could be
-// evaded by the difference.
+// matched only against these bytes, because a decision about any other spelling could be evaded.
 //
-// Targets are comparable. The zero value is no target.
+// Targets are comparable. The zero value is not a target.
 type Target struct {
-	// Origin is whom the request is for.
+	// Origin is the origin of the request.
 	Origin Origin
 	// Path is path[?query] as in the request line (RFC 9112 section 3.2.1). It starts with a slash,
 	// has no fragment, and rules are matched against it (RFC 9309 section 2.2.2). For an ftp origin
@@ -25,11 +24,11 @@ type Target struct {
 //
 // Bytes that a URI cannot have (RFC 3986 appendix A, with [ and ] let pass as net/url and browsers
 // do) are percent-encoded one by one and all others stay as they are: no dot segment is resolved,
-// no slash merged, no escape decoded or changed in case. Left alone, net/url would answer one such
-// byte by encoding the whole decoded path afresh, sending /a%2Fb{ as /a/b%7B.
+// no slash merged, no escape decoded or changed in case. By itself, net/url would respond to one
+// such byte by encoding the whole decoded path again, and send /a%2Fb{ as /a/b%7B.
 //
-// A raw # ends path and query: net/url takes a request line to have no fragment and leaves the one
-// that a careless client sends in the path.
+// A raw # ends path and query: net/url assumes that a request line has no fragment, and leaves the
+// one of a careless client in the path.
 func NewTarget(u *url.URL) (Target, error) {
 	o, err := FromURL(u)
 	if err != nil {
@@ -67,10 +66,10 @@ func ParseTarget(rawURL string) (Target, error) {
 }
 
 // URL returns the outgoing URL: its RequestURI method returns t.Path, and [NewTarget] of it returns
-// t. The caller owns it. For a Target that NewTarget did not make it may be the empty URL, which
+// t. The caller owns it. For a Target that NewTarget did not make, it may be the empty URL, which
 // cannot be sent.
 func (t Target) URL() *url.URL {
-	// Of the parsers of net/url only this one reads // at the start of a path as a path.
+	// Only this parser of net/url reads // at the start of a path as a path.
 	u, err := url.ParseRequestURI(t.Path)
 	if err != nil || t.Origin.IsZero() {
 		return &url.URL{}
@@ -83,12 +82,12 @@ func (t Target) URL() *url.URL {
 // String returns the absolute URL of t.
 func (t Target) String() string { return t.Origin.String() + t.Path }
 
-// splitRequestURI returns the path and query that u was made from, in raw bytes.
+// splitRequestURI returns the raw path and query that u was made from.
 func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
 	if u.RawPath != "" && decodesTo(u.RawPath, u.Path) {
 		path = u.RawPath
 	} else {
-		// No hint, or a rewrite changed Path and left a stale one: Path counts.
+		// Without a hint, or if a rewrite changed Path and left a stale one, Path counts.
 		path = u.EscapedPath()
 	}
 	if beforeFragment, _, found := strings.Cut(path, "#"); found {
@@ -104,7 +103,7 @@ func decodesTo(raw, decoded string) bool {
 	return err == nil && path == decoded
 }
 
-// unescape returns the byte of the escape that s begins with, if it does.
+// unescape returns the byte of an escape at the start of s, if there is one.
 func unescape(s string) (c byte, ok bool) {
 	if len(s) < 3 || s[0] != '%' {
 		return 0, false
@@ -137,15 +136,15 @@ func escapeIllegal(s string, part uint8) string {
 	return string(escaped)
 }
 
-// Where a byte may stand as it is.
+// The parts of a URL in which a byte needs no escape.
 const (
 	legalInPath uint8 = 1 << iota
 	legalInQuery
 )
 
-// legal says of each byte where net/url sends it as it is. A percent sign is legal: in a path it
-// starts an escape, or net/url would have refused the URL, and in a query it is left to mean what
-// the origin makes of it.
+// legal says for each byte in which parts net/url sends it unchanged. A percent sign is legal: in a
+// path it starts an escape, or net/url would have refused the URL, and in a query its
+// interpretation is left to the origin.
 var legal = func() (table [256]uint8) {
 	const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 	const others = "%/!$&'()*+,;=:@[]"
@@ -156,14 +155,14 @@ var legal = func() (table [256]uint8) {
 	return table
 }()
 
-// maxFTPName bounds the name of a file, in bytes: as many as Linux takes, and no more than can be
-// sent in one piece.
+// maxFTPName bounds the name of a file, in bytes: the limit of Linux, and not more than can be sent
+// in one piece.
 const maxFTPName = 4000
 
 // checkFTP refuses paths that an FTP server could resolve to another one. The server gets decoded
-// bytes and resolves them, so the rules must be matched against the name that it sees, whatever
-// forms of a path they judge. Bytes must not end the command that carries the path (CR, LF, NUL),
-// nor be a command of Telnet (0xFF, RFC 959 section 3.1).
+// bytes and resolves them, so the rules must be matched against the name that it sees. The bytes
+// must not end the command that carries the path (CR, LF, NUL), and must not be a Telnet command
+// (0xFF, RFC 959 section 3.1).
 func checkFTP(path string, hasQuery bool) error {
 	name, err := url.PathUnescape(path)
 	forms, fewForms := Resolve(path)
@@ -182,7 +181,7 @@ func checkFTP(path string, hasQuery bool) error {
 		return refuse(PartPath, path, "has a byte that is not sent to FTP servers")
 	}
 	for segment := range strings.SplitSeq(name, "/") {
-		if strings.TrimRight(segment, ". ") != segment { // Windows does without them
+		if strings.TrimRight(segment, ". ") != segment { // Windows ignores them
 			return refuse(PartPath, path, "has a segment that ends in a dot or a space")
 		}
 	}

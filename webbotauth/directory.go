@@ -14,16 +14,17 @@ import (
 const MediaType = "application/http-message-signatures-directory+json"
 
 const (
-	// directoryAge is how long a site may use a directory without a new request. A new key has to be
-	// in it for longer before it signs.
+	// directoryAge is how long a site may use a directory without a new request. A new key must be
+	// in it longer than that before it signs.
 	directoryAge = time.Hour
-	// directoryValid is how long the signatures of a directory hold for those who pass it on.
+	// directoryValid is how long the signatures of a directory are valid, for services that pass it
+	// on.
 	directoryValid = 24 * time.Hour
 )
 
 // Directory returns the header and body of the directory at a time, for a request to an authority
-// (RFC 9421 section 2.2.3). Each key that it shows signs it, so that nobody can show it under
-// another name (appendix B of the draft).
+// (RFC 9421 section 2.2.3). Each of its keys signs it, so that nobody can show it under another
+// name (appendix B of the draft).
 func (k Keys) Directory(authority string, now time.Time) (header http.Header, body []byte) {
 	published := k.Published(now)
 	set := jwkSet{Keys: []jwk{}}

@@ -1,6 +1,6 @@
 // Package webbotauth signs requests so that a site can tell who sent them: HTTP message signatures
-// (RFC 9421) as draft-ietf-webbotauth-httpsig-protocol-01 has them for crawlers. It also makes the
-// directory in which a site finds the keys.
+// (RFC 9421), in the form that draft-ietf-webbotauth-httpsig-protocol-01 defines for crawlers. It
+// also makes the directory in which a site finds the keys.
 //
 // A signature proves a name. It says nothing about what the sender may do.
 package webbotauth
@@ -27,19 +27,20 @@ const maxKeys = 16
 type SigningKey struct {
 	// ID is the key's thumbprint (RFC 8037 appendix A.3), by which a site finds it in the directory.
 	ID string
-	// NotBefore is when it begins to sign, Expires when it ends; zero for no such time.
+	// NotBefore is when the key begins to sign, and Expires when it ends. Zero means no limit.
 	NotBefore, Expires time.Time
 
 	private ed25519.PrivateKey
 }
 
-// String returns the ID: a key that is printed does not show its secret.
+// String returns the ID, so that printing a key does not show its secret.
 func (k SigningKey) String() string { return k.ID }
 
-// GoString is String.
+// GoString is the same as String.
 func (k SigningKey) GoString() string { return k.ID }
 
-// Generate returns a new key that signs between two times, to the second; zero for no such time.
+// Generate returns a new key that signs between two times, with a precision of seconds. Zero means
+// no limit.
 func Generate(notBefore, expires time.Time) (SigningKey, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -60,8 +61,8 @@ func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // Keys are the keys of one agent, in the order in which they begin to sign.
 type Keys []SigningKey
 
-// At returns the key that signs at a time: of those that sign then, the one that began last. It
-// reports false if none does.
+// At returns the key that signs at a time. If there are several, it is the one that began last. It
+// reports false if there is none.
 func (k Keys) At(now time.Time) (SigningKey, bool) {
 	for _, key := range slices.Backward(k) {
 		if !now.Before(key.NotBefore) && !key.ended(now) {
@@ -71,16 +72,16 @@ func (k Keys) At(now time.Time) (SigningKey, bool) {
 	return SigningKey{}, false
 }
 
-// Published returns the keys that the directory shows at a time: all that have not ended, also those
-// that have yet to sign. So a site knows a key before it meets it.
+// Published returns the keys that the directory shows at a time: all that have not ended, including
+// keys that do not sign yet. So a site knows a key before its first use.
 func (k Keys) Published(now time.Time) Keys {
 	return slices.DeleteFunc(slices.Clone(k), func(key SigningKey) bool { return key.ended(now) })
 }
 
-// Rotate returns the keys with a new one, the last, which begins to sign after a while: long enough
-// for sites to find it in the directory first. Those before it end as long after that, and those
-// that have ended are left out. The only key signs at once. It is an error if the last key has yet
-// to begin, or if none would sign until the new one does.
+// Rotate returns the keys with a new last one. The new key begins to sign only after a delay, so
+// that sites can find it in the directory first. The earlier keys end after the same delay again,
+// and ended keys are left out. A key without predecessors signs at once. Rotate returns an error if
+// the last key has not begun to sign, or if no key would sign until the new one does.
 func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
 	keys := k.Published(now)
 	if len(keys) == 0 {
@@ -103,7 +104,7 @@ func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
 	return append(keys, key), err
 }
 
-// State says what a key does at a time: it "signs", is "published" only, or has "ended".
+// State returns the state of a key at a time: "signs", "published" (but not signing), or "ended".
 func (k Keys) State(key SigningKey, now time.Time) string {
 	signs, _ := k.At(now)
 	switch {
@@ -133,11 +134,11 @@ type jwkSet struct {
 	Keys []jwk `json:"keys"`
 }
 
-// testKey is the thumbprint of the key in RFC 9421 appendix B.1.4, whose secret everybody knows.
+// testKey is the thumbprint of the key in RFC 9421 appendix B.1.4, whose secret is public.
 const testKey = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 
-// ParseKeys reads a JWK Set with private keys, or a single JWK. A key that cannot sign is an error
-// that names its place, and so is the example key of the RFC.
+// ParseKeys reads a JWK Set with private keys, or a single JWK. It returns an error with the
+// position of a key that cannot sign, or that is the example key of the RFC.
 func ParseKeys(data []byte) (Keys, error) {
 	list, err := parseSet(data)
 	if err != nil {
@@ -165,7 +166,7 @@ func parseSet(data []byte) ([]jwk, error) {
 		jwk
 	}
 	if err := decoder.Decode(&file); err != nil {
-		// The error could quote what stands in the file.
+		// The error could quote the file.
 		return nil, fmt.Errorf("no JSON Web Key at byte %d", decoder.InputOffset())
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -216,7 +217,7 @@ func seconds(unix int64) time.Time {
 	return time.Unix(unix, 0)
 }
 
-// public is the key as the directory shows it.
+// public returns the key in the form of the directory.
 func (k SigningKey) public() jwk {
 	public, _ := k.private.Public().(ed25519.PublicKey)
 	j := jwk{Type: "OKP", Curve: "Ed25519", ID: k.ID, X: encode(public), Use: "sig"}

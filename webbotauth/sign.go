@@ -16,7 +16,8 @@ import (
 // WellKnown is the path of a directory (section 8.1 of the draft).
 const WellKnown = "/.well-known/http-message-signatures-directory"
 
-// Valid is how long a signature may be used. It covers the way to the site and clocks that differ.
+// Valid is how long a signature may be used. It allows for the transfer to the site and for
+// different clocks.
 const Valid = time.Minute
 
 // AgentForm is a form of the field Signature-Agent.
@@ -25,20 +26,20 @@ type AgentForm string
 const (
 	// Dictionary is the form of the draft: a member with the URL of the directory.
 	Dictionary AgentForm = "dictionary"
-	// String is the form of earlier drafts, which deployed verifiers still want: the origin of the
-	// directory. Such a signature covers the authority and nothing else of the request, as theirs do.
+	// String is the form of earlier drafts, which deployed verifiers still expect: the origin of the
+	// directory. As in those drafts, the signature covers only the authority of the request.
 	String AgentForm = "string"
 )
 
 // label names the signature within its message.
 const label = "sig1"
 
-// ErrNoKey means that no key signs now: all have ended, or have yet to begin.
+// ErrNoKey means that no key signs now: all have ended, or have not begun yet.
 var ErrNoKey = errors.New("no key signs at this time")
 
 // Signer signs the requests of one agent. It is a value, safe for concurrent use if Keys is.
 type Signer struct {
-	// Keys returns the keys as they are now.
+	// Keys returns the current keys.
 	Keys func() Keys
 	// Directory is the origin of the agent's directory, such as https://bot.example.com. See
 	// [ParseDirectory].
@@ -81,8 +82,8 @@ func (s Signer) Sign(r *http.Request, form AgentForm, now time.Time) (keyID stri
 		m.add(`"signature-agent";key="`+label+`"`, agent)
 		agent = label + "=" + agent
 	}
-	// Without a nonce two requests of a second could have one signature, and a site may refuse to see
-	// one twice.
+	// Without a nonce, two requests in the same second could have the same signature, and a site may
+	// refuse a repeated one.
 	input, signature := m.sign(key, label, validity(key, "web-bot-auth", now, Valid)+`;nonce="`+rand.Text()+`"`)
 	r.Header["Signature-Agent"], r.Header["Signature-Input"], r.Header["Signature"] = []string{agent}, []string{input}, []string{signature}
 	return key.ID, nil
@@ -111,8 +112,8 @@ func path(u *url.URL) string {
 }
 
 // message collects the components of a message (RFC 9421 section 2), in the order in which they are
-// signed. It holds the serialized form: no name and no value of this package has a byte that would
-// be escaped.
+// signed. It has the serialized form: no name or value of this package contains a byte that needs an
+// escape.
 type message struct {
 	list string // their names
 	base strings.Builder

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// upgrades are the commands by which Caddy replaces its own binary by one that its website builds.
-// That one would be no gateway.
+// upgrades are the commands by which Caddy replaces its own binary with one from its website,
+// which would not be a gateway.
 var upgrades = []string{"upgrade", "add-package", "remove-package"}
 
 var errUpgrade = errors.New("this would replace the gateway by a Caddy without it. Install another version of crawlgate instead, " +
@@ -32,17 +32,17 @@ audit logs. The others are those of Caddy, the server that Crawlgate is a module
 	ownDocs   = "https://github.com/crawlgate/crawlgate/blob/main/docs/cli.md"
 )
 
-// ownName puts the name of this program into the texts about Caddy's commands.
+// ownName puts the name of this program into the texts of Caddy's commands.
 var ownName = strings.NewReplacer(
 	"Caddy process", "Crawlgate process", "Caddy instance", "Crawlgate instance", "Caddy binary", "Crawlgate binary",
 	"pages for Caddy commands", "pages for its commands", "configure Caddy", "configure Crawlgate", "stop Caddy", "stop Crawlgate", "runs Caddy", "runs Crawlgate", "run Caddy", "run Crawlgate", "your Caddy\n", "your Crawlgate\n",
 	"caddy file-server", "crawlgate file-server", "$ caddy ", "$ crawlgate ", "> caddy ", "> crawlgate ", `"caddy `, `"crawlgate `, "'caddy ", "'crawlgate ", "`caddy ", "`crawlgate ",
 )
 
-// ownCommands makes the commands those of this program: help and manual pages have its name and
-// links, and an error is in the place of the upgrades, which help, manual pages and completions do
-// not list. Caddy can register commands only, but adds them to the root in that order: when the
-// last of ours is made, the first one leads to the root, and so to Caddy's own.
+// ownCommands adapts Caddy's commands to this program: help and manual pages have its name and
+// links, and the upgrades return an error and are not listed in help, manual pages and
+// completions. Caddy can only register commands, but it adds them to the root in order: when our
+// last command is made, our first one leads to the root, and so to Caddy's own commands.
 func ownCommands() {
 	caddy.CustomBinaryName, caddy.CustomLongDescription = "crawlgate", long
 	var ours []*cobra.Command
