@@ -123,7 +123,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(plan.Seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute+time.Duration(plan.Seconds)*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, filepath.Join(dir, "console.mjs"), string(told))
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
