@@ -31,7 +31,7 @@ type OriginInfo struct {
 	// Flags say why the text may not be a robots.txt: [engine.FlagHTML], which a list does not have,
 	// and [engine.Flag202]. Its valid lines still apply.
 	Flags []string `json:"flags,omitempty"`
-	// Sitemaps are from the text that decides or, if there is none, from the last one that did. A list
+	// Sitemaps are from the text that decides or, without one, from the last text that did. A list
 	// does not have them.
 	Sitemaps []Sitemap `json:"sitemaps,omitempty"`
 }
@@ -245,7 +245,7 @@ func (l OrderLifted) String() string {
 	return "lifted by " + cmp.Or(l.By, "(not named)") + ": " + what + l.Order.String()
 }
 
-// OriginsRequest asks for a page of origins: all, those of a host, or those in a state.
+// OriginsRequest asks for a page of origins: all, the origins of a host, or the origins in a state.
 type OriginsRequest struct {
 	After string  `json:"after"`
 	Host  *string `json:"host"`

@@ -143,7 +143,7 @@ func (m *meter) spent() bool { return m.dry || m.uncounted && m.held <= 0 }
 // remaining is how much of a limit is left, as far as this gateway knows.
 func (m *meter) remaining(limit int64) int64 { return max(m.held+max(m.left+limit-m.limit, 0), 0) }
 
-// limited changes the limit. The meter returns what it holds beyond the new one.
+// limited changes the limit. The meter returns the excess over the new one.
 func (m *meter) limited(limit int64) {
 	m.left += limit - m.limit
 	m.limit, m.tight, m.dry = limit, false, false

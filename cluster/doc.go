@@ -26,6 +26,6 @@
 //	                  name ends with its number, such as look:2
 //
 // A gateway looks when the channel says so, and every half second in any case, so a lost message
-// costs at most half a second. Anyone who can write to these keys can lift orders: give the
+// costs at most half a second. Write access to these keys is enough to lift orders, so give the
 // gateways their own Redis user.
 package cluster

@@ -18,7 +18,7 @@ type Self struct {
 	Config  string `json:"config,omitempty"`
 }
 
-// Gateway is one gateway of the fleet. Its times are for people: gateways do not compare them.
+// Gateway is one gateway of the fleet. Its times are only for display: gateways do not compare them.
 type Gateway struct {
 	Self
 	// LastHeartbeat is when Redis last got its heartbeat.

@@ -104,8 +104,8 @@ func (h handler) access() access {
 }
 
 // leastOf returns the least access control that a request passes on its way to a page in the
-// routes. A guard behind a matcher guards only its own route. So does a guard in a group, of which
-// only the first matching route runs.
+// routes. A guard behind a matcher guards only its own route. So does a guard in a group, because
+// only the first matching route of a group runs.
 func leastOf(routes caddyhttp.RouteList, before access) (least access, found bool, err error) {
 	least = known
 	for _, r := range routes {

@@ -48,15 +48,14 @@ type RequestInfo struct {
 	Method, URL string
 	// Accept is the value of the Accept field, several fields joined by commas.
 	Accept string
-	// Help is where the type of the problem leads to.
+	// Help is the place of the page for the type of the problem.
 	Help Help
-	// Docs is the URL of the gateway's own documentation, as this client reaches it. Crawlers often
-	// reach no other site. The link for people leads there, unless Help is the operator's or Docs is
-	// empty.
+	// Docs is the URL of the gateway's own documentation, as this client reaches it. Crawlers often reach
+	// no other site. The link for readers leads there, unless Help is the operator's or Docs is empty.
 	Docs string
 }
 
-// more is the page that a person gets to read.
+// more returns the URL of the page for readers.
 func (i RequestInfo) more(r Reason) string {
 	byOperator := i.Help.Base != "" && i.Help.Suffix == ""
 	if i.Docs == "" || byOperator || r == ReasonClientNotAllowed { // that client may not read Docs either

@@ -294,7 +294,7 @@ func (l Lift) before(other Lift) bool {
 // Remembered reports whether a lift is recent enough to be sent to other gateways.
 func (l Lift) Remembered(now time.Time) bool { return now.Sub(l.At) < liftsKept }
 
-// remembered returns the lifts to keep: those of the last 90 days, or the newest if there are too
+// remembered returns the lifts to keep: all from the last 90 days, or the newest if there are too
 // many.
 func remembered(lifts map[string]Lift, now time.Time) map[string]Lift {
 	old := 0

@@ -92,7 +92,7 @@ func TestAgentMetrics(t *testing.T) {
 	}
 }
 
-// TestAgentMetricsOverReloads checks that after reloads with new names the metrics are those of the current
+// TestAgentMetricsOverReloads checks that after reloads with new names the metrics cover only the current
 // configuration. Agents that stay keep their counts, and requests of a removed agent count as "other".
 func TestAgentMetricsOverReloads(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func (c AgentCount) Plus(o AgentCount) AgentCount {
 // Trend says how often something happened recently.
 type Trend struct {
 	Now, Before int       // in the last [TrendMinutes], and in the same time an hour ago
-	Since       time.Time // the minute of the first one after [TrendMinutes] without any; zero if there is none
+	Since       time.Time // the minute of the first one after [TrendMinutes] without any, or zero
 	Known       bool      // whether Before was recorded
 }
 

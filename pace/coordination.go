@@ -211,8 +211,8 @@ func (on coordination) ready(g gcra, t terms, key string, now, from instant) ins
 // many requests would be late.
 const turnsFrom = 150 * time.Millisecond
 
-// lateness is how late in its turn a request may still start. A request that is later than that has
-// to wait for the next round. A busy machine may be late by more than a short slot.
+// lateness is how long after the start of its turn a request may still go. A request that is later
+// than that has to wait for the next round. A busy machine may be late by more than a short slot.
 func lateness(t terms) time.Duration {
 	return min(max(min(t.cost()/8, 125*time.Millisecond), t.cost()/16), 2*time.Second)
 }

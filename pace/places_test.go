@@ -136,7 +136,7 @@ func TestPlacesOfALoneAgent(t *testing.T) {
 	})
 }
 
-// field is the state of a simulation of places: who waits, and who has places.
+// field is the state of a simulation of places: the waiting requests, and the requests with places.
 type field struct {
 	mu      sync.Mutex
 	waiting map[string]int

@@ -25,7 +25,7 @@ type Entry struct {
 	derive  sync.Once
 	derived any // what Derive keeps
 
-	// Told belongs to the user of the cache, who notes there what it has reported about the entry.
+	// Told is for the user of the cache, to record which reports about the entry were made.
 	Told atomic.Int64
 
 	// usedAt is when Cache.markUsed last acted on the entry, in Unix ns; 0: never.

@@ -338,7 +338,7 @@ func (cl class) share(n int) int {
 const startsPerSecond = 3
 
 // slots bounds the retrievals of one class. A retrieval that only waits for its server costs a
-// connection, and 200 hosts that never answer must not hold up all others, so many may be in
+// connection, and 200 hosts that never answer must not hold up all others. Therefore many may be in
 // flight. A retrieval whose server has started to answer will hold a file, so only a few may read.
 type slots struct {
 	// Guarded by Cache.mu.

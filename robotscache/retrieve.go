@@ -225,7 +225,7 @@ func (c *Cache) share(out fetch.Outcome) {
 }
 
 // recall returns the newest entry of k in the hot tier, the pending writes or the store, under the
-// current policy. It returns nil if there is none.
+// current policy, or nil.
 func (c *Cache) recall(k fetch.Key) *Entry {
 	c.mu.Lock()
 	best := c.pending.newest(k)

@@ -62,7 +62,7 @@ func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 type Keys []SigningKey
 
 // At returns the key that signs at a time. If there are several, it is the one that began last. It
-// reports false if there is none.
+// reports false if no key signs.
 func (k Keys) At(now time.Time) (SigningKey, bool) {
 	for _, key := range slices.Backward(k) {
 		if !now.Before(key.NotBefore) && !key.ended(now) {

@@ -46,7 +46,8 @@ func leadsTo(t *testing.T, way string, a rig.Answer, by *http.Client, base strin
 	}
 }
 
-// direct is a client that knows no proxy. It reaches what is on this machine, over a unix socket if there is one.
+// direct returns a client without a proxy. It connects to listeners of this machine, over a unix socket if one is
+// given.
 func direct(config *tls.Config, socket string) *http.Client {
 	t := &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}
 	if socket != "" {
@@ -120,7 +121,7 @@ func TestMoreLinksOfTLS(t *testing.T) {
 			leadsTo(t, host+" "+way, a, direct(trusting, ""), base, enforce.ReasonOperatorDeny)
 		}
 	}
-	// A server name that is none is not shown.
+	// An invalid server name is not shown.
 	wire, err := new(net.Dialer).DialContext(t.Context(), "tcp", port.Addr)
 	if err != nil {
 		t.Fatal(err)

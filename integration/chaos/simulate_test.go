@@ -11,8 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// checkSimulation checks that the log of a gateway under chaos, simulated by the Caddyfile that was in force, comes to
-// what was enforced, line for line; and that by other Caddyfiles it comes to what the oracle calls right under them.
+// checkSimulation simulates the log of a gateway under chaos. With the Caddyfile that was in force, each line must
+// have the enforced decision. With other Caddyfiles, each line must have the decision that the oracle computes for
+// them.
 func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	t := g.T
 	t.Helper()

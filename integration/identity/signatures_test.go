@@ -341,7 +341,8 @@ func TestSignedAfterTheWait(t *testing.T) {
 }
 
 // TestSignedRobotsTxt checks that the gateway asks in the agent's name if a site refuses its own fetch: each hop has
-// the agent's User-Agent and From, and a signature for the host of that hop. The gateway's own fetch has none of these.
+// the agent's User-Agent and From, and a signature for the host of that hop. The gateway's own fetch has no such
+// fields.
 func TestSignedRobotsTxt(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "knows crawlers")

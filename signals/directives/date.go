@@ -14,9 +14,9 @@ const (
 	farthestAhead = 14 * time.Hour
 )
 
-// zones are those of RFC 822 section 5.1, by how many hours they are ahead of UTC. The military
-// letters but Z are not among them: RFC 822 had their signs wrong, so they say nothing (RFC 5322
-// section 4.3).
+// zones are the zones of RFC 822 section 5.1, with the hours that they are ahead of UTC. Of the
+// military letters, only Z is among them: RFC 822 had the signs of the others wrong, so they are
+// meaningless (RFC 5322 section 4.3).
 var zones = map[string]int{
 	"": 0, "Z": 0, "UT": 0, "UTC": 0, "GMT": 0,
 	"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
@@ -54,7 +54,8 @@ func cutDate(s string) (date time.Time, rest string) {
 // of HTTP are.
 //
 // A year of two digits is one of 1977 to 2076. That is the rule of RFC 9110 section 5.6.7 (at most
-// 50 years ahead) as it was in 2026; it stays there, so that an old log is read as it was written.
+// 50 years ahead) for the year 2026. It is fixed, so that an old log is always read in the same
+// way.
 func parseDate(s string) time.Time {
 	if len(s) > maxDate {
 		return time.Time{}
@@ -75,7 +76,7 @@ func parseDate(s string) time.Time {
 			continue
 		}
 		if !strings.Contains(layout, "2006") && t.Year() < 1977 {
-			t = t.AddDate(100, 0, 0) // time.Parse has 1969 to 2068
+			t = t.AddDate(100, 0, 0) // time.Parse uses 1969 to 2068
 		}
 		if y := t.Year(); y < 1900 || y > 9998 {
 			return time.Time{}
@@ -85,7 +86,7 @@ func parseDate(s string) time.Time {
 	return time.Time{}
 }
 
-// cutZone cuts the zone off: what begins with a letter or a sign after the first colon.
+// cutZone cuts off the zone, which begins with a letter or a sign after the first colon.
 func cutZone(s string) (rest, zone string) {
 	colon := strings.IndexByte(s, ':')
 	if colon < 0 {
@@ -98,8 +99,8 @@ func cutZone(s string) (rest, zone string) {
 	return trim(s[:colon+i]), s[colon+i:]
 }
 
-// zoneOffset returns how far the clocks of a zone are ahead of UTC; ok is false for what cannot be
-// a zone.
+// zoneOffset returns how far the clocks of a zone are ahead of UTC. ok is false if the text cannot
+// be a zone.
 func zoneOffset(zone string) (offset time.Duration, ok bool) {
 	if strings.ContainsAny(zone, " \t,") {
 		return 0, false

@@ -19,8 +19,8 @@ const (
 	NoImageIndex
 	NoTranslate
 	NoODP
-	// IndexIfEmbedded allows what NoIndex forbids, for a page inside a frame of another one. It
-	// is reported as written, beside NoIndex; the strictest reading ignores it.
+	// IndexIfEmbedded allows indexing despite NoIndex, for a page inside a frame of another one. It is
+	// reported in addition to NoIndex; the strictest reading ignores it.
 	IndexIfEmbedded
 	// NoAI and NoImageAI are DeviantArt's convention against training.
 	NoAI
@@ -37,14 +37,14 @@ var flagNames = [...]string{
 }
 
 // Maximum is the value of max-snippet (characters) or max-video-preview (seconds). The zero value
-// means that the directive was not there.
+// means that the directive is missing.
 type Maximum struct {
 	Said bool
-	N    int // -1 is no limit, 0 is nothing at all
+	N    int // -1 means no limit, 0 means nothing
 }
 
-// Set is what a page says to one crawler. The zero value says nothing. Sets of Header, Meta and
-// Join are in a normal form, which the laws of Join need.
+// Set is what a page says to one crawler. The zero value says nothing. Sets from Header, Meta and
+// Join are in a normal form, which the laws of Join require.
 type Set struct {
 	Flags Flags
 	// UnavailableAfter is the date of unavailable_after, in UTC; zero without one.
@@ -53,19 +53,20 @@ type Set struct {
 	MaxVideo         Maximum
 	// MaxImage is the value of max-image-preview: "none", "standard", "large", or "" without it.
 	MaxImage string
-	// Cut says that a bound was reached, so that more may have been said.
+	// Cut says that a bound was reached, so there may be more directives.
 	Cut bool
 }
 
-// Has reports whether all of directives were said.
+// Has reports whether the set has all of directives.
 func (s Set) Has(flags Flags) bool { return s.Flags&flags == flags }
 
-// Empty reports whether nothing was said that could have an effect, and nothing was left out.
+// Empty reports whether the set has no directive with an effect, and nothing was left out.
 func (s Set) Empty() bool { return s == Set{} }
 
 // Join adds the directives of two places of one page: the sum of the negatives (Google's guide of
-// 2012), and the strictest of each value. So the smaller limit counts, the earlier date, and "none"
-// before "standard" before "large". Join is commutative, associative and idempotent.
+// 2012), and the strictest of each value. So the smaller limit counts, and the earlier date, and
+// "none" is stricter than "standard", which is stricter than "large". Join is commutative,
+// associative and idempotent.
 func (s Set) Join(o Set) Set {
 	s.Flags |= o.Flags
 	s.say(o.UnavailableAfter)
@@ -83,7 +84,7 @@ type Directive struct {
 	Value any
 }
 
-// Directives returns the directives that are known, in a fixed order.
+// Directives returns the known directives, in a fixed order.
 func (s Set) Directives() []Directive {
 	var all []Directive
 	add := func(said bool, name string, value any) {

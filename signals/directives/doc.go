@@ -5,8 +5,8 @@
 // (https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag) and MDN's page on
 // X-Robots-Tag (https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/X-Robots-Tag).
 //
-// A directive never forbids a fetch. It is a duty of the crawler, so this package only reads
-// directives, and leaves their consequences to its callers.
+// A directive never forbids a fetch. It obliges the crawler, so this package only reads directives
+// and leaves their consequences to its callers.
 //
 // Everything here is a function of its arguments: no clock, no state, no locks. Names are compared
 // without case. The zero [Set] has no directives.

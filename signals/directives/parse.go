@@ -23,9 +23,9 @@ type Named = struct{ Name, Content string }
 //	googlebot: noindex, nofollow        Googlebot alone, both directives
 //	noarchive, otherbot: nofollow       every crawler; otherbot alone
 //
-// A word before a colon that is no directive is a product token. Its scope ends at the next token
-// or at the end of the line. "*" and "robots" are every crawler. Words that begin with "max-" count
-// as directives of a later time. A version after a token is ignored, as in robots.txt (Google's
+// A word before a colon is a product token, unless it is a directive. Its scope ends at the next
+// token or at the end of the line. "*" and "robots" mean every crawler. Words that begin with
+// "max-" count as future directives. A version after a token is ignored, as in robots.txt (Google's
 // guide of 2012: "Googlebot/1.2 and Googlebot* are equivalent to Googlebot").
 //
 // Directives for any of tokens count, and directives for every crawler. They add up ("the sum of
@@ -42,8 +42,8 @@ func Header(values, tokens []string) Set {
 
 // Meta reads meta tags for a crawler with the given product tokens: the tags named robots or one of
 // tokens. They add up as in Header (Google's guide of 2012: nofollow for robots and noindex for
-// googlebot both hold for Googlebot). The content of a tag has no scopes of agents. Tokens that are
-// [Reserved] find no tag of their own.
+// googlebot both hold for Googlebot). The content of a tag has no scopes of agents. [Reserved]
+// tokens never match a tag.
 func Meta(metas []Named, tokens []string) Set {
 	r := reader{tokens: tokens}
 	for _, m := range metas {
@@ -56,7 +56,7 @@ func Meta(metas []Named, tokens []string) Set {
 }
 
 // Reserved reports whether HTML gives the name of a meta tag another meaning (HTML section 4.2.5.1
-// and its registry), so that a crawler of that name cannot be spoken to by one.
+// and its registry), so that a tag with this name cannot address a crawler.
 func Reserved(name string) bool {
 	switch strings.ToLower(name) {
 	case "application-name", "author", "color-scheme", "copyright", "description", "generator",
@@ -66,7 +66,7 @@ func Reserved(name string) bool {
 	return false
 }
 
-// reader collects the directives for one crawler.
+// reader collects directives for one crawler.
 type reader struct {
 	set    Set
 	tokens []string
@@ -120,7 +120,7 @@ func (r *reader) line(s string) {
 		return
 	}
 	if len(s) > maxLine {
-		// Half a directive could be another one, so the last comma is the end.
+		// Half a directive could be a different one, so the line ends at the last comma.
 		r.set.Cut = true
 		s = s[:strings.LastIndexByte(s[:maxLine], ',')+1]
 	}
@@ -155,7 +155,7 @@ func (r *reader) item(s string) string {
 }
 
 // words reads a text without a colon: a directive, or several that only have space between them,
-// which some pages write. A text with any other word in it says nothing.
+// which some pages write. A text with any other word says nothing.
 func (r *reader) words(text string) {
 	var sum Flags
 	for name := range strings.FieldsSeq(text) {
@@ -168,8 +168,8 @@ func (r *reader) words(text string) {
 	r.add(sum)
 }
 
-// limit reads the value of a directive that bounds something. With a value that cannot be read the
-// directive says nothing: Google ignores it then.
+// limit reads the value of a directive that bounds something. A directive with an unreadable value
+// says nothing, as for Google.
 func (r *reader) limit(kind value, val string) {
 	if !r.bound {
 		return
@@ -205,7 +205,7 @@ func (r *reader) add(flags Flags) {
 	}
 }
 
-// isOwn reports whether name is one of the crawler's.
+// isOwn reports whether name is one of the crawler's names.
 func (r *reader) isOwn(name string) bool {
 	return name != "" && slices.ContainsFunc(r.tokens, func(t string) bool { return strings.EqualFold(t, name) })
 }

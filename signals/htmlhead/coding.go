@@ -11,7 +11,7 @@ import (
 const (
 	// usualRatio is how much longer than its coded form a page is. It sizes a buffer.
 	usualRatio = 6
-	// firstStep is how much of a coded page is decoded at first: some 8 KiB of its text.
+	// firstStep is how much of a coded page is decoded first: about 8 KiB of its text.
 	firstStep = 2 << 10
 )
 
@@ -41,9 +41,9 @@ func Read(contentCoding string, body []byte, limit int, o Options) (m Metas, cut
 // there is more, the copy ends early or is broken, or the coding is unknown or more than one. The
 // result of identity is the copy itself.
 //
-// One call needs at most some 8 MiB besides its result, whatever the data asks for: a frame of zstd
-// with a larger window than RFC 9659 allows, and a stream of br with a window of more than 4 MiB,
-// are cut. Callers bound how many run at once.
+// One call needs at most about 8 MiB in addition to its result, for any data: a frame of zstd with
+// a larger window than RFC 9659 allows, and a stream of br with a window of more than 4 MiB, are
+// cut. Callers bound how many run at once.
 func Decode(contentCoding string, body []byte, limit int) (text []byte, cut bool) {
 	limit = max(limit, 0)
 	name := strings.ToLower(strings.Trim(contentCoding, " \t"))

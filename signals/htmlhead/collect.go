@@ -14,8 +14,8 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// Collector keeps the beginning of a body that passes. It is an [io.Writer] that takes everything
-// at once and never fails. The zero value keeps nothing. It is for one goroutine at a time.
+// Collector keeps the beginning of a body that passes through. It is an [io.Writer] that never
+// blocks or fails. The zero value keeps nothing. Only one goroutine may use it at a time.
 type Collector struct {
 	limit  int
 	buffer *[]byte // nil before the first Write and after Release
@@ -26,7 +26,7 @@ type Collector struct {
 // is no longer needed, or its buffer is left to the garbage collector.
 func NewCollector(limit int) *Collector { return &Collector{limit: max(limit, 0)} }
 
-// Write keeps what there is room for.
+// Write keeps the bytes that fit.
 func (c *Collector) Write(p []byte) (int, error) {
 	if c.buffer == nil && c.limit > 0 && len(p) > 0 {
 		c.buffer = buffers.Get().(*[]byte)
@@ -49,11 +49,11 @@ func (c *Collector) Bytes() []byte {
 	return *c.buffer
 }
 
-// Cut reports whether more has passed than was kept.
+// Cut reports whether more has passed through than was kept.
 func (c *Collector) Cut() bool { return c.cut }
 
-// Release gives the buffer back: the bytes that Bytes returned must not be used any more. After
-// that the Collector keeps nothing, and calling Release again does nothing.
+// Release returns the buffer: the result of Bytes must not be used afterwards. After that, the
+// Collector keeps nothing, and another call of Release does nothing.
 func (c *Collector) Release() {
 	b := c.buffer
 	c.buffer, c.limit = nil, 0

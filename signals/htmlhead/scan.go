@@ -14,8 +14,8 @@ const (
 	maxTag = 4 << 10
 	// maxFound is how many tags of each kind are kept.
 	maxFound = 32
-	// smallHead is the size up to which a head is tokenized at once: to search all of the page for
-	// the names takes longer.
+	// smallHead is the size up to which a head is tokenized directly, because searching the whole page
+	// for the names would take longer.
 	smallHead = 8 << 10
 )
 
@@ -23,7 +23,7 @@ const (
 // charset. It is an alias of the type of the same name in the package directives.
 type Named = struct{ Name, Content string }
 
-// Options say which tags to look for in which page.
+// Options describe the page and the tags to look for.
 type Options struct {
 	// Names are the product tokens of the agent, compared without case of ASCII. A token that HTML
 	// itself gives a meaning as the name of a meta tag should not be among them.
@@ -41,7 +41,7 @@ type Metas struct {
 	Licenses []string // the href of each <link rel=license type=application/rsl+xml>
 }
 
-// What every page is searched for besides the names of the agent.
+// Every page is searched for these, and for the names of the agent.
 const (
 	robotsName = "robots"
 	tdmPrefix  = "tdm-"
@@ -98,7 +98,7 @@ func (o Options) mayHold(page []byte) bool {
 	return first >= 0 && o.names(page[first:min(last+maxTag, len(page))])
 }
 
-// names reports whether s has one of the names in it that are looked for.
+// names reports whether s contains one of the names that Scan looks for.
 func (o Options) names(s []byte) bool {
 	return containsFold(s, robotsName) || containsFold(s, tdmPrefix) || containsFold(s, rslType) || containsFold(s, reference) ||
 		slices.ContainsFunc(o.Names, func(name string) bool { return name != "" && containsFold(s, name) })
@@ -217,8 +217,8 @@ func isLicense(rel string) bool {
 	return false
 }
 
-// isMediaType reports whether the value of a Content-Type field, or of a type attribute, is of a
-// media type, whatever its parameters are.
+// isMediaType reports whether the value of a Content-Type field, or of a type attribute, has a
+// given media type, with any parameters.
 func isMediaType(value, mediaType string) bool {
 	value, _, _ = strings.Cut(value, ";")
 	return strings.EqualFold(trim(value), mediaType)
@@ -237,7 +237,7 @@ func isTag(s []byte, name string) bool {
 	return false
 }
 
-// containsFold reports whether s has a text in it, without case as far as it is ASCII.
+// containsFold reports whether s contains a text, ignoring the case of ASCII letters.
 func containsFold(s []byte, text string) bool {
 	lower := fold(text[0])
 	upper := lower
@@ -261,7 +261,7 @@ func findFold(s []byte, c byte, text string) bool {
 	}
 }
 
-// hasFold reports whether s begins with a text, without case as far as it is ASCII.
+// hasFold reports whether s begins with a text, ignoring the case of ASCII letters.
 func hasFold(s []byte, text string) bool {
 	if len(s) < len(text) {
 		return false

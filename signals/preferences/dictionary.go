@@ -14,8 +14,8 @@ const MaxDictionary = 1024
 
 // Dictionary writes the value of the crawler's field, a dictionary of RFC 9651: the deciding
 // statement of each purpose with a preference, then the directives, with hyphens in their names,
-// then licences, as an inner list, and the labels outside of all vocabularies. A member that would
-// make it longer than 1 KiB is left out, and cut says so.
+// then licences, as an inner list, and the labels outside all vocabularies. A member that would
+// make it longer than 1 KiB is left out, and cut is true.
 func Dictionary(s Set, said []directives.Directive) (field string, cut bool) {
 	text, keys := make([]byte, 0, 256), make([]string, 0, 16)
 	add := func(key string, member []byte) {

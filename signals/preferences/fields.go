@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Marks are robots directives that speak of a use, as they hold for the agent.
+// Marks are the robots directives about a use that apply to the agent.
 type Marks struct {
 	NoIndex   bool // search: n
 	NoArchive bool // archive: n
@@ -28,7 +28,7 @@ func (s *Set) marks(m Marks, from Source) {
 // maxFields is how many lines of one field are read.
 const maxFields = 32
 
-// lines returns the lines of a field that are read. Its name must be in canonical form.
+// lines returns the lines of a field to read. Its name must be in canonical form.
 func (s *Set) lines(h http.Header, name string) []string {
 	s.cut = s.cut || len(h[name]) > maxFields
 	return h[name][:min(len(h[name]), maxFields)]
@@ -36,7 +36,7 @@ func (s *Set) lines(h http.Header, name string) []string {
 
 // Fields returns what the fields of a response say: Content-Usage (draft-ietf-aipref-attach-05
 // section 2), Content-Signal, tdm-reservation (TDMRep), licences in Link (RSL 1.0), and the
-// directives of X-Robots-Tag, which others have read.
+// directives of X-Robots-Tag, which the caller has read.
 func Fields(h http.Header, x Marks) Set {
 	var s Set
 	if usage := s.lines(h, "Content-Usage"); len(usage) > 0 && len(usage) == len(h["Content-Usage"]) {
@@ -81,8 +81,8 @@ var (
 )
 
 // link adds the licences of a Link field line: those with the relation license and the type
-// application/rsl+xml. Of parameters that come again the first counts (RFC 8288 sections 3.3 and
-// 3.4.1). A link with an anchor is about another resource than the response (section 3.2).
+// application/rsl+xml. If a parameter is repeated, the first one counts (RFC 8288 sections 3.3 and
+// 3.4.1). A link with an anchor is about a different resource (section 3.2).
 func (s *Set) link(text string) {
 	if !strings.Contains(text, "+") { // the type has one
 		return

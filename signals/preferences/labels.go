@@ -8,14 +8,15 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Vocabulary names the text whose labels this package reads, as the log has it: a line of another
-// vocabulary is not read again by this one.
+// Vocabulary names the text whose labels this package reads, in the form of the log. Lines of
+// another vocabulary are not reread with this one.
 const Vocabulary = "aipref-08"
 
 // draftVocab is the text itself.
 const draftVocab = "draft-ietf-aipref-vocab-08"
 
-// The purposes of the normal form. Other names are free: an unknown label is a purpose of its own.
+// The purposes of the normal form. Other names are allowed too: an unknown label is its own
+// purpose.
 const (
 	Search  = "search"
 	AIInput = "ai-input"
@@ -24,8 +25,8 @@ const (
 	TDM     = "tdm"
 )
 
-// Use and License are statements beside purposes: the most that content may be used for
-// (Content-Signal's "use"), and the place of the terms of use (RSL 1.0).
+// Use and License are statements that are not about a purpose: the greatest permitted use
+// (Content-Signal's "use"), and the address of the terms of use (RSL 1.0).
 const (
 	Use     = "use"
 	License = "license"
@@ -41,8 +42,8 @@ var (
 	signalLabels = map[string]string{"search": Search, "ai-input": AIInput, "ai-train": TrainAI}
 )
 
-// Purpose returns the purpose that an operator's word means: a label of Content-Usage or
-// Content-Signal means its purpose, and every other word itself.
+// Purpose returns the purpose for an operator's word: a label of Content-Usage or Content-Signal
+// stands for its purpose, and every other word for itself.
 func Purpose(word string) string { return cmp.Or(usageLabels[word], signalLabels[word], word) }
 
 // maxPurpose is the length of the longest purpose.
@@ -56,8 +57,8 @@ func rankOf(purpose string) int {
 	return len(vocabulary)
 }
 
-// purposeOf returns the purpose of a label. One that is the name of a purpose of the vocabulary but
-// not its label here is unknown, and must be ignored: "".
+// purposeOf returns the purpose of a label. A label that is the name of a purpose in the
+// vocabulary, but not its label here, is unknown and must be ignored: the result is "".
 func purposeOf(labels map[string]string, label string) string {
 	if purpose := labels[label]; purpose != "" {
 		return purpose
@@ -87,8 +88,8 @@ func IsPurpose(s string) bool {
 const maxText = 4096
 
 // usage adds the statements of the lines of a Content-Usage dictionary (draft-ietf-aipref-vocab-08
-// section 6.5, RFC 9651 section 4.2.2). Lines that cannot be read state nothing. Only the tokens y
-// and n are preferences; of a repeated key the last value counts; parameters mean nothing.
+// section 6.5, RFC 9651 section 4.2.2). Unreadable lines state nothing. Only the tokens y and n are
+// preferences. If a key is repeated, its last value counts. Parameters are ignored.
 func (s *Set) usage(lines []string, from Source, line int) {
 	size := 0
 	for _, l := range lines {
@@ -123,7 +124,7 @@ func tokenValue(m httpsfv.Member) Value {
 	return Unknown
 }
 
-// blanks are what may stand around the parts of a Content-Signal.
+// blanks may surround the parts of a Content-Signal.
 const blanks = " \t"
 
 // signal adds the statements of a Content-Signal line or field line (contentsignals.org). It is a

@@ -13,7 +13,7 @@ import (
 
 // The codes of warnings about preference lines, which do not change.
 const (
-	LintNotDictionary  = "preference-syntax"        // nothing in the line is read
+	LintNotDictionary  = "preference-syntax"        // the whole line is ignored
 	LintUpperCase      = "preference-upper-case"    // a key of Content-Usage: nothing in the line is read
 	LintLongPreference = "preference-too-long"      // over 4 KiB: nothing in the line is read
 	LintBadValue       = "preference-value"         // neither yes nor no: nothing is known
@@ -88,10 +88,10 @@ func (l *linter) usage(p robotstxt.Preference) {
 	}
 }
 
-// cut returns the first bytes of a text, most at most.
+// cut returns at most the first most bytes of a text.
 func cut(s string, most int) string { return s[:min(len(s), most)] }
 
-// readable reports whether a line has a value, and one that is not too long.
+// readable reports whether a line has a value that is not too long.
 func (l *linter) readable(p robotstxt.Preference) bool {
 	switch {
 	case p.Value == "":
@@ -152,7 +152,7 @@ func (l *linter) badUsage(key string, m httpsfv.Member) {
 	}
 }
 
-// meant are words that stand where yes or no is wanted.
+// meant are words that authors use in place of yes and no.
 var meant = map[string]string{
 	"disallow": "no", "disallowed": "no", "deny": "no", "false": "no", "none": "no", "off": "no", "no": "no", "n": "no", "0": "no",
 	"allow": "yes", "allowed": "yes", "true": "yes", "all": "yes", "on": "yes", "yes": "yes", "y": "yes", "1": "yes",
@@ -206,7 +206,7 @@ func (l *linter) signalItem(key, value string) {
 	}
 }
 
-// repeated warns of keys that a value has more than once; keys are the distinct ones.
+// repeated warns about keys that a value has more than once. keys has each key once.
 func (l *linter) repeated(value string, keys []string) {
 	count := make(map[string]int, len(keys))
 	for item := range strings.SplitSeq(value, ",") {

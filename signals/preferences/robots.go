@@ -8,9 +8,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// AppendGroups appends the groups that bind an agent: its own, and those that name a token which it
-// obeys as well. A token that no group names adds nothing: it is no crawler that the * group would
-// be for. No group comes twice.
+// AppendGroups appends the groups that bind an agent: its own, and the groups of the other tokens
+// that it obeys. A token that no group names adds nothing: it is not a crawler, so the * group does
+// not apply to it. Each group appears once.
 func AppendGroups(dst []robotstxt.Group, rs *robotstxt.Ruleset, a robotstxt.Agent, alsoObey []string) []robotstxt.Group {
 	dst = append(dst, rs.Select(a))
 	for i := range alsoObey {
@@ -60,7 +60,7 @@ func (s *Set) line(p *robotstxt.Preference) {
 	}
 }
 
-// Scoped is a statement of a robots.txt with the path that its line is limited to; "" for none.
+// Scoped is a statement of a robots.txt with the path that its line is limited to, or "".
 type Scoped struct {
 	Path string
 	Statement
@@ -69,8 +69,8 @@ type Scoped struct {
 // maxScopes bounds the lines that [Scopes] reads, and the statements that it returns.
 const maxScopes = 1000
 
-// Scopes returns what the lines of a robots.txt say to the crawlers of the groups, whatever the
-// target, in the order of the file. Cut says that they may say more than the first thousand do.
+// Scopes returns what the lines of a robots.txt say to the crawlers of the groups, for any target,
+// in the order of the file. cut reports that there are more than a thousand lines.
 func Scopes(rs *robotstxt.Ruleset, groups []robotstxt.Group) (all []Scoped, cut bool) {
 	isForOthers := func(p robotstxt.Preference) bool {
 		return p.Kind != robotstxt.License && (!p.Loose || p.Kind != robotstxt.ContentSignal)
@@ -103,7 +103,7 @@ func (s *Set) licence(address string, from Source, line int) {
 }
 
 // isAbsolute reports whether a License line names a URL with a scheme and a host, as RSL 1.0
-// demands.
+// requires.
 func isAbsolute(address string) bool {
 	scheme, rest, ok := strings.Cut(address, "://")
 	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")) &&

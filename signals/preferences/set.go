@@ -9,7 +9,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Value is what a site says of a purpose. The zero Value is Unknown.
+// Value is what a site says about a purpose. The zero Value is Unknown.
 type Value uint8
 
 // The values. Of several, No wins over Yes and Yes over Unknown (draft-ietf-aipref-vocab-07 section
@@ -23,10 +23,10 @@ const (
 // String returns "unknown", "n" or "y".
 func (v Value) String() string { return [...]string{"unknown", "n", "y"}[min(v, Yes)] }
 
-// order is how strong a value is: the lowest wins.
+// order ranks values: the lowest wins.
 func (v Value) order() int { return [...]int{2, 0, 1}[min(v, Yes)] }
 
-// Source is the place of a statement. The zero Source is no place.
+// Source is the place of a statement. The zero Source stands for no place.
 type Source uint8
 
 // The sources, a closed set.
@@ -75,7 +75,7 @@ func (s Source) From() string {
 	return sources[s].from
 }
 
-// Statement is one thing that a site says: of one purpose, or in the words [Use] and [License].
+// Statement is one statement of a site: about one purpose, or with the word [Use] or [License].
 type Statement struct {
 	Purpose string // at most 64 bytes
 	Value   Value
