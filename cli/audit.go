@@ -158,7 +158,7 @@ func (s *spool) copyTo(w io.Writer) error {
 	return nil
 }
 
-// The objects that --json prints, one per line. docs/audit.md describes them.
+// The objects that --json prints, one per line. docs/audit-json.md describes them.
 type (
 	// AuditFinding is a line that does not follow from the texts.
 	AuditFinding struct {

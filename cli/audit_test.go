@@ -137,8 +137,8 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	return r
 }
 
-// TestAuditExample checks that docs/audit.md shows what the command prints, and docs/access-log.md two of its
-// lines.
+// TestAuditExample checks that docs/audit.md and docs/audit-json.md show what the command prints, and docs/access-log.md
+// two of its lines.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
 	text, isJSON := shownAudit(t), shownAudit(t, "--json")
@@ -149,11 +149,11 @@ func TestAuditExample(t *testing.T) {
 	request := strings.SplitAfter(exampleLog(t, sha), "\n")[1]
 	testdocs.Shows(t, "access-log.md", auditAnswer(t, "https://example.com", sha)+request)
 	testdocs.Shows(t, "audit.md", text.out)
-	testdocs.Shows(t, "audit.md", isJSON.out)
+	testdocs.Shows(t, "audit-json.md", isJSON.out)
 }
 
-// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and
-// nothing else has.
+// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and each field in
+// docs/audit-json.md, and nothing else has.
 func TestAuditDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "audit.md")
@@ -168,7 +168,7 @@ func TestAuditDocs(t *testing.T) {
 	for _, object := range []any{cli.AuditFinding{}, cli.AuditError{}, cli.AuditTotals{}} {
 		testdocs.AddFields(fields, reflect.TypeOf(object))
 	}
-	inDocs := testdocs.Spans(sections["Fields of `--json"])
+	inDocs := testdocs.Spans(testdocs.Sections(t, "audit-json.md")["Fields of `audit"])
 	for _, word := range []string{"finding", "totals", "robots"} { // values, and another object
 		delete(inDocs, word)
 	}

@@ -53,7 +53,7 @@ Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could n
 	return cmd
 }
 
-// The objects that --json prints, one a line. docs/simulate.md describes them.
+// The objects that --json prints, one a line. docs/audit-json.md describes them.
 type (
 	// SimulatedLine is a line with a different decision, or one that cannot be computed.
 	SimulatedLine struct {

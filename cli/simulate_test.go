@@ -51,9 +51,9 @@ func TestSimulate(t *testing.T) {
 	if text.status != 1 || isJSON.status != 1 || text.err != "" || isJSON.err != "" {
 		t.Errorf("status %d and %d: %s%s", text.status, isJSON.status, text.err, isJSON.err)
 	}
-	for _, want := range []string{text.out, isJSON.out, newPolicy} {
-		testdocs.Shows(t, "simulate.md", want)
-	}
+	testdocs.Shows(t, "simulate.md", newPolicy)
+	testdocs.Shows(t, "simulate.md", text.out)
+	testdocs.Shows(t, "audit-json.md", isJSON.out)
 	same := write("same.Caddyfile", ":3128 {\n\trobots {\n\t\tagent AcmeBot\n\t}\n}\n")
 	two := write("two.Caddyfile", ":3128 {\n\trobots\n}\n:3129 {\n\trobots {\n\t\tmode off\n\t}\n}\n")
 	for _, tt := range []struct {
@@ -80,6 +80,6 @@ func TestSimulate(t *testing.T) {
 	for _, object := range []any{cli.SimulatedLine{}, cli.SimulatedTotals{}} {
 		testdocs.AddFields(fields, reflect.TypeOf(object))
 	}
-	inDocs := testdocs.Named(testdocs.Sections(t, "simulate.md")["Fields of `--json"])
+	inDocs := testdocs.Named(testdocs.Sections(t, "audit-json.md")["Fields of `simulate"])
 	testdocs.Same(t, "field of --json", fields, inDocs)
 }
