@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks a sealed access log of Crawlgate by the rules of its page evidence.md ("Check it without us").
+"""Checks a sealed access log of Crawlgate by the rules of its page evidence-format.md.
 
 It ends with PASS (0), FAIL (1: there are findings), INCOMPLETE (2: there are none, but something is unproven), or 3 (wrong usage).
 If a key is given, those in STATE do not count. Lines `peer` are not judged: that takes the logs of the other gateways.

@@ -230,7 +230,7 @@ func TestEvidenceCommands(t *testing.T) {
 	if answer := g.Admin("/robots/evidence").Body; !strings.Contains(answer, `"vkey":"`+strings.TrimSpace(key)) {
 		t.Errorf("the admin API: %s", answer)
 	}
-	page, err := os.ReadFile(testdocs.Path("docs", "evidence.md"))
+	page, err := os.ReadFile(testdocs.Path("docs", "evidence-format.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func Unpacked(t *testing.T, file string) []byte {
 	return data
 }
 
-// Verified is what verify_evidence.py prints: a program that was written from docs/evidence.md alone.
+// Verified is what verify_evidence.py prints: a program that was written from the rules of docs/evidence-format.md alone.
 type Verified struct {
 	Verdict     string
 	Generations map[string]struct {
