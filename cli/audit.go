@@ -30,36 +30,40 @@ func auditCommand() *cobra.Command {
 	var c auditOptions
 	cmd := command(cobra.Command{
 		Use:   "audit [--store FILE | --gateway ADDRESS] [--seal] ACCESS_LOG...",
-		Short: "Replays access logs against the stored robots.txt texts, and says which lines do not follow from them",
-		Long: `Replays access logs against the stored robots.txt texts, and says which lines do not follow from them, each as
+		Short: "Proves access logs by the stored robots.txt texts",
+		Long: `Replays access logs against the stored robots.txt texts. It prints the lines that do not follow
+from them, and totals for each agent:
   FILE:LINE: KIND: MESSAGE: AGENT URL
-and what the logs hold for each agent. The result in a line comes first, and what it rests on. docs/audit.md says what each
-kind means and what a log cannot prove.
+The result and its basis come first. docs/audit.md explains each kind, and what a log cannot prove.
 
-A log is a file, also one that was rotated or packed (gzip, zstd, bzip2); - is standard input. Of a folder or a quoted
-pattern the access logs are taken, told by their lines, and what is left out is named.
+A log is a file with any name, even if it is rotated or compressed (gzip, zstd, bzip2); - is
+standard input. In a folder, or for a quoted pattern, access logs are recognised by their lines,
+and skipped files are named.
 
-The texts come from a store that no gateway has open or, with --gateway, from a running gateway.
+The texts come from a running gateway, or with --store from a store that no gateway has open.
+Without both flags, and if no gateway runs, the store is crawlgate/robots.db in Caddy's data
+directory.
 
-With --seal the lines are also held against the signed checkpoints of the log: docs/evidence.md.
+With --seal the lines are also checked against the signed checkpoints of the log: docs/evidence.md.
 
-Exit status: 0 there is nothing to find, 1 there are findings, 2 there are none, but something is missing or could not be read.`,
+Exit status: 0 every line follows from the texts, or it cannot be proven that it does not; 1 there
+are findings; 2 there are none, but a text or a file is missing or could not be read.`,
 		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
 	}, c.run)
 	f := cmd.Flags()
 	c.addTo(f)
-	f.StringSliceVar(&c.OwnGroupOnly, "ignore-wildcard-group", nil, "agents whose block says ignore_wildcard_group")
+	f.StringSliceVar(&c.OwnGroupOnly, "ignore-wildcard-group", nil, "names of agents whose block says ignore_wildcard_group, separated by commas")
 	f.BoolVar(&c.IndexHTML, "index-html", false, "read the texts as a gateway with index_html on does")
-	f.StringVar(&c.Redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
-	f.DurationVar(&c.MinDelay, "crawl-delay-min", 0, "the operator's least Crawl-delay")
-	f.DurationVar(&c.MaxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the operator's longest Crawl-delay, 0 for none")
+	f.StringVar(&c.Redacted, "redacted", "REDACTED", "the mark that the log's filter writes in place of queries or parts of them; empty for no filter")
+	f.DurationVar(&c.MinDelay, "crawl-delay-min", 0, "the least Crawl-delay, as crawl_delay in the Caddyfile has it")
+	f.DurationVar(&c.MaxDelay, "crawl-delay-max", enforce.DefaultMaxCrawlDelay, "the longest Crawl-delay that is kept, likewise; 0 for none")
 	f.DurationVar(&c.Tolerance, "tolerance", 100*time.Millisecond, "by how much a gap may fall short of the Crawl-delay")
-	f.BoolVar(&c.strict, "strict", false, "take a line that cannot be proven for a finding: the exit status is 1")
+	f.BoolVar(&c.strict, "strict", false, "treat lines that cannot be proven as findings: the exit status is 1")
 	f.BoolVar(&c.sealed, "seal", false, "check the seals of the lines against the signed checkpoints")
-	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence; default: evidence beside the first log")
-	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere; default: the keys in the evidence")
-	f.StringSliceVar(&c.seal.Checkpoints, "head", nil, "with --seal: files of checkpoints that were kept elsewhere")
+	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence, separated by commas; default: evidence beside the first log")
+	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere, as \"evidence key\" prints it; may be repeated; default: the keys in the evidence")
+	f.StringSliceVar(&c.seal.Checkpoints, "head", nil, "with --seal: files of checkpoints that were kept elsewhere, separated by commas")
 	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
 	return cmd
 }

@@ -37,45 +37,82 @@ func checkCommand() *cobra.Command {
 	cmd := command(cobra.Command{
 		Use:   "check [--robots FILE | --gateway ADDRESS] --agent TOKEN[,TOKEN...] URL... | check --jsonl [FILE]",
 		Short: "Says whether URLs may be crawled, and by which line",
-		Long: `Says for each URL whether the agent may crawl it, and by which rule, line and group of which robots.txt.
+		Long: `Says for each URL whether the agent may crawl it, and by which rule, line and group of robots.txt.
+With --gateway a running gateway decides, by its whole policy.
 
-Without --robots and --gateway the robots.txt of each site is fetched, once, and what the fetch came to decides as it
-does in a gateway: a site that cannot be reached may not be crawled.
+Without --robots and --gateway, the command fetches the robots.txt of each site once, with the
+limits, redirects and address checks of a gateway with default settings. It neither reads nor
+writes the store of a gateway. A site that cannot be reached may not be crawled (RFC 9309, section
+2.3.1.4). That counts as disallowed, and a line below the table has the result of the fetch.
 
-Exit status: 0 all are allowed, 1 some are disallowed, which the standard error stream says too, but not with --json;
-2 something could not be decided.
+Without --gateway a path is judged as it is written (RFC 9309). With --paths strict it is also
+judged as servers resolve it, as a gateway does by default: /x/../private is /private. If the two
+differ, the form that decided follows the reason, as in "disallowed (resolved)".
 
-Without --gateway a path is judged as it is written (RFC 9309). With --paths strict it is judged as servers resolve it,
-too, as a gateway does by default: /x/../private is /private. Where the two differ, the form that decided stands behind
-the reason.
+If robots.txt has preferences about the use of a URL that may be fetched, or with --purpose, a
+second table lists them. A conflict is a purpose of the crawler that the site says n to. It counts
+as disallowed only with --preferences deny. The command fetches no page, so it does not know
+preferences in header fields or in pages.
 
-What the robots.txt says of the use of the content is listed below, with each --purpose. A purpose that it says n to is a
-conflict, and is disallowed with --preferences deny alone. Fields of answers are not looked at: no page is asked for.
+A single product token is followed by its family. The first of these tokens that has a group
+decides alone:
+  TOKEN                            FAMILY                     WITHOUT A GROUP
+  Googlebot-News, Googlebot-Image  Googlebot                  *
+  Googlebot-Video, -Mobile         Googlebot                  *
+  Mediapartners-Google             Mediapartners, Googlebot   *
+  AdsBot-Google-Mobile             AdsBot-Google              nothing binds it
+  AdsBot-Google-Mobile-Apps        AdsBot-Google              nothing binds it
+  AdsBot-Google                                               nothing binds it
 
-With --jsonl it answers questions, one JSON object a line, from the file or from standard input:
+Google's own pages differ from one another. Some name Googlebot after Mediapartners-Google, others
+say that Mediapartners-Google ignores *. This table has the stricter readings. If an agent block
+says token, it names all tokens of the agent, and no family is added.
+
+With --jsonl the command answers questions from a file or from standard input, one JSON object a
+line, in their order:
   {"id":1,"robots":"<base64>","agent":"A","url":"https://example.com/path"}
   {"id":2,"robots_file":"path","agents":["A","B"],"url":"/path"}
-with, in the same order, a line for each:
+The answers are:
   {"id":1,"allowed":true,"rule":"/path","line":12,"group":"A"}
-  {"id":2,"error":"..."}
-and with --paths strict a field "form". Exit status: 0, or 2 at the end if a line was answered with an error.`,
+  {"id":2,"allowed":false,"rule":"/","line":2,"group":"*"}
+  {"id":null,"error":"..."}
+If no rule decided, rule is empty and line is 0. If no group matched, group is empty. With --paths
+strict each answer has form as its last field, empty if servers do not resolve the path to another
+one. An error in one line does not end the command, but the exit status is 2.
+
+Exit status: 0 all URLs are allowed, 1 some are disallowed, 2 something could not be decided. The
+standard error stream names status 1, but not with --json or --jsonl.`,
 		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
   crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
-  crawlgate robots check --agent AcmeBot --purpose train-ai --also-obey Google-Extended --preferences deny https://example.com/
-  crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/`,
+  crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/
+
+  $ crawlgate robots check --robots robots.txt --agent AcmeBot /private/x /page
+  VERDICT  REASON      LINE  RULE       GROUP  STATE  URL
+  deny     disallowed  2     /private/  *      rules  /private/x
+  allow    no_rule                      *      rules  /page
+  exit status 1: something is disallowed
+
+  $ crawlgate robots check --robots robots.txt --agent AcmeBot --purpose train-ai,tdm /page
+  VERDICT  REASON   LINE  RULE  GROUP  STATE  URL
+  allow    no_rule              *      rules  /page
+
+  PURPOSE   SAYS     SOURCE                 LINE  CONFLICT  URL
+  search    y        robots_content_signal  3               /page
+  train-ai  n        robots_content_signal  3     yes       /page
+  tdm       unknown                                         /page`,
 	}, c.run)
 	f := cmd.Flags()
-	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input")
-	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway the name of an agent")
+	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input; URLs may then be paths")
+	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; * is a crawler that no group names; with --gateway, the name of an agent")
 	gatewayFlag(f, &c.gateway, anEndpoint)
-	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, where there are several")
-	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
+	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, if there are several")
+	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges that are not public and may be fetched from, such as 10.0.0.0/8; may be repeated")
 	f.BoolVar(&c.indexHTML, "index-html", false, "read the files as a gateway with index_html on does")
-	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them, as a gateway does by default")
-	f.StringSliceVar(&c.purposes, "purpose", nil, "what the content is for, such as train-ai; may be repeated")
+	f.StringVar(&c.paths, "paths", "", "judge paths as_sent (default), or strict: also as servers resolve them; with --gateway its configuration decides")
+	f.StringSliceVar(&c.purposes, "purpose", nil, "how the content is used, such as train-ai; may be repeated; with --gateway the agent's block decides")
 	f.StringSliceVar(&c.alsoObey, "also-obey", nil, "tokens whose groups bind the crawler too, such as Google-Extended; may be repeated")
-	f.StringVar(&c.preferences, "preferences", "", "what happens to a URL with a conflict: log (default) or deny")
-	f.BoolVar(&c.json, "json", false, "print the object that the access log has, one a line")
+	f.StringVar(&c.preferences, "preferences", "", "what happens to a URL with a conflict: log (default) shows it, deny disallows it")
+	f.BoolVar(&c.json, "json", false, "print the object of the access log for each URL, one a line")
 	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
 	return cmd
 }

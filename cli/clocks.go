@@ -20,8 +20,10 @@ func clocksCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "clocks [--key KEY | --state STATE] [--after KEY] [--limit N]",
 		Short: "Shows when hosts may be asked again, and how many requests wait for them",
-		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests are under way and wait, and
-which hosts asked, by 429, 430 or 503, to be left alone.`,
+		Long: `Shows the clocks of the hosts: when the next request may go, the site's delay, how many requests
+are under way and how many wait, and which hosts are blocked after 429, 430 or 503.`,
+		Example: `  crawlgate robots clocks --state blocked
+  crawlgate robots clocks --key example.com`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
 			return exitError, misused("it takes no argument")
@@ -30,9 +32,9 @@ which hosts asked, by 429, 430 or 503, to be left alone.`,
 		return exitOK, ask(ctx, r, get("clocks", query), printClocks)
 	})
 	f := cmd.Flags()
-	f.StringVar(&key, "key", "", "only this clock: a host, or as listed")
-	f.StringVar(&state, "state", "", "only those that are blocked, or at which requests are waiting, or that are busy with some")
-	f.StringVar(&after, "after", "", "begin behind this clock")
+	f.StringVar(&key, "key", "", "only this clock: a host or a URL, or as listed")
+	f.StringVar(&state, "state", "", "only clocks in this state: blocked, waiting (requests wait for it) or busy (requests are under way)")
+	f.StringVar(&after, "after", "", "begin after this clock")
 	f.IntVar(&limit, "limit", adminapi.DefaultPage, "list at most this many, up to "+strconv.Itoa(adminapi.MaxPage))
 	return cmd
 }
@@ -75,11 +77,16 @@ func blockOf(k adminapi.Clock) string {
 func unblockCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "unblock HOST...",
-		Short: "Ends the time for which hosts are left alone",
-		Long: `Ends the time for which each host is left alone, because it answered 429, 430 or 503, and forgets how often in a row it did. Requests
-go at the operator's rate again. Gateways that share their clocks are told.
+		Short: "Ends the block of hosts that answered 429, 430 or 503",
+		Long: `Ends the block of each host, which it got by answering 429, 430 or 503, and resets its count of
+such answers. Requests go at the operator's rate again, without a burst. All gateways that share
+clocks, or belong to the fleet, do the same.
 
-A clock that is no host's is named as "clocks --state blocked" lists it.`,
+A URL means its host. Name a clock that is not a host's as "clocks --state blocked" lists it.
+
+Exit status: 0 it is done, 1 a host is not blocked, or a gateway of the fleet has not answered, 2
+the command failed.`,
+		Example: `  crawlgate robots unblock example.com`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		q := func(arg string) adminRequest { return post("unblock", adminapi.UnblockRequest{Key: arg}) }
 		return orderEach(ctx, r, args, q, printUnblocked)

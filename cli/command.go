@@ -23,9 +23,20 @@ func init() {
 		Name:  "robots",
 		Usage: "<command>",
 		Short: "Checks URLs against robots.txt, and asks and orders a running gateway",
-		Long: `Checks URLs against robots.txt, lints robots.txt files, and asks and orders a running gateway by its admin endpoint.
+		Long: `Checks URLs against robots.txt, checks robots.txt files, and asks and orders a running gateway by
+its admin endpoint. Text of sites is escaped wherever it is shown. Errors go to the standard error
+stream. With --json every command prints JSON. With several URLs or origins, a failure of one does
+not affect the others. An interrupt ends a command at once.
 
-Text of sites is escaped wherever it is shown. Errors go to the standard error stream.`,
+--gateway ADDRESS names the admin endpoint of a gateway: host:port, unix//path or a URL. Without it
+the address is the first of these:
+  1. the variable CRAWLGATE_GATEWAY; check reads it only if no flag says how to get robots.txt
+  2. the socket of the packages, /run/crawlgate/admin.sock, if it is there
+  3. the variable CADDY_ADMIN
+  4. localhost:2019, Caddy's default
+
+Exit status, if a command does not say otherwise: 0 it is done; 1 there is nothing to show; 2
+something failed or was not understood.`,
 		CobraFunc: AddCommands,
 	})
 }
@@ -42,6 +53,7 @@ func AddCommands(cmd *cobra.Command) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(wrongFlag)
 	cmd.SuggestionsMinimumDistance = 2
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 100 "))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			near := append(cmd.SuggestionsFor(args[0]), "--help")

@@ -23,15 +23,27 @@ func denyCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "deny [all | host PATTERN | agent NAME | agent@host NAME@PATTERN] [--by WHO] [--reason TEXT] [--force]",
 		Short: "Stops everything, a host or an agent at once, and lists the stops",
-		Long: `Stops all requests, those to a host, those of an agent, or those of an agent to a host, in every mode of the gateway, until
-undeny. What is under way is cut off too. Orders outlive reloads and restarts.
+		Long: `Stops all requests, those to a host, those of an agent, or those of an agent to a host, at once and
+in every mode of the gateway, until undeny. Requests under way are ended too. Stops survive reloads
+and restarts. Without an argument the command lists the stops and exceptions in force.
 
-A host is a pattern: example.com, *.example.com (every name below it), either with a port. An agent has to be one that is
-configured or, where any is let in, a product token; --force gives the order all the same.
+A host is a pattern: example.com, or *.example.com for every name below it, either with a port. An
+unknown agent is an error that names similar ones. If a gateway has no agent blocks, or lets
+unidentified crawlers in, every product token is accepted.
 
-Without an argument it lists the orders that hold.`,
-		Example: `  crawlgate robots deny host example.com --reason "complaint 4711"
-  crawlgate robots deny`,
+In a fleet the command waits until all gateways have answered, for 3 s at most. It names the silent
+gateways, with their last heartbeat. A silent gateway gets the stop when it is back. undeny, allow,
+purge, refresh and unblock do the same, but a gateway that is back ignores a refresh or an unblock
+that is older than a minute. Gateways of 0.1.0 report a stop of agent@host as malformed, and stop
+nothing.
+
+Exit status: 0 all gateways have answered, 1 some have not, 2 the command failed.`,
+		Example: `  crawlgate robots deny
+  crawlgate robots deny agent@host AcmeBot@shop.example --reason "too fast"
+
+  $ crawlgate robots deny host example.com --reason "complaint 4711"
+  stopped: host example.com, by dora, because: complaint 4711
+  3 of 3 gateways, 12 requests ended`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) == 0 {
 			if request != (adminapi.OrderRequest{}) {
@@ -53,7 +65,7 @@ Without an argument it lists the orders that hold.`,
 		})
 	})
 	f := cmd.Flags()
-	f.StringVar(&request.By, "by", "", "who gives the stop; default: the user of this command")
+	f.StringVar(&request.By, "by", "", "who gives the stop; default: the user of this command; over a unix socket only root and the user of the gateway may name another")
 	f.StringVar(&request.Reason, "reason", "", "why")
 	f.BoolVar(&request.Force, "force", false, "give the stop even if no agent has the name")
 	return cmd
@@ -63,15 +75,24 @@ func allowCommand() *cobra.Command {
 	var request adminapi.AllowRequest
 	cmd := remoteCommand(cobra.Command{
 		Use:   "allow HOST --agent NAME [--path PREFIX]... --until TIME --by WHO --ticket TEXT [--reason TEXT]",
-		Short: "Lets requests of an agent to a host pass that robots.txt refuses, for a time",
-		Long: `Gives an exception at run time: requests of an agent to a host pass that robots.txt refuses, at all gateways of a fleet, until a
-time or until undeny. As with except, the preferences of the site are not judged either, those of fields, tags and tdmrep.json
-included. Stops, the configuration's deny and the limits of the agent hold on. deny lists exceptions, too.
+		Short: "Lets an agent fetch for a time what robots.txt refuses",
+		Long: `Gives an exception at run time: an agent may send requests to a host even if robots.txt refuses
+them, at all gateways of a fleet, as if the Caddyfile had an except. The preferences of the site are not
+judged either, including those in header fields, tags and tdmrep.json. Stops, the configuration's
+deny and the limits of the agent stay in force.
 
-A host is a pattern as for deny. --until is a date, which is included (in UTC), or a time; the option allow_for of the gateway says how
-late it may be.`,
-		Example: `  crawlgate robots allow shop.example --agent AcmeBot --path /feed/ --until 2026-12-31 --by dora --ticket OPS-4711
-  crawlgate robots undeny allow 'AcmeBot@shop.example /feed/'`,
+The exception ends by itself at its time, or earlier by undeny. deny lists it. Gateways of 0.1.0 in
+the same fleet do not know exceptions: robots.txt decides there.
+docs/limits.md#exceptions-at-run-time says who should be able to give one.
+
+A host is a pattern as for deny.
+
+Exit status: 0 all gateways have answered, 1 some have not, 2 the command failed.`,
+		Example: `  $ crawlgate robots allow shop.example --agent AcmeBot --path /feed/ --until 2026-12-31 --by dora --ticket OPS-4711
+  allowed: AcmeBot@shop.example /feed/, by dora, ticket OPS-4711, until 2027-01-01T00:00:00Z
+  3 of 3 gateways
+
+  $ crawlgate robots undeny allow 'AcmeBot@shop.example /feed/'`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) != 1 || request.Agent == "" || request.Until == "" || request.By == "" || request.Ticket == "" {
 			return exitError, misused("want one host, --agent, --until, --by and --ticket")
@@ -82,11 +103,11 @@ late it may be.`,
 		})
 	})
 	f := cmd.Flags()
-	f.StringVar(&request.Agent, "agent", "", "the agent whose requests pass")
-	f.StringArrayVar(&request.Paths, "path", nil, "only paths that begin so, as except has them; may be repeated")
-	f.StringVar(&request.Until, "until", "", "when it ends: a date, or a time of RFC 3339")
-	f.StringVar(&request.By, "by", "", "who permits it")
-	f.StringVar(&request.Ticket, "ticket", "", "where it was asked for and approved, in a line")
+	f.StringVar(&request.Agent, "agent", "", "the agent whose requests pass; it has to be configured")
+	f.StringArrayVar(&request.Paths, "path", nil, "only paths that begin like this, as in except; may be repeated")
+	f.StringVar(&request.Until, "until", "", "when it ends: a date, which is included (in UTC), or a time such as 2026-12-31T12:00:00Z; not later than the option allow_for permits")
+	f.StringVar(&request.By, "by", "", "who permits it; over a unix socket only root and the user of the gateway may name another")
+	f.StringVar(&request.Ticket, "ticket", "", "the request for it, in a line")
 	f.StringVar(&request.Reason, "reason", "", "why")
 	return cmd
 }
@@ -138,9 +159,18 @@ func undenyCommand() *cobra.Command {
 	var by string
 	cmd := remoteCommand(cobra.Command{
 		Use:   "undeny all | host PATTERN | agent NAME | agent@host NAME@PATTERN | " + allowForm + " [--by WHO]",
-		Short: "Takes an order of deny or allow back",
-		Long: `Takes an order of deny or allow back. It has to be named as deny lists it. In a fleet, an order that another gateway gives at
-the same time holds on.`,
+		Short: "Lifts a stop of deny or an exception of allow",
+		Long: `Lifts a stop of deny or an exception of allow, at all gateways of a fleet. Name it as deny lists
+it. An order that another gateway gives at the same time stays in force.
+
+If the lift of a stop cannot be saved, for example because the disk is full, the stop stays in
+force and the command fails. An exception ends all the same, at all gateways, but the command
+fails, because a restart may bring the exception back.
+
+Exit status: 0 it is lifted, 1 there is no such order, or a gateway has not answered, 2 the command
+failed.`,
+		Example: `  crawlgate robots undeny host example.com
+  crawlgate robots undeny allow 'AcmeBot@shop.example /feed/'`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		scope, value, err := scopeOf(args, allowForm)
 		if err != nil {
@@ -152,7 +182,7 @@ the same time holds on.`,
 			printLine(w, lifted.String())
 		})
 	})
-	cmd.Flags().StringVar(&by, "by", "", "who takes it back; default: the user of this command")
+	cmd.Flags().StringVar(&by, "by", "", "who lifts it; default: the user of this command")
 	return cmd
 }
 
@@ -160,8 +190,11 @@ func gatewaysCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "gateways",
 		Short: "Lists the gateways that stops reach, and how many each has applied",
-		Long: `Lists the gateways of the fleet: the version of the program, the digest of the configuration, the last heartbeat, and how many
-orders hold there, by which version of the orders in Redis. Without a fleet there is this one.`,
+		Long: `Lists the gateways of the fleet: name, version of the program, digest of the configuration, last
+heartbeat, how many stops are in force there, and the version of the stops in Redis. It says how
+many of the expected gateways are missing, and whether two processes have the same name. Without a
+fleet it lists this gateway.`,
+		Example: `  crawlgate robots gateways`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 {
 			return exitError, misused("it takes no argument")

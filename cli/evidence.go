@@ -25,9 +25,16 @@ func evidenceCommand() *cobra.Command {
 	var l sealedLog
 	cmd := command(cobra.Command{
 		Use:   "evidence key|head|prove SEQ [--state DIR | --gateway ADDRESS] [--name LOG] [--generation N] [--log FILE...]",
-		Short: "Shows key and newest checkpoint of a sealed access log, and proves a line of it",
-		Long: `Shows by what a sealed access log is checked: its public key, its newest signed checkpoint with the signatures of witnesses, or,
-as JSON, the proof that a line is in it: lines are numbered from 0. The state folder is read, which a running gateway names if --state does not.`,
+		Short: "Shows the key and the newest checkpoint of a sealed access log, and proves a line of it",
+		Long: `Shows what you need to check a sealed access log. "key" prints its public key. "head" prints its
+newest checkpoint, with the signatures of witnesses. "prove" prints a proof that a line is in that
+checkpoint; lines are numbered from 0.
+
+A proof is JSON: line, seq, size of the tree, proof (the hashes of RFC 6962, section 2.1.1, from
+the leaf up), checkpoint and vkey. The command reads the state folder, on the gateway's machine or
+in a copy. Without --state, a running gateway names the folder. docs/evidence.md explains seals.`,
+		Example: `  crawlgate robots evidence key --state /var/log/crawlgate/evidence
+  crawlgate robots evidence prove 4711 --state /var/log/crawlgate/evidence`,
 	}, func(ctx context.Context, s streams, args []string) (int, error) {
 		words := map[string]int{"key": 1, "head": 1, "prove": 2}
 		if len(args) == 0 || len(args) != words[args[0]] {
@@ -38,12 +45,12 @@ as JSON, the proof that a line is in it: lines are numbered from 0. The state fo
 		return exitOK, err
 	})
 	f := cmd.Flags()
-	f.StringVar(&l.state, "state", "", "the state folder")
+	f.StringVar(&l.state, "state", "", "the state folder, such as /var/log/crawlgate/evidence")
 	gatewayFlag(f, &l.gateway, "without --state, ask the gateway at this admin endpoint of this machine")
-	f.BoolVar(&l.json, "json", false, "print the key and the checkpoint as a JSON object too")
+	f.BoolVar(&l.json, "json", false, "print the key or the checkpoint as a JSON object, with vkey or checkpoint")
 	f.StringVar(&l.name, "name", "access", "the name of the log")
 	f.IntVar(&l.generation, "generation", 0, "a generation of the log, 0 for the newest")
-	f.StringArrayVar(&l.files, "log", nil, "a file of the log, the newest last; default: those that the gateway names")
+	f.StringArrayVar(&l.files, "log", nil, "a file of the log, compressed or not; may be repeated, the newest last; default: those that the gateway names")
 	return cmd
 }
 

@@ -26,11 +26,16 @@ func keygenCommand() *cobra.Command {
 	cmd := command(cobra.Command{
 		Use:   "keygen [--after DURATION] [--json] FILE",
 		Short: "Makes a key that signs an agent's requests, or rotates the keys of a file",
-		Long: `Makes a file of keys for the option sign of an agent. Only its user may read it.
+		Long: `Makes a file with a key for the option sign of an agent. Only its user may read the file.
 
-If there is a file, it adds a key that begins to sign later, so that sites find it in the directory first, and ends the key before it as
-long after that. Keys that have ended are dropped. A running gateway sees the change by itself.`,
-		Example: "  sudo -u crawlgate crawlgate robots keygen /var/lib/crawlgate/acmebot.jwk",
+If the file is there, the command rotates its keys: it adds a key that begins to sign later, ends
+the key before it as long after that, and drops keys that have ended. Sites can so find the new key
+in the directory before it signs. The file keeps its owner and mode, and a running gateway sees the
+change by itself. Nothing changes while the last key has yet to begin, or if no key would sign for
+a while. docs/identity.md#rotation has the steps.
+
+The command prints the keys as "keys" does.`,
+		Example: `  sudo -u crawlgate crawlgate robots keygen /var/lib/crawlgate/acmebot.jwk`,
 	}, func(_ context.Context, s streams, args []string) (int, error) {
 		switch {
 		case len(args) != 1:
@@ -61,8 +66,11 @@ func keysCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "keys FILE|AGENT",
 		Short: "Lists the keys that sign an agent's requests, by their thumbprints",
-		Long: `Lists the keys of a file, or those that a running gateway has for an agent: the thumbprint, from when and until when it signs, and
-whether it signs now, is published, or has ended. No secret is shown.`,
+		Long: `Lists the keys of a file, or those that a running gateway has for an agent: the thumbprint, from
+when and until when the key signs, and its state: signs, published (it is in the directory, and
+does not sign now) or ended. No secret is shown.`,
+		Example: `  crawlgate robots keys /var/lib/crawlgate/acmebot.jwk
+  crawlgate robots keys AcmeBot`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) != 1 {
 			return exitError, misused("want one file or agent")

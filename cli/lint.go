@@ -28,18 +28,61 @@ func lintCommand() *cobra.Command {
 	cmd := command(cobra.Command{
 		Use:   "lint [--json] FILE|URL",
 		Short: "Says which lines of a robots.txt are ignored, repaired or surprising",
-		Long: `Says which lines of a robots.txt are ignored or repaired, or do something else than their author may think, each as
+		Long: `Reports lines of a robots.txt that are ignored or repaired, or that mean something else than their
+author may think:
   FILE:LINE: CODE: MESSAGE
 
-It takes a file, - for standard input, or the URL of a site, whose robots.txt is fetched. Where there are no warnings,
-the standard error stream says so, but not with --json.
+Name a file, - for standard input, or the URL of a site, whose robots.txt is fetched. If there are
+no warnings, the standard error stream says so, but not with --json.
 
-Exit status: 0 there is nothing to say, 1 there are warnings, 2 it could not be read.`,
-		Example: "  crawlgate robots lint robots.txt\n  crawlgate robots lint https://example.com/robots.txt",
+The codes:
+  utf-16, too-large, no-directive, unknown-field, unsupported-field
+      it is not read; if an unknown field resembles another name, the message suggests that name
+  rule-outside-group, delay-outside-group
+      no user-agent line precedes it
+  path-without-slash, empty-name, bad-name, bad-sitemap, bad-delay (also of Request-rate and
+  Visit-time)
+      the value is not valid: it is ignored
+  duplicate-rule, shadowed-rule
+      another rule always decides
+  byte-order-mark, html, long-line, nul, invalid-utf-8
+      the text is damaged or of another kind, and is read as far as possible
+  missing-colon, misspelt-field
+      it is forgiven
+  odd-name, several-names
+      only a part of the name counts: "FooBot, BarBot" names FooBot alone
+  shared-group
+      something other than a rule is between two user-agent lines: both crawlers share all rules
+  two-directives, dollar-inside, encoded-path, broken-escape
+      a part of the value is taken literally
+  comment-inside
+      a # begins a comment: "Disallow: /#/x" is "Disallow: /"
+  group-without-rules
+      the crawlers may fetch everything, and no earlier group names them
+  status-202
+      the site answered 202 (Accepted), perhaps before the real file exists
+  too-many-warnings
+      there are more than 1,000
+
+docs/signals-grammar.md#mistakes has the codes of Content-Usage, Content-Signal and License lines.
+
+Field names must be exact (RFC 9309, section 2.2), in any case. These mistakes are accepted:
+useragent, user agent, site-map, dissallow, dissalow, disalow, diasllow, disallaw, an s or ed after
+these and after the right names, invisible characters, crawldelay and crawl delay. Google's parser
+also accepts every name that begins like this: for it, "DisallowAITraining: /" closes a site and
+"AllowAITraining: /" opens one. Here such a line is another record (section 2.2.4): it is no rule,
+and it does not end a list of names.
+
+Quotations from the text are in ASCII. Control characters, and characters that look like ASCII,
+are shown with escapes. A whole word of Cyrillic or Greek letters is shown as it is.
+
+Exit status: 0 there are no warnings, 1 there are warnings, 2 the file could not be read.`,
+		Example: `  crawlgate robots lint robots.txt
+  crawlgate robots lint https://example.com/robots.txt`,
 	}, c.run)
 	f := cmd.Flags()
-	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges (CIDR) that are not public and may be fetched from")
-	f.BoolVar(&c.json, "json", false, "print each warning as a JSON object, one a line")
+	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges that are not public and may be fetched from, such as 10.0.0.0/8; may be repeated")
+	f.BoolVar(&c.json, "json", false, "print file, line, code and message of each warning as a JSON object, one a line")
 	return cmd
 }
 

@@ -22,7 +22,10 @@ func originsCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "origins [--state rules|absent|unreachable] [--after ORIGIN] [--limit N]",
 		Short: "Lists the origins whose robots.txt a gateway knows",
-		Long:  "Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.",
+		Long: `Lists the origins whose robots.txt the gateway knows, in the order of their URLs, with its state.
+For an unreachable one it says since when, and when the next attempt is due.`,
+		Example: `  crawlgate robots origins
+  crawlgate robots origins --state unreachable --limit 20`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 || limit < 0 {
 			return exitError, misused("it takes no argument, and no limit below 0")
@@ -31,7 +34,7 @@ func originsCommand() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only those in this state: rules, absent or unreachable")
-	f.StringVar(&after, "after", "", "begin behind this origin")
+	f.StringVar(&after, "after", "", "begin after this origin")
 	f.IntVar(&limit, "limit", 0, "list at most this many, 0 for all")
 	return cmd
 }
@@ -74,13 +77,19 @@ func showCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "show [--as TOKEN] [--diff | --agent NAME] ORIGIN",
 		Short: "Shows the record and the history of an origin, or what changed in its robots.txt",
-		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, what it means for crawling now, and its history,
-the newest version first. With --agent it says what the preference lines say to that agent, each with its line and path,
-and of each sitemap whether the agent may fetch it. With --diff it shows what changed from the version before the last one to the last.
-With --as it shows the record that was fetched in the name of an agent, because the site turned the gateway away.
+		Long: `Shows what the gateway knows of the robots.txt of an origin: the record, its effect on crawling
+now, its sitemaps, and its history with the newest version first. A text that is an HTML page, or
+that came with 202 (Accepted), is flagged. For each version the history has the first and the last
+fetch, and until when its text is kept: the time of the option retain after the last decision that
+used it. That column is empty if the text is gone.
+
+With --agent the command lists the preferences of robots.txt for that agent, each with its line and
+path, and says which sitemaps the agent may fetch. "robots check" says which preferences decide for
+a URL.
 
 ` + anOrigin,
-		Example: "  crawlgate robots show example.com\n  crawlgate robots show --diff http://example.com:8080",
+		Example: `  crawlgate robots show example.com
+  crawlgate robots show --diff http://example.com:8080`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) != 1 {
 			return exitError, misused("want one origin")
@@ -95,18 +104,19 @@ With --as it shows the record that was fetched in the name of an agent, because 
 		return exitOK, ask(ctx, r, get("origin", query), printOrigin)
 	})
 	f := cmd.Flags()
-	f.BoolVar(&diff, "diff", false, "show the lines that changed between the last two versions")
-	f.StringVar(&as, "as", "", "show the record that was fetched in the name of this agent")
-	f.StringVar(&agent, "agent", "", "say what this agent may use content for, and of each sitemap whether it may fetch it")
-	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
+	f.BoolVar(&diff, "diff", false, "show instead which lines changed between the last two versions of the text")
+	f.StringVar(&as, "as", "", "show the record that was fetched in the name of this agent, by one of the product tokens after \"differs for\"")
+	f.StringVar(&agent, "agent", "", "list the preferences for this agent, and which sitemaps it may fetch: the name of an agent block or, without blocks, a product token")
+	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, if there are several")
 	return cmd
 }
 
 const maxNamed = 20
 
 // anOrigin explains how to name origins.
-const anOrigin = "An origin is named by a URL of the site, or by its host: then the one origin of the host that the gateway knows is meant, at whatever\n" +
-	"scheme and port."
+const anOrigin = `An origin is the URL of a site, or a host such as example.com or example.com:8080. A host means the
+one origin of it that the gateway knows, at any scheme and port. If there are several, the command
+lists them and fails.`
 
 // flagTexts are the flags of a text in words.
 var flagTexts = map[string]string{
@@ -191,9 +201,14 @@ func purgeCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "purge ORIGIN...",
 		Short: "Forgets what a gateway knows of origins",
-		Long: `Forgets the record and the history of each origin. The next request for it fetches its robots.txt again.
+		Long: `Forgets the record and the history of each origin, at all gateways of a fleet. The next request for
+the origin fetches its robots.txt. The URL of a page is an error.
 
-` + anOrigin,
+` + anOrigin + `
+
+Exit status: 0 it is done, 1 an origin was not known, or a gateway of the fleet has not answered,
+2 something failed.`,
+		Example: `  crawlgate robots purge https://example.com`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		return orderEach(ctx, r, args, aboutOrigin("purge"), func(w io.Writer, p adminapi.Purged) {
 			what := "purged"
@@ -213,10 +228,17 @@ func aboutOrigin(path string) func(arg string) adminRequest {
 func refreshCommand() *cobra.Command {
 	return remoteCommand(cobra.Command{
 		Use:   "refresh ORIGIN...",
-		Short: "Has a gateway fetch the robots.txt of origins, however fresh it is",
-		Long: `Has the gateway fetch the robots.txt of each origin, however fresh what it knows is, and shows what it knows then.
+		Short: "Makes a gateway fetch the robots.txt of origins, even if it is fresh",
+		Long: `Fetches the robots.txt of each origin, even if the record is fresh, and shows the new record. All
+gateways of a fleet do so. An origin that was not known and cannot be reached leaves no record,
+because its name may be mistyped. If a stop or a deny of the configuration forbids the fetch, the
+error names it.
 
-` + anOrigin,
+` + anOrigin + `
+
+Exit status: 0 it is done, 1 a fetch failed, or a gateway of the fleet has not answered, 2 the
+command failed.`,
+		Example: `  crawlgate robots refresh example.com`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		return orderEach(ctx, r, args, aboutOrigin("refresh"), func(w io.Writer, d adminapi.Refreshed) {
 			line := d.Record.Origin.String() + " " + withNote(d.Record.State.String(), string(d.Record.Cause))

@@ -27,27 +27,53 @@ func reportCommand() *cobra.Command {
 	var c reportOptions
 	cmd := command(cobra.Command{
 		Use:   "report [--format text|json|csv|html] ACCESS_LOG...",
-		Short: "Sums up access logs: requests asked, allowed, refused and held, by team, crawler, host and reason",
-		Long: `Sums up access logs for those who are responsible for crawlers. The report begins with a statement about the period that
-a person can sign, the method and its limits. Then come counts: requests asked, allowed, refused and held,
-by team, crawler, host and reason; exceptions and modes other than enforce that applied; sites whose robots.txt was unreachable;
-the shortest gaps under each Crawl-delay. The report counts what the lines say; "robots audit" checks that they are true.
+		Short: "Summarizes access logs by team, crawler, host and reason",
+		Long: `Summarizes access logs for the people responsible for crawlers. The report begins with a statement
+about the period that a person can sign, its method, and what it does not prove. Then come tables:
 
-Logs are named as for "robots audit". A time is a day (2026-11-23, from its beginning in UTC) or of RFC 3339.
+* requests, allowed, refused and held, by team, crawler, host, reason and gateway
+* the crawlers of each team, and why its requests were refused or failed
+* requests against a preference of the site, by purpose; answers that asked for payment; requests
+  that left with a signature
+* exceptions, and modes other than enforce
+* hosts whose robots.txt was unreachable
+* the shortest gap between two requests, for each host with a Crawl-delay, by the times at which
+  they were sent; tunnels that reached their site count, requests for robots.txt do not
+* how many lines have a seal
 
-Exit status: 0 everything was read, 2 something could not be read.`,
+The report counts what the lines say, and "robots audit" proves them. The statement says "at most",
+because exceptions and mode off do not look at robots.txt, and because the line of a request that
+failed in mode report does not say what robots.txt said. It asks for an explanation before anyone
+signs if lines could not be read, are missing or have no seal, or if there were tunnels that the
+gateway did not look into.
+
+A CONNECT asks for a tunnel and is not a request. Each table counts tunnels separately: opened
+("allowed" in JSON), refused, failed, and blind, whose requests are unknown. A request that mode
+report let pass counts as allowed, under the reason for which it would have been refused.
+
+A log is a file with any name, even if it is rotated or compressed (gzip, zstd, bzip2); - is
+standard input. In a folder, or for a quoted pattern, access logs are recognised by their lines,
+and skipped files are named.
+
+Text and HTML show the first 50 rows of a table and sum up the others, and of more than 50 hours
+the days. JSON has all rows, and CSV all except the gaps. The first column of CSV says what a row
+is: statement, made, version, count, owner, crawler, refusal, agent, reason, host, purpose,
+exception, mode, budget, gateway, and others. The HTML page needs no other file and has lines for a
+signature. 20,000 names of each kind are counted by name, others together as (others).
+
+Exit status: 0 everything was read, 2 something could not be read; the report has the rest.`,
 		Example: `  crawlgate robots report /var/log/crawlgate
   crawlgate robots report --format html --from 2026-11-01 --to 2026-12-01 /var/log/crawlgate > november.html`,
 	}, c.run)
 	f := cmd.Flags()
-	f.StringVar(&c.format, "format", "text", "text, json, csv or html")
+	f.StringVar(&c.format, "format", "text", "format of the report: text, json, csv or html")
 	f.StringVar(&c.title, "title", "Crawling report", "title of the HTML page")
 	f.BoolVar(&c.json, "json", false, "print JSON, as --format json does")
-	f.StringVar(&c.from, "from", "", "requests that ended then or later")
-	f.StringVar(&c.to, "to", "", "requests that ended before")
-	f.StringVar(&c.filter.Agent, "agent", "", "requests of this crawler only")
-	f.StringVar(&c.filter.Host, "host", "", "requests for this host only")
-	f.StringVar(&c.filter.Owner, "owner", "", "requests of this team's crawlers only")
+	f.StringVar(&c.from, "from", "", "only requests that ended then or later: a day such as 2026-11-23, from its start in UTC, or an RFC 3339 time")
+	f.StringVar(&c.to, "to", "", "only requests that ended before this day or time")
+	f.StringVar(&c.filter.Agent, "agent", "", "only requests of this crawler")
+	f.StringVar(&c.filter.Host, "host", "", "only requests for this host")
+	f.StringVar(&c.filter.Owner, "owner", "", "only requests of this team's crawlers")
 	return cmd
 }
 

@@ -31,24 +31,24 @@ func simulateCommand() *cobra.Command {
 	var c simulateOptions
 	cmd := command(cobra.Command{
 		Use:   "simulate --config FILE [--store FILE | --gateway ADDRESS] ACCESS_LOG...",
-		Short: "Says which requests of access logs another policy would decide otherwise",
-		Long: `Decides the requests of access logs by the policy of a Caddyfile, with the code of a gateway, and says which ones it
-decides otherwise, each as
+		Short: "Says which requests of access logs another policy would decide differently",
+		Long: `Decides the requests of access logs by the policy of a Caddyfile, with the code of a gateway. It
+lists the requests that this policy would decide differently:
   FILE:LINE: METHOD URL: AGENT: OLD -> NEW
-and then how many, by reason and by agent. What a log does not tell is not guessed: such lines are listed as not computed.
-docs/simulate.md says what is computed, and from what.
+Then it counts them by reason and by agent. If a log lacks what a decision needs, the line is
+listed as not computed: nothing is guessed. docs/simulate.md explains the computation.
 
-The logs are named and the texts come as for audit.
+Name logs, and the source of the texts, as for audit.
 
-Exit status: 0 nothing is decided otherwise, 1 something is, 2 something could not be read.`,
+Exit status: 0 every decision is the same, 1 some differ, 2 something could not be read.`,
 		Example: `  crawlgate robots simulate --config new.Caddyfile --gateway localhost:2019 /var/log/crawlgate
   crawlgate robots simulate --config Caddyfile --store robots.db --json access.log`,
 	}, c.run)
 	f := cmd.Flags()
 	c.addTo(f)
-	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file of JSON, whose policy decides")
-	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, where there are several")
-	f.StringVar(&c.redacted, "redacted", "REDACTED", "what the log's filter writes in place of queries or parts of them")
+	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file that ends in .json, whose policy decides")
+	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, if there are several")
+	f.StringVar(&c.redacted, "redacted", "REDACTED", "the mark that the log's filter writes in place of queries or parts of them; empty for no filter")
 	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one a line")
 	return cmd
 }

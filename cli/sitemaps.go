@@ -21,13 +21,13 @@ func sitemapsCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "sitemaps [--agent NAME] ORIGIN | --known",
 		Short: "Lists the sitemaps that the robots.txt of sites name",
-		Long: `Lists the sitemaps that the robots.txt of an origin names, one URL a line, as the site wrote them. With --agent those are left out
-that the agent may not fetch. A sitemap of another site is judged by what is known of that site. No sitemap is fetched or guessed.
-
-With --known it lists those of all origins that the gateway knows, one JSON object a line.
+		Long: `Lists the sitemaps that the robots.txt of an origin names, one URL a line, as the site wrote them.
+They come from the current text or, without one, from the last text. A sitemap on another site is
+judged by what the gateway knows of that site. No sitemap is fetched or guessed.
 
 ` + anOrigin,
-		Example: "  crawlgate robots sitemaps example.com\n  crawlgate robots sitemaps --known --agent AcmeBot",
+		Example: `  crawlgate robots sitemaps example.com
+  crawlgate robots sitemaps --known --agent AcmeBot`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		query := url.Values{"agent": {agent}, "site": {site}}
 		switch {
@@ -46,9 +46,9 @@ With --known it lists those of all origins that the gateway knows, one JSON obje
 		return exitOK, nil
 	})
 	f := cmd.Flags()
-	f.StringVar(&agent, "agent", "", "leave out what this agent may not fetch")
-	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, where there are several")
-	f.BoolVar(&known, "known", false, "those of all origins that are known, as JSON, one a line")
+	f.StringVar(&agent, "agent", "", "leave out the sitemaps that this agent may not fetch, by the robots.txt known now")
+	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, if there are several")
+	f.BoolVar(&known, "known", false, "list the sitemaps of all known origins as JSON objects, one a line: origin, url, line, in_scope and, with --agent, access")
 	return cmd
 }
 

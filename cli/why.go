@@ -39,23 +39,48 @@ func whyCommand() *cobra.Command {
 	var c whyOptions
 	cmd := command(cobra.Command{
 		Use:   "why [--store FILE | --gateway ADDRESS] [--url URL] [--host PATTERN] [--agent NAME] ACCESS_LOG... | why FILE:LINE",
-		Short: "Explains lines of access logs: the decision, its rule, and what the robots.txt was and is",
-		Long: `Explains the newest lines of access logs that are about a URL, a host or an agent, or one line FILE:LINE: the decision in
-a sentence, the rule in the text of that time, and what has changed in the text since.
+		Short: "Explains lines of access logs: the decision, its rule, and the robots.txt then and now",
+		Long: `Explains the newest lines of access logs about a URL, a host or an agent, or one line FILE:LINE:
+the decision; the rule in the text of that time, and how the text has changed since; how long the
+request was held; the site's preferences, with their fields and tags; and since when its robots.txt
+had been unreachable.
 
-The logs are named and the texts come as for audit.
+Name logs, and the source of the texts, as for audit. The text is the one that decided: the store
+has it under the sha256 of the line.
 
-Exit status: 0 there is such a line, 1 there is none, 2 something could not be read.`,
+Exit status: 0 there is such a line, 1 there is none, 2 something could not be read, such as a text
+that the store does not have.`,
 		Example: `  crawlgate robots why --gateway localhost:2019 --url https://example.com/private/x access.log
-  crawlgate robots why --store robots.db access.log:4711`,
+
+  $ crawlgate robots why --store robots.db access.log:2
+  access.log:2 2026-11-21T12:00:01Z
+  request        GET https://example.com/private/x
+  decision       denied: Disallowed by robots.txt (disallowed)
+  agent          AcmeBot
+  identified by  user_agent
+  robots.txt     https://example.com/robots.txt (rules)
+  rule           line 2, "/private/" of group "*"
+  sha256         e01512eba68efa8be205346eafa547e6b87a8eb33a211fd36d36986fd65ec0a4
+  Crawl-delay    2s
+        1  User-agent: *
+  >     2  Disallow: /private/
+        3  Crawl-delay: 2
+  The text has changed since:
+  --- https://example.com/robots.txt 2026-11-21T12:00:01Z e01512eba68efa8be205346eafa547e6b87a8eb33a211fd36d36986fd65ec0a4
+  +++ https://example.com/robots.txt 2026-11-22T08:00:00Z ed8e72d310cd265c23159940f9a3483f342bbda8541e0139ea6640aa6eb86790
+  @@ -1,3 +1,3 @@
+   User-agent: *
+  -Disallow: /private/
+  +Disallow: /private/more/
+   Crawl-delay: 2`,
 	}, c.run)
 	f := cmd.Flags()
 	c.addTo(f)
-	f.StringVar(&c.url, "url", "", "lines about this URL, as it stands in the log")
-	f.StringVar(&c.host, "host", "", "lines about these hosts: a pattern as in a Caddyfile, such as *.example.com")
-	f.StringVar(&c.agent, "agent", "", "lines about this agent")
-	f.IntVar(&c.limit, "limit", 3, "how many lines are explained at most")
-	f.BoolVar(&c.json, "json", false, "print what the log says of each line as a JSON object, one a line, without the texts")
+	f.StringVar(&c.url, "url", "", "only lines about this URL, as written in the log")
+	f.StringVar(&c.host, "host", "", "only lines about these hosts: a pattern as in a Caddyfile, such as *.example.com")
+	f.StringVar(&c.agent, "agent", "", "only lines about this agent; case does not matter")
+	f.IntVar(&c.limit, "limit", 3, "explain at most this many lines")
+	f.BoolVar(&c.json, "json", false, "print file, line, time, method, url, the decision in words, the log's object robots and unreachable_since as a JSON object, one a line, without the texts")
 	return cmd
 }
 
