@@ -34,6 +34,7 @@ the address is the first of these:
   2. the socket of the packages, /run/crawlgate/admin.sock, if it is there
   3. the variable CADDY_ADMIN
   4. localhost:2019, Caddy's default
+The flag's former name, --address, still works.
 
 Exit status, if a command does not say otherwise: 0 it is done; 1 there is nothing to show; 2
 something failed or was not understood.`,

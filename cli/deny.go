@@ -23,9 +23,9 @@ func denyCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "deny [all | host PATTERN | agent NAME | agent@host NAME@PATTERN] [--by WHO] [--reason TEXT] [--force]",
 		Short: "Stops everything, a host or an agent at once, and lists the stops",
-		Long: `Stops all requests, those to a host, those of an agent, or those of an agent to a host, at once and
-in every mode of the gateway, until undeny. Requests under way are ended too. Stops survive reloads
-and restarts. Without an argument the command lists the stops and exceptions in force.
+		Long: `Stops all requests, or those to a host, of an agent, or of an agent to a host, at once and in every
+mode of the gateway, until undeny. Requests under way are ended too. Stops survive reloads and
+restarts. Without an argument the command lists the stops and exceptions in force.
 
 A host is a pattern: example.com, or *.example.com for every name below it, either with a port. An
 unknown agent is an error that names similar ones. If a gateway has no agent blocks, or lets
@@ -77,9 +77,9 @@ func allowCommand() *cobra.Command {
 		Use:   "allow HOST --agent NAME [--path PREFIX]... --until TIME --by WHO --ticket TEXT [--reason TEXT]",
 		Short: "Lets an agent fetch for a time what robots.txt refuses",
 		Long: `Gives an exception at run time: an agent may send requests to a host even if robots.txt refuses
-them, at all gateways of a fleet, as if the Caddyfile had an except. The preferences of the site are not
-judged either, including those in header fields, tags and tdmrep.json. Stops, the configuration's
-deny and the limits of the agent stay in force.
+them, at all gateways of a fleet, as if the Caddyfile had an except. The preferences of the site
+are not judged either, including those in header fields, tags and tdmrep.json. Stops, the
+configuration's deny and the limits of the agent stay in force.
 
 The exception ends by itself at its time, or earlier by undeny. deny lists it. Gateways of 0.1.0 in
 the same fleet do not know exceptions: robots.txt decides there.
