@@ -5,14 +5,17 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
+	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
 // TestAdminDocs checks that each route with all of its parameters and fields is documented, and
@@ -30,16 +33,13 @@ func TestAdminDocs(t *testing.T) {
 	for heading := range sections {
 		headings[heading] = true
 	}
+	delete(headings, "Requests and errors")
+	delete(headings, "Next")
 	testdocs.Same(t, "route", routes, headings)
 
 	documented := map[string]bool{}
 	for _, section := range sections {
 		maps.Copy(documented, testdocs.Named(section))
-		// Those of small objects stand in the row of the object.
-		for _, row := range regexp.MustCompile(`(?m)^\| .*\| object \|.*`).FindAllString(section, -1) {
-			_, rest, _ := strings.Cut(row, ":")
-			maps.Copy(documented, testdocs.Spans(rest))
-		}
 	}
 	inCode := testdocs.SetOf("after", "contains", "host", "limit", "state", "agent", "as", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
 	for _, answer := range []any{
@@ -72,6 +72,35 @@ func TestAdminParameters(t *testing.T) {
 			inCode := testdocs.SetOf(strings.Split(found[1], ", ")...)
 			delete(inCode, "none")
 			testdocs.Same(t, method+" "+path+": parameter", inCode, testdocs.Named(table))
+		}
+	}
+}
+
+// TestAdminExamples sends the examples of the table of endpoints. Each is answered with 200, or with an error of its row.
+func TestAdminExamples(t *testing.T) {
+	g := testgateway.New(t, "", "")
+	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{}).Origin().String()
+	here := strings.NewReplacer("https://example.com", site, "2026-12-31", time.Now().AddDate(0, 0, 1).Format(time.DateOnly))
+	rows := regexp.MustCompile("(?m)^\\| \\[`(\\w+) (/robots/\\w+)`\\]\\S+ \\| [^|]+ \\| ?(?:`([^`]+)`)? \\|(.*) \\|$").FindAllStringSubmatch(testdocs.Text(t, "admin-api.md"), -1)
+	routes := 0
+	for _, methods := range adminapi.Methods {
+		routes += len(methods)
+	}
+	if len(rows) != routes {
+		t.Fatalf("%d rows of %d routes", len(rows), routes)
+	}
+	for _, row := range rows {
+		method, path, example, errors := row[1], row[2], here.Replace(row[3]), row[4]
+		var body any
+		switch {
+		case method == http.MethodPost:
+			body = example
+		case example != "":
+			path = example
+		}
+		a := g.Admin(method, path, body)
+		if a.Status != http.StatusOK && !strings.Contains(errors, strconv.Itoa(a.Status)) || a.Status == http.StatusBadRequest {
+			t.Errorf("%s %s %s: %d %s", method, path, example, a.Status, a.Body)
 		}
 	}
 }
