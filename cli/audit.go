@@ -46,8 +46,8 @@ directory.
 
 With --seal the lines are also checked against the signed checkpoints of the log: docs/evidence.md.
 
-Exit status: 0 every line follows from the texts, or it cannot be proven that it does not; 1 there
-are findings; 2 there are none, but a text or a file is missing or could not be read.`,
+Exit status: 0 every line follows from the texts, or cannot be disproven; 1 there are findings; 2
+there are none, but a text or a file is missing or could not be read.`,
 		Example: `  crawlgate robots audit --gateway localhost:2019 /var/log/crawlgate
   crawlgate robots audit --store robots.db --json access.log access-2026-05-01T10-30-00.000-size.log.gz`,
 	}, c.run)

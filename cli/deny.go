@@ -65,7 +65,7 @@ Exit status: 0 all gateways have answered, 1 some have not, 2 the command failed
 		})
 	})
 	f := cmd.Flags()
-	f.StringVar(&request.By, "by", "", "who gives the stop; default: the user of this command; over a unix socket only root and the user of the gateway may name another")
+	f.StringVar(&request.By, "by", "", "the user who gives the stop; default: the user of this command; over a unix socket only root and the user of the gateway may name another")
 	f.StringVar(&request.Reason, "reason", "", "why")
 	f.BoolVar(&request.Force, "force", false, "give the stop even if no agent has the name")
 	return cmd
@@ -106,7 +106,7 @@ Exit status: 0 all gateways have answered, 1 some have not, 2 the command failed
 	f.StringVar(&request.Agent, "agent", "", "the agent whose requests pass; it has to be configured")
 	f.StringArrayVar(&request.Paths, "path", nil, "only paths that begin like this, as in except; may be repeated")
 	f.StringVar(&request.Until, "until", "", "when it ends: a date, which is included (in UTC), or a time such as 2026-12-31T12:00:00Z; not later than the option allow_for permits")
-	f.StringVar(&request.By, "by", "", "who permits it; over a unix socket only root and the user of the gateway may name another")
+	f.StringVar(&request.By, "by", "", "the person who permits it; over a unix socket only root and the user of the gateway may name another")
 	f.StringVar(&request.Ticket, "ticket", "", "the request for it, in a line")
 	f.StringVar(&request.Reason, "reason", "", "why")
 	return cmd
@@ -182,7 +182,7 @@ failed.`,
 			printLine(w, lifted.String())
 		})
 	})
-	cmd.Flags().StringVar(&by, "by", "", "who lifts it; default: the user of this command")
+	cmd.Flags().StringVar(&by, "by", "", "the user who lifts it; default: the user of this command")
 	return cmd
 }
 

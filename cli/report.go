@@ -29,7 +29,7 @@ func reportCommand() *cobra.Command {
 		Use:   "report [--format text|json|csv|html] ACCESS_LOG...",
 		Short: "Summarizes access logs by team, crawler, host and reason",
 		Long: `Summarizes access logs for the people responsible for crawlers. The report begins with a statement
-about the period that a person can sign, its method, and what it does not prove. Then come tables:
+about the period, for a person to sign. Its method and its limits follow, and then tables:
 
 * requests, allowed, refused and held, by team, crawler, host, reason and gateway
 * the crawlers of each team, and why its requests were refused or failed
