@@ -32,12 +32,9 @@ type checkOptions struct {
 	preferences  string
 }
 
-func checkCommand() *cobra.Command {
-	var c checkOptions
-	cmd := command(cobra.Command{
-		Use:   "check [--robots FILE | --gateway ADDRESS] --agent TOKEN[,TOKEN...] URL... | check --jsonl [FILE]",
-		Short: "Says whether URLs may be crawled, and by which line",
-		Long: `Says for each URL whether the agent may crawl it, and by which rule, line and group of robots.txt.
+// The help of check.
+const (
+	checkLong = `Says for each URL whether the agent may crawl it, and by which rule, line and group of robots.txt.
 With --gateway a running gateway decides, by its whole policy.
 
 Without --robots and --gateway, the command fetches the robots.txt of each site once, with the
@@ -81,8 +78,9 @@ strict each answer has form as its last field, empty if servers do not resolve t
 one. An error in one line does not end the command, but the exit status is 2.
 
 Exit status: 0 all URLs are allowed, 1 some are disallowed, 2 something could not be decided. The
-standard error stream names status 1, but not with --json or --jsonl.`,
-		Example: `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
+standard error stream names status 1, but not with --json or --jsonl.`
+
+	checkExample = `  crawlgate robots check --agent AcmeBot https://example.com/ https://example.com/search?q=x
   crawlgate robots check --robots robots.txt --agent Googlebot-News,Googlebot /fish.html
   crawlgate robots check --gateway localhost:2019 --agent acme-shop https://example.com/
 
@@ -99,7 +97,15 @@ standard error stream names status 1, but not with --json or --jsonl.`,
   PURPOSE   SAYS     SOURCE                 LINE  CONFLICT  URL
   search    y        robots_content_signal  3               /page
   train-ai  n        robots_content_signal  3     yes       /page
-  tdm       unknown                                         /page`,
+  tdm       unknown                                         /page`
+)
+
+func checkCommand() *cobra.Command {
+	var c checkOptions
+	cmd := command(cobra.Command{
+		Use:   "check [--robots FILE | --gateway ADDRESS] --agent TOKEN[,TOKEN...] URL... | check --jsonl [FILE]",
+		Short: "Says whether URLs may be crawled, and by which line",
+		Long:  checkLong, Example: checkExample,
 	}, c.run)
 	f := cmd.Flags()
 	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input; URLs may then be paths")

@@ -126,7 +126,7 @@ func TestMoreLinksOfTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := tls.Client(wire, &tls.Config{ServerName: `a"><b>/x`, InsecureSkipVerify: true}) //nolint:gosec // the name is in no certificate
+	secure := tls.Client(wire, &tls.Config{ServerName: `a"><b>/x`, InsecureSkipVerify: true})
 	t.Cleanup(func() { _ = secure.Close() })
 	a, err := fetchOver(&rig.Wire{Conn: secure, Reader: bufio.NewReader(secure)}, "", refusedURL)
 	if err != nil {
