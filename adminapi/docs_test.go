@@ -1,7 +1,6 @@
 package adminapi_test
 
 import (
-	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -12,17 +11,47 @@ import (
 
 	"github.com/crawlgate/crawlgate/adminapi"
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/evidence/sealer"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 	"github.com/crawlgate/crawlgate/internal/testgateway"
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestAdminDocs checks that each route with all of its parameters and fields is documented, and
-// nothing else.
+const fieldsHead = `# Fields of the admin API
+
+You look up what a field of an answer means. This page is generated from the code: each text is the doc comment of a Go
+type. [Admin API](admin-api.md) lists the endpoints with their parameters.
+
+A field marked "always" is in every answer. Others are left out if they are empty. Times are RFC 3339 in UTC.
+`
+
+// adminAnswers are the types of the answers by their routes.
+var adminAnswers = []struct {
+	routes string
+	typ    reflect.Type
+}{
+	{"GET /robots/agents", answerOf(adminapi.ListAgents)},
+	{"GET /robots/origins", answerOf(adminapi.ListOrigins)},
+	{"GET /robots/origin", answerOf(adminapi.ShowOrigin)},
+	{"GET /robots/body", nil}, // text
+	{"GET /robots/diff", answerOf(adminapi.CompareTexts)},
+	{"GET /robots/explain", answerOf(adminapi.Explain)},
+	{"GET /robots/deny", reflect.TypeFor[adminapi.Orders]()},
+	{"POST /robots/deny, POST /robots/allow", answerOf(adminapi.Deny)},
+	{"DELETE /robots/deny", answerOf(adminapi.Undeny)},
+	{"POST /robots/purge", answerOf(adminapi.Purge)},
+	{"POST /robots/refresh", answerOf(adminapi.Refresh)},
+	{"GET /robots/gateways", answerOf(adminapi.ListGateways)},
+	{"GET /robots/clocks", answerOf(adminapi.ListClocks)},
+	{"POST /robots/unblock", answerOf(adminapi.UnblockHost)},
+	{"GET /robots/evidence", reflect.TypeFor[adminapi.Evidence]()},
+}
+
+func answerOf(function any) reflect.Type { return reflect.TypeOf(function).Out(0) }
+
+// TestAdminDocs checks that docs/admin-api.md has a section of each route, and nothing else. It makes
+// docs/admin-api-fields.md from the types of the answers: with -update it writes the page.
 func TestAdminDocs(t *testing.T) {
 	t.Parallel()
-	sections := testdocs.Sections(t, "admin-api.md")
 	routes := map[string]bool{}
 	for path, methods := range adminapi.Methods {
 		for method := range methods {
@@ -30,24 +59,29 @@ func TestAdminDocs(t *testing.T) {
 		}
 	}
 	headings := map[string]bool{}
-	for heading := range sections {
+	for heading := range testdocs.Sections(t, "admin-api.md") {
 		headings[heading] = true
 	}
 	delete(headings, "Requests and errors")
 	delete(headings, "Next")
 	testdocs.Same(t, "route", routes, headings)
 
-	documented := map[string]bool{}
-	for _, section := range sections {
-		maps.Copy(documented, testdocs.Named(section))
+	page := testdocs.Page{T: t, Elsewhere: []reflect.Type{reflect.TypeFor[enforce.LogRecord](), reflect.TypeFor[enforce.Problem]()}}
+	page.WriteString(fieldsHead)
+	described := map[string]bool{}
+	for _, answer := range adminAnswers {
+		for route := range strings.SplitSeq(answer.routes, ", ") {
+			described[route] = true
+		}
+		if answer.typ != nil {
+			page.Object("## `"+strings.ReplaceAll(answer.routes, ", ", "`, `")+"`", answer.typ)
+		}
 	}
-	inCode := testdocs.SetOf("after", "contains", "host", "limit", "state", "agent", "as", "site", "url", "key", "from", "to", "origin", "sha256", "scope", "value")
-	for _, answer := range []any{
-		adminapi.OriginList{}, adminapi.OriginDetail{}, adminapi.TextDiff{}, adminapi.Explanation{}, adminapi.Purged{}, adminapi.Orders{}, adminapi.Agents{}, adminapi.OrderGiven{}, adminapi.OrderLifted{}, adminapi.Clocks{}, adminapi.Unblocked{}, adminapi.Gateways{}, adminapi.Refreshed{}, adminapi.Evidence{}, sealer.WitnessStatus{},
-	} {
-		testdocs.AddFields(inCode, reflect.TypeOf(answer), reflect.TypeFor[enforce.LogRecord](), reflect.TypeFor[enforce.Problem]())
-	}
-	testdocs.Same(t, "field", inCode, documented)
+	testdocs.Same(t, "answer of", routes, described)
+	page.WriteString("\n## Objects within answers\n")
+	page.Inner()
+	page.WriteString("\n## Next\n\n* [Admin API](admin-api.md): the endpoints\n* [Fields of the access log](access-log-fields.md)\n")
+	testdocs.Generated(t, "admin-api-fields.md", page.String())
 }
 
 // TestAdminParameters checks that the parameters which the page lists are those that a route

@@ -13,9 +13,10 @@ import (
 type Self struct {
 	// Name is the gateway's name, different from all others.
 	Name string `json:"name"`
-	// Version is the program's version. Config is the digest of the configuration.
+	// Version is the program's version.
 	Version string `json:"version,omitempty"`
-	Config  string `json:"config,omitempty"`
+	// Config is the digest of the configuration.
+	Config string `json:"config,omitempty"`
 }
 
 // Gateway is one gateway of the fleet. Its times are only for display: gateways do not compare them.
@@ -23,9 +24,9 @@ type Gateway struct {
 	Self
 	// LastHeartbeat is when Redis last got its heartbeat.
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
-	// Orders is how many orders are in force there. OrdersVersion is the version of the orders in Redis
-	// that it applied last.
-	Orders        int   `json:"orders"`
+	// Orders is how many orders are in force there.
+	Orders int `json:"orders"`
+	// OrdersVersion is the version of the orders in Redis that it applied last.
 	OrdersVersion int64 `json:"orders_version,omitempty"`
 	// NameTwice says that another live process has the same name.
 	NameTwice bool `json:"name_twice,omitempty"`
@@ -34,10 +35,12 @@ type Gateway struct {
 // Applied is the acknowledgement of an order by one gateway.
 type Applied struct {
 	Self
-	// AppliedAt is the time by that gateway's clock. It is zero if the gateway has not answered.
+	// AppliedAt is since when the order is in force there, by that gateway's clock. It is empty if the
+	// gateway has not answered.
 	AppliedAt time.Time `json:"applied_at,omitzero"`
 	// Ended is how many requests, tunnels and fetches, or records and blocks, it ended.
-	Ended         int       `json:"ended"`
+	Ended int `json:"ended"`
+	// LastHeartbeat is when Redis last got its heartbeat.
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
 }
 

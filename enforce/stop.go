@@ -36,23 +36,27 @@ const (
 	StopAllow StopScope = "allow"
 )
 
-// Stop is an operator's order to stop requests, with its author and reason. Its JSON form is stored
-// and is part of the admin API.
+// Stop is an operator's order to stop requests, with its author and reason.
+//
+// Its JSON form is stored and is part of the admin API. [Stops.Set] makes its value canonical.
 type Stop struct {
-	// ID identifies the stop among those of all gateways.
-	ID    string    `json:"id,omitempty"`
+	// ID is unique among the stops and exceptions of all gateways.
+	ID string `json:"id,omitempty"`
+	// Scope is "all", "host", "agent" or "agent@host", or "allow" for an exception.
 	Scope StopScope `json:"scope"`
-	// Value is the host pattern, the agent's name, or both joined by @. It is empty for all. In a
-	// StopAllow, prefixes of paths may follow, each after a space. Set makes it canonical.
+	// Value is the host pattern, the agent's name, or both joined by @, as in "AcmeBot@shop.example".
+	// It is empty for all. In an exception, prefixes of paths may follow, each after a space.
 	Value string `json:"value,omitempty"`
-	// By names the author of the stop, and Reason says why. Each is one line and may be empty.
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-	// Ticket names the request for the order, in one line. Until is when a StopAllow ends. A StopAllow
-	// needs both of them, and By. Stops do not end.
-	Ticket string    `json:"ticket,omitempty"`
-	Until  time.Time `json:"until,omitzero"`
+	// By is who gave it, in one line.
+	By string `json:"by,omitempty"`
+	// Reason says why it was given, in one line.
+	Reason string `json:"reason,omitempty"`
+	// At is when it was given.
+	At time.Time `json:"at"`
+	// Ticket is the request for an exception, in one line.
+	Ticket string `json:"ticket,omitempty"`
+	// Until is when an exception ends. Stops do not end.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Stops holds the stops in force, which can change at run time. A stop overrides every other

@@ -50,36 +50,43 @@ func NameOf[T ~uint8](v T, names ...string) string {
 // A record holds at most one body: Body in StateRules, LastGood's in StateUnreachable. Bodies are
 // shared between records and must not be changed. The zero Record permits nothing.
 type Record struct {
+	// Origin is the scheme, host and port that the rules are for.
 	Origin origin.Origin `json:"origin"`
-	// Agent is as in [Key].
+	// Agent is the product token in whose name robots.txt was fetched, because the site rejected the
+	// gateway's own. It is empty for the gateway's own.
 	Agent string `json:"fetched_as,omitzero"`
-	State State  `json:"state"`
-	// Cause, Detail, Status and Hops describe the answer that led to State, as in [Outcome]. Cause
-	// is empty in StateRules.
-	Cause  Cause    `json:"cause,omitzero"`
-	Detail string   `json:"detail,omitzero"`
-	Status int      `json:"status,omitzero"`
-	Hops   []string `json:"hops,omitempty"`
-	// Body is the present text, in StateRules only; SHA256 is its hash and Truncated says that the
-	// file is longer.
-	Body      []byte `json:"-"`
-	SHA256    Sum    `json:"sha256,omitzero"`
-	Truncated bool   `json:"truncated,omitzero"`
-	// FetchedAt and FreshUntil bound the time in which a good answer (rules or absent) is valid. For
-	// an unreachable record, FetchedAt is the time of its last attempt and FreshUntil is zero.
-	FetchedAt  time.Time `json:"fetched_at,omitzero"`
+	// State is "rules", "absent" or "unreachable".
+	State State `json:"state"`
+	// Cause says why the state is not "rules", as in docs/status-table.md.
+	Cause Cause `json:"cause,omitzero"`
+	// Detail says more about the cause to a human. Do not parse it.
+	Detail string `json:"detail,omitzero"`
+	// Status is the HTTP status of the last answer.
+	Status int `json:"status,omitzero"`
+	// Hops are the URLs that redirects led to.
+	Hops []string `json:"hops,omitempty"`
+	Body []byte   `json:"-"` // the present text, in StateRules only
+	// SHA256 is the hash of the current text, in the state "rules" only.
+	SHA256 Sum `json:"sha256,omitzero"`
+	// Truncated says that the file is longer than the part that is kept.
+	Truncated bool `json:"truncated,omitzero"`
+	// FetchedAt is when the answer that counts was fetched. If the state is "unreachable", it is the
+	// last attempt.
+	FetchedAt time.Time `json:"fetched_at,omitzero"`
+	// FreshUntil is when the answer has to be fetched again. It is empty if the state is "unreachable".
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
 	// may be set while an older good answer is still valid.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
-	// Attempts counts the failures of that run. A retrieval with two tries counts twice.
+	// Attempts is the number of failures of that run. A retrieval with two tries counts twice.
 	Attempts int `json:"attempts,omitzero"`
 	// NextAttempt is the earliest time for another attempt after a failure.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// LastFailure is the latest failure of that run.
+	// LastFailure is the latest failure of that run. A record in state "rules" may have one: a failure
+	// does not degrade an answer before its time is over.
 	LastFailure Failure `json:"last_failure,omitzero"`
-	// LastGood is the copy that was in force before the run, only in StateUnreachable. It is nil if
-	// there was none, or if the site's last good answer was that it has no file.
+	// LastGood is the copy that was in force before the run, only in the state "unreachable". It is
+	// empty if there was none, or if the site's last good answer was that it has no file.
 	LastGood *Copy `json:"last_good,omitzero"`
 }
 
@@ -105,19 +112,27 @@ func (r *Record) Key() Key { return Key{r.Origin, r.Agent} }
 
 // Copy is the text of a robots.txt with its date.
 type Copy struct {
-	Body      []byte    `json:"-"`
-	SHA256    Sum       `json:"sha256"`
+	Body []byte `json:"-"`
+	// SHA256 is the hash of the text.
+	SHA256 Sum `json:"sha256"`
+	// FetchedAt is when it was fetched.
 	FetchedAt time.Time `json:"fetched_at"`
-	Truncated bool      `json:"truncated,omitzero"`
+	// Truncated says that the file is longer than the part that is kept.
+	Truncated bool `json:"truncated,omitzero"`
 }
 
-// Failure is one attempt that got no valid answer; its fields are as in [Outcome].
+// Failure is one attempt that got no valid answer.
 type Failure struct {
-	At     time.Time `json:"at,omitzero"`
-	Cause  Cause     `json:"cause,omitzero"`
-	Detail string    `json:"detail,omitzero"`
-	Status int       `json:"status,omitzero"`
-	Hops   []string  `json:"hops,omitempty"`
+	// At is when the attempt failed.
+	At time.Time `json:"at,omitzero"`
+	// Cause says why, as in docs/status-table.md.
+	Cause Cause `json:"cause,omitzero"`
+	// Detail says more to a human. Do not parse it.
+	Detail string `json:"detail,omitzero"`
+	// Status is the HTTP status of the answer.
+	Status int `json:"status,omitzero"`
+	// Hops are the URLs that redirects led to.
+	Hops []string `json:"hops,omitempty"`
 }
 
 // IsZero reports whether there was no failure.

@@ -100,21 +100,24 @@ type Lease interface {
 	Release()
 }
 
-// Version is one stretch of an origin's history: a text or a state that held without a break from
-// FirstSeen to LastSeen.
+// Version is one stretch of an origin's history: a text or a state that lasted without a break.
 type Version struct {
+	// State is "rules", "absent" or "unreachable".
 	State fetch.State `json:"state"`
-	// Cause and Status are from the latest answer of the stretch.
-	Cause  fetch.Cause `json:"cause,omitzero"`
-	Status int         `json:"status,omitzero"`
-	// SHA256 and Size describe the text, zero unless State is rules.
+	// Cause says why the state is not "rules", by the latest answer of the stretch.
+	Cause fetch.Cause `json:"cause,omitzero"`
+	// Status is the HTTP status of the latest answer of the stretch.
+	Status int `json:"status,omitzero"`
+	// SHA256 is the hash of the text, in the state "rules" only.
 	SHA256 fetch.Sum `json:"sha256,omitzero"`
-	Size   int       `json:"size,omitzero"`
-	// FirstSeen and LastSeen are the first and the latest retrieval that gave it.
+	// Size is the number of bytes of the text.
+	Size int `json:"size,omitzero"`
+	// FirstSeen is the first fetch that gave it.
 	FirstSeen time.Time `json:"first_seen"`
-	LastSeen  time.Time `json:"last_seen"`
+	// LastSeen is the latest fetch that gave it. It was used up to 24 h longer.
+	LastSeen time.Time `json:"last_seen"`
 	// KeptUntil is until when the text is kept if nothing uses it any more, and if there is room.
-	// It is set by [Store.History]; zero where the text is gone, and in a store in memory.
+	// It is empty if the text is gone, and in a store in memory.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 }
 

@@ -18,21 +18,28 @@ type Event struct {
 
 // Status is the state of a sealed log, as the admin API shows it.
 type Status struct {
-	Name  string `json:"name"`
+	// Name is the gateway's name, as in the lines.
+	Name string `json:"name"`
+	// LogID is the generation of the log, as in the lines.
 	LogID string `json:"identity"`
-	VKey  string `json:"vkey"` // of its verifier
-	File  string `json:"file"`
-	State string `json:"state"` // folder
-	Size  int64  `json:"size"`  // lines in the tree
+	// VKey is the public key that verifies its checkpoints.
+	VKey string `json:"vkey"`
+	// File is the file that is written.
+	File string `json:"file"`
+	// State is the state folder.
+	State string `json:"state"`
+	// Size is the number of lines in the tree.
+	Size int64 `json:"size"`
 	// Unsealed are the lines besides notices that no checkpoint covers yet.
 	Unsealed int64 `json:"unsealed"`
 	// Lines were sealed since the start, without notices.
 	Lines int64 `json:"-"`
-	// Checkpoint is the newest signed note, or empty. Time is when it was signed, or zero if that was
-	// before the start.
-	Checkpoint string                   `json:"checkpoint"`
-	Time       time.Time                `json:"signed_at,omitzero"`
-	Witnesses  map[string]WitnessStatus `json:"witnesses,omitempty"` // by the names of their keys
+	// Checkpoint is the newest signed note, or empty.
+	Checkpoint string `json:"checkpoint"`
+	// Time is when the newest checkpoint was signed. It is empty if that was before the start.
+	Time time.Time `json:"signed_at,omitzero"`
+	// Witnesses are the witnesses by the names of their keys.
+	Witnesses map[string]WitnessStatus `json:"witnesses,omitempty"`
 	// Unwitnessed counts checkpoints that no witness cosigned.
 	Unwitnessed int64 `json:"unwitnessed"`
 	// Lost counts the entries that could not be written since the start.

@@ -39,9 +39,12 @@ func ParseWitness(url, vkey string) (Witness, error) {
 
 // WitnessStatus is the state of a witness.
 type WitnessStatus struct {
-	Size  int64     `json:"size"`            // of the tree that it last cosigned
-	Time  time.Time `json:"time,omitzero"`   // when that was
-	Error string    `json:"error,omitempty"` // of the last request
+	// Size is the number of lines in the tree that it last cosigned.
+	Size int64 `json:"size"`
+	// Time is when that was.
+	Time time.Time `json:"time,omitzero"`
+	// Error is the error of the last request.
+	Error string `json:"error,omitempty"`
 }
 
 const (

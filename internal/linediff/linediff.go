@@ -8,14 +8,17 @@ import (
 
 // Hunk is a stretch of changed lines with some unchanged ones around them.
 type Hunk struct {
-	// From and To are the numbers of its first line in the old and the new text, counted from 1. If
-	// the hunk has no line of a text, the number is the preceding line's. FromCount and ToCount are
-	// how many lines of each text it has.
-	From      int `json:"from_line"`
+	// From is the number of its first line in the old text, counted from 1. If the hunk has no line of
+	// the text, it is the preceding line's.
+	From int `json:"from_line"`
+	// FromCount is how many lines of the old text it has.
 	FromCount int `json:"from_count"`
-	To        int `json:"to_line"`
-	ToCount   int `json:"to_count"`
-	// Lines have no line ends. Each begins with "-", "+" or a space, as in a unified diff.
+	// To is the number of its first line in the new text, in the same way.
+	To int `json:"to_line"`
+	// ToCount is how many lines of the new text it has.
+	ToCount int `json:"to_count"`
+	// Lines are its lines without line ends. Each begins with "-" (old), "+" (new) or a space (unchanged), as in a
+	// unified diff.
 	Lines []string `json:"lines"`
 }
 

@@ -1,6 +1,7 @@
 package testdocs
 
 import (
+	"encoding"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,8 +99,53 @@ func inCell(text string) string {
 	return strings.ReplaceAll(text, "|", `\|`)
 }
 
+// Page is the tables of several objects and of the objects within them, each once. Types that are described elsewhere are
+// left out.
+type Page struct {
+	strings.Builder
+	T         *testing.T
+	Elsewhere []reflect.Type
+	shown     []reflect.Type
+	inner     []reflect.Type // not yet shown
+}
+
+// Object writes a section of an object below a heading. Objects within it follow with [Page.Inner].
+func (p *Page) Object(heading string, typ reflect.Type) {
+	p.T.Helper()
+	fields := Fields(p.T, typ)
+	for i, f := range fields {
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+			inner = inner.Elem()
+		}
+		if inner.Kind() != reflect.Struct || TypeName(inner) != "object" || slices.Contains(p.Elsewhere, inner) {
+			continue
+		}
+		if !slices.Contains(p.shown, inner) {
+			p.shown = append(p.shown, inner)
+			p.inner = append(p.inner, inner)
+		}
+		fields[i].Text = strings.TrimSuffix(f.Text, ".") + ". See [" + inner.Name() + "](#" + strings.ToLower(inner.Name()) + ")"
+	}
+	comment, _, _ := strings.Cut(Comment(p.T, typ), "\n\n")
+	p.WriteString("\n" + heading + "\n\n" + strings.TrimSpace(comment) + "\n\n" + LineTable(fields))
+}
+
+// Inner writes a section of each object within those that were written.
+func (p *Page) Inner() {
+	p.T.Helper()
+	for len(p.inner) > 0 {
+		typ := p.inner[0]
+		p.inner = p.inner[1:]
+		p.Object("### "+typ.Name(), typ)
+	}
+}
+
 // TypeName is what JSON has for a type, in words.
 func TypeName(typ reflect.Type) string {
+	if typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && typ.String() != "time.Time" {
+		return "text"
+	}
 	switch typ.Kind() {
 	case reflect.Pointer:
 		return TypeName(typ.Elem())
@@ -167,7 +214,7 @@ func inJSON(comment, field string, names map[string]string) string {
 		return "[" + shown + "](" + page + ")"
 	})
 	if rest, begins := strings.CutPrefix(comment, field+" "); begins && rest != "" {
-		for _, verb := range []string{"is ", "are ", "says "} {
+		for _, verb := range []string{"is ", "are ", "says that ", "says "} {
 			rest = strings.TrimPrefix(rest, verb)
 		}
 		comment = rest

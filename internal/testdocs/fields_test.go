@@ -2,6 +2,7 @@ package testdocs
 
 import (
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -13,9 +14,10 @@ func TestInJSON(t *testing.T) {
 	for comment, want := range map[string]string{
 		"Max is the longest of [Config.Min].":     "The longest of `min`.",
 		"Max says what a longer one means.":       "What a longer one means.",
+		"Max says that it is long.":               "It is long.",
 		"Max lists them, see [Other] and [x.Min]": "Lists them, see Other and `min`",
-		"The longest.":                     "The longest.",
-		"Max is as in docs/audit.md#gaps.": "As in [audit.md](audit.md#gaps).",
+		"The longest.":                            "The longest.",
+		"Max is as in docs/audit.md#gaps.":        "As in [audit.md](audit.md#gaps).",
 	} {
 		if got := inJSON(comment, "Max", names); got != want {
 			t.Errorf("%q became %q, want %q", comment, got, want)
@@ -46,6 +48,7 @@ func TestTypeName(t *testing.T) {
 		reflect.TypeFor[time.Time]():       "time",
 		reflect.TypeFor[*float64]():        "number",
 		reflect.TypeFor[bool]():            "true/false",
+		reflect.TypeFor[netip.Addr]():      "text",
 	} {
 		if got := TypeName(typ); got != want {
 			t.Errorf("%s is %q, want %q", typ, got, want)
