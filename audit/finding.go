@@ -69,27 +69,35 @@ type Place = verify.Place
 // log: escape them before you show them.
 type Finding struct {
 	Place
+	// Kind is the kind of the finding (docs/audit.md#findings).
 	Kind Kind `json:"kind"`
 	// Message describes the contradiction. It is for humans and may change.
 	Message string `json:"message"`
-	Agent   string `json:"agent"`
+	// Agent is the crawler.
+	Agent string `json:"agent"`
 	// URL is the request's. It is empty if the line has none, or if a later line shows the finding.
 	URL string `json:"url,omitempty"`
 	// SHA256 is the hash of the text that the line rests on.
 	SHA256 string `json:"sha256,omitempty"`
-	// Recorded is the evidence of the line, Computed the evidence by the text.
+	// Recorded is what the line says.
 	Recorded *Verdict `json:"recorded,omitempty"`
+	// Computed is what the text says.
 	Computed *Verdict `json:"computed,omitempty"`
-	// Gap is set for [KindGap].
+	// Gap is the gap that was too short, of the kind "gap" only.
 	Gap *Gap `json:"gap,omitempty"`
 }
 
 // Verdict is the reason and the rule that decided, as the access log names them.
 type Verdict struct {
-	Reason     string  `json:"reason"`
-	Group      string  `json:"group"`
-	Rule       string  `json:"rule"`
-	Line       int     `json:"line"`
+	// Reason is the reason of the decision.
+	Reason string `json:"reason"`
+	// Group is the User-agent of the group that decided.
+	Group string `json:"group"`
+	// Rule is the pattern of the rule that decided.
+	Rule string `json:"rule"`
+	// Line is the line of the rule in robots.txt.
+	Line int `json:"line"`
+	// CrawlDelay is the Crawl-delay in seconds.
 	CrawlDelay float64 `json:"crawl_delay_s"`
 	// Form is the form of the path that decided.
 	Form enforce.PathForm `json:"form,omitempty"`
@@ -98,10 +106,12 @@ type Verdict struct {
 // Gap is the time between two requests to a host.
 type Gap struct {
 	// After is the line of the earlier request.
-	After Place  `json:"after"`
-	Host  string `json:"host"`
-	// Most is how long the gap was, and Delay how long it should have been, both in seconds.
-	Most  float64 `json:"most_s"`
+	After Place `json:"after"`
+	// Host is the host of both requests.
+	Host string `json:"host"`
+	// Most is how long the gap was at most, in seconds.
+	Most float64 `json:"most_s"`
+	// Delay is how long it had to be, in seconds.
 	Delay float64 `json:"delay_s"`
 }
 

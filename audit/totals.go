@@ -11,47 +11,58 @@ import (
 
 // Totals sum up an audit.
 type Totals struct {
-	Files int   `json:"files"`
+	// Files is how many logs were read.
+	Files int `json:"files"`
+	// Lines is how many lines they have.
 	Lines int64 `json:"lines"`
-	// Foreign are lines without a robots object. Unjudged counts the ones that are about requests
-	// through a proxy. Unreadable are lines that could not be read.
-	Foreign    int64 `json:"not_ours"`
-	Unjudged   int64 `json:"unjudged"`
+	// Foreign are lines without an object "robots" or "robots_txt".
+	Foreign int64 `json:"not_ours"`
+	// Unjudged are those of them that are about requests through the proxy. A log has these only if another
+	// handler answers before "robots".
+	Unjudged int64 `json:"unjudged"`
+	// Unreadable are lines that could not be read.
 	Unreadable int64 `json:"unreadable"`
-	// Torn are lines that a crash or a full disk cut off. They stand alone and are then Foreign, or
-	// the next line follows on the same line.
+	// Torn are lines that a crash or a full disk cut off. They stand alone and then count as "not_ours",
+	// or the next line follows on the same line.
 	Torn int64 `json:"torn"`
 	// Answers are lines about a robots.txt instead of a request.
 	Answers int64 `json:"answers"`
 	// Errors are unreadable lines, files and texts.
 	Errors int64 `json:"errors"`
-	// Checked are lines with a robots object. Each counts in one of the four fields that follow,
+	// Checked are lines with an object "robots". Each counts in one of the four fields that follow,
 	// unless a finding excludes it.
 	Checked int64 `json:"checked"`
-	// Replayed were computed from the text. ByState follow from the state that they record. AsRecorded
-	// do not depend on a text. NotProvable can be neither confirmed nor contradicted.
-	Replayed    int64                `json:"replayed"`
-	ByState     int64                `json:"by_state"`
-	AsRecorded  int64                `json:"as_recorded"`
+	// Replayed are lines that were decided again from the text.
+	Replayed int64 `json:"replayed"`
+	// ByState are lines that follow from the recorded state of an unavailable robots.txt.
+	ByState int64 `json:"by_state"`
+	// AsRecorded are lines that do not depend on a text. They were taken as recorded.
+	AsRecorded int64 `json:"as_recorded"`
+	// NotProvable are lines that can be neither confirmed nor contradicted, by their causes
+	// (docs/audit.md#what-is-not-provable).
 	NotProvable map[Unprovable]int64 `json:"not_provable"`
-	// Findings by kind.
+	// Findings are the numbers of findings by their kinds (docs/audit.md#findings).
 	Findings map[Kind]int64 `json:"findings"`
-	Gaps     GapTotals      `json:"gaps"`
+	// Gaps are the numbers of gaps under a Crawl-delay.
+	Gaps GapTotals `json:"gaps"`
 	// Period is from the first to the last line that was checked.
 	Period
-	// Agents are in the order of their names.
+	// Agents are the totals of each agent, in the order of the names.
 	Agents []AgentTotals `json:"agents"`
 	// Texts are the unavailable texts, in the order of their hashes.
 	Texts []TextTotals `json:"texts"`
-	Caps  CapTotals    `json:"caps"`
-	// Seals are the totals of sealed logs, or nil if seals were not checked.
+	// Caps is how much went beyond the limits (docs/audit.md#limits).
+	Caps CapTotals `json:"caps"`
+	// Seals are the totals of sealed logs, if seals were checked.
 	Seals *verify.Totals `json:"seals,omitempty"`
 }
 
 // Period is the earliest and the latest of some times, in UTC, or zero.
 type Period struct {
+	// First is the earliest time, in UTC.
 	First time.Time `json:"first,omitzero"`
-	Last  time.Time `json:"last,omitzero"`
+	// Last is the latest time, in UTC.
+	Last time.Time `json:"last,omitzero"`
 }
 
 // Note adds a time, unless it is zero.
@@ -82,47 +93,58 @@ func (t Totals) Unproven() (n int64) {
 
 // GapTotals count pairs of consecutive requests to one host under a Crawl-delay.
 type GapTotals struct {
+	// Pairs is how many pairs were compared.
 	Pairs int64 `json:"pairs"`
-	// Kept pairs were as far apart as the delay asks; Short pairs were closer.
-	Kept  int64 `json:"kept"`
+	// Kept are pairs as far apart as the delay asks.
+	Kept int64 `json:"kept"`
+	// Short are pairs that were closer.
 	Short int64 `json:"short"`
 	// Late are requests whose neighbours were already forgotten.
 	Late int64 `json:"late"`
 	// Untimed are requests whose line does not say when they were sent.
 	Untimed int64 `json:"untimed"`
-	// Clamped are requests whose Crawl-delay is above the operator's bound.
+	// Clamped are requests whose Crawl-delay was cut to the operator's bound.
 	Clamped int64 `json:"clamped"`
 }
 
 // AgentTotals are the totals of one agent.
 type AgentTotals struct {
+	// Agent is the name of the agent.
 	Agent string `json:"agent"`
-	// Owner and Contact come from the last line that names one of them.
-	Owner   string `json:"owner,omitempty"`
+	// Owner is from the last line that names an owner or a contact.
+	Owner string `json:"owner,omitempty"`
+	// Contact is from the same line.
 	Contact string `json:"contact,omitempty"`
-	Checked int64  `json:"checked"`
+	// Checked is how many lines with an object "robots" the agent has.
+	Checked int64 `json:"checked"`
 	// Counts are of the lines with valid words.
 	Counts
+	// Findings is the number of findings.
 	Findings int64 `json:"findings"`
 }
 
 // TextTotals is an unavailable text.
 type TextTotals struct {
-	SHA256 string     `json:"sha256"`
-	Origin string     `json:"origin"`
-	Cause  Unprovable `json:"cause"`
-	Lines  int64      `json:"lines"`
-	First  Place      `json:"first"`
+	// SHA256 is the hash of the text.
+	SHA256 string `json:"sha256"`
+	// Origin is the site that the text is from.
+	Origin string `json:"origin"`
+	// Cause says why lines cannot be proven.
+	Cause Unprovable `json:"cause"`
+	// Lines is how many lines rest on the text.
+	Lines int64 `json:"lines"`
+	// First is the first of them.
+	First Place `json:"first"`
 }
 
 // CapTotals say where a bound on memory was exceeded. All are 0 in a complete audit.
 type CapTotals struct {
 	// Agents are lines of agents beyond the number that is counted by name. They are counted under
-	// [Others].
+	// "(others)".
 	Agents int64 `json:"agents"`
 	// Texts are lines that rest on unavailable texts beyond the number that is listed.
 	Texts int64 `json:"texts"`
-	// Hosts are those whose last requests were forgotten: a gap to them may be missed.
+	// Hosts are hosts whose last requests were forgotten: a gap to them may be missed.
 	Hosts int64 `json:"hosts"`
 	// Records are the robots.txt files whose history was forgotten: it cannot prove later lines.
 	Records int64 `json:"records"`
@@ -241,8 +263,11 @@ func (c *counts) sum() Totals {
 
 // Outcomes count requests, or tunnels. Each is allowed, refused or failed.
 type Outcomes struct {
-	Asked   int64 `json:"asked"`
+	// Asked is how many requests or tunnels there were.
+	Asked int64 `json:"asked"`
+	// Allowed is how many were allowed.
 	Allowed int64 `json:"allowed"`
+	// Refused is how many were refused.
 	Refused int64 `json:"refused"`
 	// Failed are those that ended in a failure, not in a decision.
 	Failed int64 `json:"failed"`
@@ -273,13 +298,14 @@ func (o *Outcomes) Plus(others Outcomes) {
 // requests in an intercepted one have their own lines.
 type Counts struct {
 	Outcomes
+	// Tunnels are the counts of tunnels.
 	Tunnels Tunnels `json:"tunnels"`
 }
 
 // Tunnels count CONNECTs. An allowed one was opened.
 type Tunnels struct {
 	Outcomes
-	// Blind counts the allowed tunnels that were not intercepted: their requests are unknown.
+	// Blind is how many of the allowed tunnels were not intercepted: their requests are unknown.
 	Blind int64 `json:"blind"`
 }
 

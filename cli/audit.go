@@ -162,22 +162,26 @@ func (s *spool) copyTo(w io.Writer) error {
 	return nil
 }
 
-// The objects that --json prints, one per line. docs/audit-json.md describes them.
+// The objects that --json prints, one per line. docs/audit-json.md is made from the comments.
 type (
 	// AuditFinding is a line that does not follow from the texts.
 	AuditFinding struct {
-		Type string `json:"type"` // "finding"
+		// Type is "finding".
+		Type string `json:"type"`
 		audit.Finding
 	}
 	// AuditError is a line or file that cannot be read.
 	AuditError struct {
-		Type string `json:"type"` // "error"; "torn" of a line that was cut off
+		// Type is "error", or "torn" of a line that was cut off.
+		Type string `json:"type"`
 		audit.Place
+		// Error says what could not be read, and why.
 		Error string `json:"error"`
 	}
 	// AuditTotals sums up the logs.
 	AuditTotals struct {
-		Type string `json:"type"` // "totals"
+		// Type is "totals".
+		Type string `json:"type"`
 		audit.Totals
 	}
 )

@@ -7,13 +7,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/crawlgate/crawlgate/audit"
-	"github.com/crawlgate/crawlgate/cli"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
@@ -137,8 +135,7 @@ func shownAudit(t *testing.T, args ...string) commandRun {
 	return r
 }
 
-// TestAuditExample checks that docs/audit.md and docs/audit-json.md show what the command prints, and docs/access-log.md
-// two of its lines.
+// TestAuditExample checks that docs/audit.md shows what the command prints, and docs/access-log.md two of its lines.
 func TestAuditExample(t *testing.T) {
 	t.Parallel()
 	text, isJSON := shownAudit(t), shownAudit(t, "--json")
@@ -149,11 +146,9 @@ func TestAuditExample(t *testing.T) {
 	request := strings.SplitAfter(exampleLog(t, sha), "\n")[1]
 	testdocs.Shows(t, "access-log.md", auditAnswer(t, "https://example.com", sha)+request)
 	testdocs.Shows(t, "audit.md", text.out)
-	testdocs.Shows(t, "audit-json.md", isJSON.out)
 }
 
-// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and each field in
-// docs/audit-json.md, and nothing else has.
+// TestAuditDocs checks that each kind of finding and each cause has a row in docs/audit.md, and nothing else has.
 func TestAuditDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "audit.md")
@@ -164,15 +159,6 @@ func TestAuditDocs(t *testing.T) {
 	for _, c := range audit.Causes() {
 		causes[string(c)] = true
 	}
-	fields := map[string]bool{}
-	for _, object := range []any{cli.AuditFinding{}, cli.AuditError{}, cli.AuditTotals{}} {
-		testdocs.AddFields(fields, reflect.TypeOf(object))
-	}
-	inDocs := testdocs.Spans(testdocs.Sections(t, "audit-json.md")["Fields of `audit"])
-	for _, word := range []string{"finding", "totals", "robots"} { // values, and another object
-		delete(inDocs, word)
-	}
-	testdocs.Same(t, "field of --json", fields, inDocs)
 	testdocs.Same(t, "kind of finding", kinds, testdocs.Named(sections["Findings"]))
 	testdocs.Same(t, "cause", causes, testdocs.Named(sections["What is not provable"]))
 }

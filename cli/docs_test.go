@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,6 +32,38 @@ agents, origins, blocked hosts and stops, and offers none if the gateway does no
 ## The gateway
 
 `
+
+const auditJSONHead = `# JSON of audit and simulate
+
+You process the results of ` + "`crawlgate robots audit --json` and `robots simulate --json`" + ` with your own tools. This page
+is generated from the code: the examples are what the commands print, and each text is the doc comment of a Go type.
+
+Each finding, difference, error and, last, the totals are one JSON object on one line. Later releases may add fields, but do not remove or
+change any. A field marked "always" is in every object of its type. Others are left out if they have no value. Texts of sites are not escaped
+beyond JSON: escape them before you print them.
+`
+
+// TestAuditJSONDocs makes docs/audit-json.md from the types of the objects and from what the commands print. With -update
+// it writes the page.
+func TestAuditJSONDocs(t *testing.T) {
+	t.Parallel()
+	page := testdocs.Page{T: t}
+	page.WriteString(auditJSONHead)
+	page.WriteString("\n## Example of `audit`\n\nThis is the log of [Audit a log](audit.md#what-it-prints):\n\n```json\n" + shownAudit(t, "--json").out + "```\n")
+	page.WriteString("\n## Fields of `audit`\n")
+	page.Object("### A finding", reflect.TypeFor[cli.AuditFinding]())
+	page.Object("### An error", reflect.TypeFor[cli.AuditError]())
+	page.Object("### The totals", reflect.TypeFor[cli.AuditTotals]())
+	page.Inner()
+	log, config, _, simulated := simulation(t)
+	page.WriteString("\n## Example of `simulate`\n\nThis is the log of [Try another policy](simulate.md#what-it-prints):\n\n```json\n" + simulated("--config", config, "--json", log).out + "```\n")
+	page.WriteString("\n## Fields of `simulate`\n\nThe object of an error is as [for audit](#an-error).\n")
+	page.Object("### A line", reflect.TypeFor[cli.SimulatedLine]())
+	page.Object("### The totals of a simulation", reflect.TypeFor[cli.SimulatedTotals]())
+	page.Inner()
+	page.WriteString("\n## Next\n\n* [Audit a log](audit.md): what each finding means\n* [Try another policy](simulate.md): what is computed\n* [Commands](cli.md): the flags\n")
+	testdocs.Generated(t, "audit-json.md", page.String())
+}
 
 // cliPage writes the sections of the commands.
 type cliPage struct {

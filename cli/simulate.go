@@ -53,21 +53,28 @@ Exit status: 0 every decision is the same, 1 some differ, 2 something could not 
 	return cmd
 }
 
-// The objects that --json prints, one a line. docs/audit-json.md describes them.
+// The objects that --json prints, one a line. docs/audit-json.md is made from the comments.
 type (
 	// SimulatedLine is a line with a different decision, or one that cannot be computed.
 	SimulatedLine struct {
-		Type string `json:"type"` // "difference" or "not_computed"
+		// Type is "difference" or "not_computed".
+		Type string `json:"type"`
 		audit.Place
-		Method string              `json:"method"`
-		URL    string              `json:"url"`
-		Cause  simulate.Uncomputed `json:"cause,omitempty"`
-		Old    *simulate.Verdict   `json:"old,omitempty"`
-		New    *simulate.Verdict   `json:"new,omitempty"`
+		// Method is the method of the request.
+		Method string `json:"method"`
+		// URL is the URL of the request.
+		URL string `json:"url"`
+		// Cause says why the line is "not_computed".
+		Cause simulate.Uncomputed `json:"cause,omitempty"`
+		// Old is the decision of the log, of a "difference" only.
+		Old *simulate.Verdict `json:"old,omitempty"`
+		// New is the decision of the policy, of a "difference" only.
+		New *simulate.Verdict `json:"new,omitempty"`
 	}
 	// SimulatedTotals sums up the lines.
 	SimulatedTotals struct {
-		Type string `json:"type"` // "totals"
+		// Type is "totals".
+		Type string `json:"type"`
 		simulate.Totals
 	}
 )

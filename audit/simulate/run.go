@@ -10,29 +10,35 @@ import (
 
 // Totals sum up a simulation.
 type Totals struct {
-	// Lines are the lines with a decision. Each is Same, Different, in NotComputed, or an error.
-	Lines     int64 `json:"lines"`
-	Same      int64 `json:"same"`
+	// Lines are the lines with a decision. Each counts as "same", "different", "not_computed", or an error.
+	Lines int64 `json:"lines"`
+	// Same are the lines with the same decision.
+	Same int64 `json:"same"`
+	// Different are the lines with another decision.
 	Different int64 `json:"different"`
-	// Tunnels are the Lines about tunnels. Changes list them separately.
+	// Tunnels are the lines about tunnels (CONNECT), which are not requests. They have changes of their own.
 	Tunnels int64 `json:"tunnels"`
-	// AsRecorded are the Same lines whose decision, or what their robots.txt permitted, was taken from
-	// the line.
-	AsRecorded  int64                `json:"as_recorded"`
+	// AsRecorded are lines with the same decision if it, or what their robots.txt permitted, was taken
+	// from the line (docs/simulate.md#what-is-computed).
+	AsRecorded int64 `json:"as_recorded"`
+	// NotComputed are the lines that could not be decided, by their causes.
 	NotComputed map[Uncomputed]int64 `json:"not_computed"`
 	// Errors are lines, files and texts that could not be read.
 	Errors int64 `json:"errors"`
 	// Changes are the differences by old and new decision, the most frequent first.
 	Changes []Change `json:"changes"`
-	// Agents are the differences by agent. Agents beyond a bound are counted as [audit.Others].
+	// Agents are the differences by the agent of the log. Beyond 10,000 agents, they count as "(others)".
 	Agents map[string]int64 `json:"agents"`
 }
 
 // Change is a change of the decision.
 type Change struct {
-	Old   string `json:"old"` // decision and reason, after "tunnel " if it is about one
-	New   string `json:"new"`
-	Lines int64  `json:"lines"`
+	// Old is the decision and the reason of the log in words, after "tunnel" if it is about one.
+	Old string `json:"old"`
+	// New is the decision and the reason of the policy, in the same way.
+	New string `json:"new"`
+	// Lines is how many lines have this change.
+	Lines int64 `json:"lines"`
 }
 
 const mostAgents = 10_000

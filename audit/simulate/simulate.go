@@ -357,15 +357,24 @@ func asRecorded(r *enforce.LogRecord) Result {
 
 // Verdict are the fields of the access log that are compared, and the line of the rule.
 type Verdict struct {
-	Decision  string           `json:"decision"`
-	Reason    enforce.Reason   `json:"reason"`
-	WouldDeny bool             `json:"would_deny"`
-	Agent     string           `json:"agent"`
-	Group     string           `json:"group,omitempty"`
-	Rule      string           `json:"rule,omitempty"`
-	Line      int              `json:"line,omitempty"`
-	Form      enforce.PathForm `json:"form,omitempty"`
-	Exception string           `json:"exception,omitempty"`
+	// Decision is "allow", "deny", or another word of the access log.
+	Decision string `json:"decision"`
+	// Reason is the reason of the decision.
+	Reason enforce.Reason `json:"reason"`
+	// WouldDeny says that the mode "report" let a refused request pass.
+	WouldDeny bool `json:"would_deny"`
+	// Agent is the name of the agent block.
+	Agent string `json:"agent"`
+	// Group is the User-agent of the group that decided.
+	Group string `json:"group,omitempty"`
+	// Rule is the pattern of the rule that decided.
+	Rule string `json:"rule,omitempty"`
+	// Line is the line of the rule in robots.txt.
+	Line int `json:"line,omitempty"`
+	// Form is the form of the path that decided.
+	Form enforce.PathForm `json:"form,omitempty"`
+	// Exception is the exception that let the request pass.
+	Exception string `json:"exception,omitempty"`
 }
 
 func outcomeOf(r *enforce.LogRecord) Verdict {

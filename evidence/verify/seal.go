@@ -48,8 +48,10 @@ func Kinds() []Kind {
 
 // Place is a line of a log, or a checkpoint of a file of them, counted from 1.
 type Place struct {
+	// File is the path of the log.
 	File string `json:"file"`
-	Line int64  `json:"line"`
+	// Line is counted from 1. 0 stands for the file as a whole.
+	Line int64 `json:"line"`
 }
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
@@ -69,35 +71,37 @@ type Totals struct {
 	// PeersUnknown are checkpoints of other gateways that could not be checked, because the log or the
 	// key of that gateway is not given.
 	PeersUnknown int64 `json:"peers_unknown"`
-	// Logs are in the order of their names.
+	// Logs are the totals of each log, in the order of the names.
 	Logs []LogTotals `json:"logs"`
 }
 
 // LogTotals are the totals of one generation of a log.
 type LogTotals struct {
+	// Log is the name and the generation of the log.
 	Log string `json:"log"`
-	// Sealed lines are confirmed by a signed checkpoint. Unsealed ones come after the newest
-	// checkpoint; its own notice does not count. Unproven ones come before, but the hashes that would
-	// prove them are gone or wrong.
-	Sealed   int64 `json:"sealed"`
+	// Sealed are lines that a signed checkpoint confirms.
+	Sealed int64 `json:"sealed"`
+	// Unsealed are lines after the newest checkpoint. Its own notice does not count.
 	Unsealed int64 `json:"unsealed"`
+	// Unproven are lines before the newest checkpoint whose hashes are gone or wrong.
 	Unproven int64 `json:"unproven"`
 	// Late are lines that a later process sealed than the one that wrote them.
 	Late int64 `json:"sealed_late"`
 	// Expired are the first lines of the log, if its own terms explain that they are gone.
 	Expired int64 `json:"expired"`
-	// Checkpoints counts those with a good signature. Size is the number of lines of the largest.
+	// Checkpoints is how many checkpoints have a good signature.
 	Checkpoints int64 `json:"checkpoints"`
-	Size        int64 `json:"size"`
-	// Peers counts the checkpoints of this log with a good signature in the logs of other gateways.
+	// Size is the number of lines of the largest checkpoint.
+	Size int64 `json:"size"`
+	// Peers is how many checkpoints of this log, with a good signature, the logs of other gateways have.
 	Peers int64 `json:"peers"`
 	// Began says why the generation began, according to its first line.
 	Began string `json:"began,omitempty"`
-	// Key is the verifier key. KeyGiven means that it came from the caller and not from the folder of
-	// evidence.
-	Key      string `json:"key"`
-	KeyGiven bool   `json:"key_given"`
-	// KeptElsewhere means that a checkpoint also came from elsewhere.
+	// Key is the verifier key.
+	Key string `json:"key"`
+	// KeyGiven says that the key was given, and not read from the folder of evidence.
+	KeyGiven bool `json:"key_given"`
+	// KeptElsewhere says that a checkpoint of the log was kept elsewhere and given.
 	KeptElsewhere bool `json:"kept_elsewhere"`
 }
 

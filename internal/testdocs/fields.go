@@ -125,7 +125,8 @@ func (p *Page) Object(heading string, typ reflect.Type) {
 			p.shown = append(p.shown, inner)
 			p.inner = append(p.inner, inner)
 		}
-		fields[i].Text = strings.TrimSuffix(f.Text, ".") + ". See [" + inner.Name() + "](#" + strings.ToLower(inner.Name()) + ")"
+		name := p.name(inner)
+		fields[i].Text = strings.TrimSuffix(f.Text, ".") + ". See [" + name + "](#" + strings.ReplaceAll(strings.ToLower(name), " ", "-") + ")"
 	}
 	comment, _, _ := strings.Cut(Comment(p.T, typ), "\n\n")
 	p.WriteString("\n" + heading + "\n\n" + strings.TrimSpace(comment) + "\n\n" + LineTable(fields))
@@ -137,8 +138,21 @@ func (p *Page) Inner() {
 	for len(p.inner) > 0 {
 		typ := p.inner[0]
 		p.inner = p.inner[1:]
-		p.Object("### "+typ.Name(), typ)
+		p.Object("### "+p.name(typ), typ)
 	}
+}
+
+// name is the name of a type, with its package if the page has another type of this name.
+func (p *Page) name(typ reflect.Type) string {
+	for _, other := range p.shown {
+		if other.Name() == typ.Name() {
+			if other == typ {
+				break
+			}
+			return strings.ReplaceAll(typ.String(), ".", " ")
+		}
+	}
+	return typ.Name()
 }
 
 // TypeName is what JSON has for a type, in words.
