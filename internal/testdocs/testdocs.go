@@ -6,14 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Update says that tests write the golden files and the generated parts of docs/ that they would compare. All test
@@ -123,26 +120,6 @@ func Named(text string) map[string]bool {
 		maps.Copy(names, Spans(row[1]))
 	}
 	return names
-}
-
-// AddFields adds the JSON names of the fields of a type, and of the types within it, to a set. It leaves out types that
-// are documented elsewhere.
-func AddFields(set map[string]bool, typ reflect.Type, elsewhere ...reflect.Type) {
-	switch typ.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map:
-		AddFields(set, typ.Elem(), elsewhere...)
-	case reflect.Struct:
-		if typ == reflect.TypeFor[time.Time]() || slices.Contains(elsewhere, typ) {
-			return
-		}
-		for _, field := range reflect.VisibleFields(typ) {
-			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
-				set[name] = true
-			}
-			AddFields(set, field.Type, elsewhere...)
-		}
-	default:
-	}
 }
 
 // Same holds that two sets have the same names.
