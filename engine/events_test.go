@@ -131,10 +131,13 @@ func TestEventDocs(t *testing.T) {
 		hours  int
 	}{{known, other, 1}, {known, fetch.Outcome{}, 30}, {gone, fetch.Outcome{}, 40}} {
 		for _, c := range changes(policy, step.before, step.out, start.Add(time.Duration(step.hours)*time.Hour)) {
-			data[c.name] = testdocs.SetOf(append(slices.Collect(maps.Keys(c.data)), "origin", "robots_url", "fetched_as")...)
+			data[c.name] = testdocs.SetOf(slices.Collect(maps.Keys(c.data))...)
 		}
 	}
 	events, headings := map[string]bool{}, map[string]bool{}
+	const common = "Data of all events below" // what emitter.fetched adds
+	testdocs.Same(t, common, testdocs.SetOf("origin", "robots_url", "fetched_as"), testdocs.Named(sections[common]))
+	delete(sections, common)
 	delete(sections, "Next")
 	for heading, section := range sections {
 		headings[heading] = true

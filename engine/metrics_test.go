@@ -197,7 +197,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	shown := regexp.MustCompile(`^Desc\{fqName: ("crawlgate_[a-z_0-9]+"), help: ("(?:[^"\\]|\\.)+"), unit: "", constLabels: \{\}, variableLabels: \{([a-z,]*)\}\}$`)
 	named := regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
 	rows := make(map[string]string)
-	for _, d := range descriptions() { // which show what they are in their text only
+	for _, d := range descriptions() { // their text alone has their name and labels
 		m := shown.FindStringSubmatch(d.String())
 		if m == nil {
 			t.Errorf("%s has another form", d)

@@ -357,7 +357,7 @@ func (p *policies) compare(name string, log, by *rig.Gateway, least float64, arg
 		}
 		if refused := there.Reason == enforce.ReasonAgentMismatch || there.Reason == enforce.ReasonUnidentified; refused &&
 			p.plain[n] && l.Type == "difference" && got.Reason == enforce.ReasonCredentialsMissing {
-			there.Reason = got.Reason // docs/simulate.md, "What is taken as it was"
+			there.Reason = got.Reason // docs/simulate.md, "What is computed"
 		}
 		if !ok || rig.Decided(got) != rig.Decided(there) {
 			t.Errorf("%s, line %d, %s %s: %s, want %s (it was %s)", name, i+1, l.Method, l.URL, rig.Decided(got), rig.Decided(there), rig.Decided(lines[n]))

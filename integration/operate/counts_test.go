@@ -24,7 +24,7 @@ const countedRequests = 2000
 
 // TestCounts bounds what a request costs, by counts that do not depend on the speed of the machine: the
 // bytes and objects that it allocates, and its system calls on sockets and files. Calls of the scheduler, such
-// as futex and epoll_pwait, depend on the load and are not counted. The bounds are what was measured on
+// as futex and epoll_pwait, depend on the load and are not counted. The bounds are the counts of
 // two busy cores, and about a twentieth more. If one breaks, find out why the request costs more before
 // you raise it.
 func TestCounts(t *testing.T) {
@@ -147,7 +147,7 @@ func traced(t *testing.T, strace string, g *rig.Gateway, do func()) (calls float
 	return calls, out.String()
 }
 
-// notice passes on what is written, and closes seen when a text has come.
+// notice passes on everything that is written, and closes seen when the text has arrived.
 type notice struct {
 	text string
 	seen chan struct{}

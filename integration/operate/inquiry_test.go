@@ -25,7 +25,7 @@ func blocksOf(t *testing.T, page string) *section {
 	return b
 }
 
-// sealed waits until the log has so many requests, and each line has a checkpoint.
+// sealed waits until the log has this number of requests, and each line has a checkpoint.
 func (m *machine) sealed(requests int) {
 	m.t.Helper()
 	rig.Eventually(m.t, "the seals of all lines", func() bool {
