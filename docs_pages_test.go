@@ -34,7 +34,8 @@ func docPages(t *testing.T, visit func(page, text string)) {
 	})
 }
 
-// unfinished are pages that the new form of the documentation has not reached.
+// unfinished are pages that the new form of the documentation has not reached, and "words" until all pages together have
+// few enough.
 func unfinished(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/unfinished-pages.txt")
@@ -69,7 +70,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("docs/%s does not end with a list of links below ## Next", page)
 		}
 	})
-	if words > maxWords && len(todo) == 0 {
+	if words > maxWords && !slices.Contains(todo, "words") {
 		t.Errorf("docs/ has %d words, more than %d", words, maxWords)
 	}
 }
