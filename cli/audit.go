@@ -26,6 +26,11 @@ type auditOptions struct {
 	seal   verify.Config
 }
 
+// theLogs says in the help of audit and report how logs are named.
+const theLogs = `A log is a file with any name, even if it is rotated or compressed (gzip, zstd, bzip2); - is
+standard input. In a folder, or for a quoted pattern, access logs are recognised by their lines,
+and skipped files are named.`
+
 func auditCommand() *cobra.Command {
 	var c auditOptions
 	cmd := command(cobra.Command{
@@ -36,9 +41,7 @@ from them, and totals for each agent:
   FILE:LINE: KIND: MESSAGE: AGENT URL
 The result and its basis come first. docs/audit.md explains each kind, and what a log cannot prove.
 
-A log is a file with any name, even if it is rotated or compressed (gzip, zstd, bzip2); - is
-standard input. In a folder, or for a quoted pattern, access logs are recognised by their lines,
-and skipped files are named.
+` + theLogs + `
 
 The texts come from a running gateway, or with --store from a store that no gateway has open.
 Without both flags, and if no gateway runs, the store is crawlgate/robots.db in Caddy's data

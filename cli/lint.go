@@ -23,12 +23,9 @@ type lintOptions struct {
 	json         bool
 }
 
-func lintCommand() *cobra.Command {
-	var c lintOptions
-	cmd := command(cobra.Command{
-		Use:   "lint [--json] FILE|URL",
-		Short: "Says which lines of a robots.txt are ignored, repaired or surprising",
-		Long: `Reports lines of a robots.txt that are ignored or repaired, or that mean something else than their
+// The help of lint.
+const (
+	lintLong = `Reports lines of a robots.txt that are ignored or repaired, or that mean something else than their
 author may think:
   FILE:LINE: CODE: MESSAGE
 
@@ -76,9 +73,18 @@ and it does not end a list of names.
 Quotations from the text are in ASCII. Control characters, and characters that look like ASCII,
 are shown with escapes. A whole word of Cyrillic or Greek letters is shown as it is.
 
-Exit status: 0 there are no warnings, 1 there are warnings, 2 the file could not be read.`,
-		Example: `  crawlgate robots lint robots.txt
-  crawlgate robots lint https://example.com/robots.txt`,
+Exit status: 0 there are no warnings, 1 there are warnings, 2 the file could not be read.`
+
+	lintExample = `  crawlgate robots lint robots.txt
+  crawlgate robots lint https://example.com/robots.txt`
+)
+
+func lintCommand() *cobra.Command {
+	var c lintOptions
+	cmd := command(cobra.Command{
+		Use:   "lint [--json] FILE|URL",
+		Short: "Says which lines of a robots.txt are ignored, repaired or surprising",
+		Long:  lintLong, Example: lintExample,
 	}, c.run)
 	f := cmd.Flags()
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges that are not public and may be fetched from, such as 10.0.0.0/8; may be repeated")

@@ -51,9 +51,7 @@ A CONNECT asks for a tunnel and is not a request. Each table counts tunnels sepa
 ("allowed" in JSON), refused, failed, and blind, whose requests are unknown. A request that mode
 report let pass counts as allowed, under the reason for which it would have been refused.
 
-A log is a file with any name, even if it is rotated or compressed (gzip, zstd, bzip2); - is
-standard input. In a folder, or for a quoted pattern, access logs are recognised by their lines,
-and skipped files are named.
+` + theLogs + `
 
 Text and HTML show the first 50 rows of a table and sum up the others, and of more than 50 hours
 the days. JSON has all rows, and CSV all except the gaps. The first column of CSV says what a row
