@@ -1,9 +1,7 @@
 package operate
 
 import (
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -119,19 +117,7 @@ func blockAgain(t *testing.T, name string) {
 func TestUpgradeOfRedis(t *testing.T) {
 	t.Parallel()
 	dir := former(t, "redis")
-	_, port, err := net.SplitHostPort(rig.FreePort(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command(redistest.Program(t), "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	}()
-	url := "redis://127.0.0.1:" + port
+	url := redistest.Start(t, "--dir", dir).URL()
 	config := rig.Config{Engine: "redis " + url + "\nstore redis " + url + " {\nretain 36500d\n}"}
 	g := upgraded(t, rig.TempDir(t), config)
 	goesOn(t, g)

@@ -81,10 +81,10 @@ func TestInquiryPage(t *testing.T) {
 	}
 }
 
-// TestReportPage types the command of docs/report.md. Its page has the title, the statement and the lines for a signature.
-// The flags limit the report, and a file that cannot be read makes the exit status 2.
-func TestReportPage(t *testing.T) {
-	t.Parallel()
+// reportedMachine is a machine with a sealed log of two requests, one of them refused. Commands for November 2026 are typed
+// for the current month.
+func reportedMachine(t *testing.T) *machine {
+	t.Helper()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.OK(rig.Rules))
 	m := newMachine(t)
@@ -95,6 +95,14 @@ func TestReportPage(t *testing.T) {
 	m.sealed(2)
 	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day())
 	m.replace = []string{"2026-11-01", month.Format(time.DateOnly), "2026-12-01", month.AddDate(0, 1, 0).Format(time.DateOnly)}
+	return m
+}
+
+// TestReportPage types the command of docs/report.md. Its page has the title, the statement and the lines for a signature.
+// The flags limit the report, and a file that cannot be read makes the exit status 2.
+func TestReportPage(t *testing.T) {
+	t.Parallel()
+	m := reportedMachine(t)
 	b := blocksOf(t, "report.md")
 	command := b.next("sh")
 	m.types(command)

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/crawlgate/crawlgate/integration/rig"
 	"github.com/crawlgate/crawlgate/internal/testdocs"
@@ -73,19 +72,7 @@ func typeBackup(t *testing.T, b *section) {
 // says PASS, with all lines proven.
 func TestWhatToFile(t *testing.T) {
 	t.Parallel()
-	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
-	site.SetRobots(testorigin.OK(rig.Rules))
-	m := newMachine(t)
-	m.start(m.config(""))
-	for _, path := range []string{rig.OpenPage, rig.PrivatePage} {
-		m.g.MustFetch("AcmeBot", site.URL(path))
-	}
-	rig.Eventually(t, "the seals of all lines", func() bool {
-		lines := bytes.Count(readFile(t, m.path("var/log/crawlgate/access.log")), []byte(`"robots":{`))
-		return lines == 2 && m.g.Metric("crawlgate_evidence_unsealed_lines") == 0
-	})
-	month := time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day())
-	m.replace = []string{"2026-11-01", month.Format(time.DateOnly), "2026-12-01", month.AddDate(0, 1, 0).Format(time.DateOnly)}
+	m := reportedMachine(t)
 	_, block, _ := strings.Cut(testdocs.Sections(t, "audit.md")["What to file"], "```sh\n")
 	block, _, _ = strings.Cut(block, "```")
 	m.types(block)
