@@ -1,3 +1,5 @@
+//go:build slow
+
 package operate
 
 import (
@@ -111,7 +113,7 @@ func TestReadmePattern(t *testing.T) {
 // TestReadme types every command of the README, but for the one that types all this.
 func TestReadme(t *testing.T) {
 	rig.LoadsMachine(t)
-	const all = "go test -timeout 30m ./..."
+	const all = "go test ./..."
 	if commands := typePage(t, testdocs.Path("README.md"), all); len(commands) < 8 || !slices.Contains(commands, all) {
 		t.Errorf("the README has the commands %q", commands)
 	}
