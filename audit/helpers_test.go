@@ -55,21 +55,14 @@ func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome
 }
 
 // rulesOf is a cache over sites.
-func rulesOf(tb testing.TB, s sites, p fetch.Policy) cached {
+func rulesOf(tb testing.TB, s sites, p fetch.Policy) *robotscache.Cache {
 	tb.Helper()
 	c, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: s, Policy: p})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = c.Close() })
-	return cached{c}
-}
-
-// cached is an enforce.Lookup, and has the texts.
-type cached struct{ *robotscache.Cache }
-
-func (c cached) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
-	return c.LookupAs(ctx, o, a)
+	return c
 }
 
 func goodText(text string) fetch.Outcome {

@@ -165,14 +165,14 @@ func endStalled() {
 // configuration, and all requests that find the record wait for that. Otherwise it takes no lock
 // if the record is in memory. The caller must have called [Engine.Open].
 func (e *Engine) Lookup(ctx context.Context, o origin.Origin, a robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
-	entry, source, err := e.records.cache.LookupAs(ctx, o, a)
+	entry, source, err := e.records.cache.Lookup(ctx, o, a)
 	if err != nil || entry.Told.Load() == e.loaded.UnixNano() || e.log.Stalls() {
 		return entry, source, err
 	}
 	began := time.Now()
 	e.introduce(entry)
 	if time.Since(began) > 100*time.Millisecond { // the log took long, and the site may have answered in the meantime
-		return e.records.cache.LookupAs(ctx, o, a)
+		return e.records.cache.Lookup(ctx, o, a)
 	}
 	return entry, source, err
 }
@@ -186,7 +186,7 @@ func (e *Engine) introduce(entry *robotscache.Entry) {
 		return
 	}
 	r := entry.Record()
-	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // this is not a record: see robotscache.Cache.LookupAs
+	if entry.Told.Load() != e.loaded.UnixNano() && r.Cause != fetch.CauseLocal { // this is not a record: see robotscache.Cache.Lookup
 		e.tell(robotscache.AnswerOf(robotscache.EventKnown, r.Key(), entry, time.Now()), entry)
 	}
 }

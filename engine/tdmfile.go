@@ -61,7 +61,7 @@ func (e *Engine) TDMFile(ctx context.Context, o origin.Origin) (rules preference
 	if files == nil || o.Scheme == "ftp" {
 		return rules, false, ""
 	}
-	entry, _, err := files.Lookup(ctx, o)
+	entry, _, err := files.Lookup(ctx, o, robotscache.Asker{})
 	if err != nil {
 		return rules, false, "not fetched in time"
 	}
@@ -126,7 +126,7 @@ type tdmFetcher struct{ *records }
 func (f *tdmFetcher) Fetch(ctx context.Context, k fetch.Key, gate fetch.Gate) fetch.Outcome {
 	e := f.fetcher.Load()
 	absent := fetch.Outcome{Kind: fetch.KindAbsent, NoCache: true, Started: time.Now(), Detail: "robots.txt does not allow it"}
-	entry, _, err := f.cache.Lookup(ctx, k.Origin)
+	entry, _, err := f.cache.Lookup(ctx, k.Origin, robotscache.Asker{})
 	if err != nil || !mayFetch(entry.View(time.Now()), e.Config.Fetch.UserAgent) {
 		return absent
 	}

@@ -107,7 +107,7 @@ func BenchmarkLookup_Hot(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			_, s, err := c.Lookup(ctx, all[i%n])
+			_, s, err := c.Lookup(ctx, all[i%n], robotscache.Asker{})
 			if err != nil || s != robotscache.SourceHot {
 				b.Errorf("%v, %v", s, err)
 			}

@@ -126,14 +126,11 @@ func (s Source) String() string { return [...]string{"none", "hot", "store", "fe
 // Errors: ErrPending, ErrClosed, a [*ForbiddenError], or the error of ctx. The request must then be
 // refused. A hot hit allocates nothing and takes no lock of the cache, except for the first hit of
 // an entry.
-func (c *Cache) Lookup(ctx context.Context, o origin.Origin) (*Entry, Source, error) {
-	return c.LookupAs(ctx, o, Asker{})
-}
-
-// LookupAs is [Cache.Lookup] for a crawler. If the site refuses the gateway itself, its answer to
-// the crawler counts. If too many other crawlers have asked before, the site is not asked, and the
-// origin counts as unreachable.
-func (c *Cache) LookupAs(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
+//
+// For a crawler: if the site refuses the gateway itself, its answer to the crawler counts. If too
+// many other crawlers have asked before, the site is not asked, and the origin counts as
+// unreachable.
+func (c *Cache) Lookup(ctx context.Context, o origin.Origin, a Asker) (*Entry, Source, error) {
 	k := fetch.Key{Origin: o}
 	e, s, err := c.atHand(k), SourceHot, error(nil)
 	if e == nil {

@@ -51,7 +51,7 @@ const (
 	DropWaiter Drop = "waiter"
 	// DropQueue is a request refused with ErrPending by the bound on the queue.
 	DropQueue Drop = "queue"
-	// DropAgent is a request of an agent in whose name the origin was not asked: see [Cache.LookupAs].
+	// DropAgent is a request of an agent in whose name the origin was not asked: see [Cache.Lookup].
 	DropAgent Drop = "agent"
 	// DropRefresh is an early refresh or a retry that found its queue full. A later request asks
 	// for it again.

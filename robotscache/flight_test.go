@@ -68,7 +68,7 @@ func TestLookup_LeavingDoesNotCancel(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
-			if e, source, err := c.Lookup(ctx, example(1)); !errors.Is(err, context.DeadlineExceeded) || e != nil {
+			if e, source, err := c.Lookup(ctx, example(1), robotscache.Asker{}); !errors.Is(err, context.DeadlineExceeded) || e != nil {
 				t.Errorf("a request that left: %v, %v, %v", e, source, err)
 			}
 			if took := time.Since(began); took != time.Second {
@@ -100,7 +100,7 @@ func TestLookup_FetchGoesOnForNobody(t *testing.T) {
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := c.Lookup(ctx, example(1)); !errors.Is(err, context.Canceled) {
+		if _, _, err := c.Lookup(ctx, example(1), robotscache.Asker{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("lookup: %v", err)
 		}
 		time.Sleep(6 * time.Second)
@@ -143,7 +143,7 @@ func TestLookup_PendingInQueue(t *testing.T) {
 		for i := range 4 {
 			wg.Go(func() {
 				began := time.Now()
-				e, _, err := c.Lookup(t.Context(), example(i))
+				e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 				switch {
 				case i < 1 && err == nil:
 					wantAccess(t, e, fetch.AccessRules)
@@ -181,7 +181,7 @@ func TestLookup_WaitersAreBounded(t *testing.T) {
 		ask := func(o origin.Origin) {
 			wg.Go(func() {
 				began := time.Now()
-				_, _, err := c.Lookup(t.Context(), o)
+				_, _, err := c.Lookup(t.Context(), o, robotscache.Asker{})
 				switch {
 				case err == nil:
 					answered.Add(1)
@@ -226,7 +226,7 @@ func TestLookup_QueueIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				if _, _, err := c.Lookup(t.Context(), example(i)); errors.Is(err, robotscache.ErrPending) {
+				if _, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{}); errors.Is(err, robotscache.ErrPending) {
 					refused.Add(1)
 				}
 			})
@@ -279,7 +279,7 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 		for i := range 1000 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond) // a second of it
-				_, _, err := c.Lookup(t.Context(), example(1))
+				_, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{})
 				if refused, ok := errors.AsType[*robotscache.ForbiddenError](err); !ok || refused.Cause != fetch.CauseForbiddenPort {
 					t.Errorf("lookup: %v", err)
 				}
@@ -334,7 +334,7 @@ func TestLookup_PanicIsContained(t *testing.T) {
 		c := newCache(t, robotscache.Config{Fetcher: s, Observer: ev}, hot)
 		defer c.Close()
 		for range 2 {
-			if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
+			if _, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{}); !errors.Is(err, robotscache.ErrPending) {
 				t.Errorf("lookup: %v", err)
 			}
 		}
@@ -350,7 +350,7 @@ func TestLookup_NoOrigin(t *testing.T) {
 	s := &site{}
 	c := newCache(t, robotscache.Config{Fetcher: s}, nil)
 	defer c.Close()
-	if _, _, err := c.Lookup(t.Context(), origin.Origin{}); err == nil || s.count() != 0 {
+	if _, _, err := c.Lookup(t.Context(), origin.Origin{}, robotscache.Asker{}); err == nil || s.count() != 0 {
 		t.Errorf("lookup of nothing: %v", err)
 	}
 }
@@ -373,7 +373,7 @@ func TestClose_EndsFlights(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				if _, _, err := c.Lookup(t.Context(), example(i/2)); !errors.Is(err, robotscache.ErrClosed) {
+				if _, _, err := c.Lookup(t.Context(), example(i/2), robotscache.Asker{}); !errors.Is(err, robotscache.ErrClosed) {
 					t.Errorf("lookup: %v", err)
 				}
 			})
@@ -386,7 +386,7 @@ func TestClose_EndsFlights(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 		wg.Wait()
-		if _, _, err := c.Lookup(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
+		if _, _, err := c.Lookup(t.Context(), example(99), robotscache.Asker{}); !errors.Is(err, robotscache.ErrClosed) {
 			t.Errorf("lookup after Close: %v", err)
 		}
 		if _, err := c.Refresh(t.Context(), example(99)); !errors.Is(err, robotscache.ErrClosed) {
@@ -417,7 +417,7 @@ func TestClose_DuringLookups(t *testing.T) {
 				if i%100 == 0 {
 					o = example(g*1000 + i)
 				}
-				if _, _, err := c.Lookup(t.Context(), o); err != nil && !errors.Is(err, robotscache.ErrClosed) {
+				if _, _, err := c.Lookup(t.Context(), o, robotscache.Asker{}); err != nil && !errors.Is(err, robotscache.ErrClosed) {
 					t.Error(err)
 				}
 				if i == 5000 && g == 0 {

@@ -272,7 +272,7 @@ func example(i int) origin.Origin {
 
 func lookup(tb testing.TB, c *robotscache.Cache, o origin.Origin) (*robotscache.Entry, robotscache.Source) {
 	tb.Helper()
-	e, s, err := c.Lookup(tb.Context(), o)
+	e, s, err := c.Lookup(tb.Context(), o, robotscache.Asker{})
 	if err != nil {
 		tb.Fatalf("looking up %s: %v", o, err)
 	}

@@ -203,7 +203,7 @@ func testAgreement(t *testing.T, seed uint64, hot robotscache.HotTier) {
 			}
 		default:
 			before := s.access(o)
-			e, _, err := c.Lookup(t.Context(), o)
+			e, _, err := c.Lookup(t.Context(), o, robotscache.Asker{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -192,7 +192,7 @@ func TestShared_LeaseWithoutEnd(t *testing.T) {
 		if _, ok, err := st.Lease(t.Context(), fetch.Key{Origin: example(1)}, time.Hour); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if _, _, err := c.Lookup(t.Context(), example(1)); !errors.Is(err, robotscache.ErrPending) {
+		if _, _, err := c.Lookup(t.Context(), example(1), robotscache.Asker{}); !errors.Is(err, robotscache.ErrPending) {
 			t.Errorf("while the lease is held: %v", err)
 		}
 		if s.count() != 0 {
@@ -256,7 +256,7 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 			}
 			wg.Go(func() {
 				for ctx.Err() == nil { // the crawlers are stubborn
-					switch e, _, err := c.Lookup(ctx, o); {
+					switch e, _, err := c.Lookup(ctx, o, robotscache.Asker{}); {
 					case err == nil && e.Record().State == fetch.StateRules:
 						answered.Add(1)
 						last.Store(int64(time.Since(began)))
@@ -318,7 +318,7 @@ func TestExt_AbandonedFirstRequestsGoLast(t *testing.T) {
 		for i := range 10 {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, _, err := c.Lookup(ctx, example(i)); !errors.Is(err, context.Canceled) {
+			if _, _, err := c.Lookup(ctx, example(i), robotscache.Asker{}); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		}

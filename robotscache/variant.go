@@ -68,7 +68,7 @@ func (s *askers) isConfigured(token string) bool {
 	return s.configured[token]
 }
 
-// PeekAs is [Cache.Peek] for a crawler: what [Cache.LookupAs] would answer by.
+// PeekAs is [Cache.Peek] for a crawler: what [Cache.Lookup] would answer by.
 func (c *Cache) PeekAs(o origin.Origin, a Asker) (*Entry, bool) {
 	base, ok := c.Peek(o, "")
 	if !ok || a.Token == "" || !base.turnedAway() {

@@ -60,7 +60,7 @@ func as(token string) robotscache.Asker { return robotscache.Asker{Token: token}
 
 func lookupAs(tb testing.TB, c *robotscache.Cache, o origin.Origin, a robotscache.Asker) robotscache.View {
 	tb.Helper()
-	e, _, err := c.LookupAs(tb.Context(), o, a)
+	e, _, err := c.Lookup(tb.Context(), o, a)
 	if err != nil {
 		tb.Fatalf("looking up %s as %s: %v", o, a.Token, err)
 	}

@@ -258,7 +258,7 @@ func TestWriteBehind_Backpressure(t *testing.T) {
 		for i := range n {
 			wg.Go(func() {
 				for {
-					e, _, err := c.Lookup(t.Context(), example(i))
+					e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 					if err == nil {
 						if most := 1<<20/e.Cost() + inFlight; int64(c.Stats().Unsaved) > most {
 							t.Errorf("%d records of %d bytes pending", c.Stats().Unsaved, e.Cost())

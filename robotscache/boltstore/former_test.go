@@ -51,7 +51,7 @@ func TestOpen_FirstRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, fetches := range []bool{false, true} {
-			e, _, err := c.Lookup(t.Context(), o)
+			e, _, err := c.Lookup(t.Context(), o, robotscache.Asker{})
 			if err != nil {
 				t.Fatal(err)
 			}

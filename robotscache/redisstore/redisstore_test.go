@@ -598,7 +598,7 @@ func TestCluster_OneFetch(t *testing.T) {
 	for i := range 1000 {
 		for _, c := range caches {
 			wg.Go(func() {
-				e, _, err := c.Lookup(t.Context(), example(i))
+				e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
 					t.Errorf("origin %d: %v", i, err)
 				}
@@ -630,7 +630,7 @@ func TestCluster_ServerGoneAndBack(t *testing.T) {
 		t.Helper()
 		for i := from; i < to; i++ {
 			for _, c := range caches {
-				e, _, err := c.Lookup(t.Context(), example(i))
+				e, _, err := c.Lookup(t.Context(), example(i), robotscache.Asker{})
 				if err != nil || e.View(time.Now()).Access != fetch.AccessRules {
 					t.Errorf("origin %d: %v", i, err)
 				}
