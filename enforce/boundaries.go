@@ -52,7 +52,7 @@ type Boundaries struct {
 }
 
 // compileBoundaries checks the boundaries and makes them ready for use.
-func (a *agent) compileBoundaries() (err error) {
+func (a *Agent) compileBoundaries() (err error) {
 	if a.hosts, err = readHosts(slices.Values(a.Hosts)); err != nil {
 		return fmt.Errorf("hosts: %w", err)
 	}

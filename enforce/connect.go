@@ -20,7 +20,7 @@ type Authentication struct {
 	certificates []string
 	// only is the agent of all requests inside, or nil if they may come from several agents or from
 	// others.
-	only *agent
+	only *Agent
 	// inner says that the requests come from inside an accepted tunnel.
 	inner bool
 }
@@ -34,7 +34,7 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	if i.refusal != ReasonAgentMismatch || len(id.named(s.UserAgent).agents) > 0 {
 		return i
 	}
-	var found *agent
+	var found *Agent
 	for _, a := range id.agents {
 		switch {
 		case !a.boundBy(auth) || a.unmet(auth, named{})&^byUserAgent != 0:
@@ -60,7 +60,7 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 // are sent inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
-	bound := slices.ContainsFunc(id.agents, func(a *agent) bool { return a.boundBy(auth) })
+	bound := slices.ContainsFunc(id.agents, func(a *Agent) bool { return a.boundBy(auth) })
 	possible, inside := id.allowUnknown, 0
 	for _, a := range id.agents {
 		if a.unmet(auth, named{})&^byUserAgent != 0 {

@@ -40,8 +40,8 @@ import (
 //
 // The zero Identifier refuses everybody.
 type Identifier struct {
-	agents       []*agent
-	byClaim      map[string][]*agent
+	agents       []*Agent
+	byClaim      map[string][]*Agent
 	allowUnknown bool
 	tokenOnly    bool       // there are no agents
 	verify       VerifyFunc // nil: no agent has credentials
@@ -129,7 +129,7 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 		auth.detail = "Proxy-Authorization is not Basic, or cannot be read"
 		return auth
 	}
-	known := slices.ContainsFunc(id.agents, func(a *agent) bool {
+	known := slices.ContainsFunc(id.agents, func(a *Agent) bool {
 		return slices.Contains(a.Credentials, user)
 	})
 	switch check := id.verify(ctx, auth.source, user, password); {
@@ -211,7 +211,7 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 // another agent with equal evidence. Credentials or, without any, the certificate may bind the sender
 // to some agents. Then only those are ranked, and bound is one of them, if possible one that the
 // User-Agent names too.
-func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agent) {
+func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *Agent) {
 	for _, a := range id.agents {
 		better := bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)
 		if better && a.boundBy(auth) {
@@ -233,7 +233,7 @@ func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *agen
 // unmetClaim refuses a request whose User-Agent names agents if it matches none of them.
 func unmetClaim(auth Authentication, n named, userAgent string) Identity {
 	i := n.agents[0].identity(userAgent)
-	hasCredential := func(a *agent) bool { return a.conditions&byCredential != 0 }
+	hasCredential := func(a *Agent) bool { return a.conditions&byCredential != 0 }
 	if !auth.inner && slices.ContainsFunc(n.agents, hasCredential) {
 		return i.refuse(ReasonCredentialsMissing,
 			"the User-Agent names agent %q, which requires credentials", i.Agent)
@@ -278,7 +278,7 @@ func (id *Identifier) byToken(userAgent string) Identity {
 
 // named is the result of reading a User-Agent: the agents that it names.
 type named struct {
-	agents  []*agent // shared, not to be changed; empty for none
+	agents  []*Agent // shared, not to be changed; empty for none
 	product string   // the product that names them, in lower case; "" if a pattern does
 	folded  string   // the field in lower case
 }
@@ -337,37 +337,23 @@ func (c condition) String() string {
 // words is the human-readable name of a set of conditions.
 func words(c condition) string { return strings.ReplaceAll(c.String(), "_", " ") }
 
-// agent is an Agent ready for matching.
-type agent struct {
-	*Agent
-	conditions   condition
-	identifiedBy string
-	robots       robotstxt.Agent
-	// claims are the products, in lower case, by which a User-Agent names this agent.
-	claims []string
-	// products, in lower case, and globs are its User-Agent condition.
-	products []string
-	globs    []glob
-	from     []netip.Prefix
-}
-
 // identity returns the identity of a request that was matched to a.
-func (a *agent) identity(userAgent string) Identity {
+func (a *Agent) identity(userAgent string) Identity {
 	return Identity{
-		Agent: a.Name, Config: a.Agent, Robots: a.robots, IdentifiedBy: a.identifiedBy,
+		Agent: a.Name, Config: a, Robots: a.robots, IdentifiedBy: a.identifiedBy,
 		UserAgent: userAgent, acceptance: acceptance{accepted: true},
 	}
 }
 
 // boundBy reports whether the credentials or, without any, the certificate bind the sender to a.
-func (a *agent) boundBy(auth Authentication) bool {
+func (a *Agent) boundBy(auth Authentication) bool {
 	if auth.user != "" {
 		return slices.Contains(a.Credentials, auth.user)
 	}
 	return a.conditions&byCredential == 0 && a.meetsCertificate(auth)
 }
 
-func (a *agent) meetsCertificate(auth Authentication) bool {
+func (a *Agent) meetsCertificate(auth Authentication) bool {
 	return slices.ContainsFunc(a.ClientCertificates, func(name string) bool {
 		return slices.Contains(auth.certificates, name)
 	})
@@ -375,17 +361,17 @@ func (a *agent) meetsCertificate(auth Authentication) bool {
 
 // meetsUserAgent reports whether the User-Agent names a in the way that a's condition requires. The
 // first token alone does not satisfy its patterns.
-func (a *agent) meetsUserAgent(n named) bool {
+func (a *Agent) meetsUserAgent(n named) bool {
 	return slices.Contains(n.agents, a) &&
 		(slices.Contains(a.products, n.product) || a.globMatches(n.folded))
 }
 
-func (a *agent) globMatches(folded string) bool {
+func (a *Agent) globMatches(folded string) bool {
 	return slices.ContainsFunc(a.globs, func(g glob) bool { return g.match(folded) })
 }
 
 // unmet returns the conditions of a that the sender does not meet.
-func (a *agent) unmet(auth Authentication, n named) condition {
+func (a *Agent) unmet(auth Authentication, n named) condition {
 	var met condition
 	if slices.Contains(a.Credentials, auth.user) {
 		met |= byCredential

@@ -98,6 +98,14 @@ type Agent struct {
 	sends      string              // the product token that its requests have: of SendUserAgent or, as far as known, of its clients
 	fields     http.Header         // that its requests are sent with
 	stringForm hostIndex[struct{}] // the hosts that get the string form
+
+	conditions   condition
+	identifiedBy string
+	robots       robotstxt.Agent
+	claims       []string // the products, in lower case, by which a User-Agent names it
+	products     []string // in lower case: its User-Agent condition, with globs
+	globs        []glob
+	from         []netip.Prefix
 }
 
 // Limits of texts of the configuration, in bytes.
@@ -146,7 +154,7 @@ type IdentifierConfig struct {
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
 		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
-		byClaim: make(map[string][]*agent),
+		byClaim: make(map[string][]*Agent),
 	}
 	id.relisted.Store(newSignal())
 	for _, c := range cfg.Agents {
@@ -184,7 +192,7 @@ func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err
 }
 
 // compileAgent checks a single agent. Warnings are human-readable, and are not errors.
-func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
+func compileAgent(cfg Agent) (a *Agent, warnings []string, err error) {
 	switch name := cfg.Name; {
 	case name == "":
 		return nil, nil, errors.New("agent has no name")
@@ -193,7 +201,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return nil, nil, fmt.Errorf("agent name %q: only visible ASCII is allowed", name)
 	}
-	a = &agent{Agent: &cfg}
+	a = &cfg
 	warnings, err = a.compileTokens()
 	for _, compile := range []func() error{a.compileUserAgents, a.compileSources, a.checkTexts, a.checkUse, a.compileSent, a.compileBoundaries} {
 		if err == nil {
@@ -219,7 +227,7 @@ func compileAgent(cfg Agent) (a *agent, warnings []string, err error) {
 }
 
 // compileTokens fills in robots and the claim of the first token.
-func (a *agent) compileTokens() (warnings []string, err error) {
+func (a *Agent) compileTokens() (warnings []string, err error) {
 	a.robots = robotstxt.Agent{Tokens: slices.Clone(a.Tokens), IgnoreWildcard: a.IgnoreWildcard}
 	if len(a.Tokens) == 0 {
 		if !robotstxt.IsProductName(a.Name) {
@@ -254,7 +262,7 @@ func (a *agent) compileTokens() (warnings []string, err error) {
 }
 
 // compileUserAgents splits the patterns into products and globs.
-func (a *agent) compileUserAgents() error {
+func (a *Agent) compileUserAgents() error {
 	for _, pattern := range a.UserAgents {
 		a.sends = cmp.Or(a.sends, robotstxt.ProductToken(pattern))
 		switch {
@@ -279,7 +287,7 @@ func (a *agent) compileUserAgents() error {
 }
 
 // compileSources converts the ranges to the form that addresses are compared with.
-func (a *agent) compileSources() error {
+func (a *Agent) compileSources() error {
 	for _, p := range a.From {
 		if !p.IsValid() || p != p.Masked() {
 			return fmt.Errorf("from: %s is no range", p)
@@ -292,7 +300,7 @@ func (a *agent) compileSources() error {
 	return nil
 }
 
-func (a *agent) checkTexts() error {
+func (a *Agent) checkTexts() error {
 	for _, user := range a.Credentials {
 		if user == "" || !isLine(user) || strings.Contains(user, ":") {
 			return fmt.Errorf("credential user %q: want 1 to %d bytes without colon and control characters",
@@ -367,11 +375,6 @@ func (id *Identifier) Knows(name string) bool {
 	return named || id.allowUnknown && robotstxt.IsProductName(name)
 }
 
-// Agents returns the agents, in the order of their configuration. They must not be changed.
-func (id *Identifier) Agents() []*Agent {
-	agents := make([]*Agent, len(id.agents))
-	for i, a := range id.agents {
-		agents[i] = a.Agent
-	}
-	return agents
-}
+// Agents returns the agents, in the order of their configuration. Neither they nor the slice must be
+// changed.
+func (id *Identifier) Agents() []*Agent { return id.agents }

@@ -11,7 +11,7 @@ import (
 //
 // This is exact, except for certificates: one with the names of two agents cannot be foreseen, and
 // is refused when it appears.
-func (a *agent) ambiguity(b *agent) string {
+func (a *Agent) ambiguity(b *Agent) string {
 	if a.conditions != b.conditions {
 		return ""
 	}
@@ -31,7 +31,7 @@ func (a *agent) ambiguity(b *agent) string {
 
 // overlap says how one sender can meet a condition of both agents, or returns "". A product takes
 // precedence over every glob (see [Identifier]), so those two never compete.
-func (a *agent) overlap(b *agent, kind condition) string {
+func (a *Agent) overlap(b *Agent, kind condition) string {
 	switch kind {
 	case byCredential:
 		return common("credential user", a.Credentials, b.Credentials)

@@ -62,14 +62,14 @@ func (a *Agent) sign(r *http.Request, o origin.Origin, now time.Time) Signature 
 func (id *Identifier) AskedAs(token string) *Agent {
 	for _, a := range id.agents {
 		if a.sends == token {
-			return a.Agent
+			return a
 		}
 	}
 	return nil
 }
 
 // compileSent checks what the agent's requests say about it.
-func (a *agent) compileSent() error {
+func (a *Agent) compileSent() error {
 	a.fields = make(http.Header)
 	if text := a.SendUserAgent; text != "" {
 		first := robotstxt.ProductToken(text)
@@ -94,7 +94,7 @@ func (a *agent) compileSent() error {
 	return a.compileSigning()
 }
 
-func (a *agent) compileSigning() error {
+func (a *Agent) compileSigning() error {
 	if a.Sign == nil {
 		return nil
 	}

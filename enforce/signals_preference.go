@@ -106,7 +106,7 @@ const (
 )
 
 // checkUse checks the agent's purposes, and the names that it obeys in addition to its own.
-func (a *agent) checkUse() error {
+func (a *Agent) checkUse() error {
 	if len(a.Purposes) > maxPurposes || len(a.AlsoObey) > maxObeyed {
 		return fmt.Errorf("more than %d purposes, or more than %d tokens to obey as well", maxPurposes, maxObeyed)
 	}
