@@ -82,7 +82,7 @@ func TestGaps(t *testing.T) {
 		{"a refused one", []request{{began: 0, took: 50}, {began: 10, took: 50, sent: -1, decision: "deny", reason: enforce.ReasonRateLimited}}, "", GapTotals{}},
 		{"one that was stopped afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "deny", reason: enforce.ReasonKillSwitch}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"one that failed before it left", []request{{began: 0, took: 50}, {began: 10, took: 50, sent: -1, decision: "error", reason: "dns"}}, "", GapTotals{}},
-		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: enforce.ReasonTimeout}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
+		{"one that failed afterwards", []request{{began: 0, took: 50}, {began: 10, took: 50, decision: "error", reason: "timeout"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"robots.txt itself", []request{{began: 0, took: 50}, {began: 10, took: 50, reason: enforce.ReasonRobotsTxt}}, "", GapTotals{}},
 		{"POST of robots.txt is paced", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt"}}, "a:2 gap\n", GapTotals{Pairs: 1, Short: 1}},
 		{"it does not say when", []request{{began: 0, took: 50}, {began: 10, took: 50, method: "POST", path: "/robots.txt", sent: -1}}, "", GapTotals{Untimed: 1}},

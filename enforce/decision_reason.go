@@ -88,15 +88,6 @@ const (
 // Only those that code refers to have a constant here; reasons.json has all of them.
 const (
 	ReasonCanceled        Reason = "canceled"         // the client left before the answer
-	ReasonTimeout         Reason = "timeout"          // the origin did not answer in time
-	ReasonStalled         Reason = "stalled"          // the origin stopped within its answer
-	ReasonIncomplete      Reason = "incomplete"       // the answer ended early
-	ReasonTransferCoding  Reason = "transfer_coding"  // the chunked coding is broken
-	ReasonHeaderSize      Reason = "header_size"      // the header of the answer is too large
-	ReasonListingSize     Reason = "listing_size"     // the listing of an FTP server is too long
-	ReasonProtocol        Reason = "protocol"         // the answer is not HTTP
-	ReasonUpgrade         Reason = "upgrade"          // answered with another protocol
-	ReasonUpstreamProxy   Reason = "upstream_proxy"   // the upstream proxy refused or failed
 	ReasonCredentialsBusy Reason = "credentials_busy" // too many passwords wait to be checked
 	ReasonNotReady        Reason = "not_ready"        // store, orders or clocks are not open
 	ReasonAgentLimit      Reason = "agent_limit"      // too many requests or tunnels of one agent

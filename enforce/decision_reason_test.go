@@ -65,7 +65,7 @@ func TestStatusOfEachReason(t *testing.T) {
 		500: {ReasonInternal},
 		414: {ReasonURLSize},
 		503: {ReasonCredentialsBusy, ReasonNotReady, ReasonAgentLimit, ReasonEvidenceUnavailable, ReasonLogUnavailable},
-		504: {"dns_timeout", "connection_timeout", ReasonTimeout, ReasonStalled},
+		504: {"dns_timeout", "connection_timeout", "timeout", "stalled"},
 	}
 	for _, r := range Reasons() {
 		status := 502
@@ -117,16 +117,16 @@ func TestEndOfEachReason(t *testing.T) {
 		ReasonRobotsForbidden: record + exactly, ReasonUnreachable: exactly + someday, ReasonPending: someday,
 		ReasonRateLimited: exactly, ReasonQueueFull: exactly, ReasonBackoff: exactly, ReasonBudget: exactly, ReasonOverloaded: exactly, ReasonConcurrency: exactly, ReasonWindow: exactly, ReasonVisitTime: exactly,
 		ReasonCredentialsBusy: someday, ReasonNotReady: someday, ReasonAgentLimit: someday, ReasonEvidenceUnavailable: someday,
-		ReasonLogUnavailable: someday, "exhausted": someday, ReasonUpstreamProxy: someday,
+		ReasonLogUnavailable: someday, "exhausted": someday, "upstream_proxy": someday,
 		"dns": someday, "dns_timeout": someday, "connection_refused": someday, "connection_timeout": someday, "unroutable": someday,
-		"unavailable": someday, ReasonTimeout: someday, ReasonStalled: someday, "reset": someday, ReasonIncomplete: someday,
+		"unavailable": someday, "timeout": someday, "stalled": someday, "reset": someday, "incomplete": someday,
 		// Somebody has to do something: the operator, the site's owner, or the person behind the crawler.
 		ReasonConnectDenied: never, ReasonKillSwitch: never, ReasonOperatorDeny: never, ReasonClientNotAllowed: never, ReasonUnidentified: never,
 		ReasonCredentialsMissing: never, ReasonCredentialsWrong: never, ReasonAgentMismatch: never, ReasonUserAgentConflict: never,
 		ReasonAmbiguousAgent: never, ReasonForbiddenAddress: never, ReasonForbiddenPort: never, ReasonOwnListener: never, ReasonBadTarget: never,
 		ReasonMethod: never, ReasonBadRequest: never, ReasonURLSize: never, ReasonMisdirected: never, ReasonCanceled: never,
 		"client_timeout": never, "client_body": never, "client_too_large": never, "loop": never, "tls_certificate": never, "tls_alert": never,
-		"tls": never, ReasonTransferCoding: never, ReasonHeaderSize: never, ReasonListingSize: never, ReasonProtocol: never, ReasonUpgrade: never,
+		"tls": never, "transfer_coding": never, "header_size": never, "listing_size": never, "protocol": never, "upgrade": never,
 		ReasonInternal: never, ReasonAgentHost: never, ReasonAgentPort: never, ReasonAgentMethod: never, ReasonAgentExpired: never,
 	}
 	for _, r := range refusing(t) {

@@ -404,7 +404,7 @@ var dayReasons = []enforce.Reason{
 	enforce.ReasonBadTarget, enforce.ReasonMisdirected, enforce.ReasonRateLimited, enforce.ReasonConcurrency, enforce.ReasonQueueFull,
 	enforce.ReasonBackoff, enforce.ReasonCrawlDelay,
 	enforce.ReasonCanceled, "dns", "connection_refused", "tls_certificate", "tls_alert", "tls",
-	enforce.ReasonTimeout, "reset", enforce.ReasonIncomplete, enforce.ReasonTransferCoding, enforce.ReasonHeaderSize,
-	enforce.ReasonProtocol, enforce.ReasonUpgrade, "client_body",
+	"timeout", "reset", "incomplete", "transfer_coding", "header_size",
+	"protocol", "upgrade", "client_body",
 	"client_too_large",
 }

@@ -175,7 +175,7 @@ func slowTransfers(t *testing.T) (end func()) {
 func checkSlowReasons(t *testing.T, g *rig.Gateway, siteURL string) {
 	t.Helper()
 	want := map[string]enforce.Reason{
-		"/upload/drip": "client_timeout", "/upload/last": "client_timeout", "/drip": enforce.ReasonStalled, "/large": "client_timeout",
+		"/upload/drip": "client_timeout", "/upload/last": "client_timeout", "/drip": "stalled", "/large": "client_timeout",
 		"/upload/spurts": enforce.ReasonAbsent, "/events": enforce.ReasonAbsent,
 	}
 	for _, l := range g.ReadLogs() {

@@ -280,18 +280,18 @@ func TestFTPHostile(t *testing.T) {
 		status   int // 0: the answer breaks off
 		reason   enforce.Reason
 	}{
-		{"no FTP", "/pub/a.txt", map[string]string{"": "HTTP/1.1 400 Bad Request"}, nil, 502, enforce.ReasonProtocol},
-		{"no greeting", "/pub/a.txt", map[string]string{"": ""}, nil, 504, enforce.ReasonTimeout},
-		{"endless banner", "/pub/a.txt", map[string]string{"": strings.Repeat("220-hello\r\n", 1<<16)}, nil, 502, enforce.ReasonHeaderSize},
-		{"NUL", "/pub/a.txt", map[string]string{"PASS": "23\x000 hello"}, nil, 502, enforce.ReasonProtocol},
-		{"replies in the wrong order", "/pub/a.txt", map[string]string{"": "226 done"}, nil, 502, enforce.ReasonProtocol},
-		{"endless listing", "/pub/", map[string]string{"FEAT": "211-has\r\n MLST type;\r\n211 end"}, endless, 502, enforce.ReasonListingSize},
-		{"mute listing", "/pub/", nil, mute, 504, enforce.ReasonTimeout},
+		{"no FTP", "/pub/a.txt", map[string]string{"": "HTTP/1.1 400 Bad Request"}, nil, 502, "protocol"},
+		{"no greeting", "/pub/a.txt", map[string]string{"": ""}, nil, 504, "timeout"},
+		{"endless banner", "/pub/a.txt", map[string]string{"": strings.Repeat("220-hello\r\n", 1<<16)}, nil, 502, "header_size"},
+		{"NUL", "/pub/a.txt", map[string]string{"PASS": "23\x000 hello"}, nil, 502, "protocol"},
+		{"replies in the wrong order", "/pub/a.txt", map[string]string{"": "226 done"}, nil, 502, "protocol"},
+		{"endless listing", "/pub/", map[string]string{"FEAT": "211-has\r\n MLST type;\r\n211 end"}, endless, 502, "listing_size"},
+		{"mute listing", "/pub/", nil, mute, 504, "timeout"},
 		{"half a listing", "/pub/", map[string]string{"226": "426 aborted"}, half, 502, enforce.ReasonRobotsOff},
-		{"half a file", "/pub/a.txt", nil, half, 0, enforce.ReasonIncomplete},
-		{"half a file of unknown size", "/pub/a.txt", map[string]string{"SIZE": "502 no", "226": "426 aborted"}, half, 0, enforce.ReasonIncomplete},
-		{"never a 226", "/pub/a.txt", map[string]string{"226": ""}, nil, 0, enforce.ReasonStalled},
-		{"a whole file, said to be aborted", "/pub/a.txt", map[string]string{"226": "426 aborted"}, nil, 0, enforce.ReasonIncomplete},
+		{"half a file", "/pub/a.txt", nil, half, 0, "incomplete"},
+		{"half a file of unknown size", "/pub/a.txt", map[string]string{"SIZE": "502 no", "226": "426 aborted"}, half, 0, "incomplete"},
+		{"never a 226", "/pub/a.txt", map[string]string{"226": ""}, nil, 0, "stalled"},
+		{"a whole file, said to be aborted", "/pub/a.txt", map[string]string{"226": "426 aborted"}, nil, 0, "incomplete"},
 		{"login refused", "/pub/a.txt", map[string]string{"PASS": "530 no"}, nil, 403, enforce.ReasonRobotsOff},
 	} {
 		origin := ftpOrigin()
