@@ -240,28 +240,16 @@ func (s StopSet) hasLifted(id string) bool {
 	return lifted
 }
 
-// unknownIDs returns the ids of stops that others do not have. If they are few, it does little work
-// for each of the others.
+// unknownIDs returns the ids of stops that others do not have.
 func unknownIDs(stops, others []Stop) map[string]bool {
 	ids := make(map[string]bool, len(stops))
-	var ends [256]bool
 	for i := range stops {
-		id := stops[i].ID
-		ids[id], ends[lastByte(id)] = true, true
+		ids[stops[i].ID] = true
 	}
-	for i := len(others) - 1; i >= 0 && len(ids) > 0; i-- {
-		if id := others[i].ID; ends[lastByte(id)] {
-			delete(ids, id)
-		}
+	for i := range others {
+		delete(ids, others[i].ID)
 	}
 	return ids
-}
-
-func lastByte(id string) byte {
-	if id == "" {
-		return 0
-	}
-	return id[len(id)-1]
 }
 
 // compare sorts the older stop first.
