@@ -301,7 +301,7 @@ func infoOf(r fetch.Record, p fetch.Policy, now time.Time) OriginInfo {
 
 func viewOf(v robotscache.View) ViewInfo {
 	return ViewInfo{
-		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: fetch.Sum(v.SHA256).Hex(),
-		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.RetryAt.UTC(),
+		Access: v.Access.String(), State: v.State.String(), Cause: string(v.Cause), SHA256: v.SHA256.Hex(),
+		FetchedAt: v.FetchedAt.UTC(), FreshUntil: v.FreshUntil.UTC(), RetryAt: v.NextAttempt.UTC(),
 	}
 }

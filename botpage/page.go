@@ -125,7 +125,7 @@ func (v view) reading(target origin.Target, now time.Time) (r reading, known boo
 	if seen.Rules != nil {
 		bound := enforce.Bind(seen.Rules, v.agent.Robots, v.agent.Config.AlsoObey)
 		m, _, _ := bound.Match(http.MethodGet, target.Path, enforce.PathsStrict)
-		r.SHA256, r.Allowed = fetch.Sum(seen.SHA256).Hex(), m.Allowed
+		r.SHA256, r.Allowed = seen.SHA256.Hex(), m.Allowed
 		r.Delay, _ = bound.Own.CrawlDelay()
 	}
 	return r, known

@@ -208,7 +208,7 @@ func (e *Enforcer) bound(ctx context.Context, d *Decision, id Identity) (Bound, 
 	switch v.Access {
 	case fetch.AccessRules, fetch.AccessLastGood:
 		b := Bind(v.Rules, id.Robots, d.AlsoObey)
-		b.text = v.Text
+		b.text = v.Body
 		d.CrawlDelay, _ = b.Own.CrawlDelay()
 		return b, true
 	case fetch.AccessAllow:
@@ -246,7 +246,7 @@ func (e *Enforcer) view(ctx context.Context, d *Decision, id Identity) (v robots
 // NoteView records the state of the robots.txt at the time now.
 func (d *Decision) NoteView(v robotscache.View, source robotscache.Source, now time.Time) {
 	d.At, d.Source, d.State, d.Cause, d.SHA256 = now, source, v.State, v.Cause, v.SHA256
-	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.FetchedAs, v.FetchedAt, v.FreshUntil
+	d.FetchedAs, d.FetchedAt, d.FreshUntil = v.Agent, v.FetchedAt, v.FreshUntil
 	if !v.FetchedAt.IsZero() {
 		d.Age = max(now.Sub(v.FetchedAt), 0)
 	}

@@ -46,8 +46,8 @@ func (d *Decision) noAccess(v robotscache.View, now time.Time) {
 		return
 	}
 	d.deny(ReasonUnreachable, v.Why())
-	switch wait := v.RetryAt.Sub(now); {
-	case v.RetryAt.IsZero(): // no next attempt is known
+	switch wait := v.NextAttempt.Sub(now); {
+	case v.NextAttempt.IsZero(): // no next attempt is known
 	case wait <= 0:
 		d.RetryAfter = ReasonPending.RetryAfter() // the next attempt is in progress
 	default:

@@ -289,7 +289,7 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	if err != nil {
 		return x.fail(enforce.LookupFailure(ctx, err))
 	}
-	record, view := entry.Record(), entry.View(now)
+	view := entry.View(now)
 	x.decision.NoteView(view, source, now)
 
 	header := x.w.Header()
@@ -301,14 +301,13 @@ func (x *exchange) serveRobotsTxt(target origin.Target) error {
 	status := view.Access.RobotsStatus()
 	switch status {
 	case http.StatusOK:
-		text, _ := record.Text()
-		body = text.Body
+		body = view.Body
 	case http.StatusNotFound:
 		body = []byte("The site has no robots.txt.\n")
 	default:
 		x.decision.Detail = view.Why()
 		body = []byte("The site's robots.txt is unreachable: " + view.Cause.Tell(view.Why()) + "\n")
-		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.RetryAt.Sub(now), enforce.ReasonPending.RetryAfter())), 10))
+		header.Set("Retry-After", strconv.FormatInt(enforce.RetrySeconds(max(view.NextAttempt.Sub(now), enforce.ReasonPending.RetryAfter())), 10))
 	}
 	answer(x.w, x.r, status, body)
 	return nil

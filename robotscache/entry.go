@@ -123,34 +123,16 @@ func (e *Entry) Fresh(now time.Time) bool {
 
 // View is the meaning of an Entry for crawlers at one moment. The zero value denies.
 type View struct {
+	// Record is the record as it stands at the time asked for: an answer whose time ended during a run
+	// of failures is unreachable. Its Body and SHA256 are those of the text that decides, also of a last
+	// good copy, and zero without one. Its FetchedAt is when that text was fetched or, without such a
+	// text, when the origin gave the current answer. Its slices are shared and must not be changed.
+	fetch.Record
 	// Access says whether the rules decide, or one answer for every path.
 	Access fetch.Access
 	// Rules is the ruleset that decides. It is set exactly if Access is fetch.AccessRules or
 	// fetch.AccessLastGood.
 	Rules *robotstxt.Ruleset
-
-	// State is the record's as it stands at the time asked for (an answer whose time ended during a
-	// run of failures is unreachable); Cause is why it is not rules.
-	State fetch.State
-	Cause fetch.Cause
-	// FetchedAs is the agent in whose name it was fetched; empty for the gateway's own.
-	FetchedAs string
-	// Status and Detail explain Cause, as in [fetch.Outcome].
-	Status int
-	Detail string
-	// Text is the text that decides, or nil. It is shared and must not be changed. SHA256 is its
-	// hash, or zero.
-	Text   []byte
-	SHA256 [32]byte
-	// FetchedAt is when the text that decides was fetched or, without such a text, when the origin
-	// gave the current answer.
-	FetchedAt time.Time
-	// FreshUntil is when the current answer must be asked for again; zero while the origin is
-	// unreachable.
-	FreshUntil time.Time
-	// RetryAt is when an origin that did not answer may next be asked; zero if its last answer was
-	// good.
-	RetryAt time.Time
 }
 
 // Why says in a few words why State is not rules: "status 503", "no such host".
@@ -171,24 +153,15 @@ func (e *Entry) View(now time.Time) View {
 	if e == nil {
 		return View{}
 	}
-	r := e.interpretation.Policy.Settle(e.record, now)
-	v := View{
-		Access:     e.interpretation.Policy.Access(r, now),
-		State:      r.State,
-		Cause:      r.Cause,
-		FetchedAs:  r.Agent,
-		Status:     r.Status,
-		Detail:     r.Detail,
-		FetchedAt:  r.FetchedAt,
-		FreshUntil: r.FreshUntil,
-		RetryAt:    r.NextAttempt,
-	}
+	v := View{Record: e.interpretation.Policy.Settle(e.record, now)}
+	v.Access = e.interpretation.Policy.Access(v.Record, now)
+	v.Body, v.SHA256 = nil, fetch.Sum{}
 	switch v.Access {
 	case fetch.AccessAllow:
 		return v
 	case fetch.AccessRules, fetch.AccessLastGood:
 		if e.rules != nil {
-			v.Rules, v.Text, v.SHA256, v.FetchedAt = e.rules(), e.text.Body, e.text.SHA256, e.text.FetchedAt
+			v.Rules, v.Body, v.SHA256, v.FetchedAt = e.rules(), e.text.Body, e.text.SHA256, e.text.FetchedAt
 			return v
 		}
 	case fetch.AccessDeny:

@@ -63,7 +63,7 @@ func TestEntry_View(t *testing.T) {
 		{"absent", absent, 2 * time.Hour, fetch.AccessAllow, fetch.StateAbsent, false, false},
 	} {
 		v := robotscache.NewEntry(test.record, robotscache.Interpretation{Policy: p}).View(born.Add(test.after))
-		if v.Access != test.access || v.State != test.state || (v.Rules != nil) != test.text || v.RetryAt.IsZero() == test.retry {
+		if v.Access != test.access || v.State != test.state || (v.Rules != nil) != test.text || v.NextAttempt.IsZero() == test.retry {
 			t.Errorf("%s: %+v", test.name, v)
 		}
 		if test.text && (v.SHA256 != good.SHA256 || !v.FetchedAt.Equal(born)) {

@@ -125,7 +125,7 @@ func TestLookup_Budget(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		wantAccess(t, e, fetch.AccessDeny)
-		if v := e.View(time.Now()); v.State != fetch.StateUnreachable || v.Cause != fetch.CauseTimeout || v.RetryAt.IsZero() {
+		if v := e.View(time.Now()); v.State != fetch.StateUnreachable || v.Cause != fetch.CauseTimeout || v.NextAttempt.IsZero() {
 			t.Errorf("view %+v", v)
 		}
 	})

@@ -113,7 +113,7 @@ func TestExt_WantOfPlacesIsNotTheSites(t *testing.T) {
 		ask := func(i int, want fetch.Cause) {
 			wg.Go(func() {
 				e, _ := lookup(t, c, example(i))
-				if v := e.View(time.Now()); v.Access != fetch.AccessDeny || v.Cause != want || v.RetryAt.Before(time.Now()) {
+				if v := e.View(time.Now()); v.Access != fetch.AccessDeny || v.Cause != want || v.NextAttempt.Before(time.Now()) {
 					t.Errorf("origin %d: %+v", i, v)
 				}
 			})
@@ -149,7 +149,7 @@ func TestExt_FaultsOfOurOwnAreNotRecorded(t *testing.T) {
 			if v.Access != fetch.AccessDeny || v.Cause != fetch.CauseLocal || source != robotscache.SourceFetch {
 				t.Errorf("request %d: %+v from %v", n, v, source)
 			}
-			if pause := time.Until(v.RetryAt); pause <= 0 || pause > 10*time.Second {
+			if pause := time.Until(v.NextAttempt); pause <= 0 || pause > 10*time.Second {
 				t.Errorf("to be retried after %v", pause)
 			}
 		}

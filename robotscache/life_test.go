@@ -131,11 +131,11 @@ func TestExt_UnreachableIsRetriedBehindTheAnswer(t *testing.T) {
 
 		for range 5 {
 			v := e.View(time.Now())
-			if v.RetryAt.IsZero() {
+			if v.NextAttempt.IsZero() {
 				t.Fatal("no time for the retry")
 			}
 			// The crawler comes back when it was told to. The list was faster.
-			time.Sleep(time.Until(v.RetryAt) + time.Millisecond)
+			time.Sleep(time.Until(v.NextAttempt) + time.Millisecond)
 			before := s.count()
 			began := time.Now()
 			e, _ = lookup(t, c, example(1))

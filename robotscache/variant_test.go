@@ -96,11 +96,11 @@ func TestVariant_BindsItsAgentAlone(t *testing.T) {
 				c := newCache(t, robotscache.Config{Fetcher: m}, hot)
 				defer c.Close()
 				acme := lookupAs(t, c, example(1), as("AcmeBot"))
-				if acme.Access != test.want || (acme.FetchedAs == "AcmeBot") != test.own {
+				if acme.Access != test.want || (acme.Agent == "AcmeBot") != test.own {
 					t.Errorf("AcmeBot: %+v", acme)
 				}
 				for _, a := range []robotscache.Asker{as("BobBot"), {}} {
-					if v := lookupAs(t, c, example(1), a); v.Access != fetch.AccessAllow || v.FetchedAs != "" {
+					if v := lookupAs(t, c, example(1), a); v.Access != fetch.AccessAllow || v.Agent != "" {
 						t.Errorf("%q: %+v", a.Token, v)
 					}
 				}
@@ -159,7 +159,7 @@ func TestVariant_IsKeptWhereItDiffers(t *testing.T) {
 		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
-		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessAllow || v.FetchedAs != "" {
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != fetch.AccessAllow || v.Agent != "" {
 			t.Errorf("turned away later: %+v", v)
 		}
 		if kept, err := c.Variants(t.Context(), example(1)); err != nil || len(kept) != 1 || kept[0].State != fetch.StateAbsent {
@@ -194,7 +194,7 @@ func TestVariant_HasALifeOfItsOwn(t *testing.T) {
 		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
-		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.FetchedAs != "" || v.Access != fetch.AccessRules {
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Agent != "" || v.Access != fetch.AccessRules {
 			t.Errorf("once the gateway is answered: %+v", v)
 		}
 	})
@@ -222,7 +222,7 @@ func TestVariant_Bound(t *testing.T) {
 		for i := range 3 {
 			name := fmt.Sprintf("Named%d", i)
 			m.set(name, rulesOutcome(name))
-			if v := lookupAs(t, c, example(1), robotscache.Asker{Token: name, Configured: true}); string(v.Text) != name {
+			if v := lookupAs(t, c, example(1), robotscache.Asker{Token: name, Configured: true}); string(v.Body) != name {
 				t.Errorf("%s: %+v", name, v)
 			}
 		}
@@ -231,7 +231,7 @@ func TestVariant_Bound(t *testing.T) {
 		if err != nil || len(kept) != robotscache.MaxVariants || len(named) != 3 {
 			t.Errorf("%d kept, %d of them named, %v", len(kept), len(named), err)
 		}
-		if v := lookupAs(t, c, example(2), as("Bot0")); string(v.Text) != "Bot0" {
+		if v := lookupAs(t, c, example(2), as("Bot0")); string(v.Body) != "Bot0" {
 			t.Errorf("another origin: %+v", v)
 		}
 	})
@@ -286,7 +286,7 @@ func TestVariant_EndsWithTheGatewaysAnswer(t *testing.T) {
 			as    string
 		}{{time.Second, fetch.AccessRules, "AcmeBot"}, {20 * time.Second, fetch.AccessDeny, ""}} {
 			time.Sleep(step.after)
-			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want || v.FetchedAs != step.as {
+			if v := lookupAs(t, c, example(1), as("AcmeBot")); v.Access != step.want || v.Agent != step.as {
 				t.Errorf("%v later: %+v", step.after, v)
 			}
 		}
@@ -309,8 +309,8 @@ func TestVariant_PurgeAndRefresh(t *testing.T) {
 		if _, err := c.Refresh(t.Context(), example(1)); err != nil {
 			t.Error(err)
 		}
-		if v := lookupAs(t, c, example(1), as("AcmeBot")); string(v.Text) != "two" {
-			t.Errorf("after a refresh: %q", v.Text)
+		if v := lookupAs(t, c, example(1), as("AcmeBot")); string(v.Body) != "two" {
+			t.Errorf("after a refresh: %q", v.Body)
 		}
 		if err := c.Purge(t.Context(), example(1)); err != nil {
 			t.Error(err)
@@ -320,7 +320,7 @@ func TestVariant_PurgeAndRefresh(t *testing.T) {
 				t.Errorf("after a purge: %+v", e.Record())
 			}
 		}
-		if e, ok := c.Peek(example(2), "AcmeBot"); !ok || string(e.View(time.Now()).Text) != "one" {
+		if e, ok := c.Peek(example(2), "AcmeBot"); !ok || string(e.View(time.Now()).Body) != "one" {
 			t.Errorf("the other origin: %+v", e.Record())
 		}
 	})
