@@ -109,7 +109,7 @@ func checkCommand() *cobra.Command {
 	}, c.run)
 	f := cmd.Flags()
 	f.StringVar(&c.robots, "robots", "", "decide by this robots.txt, - for standard input; URLs may then be paths")
-	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; * is a crawler that no group names; with --gateway, the name of an agent")
+	f.StringVar(&c.agent, "agent", "", "product tokens of the crawler, most specific first; with --gateway, the name of an agent")
 	gatewayFlag(f, &c.gateway, anEndpoint)
 	f.StringVar(&c.site, "site", "", "with --gateway, the listener whose policy decides, if there are several")
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges that are not public and may be fetched from, such as 10.0.0.0/8; may be repeated")
@@ -210,7 +210,7 @@ func (c *checkOptions) identity() (enforce.Identity, error) {
 		return identity, fmt.Errorf("--%w", err)
 	}
 	const name = "flags" // for the check of the values alone
-	use := enforce.Agent{Name: name, Purposes: c.purposes, AlsoObey: c.alsoObey, Preferences: mode}
+	use := enforce.Agent{Name: name, UserAgents: identity.Robots.Tokens[:1], Purposes: c.purposes, AlsoObey: c.alsoObey, Preferences: mode}
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{use}})
 	if err != nil {
 		return identity, fmt.Errorf("--purpose, --also-obey: %w", cmp.Or(errors.Unwrap(err), err)) // without the name

@@ -13,6 +13,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -278,6 +279,24 @@ func TestCheckLive(t *testing.T) {
 		}()
 		runCommand(ctx, t, "", "check", "--allow-private", "127.0.0.0/8", "--agent", "a", s.URL("/a")).check(t, 2, "", "context canceled")
 	})
+}
+
+// TestCheckAsTheCrawler: a site that refuses strangers its robots.txt is asked in the name of the
+// crawler, by its first token.
+func TestCheckAsTheCrawler(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Header.Get("User-Agent"))
+		if len(asked) == 1 {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer site.Close()
+	run := runCommand(t.Context(), t, "", "check", "--allow-private", "127.0.0.0/8", "--agent", "AcmeBot,Acme", "--json", site.URL+"/a")
+	if want := []string{version.UserAgent(), "AcmeBot"}; run.status != 0 || !slices.Equal(asked, want) || !strings.Contains(run.out, `"fetched_as":"AcmeBot"`) {
+		t.Errorf("asked as %q, want %q: %d %s%s", asked, want, run.status, run.out, run.err)
+	}
 }
 
 func TestCheckQuestions(t *testing.T) {
