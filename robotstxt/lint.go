@@ -13,48 +13,9 @@ import (
 // author intended.
 type Warning struct {
 	Line    int    // its number, from 1
-	Code    string // one of the Lint constants
+	Code    string // the kind of fault, such as "bad-delay"; docs/cli.md lists them, and they do not change
 	Message string // why, for a person
 }
-
-// The codes of warnings, which do not change. Ignored lines:
-const (
-	LintUTF16            = "utf-16"            // the file is not UTF-8: nothing in it is read
-	LintTooLarge         = "too-large"         // what begins on this line is beyond 500 KiB
-	LintNoDirective      = "no-directive"      // neither a colon nor exactly two words
-	LintUnknownField     = "unknown-field"     //
-	LintUnsupportedField = "unsupported-field" // known elsewhere, but not read here
-	LintRuleOutsideGroup = "rule-outside-group"
-	LintPathWithoutSlash = "path-without-slash" // can never match
-	LintEmptyName        = "empty-name"
-	LintBadName          = "bad-name"       // a user-agent line that names no crawler
-	LintDuplicateRule    = "duplicate-rule" // says what an earlier line says
-	LintShadowedRule     = "shadowed-rule"  // another rule always decides instead
-	LintBadDelay         = "bad-delay"      // not a number, rate or time
-	LintDelayOutside     = "delay-outside-group"
-	LintBadSitemap       = "bad-sitemap" // not an absolute URL of http or https, or one over 2 KiB
-)
-
-// Repaired lines, and lines that are read in a way that may surprise:
-const (
-	LintBOM           = "byte-order-mark"
-	LintHTML          = "html"
-	LintLongLine      = "long-line"      // cut
-	LintNUL           = "nul"            // cut there
-	LintInvalidUTF8   = "invalid-utf-8"  // taken byte by byte
-	LintMissingColon  = "missing-colon"  // supplied
-	LintMisspeltField = "misspelt-field" // forgiven
-	LintOddName       = "odd-name"       // only a part of it is a product token
-	LintSeveralNames  = "several-names"  // only the first of them counts
-	LintSharedGroup   = "shared-group"   // no rule stands between this name and the one before
-	LintCommentInPath = "comment-inside" // a # in a value, which ends there
-	LintTwoDirectives = "two-directives" // the second is part of the first one's value
-	LintDollarInside  = "dollar-inside"  // stands for itself
-	LintEncodedPath   = "encoded-path"   // has bytes that a URL can only have escaped
-	LintBrokenEscape  = "broken-escape"  // a % that stands for itself
-	LintNoRules       = "group-without-rules"
-	LintTooMany       = "too-many-warnings"
-)
 
 // maxWarnings bounds the warnings about one file.
 const maxWarnings = 1000
@@ -64,15 +25,15 @@ const maxWarnings = 1000
 // exactly as [Parse] does.
 func Lint(data []byte) []Warning {
 	if IsUTF16(data) {
-		return []Warning{{1, LintUTF16, "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
+		return []Warning{{1, "utf-16", "the file is in UTF-16: robots.txt must be UTF-8, and nothing in this one is read"}}
 	}
 	l := linter{s: newScanner(data, false), bound: make(map[string]bool)}
 	l.html = IsHTML(l.s.data)
 	if l.s.hasBOM {
-		l.warnAt(1, LintBOM, "the file begins with a byte order mark, which is skipped")
+		l.warnAt(1, "byte-order-mark", "the file begins with a byte order mark, which is skipped")
 	}
 	if l.html {
-		l.warnAt(1, LintHTML, "this looks like an HTML page: lines that read like robots.txt lines are used, the others are not reported")
+		l.warnAt(1, "html", "this looks like an HTML page: lines that read like robots.txt lines are used, the others are not reported")
 	}
 	for line, ok := l.s.next(); ok && len(l.warnings) <= maxWarnings; line, ok = l.s.next() {
 		l.line(line)
@@ -80,12 +41,12 @@ func Lint(data []byte) []Warning {
 	l.endGroup()
 	l.compareRules(data)
 	if l.s.hasCut {
-		l.warnAt(l.s.number, LintTooLarge, "the file has more than %d bytes: this line and what follows is not read", MaxSize)
+		l.warnAt(l.s.number, "too-large", "the file has more than %d bytes: this line and what follows is not read", MaxSize)
 	}
 	slices.SortStableFunc(l.warnings, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
 	if len(l.warnings) > maxWarnings {
 		last := l.warnings[maxWarnings].Line
-		l.warnings = append(l.warnings[:maxWarnings], Warning{last, LintTooMany, "there is more to say from here on"})
+		l.warnings = append(l.warnings[:maxWarnings], Warning{last, "too-many-warnings", "there is more to say from here on"})
 	}
 	return l.warnings
 }
@@ -136,21 +97,21 @@ func (l *linter) warnAt(line int, code, format string, args ...any) {
 func (l *linter) line(line []byte) {
 	content := contentOf(line)
 	if len(line) > maxLine {
-		l.warn(LintLongLine, "only the first %d of the line's %d bytes are read", maxLine, len(line))
+		l.warn("long-line", "only the first %d of the line's %d bytes are read", maxLine, len(line))
 	}
 	if bytes.IndexByte(line, 0) >= 0 {
-		l.warn(LintNUL, "the line has a NUL byte: it and what follows are not read")
+		l.warn("nul", "the line has a NUL byte: it and what follows are not read")
 	}
 	if len(content) == 0 {
 		return
 	}
 	if !utf8.Valid(content) {
-		l.warn(LintInvalidUTF8, "the line is not UTF-8: its bytes are taken as they are")
+		l.warn("invalid-utf-8", "the line is not UTF-8: its bytes are taken as they are")
 	}
 	f, key, value := split(content)
 	if len(key) == 0 {
 		if !l.html {
-			l.warn(LintNoDirective, "%s is no directive: it has no field name and colon", quote(content))
+			l.warn("no-directive", "%s is no directive: it has no field name and colon", quote(content))
 		}
 		return
 	}
@@ -160,7 +121,7 @@ func (l *linter) line(line []byte) {
 	}
 	l.spelling(f, key, content)
 	if i := bytes.IndexByte(line, '#'); i > 0 && len(value) > 0 && !isBlank(line[i-1]) {
-		l.warn(LintCommentInPath, "a # begins a comment: the value is %s", quote(value))
+		l.warn("comment-inside", "a # begins a comment: the value is %s", quote(value))
 	}
 	l.directive(f, value)
 }
@@ -181,9 +142,9 @@ func (l *linter) otherField(key []byte) {
 	switch {
 	case l.html:
 	case slices.ContainsFunc(unsupported, func(name string) bool { return equalFold(key, name) }):
-		l.warn(LintUnsupportedField, "%s is not part of RFC 9309 and not read here", quote(key))
+		l.warn("unsupported-field", "%s is not part of RFC 9309 and not read here", quote(key))
 	default:
-		l.warn(LintUnknownField, "nobody knows a field %s: the line says nothing%s", quote(key), meant(key))
+		l.warn("unknown-field", "nobody knows a field %s: the line says nothing%s", quote(key), meant(key))
 	}
 }
 
@@ -200,16 +161,16 @@ func meant(key []byte) string {
 
 func (l *linter) spelling(f field, key, content []byte) {
 	if !bytes.HasPrefix(trimLeft(content[len(key):]), []byte{':'}) {
-		l.warn(LintMissingColon, "there is no colon: %s is taken for the field", quote(key))
+		l.warn("missing-colon", "there is no colon: %s is taken for the field", quote(key))
 	}
 	if name := fieldNames[f]; !equalFold(key, name) {
-		l.warn(LintMisspeltField, "%s is taken for %s", quote(key), name)
+		l.warn("misspelt-field", "%s is taken for %s", quote(key), name)
 	}
 }
 
 func (l *linter) directive(f field, value []byte) {
 	if second := secondDirective(value); second != "" {
-		l.warn(LintTwoDirectives, "a line has one directive: here %+q is part of the value", second)
+		l.warn("two-directives", "a line has one directive: here %+q is part of the value", second)
 	}
 	switch f {
 	case fieldUserAgent:
@@ -218,7 +179,7 @@ func (l *linter) directive(f field, value []byte) {
 		l.rule(value)
 	case fieldSitemap:
 		if fault := sitemapFault(value); fault != "" {
-			l.warn(LintBadSitemap, "%s %s", quote(value), fault)
+			l.warn("bad-sitemap", "%s %s", quote(value), fault)
 		}
 	case fieldCrawlDelay:
 		_, ok := parseCrawlDelay(value)
@@ -236,9 +197,9 @@ func (l *linter) directive(f field, value []byte) {
 func (l *linter) delay(value []byte, ok bool, wanted string) {
 	switch {
 	case !ok:
-		l.warn(LintBadDelay, "%s is not %s", quote(value), wanted)
+		l.warn("bad-delay", "%s is not %s", quote(value), wanted)
 	case len(l.list) == 0:
-		l.warn(LintDelayOutside, "there is no user-agent line before this line")
+		l.warn("delay-outside-group", "there is no user-agent line before this line")
 	}
 }
 
@@ -259,28 +220,28 @@ func (l *linter) name(value []byte) {
 		l.list, l.closed, l.shared, l.first = l.list[:0], false, false, l.s.number
 	} else if l.s.number > l.last+1 && !l.shared {
 		l.shared = true
-		l.warn(LintSharedGroup, "no rule stands between this name and that of line %d: all rules of one are for the other", l.last)
+		l.warn("shared-group", "no rule stands between this name and that of line %d: all rules of one are for the other", l.last)
 	}
 	l.list, l.last = append(l.list, strings.ToLower(string(trimToken(value)))), l.s.number
 	letters := trimLetters(value)
 	switch {
 	case len(value) == 0:
-		l.warn(LintEmptyName, "the line names nobody")
+		l.warn("empty-name", "the line names nobody")
 	case len(value) == 1 && isWildcard(value):
 	case isWildcard(value):
-		l.warn(LintOddName, "only the * of %s counts", quote(value))
+		l.warn("odd-name", "only the * of %s counts", quote(value))
 	case value[0] == '*' || len(trimToken(value)) == 0:
-		l.warn(LintBadName, "%s is no product token, and * must stand alone: the line names nobody", quote(value))
+		l.warn("bad-name", "%s is no product token, and * must stand alone: the line names nobody", quote(value))
 	case value[max(bytes.IndexAny(value, ",;|("), 0)] != '(' && bytes.ContainsAny(value, ",;|"):
-		l.warn(LintSeveralNames, "a line names one crawler: of %s only %s counts", quote(value), quote(letters))
+		l.warn("several-names", "a line names one crawler: of %s only %s counts", quote(value), quote(letters))
 	case len(letters) == 0:
-		l.warn(LintOddName, "%s is no product token (letters, - and _): only crawlers that are called exactly so are meant",
+		l.warn("odd-name", "%s is no product token (letters, - and _): only crawlers that are called exactly so are meant",
 			quote(trimToken(value)))
 	case len(letters) < len(trimToken(value)):
-		l.warn(LintOddName, "%s is no product token (letters, - and _): crawlers called %s are meant too",
+		l.warn("odd-name", "%s is no product token (letters, - and _): crawlers called %s are meant too",
 			quote(trimToken(value)), quote(letters))
 	case len(letters) < len(value):
-		l.warn(LintOddName, "only %s of %s counts", quote(letters), quote(value))
+		l.warn("odd-name", "only %s of %s counts", quote(letters), quote(value))
 	}
 }
 
@@ -288,7 +249,7 @@ func (l *linter) name(value []byte) {
 func (l *linter) endGroup() {
 	unbound := func(name string) bool { return !l.bound[name] }
 	if !l.closed && slices.ContainsFunc(l.list, unbound) {
-		l.warnAt(l.first, LintNoRules, "no rule follows: the crawlers named here may fetch everything")
+		l.warnAt(l.first, "group-without-rules", "no rule follows: the crawlers named here may fetch everything")
 	}
 	for _, name := range l.list {
 		l.bound[name] = true
@@ -297,7 +258,7 @@ func (l *linter) endGroup() {
 
 func (l *linter) rule(path []byte) {
 	if len(l.list) == 0 {
-		l.warn(LintRuleOutsideGroup, "there is no user-agent line before this rule")
+		l.warn("rule-outside-group", "there is no user-agent line before this rule")
 		return
 	}
 	l.closed = true
@@ -306,14 +267,14 @@ func (l *linter) rule(path []byte) {
 	}
 	l.path(path)
 	if path[0] != '/' && path[0] != '*' {
-		l.warn(LintPathWithoutSlash, "%s can never match: paths begin with a slash", quote(path))
+		l.warn("path-without-slash", "%s can never match: paths begin with a slash", quote(path))
 	}
 }
 
 // path reports oddities in the spelling of a path.
 func (l *linter) path(path []byte) {
 	if i := bytes.IndexByte(path, '$'); i >= 0 && i < len(path)-1 {
-		l.warn(LintDollarInside, "a $ that is not at the end of %s stands for itself", quote(path))
+		l.warn("dollar-inside", "a $ that is not at the end of %s stands for itself", quote(path))
 	}
 	encoded, broken := false, false
 	for i, c := range path {
@@ -321,11 +282,11 @@ func (l *linter) path(path []byte) {
 		broken = broken || c == '%' && (i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]))
 	}
 	if encoded {
-		l.warn(LintEncodedPath, "%s has bytes that a URL can only have escaped: it is read as %s",
+		l.warn("encoded-path", "%s has bytes that a URL can only have escaped: it is read as %s",
 			quote(path), quote(appendCanonical(nil, path)))
 	}
 	if broken {
-		l.warn(LintBrokenEscape, "a %% in %s that no two hex digits follow stands for itself", quote(path))
+		l.warn("broken-escape", "a %% in %s that no two hex digits follow stands for itself", quote(path))
 	}
 }
 
@@ -341,7 +302,7 @@ func (l *linter) compareRules(data []byte) {
 		case i == 0 || d.compareTargets(winner) != 0:
 			winner = d
 		case d.rank.allow() == winner.rank.allow() && bytes.Equal(d.path, winner.path):
-			l.warnAt(d.rank.line(), LintDuplicateRule, "line %d says the same", winner.rank.line())
+			l.warnAt(d.rank.line(), "duplicate-rule", "line %d says the same", winner.rank.line())
 		default:
 			l.shadowed(d, winner)
 		}
@@ -356,7 +317,7 @@ func (l *linter) shadowed(loser, winner draft) {
 			reason = "allows, which wins where both are of one length"
 		}
 	}
-	l.warnAt(loser.rank.line(), LintShadowedRule, "never decides: %s of line %d matches the same and %s",
+	l.warnAt(loser.rank.line(), "shadowed-rule", "never decides: %s of line %d matches the same and %s",
 		quote(winner.path), winner.rank.line(), reason)
 }
 

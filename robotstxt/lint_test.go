@@ -105,7 +105,7 @@ func TestLintNamesTheField(t *testing.T) {
 		"Alow": "", "User_agent": "", "Host-name": "", "Below": "", "http": "", "a": "", "404 Not Found": "", "\u0451": "",
 	} {
 		warnings := robotstxt.Lint([]byte("User-agent: *\n" + key + ": /x\nDisallow: /y"))
-		if len(warnings) != 1 || warnings[0].Code != robotstxt.LintUnknownField {
+		if len(warnings) != 1 || warnings[0].Code != "unknown-field" {
 			t.Errorf("%q: got %v", key, warnings)
 			continue
 		}
@@ -126,13 +126,13 @@ func repeatf(format string, n int) string {
 
 // withoutEffect are the codes of lines whose removal changes nothing.
 var withoutEffect = []string{
-	robotstxt.LintNoDirective, robotstxt.LintUnknownField, robotstxt.LintUnsupportedField, robotstxt.LintRuleOutsideGroup,
-	robotstxt.LintBadDelay, robotstxt.LintDelayOutside, robotstxt.LintBadSitemap,
+	"no-directive", "unknown-field", "unsupported-field", "rule-outside-group",
+	"bad-delay", "delay-outside-group", "bad-sitemap",
 }
 
 // neverDecides are the codes of rules that no decision can name.
 var neverDecides = []string{
-	robotstxt.LintRuleOutsideGroup, robotstxt.LintPathWithoutSlash, robotstxt.LintDuplicateRule, robotstxt.LintShadowedRule,
+	"rule-outside-group", "path-without-slash", "duplicate-rule", "shadowed-rule",
 }
 
 // checkLint checks what Lint says of a file against what the engine does with it.

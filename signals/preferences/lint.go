@@ -11,20 +11,6 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The codes of warnings about preference lines, which do not change.
-const (
-	LintNotDictionary  = "preference-syntax"        // the whole line is ignored
-	LintUpperCase      = "preference-upper-case"    // a key of Content-Usage: nothing in the line is read
-	LintLongPreference = "preference-too-long"      // over 4 KiB: nothing in the line is read
-	LintBadValue       = "preference-value"         // neither yes nor no: nothing is known
-	LintUnknownLabel   = "preference-label"         // a purpose that the vocabulary does not have
-	LintRepeatedLabel  = "preference-repeated"      // in Content-Usage the last counts, in Content-Signal all
-	LintBadPath        = "preference-path"          // the text before the preferences is no path
-	LintLooseUsage     = "preference-outside-group" // a Content-Usage line that is for no crawler
-	LintEmpty          = "preference-empty"         // the line says nothing
-	LintBadLicense     = "bad-license"              // not an absolute URL
-)
-
 // maxWarnings bounds the warnings about one file.
 const maxWarnings = 1000
 
@@ -64,7 +50,7 @@ func (l *linter) warn(code, format string, args ...any) {
 
 func (l *linter) usage(p robotstxt.Preference) {
 	if p.Loose {
-		l.warn(LintLooseUsage, "there is no user-agent line before this Content-Usage line: it is for no crawler")
+		l.warn("preference-outside-group", "there is no user-agent line before this Content-Usage line: it is for no crawler")
 	}
 	if !l.readable(p) {
 		return
@@ -81,9 +67,9 @@ func (l *linter) usage(p robotstxt.Preference) {
 			l.badUsage(key, m)
 		}
 		if hint := usageHints[key]; hint != "" {
-			l.warn(LintUnknownLabel, "Content-Usage has no %s: %s", key, hint)
+			l.warn("preference-label", "Content-Usage has no %s: %s", key, hint)
 		} else if purposeOf(usageLabels, key) == key && rankOf(key) == len(vocabulary) {
-			l.warn(LintUnknownLabel, "%s has no label %q: it is kept as a purpose of that name", draftVocab, cut(key, maxPurpose))
+			l.warn("preference-label", "%s has no label %q: it is kept as a purpose of that name", draftVocab, cut(key, maxPurpose))
 		}
 	}
 }
@@ -95,10 +81,10 @@ func cut(s string, most int) string { return s[:min(len(s), most)] }
 func (l *linter) readable(p robotstxt.Preference) bool {
 	switch {
 	case p.Value == "":
-		l.warn(LintEmpty, "the line says nothing")
+		l.warn("preference-empty", "the line says nothing")
 		return false
 	case len(p.Value) > maxText:
-		l.warn(LintLongPreference, "the value has %d bytes, more than %d: it is not read", len(p.Value), maxText)
+		l.warn("preference-too-long", "the value has %d bytes, more than %d: it is not read", len(p.Value), maxText)
 		return false
 	}
 	return true
@@ -119,11 +105,11 @@ func (l *linter) noDictionary(p robotstxt.Preference, err error) {
 	word, _, _ := strings.Cut(p.Value, " ")
 	switch {
 	case p.Path == "" && strings.ContainsAny(word, "/*$") && !strings.Contains(word, "="):
-		l.warn(LintBadPath, "%q is no path, which begins with a slash: nothing in the line is read", cut(word, 80))
+		l.warn("preference-path", "%q is no path, which begins with a slash: nothing in the line is read", cut(word, 80))
 	case lower != p.Value && lowerErr == nil:
-		l.warn(LintUpperCase, "keys are in lower case (%s section 6.5): nothing in the line is read", draftVocab)
+		l.warn("preference-upper-case", "keys are in lower case (%s section 6.5): nothing in the line is read", draftVocab)
 	default:
-		l.warn(LintNotDictionary, "%q is no dictionary of RFC 9651 (%s): nothing in the line is read", cut(p.Value, 80), reason(err))
+		l.warn("preference-syntax", "%q is no dictionary of RFC 9651 (%s): nothing in the line is read", cut(p.Value, 80), reason(err))
 	}
 }
 
@@ -140,15 +126,15 @@ func (l *linter) badUsage(key string, m httpsfv.Member) {
 	item, _ := m.(httpsfv.Item)
 	switch v := item.Value.(type) {
 	case string:
-		l.warn(LintBadValue, "%s=%q is a string: only the words y and n, without quotes, are preferences", key, cut(v, 80))
+		l.warn("preference-value", "%s=%q is a string: only the words y and n, without quotes, are preferences", key, cut(v, 80))
 	case httpsfv.Token:
 		hint := ""
 		if word := meant[strings.ToLower(string(v))]; word != "" {
 			hint = fmt.Sprintf(": write %s=%s", key, word[:1])
 		}
-		l.warn(LintBadValue, "%s=%s is neither y nor n, so nothing is known of it%s", key, cut(string(v), 80), hint)
+		l.warn("preference-value", "%s=%s is neither y nor n, so nothing is known of it%s", key, cut(string(v), 80), hint)
 	default: // a list, or an item of another type
-		l.warn(LintBadValue, "the value of %s is neither y nor n, so nothing is known of it", key)
+		l.warn("preference-value", "the value of %s is neither y nor n, so nothing is known of it", key)
 	}
 }
 
@@ -160,7 +146,7 @@ var meant = map[string]string{
 
 func (l *linter) signal(p robotstxt.Preference) {
 	if p.Path != "" {
-		l.warn(LintBadPath, "contentsignals.org knows no paths: here the line is read as one for %q", cut(p.Path, 80))
+		l.warn("preference-path", "contentsignals.org knows no paths: here the line is read as one for %q", cut(p.Path, 80))
 	}
 	if !l.readable(p) {
 		return
@@ -170,7 +156,7 @@ func (l *linter) signal(p robotstxt.Preference) {
 		item = strings.Trim(item, blanks)
 		key, value, ok := strings.Cut(item, "=")
 		if !ok {
-			l.warn(LintNotDictionary, "%q has no =: it says nothing", cut(item, 80))
+			l.warn("preference-syntax", "%q has no =: it says nothing", cut(item, 80))
 			continue
 		}
 		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.Trim(value, blanks)
@@ -185,7 +171,7 @@ func (l *linter) signalItem(key, value string) {
 	lower := strings.ToLower(value)
 	if key == Use {
 		if !slices.Contains(levels, lower) {
-			l.warn(LintBadValue, "use=%s is not immediate, reference or full", cut(value, 80))
+			l.warn("preference-value", "use=%s is not immediate, reference or full", cut(value, 80))
 		}
 		return
 	}
@@ -194,15 +180,15 @@ func (l *linter) signalItem(key, value string) {
 		if word := meant[lower]; word != "" {
 			hint = fmt.Sprintf(": write %s=%s", cut(key, maxPurpose), word)
 		}
-		l.warn(LintBadValue, "%s=%s is neither yes nor no, so nothing is known of it%s", cut(key, maxPurpose), cut(value, 80), hint)
+		l.warn("preference-value", "%s=%s is neither yes nor no, so nothing is known of it%s", cut(key, maxPurpose), cut(value, 80), hint)
 	}
 	switch purpose := purposeOf(signalLabels, key); {
 	case signalHints[key] != "":
-		l.warn(LintUnknownLabel, "Content-Signal has no %s: %s", key, signalHints[key])
+		l.warn("preference-label", "Content-Signal has no %s: %s", key, signalHints[key])
 	case purpose == "":
-		l.warn(LintUnknownLabel, "%q is no label of Content-Signal", cut(key, maxPurpose))
+		l.warn("preference-label", "%q is no label of Content-Signal", cut(key, maxPurpose))
 	case rankOf(purpose) == len(vocabulary):
-		l.warn(LintUnknownLabel, "Content-Signal has no label %q: it is kept as a purpose of that name", key)
+		l.warn("preference-label", "Content-Signal has no label %q: it is kept as a purpose of that name", key)
 	}
 }
 
@@ -216,13 +202,13 @@ func (l *linter) repeated(value string, keys []string) {
 	}
 	for _, key := range keys {
 		if count[key] > 1 {
-			l.warn(LintRepeatedLabel, "%s is there %d times", cut(key, maxPurpose), count[key])
+			l.warn("preference-repeated", "%s is there %d times", cut(key, maxPurpose), count[key])
 		}
 	}
 }
 
 func (l *linter) license(value string) {
 	if !isAbsolute(value) {
-		l.warn(LintBadLicense, "%q is not an absolute URL", cut(value, 80))
+		l.warn("bad-license", "%q is not an absolute URL", cut(value, 80))
 	}
 }
