@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -75,13 +74,9 @@ func (p *peer) send(answer any, err error) {
 		fault := withStatus(err)
 		status, answer = fault.HTTPStatus, map[string]string{"error": fault.Error()}
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(answer) // strings, numbers and times always marshal
-	head := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}
+	head, body := encode(answer)
 	resp := http.Response{
-		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: head, Body: io.NopCloser(&text), ContentLength: int64(text.Len()), Close: true,
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: head, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Close: true,
 	}
 	_ = p.conn.SetWriteDeadline(time.Now().Add(peerTimeout))
 	_ = resp.Write(p.conn) // a client that has left needs no answer

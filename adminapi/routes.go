@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -136,24 +137,26 @@ func handler(methods map[string]method) caddy.AdminHandlerFunc {
 		case err != nil:
 			return withStatus(err)
 		}
-		write(w, v)
+		head, body := encode(v)
+		head.Set("Content-Length", strconv.Itoa(len(body)))
+		maps.Copy(w.Header(), head)
+		_, _ = w.Write(body) // a client that has left needs no answer
 		return nil
 	}
 }
 
-func write(w http.ResponseWriter, answer any) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+// encode returns the header and the body of an answer.
+func encode(answer any) (http.Header, []byte) {
+	head := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}
 	if text, ok := answer.(plainText); ok {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-		_, _ = w.Write(text) // a client that has left needs no answer
-		return
+		head.Set("Content-Type", "text/plain; charset=utf-8")
+		return head, text
 	}
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(answer) // as above: strings, numbers and times always marshal
+	_ = encoder.Encode(answer) // strings, numbers and times always marshal
+	return head, text.Bytes()
 }
 
 func fault(status int, format string, args ...any) error {
