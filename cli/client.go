@@ -199,6 +199,12 @@ func refusal(status int, data []byte) error {
 	return fmt.Errorf("the gateway answers %d: %.200s", status, data)
 }
 
+// isNotFound reports whether the gateway knows no such thing.
+func isNotFound(err error) bool {
+	fault, ok := errors.AsType[caddy.APIError](err)
+	return ok && fault.HTTPStatus == http.StatusNotFound
+}
+
 func call[T any](ctx context.Context, c *adminClient, q adminRequest) (T, error) {
 	return decode[T](c.do(ctx, q))
 }

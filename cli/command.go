@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -136,8 +134,7 @@ func (m misused) Error() string { return string(m) }
 // errorStatus is the exit status of an error: 1 if the gateway knows no such thing. A text that an
 // audit needs is different.
 func errorStatus(err error) int {
-	fault, ok := errors.AsType[caddy.APIError](err)
-	if ok && fault.HTTPStatus == http.StatusNotFound && !errors.Is(err, robotscache.ErrNotFound) {
+	if isNotFound(err) && !errors.Is(err, robotscache.ErrNotFound) {
 		return exitNo
 	}
 	return exitError

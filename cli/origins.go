@@ -30,7 +30,12 @@ For an unreachable one it says since when, and when the next attempt is due.`,
 		if len(args) > 0 || limit < 0 {
 			return exitError, misused("it takes no argument, and no limit below 0")
 		}
-		return exitOK, listOrigins(ctx, r, url.Values{"after": {after}, "state": {state}}, cmp.Or(limit, math.MaxInt))
+		headings := !r.json
+		return exitOK, eachPage(ctx, r, url.Values{"after": {after}, "state": {state}}, cmp.Or(limit, math.MaxInt), func(page []adminapi.OriginInfo) error {
+			printOrigins(r, page, headings)
+			headings = headings && len(page) == 0 // a page of many that the state leaves out
+			return nil
+		})
 	})
 	f := cmd.Flags()
 	f.StringVar(&state, "state", "", "only those in this state: rules, absent or unreachable")
@@ -39,14 +44,17 @@ For an unreachable one it says since when, and when the next attempt is due.`,
 	return cmd
 }
 
-func listOrigins(ctx context.Context, r remote, query url.Values, limit int) error {
+// eachPage calls show with pages of the known origins, until all are shown, or as many as limit.
+func eachPage(ctx context.Context, r remote, query url.Values, limit int, show func(page []adminapi.OriginInfo) error) error {
 	for listed := 0; ; {
 		query.Set("limit", strconv.Itoa(min(adminapi.MaxPage, limit-listed)))
 		page, err := call[adminapi.OriginList](ctx, r.adminClient, get("origins", query))
+		if err == nil {
+			err = show(page.Origins)
+		}
 		if err != nil {
 			return err
 		}
-		printOrigins(r, page.Origins, listed == 0)
 		listed += len(page.Origins)
 		if query["after"] = []string{page.Next}; page.Next == "" || listed == limit {
 			return nil
@@ -57,7 +65,7 @@ func listOrigins(ctx context.Context, r remote, query url.Values, limit int) err
 // printOrigins writes a page. Each page has its own column widths.
 func printOrigins(r remote, page []adminapi.OriginInfo, headings bool) {
 	t := newTable()
-	if headings && len(page) > 0 && !r.json {
+	if headings && len(page) > 0 {
 		t.row("ORIGIN", "STATE", "STATUS", "FETCHED", "FRESH UNTIL", "UNREACHABLE SINCE", "NEXT ATTEMPT")
 	}
 	for _, o := range page {

@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net/http"
+	"math"
 	"net/url"
-	"strconv"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/crawlgate/crawlgate/adminapi"
@@ -88,27 +85,17 @@ func printSitemaps(w io.Writer, list []knownSitemap, asJSON bool) {
 // listKnownSitemaps prints the sitemaps of all origins that have a text. It continues if an
 // origin is purged in the meantime.
 func listKnownSitemaps(ctx context.Context, r remote, query url.Values) error {
-	for after := ""; ; {
-		page, err := call[adminapi.OriginList](ctx, r.adminClient,
-			get("origins", url.Values{"after": {after}, "limit": {strconv.Itoa(adminapi.MaxPage)}}))
-		if err != nil {
-			return err
-		}
-		for _, o := range page.Origins {
+	return eachPage(ctx, r, url.Values{}, math.MaxInt, func(page []adminapi.OriginInfo) error {
+		for _, o := range page {
 			if o.SHA256 == (fetch.Sum{}) && o.LastGood == nil {
 				continue
 			}
 			list, err := sitemapsOf(ctx, r, o.Origin.String(), query)
-			if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
-				continue
-			}
-			if err != nil {
+			if err != nil && !isNotFound(err) {
 				return err
 			}
 			printSitemaps(r.out, list, true)
 		}
-		if after = page.Next; after == "" {
-			return nil
-		}
-	}
+		return nil
+	})
 }

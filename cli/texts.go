@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -98,7 +97,7 @@ func (g gatewayTexts) Body(ctx context.Context, sha [32]byte) ([]byte, error) {
 
 // orNotFound turns the answer 404 into the error of a store.
 func orNotFound(err error) error {
-	if fault, ok := errors.AsType[caddy.APIError](err); ok && fault.HTTPStatus == http.StatusNotFound {
+	if isNotFound(err) {
 		return fmt.Errorf("%w: %w", robotscache.ErrNotFound, err)
 	}
 	return err
