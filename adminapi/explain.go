@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -79,6 +80,32 @@ func explain(
 		x.Refusal = &problem
 	}
 	return x, nil
+}
+
+// BudgetLeft is the rest of an agent's budget until the day ends. A number without a limit is missing.
+type BudgetLeft struct {
+	// Until is when the day ends.
+	Until time.Time `json:"until"`
+	// Requests is how many requests are left.
+	Requests *int64 `json:"requests,omitempty"`
+	// Bytes is how many bytes are left.
+	Bytes *int64 `json:"bytes,omitempty"`
+	// PerHost is how many requests to the host are left.
+	PerHost *int64 `json:"per_host,omitempty"`
+}
+
+// String lists the numbers that are left.
+func (b *BudgetLeft) String() string {
+	left := make([]string, 0, 3)
+	for _, part := range []struct {
+		n    *int64
+		what string
+	}{{b.Requests, "requests"}, {b.PerHost, "requests to the host"}, {b.Bytes, "bytes"}} {
+		if part.n != nil {
+			left = append(left, fmt.Sprintf("%d %s", *part.n, part.what))
+		}
+	}
+	return "left until " + b.Until.UTC().Format(time.RFC3339) + ": " + strings.Join(left, ", ")
 }
 
 func budgetLeft(s budget.Standing) *BudgetLeft {

@@ -2,8 +2,6 @@ package adminapi
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/crawlgate/crawlgate/cluster"
@@ -144,32 +142,6 @@ type Explanation struct {
 	// Budget is the rest of the agent's budget (docs/limits.md#budgets) in the fleet. It is empty if the
 	// agent has none.
 	Budget *BudgetLeft `json:"budget,omitempty"`
-}
-
-// BudgetLeft is the rest of an agent's budget until the day ends. A number without a limit is missing.
-type BudgetLeft struct {
-	// Until is when the day ends.
-	Until time.Time `json:"until"`
-	// Requests is how many requests are left.
-	Requests *int64 `json:"requests,omitempty"`
-	// Bytes is how many bytes are left.
-	Bytes *int64 `json:"bytes,omitempty"`
-	// PerHost is how many requests to the host are left.
-	PerHost *int64 `json:"per_host,omitempty"`
-}
-
-// String lists the numbers that are left.
-func (b *BudgetLeft) String() string {
-	left := make([]string, 0, 3)
-	for _, part := range []struct {
-		n    *int64
-		what string
-	}{{b.Requests, "requests"}, {b.PerHost, "requests to the host"}, {b.Bytes, "bytes"}} {
-		if part.n != nil {
-			left = append(left, fmt.Sprintf("%d %s", *part.n, part.what))
-		}
-	}
-	return "left until " + b.Until.UTC().Format(time.RFC3339) + ": " + strings.Join(left, ", ")
 }
 
 // Preference is what a robots.txt says about one purpose.

@@ -3,9 +3,11 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/crawlgate/crawlgate/audit"
+	"github.com/crawlgate/crawlgate/enforce"
 )
 
 // Totals sum up a simulation.
@@ -39,6 +41,58 @@ type Change struct {
 	New string `json:"new"`
 	// Lines is how many lines have this change.
 	Lines int64 `json:"lines"`
+}
+
+// Verdict are the fields of the access log that are compared, and the line of the rule.
+type Verdict struct {
+	// Decision is "allow", "deny", or another word of the access log.
+	Decision string `json:"decision"`
+	// Reason is the reason of the decision.
+	Reason enforce.Reason `json:"reason"`
+	// WouldDeny says that the mode "report" let a refused request pass.
+	WouldDeny bool `json:"would_deny"`
+	// Agent is the name of the agent block.
+	Agent string `json:"agent"`
+	// Group is the User-agent of the group that decided.
+	Group string `json:"group,omitempty"`
+	// Rule is the pattern of the rule that decided.
+	Rule string `json:"rule,omitempty"`
+	// Line is the line of the rule in robots.txt.
+	Line int `json:"line,omitempty"`
+	// Form is the form of the path that decided.
+	Form enforce.PathForm `json:"form,omitempty"`
+	// Exception is the exception that let the request pass.
+	Exception string `json:"exception,omitempty"`
+}
+
+func outcomeOf(r *enforce.LogRecord) Verdict {
+	return Verdict{r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception}
+}
+
+// differs reports whether two outcomes differ. It ignores the form of the path and the line of the
+// rule, which moves when a text gets longer.
+func (o Verdict) differs(other Verdict) bool {
+	o.Line, o.Form = other.Line, other.Form
+	return o != other
+}
+
+// String describes the decision and the rule.
+func (o Verdict) String() string {
+	s := o.short()
+	if o.Line > 0 {
+		s += fmt.Sprintf(" by line %d, %q of group %q", o.Line, o.Rule, o.Group)
+	}
+	if o.Exception != "" {
+		s += fmt.Sprintf(" by %q", o.Exception)
+	}
+	return s
+}
+
+func (o Verdict) short() string {
+	if o.WouldDeny {
+		return o.Decision + " (would deny) " + string(o.Reason)
+	}
+	return o.Decision + " " + string(o.Reason)
 }
 
 const mostAgents = 10_000
