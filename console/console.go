@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"net"
 	"net/http"
 	"slices"
@@ -48,7 +49,7 @@ type Handler struct {
 	origins adminapi.Catalog
 
 	mu      sync.Mutex
-	shown   map[string]string // sections of the page by their ids
+	shown   map[string]template.HTML // sections of the page by their ids
 	shownAt time.Time
 }
 
@@ -172,15 +173,17 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 		docsite.Serve(w, r, true)
 		return nil
 	case path == "/console.css":
-		return send(w, "text/css; charset=utf-8", style)
+		return send(w, http.StatusOK, "text/css; charset=utf-8", style)
 	case path == "/console.js":
-		return send(w, "text/javascript; charset=utf-8", script)
+		return send(w, http.StatusOK, "text/javascript; charset=utf-8", script)
 	}
 	return h.fail(w, r, http.StatusNotFound, "There is nothing at this path.")
 }
 
-func send(w http.ResponseWriter, contentType string, body []byte) error {
+// send answers with a body.
+func send(w http.ResponseWriter, status int, contentType string, body []byte) error {
 	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that has left needs no answer; the server sends none of it to HEAD
 	return nil
 }

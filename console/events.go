@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
 	"time"
 
@@ -30,7 +31,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "60")
 		return say(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
 	}
-	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]string), spoke: time.Now()}
+	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]template.HTML), spoke: time.Now()}
 	tick := time.NewTicker(eventPace)
 	defer tick.Stop()
 	for {
@@ -53,14 +54,14 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 type viewer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	seen    map[string]string // sections by their ids
-	spoke   time.Time         // when something was sent
+	seen    map[string]template.HTML // sections by their ids
+	spoke   time.Time                // when something was sent
 }
 
 // show sends the changed sections and the time. If nothing has changed for a while, it sends only
 // the time.
-func (v *viewer) show(sections map[string]string) error {
-	changed := make(map[string]string)
+func (v *viewer) show(sections map[string]template.HTML) error {
+	changed := make(map[string]template.HTML)
 	for id, text := range sections {
 		if v.seen[id] != text {
 			v.seen[id], changed[id] = text, text
@@ -70,7 +71,7 @@ func (v *viewer) show(sections map[string]string) error {
 	if len(changed) == 0 && now.Sub(v.spoke) < keepAlive {
 		return nil
 	}
-	changed["updated"] = clock(now)
+	changed["updated"] = template.HTML(clock(now)) //nolint:gosec // digits and colons
 	data, err := json.Marshal(changed)
 	if err != nil {
 		return fmt.Errorf("making an event: %w", err)

@@ -73,10 +73,7 @@ func render(w http.ResponseWriter, status int, name string, data any) error {
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
 		return fmt.Errorf("rendering the operator's page: %w", err)
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a client that has left needs no answer; the server sends none of it to HEAD
-	return nil
+	return send(w, status, "text/html; charset=utf-8", b.Bytes())
 }
 
 // fail answers with a page that names the fault and links back.
@@ -89,8 +86,5 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, status int, text 
 
 // say answers with a line of text, if no page can be shown.
 func say(w http.ResponseWriter, status int, text string) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // as above
-	return nil
+	return send(w, status, "text/plain; charset=utf-8", []byte(text+"\n"))
 }

@@ -42,7 +42,7 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 		}
 		q, ask = r.PostForm, adminapi.Explain
 	}
-	p := pageData{frame: h.frame(r, "Overview"), Sites: sitesOf(e), Query: q, Sections: h.shownSections(r, e)}
+	p := pageData{frame: h.frame(r, "Overview"), Sites: sitesOf(e), Query: q, Sections: h.sections(r.Context(), e)}
 	p.Live = true
 	if n := len(q.Get("url")); n > maxURL {
 		p.Fault = fmt.Sprintf("The URL has %d bytes, and the limit of this page is %d.", n, maxURL)
@@ -56,17 +56,8 @@ func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, e *engine.Eng
 	return render(w, http.StatusOK, "page", p)
 }
 
-// shownSections are the sections for a page.
-func (h *Handler) shownSections(r *http.Request, e *engine.Engine) map[string]template.HTML {
-	shown := make(map[string]template.HTML)
-	for id, text := range h.sections(r.Context(), e) {
-		shown[id] = template.HTML(text) //nolint:gosec // our own templates made it
-	}
-	return shown
-}
-
 // sections renders the sections with live updates, at most once per second for all viewers.
-func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]string {
+func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]template.HTML {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -76,13 +67,13 @@ func (h *Handler) sections(ctx context.Context, e *engine.Engine) map[string]str
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the result is for all viewers
 	defer cancel()
 	o := h.look(ctx, e, now)
-	shown := make(map[string]string, len(sections))
+	shown := make(map[string]template.HTML, len(sections))
 	for _, id := range sections {
 		var b strings.Builder
 		if err := pages.ExecuteTemplate(&b, id, o); err != nil {
 			b.WriteString("This part cannot be shown.")
 		}
-		shown[id] = b.String()
+		shown[id] = template.HTML(b.String()) //nolint:gosec // our own templates made it
 	}
 	h.shown, h.shownAt = shown, time.Now() // now, even if rendering took long
 	return shown

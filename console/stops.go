@@ -58,7 +58,7 @@ func (h *Handler) showStops(w http.ResponseWriter, r *http.Request, e *engine.En
 		Sections map[string]template.HTML
 		Journal  []deed
 		More     int
-	}{frame: h.frame(r, "Stops"), Sections: h.shownSections(r, e)}
+	}{frame: h.frame(r, "Stops"), Sections: h.sections(r.Context(), e)}
 	p.Live = true
 	p.Journal, p.More = journalOf(e.Stops().All())
 	return render(w, http.StatusOK, "stops", p)
