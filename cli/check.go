@@ -199,11 +199,20 @@ func (c *checkOptions) judge(s streams, paths enforce.Paths) (judge, error) {
 	return judgeBy(fileRules(text, c.indexHTML), identity, paths)
 }
 
-// identity returns the crawler, with its purposes.
+// identity returns the crawler, with its purposes. A single token has its family behind it.
 func (c *checkOptions) identity() (enforce.Identity, error) {
-	identity, err := identityOf(c.agent)
+	var config enforce.IdentifierConfig
+	tokens := strings.Split(c.agent, ",")
+	if len(tokens) > 1 {
+		config.Agents = []enforce.Agent{{Name: tokens[0], Tokens: tokens}}
+	}
+	crawlers, _, err := enforce.NewIdentifier(config)
 	if err != nil {
-		return identity, fmt.Errorf("--agent: %w", err)
+		return enforce.Identity{}, fmt.Errorf("--agent: %w", err)
+	}
+	identity, ok := crawlers.Named(tokens[0])
+	if !ok {
+		return identity, fmt.Errorf("--agent: %q is no product token: want a single word without version", c.agent)
 	}
 	mode := enforce.PreferenceMode(cmp.Or(c.preferences, "log"))
 	if err := mode.Check(); err != nil {

@@ -139,25 +139,6 @@ func judgeBy(r *rules, identity enforce.Identity, paths enforce.Paths) (judge, e
 	}, nil
 }
 
-// identityOf is the identity of a crawler with the given product tokens, most specific first. One
-// token by itself has its family behind it.
-func identityOf(agent string) (enforce.Identity, error) {
-	var config enforce.IdentifierConfig
-	tokens := strings.Split(agent, ",")
-	if len(tokens) > 1 {
-		config.Agents = []enforce.Agent{{Name: tokens[0], Tokens: tokens}}
-	}
-	identifier, _, err := enforce.NewIdentifier(config)
-	if err != nil {
-		return enforce.Identity{}, err
-	}
-	identity, ok := identifier.Named(tokens[0])
-	if !ok {
-		return enforce.Identity{}, fmt.Errorf("%q is no product token: want a single word without version", agent)
-	}
-	return identity, nil
-}
-
 // maxRobots bounds a file, in bytes. It is above the limit of any parser, so that lint can warn
 // about files beyond that limit.
 const maxRobots = 64 << 20
