@@ -26,7 +26,7 @@ func listOrders(_ context.Context, e *engine.Engine, _ struct{}) (Orders, error)
 // Deny gives an order. Before it answers, it has told everything that the order stops to end.
 func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given OrderGiven, err error) {
 	order, err := enforce.Stop{
-		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: request.By, Reason: request.Reason,
+		ID: rand.Text(), Scope: request.Scope, Value: request.Value, By: authorOf(ctx, request.By), Reason: request.Reason,
 		At: time.Now().UTC().Truncate(time.Second),
 	}.Canonical()
 	if err != nil {
@@ -42,14 +42,14 @@ func Deny(ctx context.Context, e *engine.Engine, request OrderRequest) (given Or
 
 // Allow gives an exception at run time. It must not last longer than the operator permits.
 func Allow(ctx context.Context, e *engine.Engine, request AllowRequest) (given OrderGiven, err error) {
-	longest := e.Config.AllowFor
+	longest, by := e.Config.AllowFor, authorOf(ctx, request.By)
 	if longest == 0 {
 		return given, fault(http.StatusForbidden, "this gateway takes no exceptions at run time: its option allow_for is off")
 	}
 	order, err := enforce.NewAllow(request.Agent, request.Host, request.Paths, request.Until)
 	if err == nil {
 		order.ID, order.At = rand.Text(), time.Now().UTC().Truncate(time.Second)
-		order.By, order.Ticket, order.Reason = request.By, request.Ticket, request.Reason
+		order.By, order.Ticket, order.Reason = by, request.Ticket, request.Reason
 		order, err = order.Canonical()
 	}
 	last := order.At.Add(longest)
@@ -83,7 +83,7 @@ func give(ctx context.Context, e *engine.Engine, order enforce.Stop) (given Orde
 
 // Undeny ends the order with a scope and a value.
 func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended OrderLifted, err error) {
-	order, err := enforce.Stop{Scope: request.Scope, Value: request.Value, By: request.By}.Canonical()
+	order, err := enforce.Stop{Scope: request.Scope, Value: request.Value, By: authorOf(ctx, request.By)}.Canonical()
 	if err != nil {
 		return ended, badRequest(badOrder, err)
 	}

@@ -59,20 +59,9 @@ var routes = map[string]map[string]method{
 	"explain": {http.MethodGet: question(Explain)},
 	"purge":   {http.MethodPost: order(Purge)},
 	"refresh": {http.MethodPost: order(Refresh)},
-	"allow": {http.MethodPost: order(func(ctx context.Context, e *engine.Engine, request AllowRequest) (OrderGiven, error) {
-		request.By = authorOf(ctx, request.By)
-		return Allow(ctx, e, request)
-	})},
+	"allow":   {http.MethodPost: order(Allow)},
 	"deny": {
-		http.MethodGet: question(listOrders),
-		http.MethodPost: order(func(ctx context.Context, e *engine.Engine, request OrderRequest) (OrderGiven, error) {
-			request.By = authorOf(ctx, request.By)
-			return Deny(ctx, e, request)
-		}),
-		http.MethodDelete: question(func(ctx context.Context, e *engine.Engine, request LiftRequest) (OrderLifted, error) {
-			request.By = authorOf(ctx, request.By)
-			return Undeny(ctx, e, request)
-		}),
+		http.MethodGet: question(listOrders), http.MethodPost: order(Deny), http.MethodDelete: question(Undeny),
 	},
 	"gateways": {http.MethodGet: question(ListGateways)},
 	"clocks":   {http.MethodGet: question(ListClocks)},
