@@ -148,15 +148,9 @@ func (a AnswerSignals) Read(tokens, alsoObey []string, before preferences.Set) (
 		names = slices.Concat(tokens, alsoObey)
 	}
 	header, tags := directives.Header(a.Header["X-Robots-Tag"], names), directives.Meta(a.Page.Robots, names)
-	page := preferences.PageTags{Marks: marksOf(tags), LicenceLinks: a.Page.Licenses}
+	page := preferences.PageTags{Flags: tags.Flags, LicenceLinks: a.Page.Licenses}
 	page.Reservation = reservation(a.Page.TDM)
-	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, marksOf(header)), page.Of())
-}
-
-func marksOf(s directives.Set) preferences.Marks {
-	return preferences.Marks{
-		NoIndex: s.Has(directives.NoIndex), NoArchive: s.Has(directives.NoArchive), NoAI: s.Has(directives.NoAI),
-	}
+	return header.Join(tags), preferences.Join(before, preferences.Fields(a.Header, header.Flags), page.Of())
 }
 
 // reservation is what the TDMRep tags of a page say. If there are several, one that reserves

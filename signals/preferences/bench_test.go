@@ -54,7 +54,7 @@ func BenchmarkFields(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				preferences.Fields(h, preferences.Marks{})
+				preferences.Fields(h, 0)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestNothingSaidCostsNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		var groups [4]robotstxt.Group
 		preferences.Robots(rs, preferences.AppendGroups(groups[:0], rs, agent, nil), benchTarget)
-		preferences.Fields(h, preferences.Marks{})
+		preferences.Fields(h, 0)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

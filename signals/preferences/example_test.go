@@ -17,7 +17,7 @@ Allow: /
 	agent := robotstxt.Agent{Tokens: []string{"ExampleBot"}}
 	groups := preferences.AppendGroups(nil, rules, agent, nil)
 	file := preferences.Robots(rules, groups, "/page")
-	answer := preferences.Fields(http.Header{"Content-Usage": {"search=n"}}, preferences.Marks{})
+	answer := preferences.Fields(http.Header{"Content-Usage": {"search=n"}}, 0)
 
 	all := preferences.Join(file, answer)
 	for _, s := range all.Decided() {

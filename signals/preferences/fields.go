@@ -5,24 +5,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/crawlgate/crawlgate/signals/directives"
 )
 
-// Marks are the robots directives about a use that apply to the agent.
-type Marks struct {
-	NoIndex   bool // search: n
-	NoArchive bool // archive: n
-	NoAI      bool // train-ai: n
-}
-
-func (s *Set) marks(m Marks, from Source) {
-	add := func(set bool, purpose string) {
-		if set {
-			s.say("", purpose, Statement{Value: No, From: from})
+// flags adds what the robots directives say about a use.
+func (s *Set) flags(said directives.Flags, from Source) {
+	purposes := [...]string{Search, Archive, TrainAI}
+	for i, flag := range [...]directives.Flags{directives.NoIndex, directives.NoArchive, directives.NoAI} {
+		if said&flag != 0 {
+			s.say("", purposes[i], Statement{Value: No, From: from})
 		}
 	}
-	add(m.NoIndex, Search)
-	add(m.NoArchive, Archive)
-	add(m.NoAI, TrainAI)
 }
 
 // maxFields is how many lines of one field are read.
@@ -36,8 +30,8 @@ func (s *Set) lines(h http.Header, name string) []string {
 
 // Fields returns what the fields of a response say: Content-Usage (draft-ietf-aipref-attach-05
 // section 2), Content-Signal, tdm-reservation (TDMRep), licences in Link (RSL 1.0), and the
-// directives of X-Robots-Tag, which the caller has read.
-func Fields(h http.Header, x Marks) Set {
+// directives of X-Robots-Tag that apply to the agent, which the caller has read.
+func Fields(h http.Header, x directives.Flags) Set {
 	var s Set
 	if usage := s.lines(h, "Content-Usage"); len(usage) > 0 && len(usage) == len(h["Content-Usage"]) {
 		s.usage(usage, ContentUsage, 0)
@@ -51,21 +45,21 @@ func Fields(h http.Header, x Marks) Set {
 	for _, l := range s.lines(h, "Link") {
 		s.link(l)
 	}
-	s.marks(x, XRobotsTag)
+	s.flags(x, XRobotsTag)
 	return s.normalized()
 }
 
 // PageTags is what the meta and link elements of an HTML page say.
 type PageTags struct {
-	Marks                 // of the robots meta elements
-	Reservation  string   // content of the meta element tdm-reservation
-	LicenceLinks []string // href of link elements that have rel=license and type application/rsl+xml
+	Flags        directives.Flags // of the robots meta elements that apply to the agent
+	Reservation  string           // content of the meta element tdm-reservation
+	LicenceLinks []string         // href of link elements that have rel=license and type application/rsl+xml
 }
 
 // Of returns what a page says.
 func (p PageTags) Of() Set {
 	var s Set
-	s.marks(p.Marks, Meta)
+	s.flags(p.Flags, Meta)
 	s.reserve(TDMMeta, strings.Trim(p.Reservation, blanks))
 	for _, url := range p.LicenceLinks {
 		s.licence(url, Meta, 0)

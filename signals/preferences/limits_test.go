@@ -38,7 +38,7 @@ func (l limit) check(t *testing.T) {
 	}
 }
 
-func fieldsOf(h http.Header) preferences.Set { return preferences.Fields(h, preferences.Marks{}) }
+func fieldsOf(h http.Header) preferences.Set { return preferences.Fields(h, 0) }
 
 func isNo(s preferences.Set, purpose string) bool { return s.Value(purpose) == preferences.No }
 

@@ -36,7 +36,7 @@ func TestLicenceLinks(t *testing.T) {
 		t.Run(c.source, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, l := range preferences.Fields(http.Header{"Link": {c.line}}, preferences.Marks{}).Decided() {
+			for _, l := range preferences.Fields(http.Header{"Link": {c.line}}, 0).Decided() {
 				if l.From != preferences.Link || l.Line != 0 || l.Purpose != preferences.License {
 					t.Errorf("got %+v", l)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/directives"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
@@ -76,7 +77,7 @@ func fileOf(lines string) preferences.Set {
 }
 
 func fieldOf(name, value string) preferences.Set {
-	return preferences.Fields(http.Header{name: {value}}, preferences.Marks{})
+	return preferences.Fields(http.Header{name: {value}}, 0)
 }
 
 // sayTDM makes a Set of one of the three places of TDMRep.
@@ -98,12 +99,12 @@ func (m *model) sayTDM(place int, v preferences.Value) preferences.Set {
 
 // sayMark makes a Set of a robots directive.
 func (m *model) sayMark(kind byte) preferences.Set {
-	marks := preferences.Marks{NoIndex: kind == 0, NoArchive: kind == 1, NoAI: kind > 1}
+	said := [...]directives.Flags{directives.NoIndex, directives.NoArchive, directives.NoAI}[kind]
 	m.say([]string{preferences.Search, preferences.Archive, preferences.TrainAI}[kind], preferences.No)
 	if kind == 1 {
-		return preferences.PageTags{Marks: marks}.Of()
+		return preferences.PageTags{Flags: said}.Of()
 	}
-	return preferences.Fields(http.Header{}, marks)
+	return preferences.Fields(http.Header{}, said)
 }
 
 // sayOne makes the Set of one statement. The byte chooses place, value and purpose.

@@ -107,7 +107,7 @@ func TestDictionary(t *testing.T) {
 	t.Parallel()
 	s := preferences.Join(
 		robots("User-agent: *\nAllow: /\n\nContent-Usage: train-ai=n, genai=y, odd=x", "/", "a"),
-		preferences.Fields(http.Header{}, preferences.Marks{NoIndex: true}))
+		preferences.Fields(http.Header{}, directives.NoIndex))
 	s = preferences.Join(s, fieldOf("Content-Signal", "use=reference"), fieldOf("Content-Usage", "noindex=y"),
 		fieldOf("Link", linkTo("https://a.example/l.xml")), preferences.PageTags{LicenceLinks: []string{"/caf\u00e9"}}.Of())
 	said := []directives.Directive{
@@ -154,8 +154,8 @@ func FuzzJoin(f *testing.F) {
 	f.Add("Content-Usage: a=n,b=n,c=n,d=n,e=n,f=n,g=n,h=n,i=n,j=n,k=n,l=n,m=n,n=n,o=n,p=n,q=n,r=n,s=n,t=n,u=n,v=n", "aa=no,bb=no,cc=no,dd=no,ee=no,ff=no,gg=no,hh=no,ii=no,jj=no", "")
 	f.Fuzz(func(t *testing.T, lines, signal, reservation string) {
 		a := robots("User-agent: *\n"+lines, "/a", "x")
-		b := preferences.Fields(http.Header{"Content-Signal": {signal}, "Content-Usage": {lines}, "Tdm-Reservation": {reservation}}, preferences.Marks{})
-		c := preferences.PageTags{Reservation: signal, Marks: preferences.Marks{NoAI: len(lines)%2 == 0}}.Of()
+		b := preferences.Fields(http.Header{"Content-Signal": {signal}, "Content-Usage": {lines}, "Tdm-Reservation": {reservation}}, 0)
+		c := preferences.PageTags{Reservation: signal, Flags: []directives.Flags{directives.NoAI, 0}[len(lines)%2]}.Of()
 		sets := []preferences.Set{a, b, c}
 		all := preferences.Join(a, b, c)
 		for name, other := range map[string]preferences.Set{
@@ -257,7 +257,7 @@ func FuzzFields(f *testing.F) {
 	f.Add("train-ai=n", "search=no", `<a>; rel="license"; type="application/rsl+xml", <b>;rel=license;type=application/rsl+xml`)
 	f.Add("a;b=\"", ",=,use=", `<>;;=;"`)
 	f.Fuzz(func(t *testing.T, usage, signal, link string) {
-		s := preferences.Fields(http.Header{"Content-Usage": {usage, usage}, "Content-Signal": {signal}, "Link": {link, link}}, preferences.Marks{})
+		s := preferences.Fields(http.Header{"Content-Usage": {usage, usage}, "Content-Signal": {signal}, "Link": {link, link}}, 0)
 		checkSet(t, s)
 		for _, l := range s.Decided() {
 			if l.Purpose == preferences.License && (l.Text == "" || !strings.Contains(link, l.Text)) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/crawlgate/crawlgate/robotstxt"
+	"github.com/crawlgate/crawlgate/signals/directives"
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
@@ -127,7 +128,7 @@ func TestFieldVectors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		source, lines string
-		marks         preferences.Marks
+		flags         directives.Flags
 		want          string
 	}{
 		{
@@ -163,14 +164,14 @@ func TestFieldVectors(t *testing.T) {
 			want: `license="https://a.example/1";from=link, license="y";from=link`,
 		},
 		{
-			source: "X-Robots-Tag, read elsewhere", marks: preferences.Marks{NoIndex: true, NoArchive: true, NoAI: true},
+			source: "X-Robots-Tag, read elsewhere", flags: directives.NoIndex | directives.NoArchive | directives.NoAI,
 			want: "search=n;from=x-robots-tag, train-ai=n;from=x-robots-tag, archive=n;from=x-robots-tag",
 		},
 		{source: "none"},
 	} {
 		t.Run(c.source, func(t *testing.T) {
 			t.Parallel()
-			if got := text(preferences.Fields(response(c.lines), c.marks)); got != c.want {
+			if got := text(preferences.Fields(response(c.lines), c.flags)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -233,7 +234,7 @@ func TestTDMOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := rules.Apply("/").Set()
-	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), preferences.Marks{}) }
+	field := func(lines string) preferences.Set { return preferences.Fields(response(lines), 0) }
 	meta := func(value string) preferences.Set { return preferences.PageTags{Reservation: value}.Of() }
 	for _, c := range []struct {
 		name string
@@ -280,7 +281,7 @@ func TestTDMOrder(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	p := preferences.PageTags{Marks: preferences.Marks{NoAI: true, NoIndex: true}, LicenceLinks: []string{"/l.xml", ""}}
+	p := preferences.PageTags{Flags: directives.NoAI | directives.NoIndex, LicenceLinks: []string{"/l.xml", ""}}
 	if got, want := text(p.Of()), `search=n;from=meta, train-ai=n;from=meta, license="/l.xml";from=meta`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
