@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,14 +105,12 @@ func (a *Agent) beyond(o origin.Origin, method string, now time.Time) (r refusal
 			return r
 		}
 	}
-	if len(a.windows) > 0 && !isOpen(a.windows, now) {
-		opens := a.windows[0].turn(now, true)
-		for _, w := range a.windows[1:] {
-			if t := w.turn(now, true); t.Before(opens) {
-				opens = t
-			}
+	if len(a.windows) > 0 {
+		wait := func(w window) time.Duration { return w.turn(now, true).Sub(now) } // 0 while it is open
+		next := slices.MinFunc(a.windows, func(v, w window) int { return cmp.Compare(wait(v), wait(w)) })
+		if wait(next) > 0 {
+			return refusal{ReasonWindow, "its hours are " + strings.Join(a.Windows, ", "), wait(next)}
 		}
-		return refusal{ReasonWindow, "its hours are " + strings.Join(a.Windows, ", "), opens.Sub(now)}
 	}
 	return r
 }
@@ -309,10 +308,6 @@ func (w window) turn(now time.Time, open bool) time.Time {
 		now = end
 	}
 	return now
-}
-
-func isOpen(windows []window, now time.Time) bool {
-	return slices.ContainsFunc(windows, func(w window) bool { return w.has(now) })
 }
 
 // closing returns when all windows are closed, or zero if one of them is always open.

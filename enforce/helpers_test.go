@@ -123,4 +123,4 @@ func crawler(tb testing.TB, userAgent string) Identity {
 	return mustIdentifier(tb, IdentifierConfig{AllowUnidentified: true}).Identify(tb.Context(), Sender{UserAgent: userAgent})
 }
 
-var defaults = fetch.DefaultPolicy()
+var defaults = fetch.Policy{}.Complete()

@@ -49,7 +49,7 @@ func (a *Agent) overlap(b *Agent, kind condition) string {
 		}
 		for _, g := range a.globs {
 			for _, h := range b.globs {
-				if witness, ok := g.intersect(h); ok {
+				if witness, ok := (intersection{}).of(g, h); ok {
 					return fmt.Sprintf("User-Agent patterns %q and %q (both match %q)", g, h, witness)
 				}
 			}
@@ -97,11 +97,6 @@ func (g glob) match(s string) bool {
 		}
 		s = after
 	}
-}
-
-// intersect returns a string that both globs match, if there is one.
-func (g glob) intersect(h glob) (witness string, ok bool) {
-	return intersection{}.of(g, h)
 }
 
 // intersection is the search for a string that two globs match. It records the pairs of rests that

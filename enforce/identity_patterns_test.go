@@ -55,7 +55,7 @@ func FuzzGlob(f *testing.F) {
 				t.Errorf("%q on %q: %t, the expression says %t", x, s, got, want)
 			}
 		}
-		witness, ok := g.intersect(h)
+		witness, ok := intersection{}.of(g, h)
 		if ok && (!g.match(witness) || !h.match(witness)) {
 			t.Errorf("%q and %q: witness %q does not match both", g, h, witness)
 		}
@@ -79,13 +79,13 @@ func TestGlobIntersect(t *testing.T) {
 		{"*x", "*y", false},
 		{"*", "anything at all", true},
 	} {
-		if witness, got := newGlob(tt.p).intersect(newGlob(tt.q)); got != tt.want {
+		if witness, got := (intersection{}).of(newGlob(tt.p), newGlob(tt.q)); got != tt.want {
 			t.Errorf("%q and %q: %t (%q)", tt.p, tt.q, got, witness)
 		}
 	}
 	// The worst pair of the length allowed ends in time because no pair of positions is tried twice.
 	long := strings.Repeat("*a", maxPattern/2)
-	if _, ok := newGlob(long + "b").intersect(newGlob(long + "c")); ok {
+	if _, ok := (intersection{}).of(newGlob(long+"b"), newGlob(long+"c")); ok {
 		t.Error("different ends intersect")
 	}
 }

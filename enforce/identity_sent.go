@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/mail"
 	"strings"
-	"time"
 
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/origin"
@@ -41,21 +40,6 @@ const (
 	// UnsignedEgressOff is for a request that the next handler sends.
 	UnsignedEgressOff = "egress_off"
 )
-
-func (a *Agent) sign(r *http.Request, o origin.Origin, now time.Time) Signature {
-	form := webbotauth.Dictionary
-	if _, _, ok := a.stringForm.closest(o); ok {
-		form = webbotauth.String
-	}
-	key, err := a.Signer.Sign(r, form, now)
-	switch {
-	case err == nil:
-		return Signature{Key: key, Form: form}
-	case errors.Is(err, webbotauth.ErrNoKey):
-		return Signature{Unsigned: UnsignedNoKey}
-	}
-	return Signature{Unsigned: UnsignedScheme}
-}
 
 // AskedAs returns the first agent in whose name sites are asked for robots.txt with a product token,
 // or nil.

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"cmp"
+	"errors"
 	"iter"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/crawlgate/crawlgate/origin"
+	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
 // Connect is the choice for a CONNECT that carries TLS. An undeclared value, such as the zero
@@ -119,7 +121,18 @@ func (a *Agent) Signature(r *http.Request, o origin.Origin, now time.Time) Signa
 	if !a.Signs() {
 		return Signature{}
 	}
-	return a.sign(r, o, now)
+	form := webbotauth.Dictionary
+	if _, _, ok := a.stringForm.closest(o); ok {
+		form = webbotauth.String
+	}
+	key, err := a.Signer.Sign(r, form, now)
+	switch {
+	case err == nil:
+		return Signature{Key: key, Form: form}
+	case errors.Is(err, webbotauth.ErrNoKey):
+		return Signature{Unsigned: UnsignedNoKey}
+	}
+	return Signature{Unsigned: UnsignedScheme}
 }
 
 // ClientAllowed reports whether a client at source may use a gateway whose clients are in some

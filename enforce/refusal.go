@@ -179,14 +179,13 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	if token := d.Reason.Info().ProxyError; token != "" {
 		p.proxyStatus += "; error=" + token
 	}
-	p.proxyStatus += "; details=" + sfString(p.Detail)
+	p.proxyStatus += `; details="` + sfEscapes.Replace(p.Detail) + `"`
 	return p
 }
 
-// sfString quotes printable ASCII as a structured-field string (RFC 9651 section 4.1.6).
-func sfString(s string) string { return `"` + sfEscapes.Replace(s) + `"` }
-
-var sfEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`) // made once: its tables take 2 KB
+// sfEscapes are those of a structured-field string (RFC 9651 section 4.1.6). They are made once: their
+// tables take 2 KB.
+var sfEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // JSON returns p as application/problem+json, indented.
 func (p Problem) JSON() []byte {
