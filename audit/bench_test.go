@@ -22,7 +22,7 @@ func wildLog(tb testing.TB) (log string, n int, store memory) {
 		store.keep(text)
 		hosts[fmt.Sprintf("n%d.example", i)] = goodText(text)
 	}
-	e := &enforce.Enforcer{Rules: rulesOf(tb, hosts, fetch.DefaultPolicy())}
+	e := &enforce.Enforcer{Rules: rulesOf(tb, hosts, fetch.Policy{}.Complete())}
 	script := rand.New(rand.NewPCG(1, 2))
 	var lines []object
 	for host, site := range hosts {

@@ -77,7 +77,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &enforce.Enforcer{Rules: rulesOf(t, hosts, fetch.DefaultPolicy()), Policy: policy}
+	e := &enforce.Enforcer{Rules: rulesOf(t, hosts, fetch.Policy{}.Complete()), Policy: policy}
 	script := rand.New(rand.NewPCG(1, 2))
 	var lines []object
 	add := func(d enforce.Decision, method, uri string) {
@@ -128,7 +128,7 @@ func TestWhatTheEnforcerSaysFollows(t *testing.T) {
 // TestUnreachableExpired: a site that was unreachable for long enough counts as absent.
 func TestUnreachableExpired(t *testing.T) {
 	t.Parallel()
-	p := fetch.DefaultPolicy()
+	p := fetch.Policy{}.Complete()
 	p.UnreachableFor = 1
 	e := &enforce.Enforcer{Rules: rulesOf(t, sites{}, p)}
 	d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://away.example/x"), Identity: crawler(t, "AcmeBot")})

@@ -24,7 +24,7 @@ func sampleLines(tb testing.TB, store memory) map[string]object {
 	store.keep(sample)
 	rules := rulesOf(tb, sites{
 		"site.example": goodText(sample), "free.example": {Kind: fetch.KindAbsent, Status: 404, Cause: fetch.CauseStatus},
-	}, fetch.DefaultPolicy())
+	}, fetch.Policy{}.Complete())
 	policy, _, err := enforce.NewPolicy(enforce.PolicyConfig{
 		Exceptions: []enforce.Exception{{Hosts: []string{"site.example"}, Paths: []string{"/private/permitted"}, Reason: "ticket 7"}},
 		Deny:       []string{"never.example"}, ConnectDefault: enforce.ConnectTunnel,
@@ -311,7 +311,7 @@ func TestCutText(t *testing.T) {
 	for _, truncated := range []bool{false, true} {
 		out := goodText(text)
 		out.Truncated = truncated
-		e := &enforce.Enforcer{Rules: rulesOf(t, sites{"long.example": out}, fetch.DefaultPolicy())}
+		e := &enforce.Enforcer{Rules: rulesOf(t, sites{"long.example": out}, fetch.Policy{}.Complete())}
 		d := e.Decide(t.Context(), enforce.Request{Method: http.MethodGet, Target: target(t, "http://long.example/b"), Identity: crawler(t, "AcmeBot")})
 		if d.Allowed != truncated {
 			t.Fatalf("truncated %t: %+v", truncated, d)

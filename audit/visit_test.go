@@ -30,7 +30,7 @@ func TestVisitTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &enforce.Enforcer{
-		Rules: rulesOf(t, sites{"site.example": goodText(text)}, fetch.DefaultPolicy()), Policy: policy,
+		Rules: rulesOf(t, sites{"site.example": goodText(text)}, fetch.Policy{}.Complete()), Policy: policy,
 	}
 	decide := func(id enforce.Identity, path string) object {
 		url := "http://site.example" + path

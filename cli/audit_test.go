@@ -31,7 +31,7 @@ func auditStore(t *testing.T) (path string, sha [32]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := fetch.DefaultPolicy().Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
+	r := fetch.Policy{}.Complete().Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
 		fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(auditText)}, time.Date(2026, 11, 21, 11, 59, 0, 0, time.UTC))
 	if err := errors.Join(s.Save(t.Context(), r), s.Close()); err != nil {
 		t.Fatal(err)

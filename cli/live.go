@@ -61,7 +61,7 @@ func fileRules(text []byte, indexHTML bool) *rules {
 func newRules(get func(context.Context, fetch.Key) fetch.Outcome, isFile, indexHTML bool) *rules {
 	return &rules{
 		fetch: get, isFile: isFile, entries: make(map[fetch.Key]*robotscache.Entry),
-		reading: robotscache.Interpretation{Policy: fetch.DefaultPolicy(), IndexHTML: indexHTML},
+		reading: robotscache.Interpretation{Policy: fetch.Policy{}.Complete(), IndexHTML: indexHTML},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := fetch.DefaultPolicy().Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
+	changed := fetch.Policy{}.Complete().Next(fetch.Record{Origin: origin.Origin{Scheme: "https", Host: "example.com", Port: 443}},
 		fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /private/more/\nCrawl-delay: 2\n")},
 		time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC))
 	if err := errors.Join(s.Save(t.Context(), changed), s.Close()); err != nil {

@@ -26,7 +26,7 @@ const (
 
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	p := fetch.DefaultPolicy()
+	p := fetch.Policy{}.Complete()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rules := fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(rulesA)}
 	failed := fetch.Outcome{Cause: fetch.CauseDNS, Detail: "no such host"}
@@ -119,7 +119,7 @@ func TestEventDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "events.md")
 	data := map[string]map[string]bool{eventDenied: testdocs.SetOf("method", "url")}
-	policy := fetch.DefaultPolicy()
+	policy := fetch.Policy{}.Complete()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rules := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesA)}
 	other := fetch.Outcome{Kind: fetch.KindRules, Body: []byte(rulesB)}
@@ -153,7 +153,7 @@ func TestEventDocs(t *testing.T) {
 func TestSitemapsChanged(t *testing.T) {
 	t.Parallel()
 	const one, two = "Sitemap: https://example.com/1\n", "Sitemap: https://example.com/2\n"
-	p, start := fetch.DefaultPolicy(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	p, start := fetch.Policy{}.Complete(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rules := func(text string) fetch.Outcome {
 		return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(text)}
 	}

@@ -17,7 +17,7 @@ func BenchmarkAccess(b *testing.B) {
 		"unreachable": after(Policy{}, 0*hour, good, day, broken),
 	} {
 		b.Run(name, func(b *testing.B) {
-			p, now := DefaultPolicy(), t0.Add(25*hour)
+			p, now := Policy{}.Complete(), t0.Add(25*hour)
 			b.ReportAllocs()
 			for b.Loop() {
 				if p.Access(r, now) == AccessAllow {
@@ -37,7 +37,7 @@ func BenchmarkNext(b *testing.B) {
 		"unreachable":   broken,
 	} {
 		b.Run(name, func(b *testing.B) {
-			p, r := DefaultPolicy(), after(Policy{}, 0*hour, good)
+			p, r := Policy{}.Complete(), after(Policy{}, 0*hour, good)
 			b.ReportAllocs()
 			for b.Loop() {
 				p.Next(r, out, t0.Add(25*hour))

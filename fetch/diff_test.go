@@ -9,7 +9,7 @@ import (
 // TestExt_Diff: what of the step from one record to the next is worth telling.
 func TestExt_Diff(t *testing.T) {
 	t.Parallel()
-	p := DefaultPolicy()
+	p := Policy{}.Complete()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rules := Outcome{Kind: KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /a\n")}
 	other := Outcome{Kind: KindRules, Status: 200, Body: []byte("User-agent: *\nDisallow: /b\n")}

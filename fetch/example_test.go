@@ -27,7 +27,7 @@ func Example() {
 		Transport: &http.Transport{DisableCompression: true},
 		UserAgent: "ExampleBot/1.0",
 	})
-	policy := fetch.DefaultPolicy()
+	policy := fetch.Policy{}.Complete()
 
 	record := policy.Next(fetch.Record{}, fetcher.Fetch(context.Background(), site, nil), time.Now())
 	fmt.Println(record.State, policy.Access(record, time.Now()))

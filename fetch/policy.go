@@ -57,8 +57,7 @@ const (
 const MaxUse = 2 * maxRetryAfter
 
 // Policy is how records age. Its methods are pure: they read no clock and keep no state. Fields
-// that are zero or negative take the value of [DefaultPolicy], so the zero Policy is the default
-// one.
+// that are zero or negative take their defaults, so the zero Policy is the one of the specification.
 type Policy struct {
 	// Mode says what an unreachable file permits; default ModeSpec.
 	Mode UnreachableMode
@@ -77,9 +76,6 @@ type Policy struct {
 	// any 4xx (RFC 9309 section 2.3.1.3).
 	ForbiddenDisallow bool
 }
-
-// DefaultPolicy returns the policy of the specification.
-func DefaultPolicy() Policy { return Policy{}.Complete() }
 
 // Complete returns the policy with its defaults filled in, and contradictory values put in order.
 func (p Policy) Complete() Policy {
@@ -254,25 +250,15 @@ func (p Policy) Settle(r Record, now time.Time) Record {
 
 // unreachable makes a record of a run of failures out of its predecessor.
 func unreachable(r Record, f Failure) Record {
-	n := Record{
-		Origin:           r.Origin,
-		Agent:            r.Agent,
-		State:            StateUnreachable,
-		Cause:            f.Cause,
-		Detail:           f.Detail,
-		Status:           f.Status,
-		Hops:             f.Hops,
-		FetchedAt:        f.At,
-		UnreachableSince: r.UnreachableSince,
-		Attempts:         r.Attempts,
-		NextAttempt:      r.NextAttempt,
-		LastFailure:      f,
+	if text, _ := r.Text(); r.hasText() {
+		r.LastGood = &text
+	} else {
+		r.LastGood = nil
 	}
-	if r.hasText() {
-		text, _ := r.Text()
-		n.LastGood = &text
-	}
-	return n
+	r.State, r.Cause, r.Detail, r.Status, r.Hops = StateUnreachable, f.Cause, f.Detail, f.Status, f.Hops
+	r.Body, r.SHA256, r.Truncated = nil, Sum{}, false
+	r.FetchedAt, r.FreshUntil, r.LastFailure = f.At, time.Time{}, f
+	return r
 }
 
 // Failing reports whether the last attempt failed.

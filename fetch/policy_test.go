@@ -36,7 +36,7 @@ func after(p Policy, steps ...any) Record {
 
 func TestZeroValuesDeny(t *testing.T) {
 	t.Parallel()
-	for _, p := range []Policy{{}, DefaultPolicy()} {
+	for _, p := range []Policy{{}, Policy{}.Complete()} {
 		for _, r := range []Record{{}, {Origin: site}, {State: 99, FetchedAt: t0, FreshUntil: t0.Add(day)}} {
 			if got := p.Access(r, t0); got != AccessDeny {
 				t.Errorf("Access(%+v) = %s", r, got)
@@ -294,7 +294,7 @@ func TestRFC9309_2_4_Lifetime(t *testing.T) {
 // failure; Retry-After may only make a pause longer, up to a day.
 func TestExt_Pauses(t *testing.T) {
 	t.Parallel()
-	p := DefaultPolicy()
+	p := Policy{}.Complete()
 	bounds := []struct{ low, high time.Duration }{
 		{minute, 90 * time.Second},
 		{2 * minute, 3 * minute},

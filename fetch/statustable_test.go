@@ -308,7 +308,7 @@ func writeLifetimes(tb testing.TB, b *strings.Builder) {
 }
 
 func writePauses(b *strings.Builder) {
-	p := DefaultPolicy()
+	p := Policy{}.Complete()
 	for n := 1; n <= 8; n++ {
 		low, high := p.pauseRange(n)
 		label := fmt.Sprint(n)

@@ -36,7 +36,7 @@ func BenchmarkDecisionAndLog(b *testing.B) {
 	entry := robotscache.NewEntry(fetch.Record{
 		State: fetch.StateRules, Body: body, SHA256: sha256.Sum256(body), Status: http.StatusOK,
 		FetchedAt: time.Now(), FreshUntil: time.Now().Add(time.Hour),
-	}, robotscache.Interpretation{Policy: fetch.DefaultPolicy()})
+	}, robotscache.Interpretation{Policy: fetch.Policy{}.Complete()})
 	enforcer := &enforce.Enforcer{Rules: atHand{entry}}
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "AcmeBot"}}})
 	if err != nil {

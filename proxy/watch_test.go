@@ -30,7 +30,7 @@ type emptyRules struct{}
 func (emptyRules) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	now := time.Now()
 	r := fetch.Record{Origin: o, State: fetch.StateAbsent, Status: 404, FetchedAt: now, FreshUntil: now.Add(time.Hour)}
-	return robotscache.NewEntry(r, robotscache.Interpretation{Policy: fetch.DefaultPolicy()}), robotscache.SourceHot, nil
+	return robotscache.NewEntry(r, robotscache.Interpretation{Policy: fetch.Policy{}.Complete()}), robotscache.SourceHot, nil
 }
 
 // TestBlindTunnelEndsAtItsBoundary: a tunnel that nobody looks into ends when the window of its agent closes, when the

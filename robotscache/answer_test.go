@@ -54,7 +54,7 @@ func TestAnswered(t *testing.T) {
 // TestAnswerOf: an Answer describes the record as it stands at its time.
 func TestAnswerOf(t *testing.T) {
 	t.Parallel()
-	p := fetch.DefaultPolicy()
+	p := fetch.Policy{}.Complete()
 	k := fetch.Key{Origin: example(1), Agent: "AcmeBot"}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	good := p.Next(fetch.Record{Origin: k.Origin, Agent: k.Agent}, rulesOutcome(someRules), now)

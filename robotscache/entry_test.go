@@ -36,7 +36,7 @@ func TestEntry_ZeroDenies(t *testing.T) {
 // The view names the text that decides, as the record ages.
 func TestEntry_View(t *testing.T) {
 	t.Parallel()
-	p := fetch.DefaultPolicy()
+	p := fetch.Policy{}.Complete()
 	p.Mode = fetch.ModeGoogle
 	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	good := storetest.Rules(example(1), someRules, born)
@@ -170,7 +170,7 @@ func TestEntry_Rules(t *testing.T) {
 // as none.
 func TestEntry_Derive(t *testing.T) {
 	t.Parallel()
-	p := fetch.DefaultPolicy()
+	p := fetch.Policy{}.Complete()
 	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	good := storetest.Rules(example(1), someRules, born)
 	absent := p.Next(good, fetch.Outcome{Kind: fetch.KindAbsent, Cause: fetch.CauseStatus, Status: 404}, born)

@@ -25,7 +25,7 @@ func TestReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "robots.db")
 	s := open(t, boltstore.Config{Path: path})
-	policy, start := fetch.DefaultPolicy(), time.Now()
+	policy, start := fetch.Policy{}.Complete(), time.Now()
 	text := []byte("User-agent: *\nDisallow: /x\n")
 	save(t, s, policy.Next(fetch.Record{Origin: example(1)}, fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: text}, start))
 	_, err := boltstore.Open(boltstore.Config{Path: path, ReadOnly: true, LockTimeout: 10 * time.Millisecond})
