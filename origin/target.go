@@ -84,7 +84,7 @@ func (t Target) String() string { return t.Origin.String() + t.Path }
 
 // splitRequestURI returns the raw path and query that u was made from.
 func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
-	if u.RawPath != "" && decodesTo(u.RawPath, u.Path) {
+	if decoded, err := url.PathUnescape(u.RawPath); u.RawPath != "" && err == nil && decoded == u.Path {
 		path = u.RawPath
 	} else {
 		// Without a hint, or if a rewrite changed Path and left a stale one, Path counts.
@@ -95,12 +95,6 @@ func splitRequestURI(u *url.URL) (path, query string, hasQuery bool) {
 	}
 	query, _, _ = strings.Cut(u.RawQuery, "#")
 	return path, query, u.ForceQuery || u.RawQuery != ""
-}
-
-// decodesTo reports whether raw is a percent-encoded form of decoded.
-func decodesTo(raw, decoded string) bool {
-	path, err := url.PathUnescape(raw)
-	return err == nil && path == decoded
 }
 
 // unescape returns the byte of an escape at the start of s, if there is one.
