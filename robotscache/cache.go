@@ -84,12 +84,12 @@ func newCache(cfg Config, hot hotTier) *Cache {
 		flights: make(map[fetch.Key]*flight),
 		due:     make(map[fetch.Key]*time.Timer),
 		writer:  semaphore.NewWeighted(1),
+		pending: &pendingWrites{limit: cfg.MaxSize / 4, entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)},
 	}
 	c.base, c.stop = context.WithCancel(context.Background())
 	for cl := range classes {
 		c.slots[cl] = newSlots(cl, cfg.InFlight, cfg.Parallel)
 	}
-	c.pending = newPendingWrites(cfg.MaxSize / 4)
 	c.tuned.Store(&cfg)
 	c.leaser, _ = cfg.Store.(Leaser)
 	c.work.Go(c.runWriter)

@@ -61,17 +61,15 @@ const (
 )
 
 // NopObserver is the default [Observer], which does nothing.
-type NopObserver struct{ nopObserver }
+type NopObserver struct{}
 
-type nopObserver struct{}
-
-func (nopObserver) Looked(Source, error)                               {}
-func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
-func (nopObserver) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
-func (nopObserver) Dropped(Drop)                                       {}
-func (nopObserver) StoreFailed(string, error)                          {}
-func (nopObserver) StoreAvailable(bool, error)                         {}
-func (nopObserver) Panicked(fetch.Key, any, []byte)                    {}
+func (NopObserver) Looked(Source, error)                               {}
+func (NopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
+func (NopObserver) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
+func (NopObserver) Dropped(Drop)                                       {}
+func (NopObserver) StoreFailed(string, error)                          {}
+func (NopObserver) StoreAvailable(bool, error)                         {}
+func (NopObserver) Panicked(fetch.Key, any, []byte)                    {}
 
 // Config configures a [Cache]. Only Store and Fetcher are required. Every other field that is zero
 // takes its default.
@@ -152,7 +150,7 @@ const (
 // filled returns c with the default for every field that is not required.
 func (c Config) filled() Config {
 	if c.Observer == nil {
-		c.Observer = nopObserver{}
+		c.Observer = NopObserver{}
 	}
 	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
 	c.Budget = cmp.Or(c.Budget, defaultBudget)

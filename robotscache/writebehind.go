@@ -34,10 +34,6 @@ type pendingWrites struct {
 	added       chan struct{} // holds a value while the writer has something to do
 }
 
-func newPendingWrites(limit int64) *pendingWrites {
-	return &pendingWrites{limit: limit, entries: make(map[fetch.Key][]*Entry), added: make(chan struct{}, 1)}
-}
-
 // newest returns the newest entry of an origin, or nil.
 func (p *pendingWrites) newest(k fetch.Key) *Entry {
 	list := p.entries[k]
