@@ -60,6 +60,7 @@ var spellings = []struct {
 // parser treats DisallowAITraining as Disallow, but RFC 9309 section 2.2 has exact names, and by
 // section 2.2.4 other records must not interfere.
 func fieldOf(key []byte) field {
+	isInvisible := func(r rune) bool { return r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r) } // such as a no-break space
 	key = bytes.TrimRightFunc(key, isInvisible)
 	for i := range spellings {
 		s := &spellings[i]
@@ -73,9 +74,6 @@ func fieldOf(key []byte) field {
 	}
 	return fieldOther
 }
-
-// isInvisible reports whether r, such as a no-break space, is invisible at the end of a name.
-func isInvisible(r rune) bool { return r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r) }
 
 // parseCrawlDelay reads seconds as decimal digits with at most one point. It rejects signs, exponents,
 // units and decimal commas, because other crawlers interpret them too differently to guess what a site

@@ -33,7 +33,9 @@ func Lint(data []byte) []robotstxt.Warning {
 		case robotstxt.ContentSignal:
 			l.signal(p)
 		case robotstxt.License:
-			l.license(p.Value)
+			if !isAbsolute(p.Value) {
+				l.warn("bad-license", "%q is not an absolute URL", cut(p.Value, 80))
+			}
 		}
 	}
 	return l.warnings[:min(len(l.warnings), maxWarnings)]
@@ -204,11 +206,5 @@ func (l *linter) repeated(value string, keys []string) {
 		if count[key] > 1 {
 			l.warn("preference-repeated", "%s is there %d times", cut(key, maxPurpose), count[key])
 		}
-	}
-}
-
-func (l *linter) license(value string) {
-	if !isAbsolute(value) {
-		l.warn("bad-license", "%q is not an absolute URL", cut(value, 80))
 	}
 }
