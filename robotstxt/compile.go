@@ -17,10 +17,7 @@ func (p *parser) compile() *Ruleset {
 	p.compileNames(rs, keys, blocks)
 	p.compileRules(rs, blocks)
 	p.compilePreferences(rs, blocks)
-	for _, l := range p.sitemaps {
-		rs.sitemaps = append(rs.sitemaps, sitemap{url: p.put(l.url), line: l.line})
-	}
-	rs.text = string(p.text)
+	rs.text, rs.sitemaps = string(p.text), p.sitemaps
 	rs.indexHeads(large)
 	return rs
 }

@@ -36,7 +36,7 @@ type parser struct {
 	names    []nameLine
 	drafts   []draft // of Allow and Disallow lines
 	prefs    []prefLine
-	sitemaps []sitemapLine
+	sitemaps []sitemap
 	lists    uint32 // lists of names begun; the last is the current one
 	closed   bool   // a rule has ended the current list of names
 
@@ -50,12 +50,6 @@ type nameLine struct {
 	value []byte
 	list  uint32
 	asks  delay // of the lines of its list that follow
-}
-
-// sitemapLine is a Sitemap line that is read.
-type sitemapLine struct {
-	url  []byte
-	line uint32
 }
 
 func (p *parser) scan(s *scanner) {
@@ -131,7 +125,7 @@ func (p *parser) addDelay(d delay) {
 
 func (p *parser) addSitemap(url []byte, line int) {
 	if len(p.sitemaps) < MaxSitemaps && sitemapFault(url) == "" {
-		p.sitemaps = append(p.sitemaps, sitemapLine{url: url, line: uint32(line)})
+		p.sitemaps = append(p.sitemaps, sitemap{url: p.put(url), line: uint32(line)})
 	}
 }
 
