@@ -57,9 +57,6 @@ type Set struct {
 	Cut bool
 }
 
-// Has reports whether the set has all of directives.
-func (s Set) Has(flags Flags) bool { return s.Flags&flags == flags }
-
 // Empty reports whether the set has no directive with an effect, and nothing was left out.
 func (s Set) Empty() bool { return s == Set{} }
 

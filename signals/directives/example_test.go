@@ -13,7 +13,7 @@ func Example() {
 	tags := directives.Meta([]directives.Named{{Name: "robots", Content: "nofollow, max-snippet:50"}}, tokens)
 	all := field.Join(tags)
 	fmt.Println(all.Names())
-	fmt.Println(all.Has(directives.NoArchive), all.Has(directives.NoIndex))
+	fmt.Println(all.Flags&directives.NoArchive != 0, all.Flags&directives.NoIndex != 0)
 	// Output:
 	// [nofollow noarchive max-snippet=50]
 	// true false
