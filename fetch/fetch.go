@@ -132,6 +132,21 @@ func (f *Fetcher) followRedirects(ctx context.Context, o origin.Origin, gate Gat
 
 // hop requests the current URL of r. If the answer is a redirect that can be followed, hop moves r
 // to its target and returns true.
+//
+// The statuses mean what docs/status-table.md says. A status outside the table is invalid, hence
+// unreachable. Notes on some of them:
+//
+//   - 206: no part was asked for, so the body is a piece of the file. Invalid.
+//   - 304: the request was not conditional. The server believes that we
+//     hold a copy, so there is a file and "absent" would be wrong. Invalid.
+//   - 300, 306 and unassigned 3xx: as 300 (RFC 9110 section 15), which a Location
+//     may direct. Without a usable one they mean absent.
+//   - 407: only a proxy may ask for this (RFC 9110 section 15.5.8). Invalid.
+//   - 305: its Location would be a proxy, which RFC 9110 section 15.4.6 forbids to
+//     use. It leads nowhere.
+//   - 429, and 430 of shops: the server would not answer this sender now, which says
+//     nothing about the file. Unreachable.
+//   - 1xx as final answer, and what lies outside 100 to 599: invalid.
 func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	resp, fail := r.get(ctx, r.at)
 	if fail != nil {
@@ -142,8 +157,19 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	if r.at.Scheme == "ftp" {
 		return resp.ftpFile(r.cfg.MaxSize), false
 	}
-	switch classify(resp.StatusCode) {
-	case classRedirect:
+	switch status := resp.StatusCode; {
+	case IsThrottle(status), status/100 == 5:
+		if r.cfg.Soft404 && r.isSoft404(ctx, resp) {
+			return resp.absent(CauseSoft404, "error page that says not found"), false
+		}
+		out := failf(CauseStatus, "").outcome(status)
+		out.RetryAfter = min(ParseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now()), maxRetryAfter)
+		return out, false
+	case status/100 == 2 && status != http.StatusPartialContent:
+		return resp.rules(r.cfg.MaxSize), false
+	case status == http.StatusUseProxy:
+		return resp.absent(CauseRedirects, "redirect to a proxy"), false
+	case status/100 == 3 && status != http.StatusNotModified:
 		kind, fail := r.redirect(resp.Header.Get("Location"))
 		switch {
 		case fail == nil:
@@ -151,23 +177,12 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 		case kind == KindAbsent:
 			return resp.absent(fail.cause, fail.detail), false
 		default:
-			return fail.outcome(resp.StatusCode), false
+			return fail.outcome(status), false
 		}
-	case classDeadEnd:
-		return resp.absent(CauseRedirects, "redirect to a proxy"), false
-	case classAbsent:
+	case status/100 == 4 && status != http.StatusProxyAuthRequired:
 		return resp.absent(CauseStatus, ""), false
-	case classRules:
-		return resp.rules(r.cfg.MaxSize), false
-	case classUnreachable:
-		if r.cfg.Soft404 && r.isSoft404(ctx, resp) {
-			return resp.absent(CauseSoft404, "error page that says not found"), false
-		}
-		out := failf(CauseStatus, "").outcome(resp.StatusCode)
-		out.RetryAfter = min(ParseRetryAfter(resp.Header.Get("Retry-After"), r.cfg.Now()), maxRetryAfter)
-		return out, false
 	default:
-		return failf(CauseProtocol, "status %d is no answer to this request", resp.StatusCode).outcome(resp.StatusCode), false
+		return failf(CauseProtocol, "status %d is no answer to this request", status).outcome(status), false
 	}
 }
 
@@ -220,58 +235,4 @@ func (resp *response) ftpFile(limit int) Outcome {
 func (resp *response) said() string {
 	text, _, _ := resp.read(MaxDetail)
 	return detailf("%s", text)
-}
-
-// answerClass says what the status of a final or intermediate answer means, before its body and its
-// Location have been looked at.
-type answerClass uint8
-
-const (
-	// classInvalid is an answer that HTTP does not allow here: unreachable.
-	classInvalid answerClass = iota
-	// classRules is a file, whose body is read.
-	classRules
-	// classRedirect is followed if it has a usable Location, and means absent otherwise.
-	classRedirect
-	// classDeadEnd is a redirection without a usable Location. It means absent.
-	classDeadEnd
-	// classAbsent is the answer of a site that has no file.
-	classAbsent
-	// classUnreachable is the answer of a server that cannot answer now.
-	classUnreachable
-)
-
-// classify returns the class of a status as in docs/status-table.md. A status outside the table is
-// invalid, hence unreachable. Notes on some of them:
-//
-//   - 206: no part was asked for, so the body is a piece of the file. Invalid.
-//   - 304: the request was not conditional. The server believes that we
-//     hold a copy, so there is a file and "absent" would be wrong. Invalid.
-//   - 300, 306 and unassigned 3xx: as 300 (RFC 9110 section 15), which a Location
-//     may direct.
-//   - 407: only a proxy may ask for this (RFC 9110 section 15.5.8). Invalid.
-//   - 305: its Location would be a proxy, which RFC 9110 section 15.4.6 forbids to
-//     use. It leads nowhere.
-//   - 429, and 430 of shops: the server would not answer this sender now, which says
-//     nothing about the file. Unreachable.
-//   - 1xx as final answer, and what lies outside 100 to 599: invalid.
-func classify(status int) answerClass {
-	switch {
-	case status == http.StatusPartialContent, status == http.StatusNotModified, status == http.StatusProxyAuthRequired:
-		return classInvalid
-	case status == http.StatusUseProxy:
-		return classDeadEnd
-	case IsThrottle(status):
-		return classUnreachable
-	case status >= 200 && status <= 299:
-		return classRules
-	case status >= 300 && status <= 399:
-		return classRedirect
-	case status >= 400 && status <= 499:
-		return classAbsent
-	case status >= 500 && status <= 599:
-		return classUnreachable
-	default:
-		return classInvalid
-	}
 }

@@ -469,11 +469,11 @@ func TestPolicyStrings(t *testing.T) {
 // docs/status-table.md as the gateway does, comes to the same access.
 func TestExt_RobotsStatus(t *testing.T) {
 	t.Parallel()
-	for access, want := range map[Access]answerClass{
-		AccessDeny: classUnreachable, AccessRules: classRules, AccessLastGood: classRules,
-		AccessAllow: classAbsent, AccessAllow + 1: classUnreachable,
+	for access, want := range map[Access]Kind{
+		AccessDeny: KindUnreachable, AccessRules: KindRules, AccessLastGood: KindRules,
+		AccessAllow: KindAbsent, AccessAllow + 1: KindUnreachable,
 	} {
-		if got := classify(access.RobotsStatus()); got != want {
+		if got, _ := fetchScript(t, Config{}, map[string]string{"*": answer(access.RobotsStatus(), "")}); got.Kind != want {
 			t.Errorf("%v: answered with %d", access, access.RobotsStatus())
 		}
 	}
