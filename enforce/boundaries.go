@@ -82,12 +82,15 @@ func (a *Agent) compileBoundaries() (err error) {
 	return OneOf("visit_time", a.VisitTime, "keep", "ignore")
 }
 
-// refusal says why a request is outside a boundary. The zero value means that it is inside.
+// refusal says why a request may not go: usually, because it is outside a boundary. The zero value
+// means that it may. As an error, it is for a request that was allowed.
 type refusal struct {
 	reason Reason
 	detail string
 	wait   time.Duration // until a retry can succeed; 0 if waiting does not help
 }
+
+func (r *refusal) Error() string { return r.detail }
 
 // beyond returns the boundary of the agent that a request violates. The method is CONNECT for a blind
 // tunnel. It is empty if it does not matter yet: the gateway may then answer for [OwnHost], which
@@ -172,11 +175,6 @@ func (d *Decision) refuseBeyond(r refusal) bool {
 	d.RetryAfter = r.wait
 	return true
 }
-
-// boundaryError says why a request that was allowed may no longer be sent.
-type boundaryError struct{ refusal }
-
-func (e *boundaryError) Error() string { return e.detail }
 
 // hostSet is a set of hosts, by patterns.
 type hostSet = hostIndex[struct{}]

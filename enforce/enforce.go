@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"time"
@@ -169,7 +170,7 @@ func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
 		return nil
 	}
 	if r := a.beyond(o, method, e.clock()); r.reason != "" {
-		return &boundaryError{r}
+		return new(r)
 	}
 	return nil
 }
@@ -334,7 +335,8 @@ type Politeness struct {
 func (p Politeness) Request(d Decision, address func() netip.Addr) (pace.Request, error) {
 	delay, ok := p.CrawlDelay.Apply(d.CrawlDelay)
 	if !ok {
-		return pace.Request{}, &crawlDelayError{asked: d.CrawlDelay, limit: p.CrawlDelay.Max}
+		detail := fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(d.CrawlDelay), brief(p.CrawlDelay.Max))
+		return pace.Request{}, &refusal{reason: ReasonCrawlDelay, detail: detail}
 	}
 	limit := pace.Limit{Interval: p.Interval, Burst: p.Burst, Delay: delay, Concurrency: p.Concurrency}
 	request := pace.Request{Agent: d.Agent, MaxWait: *cmp.Or(d.maxWait, &p.Wait)}

@@ -122,6 +122,8 @@ func TestRefuseSlot(t *testing.T) {
 	refused := func(r pace.Reason) error {
 		return errors.Join(errors.New("around it"), &pace.Refused{Reason: r, RetryAfter: 1500 * time.Millisecond})
 	}
+	strict := Politeness{CrawlDelay: pace.CrawlDelay{Max: 30 * time.Second, Above: pace.Refuse}}
+	_, tooLong := strict.Request(Decision{CrawlDelay: 90 * time.Minute}, nil)
 	for name, tt := range map[string]struct {
 		ctx  context.Context //nolint:containedctx // a row has the context of its request
 		err  error
@@ -136,7 +138,7 @@ func TestRefuseSlot(t *testing.T) {
 		"clocks":         {t.Context(), refused(pace.ReasonOverflow), Decision{Reason: ReasonOverloaded, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
 		"unknown":        {t.Context(), refused("new"), Decision{Reason: ReasonInternal, Detail: "a retry may succeed in 2s", RetryAfter: 2 * time.Second}},
 		"Crawl-delay": {
-			t.Context(), &crawlDelayError{90 * time.Minute, 30 * time.Second},
+			t.Context(), tooLong,
 			Decision{Reason: ReasonCrawlDelay, Detail: "Crawl-delay 1h30m is above the limit of 30s"},
 		},
 		"the client left": {gone, context.Canceled, Decision{Reason: ReasonCanceled, Detail: "the client left while it was held"}},

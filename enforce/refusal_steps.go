@@ -71,13 +71,6 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 	}
 }
 
-// crawlDelayError is a Crawl-delay that the operator refuses to keep.
-type crawlDelayError struct{ asked, limit time.Duration }
-
-func (e *crawlDelayError) Error() string {
-	return fmt.Sprintf("Crawl-delay %s is above the limit of %s", brief(e.asked), brief(e.limit))
-}
-
 // brief is a duration without the units that are zero at its end: 1h, not 1h0m0s.
 func brief(d time.Duration) string {
 	s := d.String()
@@ -97,14 +90,11 @@ func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 		wait := time.Duration(RetrySeconds(max(refused.RetryAfter, time.Second))) * time.Second
 		return d.Refuse(slotReasons[refused.Reason], fmt.Sprintf("a retry may succeed in %s", wait), wait)
 	}
-	if delay, ok := errors.AsType[*crawlDelayError](err); ok {
-		return d.Refuse(ReasonCrawlDelay, delay.Error(), 0)
-	}
 	if spent, ok := errors.AsType[*budget.SpentError](err); ok {
 		return d.Refuse(ReasonBudget, spent.Error(), max(spent.Wait, time.Second))
 	}
-	if beyond, ok := errors.AsType[*boundaryError](err); ok {
-		return d.Refuse(beyond.reason, beyond.detail, beyond.wait)
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return d.Refuse(r.reason, r.detail, r.wait)
 	}
 	if ctx.Err() != nil {
 		return d.Refuse(ReasonCanceled, "the client left while it was held", 0)
