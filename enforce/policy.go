@@ -265,38 +265,35 @@ func (p HostPattern) String() string {
 // of them.
 type hostIndex[V any] map[HostPattern][]V
 
-// matches yields the values of the matching patterns, the closest pattern first: the host itself,
-// then the longest parent name, then all hosts. Between equal patterns, the one with a port comes
-// first.
+// matches yields the values of the matching patterns, the closest pattern first.
 func (x hostIndex[V]) matches(o origin.Origin) iter.Seq2[HostPattern, V] {
 	return func(yield func(HostPattern, V) bool) {
 		if len(x) == 0 {
 			return
 		}
-		for key := range keysOf(o.Host) {
-			for _, port := range [2]uint16{o.Port, 0} {
-				p := HostPattern{key, port}
-				for _, v := range x[p] {
-					if !yield(p, v) {
-						return
-					}
+		for p := range patternsOf(o) {
+			for _, v := range x[p] {
+				if !yield(p, v) {
+					return
 				}
 			}
 		}
 	}
 }
 
-// keysOf yields the keys of the patterns that match a host, the closest first.
-func keysOf(host string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		more := yield(host)
-		for i := 0; i < len(host) && more; i++ {
-			if host[i] == '.' {
-				more = yield(host[i:])
+// patternsOf yields the patterns that match an origin, the closest first: the host itself, then the
+// longest parent name, then all hosts. Between equal patterns, the one with a port comes first.
+func patternsOf(o origin.Origin) iter.Seq[HostPattern] {
+	return func(yield func(HostPattern) bool) {
+		both := func(key string) bool { return yield(HostPattern{key, o.Port}) && yield(HostPattern{key, 0}) }
+		more := both(o.Host)
+		for i := 0; i < len(o.Host) && more; i++ {
+			if o.Host[i] == '.' {
+				more = both(o.Host[i:])
 			}
 		}
 		if more {
-			yield("*")
+			both("*")
 		}
 	}
 }

@@ -106,21 +106,22 @@ func (s *Stops) Update(change func(StopSet) (StopSet, error)) error {
 	if err != nil {
 		return err
 	}
-	index := s.index.Load()
-	if index == nil {
-		index = new(stopIndex)
-	}
-	s.index.Store(index.with(after))
+	s.index.Store(s.snapshot().with(after))
 	return nil
 }
 
-// All returns the stops with the lifts that are remembered. The caller must not change them.
-func (s *Stops) All() StopSet {
-	if index := s.index.Load(); index != nil {
-		return index.all
+// snapshot returns the present index, an empty one if nothing was ever stopped.
+func (s *Stops) snapshot() *stopIndex {
+	if s == nil {
+		return &noStops
 	}
-	return StopSet{}
+	return cmp.Or(s.index.Load(), &noStops)
 }
+
+var noStops stopIndex
+
+// All returns the stops with the lifts that are remembered. The caller must not change them.
+func (s *Stops) All() StopSet { return s.snapshot().all }
 
 // List returns all orders, oldest first, including exceptions that have ended. The slice belongs to
 // the caller.
@@ -133,22 +134,17 @@ func (s *Stops) List() []Stop {
 // Match returns the stop that forbids a request of the agent to the origin, if any. It does not
 // block.
 func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
-	var index *stopIndex
-	if s != nil {
-		index = s.index.Load()
-	}
-	if index == nil || len(index.all.Held) == 0 {
+	index := s.snapshot()
+	if len(index.all.Held) == 0 {
 		return Stop{}, false
 	}
 	found := cmp.Or(index.newest(Stop{Scope: StopAll}.key()), index.newest(Stop{Scope: StopAgent, Value: agent}.key()))
 	name := strings.ToLower(agent)
-	for key := range keysOf(o.Host) {
-		for _, port := range [2]uint16{o.Port, 0} {
-			if found == nil {
-				pattern := HostPattern{key, port}
-				found = cmp.Or(index.newest(stopKey{StopHost, pattern, ""}), index.newest(stopKey{StopAgentHost, pattern, name}))
-			}
+	for pattern := range patternsOf(o) {
+		if found != nil {
+			break
 		}
+		found = cmp.Or(index.newest(stopKey{StopHost, pattern, ""}), index.newest(stopKey{StopAgentHost, pattern, name}))
 	}
 	if found == nil {
 		return Stop{}, false
@@ -160,21 +156,16 @@ func (s *Stops) Match(o origin.Origin, agent string) (stop Stop, stopped bool) {
 // one, with its end. No order lasts longer than limit. An empty path means that the gateway cannot
 // see it: orders with paths do not cover it. Exempt does not block.
 func (s *Stops) Exempt(o origin.Origin, path, agent string, now time.Time, limit time.Duration) (order Stop, ok bool) {
-	var index *stopIndex
-	if s != nil {
-		index = s.index.Load()
-	}
-	if index == nil || len(index.all.Held) == 0 || limit <= 0 {
+	index := s.snapshot()
+	if len(index.all.Held) == 0 || limit <= 0 {
 		return Stop{}, false
 	}
 	name := strings.ToLower(agent)
-	for host := range keysOf(o.Host) {
-		for _, port := range [2]uint16{o.Port, 0} {
-			key := stopKey{StopAllow, HostPattern{host, port}, name}
-			for _, order := range slices.Backward(index.parts[key.part()][key]) {
-				if order, ok = order.Holds(now, limit); ok && coversPath(order.paths(), path) {
-					return order, true
-				}
+	for pattern := range patternsOf(o) {
+		key := stopKey{StopAllow, pattern, name}
+		for _, order := range slices.Backward(index.parts[key.part()][key]) {
+			if order, ok = order.Holds(now, limit); ok && coversPath(order.paths(), path) {
+				return order, true
 			}
 		}
 	}
