@@ -28,18 +28,15 @@ import (
 // pool holds the values that outlive a reload.
 var pool = caddy.NewUsagePool()
 
-// acquire returns the pool's value for a key, and calls open if the pool has no value yet. The
-// caller must release it.
-func acquire[T caddy.Destructor](key string, open func() (T, error)) (T, error) {
+// acquire returns the pool's value for a key, and calls open if the pool has no value yet. The engine
+// releases its values when it is closed, the last one first.
+func acquire[T caddy.Destructor](e *Engine, key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
+	if err == nil {
+		e.acquired = append(e.acquired, key)
+	}
 	v, _ := value.(T) // each kind has its own keys
 	return v, err
-}
-
-// release ends one use of a key.
-func release(key string) error {
-	_, err := pool.Delete(key)
-	return err
 }
 
 // active are the running configurations.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/budget/redispool"
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
@@ -21,21 +22,22 @@ import (
 // otherwise they belong to this gateway. A reload must not reset them.
 type budgets struct {
 	*budget.Keeper
-	key    string
 	file   *budgetFile // nil with a fleet
-	link   *redisLink  // nil without one
 	listen func()      // called at the first request with a budget
 	stop   context.CancelFunc
 }
 
 func acquireBudgets(e *Engine) (*budgets, error) {
-	key := "budgets " + e.Config.Prefix + " " + e.Config.Fleet.URL
-	return acquire(key, func() (*budgets, error) { return openBudgets(e, key) })
+	l, err := acquireLink(e, "budgets", e.Config.Fleet.URL)
+	if err != nil {
+		return nil, err
+	}
+	return acquire(e, "budgets "+e.Config.Prefix+" "+e.Config.Fleet.URL, func() (*budgets, error) { return openBudgets(e, l) })
 }
 
-func openBudgets(e *Engine, key string) (*budgets, error) {
-	b := &budgets{key: key, listen: func() {}, stop: func() {}}
-	if e.Config.Fleet.URL == "" {
+func openBudgets(e *Engine, l *link.Link) (*budgets, error) {
+	b := &budgets{listen: func() {}, stop: func() {}}
+	if l == nil {
 		b.file = &budgetFile{logger: e.logger, folder: e.Config.Store.folder()}
 		err := errors.Join(budgetsFile.read(b.file.folder, &b.file.totals), budgetHostsFile.read(b.file.folder, &b.file.hosts))
 		if err != nil {
@@ -44,11 +46,7 @@ func openBudgets(e *Engine, key string) (*budgets, error) {
 		b.Keeper = budget.New(b.file)
 		return b, nil
 	}
-	var err error
-	if b.link, err = acquireLink(e, e.Config.Fleet.URL); err != nil {
-		return nil, fmt.Errorf("budgets: %w", err)
-	}
-	pool := &redispool.Counters{Link: b.link.Link}
+	pool := &redispool.Counters{Link: l}
 	b.Keeper = budget.New(pool)
 	ctx, stop := context.WithCancel(context.Background())
 	var listening sync.WaitGroup
@@ -64,7 +62,7 @@ func (b *budgets) Destruct() error {
 	if b.file != nil {
 		return b.file.writeHosts()
 	}
-	return b.link.release()
+	return nil
 }
 
 // apply keeps the file in the folder of e's store.

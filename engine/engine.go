@@ -123,7 +123,8 @@ type Engine struct {
 	unwritten  unwritten            // of the lines for these
 	telling    chan struct{}        // full while a line about an existing record is being written
 
-	retired atomic.Bool // another configuration has replaced it; its last requests are in progress
+	acquired []string    // keys of the values that outlive a reload
+	retired  atomic.Bool // another configuration has replaced it; its last requests are in progress
 
 	opening  sync.Once
 	entering sync.Once
@@ -150,7 +151,7 @@ func New(ctx caddy.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) provision() (err error) {
-	e.stops, err = acquire(stopsKey, func() (*stopState, error) { return new(stopState), nil })
+	e.stops, err = acquire(e, "stops", func() (*stopState, error) { return new(stopState), nil })
 	if err != nil {
 		return err
 	}
@@ -322,20 +323,9 @@ func (e *Engine) Close() error {
 		active.leave(e)
 		active.countAgents()
 	}
-	if e.fleet != nil {
-		errs = append(errs, release(e.fleet.key))
-	}
-	if e.budgets != nil {
-		errs = append(errs, release(e.budgets.key))
-	}
-	if e.pacing != nil {
-		errs = append(errs, release(e.pacing.key))
-	}
-	if e.records != nil {
-		errs = append(errs, release(e.records.key))
-	}
-	if e.stops != nil {
-		errs = append(errs, release(stopsKey))
+	for _, key := range slices.Backward(e.acquired) {
+		_, err := pool.Delete(key)
+		errs = append(errs, err)
 	}
 	e.retired.Store(true)
 	e.CloseIdle()

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -32,19 +31,18 @@ type Fleet struct {
 }
 
 // redisLink is the link to a Redis. All parts with the same URL and prefix share it.
-type redisLink struct {
-	*link.Link
-	key string
-}
+type redisLink struct{ *link.Link }
 
-// acquireLink connects to a Redis, or returns an existing connection. It logs each time that Redis
-// is away or back.
-func acquireLink(e *Engine, url string) (*redisLink, error) {
-	key := "redis " + e.Config.Prefix + " " + url
-	return acquire(key, func() (*redisLink, error) {
+// acquireLink connects a part of the gateway to a Redis, or returns an existing connection. Without a
+// URL it returns nil. It logs each time that Redis is away or back.
+func acquireLink(e *Engine, part, url string) (*link.Link, error) {
+	if url == "" {
+		return nil, nil //nolint:nilnil // the part does without
+	}
+	r, err := acquire(e, "redis "+e.Config.Prefix+" "+url, func() (r redisLink, err error) {
 		l, err := link.New(link.Config{URL: url, Prefix: e.Config.Prefix})
 		if err != nil {
-			return nil, err
+			return r, fmt.Errorf("%s: %w", part, err)
 		}
 		logger := e.logger.Named("redis").With(zap.String("address", l.Address))
 		l.Watch(func(s link.State, news bool) {
@@ -57,29 +55,21 @@ func acquireLink(e *Engine, url string) (*redisLink, error) {
 				logger.Error("redis does not answer; nothing is shared with the other gateways until it does", zap.Error(s.Why))
 			}
 		})
-		return &redisLink{l, key}, nil
+		return redisLink{l}, nil
 	})
+	return r.Link, err
 }
 
 // Destruct closes the link.
-func (l *redisLink) Destruct() error {
+func (l redisLink) Destruct() error {
 	l.Close()
 	return nil
-}
-
-// release releases the link. It does nothing for a nil link.
-func (l *redisLink) release() error {
-	if l == nil {
-		return nil
-	}
-	return release(l.key)
 }
 
 // fleetState is the fleet of the process, identified by its Redis and prefix. It is the
 // [cluster.Local] of the gateway.
 type fleetState struct {
-	key     string
-	link    *redisLink
+	link    *link.Link
 	fleet   *cluster.Fleet
 	stops   *stopState
 	logger  *zap.Logger
@@ -111,16 +101,16 @@ const maxRefreshes = 256
 // acquireFleet joins the fleet of e, or returns the existing membership. Without a fleet it returns
 // nil.
 func acquireFleet(e *Engine) (*fleetState, error) {
-	if e.Config.Fleet.URL == "" {
-		return nil, nil //nolint:nilnil // a nil fleetState is ready for use
+	l, err := acquireLink(e, "fleet", e.Config.Fleet.URL)
+	if l == nil {
+		return nil, err // a nil fleetState is ready for use
 	}
-	key := "fleet " + e.Config.Prefix + " " + e.Config.Fleet.URL
-	return acquire(key, func() (*fleetState, error) { return openFleet(e, key) })
+	return acquire(e, "fleet "+e.Config.Prefix+" "+e.Config.Fleet.URL, func() (*fleetState, error) { return openFleet(e, l) })
 }
 
-func openFleet(e *Engine, key string) (*fleetState, error) {
+func openFleet(e *Engine, l *link.Link) (*fleetState, error) {
 	s := &fleetState{
-		key: key, stops: e.stops, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),
+		link: l, stops: e.stops, folder: e.Config.Store.folder(), logger: e.logger.Named("fleet"),
 		short: rate.Sometimes{First: 1, Interval: time.Minute},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -130,11 +120,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 		return nil, err
 	}
 	c := e.Config.Fleet
-	var err error
-	if s.link, err = acquireLink(e, c.URL); err != nil {
-		return nil, fmt.Errorf("fleet: %w", err)
-	}
-	s.fleet = cluster.New(cluster.Config{Link: s.link.Link, Local: s, Failed: s.failed, Unread: s.unread}, c.Self, c.Expect)
+	s.fleet = cluster.New(cluster.Config{Link: l, Local: s, Failed: s.failed, Unread: s.unread}, c.Self, c.Expect)
 	s.heads.Go(func() { s.exchangeCheckpoints(s.ctx) })
 	return s, nil
 }
@@ -143,7 +129,7 @@ func openFleet(e *Engine, key string) (*fleetState, error) {
 func (s *fleetState) Destruct() error {
 	s.stop()
 	s.heads.Wait()
-	err := errors.Join(s.fleet.Close(), s.link.release())
+	err := s.fleet.Close()
 	_ = s.refreshes.Wait() // they return no errors
 	return err
 }

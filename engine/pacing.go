@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,12 +16,11 @@ import (
 // through, and one without sharing, because a reload must not reset any host's clock. The pauses
 // that hosts asked for by 429, 430 and 503, and their Crawl-delays, also survive a restart.
 type pacing struct {
-	key    string
 	pacer  *pace.Pacer
 	logger *zap.Logger
 
 	shared   *redisclock.Clock // nil: this gateway does not share its clocks
-	link     *redisLink        // of shared
+	link     *link.Link        // of shared
 	endWatch func()            // of link
 
 	writing sync.Mutex // guards the two below
@@ -57,19 +55,28 @@ const (
 // them if necessary. isNew says that no gateway has run with the store, so no host can have had a
 // recent request.
 func acquirePacing(e *Engine, isNew bool) (*pacing, error) {
-	key := "pacing " + e.Config.Prefix + " " + e.Config.SharedClocks
-	return acquire(key, func() (*pacing, error) { return openPacing(e, key, isNew) })
+	l, err := acquireLink(e, "sharing clocks", e.Config.SharedClocks)
+	if err != nil {
+		return nil, err
+	}
+	return acquire(e, "pacing "+e.Config.Prefix+" "+e.Config.SharedClocks, func() (*pacing, error) { return openPacing(e, l, isNew) })
 }
 
-func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
-	p := &pacing{key: key, folder: e.Config.Store.folder(), logger: e.logger}
+func openPacing(e *Engine, l *link.Link, isNew bool) (*pacing, error) {
+	p := &pacing{link: l, folder: e.Config.Store.folder(), logger: e.logger}
 	var states []pace.State
 	if err := blocksFile.read(p.folder, &states); err != nil {
 		return nil, err
 	}
 	config := p.config(e)
-	if err := p.share(e, &config); err != nil {
-		return nil, err
+	if l != nil {
+		if err := gatewaysFile.read(p.folder, &p.last); err != nil {
+			return nil, err
+		}
+		// The more gateways there may be, the less each of them uses while Redis is away.
+		p.shared = redisclock.New(l, max(e.Config.Fleet.Expect, p.last.Gateways))
+		p.endWatch = l.Watch(p.counted)
+		config.Shared = p.shared
 	}
 	pacer := pace.New(config)
 	if states != nil || !isNew {
@@ -80,25 +87,6 @@ func openPacing(e *Engine, key string, isNew bool) (*pacing, error) {
 	p.mu.Unlock()
 	p.save() // once a request has been sent, the file must no longer report a clean shutdown
 	return p, nil
-}
-
-// share connects the clocks with the other gateways' if the configuration says so.
-func (p *pacing) share(e *Engine, config *pace.Config) error {
-	if e.Config.SharedClocks == "" {
-		return nil
-	}
-	if err := gatewaysFile.read(p.folder, &p.last); err != nil {
-		return err
-	}
-	var err error
-	if p.link, err = acquireLink(e, e.Config.SharedClocks); err != nil {
-		return fmt.Errorf("sharing clocks: %w", err)
-	}
-	// The more gateways there may be, the less each of them uses while Redis is away.
-	p.shared = redisclock.New(p.link.Link, max(e.Config.Fleet.Expect, p.last.Gateways))
-	p.endWatch = p.link.Watch(p.counted)
-	config.Shared = p.shared
-	return nil
 }
 
 // counted records how many gateways share clocks, for a start without Redis. A Redis that has just
@@ -199,7 +187,6 @@ func (p *pacing) Destruct() error {
 	if p.shared != nil {
 		p.endWatch()
 		p.shared.Close()
-		err = errors.Join(err, p.link.release())
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/crawlgate/crawlgate/cluster/link"
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/origin"
@@ -29,9 +30,7 @@ import (
 
 // records is the cache over one store. It is shared by all configurations that name the same store.
 type records struct {
-	key     string
 	store   robotscache.Store // the cache's
-	link    *redisLink        // of the store, nil if it has none
 	cache   *robotscache.Cache
 	fetcher currentFetcher
 	files   atomic.Pointer[robotscache.Cache] // of TDM files; nil until a configuration reads them
@@ -39,8 +38,15 @@ type records struct {
 
 // acquireRecords opens the store of e, or returns the open one.
 func acquireRecords(e *Engine) (*records, error) {
-	key := "records " + e.Config.Store.identity(e.Config.Prefix)
-	r, err := acquire(key, func() (*records, error) { return openRecords(e, key) })
+	url := ""
+	if e.Config.Store.Kind == "redis" {
+		url = e.Config.Store.URL
+	}
+	l, err := acquireLink(e, "redis store", url)
+	if err != nil {
+		return nil, err
+	}
+	r, err := acquire(e, "records "+e.Config.Store.identity(e.Config.Prefix), func() (*records, error) { return openRecords(e, l) })
 	if err == nil && e.Config.Signals.TDMFile {
 		err = r.openFiles(e)
 	}
@@ -65,27 +71,27 @@ func (r *records) Destruct() error {
 	if f := r.files.Load(); f != nil {
 		err = errors.Join(err, f.Close())
 	}
-	if err = errors.Join(err, r.link.release()); err != nil {
+	if err != nil {
 		return fmt.Errorf("closing the store of robots.txt records: %w", err)
 	}
 	return nil
 }
 
-func openRecords(e *Engine, key string) (*records, error) {
-	r := &records{key: key}
+func openRecords(e *Engine, l *link.Link) (*records, error) {
+	r := new(records)
 	observer := &cacheObserver{
 		logger: e.logger.Named("cache"), fetcher: &r.fetcher,
 		short: rate.Sometimes{Interval: time.Minute}, full: rate.Sometimes{Interval: time.Hour},
 	}
 	var err error
-	if r.store, r.link, err = e.openStore(observer.textsDropped); err != nil {
+	if r.store, err = e.Config.Store.open(l, observer.textsDropped); err != nil {
 		return nil, err
 	}
 	r.fetcher.Store(e)
 	config := e.Config.Cache
 	config.Store, config.Fetcher, config.Observer = r.store, &r.fetcher, observer
 	if r.cache, err = robotscache.New(config); err != nil {
-		return nil, errors.Join(err, r.store.Close(), r.link.release())
+		return nil, errors.Join(err, r.store.Close())
 	}
 	return r, nil
 }
@@ -248,26 +254,17 @@ func (s Store) isNew() bool {
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
-// openStore opens the store, and links it to its Redis if it has one. It calls dropped for texts
-// that the file drops.
-func (e *Engine) openStore(dropped func(texts int, early bool)) (robotscache.Store, *redisLink, error) {
-	s := e.Config.Store
-	if s.module != nil {
-		store, err := s.module.OpenStore()
-		return store, nil, err
+// open opens the store. l is the link of kind redis. It calls dropped for texts that the file drops.
+func (s Store) open(l *link.Link, dropped func(texts int, early bool)) (robotscache.Store, error) {
+	switch {
+	case s.module != nil:
+		return s.module.OpenStore()
+	case s.Kind == "redis":
+		return redisstore.New(redisstore.Config{Link: l, Retention: s.retention(), Timeout: redisTimeout}), nil
+	case s.Kind == "none":
+		return memstore.New(memstore.Config{}), nil
 	}
-	switch s.Kind {
-	case "redis":
-		l, err := acquireLink(e, s.URL)
-		if err != nil {
-			return nil, nil, fmt.Errorf("redis store: %w", err)
-		}
-		return redisstore.New(redisstore.Config{Link: l.Link, Retention: s.retention(), Timeout: redisTimeout}), l, nil
-	case "none":
-		return memstore.New(memstore.Config{}), nil, nil
-	}
-	store, err := boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
-	return store, nil, err
+	return boltstore.Open(boltstore.Config{Path: s.Path, Retention: s.retention(), Dropped: dropped})
 }
 
 // currentFetcher fetches by the current configuration. A refresh that starts after a reload follows

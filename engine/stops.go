@@ -38,8 +38,6 @@ type keptStops struct {
 	size  int64 // bytes of the file
 }
 
-const stopsKey = "stops"
-
 var (
 	stopsFile = stateFile{
 		"stops.json", "the stops of the operator",
