@@ -43,7 +43,7 @@ var importRules = map[string][]string{
 	"signals/preferences":    {"robotstxt", "signals/directives", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "budget", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
-	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "internal/lines", "github.com/prometheus/client_golang", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
+	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "internal/lines", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
 	"cluster":                {"golang.org/x/", "enforce", "evidence", "cluster/link", "github.com/redis/rueidis"},
 	"cluster/link":           {"github.com/redis/rueidis"},
 	"engine": {

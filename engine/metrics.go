@@ -19,7 +19,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/crawlgate/crawlgate/enforce"
-	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/fetch"
 	"github.com/crawlgate/crawlgate/internal/escape"
 	"github.com/crawlgate/crawlgate/internal/redact"
@@ -64,7 +63,7 @@ var (
 
 func init() {
 	byAgent.follow(nil)
-	collectors.MustRegister(caddylog.Metrics(), statusMetrics{})
+	collectors.MustRegister(statusMetrics{})
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

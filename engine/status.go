@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/crawlgate/crawlgate/enforce"
+	"github.com/crawlgate/crawlgate/evidence/caddylog"
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
@@ -36,6 +37,18 @@ var (
 	budgetLeftDesc    = statusDesc("budget_left", "Requests or bytes (what) that an agent with a budget has left today, as far as this gateway knows.", "agent", "what")
 	budgetLimitDesc   = statusDesc("budget_limit", "Requests or bytes (what) that an agent with a budget may use per day.", "agent", "what")
 	logUpDesc         = statusDesc("log_up", "1 while the access log takes lines, 0 while it stalls.")
+
+	// The operator chooses the names of the sealed logs, so their number is bounded.
+
+	sealedUpDesc          = statusDesc("evidence_up", "1 while a sealed access log is written and sealed, 0 while it cannot be.", "log")
+	sealedLinesDesc       = statusDesc("evidence_lines_total", "Lines written into a sealed log.", "log")
+	sealedUnsealedDesc    = statusDesc("evidence_unsealed_lines", "Lines that no checkpoint covers yet.", "log")
+	sealedCheckpointDesc  = statusDesc("evidence_checkpoint_age_seconds", "Age of the newest checkpoint.", "log")
+	sealedWitnessDesc     = statusDesc("evidence_witness_age_seconds", "Time since a witness cosigned a checkpoint.", "log", "witness")
+	sealedUnwitnessedDesc = statusDesc("evidence_unwitnessed_total", "Checkpoints that no witness cosigned.", "log")
+	sealedLostDesc        = statusDesc("evidence_lost_total", "Lines that could not be written, as on a full disk.", "log")
+	sealedOldestDesc      = statusDesc("evidence_oldest_line_seconds", "Unix time of the oldest line that is kept, updated every 10 minutes; absent if the times are neither numbers nor RFC 3339.", "log")
+	sealedKeptDesc        = statusDesc("evidence_kept", "1 while files are kept for as long as roll_keep_for says, 0 while roll_keep drops them before.", "log")
 )
 
 func statusDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -56,6 +69,7 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
+	collectSealed(ch, send)
 	caddyVersion, _ := caddy.Version()
 	send(buildDesc, 1, version.Read(), caddyVersion, runtime.Version())
 	byAgent.collect(ch)
@@ -89,6 +103,29 @@ func (statusMetrics) Collect(ch chan<- prometheus.Metric) {
 	if e.fleet != nil {
 		send(fleetExpectedDesc, float64(e.Config.Fleet.Expect))
 		send(fleetContactDesc, time.Since(e.fleet.link.State().Heard).Seconds())
+	}
+}
+
+// collectSealed collects the state of the sealed logs.
+func collectSealed(ch chan<- prometheus.Metric, send func(desc *prometheus.Desc, value float64, labels ...string)) {
+	for _, f := range caddylog.Files() {
+		send(sealedKeptDesc, float64(count(f.Kept)), f.Name)
+		if !f.Oldest.IsZero() {
+			send(sealedOldestDesc, float64(f.Oldest.Unix()), f.Name)
+		}
+	}
+	for _, s := range SealedLogs() {
+		for desc, n := range map[*prometheus.Desc]int64{sealedLinesDesc: s.Lines, sealedLostDesc: s.Lost, sealedUnwitnessedDesc: s.Unwitnessed} {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), s.Name)
+		}
+		send(sealedUpDesc, float64(count(s.Error == "")), s.Name)
+		send(sealedUnsealedDesc, float64(s.Unsealed), s.Name)
+		send(sealedCheckpointDesc, time.Since(s.Time).Seconds(), s.Name)
+		for name, w := range s.Witnesses {
+			if !w.Time.IsZero() {
+				send(sealedWitnessDesc, time.Since(w.Time).Seconds(), s.Name, name)
+			}
+		}
 	}
 }
 

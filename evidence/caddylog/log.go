@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap"
 
 	"github.com/crawlgate/crawlgate/evidence"
@@ -158,25 +157,6 @@ func RecordPeerCheckpoints(notes []string) {
 	for _, log := range all.running() {
 		log.RecordPeerCheckpoints(notes)
 	}
-}
-
-// File is an open log, with the writer of its files.
-type File struct {
-	Name, Path string
-	Writer     *logging.FileWriter
-}
-
-// Files returns the open logs.
-func Files() (files []File) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for _, s := range all.byKey {
-		if n := len(s.settings); n > 0 {
-			t := s.settings[n-1]
-			files = append(files, File{t.Name, t.paths.log, t.file})
-		}
-	}
-	return files
 }
 
 // settings are a configuration's settings for a log.

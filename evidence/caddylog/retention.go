@@ -23,14 +23,40 @@ const (
 	logLine = 1315
 )
 
-// keptLogs are the sealed logs, as CheckRetention last found them.
-var keptLogs atomic.Pointer[[]keptLog]
+// keptFiles are the open logs, as CheckRetention last found them.
+var keptFiles atomic.Pointer[[]File]
 
-type keptLog struct {
-	File
-	rolled int       // how many files were rotated
-	oldest time.Time // of the first line; zero if it cannot be read
-	kept   bool      // roll_keep does not drop lines before roll_keep_for is over
+// File is an open log, with the writer of its files.
+type File struct {
+	Name, Path string
+	Writer     *logging.FileWriter
+	// Oldest is the time of its first line. It is zero if that cannot be read.
+	Oldest time.Time
+	// Kept says that roll_keep does not drop lines before roll_keep_for is over.
+	Kept bool
+
+	rolled int // how many files were rotated
+}
+
+// Files returns the open logs, as [CheckRetention] last found them.
+func Files() []File {
+	if files := keptFiles.Load(); files != nil {
+		return *files
+	}
+	return nil
+}
+
+// openFiles returns the open logs.
+func openFiles() (files []File) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, s := range all.byKey {
+		if n := len(s.settings); n > 0 {
+			t := s.settings[n-1]
+			files = append(files, File{Name: t.Name, Path: t.paths.log, Writer: t.file})
+		}
+	}
+	return files
 }
 
 // keeps returns how long roll_keep keeps the lines of a log that gets rate lines a second.
@@ -50,36 +76,33 @@ func keeps(w *logging.FileWriter, rate float64) time.Duration {
 
 // look finds out how much of a log is kept. might means that roll_keep would drop files before
 // roll_keep_for is over, if the log got one line a second.
-func look(file File, now time.Time) (l keptLog, might bool) {
-	l.File = file
-	if names, err := sealer.LogFiles(file.Path); err == nil && len(names) > 0 {
-		l.rolled, l.oldest = len(names)-1, firstTime(names[0])
+func (l *File) look(now time.Time) (might bool) {
+	if names, err := sealer.LogFiles(l.Path); err == nil && len(names) > 0 {
+		l.rolled, l.Oldest = len(names)-1, firstTime(names[0])
 	}
-	w, keepFor := file.Writer, time.Duration(file.Writer.RollKeepDays)*day
+	w, keepFor := l.Writer, time.Duration(l.Writer.RollKeepDays)*day
 	if w.Roll != nil && !*w.Roll {
 		keepFor = 0 // none is dropped
 	}
 	full := l.rolled >= cmp.Or(w.RollKeep, DefaultRollKeep)
-	l.kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.oldest) >= keepFor)
-	return l, !l.kept || keeps(w, 1) < keepFor
+	l.Kept = keeps(w, 0) >= keepFor && (!full || now.Sub(l.Oldest) >= keepFor)
+	return !l.Kept || keeps(w, 1) < keepFor
 }
 
 // CheckRetention finds the oldest line of each sealed log, for the metrics. With warn it warns of
 // logs whose roll_keep drops lines that roll_keep_for promises, and of log files that were renamed
 // while they are open.
 func CheckRetention(logger *zap.Logger, warn bool) {
-	files := Files()
-	list := make([]keptLog, 0, len(files))
-	for _, file := range files {
-		l, might := look(file, time.Now())
-		list = append(list, l)
-		if warn && might {
+	files := openFiles()
+	for i := range files {
+		l := &files[i]
+		if might := l.look(time.Now()); warn && might {
 			logger.Warn("roll_keep drops files of an access log before roll_keep_for is over: raise roll_keep",
 				zap.String("log", l.Path), zap.Int("roll_keep_for_days", l.Writer.RollKeepDays),
-				zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.oldest))
+				zap.Duration("kept_at_a_line_a_second", keeps(l.Writer, 1)), zap.Time("oldest_line", l.Oldest))
 		}
 	}
-	keptLogs.Store(&list)
+	keptFiles.Store(&files)
 	if open, _ := filepath.Glob("/proc/self/fd/*"); warn { // other systems do not have this folder
 		for _, name := range renamed(open) {
 			logger.Warn("a log was renamed, and its lines go on into the renamed file: have logrotate use copytruncate, with roll_disabled in the log",

@@ -54,9 +54,10 @@ func TestRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l, might := look(File{Path: path, Writer: &tt.writer}, now)
-		if l.kept != tt.kept || might != tt.might || !l.oldest.Equal(now.Add(-tt.age)) || l.rolled != tt.rolled {
-			t.Errorf("%s: kept %t, might not be %t, %d files from %v", tt.name, l.kept, might, l.rolled, l.oldest)
+		l := File{Path: path, Writer: &tt.writer}
+		might := l.look(now)
+		if l.Kept != tt.kept || might != tt.might || !l.Oldest.Equal(now.Add(-tt.age)) || l.rolled != tt.rolled {
+			t.Errorf("%s: kept %t, might not be %t, %d files from %v", tt.name, l.Kept, might, l.rolled, l.Oldest)
 		}
 	}
 }
