@@ -71,6 +71,7 @@ var importRules = map[string][]string{
 	"internal/passwords":        {"enforce", "github.com/caddyserver/caddy/v2", "golang.org/x/"},
 	"internal/redact":           {"golang.org/x/"},
 	"internal/sockets":          {},
+	"internal/version":          {"golang.org/x/mod/module"},
 	"internal/testgateway":      {"internal/sockets", "github.com/caddyserver/"},
 	"internal/testways":         {"", "cli", "internal/sockets", "internal/testgateway", "internal/testorigin", "pace/redisclock/redistest", "github.com/spf13/cobra"},
 	"pace/redisclock/redistest": {"internal/testorigin"},

@@ -1,10 +1,11 @@
 package version
 
 import (
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"sync"
+
+	"golang.org/x/mod/module"
 )
 
 // modulePath is the path of Crawlgate, which is the main module of its own binary and a dependency
@@ -41,10 +42,6 @@ func of(build *debug.BuildInfo) string {
 	return unknown
 }
 
-// pseudoVersion ends with the time and the first digits of a commit
-// (go.dev/ref/mod#pseudo-versions).
-var pseudoVersion = regexp.MustCompile(`[.-][0-9]{14}-([0-9a-f]{12})$`)
-
 // Ref names the source of a version in the repository: by the tag, the commit of a pseudo-version,
 // or the branch main for "devel".
 func Ref(version string) string {
@@ -52,8 +49,8 @@ func Ref(version string) string {
 	if tag == unknown {
 		return "main"
 	}
-	if pseudo := pseudoVersion.FindStringSubmatch(tag); pseudo != nil {
-		return pseudo[1]
+	if commit, err := module.PseudoVersionRev(tag); err == nil {
+		return commit
 	}
 	return tag
 }
