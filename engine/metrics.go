@@ -372,20 +372,21 @@ func (m *agentMetrics) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// earlyUnit is the precision of times: with 32 bits, they last for 13 years.
-const earlyUnit = 100 * time.Millisecond
-
-// promises remembers which requests got a Retry-After, and its time. It has room for 8,192 of them
-// in 64 KiB. A further one replaces another, which is then forgotten. Each slot has 32 bits of a
-// hash and the time, so it is read and written without a lock.
+// promises remembers which requests got a Retry-After, and its time. It has room for 8,192 of them.
+// A further one replaces another, which is then forgotten. It is read and written without a lock.
 type promises struct {
-	start  time.Time
 	seed   maphash.Seed
-	last   atomic.Int64 // the latest of the times: after it, no request is early
-	places [8192]atomic.Uint64
+	last   atomic.Pointer[time.Time] // the latest of the times: after it, no request is early
+	places [8192]atomic.Pointer[promise]
 }
 
-var promised = promises{start: time.Now(), seed: maphash.MakeSeed()}
+// promise is a request, by its hash, and when it may come back.
+type promise struct {
+	hash uint64
+	at   time.Time
+}
+
+var promised = promises{seed: maphash.MakeSeed()}
 
 // CameEarly reports whether the agent repeats the request before its Retry-After is over.
 func CameEarly(agent string, r *http.Request) bool { return promised.early(agent, r, time.Now()) }
@@ -394,24 +395,21 @@ func CameEarly(agent string, r *http.Request) bool { return promised.early(agent
 func ComeBack(agent string, r *http.Request, at time.Time) { promised.note(agent, r, at) }
 
 func (p *promises) early(agent string, r *http.Request, now time.Time) bool {
-	t := p.units(now)
-	if t >= p.last.Load() {
+	if last := p.last.Load(); last == nil || !now.Before(*last) {
 		return false
 	}
 	hash := p.hash(agent, r)
 	kept := p.places[hash%uint64(len(p.places))].Load()
-	return kept>>32 == hash>>32 && t < int64(kept&0xffffffff)
+	return kept != nil && kept.hash == hash && now.Before(kept.at)
 }
 
 func (p *promises) note(agent string, r *http.Request, at time.Time) {
-	t, hash := p.units(at), p.hash(agent, r)
-	p.places[hash%uint64(len(p.places))].Store(hash>>32<<32 | uint64(uint32(t)))
-	for last := p.last.Load(); last < t && !p.last.CompareAndSwap(last, t); {
+	hash := p.hash(agent, r)
+	p.places[hash%uint64(len(p.places))].Store(&promise{hash, at})
+	for last := p.last.Load(); (last == nil || last.Before(at)) && !p.last.CompareAndSwap(last, &at); {
 		last = p.last.Load()
 	}
 }
-
-func (p *promises) units(at time.Time) int64 { return int64(at.Sub(p.start) / earlyUnit) }
 
 func (p *promises) hash(agent string, r *http.Request) uint64 {
 	var h maphash.Hash

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func newPromises(start time.Time) *promises { return &promises{start: start, seed: maphash.MakeSeed()} }
+func newPromises() *promises { return &promises{seed: maphash.MakeSeed()} }
 
 func asked(t *testing.T, method, url string) *http.Request {
 	t.Helper()
@@ -24,7 +24,7 @@ func asked(t *testing.T, method, url string) *http.Request {
 func TestCameEarly(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 26, 10, 0, 0, 50_000_000, time.UTC)
-	p := newPromises(start)
+	p := newPromises()
 	page := asked(t, "GET", "http://example.com/a?b")
 	if p.early("bot", page, start) {
 		t.Error("the first try is early")
@@ -60,7 +60,7 @@ func TestCameEarly(t *testing.T) {
 func TestPromisesAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	p := newPromises(now)
+	p := newPromises()
 	page := func(i int) *http.Request { return asked(t, "GET", fmt.Sprintf("http://example.com/%d", i)) }
 	var all sync.WaitGroup
 	for part := range 4 {
@@ -91,7 +91,7 @@ func BenchmarkCameEarly(b *testing.B) {
 		b.Fatal(err)
 	}
 	now := time.Now()
-	quiet, busy := newPromises(now), newPromises(now)
+	quiet, busy := newPromises(), newPromises()
 	busy.note("bot", r, now.Add(time.Hour))
 	for name, p := range map[string]*promises{"quiet": quiet, "busy": busy} {
 		b.Run(name, func(b *testing.B) {
