@@ -190,14 +190,10 @@ func (x *exchange) placeholder(key string) (any, bool) {
 	}
 	rec := x.decision.Record()
 	value, ok := rec.Field(name)
-	switch value.Kind() {
-	case reflect.Bool:
-		return value.Bool(), ok
-	case reflect.Int:
-		return int(value.Int()), ok
-	default:
+	if value.Kind() == reflect.String { // of any type
 		return value.String(), ok
 	}
+	return value.Interface(), ok
 }
 
 // The spans of a request, below the span of Caddy's `tracing` handler. docs/tracing.md describes

@@ -23,6 +23,8 @@ const firstByte = 30 * time.Second
 const (
 	httpPort  = 80
 	httpsPort = 443
+
+	detailOtherHost = "the TLS handshake names another host than the tunnel"
 )
 
 // connect is a CONNECT and the tunnel that it opens. The decision and the log record are its
@@ -208,15 +210,10 @@ func (c *connect) intercept() {
 	}
 	engine.HandshakeFailuresTotal.WithLabelValues(string(handshake.Reason)).Inc()
 	if handshake.Reason == egress.HandshakeName {
-		c.misdirected("the TLS handshake names another host than the tunnel")
+		c.deny(enforce.ReasonMisdirected, detailOtherHost)
 		return
 	}
 	c.decision.Detail = "TLS handshake failed: " + string(handshake.Reason)
-}
-
-// misdirected refuses a request inside the tunnel that is for another host.
-func (c *connect) misdirected(detail string) {
-	c.deny(enforce.ReasonMisdirected, detail)
 }
 
 // decide applies the rules for the tunnel once the client speaks TLS.
@@ -249,10 +246,10 @@ func (c *connect) relay() {
 		c.deny(enforce.ReasonBadTarget, "no readable TLS handshake in the tunnel")
 		return
 	case name == "" && !toAddress:
-		c.misdirected("the TLS handshake names no host")
+		c.deny(enforce.ReasonMisdirected, "the TLS handshake names no host")
 		return
 	case name != "" && !c.named(name):
-		c.misdirected("the TLS handshake names another host than the tunnel")
+		c.deny(enforce.ReasonMisdirected, detailOtherHost)
 		return
 	}
 	if c.dialed == nil && !c.dialOrigin() {
