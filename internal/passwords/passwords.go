@@ -9,13 +9,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
@@ -99,11 +97,7 @@ func (p *Checker) Verify(ctx context.Context, source netip.Addr, user, password 
 		}
 		a = p.decoy(user)
 	}
-	d := p.hashes.digest(user, a.hash, password)
-	if known && p.hashes.remembers(d) {
-		return enforce.PasswordRight
-	}
-	return p.hashes.check(ctx, source, user, d, func() bool {
+	return p.hashes.check(ctx, source, user, p.hashes.digest(user, a.hash, password), func() bool {
 		fits, err := a.comparer.Compare(a.hash, []byte(password))
 		return err == nil && fits && known
 	})
@@ -140,12 +134,12 @@ const (
 type hashing struct {
 	key      [32]byte // makes the digests
 	parallel int
-	right    atomic.Pointer[map[digest]bool] // replaced when a password is added
 
 	mu      sync.Mutex
 	running int
 	checks  map[digest]*check // waiting and running
 	waiting []*check          // in the order of their arrival
+	right   map[digest]bool
 	refused map[digest]time.Time
 	turn    uint64           // counts the turns
 	turns   map[asker]uint64 // the last one of each source and of each of its users
@@ -175,10 +169,10 @@ func newHashing(parallel int) *hashing {
 	h := &hashing{
 		parallel: parallel,
 		checks:   make(map[digest]*check),
+		right:    make(map[digest]bool),
 		refused:  make(map[digest]time.Time),
 		turns:    make(map[asker]uint64),
 	}
-	h.right.Store(new(map[digest]bool))
 	rand.Read(h.key[:]) // never fails, by its contract
 	return h
 }
@@ -197,9 +191,6 @@ func (h *hashing) digest(user string, hash []byte, password string) (d digest) {
 	return d
 }
 
-// remembers reports whether a password was right before. It takes no lock.
-func (h *hashing) remembers(d digest) bool { return (*h.right.Load())[d] }
-
 // check calls compute once for all callers with the same digest, when it is its turn.
 func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d digest, compute func() bool) enforce.PasswordCheck {
 	if source.Is6() {
@@ -207,7 +198,7 @@ func (h *hashing) check(ctx context.Context, source netip.Addr, user string, d d
 		source = network.Addr()
 	}
 	h.mu.Lock()
-	if h.remembers(d) { // it may have been checked since the caller asked
+	if h.right[d] {
 		h.mu.Unlock()
 		return enforce.PasswordRight
 	}
@@ -301,9 +292,9 @@ func (h *hashing) run(c *check) {
 	h.running--
 	delete(h.checks, c.digest)
 	if c.right {
-		h.remember(c.digest)
+		keep(h.right, rightKept, c.digest, true)
 	} else {
-		h.refuse(c.digest, time.Now())
+		keep(h.refused, refusedKept, c.digest, time.Now().Add(refusedFor))
 	}
 	if len(h.waiting) == 0 {
 		clear(h.turns)
@@ -312,21 +303,10 @@ func (h *hashing) run(c *check) {
 	close(c.done)
 }
 
-// remember keeps a right password. The caller holds the lock. Copying the map lets readers do
-// without the lock, and costs little beside the slow hash.
-func (h *hashing) remember(d digest) {
-	right := maps.Clone(*h.right.Load())
-	if right == nil || len(right) >= rightKept {
-		right = make(map[digest]bool)
+// keep adds an answer to a map. If the map has most of them, they are forgotten.
+func keep[V any](answers map[digest]V, most int, d digest, v V) {
+	if len(answers) >= most {
+		clear(answers)
 	}
-	right[d] = true
-	h.right.Store(&right)
-}
-
-// refuse remembers a wrong password. The caller holds the lock.
-func (h *hashing) refuse(d digest, now time.Time) {
-	if len(h.refused) >= refusedKept {
-		clear(h.refused)
-	}
-	h.refused[d] = now.Add(refusedFor)
+	answers[d] = v
 }

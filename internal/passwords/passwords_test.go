@@ -164,10 +164,10 @@ func TestPasswordsRememberFew(t *testing.T) {
 	h := newHashing(1)
 	now := time.Now()
 	for i := range 3 * refusedKept {
-		h.refuse(h.digest("user", nil, fmt.Sprint(i)), now)
+		keep(h.refused, refusedKept, h.digest("user", nil, fmt.Sprint(i)), now)
 	}
 	last := h.digest("user", nil, "last")
-	h.refuse(last, now.Add(refusedFor))
+	keep(h.refused, refusedKept, last, now.Add(refusedFor))
 	if n := len(h.refused); n != 1 {
 		t.Errorf("%d are remembered, and all but one of them are over", n)
 	}
@@ -199,15 +199,16 @@ func TestPasswordsOutliveReloads(t *testing.T) {
 func TestPasswordsRememberFewRight(t *testing.T) {
 	t.Parallel()
 	h := newHashing(1)
-	full := make(map[digest]bool, rightKept)
 	for i := range rightKept {
-		full[digest{byte(i), byte(i >> 8)}] = true
+		keep(h.right, rightKept, digest{byte(i), byte(i >> 8)}, true)
 	}
-	h.right.Store(&full)
+	if len(h.right) != rightKept {
+		t.Errorf("%d of %d are remembered", len(h.right), rightKept)
+	}
 	last := h.digest("user", nil, "last")
-	h.remember(last)
-	if !h.remembers(last) || len(*h.right.Load()) > 1 {
-		t.Errorf("%d are remembered", len(*h.right.Load()))
+	keep(h.right, rightKept, last, true)
+	if !h.right[last] || len(h.right) > 1 {
+		t.Errorf("%d are remembered", len(h.right))
 	}
 }
 
