@@ -75,20 +75,10 @@ type reader struct {
 	lines  int
 }
 
-// value is the kind of value that a word takes.
-type value uint8
-
-const (
-	noValue value = iota
-	dateValue
-	snippetValue
-	imageValue
-	videoValue
-)
-
 type word struct {
 	flags Flags
-	value value
+	date  bool                          // a date follows, which may have commas in it
+	read  func(s Set, value string) Set // adds the value that follows; nil for none
 }
 
 // words are all known words in lower case.
@@ -96,10 +86,13 @@ var words = func() map[string]word {
 	known := map[string]word{
 		"all": {}, "index": {}, "follow": {}, "archive": {}, "snippet": {}, "imageindex": {}, "translate": {}, "odp": {},
 		"none":              {flags: NoIndex | NoFollow},
-		"unavailable_after": {value: dateValue},
-		"max-snippet":       {value: snippetValue},
-		"max-image-preview": {value: imageValue},
-		"max-video-preview": {value: videoValue},
+		"unavailable_after": {date: true},
+		"max-snippet":       {read: func(s Set, value string) Set { s.MaxSnippet = s.MaxSnippet.join(maximum(value)); return s }},
+		"max-image-preview": {read: func(s Set, value string) Set {
+			s.MaxImage = smallerPreview(s.MaxImage, strings.ToLower(value))
+			return s
+		}},
+		"max-video-preview": {read: func(s Set, value string) Set { s.MaxVideo = s.MaxVideo.join(maximum(value)); return s }},
 	}
 	for i, name := range flagNames {
 		known[name] = word{flags: 1 << i}
@@ -140,13 +133,18 @@ func (r *reader) item(s string) string {
 	switch {
 	case !colon:
 		r.words(trim(text))
-	case known && w.value == noValue:
+	case known && w.date:
+		date, rest := cutDate(behind)
+		if r.bound {
+			r.set.say(date)
+		}
+		return rest
+	case known && w.read == nil:
 		r.add(w.flags) // after such a colon is one more directive, if anything
 		return behind
-	case known && w.value == dateValue:
-		return r.date(behind)
+	case known && r.bound:
+		r.set = w.read(r.set, trim(val))
 	case known:
-		r.limit(w.value, trim(val))
 	case r.scopes && isToken(name):
 		r.bound = name == "*" || strings.EqualFold(name, "robots") || r.isOwn(product(name))
 		return behind
@@ -160,7 +158,7 @@ func (r *reader) words(text string) {
 	var sum Flags
 	for name := range strings.FieldsSeq(text) {
 		w, known := lookup(name)
-		if !known || w.value != noValue {
+		if !known || w.date || w.read != nil {
 			return
 		}
 		sum |= w.flags
@@ -168,35 +166,14 @@ func (r *reader) words(text string) {
 	r.add(sum)
 }
 
-// limit reads the value of a directive that bounds something. A directive with an unreadable value
-// says nothing, as for Google.
-func (r *reader) limit(kind value, val string) {
-	if !r.bound {
-		return
-	}
-	if kind == imageValue {
-		r.set.MaxImage = smallerPreview(r.set.MaxImage, strings.ToLower(val))
-		return
-	}
-	n, err := strconv.ParseInt(val, 10, 32)
+// maximum reads the value of a directive that bounds something. An unreadable value says nothing, as
+// for Google.
+func maximum(value string) Maximum {
+	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < -1 {
-		return
+		return Maximum{}
 	}
-	said := Maximum{Said: true, N: int(n)}
-	if kind == snippetValue {
-		r.set.MaxSnippet = r.set.MaxSnippet.join(said)
-	} else {
-		r.set.MaxVideo = r.set.MaxVideo.join(said)
-	}
-}
-
-// date reads the value of unavailable_after at the beginning of s and returns the rest.
-func (r *reader) date(s string) string {
-	date, rest := cutDate(s)
-	if r.bound {
-		r.set.say(date)
-	}
-	return rest
+	return Maximum{Said: true, N: int(n)}
 }
 
 func (r *reader) add(flags Flags) {
