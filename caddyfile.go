@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/internal/block"
 	"github.com/crawlgate/crawlgate/proxy/admission"
@@ -75,32 +74,25 @@ func (a *App) read(r *block.Reader) error {
 	if r.NextArg() {
 		return r.Errf(`global option "robots" takes no argument, found %q`, r.Val())
 	}
-	return block.Grammar{
-		"user_agent": block.Text(&a.UserAgent),
-		"gateway":    block.Text(&a.Gateway),
-		"help":       block.Text(&a.Help),
-		"redis":      {Min: 1, Max: 1, Block: a.readRedis},
-		"store":      {Min: 1, Max: 2, Block: a.readStore},
-		"index_html": block.Switch(&a.IndexHTML, "on", "off"),
-		"redact":     block.List(&a.Redact),
-		"unlogged":   block.Text(&a.Unlogged),
-		"allow_for":  block.Parsed(&a.AllowFor, block.Optional(parseAllowFor)),
-		"fleet":      {Min: 1, Max: 2, Block: a.readFleet},
-		"cache":      block.Nested(a.readCache),
-		"fetch":      block.Nested(a.readFetch),
-		"pace":       block.Nested(a.readPace),
-		"egress":     block.Nested(a.readEgress),
-		"limits":     block.Nested(a.readLimits),
-		"signals":    block.Nested(a.readSignals),
-	}.Read(r, "robots")
+	return block.Fields(a, nil, block.Grammar{
+		"redis":     {Min: 1, Max: 1, Block: a.readRedis},
+		"store":     {Min: 1, Max: 2, Block: a.readStore},
+		"allow_for": block.Parsed(&a.AllowFor, parseAllowFor),
+		"fleet":     {Min: 1, Max: 2, Block: a.readFleet},
+		"fetch":     block.Nested(a.readFetch),
+		"pace":      block.Nested(a.readPace),
+		"egress":    block.Nested(a.readEgress),
+		"limits":    block.Nested(a.readLimits),
+	}).Read(r, "robots")
 }
 
 // parseAllowFor reads a duration, or "off" as 0.
-func parseAllowFor(s string) (caddy.Duration, error) {
+func parseAllowFor(s string) (*caddy.Duration, error) {
 	if s == "off" {
-		return 0, nil
+		return new(caddy.Duration), nil
 	}
-	return block.ParseDuration(s)
+	d, err := block.ParseDuration(s)
+	return &d, err
 }
 
 func (a *App) readStore(r *block.Reader, args []string) error {
@@ -117,10 +109,7 @@ func (a *App) readStore(r *block.Reader, args []string) error {
 	case args[0] == "none" && len(args) == 2:
 		return r.Errf(`option "store" of robots: "none" takes no argument, found %q`, args[1])
 	}
-	return block.Grammar{
-		"retain":     block.Duration(&c.Retain),
-		"retain_max": block.Size(&c.RetainMax),
-	}.Read(r, "store")
+	return block.Fields(c, map[string]string{"kind": "", "path": "", "url": ""}, nil).Read(r, "store")
 }
 
 // readModule lets a module read its own line and block, and keeps the result as JSON.
@@ -144,10 +133,8 @@ func readModule(r *block.Reader, module caddy.ModuleInfo, args []string, dst jso
 
 func (a *App) readRedis(r *block.Reader, args []string) error {
 	a.Redis = &RedisConfig{URL: args[0]}
-	return block.Grammar{
-		"prefix": block.Text(&a.Redis.Prefix),
-		"expect": block.Count(&a.Redis.Expect, 1, maxGateways),
-	}.Read(r, "redis")
+	special := block.Grammar{"expect": block.Count(&a.Redis.Expect, 1, maxGateways)}
+	return block.Fields(a.Redis, map[string]string{"url": ""}, special).Read(r, "redis")
 }
 
 func (a *App) readFleet(r *block.Reader, args []string) error {
@@ -161,42 +148,27 @@ func (a *App) readFleet(r *block.Reader, args []string) error {
 	return block.Grammar{"expect": block.Count(&a.Fleet.Expect, 1, maxGateways)}.Read(r, "fleet")
 }
 
-func (a *App) readCache(r *block.Reader) error {
-	a.Cache = new(CacheConfig)
-	return block.Grammar{
-		"max_size": block.Size(&a.Cache.MaxSize),
-		"ttl":      block.Duration(&a.Cache.TTL),
-	}.Read(r, "cache")
-}
-
 func (a *App) readFetch(r *block.Reader) error {
 	a.Fetch = new(FetchConfig)
 	f := a.Fetch
-	return block.Grammar{
-		"timeout":         block.Duration(&f.Timeout),
-		"retry":           {Min: 2, Max: 2, Set: block.Durations(block.ParsePositive, &f.RetryFirst, &f.RetryLongest)},
-		"unreachable":     block.Text(&f.Unreachable),
-		"unreachable_for": block.Duration(&f.UnreachableFor),
-		"forbidden":       block.Text(&f.Forbidden),
-		"soft_404":        block.Text(&f.SoftNotFound),
-		"parallel":        block.Count(&f.Parallel, 1, 100_000),
-	}.Read(r, "fetch")
+	return block.Fields(f, map[string]string{"retry_first": "", "retry_longest": ""}, block.Grammar{
+		"retry":    {Min: 2, Max: 2, Set: block.Durations(block.ParsePositive, &f.RetryFirst, &f.RetryLongest)},
+		"parallel": block.Count(&f.Parallel, 1, 100_000),
+	}).Read(r, "fetch")
 }
 
 func (a *App) readPace(r *block.Reader) error {
 	a.Pace = new(PaceConfig)
 	p := a.Pace
-	return block.Grammar{
-		"rate":        block.Text(&p.Rate),
+	return block.Fields(p, nil, block.Grammar{
 		"burst":       block.Count(&p.Burst, 1, 100_000),
 		"concurrency": block.Count(&p.Concurrency, 1, 100_000),
 		"crawl_delay": {Min: 2, Max: 3, Set: p.setCrawlDelay},
-		"wait":        block.Parsed(&p.Wait, block.Optional(block.ParseDuration)),
 		"queue":       block.Count(&p.Queue, 1, 1_000_000),
 		"per":         {Min: 1, Max: 3, Set: block.List(&p.Per).Set},
 		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
 		"shared":      {Min: 2, Max: 2, Set: p.setShared},
-	}.Read(r, "pace")
+	}).Read(r, "pace")
 }
 
 func (p *PaceConfig) setCrawlDelay(args []string) error {
@@ -234,14 +206,8 @@ func (p *PaceConfig) setShared(args []string) error {
 func (a *App) readEgress(r *block.Reader) error {
 	a.Egress = new(EgressConfig)
 	e := a.Egress
-	return block.Grammar{
-		"allow_private":           block.List(&e.AllowPrivate),
-		"ports":                   block.List(&e.Ports),
-		"trust_ca":                block.List(&e.TrustCA),
-		"upstream":                {Min: 1, Max: -1, Repeat: true, Set: e.addUpstream},
-		"dial_timeout":            block.Duration(&e.DialTimeout),
-		"response_header_timeout": block.Duration(&e.ResponseHeaderTimeout),
-	}.Read(r, "egress")
+	special := block.Grammar{"upstream": {Min: 1, Max: -1, Repeat: true, Set: e.addUpstream}}
+	return block.Fields(e, nil, special).Read(r, "egress")
 }
 
 func (e *EgressConfig) addUpstream(args []string) error {
@@ -257,19 +223,9 @@ func (e *EgressConfig) addUpstream(args []string) error {
 func (a *App) readLimits(r *block.Reader) error {
 	a.Limits = new(engine.Limits)
 	l := a.Limits
-	return block.Grammar{
+	return block.Fields(l, nil, block.Grammar{
 		"connections":            block.Count(&l.Connections, 1, 1_000_000),
 		"connections_per_source": block.Count(&l.ConnectionsPerSource, 1, 1_000_000),
 		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
-		"tunnel_age":             block.Duration(&l.TunnelAge),
-		"min_rate":               block.Text(&l.MinRate),
-	}.Read(r, "limits")
-}
-
-func (a *App) readSignals(r *block.Reader) error {
-	a.Signals = new(enforce.Signals)
-	return block.Grammar{
-		"html":     block.Text(&a.Signals.HTML),
-		"tdm_file": block.Switch(&a.Signals.TDMFile, "on", "off"),
-	}.Read(r, "signals")
+	}).Read(r, "limits")
 }

@@ -174,19 +174,13 @@ func (h *Handler) read(r *block.Reader) error {
 		}
 		return r.Errf(`directive "robots" takes no argument, found %q`, r.Val())
 	}
-	return block.Grammar{
-		"mode":         {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
-		"clients":      block.List(&h.Clients),
-		"agent":        {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
-		"unidentified": block.Text(&h.Unidentified),
-		"connect":      {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
-		"except":       {Min: 1, Max: -1, Repeat: true, Block: h.addException},
-		"paths":        block.Text(&h.Paths),
-		"preferences":  block.Text(&h.Preferences),
-		"unknown":      block.Text(&h.Unknown),
-		"deny":         block.List(&h.Deny),
-		"egress":       block.Switch(&h.EgressOff, "off"),
-	}.Read(r, "robots")
+	return block.Fields(h, map[string]string{"egress_off": ""}, block.Grammar{
+		"mode":    {Min: 1, Max: -1, Repeat: true, Set: h.setMode},
+		"agent":   {Min: 1, Max: 1, Repeat: true, Block: h.addAgent},
+		"connect": {Min: 1, Max: -1, Repeat: true, Set: h.addConnect},
+		"except":  {Min: 1, Max: -1, Repeat: true, Block: h.addException},
+		"egress":  block.Switch(&h.EgressOff, "off"),
+	}).Read(r, "robots")
 }
 
 // setMode reads the mode of the gateway or, with patterns, of some hosts.
@@ -205,62 +199,21 @@ func (h *Handler) setMode(args []string) error {
 
 func (h *Handler) addAgent(r *block.Reader, args []string) error {
 	a := AgentConfig{Agent: enforce.Agent{Name: args[0]}}
-	err := block.Grammar{
-		"token":                 block.List(&a.Tokens),
-		"user_agent":            block.List(&a.UserAgents),
+	err := block.Fields(&a, map[string]string{
+		"name": "", "windows": "", "tokens": "token", "user_agents": "user_agent", "client_certificates": "client_certificate",
+		"purposes": "purpose", "string_hosts": "string",
+	}, block.Grammar{
 		"credential":            {Min: 2, Max: 2, Repeat: true, Set: a.addCredential},
-		"from":                  block.List(&a.From),
-		"client_certificate":    block.List(&a.ClientCertificates),
 		"ignore_wildcard_group": block.Flag(&a.IgnoreWildcard),
-		"owner":                 block.Text(&a.Owner),
-		"contact":               block.Text(&a.Contact),
-		"rate":                  block.Text(&a.Rate),
-		"max_wait":              block.Parsed(&a.MaxWait, block.Optional(block.ParseDuration)),
-		"hosts":                 block.List(&a.Hosts),
-		"hosts_file":            block.Text(&a.HostsFile),
-		"ports":                 block.List(&a.Ports),
-		"methods":               block.List(&a.Methods),
 		"window":                {Min: 1, Max: 2, Repeat: true, Set: a.addWindow},
-		"visit_time":            block.Text(&a.VisitTime),
-		"expires":               block.Text(&a.Expires),
-		"ticket":                block.Text(&a.Ticket),
-		"mode":                  block.Text(&a.Mode),
-		"pass":                  block.List(&a.Pass),
-		"purpose":               block.List(&a.Purposes),
-		"also_obey":             block.List(&a.AlsoObey),
-		"preferences":           block.Text(&a.Preferences),
-		"unknown":               block.Text(&a.Unknown),
-		"send_user_agent":       block.Text(&a.SendUserAgent),
-		"send_from":             block.Text(&a.SendFrom),
-		"sign":                  block.Nested(a.readSign),
-		"budget":                block.Nested(a.readBudget),
-	}.Read(r, "agent "+a.Name)
+	}).Read(r, "agent "+a.Name)
 	h.Agents = append(h.Agents, a)
 	return err
-}
-
-func (c *AgentConfig) readBudget(r *block.Reader) error {
-	c.Budget = new(budget.Config)
-	return block.Grammar{
-		"requests": block.Text(&c.Budget.Requests),
-		"bytes":    block.Text(&c.Budget.Bytes),
-		"per_host": block.Text(&c.Budget.PerHost),
-		"zone":     block.Text(&c.Budget.Zone),
-	}.Read(r, "budget")
 }
 
 func (c *AgentConfig) addCredential(args []string) error {
 	c.Credentials = append(c.Credentials, Credential{User: args[0], Hash: args[1]})
 	return nil
-}
-
-func (c *AgentConfig) readSign(r *block.Reader) error {
-	c.Sign = new(enforce.Signing)
-	return block.Grammar{
-		"keys":      block.Text(&c.Sign.Keys),
-		"directory": block.Text(&c.Sign.Directory),
-		"string":    block.List(&c.Sign.StringHosts),
-	}.Read(r, "sign")
 }
 
 func (c *AgentConfig) addWindow(args []string) error {
@@ -276,14 +229,7 @@ func (h *Handler) addConnect(args []string) error {
 
 func (h *Handler) addException(r *block.Reader, args []string) error {
 	e := enforce.Exception{Hosts: args}
-	err := block.Grammar{
-		"path":        block.List(&e.Paths),
-		"agent":       block.List(&e.Agents),
-		"until":       block.Text(&e.Until),
-		"reason":      block.Text(&e.Reason),
-		"ticket":      block.Text(&e.Ticket),
-		"approved_by": block.Text(&e.ApprovedBy),
-	}.Read(r, "except")
+	err := block.Fields(&e, map[string]string{"hosts": "", "paths": "path", "agents": "agent"}, nil).Read(r, "except")
 	h.Exceptions = append(h.Exceptions, e)
 	return err
 }

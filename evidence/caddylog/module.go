@@ -216,16 +216,11 @@ func (e *Evidence) read(r *block.Reader) error {
 	if r.NextArg() {
 		return r.Errf(`"robots_evidence" takes no argument, found %q`, r.Val())
 	}
-	return block.Grammar{
-		"file":       {Min: 1, Max: 1, Block: e.readFile},
-		"name":       block.Text(&e.Name),
-		"key":        block.Text(&e.Key),
-		"state":      block.Text(&e.State),
-		"every":      {Min: 1, Max: 2, Set: e.setEvery},
-		"heads":      block.Text(&e.Heads),
-		"witness":    {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
-		"on_failure": block.Text(&e.OnFailure),
-	}.Read(r, "robots_evidence")
+	return block.Fields(e, nil, block.Grammar{
+		"file":    {Min: 1, Max: 1, Block: e.readFile},
+		"every":   {Min: 1, Max: 2, Set: e.setEvery},
+		"witness": {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
+	}).Read(r, "robots_evidence")
 }
 
 func (e *Evidence) setEvery(args []string) (err error) {

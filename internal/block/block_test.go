@@ -11,36 +11,50 @@ import (
 
 // config is the type whose fields the tests set.
 type config struct {
-	text        string
-	list        []string
-	flag, on    bool
-	size        int64
-	count       int
-	span        caddy.Duration
-	optional    *caddy.Duration
-	first, last caddy.Duration
-	inner       []string
+	Texts
+	Flag        bool            `json:"flag"`
+	On          bool            `json:"on"`
+	Size        int64           `json:"size"`
+	Count       int             `json:"count"` // an int needs a special option
+	Span        caddy.Duration  `json:"span"`
+	Optional    *caddy.Duration `json:"optional"`
+	First, Last caddy.Duration  `json:"-"`
+	Left        string          `json:"left"` // out
+	Nested      *nested         `json:"nested"`
+	Special     *nested         `json:"special"`
+}
+
+// Texts are embedded.
+type Texts struct {
+	Text kind     `json:"text,omitempty"`
+	List []string `json:"lists"`
+}
+
+type kind string
+
+type nested struct {
+	Inner []string `json:"inners"`
 }
 
 func (c *config) read(r *Reader) error {
-	return Grammar{
-		"text":     Text(&c.text),
-		"list":     List(&c.list),
-		"flag":     Flag(&c.flag),
-		"on":       Switch(&c.on, "on", "off"),
-		"size":     Size(&c.size),
-		"count":    Count(&c.count, 1, 9),
-		"span":     Duration(&c.span),
-		"optional": Parsed(&c.optional, Optional(ParseDuration)),
-		"two":      {Min: 2, Max: 3, Set: Durations(ParsePositive, &c.first, &c.last)},
-		"nested":   Nested(func(r *Reader) error { return Grammar{"inner": List(&c.inner)}.Read(r, "nested") }),
-	}.Read(r, "test")
+	return Fields(c, map[string]string{"lists": "list", "inners": "inner", "left": ""}, Grammar{
+		"flag":  Flag(&c.Flag),
+		"count": Count(&c.Count, 1, 9),
+		"two":   {Min: 2, Max: 3, Set: Durations(ParsePositive, &c.First, &c.Last)},
+		"special": Nested(func(r *Reader) error {
+			c.Special = new(nested)
+			return Grammar{"inner": List(&c.Special.Inner)}.Read(r, "special")
+		}),
+	}).Read(r, "test")
 }
 
 // compile fails if the text is the same as a line of the nested block.
 func (c *config) compile() (int, error) {
-	for _, s := range c.inner {
-		if s == c.text {
+	if c.Nested == nil {
+		return 0, nil
+	}
+	for _, s := range c.Nested.Inner {
+		if s == string(c.Text) {
 			return 0, fmt.Errorf("%q is there twice", s)
 		}
 	}
@@ -75,6 +89,10 @@ func TestErrors(t *testing.T) {
 		{"span 0", 2, `option "span" of test: "0" is no time at all`},
 		{"optional -1s", 2, `option "optional" of test: "-1s" is negative`},
 		{"two 0s 1s", 2, `"0s" is no time at all`},
+		{"left a", 2, `unknown option "left" in test: want one of count, flag, list, nested, on, optional, size, span, special, text, two`},
+		{"special {\nouter b\n}", 3, `unknown option "outer" in special: want one of inner`},
+		{"special a", 2, `option "special" of test takes no argument, found 1`},
+		{"nested a", 2, `option "nested" of test takes no argument, found 1`},
 		{"nested {\ninner a\nouter b\n}", 4, `unknown option "outer" in nested: want one of inner`},
 		// Faults that several lines cause together.
 		{"text a\nnested {\ninner b\ninner a\ninner c\n}\nflag", 5, `test: "a" is there twice`},
@@ -92,12 +110,12 @@ func TestErrors(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	c, err := parse("text a\nlist 1 2\nlist 3\nflag\non on\nsize 2KiB\ncount 3\nspan 4s\n" +
-		"optional 0\ntwo 1s 2s\nnested {\ninner q\n}")
+		"optional 0\ntwo 1s 2s\nnested {\ninner q\n}\nspecial {\ninner r\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(c.text, c.list, c.flag, c.on, c.size, c.count, c.span, *c.optional, c.first, c.last, c.inner)
-	if want := "a[1 2 3] true true 2048 3 4000000000 0 1000000000 2000000000 [q]"; got != want {
+	got := fmt.Sprint(c.Text, c.List, c.Flag, c.On, c.Size, c.Count, c.Span, *c.Optional, c.First, c.Last, c.Nested.Inner, c.Special.Inner)
+	if want := "a[1 2 3] true true 2048 3 4000000000 0 1000000000 2000000000 [q] [r]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

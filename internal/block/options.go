@@ -2,6 +2,8 @@ package block
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,26 +12,67 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
+// Fields returns the special options, and one for each field of the struct *dst of a type that has an
+// obvious form: a text, texts, a number of bytes as an int64, a duration, a bool (on or off), and a
+// block for a pointer to such a struct. The option has the name that the field has in JSON, or its
+// name in names. An empty one leaves the field out.
+func Fields(dst any, names map[string]string, special Grammar) Grammar {
+	g := make(Grammar)
+	for field, value := range reflect.ValueOf(dst).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if other, ok := names[name]; ok {
+			name = other
+		}
+		if field.Anonymous {
+			maps.Copy(g, Fields(value.Addr().Interface(), names, nil))
+		} else if field.IsExported() && name != "" && name != "-" {
+			if opt, ok := optionOf(value, name, names); ok {
+				g[name] = opt
+			}
+		}
+	}
+	maps.Copy(g, special)
+	return g
+}
+
+// optionOf returns the option for a field, unless it needs a special one.
+func optionOf(value reflect.Value, name string, names map[string]string) (opt Option, ok bool) {
+	switch p := value.Addr().Interface().(type) {
+	case *[]string:
+		return List(p), true
+	case *bool:
+		return Switch(p, "on", "off"), true
+	case *int64:
+		return Parsed(p, ParseSize), true
+	case *caddy.Duration:
+		return Parsed(p, ParsePositive), true
+	case **caddy.Duration: // nil stands for the default, so that 0 can be set
+		return Parsed(p, func(s string) (*caddy.Duration, error) {
+			d, err := ParseDuration(s)
+			return &d, err
+		}), true
+	}
+	switch t := value.Type(); {
+	case t.Kind() == reflect.String:
+		return Option{Min: 1, Max: 1, Set: func(args []string) error {
+			value.SetString(args[0])
+			return nil
+		}}, true
+	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct:
+		return Option{Block: func(r *Reader, _ []string) error {
+			value.Set(reflect.New(t.Elem()))
+			return Fields(value.Interface(), names, nil).Read(r, name)
+		}}, true
+	}
+	return opt, false
+}
+
 // Parsed is an option with exactly one argument, which parse turns into the value.
 func Parsed[T any](dst *T, parse func(string) (T, error)) Option {
 	return Option{Min: 1, Max: 1, Set: func(args []string) (err error) {
 		*dst, err = parse(args[0])
 		return err
 	}}
-}
-
-// Optional turns a parser of values into a parser for fields whose nil stands for the default, so
-// that a zero value can be set.
-func Optional[T any](parse func(string) (T, error)) func(string) (*T, error) {
-	return func(s string) (*T, error) {
-		v, err := parse(s)
-		return &v, err
-	}
-}
-
-// Text is an option with exactly one argument, taken as it is.
-func Text[T ~string](dst *T) Option {
-	return Parsed(dst, func(s string) (T, error) { return T(s), nil })
 }
 
 // Switch is an option whose one argument is the word on, or one of the words off, which mean the
@@ -78,9 +121,6 @@ func ParseCount(least, most int) func(string) (int, error) {
 	}
 }
 
-// Size is an option whose one argument is a number of bytes such as 256MiB.
-func Size(dst *int64) Option { return Parsed(dst, ParseSize) }
-
 // ParseSize reads a number of bytes above 0.
 func ParseSize(s string) (int64, error) {
 	v, err := humanize.ParseBytes(s)
@@ -89,9 +129,6 @@ func ParseSize(s string) (int64, error) {
 	}
 	return int64(v), nil
 }
-
-// Duration is an option whose one argument is a time span above 0.
-func Duration(dst *caddy.Duration) Option { return Parsed(dst, ParsePositive) }
 
 // ParsePositive reads a time span above 0, for an option for which 0 means its default.
 func ParsePositive(s string) (caddy.Duration, error) {
