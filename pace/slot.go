@@ -61,11 +61,9 @@ func (s Slot) Confirm(ctx context.Context) error {
 		if err != nil || until == 0 {
 			return err
 		}
-		timer := time.NewTimer(until - g.pacer.now())
 		select {
-		case <-timer.C:
+		case <-time.After(until - g.pacer.now()):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 }

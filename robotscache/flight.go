@@ -110,14 +110,12 @@ func (c *Cache) leave(f *flight) {
 
 // wait waits for the result of the flight, at most for the budget.
 func (c *Cache) wait(ctx context.Context, f *flight) (*Entry, error) {
-	timer := time.NewTimer(c.tuned.Load().Budget + waitGrace)
-	defer timer.Stop()
 	select {
 	case <-f.done:
 		return f.entry, f.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-timer.C:
+	case <-time.After(c.tuned.Load().Budget + waitGrace):
 		return nil, ErrPending
 	}
 }

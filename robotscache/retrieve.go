@@ -189,10 +189,8 @@ func (c *Cache) renew(l Lease) bool {
 
 // sleep waits for d and reports whether it did: it does not once ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -243,20 +243,17 @@ const (
 // runSweeper passes over the file from time to time and deletes records past their retention, until
 // ctx ends.
 func (s *Store) runSweeper(ctx context.Context) {
-	timer := time.NewTimer(firstSweep)
-	defer timer.Stop()
 	var next []byte // the key at which the next step begins; nil: at the first
-	for {
+	for pause := firstSweep; ; {
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		pause := sweepPause
+		pause = sweepPause
 		if next = s.sweep(next); next == nil {
 			pause = sweepEvery
 		}
-		timer.Reset(pause)
 	}
 }
 
