@@ -183,7 +183,7 @@ func NewProblem(d Decision, asked RequestInfo) Problem {
 	return p
 }
 
-// sfEscapes are those of a structured-field string (RFC 9651 section 4.1.6). They are made once: their
+// sfEscapes escapes a structured-field string (RFC 9651 section 4.1.6). It is made once, because its
 // tables take 2 KB.
 var sfEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
