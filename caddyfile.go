@@ -82,7 +82,6 @@ func (a *App) read(r *block.Reader) error {
 		"fetch":     block.Nested(a.readFetch),
 		"pace":      block.Nested(a.readPace),
 		"egress":    block.Nested(a.readEgress),
-		"limits":    block.Nested(a.readLimits),
 	}).Read(r, "robots")
 }
 
@@ -164,7 +163,6 @@ func (a *App) readPace(r *block.Reader) error {
 		"burst":       block.Count(&p.Burst, 1, 100_000),
 		"concurrency": block.Count(&p.Concurrency, 1, 100_000),
 		"crawl_delay": {Min: 2, Max: 3, Set: p.setCrawlDelay},
-		"queue":       block.Count(&p.Queue, 1, 1_000_000),
 		"per":         {Min: 1, Max: 3, Set: block.List(&p.Per).Set},
 		"backoff":     {Min: 1, Max: 2, Set: p.setBackoff},
 		"shared":      {Min: 2, Max: 2, Set: p.setShared},
@@ -218,14 +216,4 @@ func (e *EgressConfig) addUpstream(args []string) error {
 	}
 	_, err := u.upstream()
 	return err
-}
-
-func (a *App) readLimits(r *block.Reader) error {
-	a.Limits = new(engine.Limits)
-	l := a.Limits
-	return block.Fields(l, nil, block.Grammar{
-		"connections":            block.Count(&l.Connections, 1, 1_000_000),
-		"connections_per_source": block.Count(&l.ConnectionsPerSource, 1, 1_000_000),
-		"requests_per_agent":     block.Count(&l.RequestsPerAgent, 1, 1_000_000),
-	}).Read(r, "limits")
 }

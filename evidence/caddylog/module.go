@@ -216,7 +216,7 @@ func (e *Evidence) read(r *block.Reader) error {
 	if r.NextArg() {
 		return r.Errf(`"robots_evidence" takes no argument, found %q`, r.Val())
 	}
-	return block.Fields(e, nil, block.Grammar{
+	return block.Fields(e, map[string]string{"lines": ""}, block.Grammar{
 		"file":    {Min: 1, Max: 1, Block: e.readFile},
 		"every":   {Min: 1, Max: 2, Set: e.setEvery},
 		"witness": {Min: 2, Max: 2, Repeat: true, Set: e.addWitness},
@@ -227,7 +227,7 @@ func (e *Evidence) setEvery(args []string) (err error) {
 	if e.Every, err = block.ParsePositive(args[0]); err != nil || len(args) == 1 {
 		return err
 	}
-	e.Lines, err = block.ParseCount(1, 1_000_000)(args[1])
+	e.Lines, err = block.ParseCount(1, block.MaxCount)(args[1])
 	return err
 }
 

@@ -15,7 +15,8 @@ type config struct {
 	Flag        bool            `json:"flag"`
 	On          bool            `json:"on"`
 	Size        int64           `json:"size"`
-	Count       int             `json:"count"` // an int needs a special option
+	Count       int             `json:"count"`
+	Number      int             `json:"number"`
 	Span        caddy.Duration  `json:"span"`
 	Optional    *caddy.Duration `json:"optional"`
 	First, Last caddy.Duration  `json:"-"`
@@ -76,7 +77,7 @@ func TestErrors(t *testing.T) {
 		line int
 		want string
 	}{
-		{"nothing", 2, `unknown option "nothing" in test: want one of count, flag, list, nested, on, `},
+		{"nothing", 2, `unknown option "nothing" in test: want one of count, flag, list, nested, number, on, `},
 		{"flag\nflag", 3, `option "flag" of test is given twice`},
 		{"flag 1", 2, `option "flag" of test takes no argument, found 1`},
 		{"text", 2, `option "text" of test takes 1 argument, found 0`},
@@ -85,11 +86,13 @@ func TestErrors(t *testing.T) {
 		{"text a {\nb\n}", 3, `option "text" of test takes no block`},
 		{"on yes", 2, `option "on" of test: unknown value "yes": want on, off`},
 		{"size 0", 2, `option "size" of test: "0" is not a size such as 500KiB or 256MiB`},
+		{"number 0", 2, `option "number" of test: "0" is not a whole number from 1 to 1000000`},
+		{"number 1000001", 2, `option "number" of test: "1000001" is not a whole number from 1 to 1000000`},
 		{"count 10", 2, `option "count" of test: "10" is not a whole number from 1 to 9`},
 		{"span 0", 2, `option "span" of test: "0" is no time at all`},
 		{"optional -1s", 2, `option "optional" of test: "-1s" is negative`},
 		{"two 0s 1s", 2, `"0s" is no time at all`},
-		{"left a", 2, `unknown option "left" in test: want one of count, flag, list, nested, on, optional, size, span, special, text, two`},
+		{"left a", 2, `unknown option "left" in test: want one of count, flag, list, nested, number, on, optional, size, span, special, text, two`},
 		{"special {\nouter b\n}", 3, `unknown option "outer" in special: want one of inner`},
 		{"special a", 2, `option "special" of test takes no argument, found 1`},
 		{"nested a", 2, `option "nested" of test takes no argument, found 1`},
@@ -109,13 +112,13 @@ func TestErrors(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	t.Parallel()
-	c, err := parse("text a\nlist 1 2\nlist 3\nflag\non on\nsize 2KiB\ncount 3\nspan 4s\n" +
+	c, err := parse("text a\nlist 1 2\nlist 3\nflag\non on\nsize 2KiB\ncount 3\nnumber 1000000\nspan 4s\n" +
 		"optional 0\ntwo 1s 2s\nnested {\ninner q\n}\nspecial {\ninner r\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(c.Text, c.List, c.Flag, c.On, c.Size, c.Count, c.Span, *c.Optional, c.First, c.Last, c.Nested.Inner, c.Special.Inner)
-	if want := "a[1 2 3] true true 2048 3 4000000000 0 1000000000 2000000000 [q] [r]"; got != want {
+	got := fmt.Sprint(c.Text, c.List, c.Flag, c.On, c.Size, c.Count, c.Number, c.Span, *c.Optional, c.First, c.Last, c.Nested.Inner, c.Special.Inner)
+	if want := "a[1 2 3] true true 2048 3 1000000 4000000000 0 1000000000 2000000000 [q] [r]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

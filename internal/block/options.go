@@ -13,8 +13,8 @@ import (
 )
 
 // Fields returns the special options, and one for each field of the struct *dst of a type that has an
-// obvious form: a text, texts, a number of bytes as an int64, a duration, a bool (on or off), and a
-// block for a pointer to such a struct. The option has the name that the field has in JSON, or its
+// obvious form: a text, texts, a number of bytes as an int64, a number from 1 to [MaxCount] as an int, a
+// duration, a bool (on or off), and a block for a pointer to such a struct. The option has the name that the field has in JSON, or its
 // name in names. An empty one leaves the field out.
 func Fields(dst any, names map[string]string, special Grammar) Grammar {
 	g := make(Grammar)
@@ -44,6 +44,8 @@ func optionOf(value reflect.Value, name string, names map[string]string) (opt Op
 		return Switch(p, "on", "off"), true
 	case *int64:
 		return Parsed(p, ParseSize), true
+	case *int:
+		return Count(p, 1, MaxCount), true
 	case *caddy.Duration:
 		return Parsed(p, ParsePositive), true
 	case **caddy.Duration: // nil stands for the default, so that 0 can be set
@@ -106,6 +108,9 @@ func List(dst *[]string) Option {
 		return nil
 	}}
 }
+
+// MaxCount is the largest number of an option without a bound of its own.
+const MaxCount = 1_000_000
 
 // Count is an option whose one argument is a whole number within bounds.
 func Count(dst *int, least, most int) Option { return Parsed(dst, ParseCount(least, most)) }
