@@ -255,13 +255,13 @@ func checkStore(c *engine.Store) error {
 	}
 	switch {
 	case c.Kind == "none" && (c.Retain != 0 || c.RetainMax != 0):
-		return errors.New("none keeps no text beyond the process: retain and retain_max are for file, retain for redis")
+		return errors.New("store none keeps texts in memory only: retain and retain_max are for file, retain for redis")
 	case c.Kind == "redis" && c.RetainMax != 0:
-		return errors.New("redis bounds its memory itself: set its maxmemory in place of retain_max")
+		return errors.New("redis bounds its memory itself: set its maxmemory instead of retain_max")
 	case c.Retain < 0 || c.Retain > caddy.Duration(maxRetain):
 		return errors.New("retain is negative, or longer than 100 years")
 	case c.RetainMax != 0 && c.RetainMax < minRetainMax:
-		return errors.New("retain_max is below 16 MiB: texts would go as they come")
+		return errors.New("retain_max is below 16 MiB: texts would be dropped at once")
 	case c.Kind == "redis" && c.URL == "":
 		return errors.New("redis needs a url")
 	}
@@ -304,7 +304,7 @@ func (a *App) setFleet(c *engine.Config) error {
 	case f.Expect < 0 || f.Expect > maxGateways:
 		return fmt.Errorf("expect: %d is not from 1 to %d", f.Expect, maxGateways)
 	case c.Name == "":
-		return errors.New("each gateway needs a name of its own: set gateway")
+		return errors.New("each gateway needs its own name: set gateway")
 	}
 	return nil
 }

@@ -68,26 +68,26 @@ func TestBadEngine(t *testing.T) {
 		{"store redis http://localhost", 3, `robots: store: redis url has scheme "http": want redis, rediss or unix`},
 		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed`},
 		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
-		{"store none {\nretain 1d\n}", 4, `robots: store: none keeps no text beyond the process: retain and retain_max are for file, retain for redis`},
-		{"store redis redis://h {\nretain 1d\nretain_max 1GiB\n}", 5, `robots: store: redis bounds its memory itself: set its maxmemory in place of retain_max`},
+		{"store none {\nretain 1d\n}", 4, `robots: store: store none keeps texts in memory only: retain and retain_max are for file, retain for redis`},
+		{"store redis redis://h {\nretain 1d\nretain_max 1GiB\n}", 5, `robots: store: redis bounds its memory itself: set its maxmemory instead of retain_max`},
 		{"store file {\nretain 40000d\n}", 4, `robots: store: retain is negative, or longer than 100 years`},
-		{"store file {\nretain 0\n}", 4, `option "retain" of store: "0" is no time at all; without the option its default holds`},
-		{"store file {\nretain_max 1MiB\n}", 4, `robots: store: retain_max is below 16 MiB: texts would go as they come`},
+		{"store file {\nretain 0\n}", 4, `option "retain" of store: "0" is zero; leave the option out to get its default`},
+		{"store file {\nretain_max 1MiB\n}", 4, `robots: store: retain_max is below 16 MiB: texts would be dropped at once`},
 		{"store file {\nkeep 1d\n}", 4, `unknown option "keep" in store: want one of retain, retain_max`},
 		{"store file a b", 3, `option "store" of robots takes at most 2 arguments, found 3`},
 
 		{"cache 1h", 3, `option "cache" of robots takes no argument, found 1`},
 		{"cache {\nmax_size many\n}", 4, `option "max_size" of cache: "many" is not a size such as 500KiB or 256MiB`},
 		{"cache {\nttl soon\n}", 4, `option "ttl" of cache: "soon" is not a duration such as 10s, 5m or 24h`},
-		{"cache {\nttl 0\n}", 4, `option "ttl" of cache: "0" is no time at all; without the option its default holds`},
-		{"fetch {\nretry 0s 1h\n}", 4, `option "retry" of fetch: "0s" is no time at all; without the option its default holds`},
-		{"pace {\nbackoff 0s 1h\n}", 4, `option "backoff" of pace: "0s" is no time at all; without the option its default holds`},
+		{"cache {\nttl 0\n}", 4, `option "ttl" of cache: "0" is zero; leave the option out to get its default`},
+		{"fetch {\nretry 0s 1h\n}", 4, `option "retry" of fetch: "0s" is zero; leave the option out to get its default`},
+		{"pace {\nbackoff 0s 1h\n}", 4, `option "backoff" of pace: "0s" is zero; leave the option out to get its default`},
 		{"cache {\nttl -1h\n}", 4, `option "ttl" of cache: "-1h" is negative`},
 		{"cache {\nttl 25h\n}", 4, `robots: cache: ttl 25h0m0s is above 24h0m0s, the longest that RFC 9309 section 2.4 permits`},
 		{"cache {\nmin_ttl 5m\n}", 4, `unknown option "min_ttl" in cache: want one of max_size, ttl`},
 		{"limits {\nconnections_per_source 2\ntunnel_age 1h\nconnections 1\n}\nindex_html on", 6, `robots: limits: connections_per_source 2 is more than connections 1`},
 
-		{"fetch {\ntimeout 6m\n}", 4, `robots: fetch: timeout 6m0s is above 5m: a crawler waits for as long`},
+		{"fetch {\ntimeout 6m\n}", 4, `robots: fetch: timeout 6m0s is above 5m: a crawler would wait that long`},
 		{"fetch {\nmax_redirects 7\n}", 4, `unknown option "max_redirects" in fetch: want one of forbidden, parallel, retry, soft_404, timeout, unreachable, unreachable_for`},
 		{"limits {\nurl_size 8KiB\n}", 4, `unknown option "url_size" in limits: want one of connections, connections_per_source, min_rate, requests_per_agent, tunnel_age`},
 		{"signals {\nheaders on\n}", 4, `unknown option "headers" in signals: want one of html, tdm_file`},
@@ -112,11 +112,11 @@ func TestBadEngine(t *testing.T) {
 		},
 		{
 			"egress {\nupstream http://proxy.example *.*\n}", 4,
-			`option "upstream" of egress: host pattern "*.*": has * elsewhere than alone before a dot at its start`,
+			`option "upstream" of egress: host pattern "*.*": may have * only at its start, before a dot`,
 		},
 		{
 			"egress {\nupstream http://proxy.example a.example:80\n}", 4,
-			`option "upstream" of egress: host pattern "a.example:80": an upstream takes hosts without a port`,
+			`option "upstream" of egress: host pattern "a.example:80": want a host without a port for an upstream`,
 		},
 		{"fetch {\nparallel 0\n}", 4, `option "parallel" of fetch: "0" is not a whole number from 1 to 100000`},
 
@@ -149,9 +149,9 @@ func TestBadEngine(t *testing.T) {
 		{"limits {\nmin_rate 100\n}", 4, `robots: limits: min_rate "100": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nmin_rate 0B/s\n}", 4, `robots: limits: min_rate "0B/s": want a rate such as 100B/s or 2KiB/s, or off`},
 		{"limits {\nconnections 0\n}", 4, `option "connections" of limits: "0" is not a whole number from 1 to 1000000`},
-		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is no time at all; without the option its default holds`},
+		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is zero; leave the option out to get its default`},
 		{"limits {\nconnections 10\nconnections_per_source 20\n}", 5, `robots: limits: connections_per_source 20 is more than connections 10`},
-		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is no time at all; without the option its default holds`},
+		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is zero; leave the option out to get its default`},
 		{"limits {\nbody_timeout 1m\n}", 4, `unknown option "body_timeout" in limits: want one of connections, connections_per_source, min_rate, requests_per_agent, tunnel_age`},
 		{"egress {\nallow_private 10.0.0.1/8\n}", 4, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
 		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range`},
@@ -176,8 +176,8 @@ func TestBadGateway(t *testing.T) {
 		{"clients", 3, `option "clients" of robots takes at least 1 argument, found 0`},
 		{"clients everyone", 3, `robots: clients "everyone": not an address range`},
 		{"clients 10.0.0.1/8", 3, `robots: clients "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
-		{"clients any 10.0.0.0/8", 3, `robots: clients: "any" stands alone, as it covers every range`},
-		{"clients 10.0.0.0/8\nclients any", 4, `robots: clients: "any" stands alone, as it covers every range`},
+		{"clients any 10.0.0.0/8", 3, `robots: clients: "any" must be alone, because it covers every range`},
+		{"clients 10.0.0.0/8\nclients any", 4, `robots: clients: "any" must be alone, because it covers every range`},
 		{"mode report\nmode off", 4, `option "mode" of robots: the mode of the gateway is given twice`},
 		{"mode off bad..pattern", 3, `robots: mode off of hosts: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},
 
@@ -185,7 +185,7 @@ func TestBadGateway(t *testing.T) {
 		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, budget, client_certificate, contact, credential, expires, from, ` +
 			`hosts, hosts_file, ignore_wildcard_group, max_wait, methods, mode, owner, pass, ports, preferences, purpose, rate, send_from, send_user_agent, sign, ticket, token, unknown, user_agent, visit_time, window`},
-		{"agent A {\nhosts a.example .b.example\n}", 4, `robots: agent "A": hosts: host pattern ".b.example": could mean the name with or without those below it; write b.example, *.b.example or both`},
+		{"agent A {\nhosts a.example .b.example\n}", 4, `robots: agent "A": hosts: host pattern ".b.example": could mean the name with or without the names below it; write b.example, *.b.example or both`},
 		{"agent A {\nhosts_file a b\n}", 4, `option "hosts_file" of agent A takes 1 argument, found 2`},
 		{"agent A {\nports 443\nports 90-80\n}", 5, `robots: agent "A": ports: reading port range "90-80": first port is above the last`},
 		{"agent A {\nmethods GET\nmethods post\n}", 5, `robots: agent "A": methods "post": want methods of requests in capitals, such as GET`},
@@ -193,10 +193,10 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nwindow\n}", 4, `option "window" of agent A takes at least 1 argument, found 0`},
 		{"agent A {\nvisit_time on\n}", 4, `robots: agent "A": visit_time "on": want keep, ignore`},
 		{"agent A {\nexpires soon\n}", 4, `robots: agent "A": expires "soon": want a date such as 2027-03-31`},
-		{"agent A {\nticket T-1\n}", 4, `robots: agent "A": ticket is a line of up to 200 bytes, beside expires`},
+		{"agent A {\nticket T-1\n}", 4, `robots: agent "A": ticket: want a line of up to 200 bytes, together with expires`},
 		{"agent A\nagent a", 4, `robots: agent "a" is given twice (names are compared ignoring case)`},
-		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is no product token: ` +
-			`want a single word without version, of letters, digits, "-", "_" and "."`},
+		{"agent A {\ntoken \"not a token\"\n}", 4, `robots: agent "A": token "not a token" is not a product token: ` +
+			`want a single word without a version, of letters, digits, "-", "_" and "."`},
 		{"agent A {\ncredential user password\n}", 4, `robots: agent "A": credential of "user": ` +
 			`the hash is not of bcrypt or argon2id; make one with: crawlgate hash-password`},
 		{"agent A {\ncredential user\n}", 4, `option "credential" of agent A takes 2 arguments, found 1`},
@@ -242,7 +242,7 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nsign {\nkeys k\nkey l\n}\n}", 6, `unknown option "key" in sign: want one of directory, keys, string`},
 		{
 			"agent A {\nsign {\nkeys k\ndirectory https://a.example\nstring *.*\n}\n}", 7,
-			`robots: agent "A": sign: string: host pattern "*.*": has * elsewhere than alone before a dot at its start`,
+			`robots: agent "A": sign: string: host pattern "*.*": may have * only at its start, before a dot`,
 		},
 		{
 			"agent A {\nsign {\nkeys k\ndirectory https://a.example\n}\npass signature\n}", 8,
@@ -262,10 +262,10 @@ func TestBadGateway(t *testing.T) {
 			"agent A:1 {\nrate 1/s\ntoken a\nfrom 10.0.0.1/8\nowner x\n}\nunidentified allow", 6,
 			`robots: agent "A:1": from "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`,
 		},
-		{"mode off\nagent A:1 {\nrate 1/s\n}", 4, `robots: agent "A:1": its name is no product token: give it a token`},
+		{"mode off\nagent A:1 {\nrate 1/s\n}", 4, `robots: agent "A:1": its name is not a product token: give it a token`},
 		{"agent \"\"", 3, `robots: agent has no name`},
 		{"agent \"A B\" {\ntoken a\n}", 3, `robots: agent name "A B": only visible ASCII is allowed`},
-		{"agent A {\ntoken a *\n}", 4, `robots: agent "A": token "*" is no product token: an agent without a group of its own gets * by itself`},
+		{"agent A {\ntoken a *\n}", 4, `robots: agent "A": token "*" is not a product token: an agent without a group of its own gets * by itself`},
 		{"agent A {\ntoken a\ntoken A\n}", 5, `robots: agent "A": token "A" is given twice`},
 		{"agent A {\nuser_agent \" \"\n}", 4, `robots: agent "A": user_agent pattern is empty`},
 		{"agent A {\nuser_agent \"a\tb\"\n}", 4, `robots: agent "A": user_agent pattern "a\tb" has a control character`},
@@ -279,16 +279,16 @@ func TestBadGateway(t *testing.T) {
 		{"agent A {\nowner \"a\nb\"\n}", 4, `robots: agent "A": owner and contact are lines of up to 200 bytes`},
 		{"mode off a.example\nmode report A.example", 4, `robots: mode report of hosts: "a.example" is given twice`},
 		{"deny a.example\ndeny b.example a.example", 4, `robots: deny: "a.example" is given twice`},
-		{"connect tunnel\nconnect deny a.example", 4, `robots: connect tunnel: holds for every host, so the rules after it are never reached`},
+		{"connect tunnel\nconnect deny a.example", 4, `robots: connect tunnel: applies to every host, so the rules after it are never reached`},
 		{"connect deny a.example\nconnect deny a.example", 4, `robots: connect deny: "a.example" is given twice`},
-		{"except *.* {\nreason x\n}", 3, `robots: except *.*: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
+		{"except *.* {\nreason x\n}", 3, `robots: except *.*: host pattern "*.*": may have * only at its start, before a dot`},
 		{"except a.example {\nreason \"a\nb\"\n}", 4, `robots: except a.example: reason, ticket and approved_by are one line of up to 200 bytes together`},
 		{"except a.example {\npath /x*\n}", 4, `robots: except a.example: path "/x*": want a plain prefix, without * and #`},
 
 		{"unidentified ask", 3, `robots: unidentified "ask": want deny, allow`},
 		{"connect", 3, `option "connect" of robots takes at least 1 argument, found 0`},
 		{"connect open", 3, `option "connect" of robots: connect "open": want intercept, tunnel, deny`},
-		{"connect tunnel *.*", 3, `robots: connect tunnel: host pattern "*.*": has * elsewhere than alone before a dot at its start`},
+		{"connect tunnel *.*", 3, `robots: connect tunnel: host pattern "*.*": may have * only at its start, before a dot`},
 
 		{"except {\npath /x\n}", 3, `option "except" of robots takes at least 1 argument, found 0`},
 		{"except example.com {\nbecause x\n}", 4, `unknown option "because" in except: want one of agent, approved_by, path, reason, ticket, until`},
@@ -311,7 +311,7 @@ func TestBadHead(t *testing.T) {
 		return fmt.Sprintf("parsing caddyfile tokens for 'robots': directive \"robots\" takes no matcher, found %q: "+
 			"Caddy would answer what it does not match with an empty 200, at Caddyfile:2", found)
 	}
-	const twice = `directive "robots" is given twice in a site: it is in line 2 too`
+	const twice = `directive "robots" is given twice in a site: it is also in line 2`
 	const site = ":3128 {\n\trobots\n}\n"
 	for _, tt := range []struct{ text, err string }{
 		{"{\n\trobots now\n}\n" + site, `parsing caddyfile tokens for 'robots': global option "robots" takes no argument, found "now", at Caddyfile:2`},

@@ -136,7 +136,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	if err := config.Identifier.Follow(ctx, func(agent string, err error) {
 		if err != nil {
-			config.Logger.Error("the hosts_file cannot be read; the hosts before stay", zap.String("agent", agent), zap.Error(err))
+			config.Logger.Error("the hosts_file cannot be read; the former hosts stay", zap.String("agent", agent), zap.Error(err))
 			return
 		}
 		config.Logger.Info("the hosts_file has changed", zap.String("agent", agent))

@@ -160,7 +160,7 @@ func (c *FetchConfig) check() error {
 	case c.Parallel < 0:
 		return errors.New("parallel is negative")
 	case c.Timeout > caddy.Duration(maxFetchTimeout):
-		return fmt.Errorf("timeout %s is above 5m: a crawler waits for as long", time.Duration(c.Timeout))
+		return fmt.Errorf("timeout %s is above 5m: a crawler would wait that long", time.Duration(c.Timeout))
 	}
 	return enforce.OneOf("soft_404", c.SoftNotFound, "detect", "off")
 }
@@ -386,7 +386,7 @@ func upstreamHosts(hosts []string) (func(host string) bool, error) {
 			return nil, err
 		}
 		if _, _, err := net.SplitHostPort(s); err == nil {
-			return nil, fmt.Errorf("host pattern %q: an upstream takes hosts without a port", s)
+			return nil, fmt.Errorf("host pattern %q: want a host without a port for an upstream", s)
 		}
 	}
 	return func(host string) bool {

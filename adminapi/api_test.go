@@ -55,9 +55,9 @@ func TestAdminErrors(t *testing.T) {
 		{"state", "GET", "/robots/origins?state=good", nil, 400, "want rules, absent, unreachable"},
 
 		{"origin missing", "GET", "/robots/origin", nil, 400, "host is empty: want a host such as example.com"},
-		{"host unknown", "GET", "/robots/origin?origin=example.com", nil, 404, "nothing is known of example.com: no request has asked for it; name a new site by its URL"},
+		{"host unknown", "GET", "/robots/origin?origin=example.com", nil, 404, "nothing is known about example.com: no request was made to it; name a new site by its URL"},
 		{"no host", "GET", "/robots/origin?origin=shop+example", nil, 400, `host "shop example" has a byte that no host name has: want a host such as example.com, or a URL`},
-		{"page of an origin", "GET", "/robots/origin?origin=https://example.com/a?b", nil, 404, "nothing is known of https://example.com: "},
+		{"page of an origin", "GET", "/robots/origin?origin=https://example.com/a?b", nil, 404, "nothing is known about https://example.com: "},
 		{"origin with user", "GET", "/robots/origin?origin=https://u@example.com/", nil, 400, "userinfo"},
 		{"origin scheme", "GET", "/robots/origin?origin=gopher://example.com", nil, 400, `scheme "gopher" is not one of`},
 		{"origin unknown", "GET", "/robots/origin?origin=https://example.com", nil, 404, "nothing is known"},
@@ -70,14 +70,14 @@ func TestAdminErrors(t *testing.T) {
 		{"diff hash", "GET", "/robots/diff?origin=https://example.com&to=x", nil, 400, "64 hexadecimal"},
 
 		{"explain agent missing", "GET", "/robots/explain?url=https://example.com/", nil, 400, "agent is missing"},
-		{"explain agent", "GET", "/robots/explain?agent=a+b&url=https://example.com/", nil, 400, "no product token"},
+		{"explain agent", "GET", "/robots/explain?agent=a+b&url=https://example.com/", nil, 400, "not a product token"},
 		{"explain url missing", "GET", "/robots/explain?agent=a", nil, 400, "url is missing"},
 		{"explain url", "GET", "/robots/explain?agent=a&url=/x", nil, 400, "url"},
 		{"explain url broken", "GET", "/robots/explain?agent=a&url=http://%25zz%20/", nil, 400, "want a URL such as"},
 		{"explain site", "GET", "/robots/explain?agent=a&url=https://example.com/&site=:9", nil, 400, "has no gateway: there is unix/"},
 
 		{"no body", "POST", "/robots/purge", nil, 400, "the body is empty"},
-		{"no JSON", "POST", "/robots/purge", "origin=x", 400, "the body does not have the right form"},
+		{"no JSON", "POST", "/robots/purge", "origin=x", 400, "the body has the wrong form"},
 		{"array", "POST", "/robots/purge", "[]", 400, "cannot unmarshal array"},
 		{"wrong type", "POST", "/robots/refresh", `{"origin":1}`, 400, "cannot unmarshal number"},
 		{"unknown field", "POST", "/robots/purge", `{"origin":"https://example.com","all":true}`, 400, `unknown field "all"`},
@@ -95,7 +95,7 @@ func TestAdminErrors(t *testing.T) {
 		{"order all with value", "POST", "/robots/deny", `{"scope":"all","value":"x"}`, 400, "takes no value"},
 		{"order reason", "POST", "/robots/deny", `{"scope":"all","reason":"a\nb"}`, 400, "lines of up to"},
 		{"order dated", "POST", "/robots/deny", `{"scope":"all","at":"2020-01-01T00:00:00Z"}`, 400, `unknown field "at"`},
-		{"order agent", "POST", "/robots/deny", `{"scope":"agent","value":"a b"}`, 400, "no product token"},
+		{"order agent", "POST", "/robots/deny", `{"scope":"agent","value":"a b"}`, 400, "not a product token"},
 		{"unblock nothing", "POST", "/robots/unblock", `{"key":"example.com"}`, 404, "is not blocked"},
 		{"unblock without a key", "POST", "/robots/unblock", `{}`, 404, "is not blocked"},
 		{"lift nothing", "DELETE", "/robots/deny?scope=all", nil, 404, "no such order: all; stopped: nothing"},
@@ -464,7 +464,7 @@ func TestExplainKnown(t *testing.T) {
 	explain := func(agent string) (adminapi.Explanation, error) {
 		return adminapi.ExplainKnown(t.Context(), engine.Current(), adminapi.ExplainRequest{Agent: agent, URL: s.URL("/page")})
 	}
-	if x, err := explain("seeker"); err == nil || !strings.Contains(err.Error(), "too little is known of "+s.Origin().String()) || len(s.Exchanges()) > 0 {
+	if x, err := explain("seeker"); err == nil || !strings.Contains(err.Error(), "too little is known about "+s.Origin().String()) || len(s.Exchanges()) > 0 {
 		t.Errorf("before a fetch: %+v, %v", x, err)
 	}
 	if _, err := engine.Current().Cache().Refresh(t.Context(), s.Origin()); err != nil {
@@ -473,7 +473,7 @@ func TestExplainKnown(t *testing.T) {
 	if x, err := explain("seeker"); err != nil || x.Robots.Reason != enforce.ReasonNoRule {
 		t.Errorf("no purpose of the file: %+v, %v", x, err)
 	}
-	if x, err := explain("trainer"); err == nil || !strings.Contains(err.Error(), "too little is known of") || len(s.Exchanges()) != 1 {
+	if x, err := explain("trainer"); err == nil || !strings.Contains(err.Error(), "too little is known about") || len(s.Exchanges()) != 1 {
 		t.Errorf("the TDM file is not known: %+v, %v, %d exchanges", x, err, len(s.Exchanges()))
 	}
 }

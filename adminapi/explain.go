@@ -29,7 +29,7 @@ func ExplainKnown(ctx context.Context, e *engine.Engine, request ExplainRequest)
 	files := new(noFiles)
 	x, err := explain(ctx, e, request, newKnownRules(e), files)
 	if err == nil && (files.asked || x.Robots.Reason == enforce.ReasonPending) {
-		return x, fault(http.StatusNotFound, "too little is known of %s to decide: its files have to be fetched", x.Robots.Origin)
+		return x, fault(http.StatusNotFound, "too little is known about %s to decide: its files must be fetched first", x.Robots.Origin)
 	}
 	return x, err
 }
@@ -144,7 +144,7 @@ func identityOf(id *enforce.Identifier, agent string) (enforce.Identity, error) 
 	}
 }
 
-const unknownAgent = "agent %.100q is no product token: want a single word without version"
+const unknownAgent = "agent %.100q is not a product token: want a single word without a version"
 
 // siteAt returns the gateway with the given listener. The listener is optional if there is only
 // one gateway.
@@ -161,7 +161,7 @@ func siteAt(e *engine.Engine, listener string) (*engine.SitePolicy, error) {
 	}
 	known := strings.Join(names, ", ")
 	if listener == "" {
-		return nil, badRequest("there are %d gateways: say which, as site: %s", len(sites), known)
+		return nil, badRequest("there are %d gateways: name one as site: %s", len(sites), known)
 	}
 	return nil, badRequest("site %.100q has no gateway: there is %s", listener, known)
 }

@@ -76,7 +76,7 @@ func give(ctx context.Context, e *engine.Engine, order enforce.Stop) (given Orde
 	}
 	report := e.Fleet().Given(ctx, order.ID, ended)
 	if err != nil {
-		return given, fmt.Errorf("the order holds, but a restart will forget it: %w; make room on the disk, and give it again", err)
+		return given, fmt.Errorf("the order is in force, but a restart will forget it: %w; make room on the disk, and give it again", err)
 	}
 	return OrderGiven{order, ended, report}, nil
 }
@@ -91,7 +91,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	switch {
 	case found && order.Scope == enforce.StopAllow: // it has ended, even if err is set
 	case err != nil:
-		return ended, fmt.Errorf("the order still holds, because its end cannot be written down: %w; "+
+		return ended, fmt.Errorf("the order is still in force, because its end cannot be saved: %w; "+
 			"make room on the disk, and lift it again", err)
 	case !found:
 		order.By = "" // it would be the author of the order
@@ -104,7 +104,7 @@ func Undeny(ctx context.Context, e *engine.Engine, request LiftRequest) (ended O
 	report := e.Fleet().Given(ctx, cluster.LiftOf(lifted.ID), 0)
 	if err != nil {
 		return ended, fmt.Errorf("the exception has ended, but a restart may bring it back: %w; "+
-			"make room on the disk, and give or lift any order: that writes its end down too", err)
+			"make room on the disk, and give or lift any order: that saves its end too", err)
 	}
 	return OrderLifted{lifted, order.By, report}, nil
 }
@@ -143,7 +143,7 @@ func checkAgent(e *engine.Engine, name string, hint error) error {
 }
 
 // ErrNeedsForce is the last part of the error for an order that can be forced.
-var ErrNeedsForce = errors.New("with force the order is given all the same")
+var ErrNeedsForce = errors.New("with force the order is given anyway")
 
 // meant names the known names that a mistyped name may stand for.
 func meant(names []string, name string) string {

@@ -133,7 +133,7 @@ func Resolve(ctx context.Context, e *engine.Engine, text string) (o origin.Origi
 	}
 	switch {
 	case len(names) == 0:
-		return o, fault(http.StatusNotFound, "nothing is known of %.200[1]s: no request has asked for it; name a new site by its URL, such as https://%.200[1]s", text)
+		return o, fault(http.StatusNotFound, "nothing is known about %.200[1]s: no request was made to it; name a new site by its URL, such as https://%.200[1]s", text)
 	case len(names) > 1:
 		return origin.Origin{}, fault(http.StatusConflict, "say which one is meant: %s", listed(names))
 	}
@@ -176,7 +176,7 @@ func ShowOrigin(ctx context.Context, e *engine.Engine, request OriginQuery) (Ori
 	entry, ok := e.Cache().Peek(o, as)
 	if !ok {
 		key := fetch.Key{Origin: o, Agent: as}
-		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known of %s: no request has asked for it", key)
+		return OriginDetail{}, fault(http.StatusNotFound, "nothing is known about %s: no request was made to it", key)
 	}
 	d, err := detail(ctx, e, entry)
 	if err != nil || request.Agent == nil {

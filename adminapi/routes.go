@@ -243,7 +243,7 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 		case errors.Is(err, io.EOF):
 			return nil, badRequest("the body is empty: want a JSON object")
 		}
-		return nil, badRequest("the body does not have the right form: %w", err)
+		return nil, badRequest("the body has the wrong form: %w", err)
 	}
 }
 

@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config, logs [][]Source, report Callbacks) (To
 		return a.totals(), err
 	}
 	if c := a.counts; c.Checked == 0 && c.Unjudged > 0 {
-		a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: the log is no gateway's, or its filter took it out"))
+		a.fault(Place{File: logs[0][0].Name}, errors.New("no line has the object robots: no gateway wrote the log, or its filter removed the object"))
 	}
 	if a.seals != nil {
 		totals := a.seals.End()
@@ -120,7 +120,7 @@ func (a *auditor) line(l *Line) {
 	case e.Robots != nil:
 		if n := e.Robots.Lost; n > 0 {
 			since := e.Robots.LostSince.Time().UTC().Format(time.RFC3339)
-			a.fault(l.Place, fmt.Errorf("the log is incomplete: from %s until this line it took none, and %d are missing", since, n))
+			a.fault(l.Place, fmt.Errorf("the log is incomplete: %[2]d lines are missing, because it took none from %[1]s until this line", since, n))
 		}
 		a.judged(l)
 		return
@@ -140,7 +140,7 @@ func (a *auditor) answer(l *Line) {
 	a.counts.Answers++
 	r, f := l.Answer, Finding{Place: l.Place, Kind: KindImpossible, Message: badAnswer(l.Answer)}
 	if sha, ok := shaOf(r.SHA256); ok && f.Message == "" && a.judge.texts.get(sha).altered {
-		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site gave"
+		f.Kind, f.Message = KindText, "the stored text has another hash: it is not the one that the site sent"
 	}
 	if f.Message != "" {
 		f.Agent, f.URL, f.SHA256 = r.FetchedAs, r.Origin+"/robots.txt", r.SHA256

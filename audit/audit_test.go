@@ -171,7 +171,7 @@ func TestLost(t *testing.T) {
 	}}}}, Callbacks{Fault: func(f Fault) {
 		faults = append(faults, fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err))
 	}})
-	want := "a.log:2: the log is incomplete: from 2025-11-24T16:00:00Z until this line it took none, and 12 are missing"
+	want := "a.log:2: the log is incomplete: 12 lines are missing, because it took none from 2025-11-24T16:00:00Z until this line"
 	if err != nil || !slices.Equal(faults, []string{want}) || totals.Checked != 2 || totals.Errors != 1 || log == whole {
 		t.Errorf("%v, %q, %+v", err, faults, totals)
 	}
@@ -399,7 +399,7 @@ func TestUnreadableFiles(t *testing.T) {
 		Finding: func(Finding) {},
 		Fault:   func(f Fault) { said = append(said, filepath.Base(f.File)+": "+f.Err.Error()) },
 	})
-	if want := []string{"access.log.1.xz: it is packed with xz: unpack it first", "access.log.2.gpg: it is no text: it may be packed or encrypted", "old: it is a folder with access logs: it has to be given too"}; err != nil || !slices.Equal(said, want) {
+	if want := []string{"access.log.1.xz: it is compressed with xz: decompress it first", "access.log.2.gpg: it is not text: it may be compressed or encrypted", "old: it is a folder with access logs: name it too"}; err != nil || !slices.Equal(said, want) {
 		t.Errorf("%q, %v", said, err)
 	}
 }

@@ -142,7 +142,7 @@ func (j *judge) checkHistory(l *Line, v *verdict) {
 		v.how, v.cause = unproven, CauseHistory
 		return
 	}
-	v.add(KindHistory, &l.entry, fmt.Sprintf("lines are missing, or this one rests on what %s did not have: %s", r.Origin, newest))
+	v.add(KindHistory, &l.entry, fmt.Sprintf("lines are missing, or this line depends on a version that %s did not have then: %s", r.Origin, newest))
 }
 
 // holds reports whether a line decided at that time may rest on the version.

@@ -69,7 +69,7 @@ func (j *judge) line(l *Line) (v verdict) {
 	on := bases[r.Reason]
 	isSelf, shown := r.PathVisible && enforce.FetchesRobotsTxt(e.Request.Method, target.Path), e.Request.Method != "" && !j.redacted(target.Path)
 	if shown && isSelf != (on == onSelf) && (on == onSelf || on == onRules) {
-		v.add(KindVerdict, e, "reason robots_txt_itself is for GET and HEAD of the path /robots.txt, and for no other request")
+		v.add(KindVerdict, e, "reason robots_txt_itself is only for GET and HEAD of the path /robots.txt")
 		return v
 	}
 	switch {
@@ -169,7 +169,7 @@ func (j *judge) replay(e *entry, path string, v *verdict) {
 		return
 	}
 	if r.Group == "" && got.Group == "*" {
-		message += "; an agent that no group * binds has to be named to the audit"
+		message += "; if no group * binds the agent, name it with --ignore-wildcard-group"
 	}
 	f, recorded := v.add(kind, e, message), evidenceOf(r)
 	f.Recorded, f.Computed = &recorded, &got
@@ -309,7 +309,7 @@ func difference(r *enforce.LogRecord, got Verdict) (kind Kind, message string) {
 	case byRules && rec.Reason != got.Reason:
 		return KindVerdict, fmt.Sprintf("logged as %s, the rules say %s", r.Reason, got)
 	case !byRules && got.refuses() && r.Mode == modeEnforce:
-		return KindVerdict, fmt.Sprintf("logged as %s, which comes after the rules, but these say %s", r.Reason, got)
+		return KindVerdict, fmt.Sprintf("logged as %s, which is decided after the rules, but the rules say %s", r.Reason, got)
 	}
 	switch rec.Reason = got.Reason; {
 	case rec == got:

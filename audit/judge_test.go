@@ -422,7 +422,7 @@ func TestOwnGroupOnly(t *testing.T) {
 		if r.brief() != tt.want {
 			t.Errorf("%q: %q, want %q", tt.own, r.brief(), tt.want)
 		}
-		if len(r.findings) > 0 && !strings.Contains(r.findings[0].Message, "has to be named to the audit") {
+		if len(r.findings) > 0 && !strings.Contains(r.findings[0].Message, "name it with --ignore-wildcard-group") {
 			t.Errorf("%q does not say what to do", r.findings[0].Message)
 		}
 	}

@@ -272,17 +272,17 @@ func readEntry(line []byte) (e entry, err error) {
 	case len(line) == 0:
 		return e, nil
 	case line[0] != '{':
-		return e, errors.New("it is no JSON object")
+		return e, errors.New("it is not a JSON object")
 	}
 	if err := json.Unmarshal(line, &e); err != nil {
 		if bytes.Contains(line, []byte(`"robots"`)) {
-			return e, fmt.Errorf("it is no access-log line: %w", err)
+			return e, fmt.Errorf("it is not a line of an access log: %w", err)
 		}
 		// A line of another logger may have fields of the same names and other types.
 		if json.Valid(line) {
 			return entry{}, nil
 		}
-		return e, fmt.Errorf("it is no JSON object: %w", err)
+		return e, fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	return e, nil
 }

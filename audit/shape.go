@@ -115,7 +115,7 @@ func badDecision(r *enforce.LogRecord) string {
 	case r.Decision != decision || r.WouldDeny != spared,
 		r.Mode == modeOff && (on == onRules || on == onTunnel || on == onState || r.Reason == enforce.ReasonException) && r.Reason != enforce.ReasonPending,
 		r.Mode != modeOff && r.Reason == enforce.ReasonRobotsOff:
-		return fmt.Sprintf("reason %s never comes to decision %s with would_deny %t in mode %s", r.Reason, r.Decision, r.WouldDeny, r.Mode)
+		return fmt.Sprintf("reason %s never leads to decision %s with would_deny %t in mode %s", r.Reason, r.Decision, r.WouldDeny, r.Mode)
 	case r.Mode == modeOff && r.SHA256 != "" && on != onSelf:
 		return "mode off looks at no rules, but there is a sha256"
 	}
@@ -128,7 +128,7 @@ func badEvidence(r *enforce.LogRecord) string {
 	want, byState := states[r.Reason]
 	switch on := bases[r.Reason]; {
 	case byState && r.State != want:
-		return fmt.Sprintf("reason %s comes of state %s, not of %s", r.Reason, want, r.State)
+		return fmt.Sprintf("reason %s requires state %s, not %s", r.Reason, want, r.State)
 	case hasText && r.State != stateRules && r.State != stateUnreachable:
 		return fmt.Sprintf("there is a sha256, but state %s has no text", r.State)
 	case !hasText && (r.Group != "" || hasRule || r.CrawlDelay > 0 || r.Form != ""):
@@ -136,23 +136,23 @@ func badEvidence(r *enforce.LogRecord) string {
 	case !hasText && r.State == stateRules:
 		return "state rules has a text, but there is no sha256"
 	case !hasText && (on == onRules || on == onTunnel):
-		return fmt.Sprintf("reason %s comes of a text, but there is no sha256", r.Reason)
+		return fmt.Sprintf("reason %s requires a text, but there is no sha256", r.Reason)
 	case hasText && (on == onState || on == onBoundary || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
 		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
-		return fmt.Sprintf("reason %s comes of no text, but there is a sha256", r.Reason)
+		return fmt.Sprintf("reason %s uses no text, but there is a sha256", r.Reason)
 	case r.Reason == enforce.ReasonPreferenceDenied && r.Conflict == "", r.Conflict != "" && len(r.Purposes) == 0:
-		return "there is no preference that stands against a purpose of the agent"
+		return "there is no preference that conflicts with a purpose of the agent"
 	case r.Reason == enforce.ReasonVisitTime && r.Line == 0, hasRule && r.Line == 0, // a Visit-time is for all paths
 		!r.PathVisible && (hasRule && r.Reason != enforce.ReasonVisitTime || r.Form != ""):
 		return "there is a rule or a form, but no line or no path that it could match"
 	case on == onRules && !r.PathVisible && r.Reason != enforce.ReasonVisitTime, on == onTunnel && r.PathVisible:
-		return fmt.Sprintf("reason %s cannot be with path_visible %t", r.Reason, r.PathVisible)
+		return fmt.Sprintf("reason %s is impossible with path_visible %t", r.Reason, r.PathVisible)
 	case r.Reason == enforce.ReasonNoRule && r.Line != 0,
 		(r.Reason == enforce.ReasonAllowedByRule || r.Reason == enforce.ReasonDisallowed) && r.Line == 0:
-		return fmt.Sprintf("reason %s cannot be with line %d", r.Reason, r.Line)
+		return fmt.Sprintf("reason %s is impossible with line %d", r.Reason, r.Line)
 	case r.Reason == enforce.ReasonDisallowed && r.Form == enforce.PathBoth, r.Reason.Allows() && r.Form == enforce.PathResolved,
 		on == onSelf && r.Form != "":
-		return fmt.Sprintf("reason %s cannot be with form %s", r.Reason, r.Form)
+		return fmt.Sprintf("reason %s is impossible with form %s", r.Reason, r.Form)
 	}
 	return ""
 }

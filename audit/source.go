@@ -103,12 +103,12 @@ func look(name string, sealed bool) *file {
 	_, plain := os.Stat(strings.TrimSuffix(strings.TrimSuffix(packing, ".gz"), ".zst"))
 	switch {
 	case err == nil && info.IsDir() && holdsLogs(name):
-		return f.unreadable("it is a folder with access logs: it has to be given too")
+		return f.unreadable("it is a folder with access logs: name it too")
 	case err == nil && !info.Mode().IsRegular():
-		f.why = "it is a folder, or no file"
+		f.why = "it is a folder, or not a regular file"
 		return f
 	case unfinished && plain == nil:
-		f.why = "Caddy packs a file into it"
+		f.why = "Caddy is compressing a file into it"
 		return f
 	}
 	f.is = err == nil && info.Size() == 0 // the log of a gateway that has just begun
@@ -124,7 +124,7 @@ func look(name string, sealed bool) *file {
 				f.why = "it is a store"
 				return f
 			case !isText(f.line):
-				return f.unreadable("it is no text: it may be packed or encrypted")
+				return f.unreadable("it is not text: it may be compressed or encrypted")
 			}
 		}
 		f.note(&l)

@@ -104,7 +104,7 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, v view) error {
 		return h.fail(w, http.StatusMethodNotAllowed, "The form is at the end of the page.")
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
-		return h.fail(w, http.StatusMethodNotAllowed, "There is only GET here.")
+		return h.fail(w, http.StatusMethodNotAllowed, "Only GET is allowed here.")
 	case path == "/":
 		return h.showPage(w, r, v)
 	case path == cardPath:

@@ -108,8 +108,8 @@ func TestSite(t *testing.T) {
 		{"GET", "/?host=127.0.0.1", nil, nil, 400, "no address"},
 		{"GET", "/?host=<script>", nil, nil, 400, "no address"},
 		{"GET", "/nothing", nil, nil, 404, "nothing at this path"},
-		{"DELETE", "/", nil, nil, 405, "only GET"},
-		{"POST", "/opt-out", form, nil, 405, "only GET"}, // it is off
+		{"DELETE", "/", nil, nil, 405, "Only GET"},
+		{"POST", "/opt-out", form, nil, 405, "Only GET"}, // it is off
 		{"GET", "/.well-known/http-message-signatures-directory", nil, nil, 404, "signs nothing"},
 		{"GET", "/signature-agent-card", nil, func(r *http.Request) { r.Host = "a b" }, 400, ""},
 	} {
@@ -229,12 +229,12 @@ func TestOptOutForm(t *testing.T) {
 	}{
 		{form("Shop.Example", "agent@host"), nil, 200, "https://shop.example/.well-known/crawlgate-opt-out.txt"},
 		{form("shop.example", "host"), nil, 200, "keep all crawlers of this operator away"},
-		{form("shop.example", "all"), nil, 400, "say who is meant"},
+		{form("shop.example", "all"), nil, 400, "choose who shall stay away"},
 		{form("*.example", "host"), nil, 400, "no address, pattern"},
 		{form("shop.example", "host", "token", "0-0", "proof", "file"), nil, 403, "begin again"},
 		{form("shop.example", "host"), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, 403, "another site"},
 		{form("shop.example", "host"), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another site"},
-		{form(strings.Repeat("a", 9000), "host"), nil, 400, "say who is meant"},
+		{form(strings.Repeat("a", 9000), "host"), nil, 400, "choose who shall stay away"},
 		{nil, func(r *http.Request) { r.Method = "GET" }, 405, "end of the page"},
 	} {
 		if resp, body := s.ask("POST", "/opt-out", tt.form, tt.edit); resp.StatusCode != tt.status || !strings.Contains(body, tt.want) {

@@ -223,9 +223,9 @@ func TestProve(t *testing.T) {
 		{"another text", "file", answers{secure: answer(200, strings.NewReader("6a2b-0124"))}, nil, "something else", []string{secure}},
 		{"empty", "file", answers{secure: answer(200, strings.NewReader(""))}, nil, "something else", []string{secure}},
 		{"more text", "file", answers{secure: answer(200, strings.NewReader("you asked for "+token))}, nil, "something else", []string{secure}},
-		{"redirect", "file", answers{secure: answer(302, right()), "https://evil.example/token": answer(200, right())}, nil, "is 302", []string{secure}},
-		{"not found", "file", answers{secure: answer(404, right())}, nil, "is 404", []string{secure}},
-		{"partial", "file", answers{secure: answer(206, right())}, nil, "is 206", []string{secure}},
+		{"redirect", "file", answers{secure: answer(302, right()), "https://evil.example/token": answer(200, right())}, nil, "answered 302", []string{secure}},
+		{"not found", "file", answers{secure: answer(404, right())}, nil, "answered 404", []string{secure}},
+		{"partial", "file", answers{secure: answer(206, right())}, nil, "answered 206", []string{secure}},
 		{"huge", "file", answers{secure: answer(200, huge)}, nil, "too long", []string{secure}},
 		{
 			"bad certificate", "file",

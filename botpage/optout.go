@@ -39,7 +39,7 @@ type claim struct {
 }
 
 // badClaim tells an owner what the form accepts.
-const badClaim = "Type the name of one host, such as shop.example.com (no address, pattern or port), and say who is meant."
+const badClaim = "Type the name of one host, such as shop.example.com (no address, pattern or port), and choose who shall stay away."
 
 // claimOf reads the form of an agent's page.
 func claimOf(r *http.Request, agent string) (c claim, ok bool) {
@@ -153,7 +153,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	how := r.PostFormValue("proof")
 	switch {
 	case !c.holds(key, p.Token, now):
-		return h.fail(w, http.StatusForbidden, "This token is not of this host and choice, or too old. Please begin again.")
+		return h.fail(w, http.StatusForbidden, "This token is not for this host and choice, or it is too old. Please begin again.")
 	case p.Stopped || how != "file" && how != "dns": // the journal shows how
 		return render(w, http.StatusOK, "optout", p)
 	case !h.hosts.allow(domainOf(c.Host)) || !h.checks.Allow():
@@ -169,8 +169,8 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 		return render(w, http.StatusForbidden, "optout", p)
 	}
 	if err := v.give(r, p, how, logger); err != nil {
-		logger.Error("an opt-out is proven, and is not in force", zap.Error(err))
-		return h.fail(w, http.StatusServiceUnavailable, "The proof is right, but the stop cannot be put in force. Please write to us, and name the ticket "+p.Ticket+".")
+		logger.Error("an opt-out is proven, but not in force", zap.Error(err))
+		return h.fail(w, http.StatusServiceUnavailable, "The proof is correct, but the stop could not be put in force. Please write to us, and name the ticket "+p.Ticket+".")
 	}
 	p.Done = true
 	return render(w, http.StatusOK, "optout", p)

@@ -148,7 +148,7 @@ func (h *Handler) fail(w http.ResponseWriter, status int, text string) error {
 
 func (h *Handler) tooMany(w http.ResponseWriter) error {
 	w.Header().Set("Retry-After", "20")
-	return h.fail(w, http.StatusTooManyRequests, "That was often in a short time. Please come back in 20 seconds.")
+	return h.fail(w, http.StatusTooManyRequests, "There were too many requests in a short time. Please come back in 20 seconds.")
 }
 
 // limits bounds the rate of each key. The table has a fixed size: keys in the same place share a limit,

@@ -58,7 +58,7 @@ func (p prover) prove(ctx context.Context, host, token, how string) (err error) 
 		return fmt.Errorf("looking for a proof: %w", err)
 	}
 	if !slices.ContainsFunc(shown, func(text string) bool { return strings.TrimSpace(text) == token }) {
-		return unproven("The token is not there: something else is.")
+		return unproven("There is something else instead of the token.")
 	}
 	return nil
 }
@@ -79,11 +79,11 @@ func (p prover) file(ctx context.Context, o origin.Origin) (string, error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // only the part that was read matters
 	if resp.StatusCode != http.StatusOK {
-		return "", unproven(fmt.Sprintf("The answer of %s is %d. It has to be 200, without a redirect.", o, resp.StatusCode))
+		return "", unproven(fmt.Sprintf("%s answered %d. It must answer 200, without a redirect.", o, resp.StatusCode))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProof+1))
 	if len(body) > maxProof {
-		return "", unproven("The file is too long: it has to have the token and nothing else.")
+		return "", unproven("The file is too long: it must contain the token and nothing else.")
 	}
 	return string(body), err
 }

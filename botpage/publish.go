@@ -25,7 +25,7 @@ const (
 func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) error {
 	o, err := origin.FromAuthority("https", r.Host)
 	if err != nil {
-		return h.fail(w, http.StatusBadRequest, "The Host of the request is no host.")
+		return h.fail(w, http.StatusBadRequest, "The Host of the request is not a host name.")
 	}
 	site, a := o.String(), v.agent.Config
 	bot := map[string]any{"rfc9309-product-token": v.agent.Robots.Tokens[0], "trigger": "crawler", "rate-control": "429"}

@@ -179,11 +179,11 @@ func TestAuditErrors(t *testing.T) {
 		status int
 		err    string
 	}{
-		{[]string{"--store", store, log}, "", 2, log + ":2: it is no JSON object\n" + log + ":3: it is no JSON object: "},
+		{[]string{"--store", store, log}, "", 2, log + ":2: it is not a JSON object\n" + log + ":3: it is not a JSON object: "},
 		{[]string{"--store", store, "-"}, line + line[:60], 0, "-:2: the line was cut off"},
 		{[]string{"--strict", "--store", store, "-"}, line + line[:60], 1, "-:2: the line was cut off"},
-		{[]string{"--store", store, "-"}, line + line[60:], 2, "-:2: it is no JSON object"},
-		{[]string{"--store", store, "-"}, exampleLog(t, sha) + "half a li\n", 1, ":8: it is no JSON object"},
+		{[]string{"--store", store, "-"}, line + line[60:], 2, "-:2: it is not a JSON object"},
+		{[]string{"--store", store, "-"}, exampleLog(t, sha) + "half a li\n", 1, ":8: it is not a JSON object"},
 		{[]string{"--store", store, "-"}, line, 0, ""},
 		{[]string{"--store", store}, "", 2, "no access log is given"},
 		{[]string{"--store", store, "--gateway", "localhost:1", log}, "", 2, "exclude each other"},
@@ -199,7 +199,7 @@ func TestAuditErrors(t *testing.T) {
 		}
 	}
 	r := runCommand(t.Context(), t, "", "audit", "--json", "--store", store, log)
-	if want := fmt.Sprintf(`{"type":"error","file":%q,"line":2,"error":"it is no JSON object"}`, log); !strings.HasPrefix(r.out, want+"\n") {
+	if want := fmt.Sprintf(`{"type":"error","file":%q,"line":2,"error":"it is not a JSON object"}`, log); !strings.HasPrefix(r.out, want+"\n") {
 		t.Errorf("%s", r.out)
 	}
 }

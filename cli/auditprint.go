@@ -36,14 +36,14 @@ func auditResult(t audit.Totals, status int) string {
 func (c *auditOptions) assumptions(t audit.Totals) []string {
 	longest := "without an upper bound"
 	if c.MaxDelay > 0 {
-		longest = fmt.Sprintf("of %v at most", c.MaxDelay)
+		longest = fmt.Sprintf("of at most %v", c.MaxDelay)
 	}
-	all := []string{fmt.Sprintf("the operator keeps a Crawl-delay of %v at least and %s; a gap may be short by %v", c.MinDelay, longest, c.Tolerance)}
+	all := []string{fmt.Sprintf("the operator keeps a Crawl-delay of at least %v and %s; a gap may be short by %v", c.MinDelay, longest, c.Tolerance)}
 	if c.Redacted != "" {
-		all = append(all, fmt.Sprintf("%s in a query stands for what the log's filter took out", c.Redacted))
+		all = append(all, fmt.Sprintf("%s in a query replaces what the log's filter removed", c.Redacted))
 	}
 	if t.Seals == nil {
-		return append(all, "no line was taken out or changed as a whole: --seal checks that")
+		return append(all, "no line was removed, or changed in a consistent way: --seal checks that")
 	}
 	for _, l := range t.Seals.Logs {
 		if l.Key != "" && !l.KeyGiven {

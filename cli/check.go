@@ -148,7 +148,7 @@ func (c *checkOptions) run(ctx context.Context, s streams, args []string) (int, 
 	case c.site != "" && c.gateway == "":
 		return exitError, misused("--site goes with --gateway")
 	case c.gateway != "" && c.hasUse():
-		return exitError, misused("--purpose, --also-obey and --preferences do not go with --gateway, which goes by the agent's block")
+		return exitError, misused("--purpose, --also-obey and --preferences do not go with --gateway, which uses the agent's block")
 	case c.preferences != "" && len(c.purposes) == 0:
 		return exitError, misused("--preferences goes with --purpose")
 	}
@@ -212,7 +212,7 @@ func (c *checkOptions) identity() (enforce.Identity, error) {
 	}
 	identity, ok := crawlers.Named(tokens[0])
 	if !ok {
-		return identity, fmt.Errorf("--agent: %q is no product token: want a single word without version", c.agent)
+		return identity, fmt.Errorf("--agent: %q is not a product token: want a single word without a version", c.agent)
 	}
 	mode := enforce.PreferenceMode(cmp.Or(c.preferences, "log"))
 	if err := mode.Check(); err != nil {

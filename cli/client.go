@@ -309,7 +309,7 @@ func complainOf(r remote, report cluster.Acknowledgements, all int) {
 		}
 	}
 	if report.Unlisted > 0 {
-		r.complain("of %d gateways it is not known whether they have answered", report.Unlisted)
+		r.complain("it is not known whether %d more gateways have answered", report.Unlisted)
 	}
 	if n := all - len(report.Gateways) - report.Unlisted; n > 0 {
 		r.complain("%d of the gateways that the configuration expects are not known", n)
@@ -328,7 +328,7 @@ func orderEach[T acknowledged](
 	q func(arg string) adminRequest, show func(w io.Writer, answer T),
 ) (status int, err error) {
 	if len(args) == 0 {
-		return exitError, misused("want one argument at least")
+		return exitError, misused("want at least one argument")
 	}
 	for _, arg := range args {
 		one, err := order(ctx, r, q(arg), show)

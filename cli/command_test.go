@@ -172,8 +172,8 @@ func TestCheckFile(t *testing.T) {
 				"deny  disallowed  2  /private/  *  rules  /private/x\n", "http://%zz/: ",
 		},
 		{"only bad URLs", []string{"--agent", "a", "x"}, 2, "", "x: "},
-		{"an agent with a version", []string{"--agent", "a/1.0", "/"}, 2, "", "no product token"},
-		{"an empty token", []string{"--agent", "a,", "/"}, 2, "", "no product token"},
+		{"an agent with a version", []string{"--agent", "a/1.0", "/"}, 2, "", "not a product token"},
+		{"an empty token", []string{"--agent", "a,", "/"}, 2, "", "not a product token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -426,7 +426,7 @@ func TestGatewayCommands(t *testing.T) {
 	o := s.Origin().String()
 
 	run("origins").check(t, 0, "", "")
-	run("show", o).check(t, 1, "", "nothing is known of http://<HOST>")
+	run("show", o).check(t, 1, "", "nothing is known about http://<HOST>")
 	gateway := func(args ...string) commandRun {
 		t.Helper()
 		return runCommand(t.Context(), t, "", append([]string{"check", "--gateway", g.Address()}, args...)...)
@@ -635,15 +635,15 @@ func TestCommandUsage(t *testing.T) {
 		{"check --agent a --gateway unix: https://example.com/", "address"},
 		{"check --unknown", "unknown flag"},
 		{"lint --json=maybe x", "invalid argument"},
-		{"origins x", "takes no argument"},
-		{"origins --limit -1", "no limit below 0"},
+		{"origins x", "want no argument"},
+		{"origins --limit -1", "a limit of at least 0"},
 		{"origins --address http://localhost:2019/config/", "scheme, host and port alone"},
 		{"origins --address localhost:1-5", "want host:port"},
 		{"origins --address udp/localhost:1", "want host:port"},
 		{"show", "want one origin"},
 		{"show a b", "want one origin"},
-		{"purge", "want one argument"},
-		{"refresh", "want one argument"},
+		{"purge", "want at least one argument"},
+		{"refresh", "want at least one argument"},
 		{"clocks x", "takes no argument"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

@@ -29,10 +29,10 @@ func keygenCommand() *cobra.Command {
 		Long: `Makes a file with a key for the option sign of an agent. Only its user may read the file.
 
 If the file is there, the command rotates its keys: it adds a key that begins to sign later, ends
-the key before it as long after that, and drops keys that have ended. Sites can so find the new key
-in the directory before it signs. The file keeps its owner and mode, and a running gateway sees the
-change by itself. Nothing changes while the last key has yet to begin, or if no key would sign for
-a while. docs/identity.md#rotation has the steps.
+the key before it after the same time again, and drops keys that have ended. So sites find the new
+key in the directory before it signs. The file keeps its owner and mode, and a running gateway sees
+the change by itself. Nothing changes while the last key has yet to begin, or if no key would
+sign for a while. docs/identity.md#rotation has the steps.
 
 The command prints the keys as "keys" does.`,
 		Example: `  sudo -u crawlgate crawlgate robots keygen /var/lib/crawlgate/acmebot.jwk`,
@@ -58,7 +58,7 @@ The command prints the keys as "keys" does.`,
 		return exitOK, nil
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the keys as JSON, as keys does")
-	cmd.Flags().DurationVar(&after, "after", 24*time.Hour, "when the new key begins to sign if there is one already")
+	cmd.Flags().DurationVar(&after, "after", 24*time.Hour, "when the new key begins to sign, if the file already has one")
 	return cmd
 }
 

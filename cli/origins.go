@@ -28,7 +28,7 @@ For an unreachable one it says since when, and when the next attempt is due.`,
   crawlgate robots origins --state unreachable --limit 20`,
 	}, func(ctx context.Context, r remote, args []string) (int, error) {
 		if len(args) > 0 || limit < 0 {
-			return exitError, misused("it takes no argument, and no limit below 0")
+			return exitError, misused("want no argument, and a limit of at least 0")
 		}
 		headings := !r.json
 		return exitOK, eachPage(ctx, r, url.Values{"after": {after}, "state": {state}}, cmp.Or(limit, math.MaxInt), func(page []adminapi.OriginInfo) error {

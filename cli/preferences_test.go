@@ -56,7 +56,7 @@ func TestCheckPreferences(t *testing.T) {
 		{"robots.txt itself", "--purpose train-ai /robots.txt", 0, head + "allow  robots_txt_itself  unknown  /robots.txt\n", ""},
 		{"a bad purpose", "--purpose Train /open", 2, "", `--also-obey: purpose "Train": want a word`},
 		{"a purpose twice", "--purpose tdm,tdm /open", 2, "", "given twice"},
-		{"a bad token", "--also-obey a/1 /open", 2, "", "no product token"},
+		{"a bad token", "--also-obey a/1 /open", 2, "", "not a product token"},
 		{"a bad mode", "--purpose tdm --preferences refuse /open", 2, "", `--preferences "refuse": want log, deny`},
 		{"a mode without purpose", "--preferences deny /open", 2, "", "--preferences goes with --purpose"},
 		{"a gateway", "--gateway x --purpose tdm /open", 2, "", "do not go with --gateway"},

@@ -48,7 +48,7 @@ Exit status: 0 every decision is the same, 1 some differ, 2 something could not 
 	c.addTo(f)
 	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file that ends in .json, whose policy decides")
 	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, if there are several")
-	f.StringVar(&c.redacted, "redacted", "REDACTED", "the mark that the log's filter writes in place of queries or parts of them; empty for no filter")
+	f.StringVar(&c.redacted, "redacted", "REDACTED", "the mark that the log's filter writes instead of queries or parts of them; empty for no filter")
 	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one a line")
 	return cmd
 }

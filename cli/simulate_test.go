@@ -72,7 +72,7 @@ func TestSimulate(t *testing.T) {
 		{[]string{"--config", write("bad.json", `{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"robots","nonsense":1}]}]}}}}}`), log}, 2, "nonsense"},
 		{[]string{"--config", filepath.Join(filepath.Dir(log), "no.Caddyfile"), log}, 2, "no such file"},
 		{[]string{"--config", same}, 2, "no access log is given"},
-		{[]string{"--config", same, write("nonsense.log", "nonsense\n")}, 2, "nonsense.log:1: it is no JSON object"},
+		{[]string{"--config", same, write("nonsense.log", "nonsense\n")}, 2, "nonsense.log:1: it is not a JSON object"},
 	} {
 		if r := simulated(tt.args...); r.status != tt.status || !strings.Contains(r.out+r.err, tt.want) || (r.err == "") != (r.status < 2) {
 			t.Errorf("%q: status %d, %s%s", tt.args, r.status, r.out, r.err)

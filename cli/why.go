@@ -95,7 +95,7 @@ func (c *whyOptions) run(ctx context.Context, s streams, args []string) (status 
 	}
 	if c.place = placeOf(args[0]); c.place.Line > 0 {
 		if len(args) > 1 || c.url+c.host+c.agent != "" {
-			return exitError, fmt.Errorf("%s names a line: it stands alone", args[0])
+			return exitError, fmt.Errorf("%s names a line: give it alone", args[0])
 		}
 		args = []string{c.place.File}
 	}
@@ -309,16 +309,16 @@ func printSince(ctx context.Context, w io.Writer, source texts, l *audit.Line, t
 	record, err := source.Load(ctx, fetch.Key{Origin: o, Agent: l.Robots.FetchedAs})
 	switch {
 	case errors.Is(err, robotscache.ErrNotFound):
-		printLine(w, "Of the text of today nothing is known.")
+		printLine(w, "Nothing is known about today's text.")
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading the text of today: %w", err)
+		return fmt.Errorf("reading today's text: %w", err)
 	}
 	switch now, ok := record.Text(); {
 	case !ok:
 		printLine(w, fmt.Sprintf("Today there is no text: %s since %s.", withNote(record.State.String(), string(record.Cause)), moment(record.FetchedAt)))
 	case now.SHA256 == sha:
-		printLine(w, fmt.Sprintf("The text of today is the same, fetched at %s.", moment(now.FetchedAt)))
+		printLine(w, fmt.Sprintf("Today's text is the same, fetched at %s.", moment(now.FetchedAt)))
 	default:
 		hunks := linediff.Compare(then[:min(len(then), robotstxt.MaxSize)], now.Body[:min(len(now.Body), robotstxt.MaxSize)], around)
 		printLine(w, "The text has changed since:")

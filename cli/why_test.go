@@ -65,7 +65,7 @@ func TestWhy(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                             "want an access log",
 		"--limit 0 " + log:             "a limit above 0",
-		"--agent x " + log + ":2":      "it stands alone",
+		"--agent x " + log + ":2":      "give it alone",
 		"--host http://x " + log:       "--host: host pattern",
 		filepath.Join(dir, "no:3"):     "no such file",
 		"--store a --gateway b " + log: "exclude each other",

@@ -79,10 +79,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	if outside := beyondLoopback(server); outside != "" && guard == open {
 		return fmt.Errorf("the operator's page can be reached at %s without authentication: bind it to 127.0.0.1, "+
-			"or let basic_auth, forward_auth or required client certificates come before it", outside)
+			"or put basic_auth, forward_auth or required client certificates before it", outside)
 	}
 	if h.Orders && guard != known {
-		return errors.New("orders on: nobody could answer for an order; let basic_auth or required client certificates come before the page")
+		return errors.New("orders on: nobody would be responsible for an order; put basic_auth or required client certificates before the page")
 	}
 	h.hosts = append(h.hosts, siteNames(server)...)
 	h.logger = ctx.Logger()
@@ -160,7 +160,7 @@ func (h *Handler) route(w http.ResponseWriter, r *http.Request, e *engine.Engine
 		return h.showPage(w, r, e)
 	case !read:
 		w.Header().Set("Allow", "GET, HEAD")
-		return h.fail(w, r, http.StatusMethodNotAllowed, "There is only GET here.")
+		return h.fail(w, r, http.StatusMethodNotAllowed, "Only GET is allowed here.")
 	case path == "/stops":
 		return h.showStops(w, r, e)
 	case finders[path].fill != nil:

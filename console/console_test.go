@@ -310,8 +310,8 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 		want         string
 		fetched      bool
 	}{
-		{"GET", "GET", nil, 200, "too little is known of " + site.Origin().String(), false},
-		{"picture of another site", "GET", from("cross-site"), 200, "too little is known of", false},
+		{"GET", "GET", nil, 200, "too little is known about " + site.Origin().String(), false},
+		{"picture of another site", "GET", from("cross-site"), 200, "too little is known about", false},
 		{"form of another site", "POST", from("cross-site"), 403, "another site", false},
 		{"form of the page", "POST", from("same-origin"), 200, "Disallow: /private", true},
 		{"GET of a known origin", "GET", nil, 200, "Disallow: /private", true},

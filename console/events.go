@@ -29,7 +29,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) error {
 		defer func() { <-h.viewers }()
 	default:
 		w.Header().Set("Retry-After", "60")
-		return say(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not follow by itself.")
+		return say(w, http.StatusServiceUnavailable, "Too many pages are open; this one does not update itself.")
 	}
 	v := viewer{w: w, control: http.NewResponseController(w), seen: make(map[string]template.HTML), spoke: time.Now()}
 	tick := time.NewTicker(eventPace)

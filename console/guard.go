@@ -48,7 +48,7 @@ const (
 )
 
 // errHidden is the error for a page that is not found in the routes of its server.
-var errHidden = errors.New("the operator's page has to stand in a route of its site: not in a named route or an error route")
+var errHidden = errors.New("the operator's page must be in a route of its site, not in a named route or an error route")
 
 // accessOf returns the access control of a server's pages. It is called while the server is
 // provisioned, when routes have their handlers as JSON.

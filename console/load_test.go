@@ -35,8 +35,8 @@ func provision(t *testing.T, text string) error {
 // What a refusal says.
 const (
 	atLarge  = "without authentication: bind it to 127.0.0.1"
-	noOrders = "orders on: nobody could answer for an order"
-	hidden   = "has to stand in a route of its site"
+	noOrders = "orders on: nobody would be responsible for an order"
+	hidden   = "must be in a route of its site"
 )
 
 // TestLoad checks which sites may have the page.

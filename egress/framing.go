@@ -75,7 +75,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 		if n > 0 && !c.begun {
 			c.begun = true
 			if what := c.stranger(in[0]); what != "" {
-				_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request"+bareHead+"This is a proxy of plain HTTP; the client speaks "+what+".\n")
+				_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request"+bareHead+"This proxy speaks plain HTTP; the client speaks "+what+".\n")
 				return 0, io.EOF
 			}
 		}

@@ -465,9 +465,9 @@ func TestUnread(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: h\r\nA B: c\r\n\r\n":            "400 Bad Request: invalid header name",
 		"GET / HTTP/3.1\r\nHost: h\r\n\r\n":                      "505 HTTP Version Not Supported: unsupported protocol version",
 		"GET /" + strings.Repeat("a", maxLine):                   "431 Request Header Fields Too Large",
-		"\x05\x01\x00":                                           "This is a proxy of plain HTTP; the client speaks SOCKS.",
-		"\x04\x01\x00\x50":                                       "This is a proxy of plain HTTP; the client speaks SOCKS.",
-		"\x16\x03\x01\x02\x00":                                   "This is a proxy of plain HTTP; the client speaks TLS.",
+		"\x05\x01\x00":                                           "This proxy speaks plain HTTP; the client speaks SOCKS.",
+		"\x04\x01\x00\x50":                                       "This proxy speaks plain HTTP; the client speaks SOCKS.",
+		"\x16\x03\x01\x02\x00":                                   "This proxy speaks plain HTTP; the client speaks TLS.",
 	} {
 		c, br := rawConn(t, s)
 		io.WriteString(c, sent)

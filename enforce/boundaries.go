@@ -76,7 +76,7 @@ func (a *Agent) compileBoundaries() (err error) {
 		}
 	}
 	if !isLine(a.Ticket) || a.Ticket != "" && a.Expires == "" {
-		return fmt.Errorf("ticket is a line of up to %d bytes, beside expires", maxText)
+		return fmt.Errorf("ticket: want a line of up to %d bytes, together with expires", maxText)
 	}
 	a.limited = len(a.Hosts)+len(a.HostsFile)+len(a.Ports)+len(a.Methods)+len(a.Windows)+len(a.Expires) > 0
 	return OneOf("visit_time", a.VisitTime, "keep", "ignore")
@@ -129,7 +129,7 @@ func (a *Agent) beyondTarget(o origin.Origin, method string) (r refusal) {
 	case len(a.Methods) == 0 || method == "" || slices.Contains(a.Methods, method):
 		return r
 	case method == http.MethodConnect:
-		r.detail = "the methods in a tunnel that is not looked into cannot be seen; the agent's are "
+		r.detail = "the methods in a blind tunnel cannot be seen; the agent's are "
 	default:
 		r.detail = escape.ASCII(method, maxName) + " is not one of the agent's methods "
 	}

@@ -208,7 +208,7 @@ func TestBoundaryErrors(t *testing.T) {
 		`no time zone "Local"`:                {Windows: []string{"22:00-06:00 Local"}},
 		`expires "tomorrow"`:                  {Expires: "tomorrow"},
 		`expires "2027-02-29"`:                {Expires: "2027-02-29"},
-		`ticket is a line`:                    {Ticket: "T-1"},
+		`ticket: want a line`:                 {Ticket: "T-1"},
 		`visit_time "yes": want keep, ignore`: {VisitTime: "yes"},
 	} {
 		_, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}})

@@ -100,7 +100,7 @@ func (e *Enforcer) Decide(ctx context.Context, r Request) Decision {
 	d.Group, d.Rule, d.Line, d.Form, d.Judged, d.matched = m.Group, m.Rule, m.Line, form, judged, r.Target.Path
 	switch {
 	case !m.Allowed && m.Line == 0 && form == PathResolved:
-		d.deny(ReasonBadTarget, "servers could take its path for too many others")
+		d.deny(ReasonBadTarget, "servers could resolve its path to too many others")
 	case !m.Allowed && m.Line == 0:
 		d.deny(ReasonInternal, "the rules give no answer")
 	case !m.Allowed:

@@ -199,7 +199,7 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 		return a.identity(userAgent)
 	case bound != nil:
 		return a.identity(userAgent).refuse(ReasonAgentMismatch,
-			"it is not what agent %q is registered with: %s differs", a.Name, words(a.unmet(auth, n)))
+			"it does not match the registration of agent %q: %s differs", a.Name, words(a.unmet(auth, n)))
 	case len(n.agents) > 0:
 		return unmetClaim(auth, n, userAgent)
 	default:
@@ -239,7 +239,7 @@ func unmetClaim(auth Authentication, n named, userAgent string) Identity {
 			"the User-Agent names agent %q, which requires credentials", i.Agent)
 	}
 	return i.refuse(ReasonAgentMismatch,
-		"the User-Agent names agent %q, which is registered with more: %s differs",
+		"the User-Agent names agent %q, whose registration it does not match: %s differs",
 		i.Agent, words(n.agents[0].unmet(auth, n)))
 }
 

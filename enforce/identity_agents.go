@@ -231,7 +231,7 @@ func (a *Agent) compileTokens() (warnings []string, err error) {
 	a.robots = robotstxt.Agent{Tokens: slices.Clone(a.Tokens), IgnoreWildcard: a.IgnoreWildcard}
 	if len(a.Tokens) == 0 {
 		if !robotstxt.IsProductName(a.Name) {
-			return nil, errors.New("its name is no product token: give it a token")
+			return nil, errors.New("its name is not a product token: give it a token")
 		}
 		a.robots = robotstxt.Family(a.Name)
 		a.robots.IgnoreWildcard = a.robots.IgnoreWildcard || a.IgnoreWildcard
@@ -239,12 +239,12 @@ func (a *Agent) compileTokens() (warnings []string, err error) {
 	for i, token := range a.robots.Tokens {
 		switch {
 		case token == "*":
-			return nil, errors.New(`token "*" is no product token: ` +
+			return nil, errors.New(`token "*" is not a product token: ` +
 				"an agent without a group of its own gets * by itself")
 		case len(token) > maxToken:
 			return nil, tooLong("token", token, maxToken)
 		case !robotstxt.IsProductName(token):
-			return nil, fmt.Errorf("token %q is no product token: want a single word without version, "+
+			return nil, fmt.Errorf("token %q is not a product token: want a single word without a version, "+
 				`of letters, digits, "-", "_" and "."`, token)
 		case containsFold(a.robots.Tokens[:i], token):
 			return nil, fmt.Errorf("token %q is given twice", token)
@@ -290,7 +290,7 @@ func (a *Agent) compileUserAgents() error {
 func (a *Agent) compileSources() error {
 	for _, p := range a.From {
 		if !p.IsValid() || p != p.Masked() {
-			return fmt.Errorf("from: %s is no range", p)
+			return fmt.Errorf("from: %s is not a range", p)
 		}
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

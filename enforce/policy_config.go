@@ -152,7 +152,7 @@ func (p *Policy) addConnect(rule ConnectRule, last bool) error {
 	}
 	if len(rule.Hosts) == 0 {
 		if !last {
-			return errors.New("holds for every host, so the rules after it are never reached")
+			return errors.New("applies to every host, so the rules after it are never reached")
 		}
 		p.connectDefault = rule.Choice
 	}
@@ -259,7 +259,7 @@ func ParseHostPattern(s string) (HostPattern, error) {
 	case strings.Contains(s, "://"):
 		return fail("is a URL; want the host alone")
 	case strings.HasPrefix(s, "."):
-		return fail("could mean the name with or without those below it; write %s, *%s or both", s[1:], s)
+		return fail("could mean the name with or without the names below it; write %s, *%s or both", s[1:], s)
 	case notRange == nil:
 		return fail("is an address range; names that resolve into it would pass, " +
 			"so ranges are for the address guard")
@@ -273,7 +273,7 @@ func ParseHostPattern(s string) (HostPattern, error) {
 	}
 	host, below := strings.CutPrefix(host, "*.")
 	if strings.Contains(host, "*") {
-		return fail("has * elsewhere than alone before a dot at its start")
+		return fail("may have * only at its start, before a dot")
 	}
 	o, err := origin.FromAuthority("http", host)
 	if err != nil {
@@ -283,7 +283,7 @@ func ParseHostPattern(s string) (HostPattern, error) {
 		return HostPattern{o.Host, port}, nil
 	}
 	if _, isAddr := o.Addr(); isAddr {
-		return fail("no names are below an address")
+		return fail("an address has no names below it")
 	}
 	return HostPattern{"." + o.Host, port}, nil
 }

@@ -141,7 +141,7 @@ func TestRefuseSlot(t *testing.T) {
 			t.Context(), tooLong,
 			Decision{Reason: ReasonCrawlDelay, Detail: "Crawl-delay 1h30m is above the limit of 30s"},
 		},
-		"the client left": {gone, context.Canceled, Decision{Reason: ReasonCanceled, Detail: "the client left while it was held"}},
+		"the client left": {gone, context.Canceled, Decision{Reason: ReasonCanceled, Detail: "the client left while its request was held"}},
 		"a fault":         {t.Context(), errors.New("broken"), Decision{Reason: ReasonInternal, Detail: "broken"}},
 	} {
 		d := Decision{Allowed: true, Line: 7}.RefuseSlot(tt.ctx, tt.err)

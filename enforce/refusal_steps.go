@@ -65,7 +65,7 @@ func LookupFailure(ctx context.Context, err error) (reason Reason, detail string
 	case errors.Is(err, robotscache.ErrPending):
 		return ReasonPending, ""
 	case ctx.Err() != nil:
-		return ReasonCanceled, "the client left while robots.txt was waited for"
+		return ReasonCanceled, "the client left while the gateway waited for robots.txt"
 	default:
 		return ReasonInternal, fmt.Sprintf("looking up the rules: %v", err)
 	}
@@ -97,7 +97,7 @@ func (d Decision) RefuseSlot(ctx context.Context, err error) Decision {
 		return d.Refuse(r.reason, r.detail, r.wait)
 	}
 	if ctx.Err() != nil {
-		return d.Refuse(ReasonCanceled, "the client left while it was held", 0)
+		return d.Refuse(ReasonCanceled, "the client left while its request was held", 0)
 	}
 	return d.Refuse(ReasonInternal, err.Error(), 0)
 }

@@ -122,7 +122,7 @@ func (a *Agent) checkUse() error {
 	}
 	for _, token := range a.AlsoObey {
 		if !robotstxt.IsProductName(token) || len(token) > maxToken {
-			return fmt.Errorf("also_obey %q is no product token", escape.Cut(token, maxName))
+			return fmt.Errorf("also_obey %q is not a product token", escape.Cut(token, maxName))
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (s Stop) canonicalAllow() (Stop, error) {
 	switch {
 	case s.At.IsZero():
 	case strings.TrimSpace(s.By) == "" || strings.TrimSpace(s.Ticket) == "":
-		return Stop{}, errors.New("an exception has an author and a ticket: by and ticket are wanted")
+		return Stop{}, errors.New("an exception needs an author and a ticket: want by and ticket")
 	case !s.At.Before(s.Until):
 		return Stop{}, fmt.Errorf("until %s is over", stamp(s.Until))
 	}

@@ -80,7 +80,7 @@ func TestAllowIsComplete(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Stop){
 		"":                          func(*Stop) {},
-		"by and ticket are wanted":  func(s *Stop) { s.By = " " },
+		"want by and ticket":        func(s *Stop) { s.By = " " },
 		"an author and a ticket":    func(s *Stop) { s.Ticket = "" },
 		"is over":                   func(s *Stop) { s.Until = s.At },
 		"until ":                    func(s *Stop) { s.Until = time.Time{} },

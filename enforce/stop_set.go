@@ -96,7 +96,7 @@ func (s StopSet) Add(stop Stop) (StopSet, error) {
 		return s, ErrTooManyStops
 	}
 	if after.hasLifted(stop.ID) || len(unknownIDs([]Stop{stop}, s.Held)) == 0 {
-		return s, fmt.Errorf("there was a stop %s before", stop.ID)
+		return s, fmt.Errorf("a stop %s existed before", stop.ID)
 	}
 	return after.extended(stop), nil
 }
@@ -351,17 +351,17 @@ func (s *StopSet) UnmarshalJSON(data []byte) error {
 			return fmt.Errorf("reading the stops: stop %d: %w", i+1, err)
 		}
 		if !IsStopID(stop.ID) {
-			return fmt.Errorf("reading the stops: stop %d: %.80q is no id", i+1, stop.ID)
+			return fmt.Errorf("reading the stops: stop %d: %.80q is not an id", i+1, stop.ID)
 		}
 		if known[stop.ID] {
-			return errors.New("reading the stops: a stop is there twice")
+			return errors.New("reading the stops: a stop is listed twice")
 		}
 		known[stop.ID] = true
 		f.Stops[i] = stop
 	}
 	for id, lift := range f.Lifted {
 		if !IsStopID(id) {
-			return fmt.Errorf("reading the stops: %.80q is no id", id)
+			return fmt.Errorf("reading the stops: %.80q is not an id", id)
 		}
 		f.Lifted[id] = lift.Canonical()
 	}

@@ -102,7 +102,7 @@ func (e *Engine) watchLogs() {
 		}
 		stalls := e.log.Stalls()
 		if stalls && !stalled {
-			e.logger.Error("an access log takes no lines: until it does, requests are refused or have none", zap.Bool("refused", !e.Config.ServeUnlogged))
+			e.logger.Error("an access log takes no lines: until it does, requests are refused or not logged", zap.Bool("refused", !e.Config.ServeUnlogged))
 		} else if stalled && !stalls {
 			e.logger.Info("the access log takes lines again")
 		}

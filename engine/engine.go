@@ -283,7 +283,7 @@ func (e *Engine) enter() {
 		}
 		c := &e.Config
 		if c.Fleet.URL == c.SharedClocks && c.Store.URL != "" && c.Store.URL != c.SharedClocks {
-			e.logger.Warn("orders reach the gateways that share the clocks, and none that shares the store only: set fleet")
+			e.logger.Warn("orders reach the gateways that share the clocks, but not those that share only the store: set fleet")
 		}
 		active.enter(e)
 	})

@@ -187,7 +187,7 @@ func (s *fleetState) Merge(other enforce.StopSet) map[string]int {
 		s.logger.Error("orders of other gateways may be forgotten by a restart", zap.Error(err))
 	}
 	after := s.Orders()
-	s.tell("an order of another gateway holds", after.Since(before), ended)
+	s.tell("an order of another gateway is in force", after.Since(before), ended)
 	s.tell("another gateway has lifted an order", before.Since(after), nil)
 	return ended
 }
@@ -250,7 +250,7 @@ func (s *fleetState) refresh(e *Engine, o origin.Origin) {
 // Lost implements cluster.Local. A lost action may be a purge, so it empties the memory, and the
 // store is read again.
 func (s *fleetState) Lost() {
-	s.logger.Warn("actions of other gateways are lost, as redis was set back or this gateway was away for long; " +
+	s.logger.Warn("actions of other gateways are lost, because redis was set back or this gateway was away for long; " +
 		"rulesets in memory are read from the store again")
 	s.current.Load().Cache().ForgetAll()
 }
@@ -273,11 +273,11 @@ func (s *fleetState) KeepAction(id string) {
 }
 
 func (s *fleetState) failed(err error) {
-	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; said once a minute", zap.Error(err)) })
+	s.short.Do(func() { s.logger.Error("an exchange with other gateways failed; logged once a minute", zap.Error(err)) })
 }
 
 func (s *fleetState) unread() {
-	s.logger.Warn("the orders in redis could not be read in time; requests go on by the orders in stops.json")
+	s.logger.Warn("the orders in redis could not be read in time; the orders in stops.json stay in force")
 }
 
 // checkpointInterval is how often the sealed logs exchange their newest checkpoints with other

@@ -152,7 +152,7 @@ var unread = rate.Sometimes{Interval: time.Second} // of the lines below
 func RequestUnread(fields ...zap.Field) {
 	ConnectionsRefusedTotal.WithLabelValues("unreadable").Inc()
 	unread.Do(func() {
-		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; said once a second", fields...)
+		caddy.Log().Named("http.handlers.robots").Warn("a request cannot be read; logged once a second", fields...)
 	})
 }
 
@@ -205,7 +205,7 @@ func (o *cacheObserver) Fetched(k fetch.Key, out fetch.Outcome, queued time.Dura
 	}
 	if out.Ours() {
 		o.short.Do(func() {
-			o.logger.Error("robots.txt cannot be fetched for a fault of this machine or of the upstream proxy; said once a minute",
+			o.logger.Error("robots.txt cannot be fetched because of a fault of this machine or of the upstream proxy; logged once a minute",
 				zap.Stringer("origin", k.Origin), zap.String("cause", string(out.Cause)), zap.String("detail", out.Detail))
 		})
 	}
@@ -244,7 +244,7 @@ func (o *cacheObserver) textsDropped(n int, early bool) {
 		return
 	}
 	o.full.Do(func() {
-		o.logger.Warn("texts of robots.txt are dropped before their time, as there is no more room; said once an hour: set retain_max",
+		o.logger.Warn("texts of robots.txt are dropped before their time, because there is no more room; logged once an hour: set retain_max",
 			zap.Int("texts", n), zap.Int64("retain_max", o.fetcher.Load().Config.Store.retention().Filled().Max))
 	})
 }

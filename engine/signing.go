@@ -43,7 +43,7 @@ func (e *Engine) followKeys(ctx context.Context, s *SitePolicy) error {
 		}
 		file, err := follow.Open(ctx, a.Sign.Keys, maxKeyFile, parse, func(err error) {
 			if err != nil {
-				e.logger.Error("the keys of an agent cannot be read; those before sign on", zap.String("agent", a.Name), zap.Error(err))
+				e.logger.Error("the keys of an agent cannot be read; the former keys still sign", zap.String("agent", a.Name), zap.Error(err))
 				return
 			}
 			e.logger.Info("the keys of an agent have changed", zap.String("agent", a.Name), zap.Stringers("keys", read))
@@ -84,7 +84,7 @@ func (k *agentKeys) claim(a *enforce.Agent, keys webbotauth.Keys) error {
 		}
 		for _, key := range keys {
 			if slices.ContainsFunc(theirs, func(t webbotauth.SigningKey) bool { return t.ID == key.ID }) {
-				return fmt.Errorf("key %s is agent %q's too: each agent needs a key of its own", key, other.Name)
+				return fmt.Errorf("key %s is also agent %q's: each agent needs its own key", key, other.Name)
 			}
 		}
 	}

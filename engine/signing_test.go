@@ -90,7 +90,7 @@ func TestFollowKeys(t *testing.T) {
 		}
 		writeKeys(t, one, webbotauth.Keys{first}.Private())
 		writeKeys(t, two, webbotauth.Keys{first}.Private())
-		if _, _, err := load(map[string]string{"a": one, "b": two}); err == nil || !strings.Contains(err.Error(), "each agent needs a key of its own") {
+		if _, _, err := load(map[string]string{"a": one, "b": two}); err == nil || !strings.Contains(err.Error(), "each agent needs its own key") {
 			t.Errorf("two agents with one key: %v", err)
 		}
 		writeKeys(t, two, webbotauth.Keys{second}.Private())
@@ -116,7 +116,7 @@ func TestFollowKeys(t *testing.T) {
 		}{
 			{webbotauth.Keys{third}.Private(), third.ID, third.ID},
 			{[]byte("{"), third.ID, one + ": reading keys"},
-			{webbotauth.Keys{second}.Private(), third.ID, "is agent \"b\"'s too"},
+			{webbotauth.Keys{second}.Private(), third.ID, "is also agent \"b\"'s"},
 		} {
 			logs.TakeAll()
 			writeKeys(t, one, step.text)

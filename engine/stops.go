@@ -84,7 +84,7 @@ func readSets(data []byte) (all enforce.StopSet, err error) {
 		err := lines.Decode(&some)
 		switch {
 		case n > 0 && errors.Is(err, io.ErrUnexpectedEOF):
-			caddy.Log().Error("the last order in "+stopsFile.name+" is not whole, as a crash leaves it, and does not hold: it had not been acknowledged",
+			caddy.Log().Error("the last order in "+stopsFile.name+" was cut off by a crash, and is not in force: it had not been acknowledged",
 				zap.ByteString("order", bytes.TrimSpace(data[end:])))
 			fallthrough
 		case n > 0 && errors.Is(err, io.EOF):
@@ -126,7 +126,7 @@ func (s *stopState) write(stops enforce.StopSet) error {
 	return killsFile.write(s.folder, json.RawMessage(movedStops))
 }
 
-var errChanged = errors.New("somebody else has changed the file")
+var errChanged = errors.New("another program has changed the file")
 
 // addTo appends a line to a file of size bytes. When it returns nil, the line is on the disk.
 func addTo(path string, size int64, line []byte) error {

@@ -64,7 +64,7 @@ func ParseCheckpointText(text string) (c Checkpoint, err error) {
 		c.Root, err = tlog.ParseHash(root)
 	}
 	if err != nil || c.Size < 0 || CheckpointText(c.LogID, c.Size, c.Root) != text {
-		return Checkpoint{}, fmt.Errorf("%.200q is no checkpoint: want log ID, size and root", text)
+		return Checkpoint{}, fmt.Errorf("%.200q is not a checkpoint: want log ID, size and root", text)
 	}
 	if _, err := ParseLogID(c.LogID); err != nil {
 		return Checkpoint{}, fmt.Errorf("reading a checkpoint: %w", err)
@@ -166,7 +166,7 @@ func ParseLogID(s string) (LogID, error) {
 	n, err := strconv.Atoi(generation)
 	id := LogID{strings.TrimSuffix(gateway, "/"), log, n}
 	if err != nil || n < 1 || n > maxGeneration || id.String() != s {
-		return LogID{}, fmt.Errorf("%.100q is no log ID: want gateway/log/generation", s)
+		return LogID{}, fmt.Errorf("%.100q is not a log ID: want gateway/log/generation", s)
 	}
 	return id, id.Check()
 }
@@ -177,7 +177,7 @@ func (i LogID) Check() error {
 		return fmt.Errorf("name of the gateway %.100q: want visible ASCII characters without plus, quote and backslash", i.Gateway)
 	}
 	if !isName(i.Log) || strings.ContainsAny(i.Log, "/:*?<>|") || strings.HasPrefix(i.Log, ".") {
-		return fmt.Errorf("name of the log %.100q: want a word that a folder can have", i.Log)
+		return fmt.Errorf("name of the log %.100q: want a word that can name a folder", i.Log)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func parseCodings(h http.Header) (codings []string, named bool, err error) {
 			codings = append(codings, name)
 		case "aes128gcm", "compress", "x-compress", "dcb", "dcz", "exi", "pack200-gzip",
 			"base64", "quoted-printable", "uuencode", "x-uuencode", "x-uue", "hex":
-			return nil, false, fmt.Errorf("content coding %q is not known here", name)
+			return nil, false, fmt.Errorf("content coding %q is not supported", name)
 		}
 		named = true
 	}

@@ -182,7 +182,7 @@ func (r *retrieval) hop(ctx context.Context) (out Outcome, again bool) {
 	case status/100 == 4 && status != http.StatusProxyAuthRequired:
 		return resp.absent(CauseStatus, ""), false
 	default:
-		return failf(CauseProtocol, "status %d is no answer to this request", status).outcome(status), false
+		return failf(CauseProtocol, "status %d is not an answer to this request", status).outcome(status), false
 	}
 }
 

@@ -88,7 +88,7 @@ func (x *exchange) serveSender() error {
 	case refused:
 		return x.refuse()
 	case target.Path == "/refused":
-		return x.fail(enforce.ReasonOperatorDeny, "this page is refused to everybody, to try clients by")
+		return x.fail(enforce.ReasonOperatorDeny, "this page is always refused, so that you can test clients")
 	}
 	body := "agent: " + x.decision.Agent + "\nby: " + x.decision.IdentifiedBy + "\n"
 	return x.serveOwn(landing{http.StatusOK, plainText, []byte(body)})

@@ -73,7 +73,7 @@ func ParseClients(list []string) ([]netip.Prefix, error) {
 	case len(list) == 1 && list[0] == anyClient:
 		list = []string{"0.0.0.0/0", "::/0"}
 	case slices.Contains(list, anyClient):
-		return nil, fmt.Errorf("clients: %q stands alone, as it covers every range", anyClient)
+		return nil, fmt.Errorf("clients: %q must be alone, because it covers every range", anyClient)
 	}
 	return guard.ParsePrefixes("clients", list)
 }
@@ -90,7 +90,7 @@ func New(ctx caddy.Context, c Config) (*Site, error) {
 		Policy: c.Operator, Stops: c.Engine.Stops(), AllowFor: c.Engine.Config.AllowFor, Reads: c.Engine.Config.Signals,
 	}
 	if agent := c.Identifier.DeniesByPages(); agent != "" && !c.Enforcer.Reads.HTML.Reads() {
-		c.Logger.Warn("preferences deny sees no tags of pages, as html is off: set html hold in signals", zap.String("agent", agent))
+		c.Logger.Warn("preferences deny sees no tags of pages, because html is off: set html hold in signals", zap.String("agent", agent))
 	}
 	s := &Site{
 		SitePolicy: &c.SitePolicy,
@@ -129,7 +129,7 @@ func (s *Site) prepare(ctx caddy.Context, logger *zap.Logger) (err error) {
 // hook prepares the server that receives the requests of the site.
 func (s *Site) hook(ctx caddy.Context, logger *zap.Logger) error {
 	if s.Engine.Wrapped(s.Server) {
-		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits of connections do not hold there",
+		logger.Warn("the server of this gateway lacks the listener wrapper robots: the limits on connections do not apply there",
 			zap.Strings("listen", s.Server.Listen))
 	}
 	if err := engine.WithoutHTTP3(s.Server, logger); err != nil {
@@ -318,7 +318,7 @@ func senderOf(r *http.Request) enforce.Sender {
 // other. HTTP/2 permits any bytes as a method.
 func ambiguity(r *http.Request) string {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // a token, as a method is (RFC 9110 section 9.1)
-		return "the method is no token"
+		return "the method is not a token"
 	}
 	for _, name := range []string{"User-Agent", "Proxy-Authorization"} {
 		if len(r.Header[name]) > 1 {

@@ -84,7 +84,7 @@ func (c *Cache) PeekAs(o origin.Origin, a Asker) (*Entry, bool) {
 // crowded returns the entry of an agent for whom an origin is not asked.
 func (c *Cache) crowded(k fetch.Key) *Entry {
 	out := fetch.Outcome{Cause: fetch.CauseLocal, Detail: fmt.Sprintf(
-		"the site refuses strangers its robots.txt, and was asked in the name of %d other agents", MaxVariants)}
+		"the site refuses its robots.txt to strangers, and was asked in the name of %d other agents", MaxVariants)}
 	record := c.policy().Provisional(fetch.Record{Origin: k.Origin, Agent: k.Agent}, out, time.Now())
 	return NewEntry(record, c.interpretation())
 }

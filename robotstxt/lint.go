@@ -106,12 +106,12 @@ func (l *linter) line(line []byte) {
 		return
 	}
 	if !utf8.Valid(content) {
-		l.warn("invalid-utf-8", "the line is not UTF-8: its bytes are taken as they are")
+		l.warn("invalid-utf-8", "the line is not UTF-8: its bytes are used as they are")
 	}
 	f, key, value := split(content)
 	if len(key) == 0 {
 		if !l.html {
-			l.warn("no-directive", "%s is no directive: it has no field name and colon", quote(content))
+			l.warn("no-directive", "%s is not a directive: it has no field name and colon", quote(content))
 		}
 		return
 	}
@@ -142,9 +142,9 @@ func (l *linter) otherField(key []byte) {
 	switch {
 	case l.html:
 	case slices.ContainsFunc(unsupported, func(name string) bool { return equalFold(key, name) }):
-		l.warn("unsupported-field", "%s is not part of RFC 9309 and not read here", quote(key))
+		l.warn("unsupported-field", "%s is not part of RFC 9309 and is ignored", quote(key))
 	default:
-		l.warn("unknown-field", "nobody knows a field %s: the line says nothing%s", quote(key), meant(key))
+		l.warn("unknown-field", "unknown field %s: the line has no effect%s", quote(key), meant(key))
 	}
 }
 
@@ -161,10 +161,10 @@ func meant(key []byte) string {
 
 func (l *linter) spelling(f field, key, content []byte) {
 	if !bytes.HasPrefix(trimLeft(content[len(key):]), []byte{':'}) {
-		l.warn("missing-colon", "there is no colon: %s is taken for the field", quote(key))
+		l.warn("missing-colon", "there is no colon: %s is read as the field", quote(key))
 	}
 	if name := fieldNames[f]; !equalFold(key, name) {
-		l.warn("misspelt-field", "%s is taken for %s", quote(key), name)
+		l.warn("misspelt-field", "%s is read as %s", quote(key), name)
 	}
 }
 
@@ -220,25 +220,25 @@ func (l *linter) name(value []byte) {
 		l.list, l.closed, l.shared, l.first = l.list[:0], false, false, l.s.number
 	} else if l.s.number > l.last+1 && !l.shared {
 		l.shared = true
-		l.warn("shared-group", "no rule stands between this name and that of line %d: all rules of one are for the other", l.last)
+		l.warn("shared-group", "no rule is between this name and the one in line %d: both crawlers share all rules", l.last)
 	}
 	l.list, l.last = append(l.list, strings.ToLower(string(trimToken(value)))), l.s.number
 	letters := trimLetters(value)
 	switch {
 	case len(value) == 0:
-		l.warn("empty-name", "the line names nobody")
+		l.warn("empty-name", "the line names no crawler")
 	case len(value) == 1 && isWildcard(value):
 	case isWildcard(value):
 		l.warn("odd-name", "only the * of %s counts", quote(value))
 	case value[0] == '*' || len(trimToken(value)) == 0:
-		l.warn("bad-name", "%s is no product token, and * must stand alone: the line names nobody", quote(value))
+		l.warn("bad-name", "%s is not a product token, and * must be alone: the line names no crawler", quote(value))
 	case value[max(bytes.IndexAny(value, ",;|("), 0)] != '(' && bytes.ContainsAny(value, ",;|"):
 		l.warn("several-names", "a line names one crawler: of %s only %s counts", quote(value), quote(letters))
 	case len(letters) == 0:
-		l.warn("odd-name", "%s is no product token (letters, - and _): only crawlers that are called exactly so are meant",
+		l.warn("odd-name", "%s is not a product token (letters, - and _): the line applies only to crawlers with exactly this name",
 			quote(trimToken(value)))
 	case len(letters) < len(trimToken(value)):
-		l.warn("odd-name", "%s is no product token (letters, - and _): crawlers called %s are meant too",
+		l.warn("odd-name", "%s is not a product token (letters, - and _): the line also applies to crawlers called %s",
 			quote(trimToken(value)), quote(letters))
 	case len(letters) < len(value):
 		l.warn("odd-name", "only %s of %s counts", quote(letters), quote(value))
@@ -274,7 +274,7 @@ func (l *linter) rule(path []byte) {
 // path reports oddities in the spelling of a path.
 func (l *linter) path(path []byte) {
 	if i := bytes.IndexByte(path, '$'); i >= 0 && i < len(path)-1 {
-		l.warn("dollar-inside", "a $ that is not at the end of %s stands for itself", quote(path))
+		l.warn("dollar-inside", "a $ that is not at the end of %s is a plain character", quote(path))
 	}
 	encoded, broken := false, false
 	for i, c := range path {
@@ -286,7 +286,7 @@ func (l *linter) path(path []byte) {
 			quote(path), quote(appendCanonical(nil, path)))
 	}
 	if broken {
-		l.warn("broken-escape", "a %% in %s that no two hex digits follow stands for itself", quote(path))
+		l.warn("broken-escape", "a %% without two hex digits after it in %s is a plain character", quote(path))
 	}
 }
 
@@ -314,7 +314,7 @@ func (l *linter) shadowed(loser, winner draft) {
 	if loser.rank>>rankLength == winner.rank>>rankLength {
 		reason = "came first"
 		if loser.rank.allow() != winner.rank.allow() {
-			reason = "allows, which wins where both are of one length"
+			reason = "allows, which wins if both have the same length"
 		}
 	}
 	l.warnAt(loser.rank.line(), "shadowed-rule", "never decides: %s of line %d matches the same and %s",

@@ -98,7 +98,7 @@ func (k Keys) Rotate(now time.Time, after time.Duration) (Keys, error) {
 		}
 	}
 	if _, ok := keys.At(begin.Add(-time.Second)); !ok {
-		return nil, fmt.Errorf("no key would sign until the new one does, at %s: let it begin before", begin.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("no key would sign until the new one does, at %s: let it begin earlier", begin.UTC().Format(time.RFC3339))
 	}
 	key, err := Generate(begin, time.Time{})
 	return append(keys, key), err
@@ -190,7 +190,7 @@ func (j jwk) key() (SigningKey, error) {
 		return SigningKey{}, errors.New("it is not of kty OKP and crv Ed25519")
 	}
 	if j.D == "" {
-		return SigningKey{}, errors.New("it has no d: a public key signs nothing")
+		return SigningKey{}, errors.New("it has no d: a public key cannot sign")
 	}
 	seed, err := base64.RawURLEncoding.DecodeString(j.D)
 	if err != nil || len(seed) != ed25519.SeedSize {
@@ -199,7 +199,7 @@ func (j jwk) key() (SigningKey, error) {
 	k := newKey(ed25519.NewKeyFromSeed(seed), seconds(j.From), seconds(j.Expires))
 	switch {
 	case k.ID == testKey:
-		return SigningKey{}, errors.New("it is the example of RFC 9421, whose secret everybody knows")
+		return SigningKey{}, errors.New("it is the example of RFC 9421, whose secret is public")
 	case j.X != "" && j.X != k.public().X:
 		return SigningKey{}, errors.New("x does not belong to d")
 	case j.ID != "" && j.ID != k.ID:

@@ -63,7 +63,7 @@ func ParseDirectory(text string) (string, error) {
 func (s Signer) Sign(r *http.Request, form AgentForm, now time.Time) (keyID string, err error) {
 	Strip(r.Header)
 	if r.URL.Scheme != "https" {
-		return "", errors.New("only requests of https are signed")
+		return "", errors.New("only https requests are signed")
 	}
 	key, ok := s.Keys().At(now)
 	if !ok {

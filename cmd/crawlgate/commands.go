@@ -15,7 +15,7 @@ import (
 var upgrades = []string{"upgrade", "add-package", "remove-package"}
 
 var errUpgrade = errors.New("this would replace the gateway by a Caddy without it. Install another version of crawlgate instead, " +
-	"as docs/operate.md says; a binary with further Caddy modules is built with xcaddy")
+	"as docs/operate.md says; to build a binary with more Caddy modules, use xcaddy")
 
 const (
 	short = "makes every crawler of a company obey robots.txt"

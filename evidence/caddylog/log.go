@@ -231,7 +231,7 @@ func (s *sealed) report(logger *zap.Logger, e sealer.Event) {
 func (s *sealed) use(t settings) error {
 	n := len(s.settings)
 	if n > 0 && s.settings[n-1].done == t.done && !s.settings[n-1].equal(t) {
-		return fmt.Errorf("log %s in %s is configured twice, and not alike", t.Name, t.paths.state)
+		return fmt.Errorf("log %s in %s is configured twice, with different settings", t.Name, t.paths.state)
 	}
 	if n == 0 || !s.settings[n-1].equal(t) {
 		if err := s.reopen(t); err != nil {
@@ -242,7 +242,7 @@ func (s *sealed) use(t settings) error {
 		}
 	}
 	if t.staysLocal() && (n == 0 || !s.settings[n-1].staysLocal()) {
-		t.logger.Warn("the checkpoints of an access log stay on this machine, where whoever has the key can write another log: "+
+		t.logger.Warn("the checkpoints of an access log stay on this machine, where anyone who has the key can write another log: "+
 			"set heads or witness, or join a fleet", zap.String("log", t.paths.log))
 	}
 	s.settings = append(s.settings, t)

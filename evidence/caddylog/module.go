@@ -135,7 +135,7 @@ func (e *Evidence) check() error {
 			return err
 		}
 		if slices.ContainsFunc(e.witnesses, func(o sealer.Witness) bool { return o.Verifier.Name() == w.Verifier.Name() }) {
-			return fmt.Errorf("witness %s is there twice", w.Verifier.Name())
+			return fmt.Errorf("witness %s is given twice", w.Verifier.Name())
 		}
 		e.witnesses = append(e.witnesses, w)
 	}

@@ -48,7 +48,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"file a\nevery 1s 0", ":3", `"0" is not a whole number`},
 		{"file a\nneed 1", ":3", `unknown option "need"`},
 		{"file a\nwitness http://w x", ":3", "key of witness http://w: "},
-		{"file a\nwitness http://w " + vkey + "\nwitness http://v " + vkey, ":4", "witness witness.example is there twice"},
+		{"file a\nwitness http://w " + vkey + "\nwitness http://v " + vkey, ":4", "witness witness.example is given twice"},
 		{"file a\non_failure stop", ":3", `on_failure "stop": want "log" or "refuse"`},
 	} {
 		_, err := parse(tt.text)

@@ -86,7 +86,7 @@ func (l *Log) restore() error {
 	return errors.Join(err, old.Close())
 }
 
-var errNoFile = errors.New("the writer made no file of this name")
+var errNoFile = errors.New("the writer made no file with this name")
 
 // addLeaves adds the lines of b, which is now at the end of the file, to the tree.
 func (l *Log) addLeaves(b []byte) {

@@ -64,7 +64,7 @@ func appendFile(name string, data []byte) error {
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = errors.New("another process writes this log, or it is sealed under another name or state folder: that takes a restart")
+		err = errors.New("another process writes this log, or this process seals it under another name or state folder: to change these, restart it")
 	}
 	if err != nil {
 		return fmt.Errorf("locking %s: %w", f.Name(), err)

@@ -26,7 +26,7 @@ func loadKey(file string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, fmt.Errorf("reading the key %s: it is no PEM with PKCS #8", file)
+		return nil, fmt.Errorf("reading the key %s: it is not PEM with PKCS #8", file)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

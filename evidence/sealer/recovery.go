@@ -57,7 +57,7 @@ func (l *Log) load() error {
 	checkpoint := copied
 	if latest > newest || reason == nil {
 		newest, previous = max(newest, latest), copied.LogID
-		reason = fmt.Errorf("the state and the log have none of the %d lines of %s "+evidence.ReasonSigned+": the second copy of the checkpoints tells", copied.Size, previous)
+		reason = fmt.Errorf("the state and the log have none of the %d lines of %s "+evidence.ReasonSigned+": the second copy of the checkpoints says so", copied.Size, previous)
 	} else if s, err := ReadState(l.config.State, l.config.Name, newest); err == nil {
 		checkpoint = s.Checkpoint
 	}

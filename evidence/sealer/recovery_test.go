@@ -312,7 +312,7 @@ func TestOnlyCopyLeft(t *testing.T) {
 			t.Errorf("%s: then %s", lost, l.id)
 		}
 		b.close(l)
-		want := `,"reason":"the state and the log have none of the 4 lines of gw1.example/access/2 that were signed: the second copy of the checkpoints tells",` +
+		want := `,"reason":"the state and the log have none of the 4 lines of gw1.example/access/2 that were signed: the second copy of the checkpoints says so",` +
 			`"previous":"gw1.example/access/2","size":4,"root":"`
 		if line := strings.Join(b.lines(), "\n"); !strings.Contains(line, want) {
 			t.Errorf("%s: %s", lost, line)

@@ -462,7 +462,7 @@ func TestRefused(t *testing.T) {
 		"key is no key": {func(b *bench) {
 			b.config.Key = filepath.Join(b.dir, "k")
 			os.WriteFile(b.config.Key, []byte("hello"), 0o600)
-		}, "reading the key " + "DIR/k: it is no PEM with PKCS #8"},
+		}, "reading the key " + "DIR/k: it is not PEM with PKCS #8"},
 		"key is a folder": {func(b *bench) { b.config.Key = b.dir }, "reading the key: read DIR: is a directory"},
 		"gateway":         {func(b *bench) { b.config.Gateway = "a+b" }, `name of the gateway "a+b"`},
 		"log":             {func(b *bench) { b.config.Name = "../x" }, `name of the log "../x"`},

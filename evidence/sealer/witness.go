@@ -134,7 +134,7 @@ func (l *Log) askWitness(ctx context.Context, w Witness, status *WitnessStatus, 
 	defer func() { status.Error = errorText(err) }()
 	for range 2 {
 		if status.Size > checkpoint.Size {
-			return nil, fmt.Errorf("it knows %d lines, more than the %d that there are: the log was set back", status.Size, checkpoint.Size)
+			return nil, fmt.Errorf("it knows %d lines, more than the %d of the log: the log was set back", status.Size, checkpoint.Size)
 		}
 		body, err := l.request(status.Size, checkpoint)
 		if err != nil {

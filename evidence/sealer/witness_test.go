@@ -229,7 +229,7 @@ func TestBadWitnesses(t *testing.T) {
 	}{
 		"conflict without size": {409, func(string) string { return "no" }, "status 409 without a size"},
 		"negative size":         {409, func(string) string { return "-1" }, "status 409 without a size"},
-		"ahead":                 {409, func(string) string { return "99\n" }, "it knows 99 lines, more than the 1 that there are: the log was set back"},
+		"ahead":                 {409, func(string) string { return "99\n" }, "it knows 99 lines, more than the 1 of the log: the log was set back"},
 		"always in conflict":    {409, func(string) string { return "1\n" }, "status 409 again"},
 		"forbidden":             {403, func(string) string { return "who?" }, `status 403: "who?"`},
 		"unprocessable":         {422, func(string) string { return "" }, "status 422"},

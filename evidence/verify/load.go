@@ -76,7 +76,7 @@ func (c *Checker) folder(ctx context.Context, folder string, keys *keyring) erro
 		case err != nil:
 			return fmt.Errorf("reading evidence: %s: %w", name, err)
 		case c.trees[id] != nil:
-			return fmt.Errorf("reading evidence: %s: there are two folders of %s", name, id)
+			return fmt.Errorf("reading evidence: %s: there are two folders for %s", name, id)
 		}
 		t := c.tree(id)
 		t.tiles = evidence.Tiles(name)

@@ -100,7 +100,7 @@ func (t *tree) excess(lines int64) (kind Kind, why string) {
 		return Unsealed, fmt.Sprintf("a crash leaves at most %d", most)
 	}
 	if waited := t.newest.Sub(t.since); !t.since.IsZero() && waited > t.patience() {
-		return Incomplete, fmt.Sprintf("they are of %s, and a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
+		return Incomplete, fmt.Sprintf("they span %s, and a checkpoint comes within %s", waited.Round(time.Second), t.patience().Round(time.Second))
 	}
 	return "", ""
 }
@@ -142,7 +142,7 @@ func (c *Checker) readSays(t *tree, at Place, seq int64, says evidence.Notice) {
 	case "deleted":
 		t.deleted = at
 	case "lost":
-		c.report(Finding{at, Incomplete, fmt.Sprintf("the log could not be written: %d lines are missing here, of the time from %.40s to %.40s", says.Lines, says.From, says.To)})
+		c.report(Finding{at, Incomplete, fmt.Sprintf("the log could not be written: %d lines are missing here, from %.40s to %.40s", says.Lines, says.From, says.To)})
 	}
 }
 
@@ -153,7 +153,7 @@ func (t *tree) late(at Place, says evidence.Notice) {
 		from, n := says.Late.From, says.Late.To-says.Late.From
 		t.totals.Late += max(n, 0)
 		if kind, why := t.excess(n); why != "" {
-			t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, for which nobody vouches: %s", n, t.logID, from, why)})
+			t.report(Finding{at, kind, fmt.Sprintf("a start has sealed %d lines of %s from number %d on, and no checkpoint vouches for them: %s", n, t.logID, from, why)})
 		}
 	}
 	t.since = time.Time{}
@@ -192,7 +192,7 @@ func (t *tree) openEnd(ended bool) {
 	case t.claimed > t.size: // a missing checkpoint is reported elsewhere, unless the log is being written
 		return
 	case t.afterNo > 0:
-		t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on stand behind its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
+		t.report(Finding{t.after, Unsealed, fmt.Sprintf("%d lines of %s from number %d on are after its end at %s, and no line says that the log was opened again", t.afterNo, t.logID, t.afterSeq, t.closedAt)})
 		return
 	case n == 0:
 		return

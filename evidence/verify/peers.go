@@ -60,7 +60,7 @@ func (t *tree) checkPeers() {
 	case t.next < t.largestPeer.size:
 		t.size = t.largestPeer.size // its end is missing
 	default:
-		message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, the largest that is kept has %d",
+		message := fmt.Sprintf("the line has a checkpoint of %d lines of %s, but the largest that is kept has %d",
 			t.largestPeer.size, t.logID, t.size)
 		t.report(Finding{t.largestPeer.at, Checkpoint, message})
 	}

@@ -150,7 +150,7 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) {
 	}
 	t := c.trees[id]
 	if t == nil {
-		c.report(Finding{at, Checkpoint, fmt.Sprintf("no checkpoint is known of the log %.300s", id)})
+		c.report(Finding{at, Checkpoint, fmt.Sprintf("no checkpoint is known for the log %.300s", id)})
 		if len(c.trees) >= mostUnknown {
 			return
 		}
@@ -229,7 +229,7 @@ func (c *Checker) end(t *tree) {
 	}
 	t.openEnd(later != nil)
 	if t.claimed > t.size && !c.grown(t) {
-		message := fmt.Sprintf("the line tells of a checkpoint of %d lines, the largest that is kept has %d", t.claimed, t.size)
+		message := fmt.Sprintf("the line mentions a checkpoint of %d lines, but the largest that is kept has %d", t.claimed, t.size)
 		c.report(Finding{t.claimedAt, Checkpoint, message})
 	}
 	t.checkPeers()

@@ -569,11 +569,11 @@ func TestOwnAccount(t *testing.T) {
 		}, "access-2.log:121 seal_unsealed", "8001 lines of gw.example/access/2 from number 100 on are in no checkpoint: a crash leaves at most 8000"},
 		{"more sealed late than a crash leaves", func(f *fixture) {
 			sealed(60, `"msg":"opened","terms":{"lines":100000},"late":{"from":5,"to":8006}`)(f)
-		}, "access-2.log:81 seal_unsealed", "a start has sealed 8001 lines of gw.example/access/2 from number 5 on, for which nobody vouches: a crash leaves at most 8000"},
+		}, "access-2.log:81 seal_unsealed", "a start has sealed 8001 lines of gw.example/access/2 from number 5 on, and no checkpoint vouches for them: a crash leaves at most 8000"},
 		{"sealed late under other terms", func(f *fixture) {
 			sealed(60, `"msg":"opened","terms":{"every":3600},"late":{"from":5,"to":60}`)(f)
 			f.idle = firstSize + 58
-		}, "access-2.log:81 incomplete", "a start has sealed 55 lines of gw.example/access/2 from number 5 on, for which nobody vouches: they are of 1h0m"},
+		}, "access-2.log:81 incomplete", "a start has sealed 55 lines of gw.example/access/2 from number 5 on, and no checkpoint vouches for them: they span 1h0m"},
 		{"the line of the newest checkpoint twice", appended(own(end, `"msg":"checkpoint","size":100`), own(end+1, `"msg":"checkpoint","size":100`)), "", ""},
 
 		{"the file was deleted, and all was there", sealed(40, `"msg":"deleted","at":"2026-01-01T00:00:00Z"`), "", ""},
@@ -590,20 +590,20 @@ func TestOwnAccount(t *testing.T) {
 		{"lines of an hour behind an ended generation", func(f *fixture) {
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize), madeUp(firstSize+1)) })
 			f.idle = firstSize + 2
-		}, "access-2.log:21 seal_unsealed", "they are of 1h0m1s"},
+		}, "access-2.log:21 seal_unsealed", "they span 1h0m1s"},
 		{"lines behind the orderly end of an ended generation", func(f *fixture) {
 			f.replace(1, firstSize-1, string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence","msg":"closed"}`), id(1), firstSize-1)))
 			checkpoints := f.checkpoints(1)
 			checkpoint, _ := evidence.ReadClaim(checkpoints[len(checkpoints)-1])
 			sealed(0, fmt.Sprintf(`"msg":"opened","reason":"new key","previous":"%s","size":%d,"root":"%s"`, id(1), checkpoint.Size, checkpoint.Root))(f)
 			f.edit(2, func(l []string) []string { return slices.Insert(l, at(0), madeUp(firstSize)) })
-		}, "access-2.log:21 seal_unsealed", "1 lines of gw.example/access/1 from number 300 on stand behind its end at access-2.log:20"},
+		}, "access-2.log:21 seal_unsealed", "1 lines of gw.example/access/1 from number 300 on are after its end at access-2.log:20"},
 		{"a line behind the end, without a number", appended("{\"robots\":{}}\n"), "access-2.log:127 seal_extra", "no seal"},
 		{"an orderly end that is not sealed itself", appended(own(end, `"msg":"closed"`), own(end+1, `"msg":"checkpoint","size":1`), own(end+2, `"robots":{},"msg":"closed"`)), "", ""},
 		{"lines behind an orderly end that is sealed", func(f *fixture) {
 			sealed(secondSize-1, `"msg":"closed"`)(f)
-		}, "access-2.log:121 seal_unsealed", "5 lines of gw.example/access/2 from number 100 on stand behind its end at access-2.log:120"},
-		{"sealed lines behind an orderly end", sealed(50, `"msg":"closed"`), "access-2.log:73 seal_unsealed", "from number 52 on stand behind its end at access-2.log:71"},
+		}, "access-2.log:121 seal_unsealed", "5 lines of gw.example/access/2 from number 100 on are after its end at access-2.log:120"},
+		{"sealed lines behind an orderly end", sealed(50, `"msg":"closed"`), "access-2.log:73 seal_unsealed", "from number 52 on are after its end at access-2.log:71"},
 		{"lines of the writer behind an orderly end", func(f *fixture) {
 			sealed(secondSize-1, `"msg":"closed"`)(f)
 			f.edit(2, func(l []string) []string {
@@ -627,12 +627,12 @@ func TestOwnAccount(t *testing.T) {
 		{"a line that tells of the checkpoint once more, behind old lines", func(f *fixture) {
 			f.idle = firstSize + secondSize + open
 			f.edit(2, func(l []string) []string { return append(l, own(end, `"msg":"checkpoint","size":100`)) })
-		}, "access-2.log:121 incomplete", "they are of 1h0m5s"},
-		{"lines that wait long for a checkpoint", func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they are of 1h0m5s, and a checkpoint comes within 1m0s"},
+		}, "access-2.log:121 incomplete", "they span 1h0m5s"},
+		{"lines that wait long for a checkpoint", func(f *fixture) { f.idle = firstSize + secondSize + open }, "access-2.log:121 incomplete", "they span 1h0m5s, and a checkpoint comes within 1m0s"},
 		{"a log that was idle before lines that wait", func(f *fixture) { f.idle = firstSize + secondSize + 1 }, "", ""},
 		{"a log in local time, west of Greenwich", func(f *fixture) { f.zone = 10 * 3600 }, "", ""},
 		{"a log in local time, east of Greenwich", func(f *fixture) { f.zone = -10 * 3600 }, "", ""},
-		{"a late seal of an hour", func(f *fixture) { f.idle = tornAt - 20 }, "access-1.log:12 incomplete", "a start has sealed 11 lines of gw.example/access/1 from number 140 on, for which nobody vouches: they are of 1h0m47s"},
+		{"a late seal of an hour", func(f *fixture) { f.idle = tornAt - 20 }, "access-1.log:12 incomplete", "a start has sealed 11 lines of gw.example/access/1 from number 140 on, and no checkpoint vouches for them: they span 1h0m47s"},
 		{"the log was opened again", func(f *fixture) {
 			sealed(secondSize-2, `"msg":"closed"`)(f)
 			sealed(secondSize-1, `"msg":"opened"`)(f)

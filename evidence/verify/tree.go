@@ -209,7 +209,7 @@ func (t *tree) behind(at Place, seq int64, hash tlog.Hash) {
 	}
 	if t.edge.Root() != next.root {
 		t.giveUp()
-		t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one is not as the checkpoint at %s has it", t.from, next.at)})
+		t.report(Finding{at, Changed, fmt.Sprintf("a line from %s to this one contradicts the checkpoint at %s", t.from, next.at)})
 		return
 	}
 	t.totals.Sealed += t.pending

@@ -123,7 +123,7 @@ func TestEvidenceReloads(t *testing.T) {
 	}{
 		{"", ""},
 		{"every 100ms 10\nheads " + filepath.Join(s.Dir, "heads"), ""},
-		{"name other", filepath.Join(s.Dir, "access.log") + ": another process writes this log, or it is sealed under another name or state folder: that takes a restart"},
+		{"name other", filepath.Join(s.Dir, "access.log") + ": another process writes this log, or this process seals it under another name or state folder: to change these, restart it"},
 		{"key " + s.Dir, "reading the key: read " + s.Dir + ": is a directory"},
 		{"key " + filepath.Join(s.Dir, "new.key"), ""},
 	} {

@@ -74,7 +74,7 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	}
 	full()
 	out, err := g.Robots("deny", "host", site.Origin().Host)
-	if err == nil || !strings.Contains(out, "the order holds, but a restart will forget it") || !strings.Contains(out, "give it again") {
+	if err == nil || !strings.Contains(out, "the order is in force, but a restart will forget it") || !strings.Contains(out, "give it again") {
 		t.Errorf("deny: %v: %s", err, out)
 	}
 	stopped(true)

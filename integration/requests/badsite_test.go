@@ -51,7 +51,7 @@ func TestSitesThatCannotWork(t *testing.T) {
 		},
 		{
 			"a rule that hides another", "http://:PORT {\nrobots {\nconnect tunnel\nconnect deny a.example\nunidentified allow\n}\n}",
-			"connect tunnel: holds for every host, so the rules after it are never reached, at FILE:4",
+			"connect tunnel: applies to every host, so the rules after it are never reached, at FILE:4",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

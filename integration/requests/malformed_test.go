@@ -238,7 +238,7 @@ func TestMalformedRequests(t *testing.T) {
 func tellsUnread(g *rig.Gateway) {
 	g.T.Helper()
 	rig.Eventually(g.T, "a line of a request that cannot be read", func() bool {
-		return strings.Contains(g.Stderr.String(), "a request cannot be read; said once a second")
+		return strings.Contains(g.Stderr.String(), "a request cannot be read; logged once a second")
 	})
 }
 

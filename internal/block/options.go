@@ -139,7 +139,7 @@ func ParseSize(s string) (int64, error) {
 func ParsePositive(s string) (caddy.Duration, error) {
 	v, err := ParseDuration(s)
 	if err == nil && v == 0 {
-		err = fmt.Errorf("%q is no time at all; without the option its default holds", s)
+		err = fmt.Errorf("%q is zero; leave the option out to get its default", s)
 	}
 	return v, err
 }

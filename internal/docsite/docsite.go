@@ -60,7 +60,7 @@ func Serve(w http.ResponseWriter, r *http.Request, html bool) {
 	h.Set("Cache-Control", "no-cache") // an upgrade changes the pages; until then the ETag stays
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		send(w, r, http.StatusMethodNotAllowed, typeText, []byte("There is only GET here.\n"))
+		send(w, r, http.StatusMethodNotAllowed, typeText, []byte("Only GET is allowed here.\n"))
 		return
 	}
 	s, path := load(), r.URL.Path
@@ -81,7 +81,7 @@ func Serve(w http.ResponseWriter, r *http.Request, html bool) {
 		s.render(w, r, http.StatusNotFound, view{page: &page{Title: "No such page", Body: "<h1>No such page</h1>" +
 			`<p>The <a href="` + Root + `">index</a> has all pages. The search finds words in them.</p>`}})
 	default:
-		send(w, r, http.StatusNotFound, typeText, []byte("There is no such page. "+Root+" is the index.\n"))
+		send(w, r, http.StatusNotFound, typeText, []byte("This page does not exist. "+Root+" is the index.\n"))
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *site) serveSearch(w http.ResponseWriter, r *http.Request, query string,
 		return
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%d of the sections that have all the words: %s\n", len(found), query)
+	fmt.Fprintf(&b, "%d of the sections that contain all words: %s\n", len(found), query)
 	for _, f := range found {
 		fmt.Fprintf(&b, "\n%s\n  %s\n  %s\n", f.Name(), f.URL, f.Before+f.Match+f.After)
 	}

@@ -105,7 +105,7 @@ func Unpack(r io.Reader) (io.ReadCloser, error) {
 	}
 	for mark, name := range foreign {
 		if strings.HasPrefix(string(magic), mark) {
-			return nil, fmt.Errorf("it is packed with %s: unpack it first", name)
+			return nil, fmt.Errorf("it is compressed with %s: decompress it first", name)
 		}
 	}
 	return io.NopCloser(b), nil

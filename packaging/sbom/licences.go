@@ -36,7 +36,7 @@ func writeLicences(out io.Writer, builds []*debug.BuildInfo) error {
 		}
 	}
 	var b bytes.Buffer
-	b.WriteString("The binary of Crawlgate holds these modules of others, and Go's standard library.\n")
+	b.WriteString("The binary of Crawlgate contains these third-party modules, and Go's standard library.\n")
 	for _, text := range texts {
 		fmt.Fprintf(&b, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 80), strings.Join(users[text], "\n"), text)
 	}

@@ -114,7 +114,7 @@ func (l *Listener) Provision(ctx caddy.Context) error {
 func (*Listener) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the wrapper's name
 	if d.NextArg() || d.NextBlock(d.Nesting()) {
-		return d.Errf(`listener wrapper "robots" takes nothing, found %q`, d.Val())
+		return d.Errf(`listener wrapper "robots" takes no argument, found %q`, d.Val())
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func badAddress(kind, value string) error {
 
 // errBehindMatcher is the error for a gateway in a `handle` or `route` with a matcher, if no other
 // one follows.
-var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers what that does not match: Caddy would, " +
-	"with an empty 200; take the matcher away, or let a handle or respond without one follow")
+var errBehindMatcher = errors.New("the gateway is behind a matcher, and nothing answers the other requests: Caddy would, " +
+	"with an empty 200; remove the matcher, or add a handle or respond without one after it")
 
 // CheckServer refuses a site address with a host or a path, and a gateway behind a matcher that
 // nothing follows. It is called while the server is being provisioned, when the outer route still
@@ -135,7 +135,7 @@ func CheckDirective(h httpcaddyfile.Helper) error {
 	// outermost level.
 	mark := fmt.Sprintf("robots in the site at %s:%d", addresses[0].File, addresses[0].Line)
 	if line, ok := h.BlockState[mark]; ok {
-		return h.Errf(`directive "robots" is given twice in a site: it is in line %v too`, line)
+		return h.Errf(`directive "robots" is given twice in a site: it is also in line %v`, line)
 	}
 	h.BlockState[mark] = h.Line()
 	return nil

@@ -110,7 +110,7 @@ func check(tx *bolt.Tx, info fs.FileInfo) (former bool, err error) {
 	}
 	n := binary.BigEndian.Uint32(meta.Get(formatKey))
 	if n != format && n != formerFormat {
-		return false, fmt.Errorf("%w: its format is %d, and the one of this release is %d; move it away or name another file", errFormat, n, format)
+		return false, fmt.Errorf("%w: its format is %d, and this release uses format %d; move it away or name another file", errFormat, n, format)
 	}
 	for _, bucket := range [][]byte{originsBucket, textsBucket, usesBucket} {
 		if tx.Bucket(bucket) == nil {

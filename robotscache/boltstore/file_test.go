@@ -99,12 +99,12 @@ func TestOpen_RefusesAndLeavesAlone(t *testing.T) {
 			tb.Helper()
 			filled(tb, path, 5)
 			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 5) })
-		}, "another release of Crawlgate wrote it: its format is 5, and the one of this release is 4"},
+		}, "another release of Crawlgate wrote it: its format is 5, and this release uses format 4"},
 		{"format of an earlier release", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)
 			change(tb, path, func(tx *bolt.Tx) error { return setFormat(tx, 1) })
-		}, "another release of Crawlgate wrote it: its format is 1, and the one of this release is 4"},
+		}, "another release of Crawlgate wrote it: its format is 1, and this release uses format 4"},
 		{"no format", func(tb testing.TB, path string) {
 			tb.Helper()
 			filled(tb, path, 5)

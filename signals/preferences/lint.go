@@ -52,7 +52,7 @@ func (l *linter) warn(code, format string, args ...any) {
 
 func (l *linter) usage(p robotstxt.Preference) {
 	if p.Loose {
-		l.warn("preference-outside-group", "there is no user-agent line before this Content-Usage line: it is for no crawler")
+		l.warn("preference-outside-group", "there is no user-agent line before this Content-Usage line: it applies to no crawler")
 	}
 	if !l.readable(p) {
 		return
@@ -107,11 +107,11 @@ func (l *linter) noDictionary(p robotstxt.Preference, err error) {
 	word, _, _ := strings.Cut(p.Value, " ")
 	switch {
 	case p.Path == "" && strings.ContainsAny(word, "/*$") && !strings.Contains(word, "="):
-		l.warn("preference-path", "%q is no path, which begins with a slash: nothing in the line is read", cut(word, 80))
+		l.warn("preference-path", "%q is not a path, because it does not begin with a slash: the line is ignored", cut(word, 80))
 	case lower != p.Value && lowerErr == nil:
-		l.warn("preference-upper-case", "keys are in lower case (%s section 6.5): nothing in the line is read", draftVocab)
+		l.warn("preference-upper-case", "keys must be in lower case (%s section 6.5): the line is ignored", draftVocab)
 	default:
-		l.warn("preference-syntax", "%q is no dictionary of RFC 9651 (%s): nothing in the line is read", cut(p.Value, 80), reason(err))
+		l.warn("preference-syntax", "%q is not a dictionary of RFC 9651 (%s): the line is ignored", cut(p.Value, 80), reason(err))
 	}
 }
 
@@ -134,9 +134,9 @@ func (l *linter) badUsage(key string, m httpsfv.Member) {
 		if word := meant[strings.ToLower(string(v))]; word != "" {
 			hint = fmt.Sprintf(": write %s=%s", key, word[:1])
 		}
-		l.warn("preference-value", "%s=%s is neither y nor n, so nothing is known of it%s", key, cut(string(v), 80), hint)
+		l.warn("preference-value", "%s=%s is neither y nor n, so the preference is unknown%s", key, cut(string(v), 80), hint)
 	default: // a list, or an item of another type
-		l.warn("preference-value", "the value of %s is neither y nor n, so nothing is known of it", key)
+		l.warn("preference-value", "the value of %s is neither y nor n, so the preference is unknown", key)
 	}
 }
 
@@ -148,7 +148,7 @@ var meant = map[string]string{
 
 func (l *linter) signal(p robotstxt.Preference) {
 	if p.Path != "" {
-		l.warn("preference-path", "contentsignals.org knows no paths: here the line is read as one for %q", cut(p.Path, 80))
+		l.warn("preference-path", "contentsignals.org has no paths: here the line is read as one for %q", cut(p.Path, 80))
 	}
 	if !l.readable(p) {
 		return
@@ -158,7 +158,7 @@ func (l *linter) signal(p robotstxt.Preference) {
 		item = strings.Trim(item, blanks)
 		key, value, ok := strings.Cut(item, "=")
 		if !ok {
-			l.warn("preference-syntax", "%q has no =: it says nothing", cut(item, 80))
+			l.warn("preference-syntax", "%q has no =: it has no effect", cut(item, 80))
 			continue
 		}
 		key, value = strings.ToLower(strings.Trim(key, blanks)), strings.Trim(value, blanks)
@@ -182,13 +182,13 @@ func (l *linter) signalItem(key, value string) {
 		if word := meant[lower]; word != "" {
 			hint = fmt.Sprintf(": write %s=%s", cut(key, maxPurpose), word)
 		}
-		l.warn("preference-value", "%s=%s is neither yes nor no, so nothing is known of it%s", cut(key, maxPurpose), cut(value, 80), hint)
+		l.warn("preference-value", "%s=%s is neither yes nor no, so the preference is unknown%s", cut(key, maxPurpose), cut(value, 80), hint)
 	}
 	switch purpose := purposeOf(signalLabels, key); {
 	case signalHints[key] != "":
 		l.warn("preference-label", "Content-Signal has no %s: %s", key, signalHints[key])
 	case purpose == "":
-		l.warn("preference-label", "%q is no label of Content-Signal", cut(key, maxPurpose))
+		l.warn("preference-label", "%q is not a label of Content-Signal", cut(key, maxPurpose))
 	case rankOf(purpose) == len(vocabulary):
 		l.warn("preference-label", "Content-Signal has no label %q: it is kept as a purpose of that name", key)
 	}
@@ -204,7 +204,7 @@ func (l *linter) repeated(value string, keys []string) {
 	}
 	for _, key := range keys {
 		if count[key] > 1 {
-			l.warn("preference-repeated", "%s is there %d times", cut(key, maxPurpose), count[key])
+			l.warn("preference-repeated", "%s appears %d times", cut(key, maxPurpose), count[key])
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestLint(t *testing.T) {
 	t.Parallel()
 	lines := []struct{ line, codes, says string }{
-		{"Content-Usage: train-ai=n", "preference-outside-group", "for no crawler"},
+		{"Content-Usage: train-ai=n", "preference-outside-group", "applies to no crawler"},
 		{"Content-Signal: ai-train=no", "", ""}, // for all crawlers
 		{"User-agent: *", "", ""},
 		{"Content-Usage: train-ai=n, search=y", "", ""},
@@ -21,7 +21,7 @@ func TestLint(t *testing.T) {
 		{`Content-Usage: train-ai="n"`, "preference-value", "string"},
 		{"Content-Usage: train-ai=no", "preference-value", "write train-ai=n"},
 		{"Content-Usage: train-ai=disallow", "preference-value", "write train-ai=n"},
-		{"Content-Usage: train-ai=maybe", "preference-value", "nothing is known"},
+		{"Content-Usage: train-ai=maybe", "preference-value", "the preference is unknown"},
 		{"Content-Usage: train-ai, search=(n)", "preference-value" + "," + "preference-value", "neither y nor n"},
 		{"Content-Usage: train-ai=y, train-ai=n", "preference-repeated", "2 times"},
 		{"Content-Usage: ai-train=n", "preference-label", "train-ai"},
@@ -29,8 +29,8 @@ func TestLint(t *testing.T) {
 		{"Content-Usage: ai-use=n", "", ""},
 		{"Content-Signal: ai-use=no", "preference-label", "its label is ai-input"},
 		{"Content-Usage: genai=n", "preference-label", "draft-ietf-aipref-vocab-08"},
-		{"Content-Usage: blog/ train-ai=n", "preference-path", "begins with a slash"},
-		{"Content-Usage: *.pdf train-ai=n", "preference-path", "begins with a slash"},
+		{"Content-Usage: blog/ train-ai=n", "preference-path", "does not begin with a slash"},
+		{"Content-Usage: *.pdf train-ai=n", "preference-path", "does not begin with a slash"},
 		{"Content-Usage: train-ai=n,", "preference-syntax", "RFC 9651"},
 		{"Content-Usage: /x", "preference-empty", "nothing"},
 		{"Content-Usage:", "preference-empty", "nothing"},
@@ -40,7 +40,7 @@ func TestLint(t *testing.T) {
 		{"Content-Signal: ai-train=disallow", "preference-value", "write ai-train=no"},
 		{"Content-Signal: ai-train=y", "preference-value", "write ai-train=yes"},
 		{"Content-Signal: train-ai=no", "preference-label", "ai-train"},
-		{"Content-Signal: tdm=no", "preference-label", "no label"},
+		{"Content-Signal: tdm=no", "preference-label", "not a label"},
 		{"Content-Signal: cite=no", "preference-label", "kept"},
 		{"Content-Signal: /blog ai-train=no", "preference-path", "no paths"},
 		{"Content-Signal: search", "preference-syntax", "no ="},
