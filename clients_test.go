@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// notRun begins the page of a client that cannot be had where the tests run.
+// notRun begins the page of a client that is not available to the tests.
 const notRun = "Not run here; from its documentation."
 
 // TestClientPagesAreComplete checks that every page of docs/clients is in the index, that each has a project in

@@ -163,8 +163,8 @@ func TestEarlyInAQuietHour(t *testing.T) {
 `)
 }
 
-// TestFirstRefusedReload: the first file that /load cannot adapt is alerted, although its counter begins with it, and a
-// counter that stands for long is not.
+// TestFirstRefusedReload: the first file that /load cannot adapt raises an alert, although its counter begins with it.
+// A counter that does not change raises none.
 func TestFirstRefusedReload(t *testing.T) {
 	tryRules(t, `  - interval: 30s
     input_series:

@@ -154,8 +154,8 @@ func listenLocal(t *testing.T) net.Listener {
 	return l
 }
 
-// TestRedisURLWithPlaceholders: what a placeholder stands for is known, and checked, where the gateway
-// runs.
+// TestRedisURLWithPlaceholders: the value of a placeholder is known, and checked, when the gateway
+// starts.
 func TestRedisURLWithPlaceholders(t *testing.T) {
 	t.Setenv("TEST_REDIS", "redis://user:secret@redis.example/2")
 	t.Setenv("TEST_NO_REDIS", "http://redis.example")
@@ -176,8 +176,8 @@ func TestRedisURLWithPlaceholders(t *testing.T) {
 	}
 }
 
-// TestFTPKeepsToTheUpstream: where the operator has ordered a way out, robots.txt of an FTP site is fetched on it too, over
-// both of its connections; and where that way is closed there is no other.
+// TestFTPKeepsToTheUpstream: if the operator has configured an upstream proxy, robots.txt of an FTP site is fetched
+// through it too, over both connections. If the proxy is unreachable, no other way is used.
 func TestFTPKeepsToTheUpstream(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\n"
@@ -259,7 +259,8 @@ func TestBadHTMLMode(t *testing.T) {
 	}
 }
 
-// TestPaceWords: the words of an operator for what a clock stands for and for too long a Crawl-delay.
+// TestPaceWords: the operator's words for the scope of a clock and for what happens to a Crawl-delay
+// that is too long.
 func TestPaceWords(t *testing.T) {
 	t.Parallel()
 	read := func(per, above string) (engine.Config, error) {
@@ -285,7 +286,7 @@ func TestPaceWords(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: a field that an option had which is gone is an error in JSON, as it is in a Caddyfile.
+// TestUnknownFields: a field of a removed option is an error in JSON, as it is in a Caddyfile.
 func TestUnknownFields(t *testing.T) {
 	for _, field := range []string{
 		`"cache":{"min_ttl":300000000000}`, `"limits":{"body_timeout":600000000000}`, `"fetch":{"max_redirects":5}`, `"signals":{"headers":true}`,

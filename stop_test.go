@@ -293,8 +293,8 @@ func TestStopCutsTunnel(t *testing.T) {
 	killed(t, g.Lines(1)[0])
 }
 
-// TestReportedRobotsTxt checks that robots.txt comes from the cache in mode report too, where the sender should have
-// been refused.
+// TestReportedRobotsTxt checks that robots.txt comes from the cache in mode report too, although the sender should
+// have been refused.
 func TestReportedRobotsTxt(t *testing.T) {
 	var asked atomic.Int32
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

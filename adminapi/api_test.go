@@ -454,8 +454,8 @@ func TestAdminClocks(t *testing.T) {
 	}
 }
 
-// TestExplainKnown checks that it fetches nothing: neither a robots.txt nor, where the agent has a purpose of it, the
-// TDM file.
+// TestExplainKnown checks that it fetches neither robots.txt nor, if the agent has a purpose that needs it, the TDM
+// file.
 func TestExplainKnown(t *testing.T) {
 	testgateway.New(t, "agent trainer {\npurpose train-ai\n}\nagent seeker", "")
 	engine.Current().Sites()[0].Enforcer.Reads.TDMFile = true

@@ -211,7 +211,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestOptOutForm checks the first step: it never makes an order, whoever asks.
+// TestOptOutForm checks the first step: it never makes an order.
 func TestOptOutForm(t *testing.T) {
 	s := newSite(t, "opt_out")
 	form := func(host, scope string, more ...string) url.Values {

@@ -278,7 +278,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// TestQuestions: questions are bounded in all, whoever asks.
+// TestQuestions: the number of questions is bounded, for all askers together.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	h := &Handler{clients: newLimits(time.Hour, 10), asked: rate.NewLimiter(0, 2)}

@@ -120,8 +120,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestDay: a day ends at the next midnight of its zone, also on the days when the clocks change, and
-// where they change at midnight.
+// TestDay: a day ends at the next midnight of its zone, even if the clocks change on that day or at
+// midnight.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ zone, now, day, ends string }{

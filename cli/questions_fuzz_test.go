@@ -69,8 +69,7 @@ func checkAnswer(t *testing.T, line, answer []byte) bool {
 	return a.Error != nil
 }
 
-// FuzzTarget: where the gateway would take a URL, the bytes that are matched here are those that it
-// would match.
+// FuzzTarget: if the gateway accepts a URL, both match the same bytes of it.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{
 		"http://example.com", "https://EXAMPLE.com:443/a%2Fb{c?d#e", "http://[::1]:8080?q", "http://example.com/caf\u00e9%2fx",

@@ -78,7 +78,7 @@ func TestWhy(t *testing.T) {
 }
 
 // TestWhySays: the explanations of lines of other kinds: since when a site was unreachable, what refused a purpose and
-// where the site says it, how long a request was held, and what became of a tunnel.
+// where the site says it, how long a request was held, and how a tunnel ended.
 func TestWhySays(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "robots.db")

@@ -114,8 +114,8 @@ func TestOneOfManyOrders(t *testing.T) {
 	}
 }
 
-// TestOlderGatewayWrites: orders that come without a change in the stream, as a release of before
-// writes them, reach those that follow the stream; and so does what follows.
+// TestOlderGatewayWrites: an older release writes orders without a change in the stream. They reach
+// gateways that follow the stream, and so do later orders.
 func TestOlderGatewayWrites(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)

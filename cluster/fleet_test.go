@@ -299,7 +299,7 @@ func TestActionsAreDoneOnceByAllOthers(t *testing.T) {
 	}
 }
 
-// TestAPurgeWaitsForRedis: it is done once at each gateway, whatever becomes of Redis, and an unblock does not wait.
+// TestAPurgeWaitsForRedis: it is done once at each gateway, even if Redis fails, and an unblock does not wait.
 func TestAPurgeWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)

@@ -331,7 +331,7 @@ func TestExplainFetchesOnPostOnly(t *testing.T) {
 // TestPasswordsWaitForTheirTurn checks that the hashes of passwords are not computed all at once: of a source that
 // sends hundreds of wrong ones, some are not looked at. A right one is remembered, and another user's is wrong.
 func TestPasswordsWaitForTheirTurn(t *testing.T) {
-	// The hash takes some 20 ms, and is that of "open sesame".
+	// The hash is of "open sesame", and takes about 20 ms.
 	hash, err := bcrypt.GenerateFromPassword([]byte("open sesame"), 8)
 	if err != nil {
 		t.Fatal(err)

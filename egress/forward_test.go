@@ -894,8 +894,7 @@ func TestForwardWritesNothingOnFailure(t *testing.T) {
 	}
 }
 
-// TestForwardStalled: an origin that falls silent in the middle is given up; a slow client is not
-// mistaken for one.
+// TestForwardStalled: an origin that falls silent in the middle is given up; a slow client is not.
 func TestForwardStalled(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {

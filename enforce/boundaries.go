@@ -25,7 +25,7 @@ type Boundaries struct {
 	// hosts.
 	Hosts []string `json:"hosts,omitempty"`
 	// HostsFile is a file with more such patterns, one a line; `#` begins a comment. Its changes are
-	// followed. If it cannot be read later, the hosts before stay. Default: none.
+	// followed. If it cannot be read later, the former hosts stay. Default: none.
 	HostsFile string `json:"hosts_file,omitempty"`
 	// Ports are the ranges of ports, first and last, that the agent may reach.
 	Ports [][2]uint16 `json:"-"`

@@ -93,8 +93,8 @@ func TestSiteTextIsVisible(t *testing.T) {
 	}
 }
 
-// TestSeconds: a time goes through the log as it is, to the microsecond. A value that is no number, as a
-// filter of the log may leave it, is the zero time.
+// TestSeconds: a time survives the log, to the microsecond. A value that is not a number, which a filter
+// of the log may leave, is the zero time.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for _, want := range []time.Time{{}, now, now.Add(123456789 * time.Microsecond), time.Unix(1, 0), time.Date(2199, 12, 31, 23, 59, 59, 999999e3, time.UTC)} {

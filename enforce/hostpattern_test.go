@@ -163,8 +163,8 @@ func TestHostIndexOrder(t *testing.T) {
 	}
 }
 
-// FuzzHostPattern: whatever is accepted has a canonical form that means the same, matches
-// itself where it is one host, and is found by the index exactly where it matches.
+// FuzzHostPattern: an accepted pattern has a canonical form with the same meaning, and matches
+// itself if it is one host. The index finds it exactly if it matches.
 func FuzzHostPattern(f *testing.F) {
 	for _, s := range []string{"example.com", "*.example.com:8080", "*", "[::1]:80", "bücher.example", "192.0.2.1", "::1", ".x"} {
 		f.Add(s, "www.example.com:8080")

@@ -508,7 +508,7 @@ func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	case !refused && i.Agent == "" && right:
 		return "a credential was ignored"
 	}
-	// Whom does the header name, as a product? The first counts.
+	// Which crawler does the header name as a product? The first counts.
 	var owners []string
 	for p := range robotstxt.Products(e.UserAgent) {
 		for _, a := range id.agents {

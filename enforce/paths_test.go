@@ -112,7 +112,7 @@ func FuzzMatchPath(f *testing.F) {
 	})
 }
 
-// The evidence of a decision names the form; it is empty where the rules were not asked.
+// The evidence of a decision names the form; it is empty if the rules were not asked.
 func TestDecideByForms(t *testing.T) {
 	t.Parallel()
 	asSent := mustPolicy(t, PolicyConfig{Paths: PathsAsSent})

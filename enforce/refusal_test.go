@@ -512,7 +512,7 @@ func TestRetryAfterIsRoundedUp(t *testing.T) {
 	}
 }
 
-// Nobody's credentials are shown, and no query where it is not needed.
+// Credentials are never shown, and a query only if it is needed.
 func TestRefusalHidesSecrets(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

@@ -40,9 +40,9 @@ func trainer(tb testing.TB, mode PreferenceMode, denyUnknown bool, purposes ...s
 	return mustIdentifier(tb, IdentifierConfig{Agents: []Agent{agent}}).Identify(tb.Context(), Sender{UserAgent: "trainer/1.0"})
 }
 
-// TestTDMFile: the file is asked for where it can speak of a purpose of the agent and nothing has decided before; it refuses
-// where it reserves rights, and where it is not there it says nothing (TDMRep, "TDM File on the Origin Server"). What the log
-// has of it is enough to compute it again.
+// TestTDMFile: the file is fetched if it can concern a purpose of the agent and nothing has decided before. It refuses
+// if it reserves rights, and says nothing if it is missing (TDMRep, "TDM File on the Origin Server"). The log has
+// enough to compute the decision again.
 func TestTDMFile(t *testing.T) {
 	t.Parallel()
 	const open, reserved = "User-agent: *\nDisallow: /x\n", "User-agent: *\nDisallow: /x\nContent-Signal: ai-train=no\n"
@@ -210,7 +210,8 @@ func TestTDMFileTooLong(t *testing.T) {
 	}
 }
 
-// TestTDMFileOfTunnel: where no path is seen, any rule that reserves rights refuses under `deny`, and else none is asked for.
+// TestTDMFileOfTunnel: if no path is seen, any rule that reserves rights refuses under `deny`. Without `deny` the file
+// is not fetched.
 func TestTDMFileOfTunnel(t *testing.T) {
 	t.Parallel()
 	const restricted = "User-agent: *\nDisallow: /x\n"

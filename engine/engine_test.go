@@ -82,7 +82,7 @@ func TestFirstConfigurationIsCurrent(t *testing.T) {
 	}
 }
 
-// siteOf answers 403 to every fetch but those of rules.example, and keeps the User-Agent of the
+// siteOf answers 403 to every fetch except from rules.example, and keeps the User-Agent of the
 // latest.
 type siteOf struct{ userAgent string }
 

@@ -70,7 +70,7 @@ func TestEmitterNil(t *testing.T) {
 	}
 }
 
-// TestEventsUnasked holds that nothing is made ready for events where nobody looks.
+// TestEventsUnasked: nothing is prepared for events that nobody subscribes to.
 func TestEventsUnasked(t *testing.T) {
 	t.Parallel()
 	emitter := func(events string) *emitter {

@@ -56,7 +56,7 @@ func TestCameEarly(t *testing.T) {
 	}
 }
 
-// TestPromisesAreBounded: more refusals than there is room for are missed, never taken for others.
+// TestPromisesAreBounded: refusals that exceed the room are missed, but never counted as others.
 func TestPromisesAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -37,7 +37,7 @@ func sum(ended map[string]int) (all int) {
 	return all
 }
 
-// TestStopFollowsTheStore: orders are kept where the store is, and those that lie there hold.
+// TestStopFollowsTheStore: orders are kept beside the store, and orders found there are in force.
 func TestStopFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -341,7 +341,7 @@ func TestInFlightLeave(t *testing.T) {
 	none.Leave()
 }
 
-// TestInFlightLimits: each agent has places of its own, and tunnels do not take those of requests.
+// TestInFlightLimits: each agent has its own places, and tunnels do not take places of requests.
 func TestInFlightLimits(t *testing.T) {
 	t.Parallel()
 	var f register
@@ -410,8 +410,8 @@ func TestInFlightTunnelSeenInto(t *testing.T) {
 	}
 }
 
-// TestInFlightNothingSlips lets requests and orders race: whoever was let pass is found by the
-// order.
+// TestInFlightNothingSlips lets requests and orders race: the order finds every request that was
+// let pass.
 func TestInFlightNothingSlips(t *testing.T) {
 	t.Parallel()
 	o := site(t, "https://example.com")

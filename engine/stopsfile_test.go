@@ -95,8 +95,8 @@ func TestStopsFileGoesOn(t *testing.T) {
 	}
 }
 
-// TestLiftOnAFullDisk: if a lift cannot be written down, a stop holds on and an exception ends. A folder in the place of the file stands
-// for the disk.
+// TestLiftOnAFullDisk: if a lift cannot be saved, a stop stays in force and an exception ends. A folder in the place of
+// the file stands for the disk.
 func TestLiftOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -107,8 +107,8 @@ func TestGoogle_FTP(t *testing.T) {
 	}
 }
 
-// TestExt_FTPGuard: both connections pass the guard. Where it refuses the server, that says nothing
-// about the server; where it refuses a data connection, the server has named a bad port.
+// TestExt_FTPGuard: both connections pass the guard. If it refuses the server, that says nothing
+// about the server. If it refuses a data connection, the server has named a bad port.
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})

@@ -229,7 +229,7 @@ func TestGoogle_Soft404KeepsRules(t *testing.T) {
 	}
 }
 
-// lost takes a record's body away, as a store may that has lost it.
+// lost removes a record's body, like a store that has lost it.
 func lost(r Record) Record {
 	text := *r.LastGood
 	text.Body, r.LastGood = nil, &text

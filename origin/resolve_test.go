@@ -177,7 +177,7 @@ var (
 	otherEscape  = regexp.MustCompile(`%[013-9a-f][0-9a-f]$`) // than %2f
 )
 
-// server is what one server does, as the documentation of Resolve tells.
+// server does what one server does, according to the documentation of Resolve.
 type server struct{ merges, decodes, backslashes, cutsRaw, cuts bool }
 
 func (s server) resolve(path string) string {

@@ -159,8 +159,8 @@ func TestTargetCanonicalHost(t *testing.T) {
 }
 
 // checkSent checks the invariants of a Target against net/http's own writer: the bytes of t.Path
-// are those in the request line, to an origin and to a proxy, and whoever reads them makes the same
-// target of them.
+// are those in the request line, to an origin and to a proxy, and every reader gets the same target
+// from them.
 func checkSent(t *testing.T, target origin.Target) {
 	t.Helper()
 	u := target.URL()

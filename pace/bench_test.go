@@ -123,9 +123,9 @@ func BenchmarkAcquireThreeKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkMillionKeys makes a million clocks and sweeps them: memory for each
-// with its name, what making one costs, and the processor time of a sweep
-// through all of them, which takes sweepRounds seconds, as a part of that time.
+// BenchmarkMillionKeys makes a million clocks and sweeps them: memory for each with its name, what
+// making one costs, and the processor time of a sweep through all of them, as a share of the
+// sweepRounds seconds that it takes.
 func BenchmarkMillionKeys(b *testing.B) {
 	const n = 1_000_000
 	names := make([]string, n)

@@ -108,8 +108,8 @@ func TestConfirmEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A request that is later than its slot at the shared clock allows reserves another one; where the
-// shared clock is away by then, it is refused for a round.
+// A request that misses its slot at the shared clock reserves another one. If the shared clock is
+// unreachable by then, the request is refused for a round.
 func TestConfirmReservesAgain(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {

@@ -184,8 +184,7 @@ func TestModelIntervalChangesFromRequestToRequest(t *testing.T) {
 	}
 }
 
-// A newcomer that is refused is told when it could have gone: where nobody else
-// comes, it goes exactly then.
+// A refused newcomer learns when it could have gone. If nobody else comes, it goes exactly then.
 func TestModelRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

@@ -158,7 +158,7 @@ func TestRestartByAnotherClock(t *testing.T) {
 			{Last: now.Add(time.Hour)},
 		})
 		for key, want := range map[string]time.Duration{"ahead": 5 * time.Second, "negative": 0, "ancient": 5 * time.Second, "": 0} {
-			// Where the file ends in the future nothing is known of the time before it.
+			// If the file ends in the future, nothing is known about the time before it.
 			if s := granted(t, p, Request{Limit: Limit{Key: key}}); s.Wait > want {
 				t.Errorf("%q: held for %s, want at most %s", key, s.Wait, want)
 			}

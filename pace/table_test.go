@@ -67,7 +67,7 @@ func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
 		if s := granted(t, p, patient("h")); s.Wait != time.Minute {
 			t.Errorf("held for %s, want the minute that is left of its delay", s.Wait)
 		}
-		// Where the keys reach their bound, such keys give way.
+		// If the keys reach their bound, such keys are dropped.
 		time.Sleep(5 * time.Minute)
 		for i := range 400 {
 			if s := granted(t, p, Request{Limit: Limit{Key: fmt.Sprint(i)}}); s.Wait != 0 {

@@ -309,7 +309,7 @@ func TestLookup_ForbiddenIsNotKept(t *testing.T) {
 			t.Errorf("from %s: %+v", source, e.Record())
 		}
 
-		// A redirect to where the guard forbids is the site's doing.
+		// A redirect to an address that the guard refuses is the site's fault.
 		s.always(fetch.Outcome{Cause: fetch.CauseForbiddenAddress, Hops: []string{"http://10.0.0.1/"}})
 		e, _ = lookup(t, c, example(2))
 		wantAccess(t, e, fetch.AccessDeny)

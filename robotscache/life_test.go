@@ -408,8 +408,8 @@ func TestPeek(t *testing.T) {
 	})
 }
 
-// RFC 9309 2.3.1.2, NUTCH-2581: where redirects end at another origin's own
-// robots.txt, that origin need not be asked again; elsewhere it must be.
+// RFC 9309 2.3.1.2, NUTCH-2581: if redirects end at another origin's own robots.txt, that origin
+// need not be asked again; otherwise it must be.
 func TestRFC9309_2_3_1_2_RedirectTargetsOwnRecord(t *testing.T) {
 	t.Parallel()
 	overTiers(t, func(t *testing.T, hot robotscache.HotTier) {

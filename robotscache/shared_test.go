@@ -262,7 +262,7 @@ func TestExt_FetchStormLeavesHotOriginsAlone(t *testing.T) {
 						last.Store(int64(time.Since(began)))
 						return
 					case errors.Is(err, robotscache.ErrPending):
-						if o.Port == 443 { // one that hangs has its retries behind those of others
+						if o.Port == 443 { // a hanging one has its retries after the others
 							pending.Add(1)
 						}
 					case err != nil && ctx.Err() == nil:

@@ -112,7 +112,7 @@ func TestVariant_BindsItsAgentAlone(t *testing.T) {
 	}
 }
 
-// Nobody is asked for where the site answers the gateway, or says that it has no file.
+// No variant is fetched if the site answers the gateway, or says that it has no file.
 func TestVariant_OnlyWhereTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, out := range []fetch.Outcome{rulesOutcome(someRules), refused(404), refused(410), refused(400), failure()} {

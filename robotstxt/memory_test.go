@@ -31,7 +31,7 @@ func TestSizeIsWhatIsRetained(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// TestDecisionsDoNotAllocate, where the target is spelled as most are.
+// TestDecisionsDoNotAllocate: this holds for a target in the usual spelling.
 func TestDecisionsDoNotAllocate(t *testing.T) {
 	rs := robotstxt.Parse([]byte("User-agent: *\nDisallow: /a b\nDisallow: /*?u=http://\nDisallow: /%24*%2A\nAllow: /x$\nDisallow: /*a*b"))
 	for _, target := range []string{"/x", "/private/x?y=z", "/robots.txt", "/a/b/" + strings.Repeat("c", 10_000)} {

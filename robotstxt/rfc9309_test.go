@@ -7,8 +7,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// The tests of this file hold the demands of RFC 9309, and those of ext_test.go the behaviour
-// beyond it. "Google" is https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
+// The tests in this file check the demands of RFC 9309. The tests in ext_test.go check the
+// behaviour beyond it. "Google" is
+// https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec.
 
 // RFC 9309 section 2.1 and Google: groups.
 func TestRFC9309_2_1_Groups(t *testing.T) {

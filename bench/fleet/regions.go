@@ -13,7 +13,7 @@ type plan string
 
 const (
 	eachItsOwn plan = "each region its own clocks" // a host sees the sum
-	oneRedis   plan = "one Redis for all"          // every reservation crosses the ocean, but for those of one region
+	oneRedis   plan = "one Redis for all"          // every reservation crosses the ocean, except those of one region
 	homes      plan = "a home for each host"       // requests for a host are sent from its home region
 )
 

@@ -40,8 +40,9 @@ func httpsWays(sites map[upstream]*site) []way {
 // freshShare is how many times fewer connections than requests are measured.
 const freshShare = 5
 
-// measureHTTPS prints a line a way: the median of its rounds, and that of their ratios to the first way's of the same round,
-// as the machine may be faster in one round than in the next by half; and the least, which other work has disturbed least.
+// measureHTTPS prints a line for each way: the median of its rounds, and the median of their ratios to the first way in
+// the same round, because the machine's speed may differ by half from one round to the next. It also prints the least,
+// which other work has disturbed least.
 func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) error {
 	g, err := startGateway(ctx, enforcing, sites[originTLS], o.log)
 	if err != nil {

@@ -141,7 +141,7 @@ func printRow(label string, costs [][]float64, pick func([]float64) float64) {
 	fmt.Println()
 }
 
-// difference is that of each round, so that what slows the machine down for some rounds counts for neither.
+// difference is taken in each round, so that nothing counts that slows the machine down for some rounds.
 func difference(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// The bystanders are the known origins and the crawler that asks for their pages. They are a process of their own, and
-// where the user may give it priority, one that the storm's ten thousand clients and origins cannot keep from a CPU: what
-// it measures is the gateway, as it would be from another machine.
+// The bystanders are the known origins and the crawler that asks for their pages. They are a separate process. If the
+// user may give it priority, the storm's ten thousand clients and origins cannot keep it from a CPU: what it measures
+// is the gateway, as it would be from another machine.
 
 // bystanderEnv tells a process that it is that one.
 const bystanderEnv = "STORM_BYSTANDER"
@@ -32,7 +32,7 @@ type sight struct {
 	Refreshes int // robots.txt files that were asked for
 }
 
-// serveOrders is the process of the bystanders: it says where the known origins are, and measures when it is told to.
+// serveOrders is the process of the bystanders: it says where the known origins are, and measures on demand.
 func serveOrders(ctx context.Context, s settings) error {
 	o, err := startOrigins(ctx, s)
 	if err != nil {

@@ -92,8 +92,8 @@ func (n *name) pass(in net.Conn) {
 	}
 }
 
-// becomes makes the name stand for another server. Connections that there are stay where they are; half open says that
-// their packets vanish.
+// becomes makes the name stand for another server. Existing connections stay; half open says that their packets
+// vanish.
 func (n *name) becomes(to string, halfOpen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *name) becomes(to string, halfOpen bool) {
 	}
 }
 
-// loading stands for a server that loads its data and does not get on with it.
+// loading stands for a server that never finishes loading its data.
 const loading = "loading"
 
 func answerLoading(c net.Conn) {

@@ -25,8 +25,8 @@ func imports(t *testing.T, goos, pkg string) []string {
 	return strings.Fields(string(out))
 }
 
-// The binary has all of Caddy's standard modules but those of leftOut, and the zones where the
-// system may have none.
+// The binary has all of Caddy's standard modules except leftOut. It has the time zones, because the
+// system may lack them.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	standard := imports(t, "linux", modules+"/standard")

@@ -25,7 +25,7 @@ func turnedAway(t *testing.T, what string, a rig.Answer, err error) {
 	}
 }
 
-// forwarded asks in any form, as a proxy in front of the gateway does for a client.
+// forwarded sends a request in any form, as a proxy in front of the gateway would for a client.
 func forwarded(g *rig.Gateway, method, target, client string) (rig.Answer, error) {
 	w := g.Dial()
 	defer w.Close()

@@ -101,8 +101,8 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	refused("after a reload", second)
 }
 
-// TestConsoleLetsTheProcessStop checks that pages that follow keep neither a stop nor a reload waiting, where no grace
-// period ends them.
+// TestConsoleLetsTheProcessStop checks that pages with live updates delay neither a stop nor a reload, even without a
+// grace period.
 func TestConsoleLetsTheProcessStop(t *testing.T) {
 	t.Parallel()
 	page := rig.FreePort(t)

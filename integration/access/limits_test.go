@@ -168,7 +168,7 @@ func TestConnectionsBehindProxyProtocol(t *testing.T) {
 	}
 }
 
-// TestMissingListenerWrapper warns where the limits of connections do not hold.
+// TestMissingListenerWrapper: the gateway warns if the limits on connections do not apply.
 func TestMissingListenerWrapper(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 30s\n}\n}"})

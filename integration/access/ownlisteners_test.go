@@ -200,7 +200,7 @@ func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	check("the second site", plain)
 }
 
-// TestOtherSitesOfTheProcess: a site beside the gateway is reached where its very address is allowed, and no other way.
+// TestOtherSitesOfTheProcess: a site beside the gateway is reached only if exactly its address is allowed.
 func TestOtherSitesOfTheProcess(t *testing.T) {
 	t.Parallel()
 	plain, admin := portOf(t), portOf(t)

@@ -133,7 +133,7 @@ func TestPasswordsWrongOnesInParallel(t *testing.T) {
 	}
 }
 
-// TestPasswordsSameWrongOne has sixty connections with the same wrong password, as a misconfigured crawler has them: they
+// TestPasswordsSameWrongOne opens sixty connections with the same wrong password, like a misconfigured crawler. They
 // cost one hash in all, and none when they come again.
 func TestPasswordsSameWrongOne(t *testing.T) {
 	rig.LoadsMachine(t)

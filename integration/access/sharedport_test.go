@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// needSocketTable skips where no system table tells who listens.
+// needSocketTable skips the test if no system table says which process listens.
 func needSocketTable(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

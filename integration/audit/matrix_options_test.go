@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// matrixLog is one log of the matrix: how and where it is written, and who puts its files aside.
+// matrixLog is one log of the matrix: how and where it is written, and who rotates its files.
 type matrixLog struct {
 	dir       string
 	format    string // the block of its encoder
@@ -71,7 +71,7 @@ func meets(writer, rotation string) bool {
 	}
 }
 
-// optionPair is a value of one option beside that of another, by their places.
+// optionPair is a pair of values of two options, by their indexes.
 type optionPair struct{ one, value, other, otherValue int }
 
 // matrixRow is the values of one log; -1 for one that is still open.

@@ -32,7 +32,7 @@ import (
 // crawling is how many clients ask at a time.
 const crawling = 8
 
-// matrixTotals are those of all logs.
+// matrixTotals are the totals of all logs.
 type matrixTotals struct{ answers, lines, torn, lost int64 }
 
 // matrixRun is a crawl that several logs tell of.

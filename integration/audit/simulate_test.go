@@ -380,7 +380,7 @@ func (d *day) checkSimulation(agents string) {
 	t.Helper()
 	dir := t.TempDir()
 	digests, lines := []string{}, map[string]*bytes.Buffer{}
-	var answers bytes.Buffer // the lines about a robots.txt so far, which stand before those of each configuration
+	var answers bytes.Buffer // the lines about robots.txt so far, which come before the lines of each configuration
 	for _, file := range rig.LogFiles(t, d.logs) {
 		for line := range bytes.Lines(rig.Unpacked(t, file)) {
 			var l struct {

@@ -106,7 +106,7 @@ type browserPlan struct {
 	Screenshots string            `json:"screenshots,omitempty"`
 }
 
-// browserChecks are those of console.mjs: none is left out unnoticed.
+// browserChecks are the checks of console.mjs: none may be missing.
 var browserChecks = []string{
 	"explain", "order", "lost", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
 	"stories", "axe and widths", "own pages", "size", "load",

@@ -65,8 +65,8 @@ func startBots(t *testing.T) *bots {
 	return b
 }
 
-// startUpstream starts the proxy that the gateways go through, and returns its URL. Names have a public address, as a proof
-// needs one, and the proxy takes each for the site's, by http and https.
+// startUpstream starts the proxy that the gateways go through, and returns its URL. Names have a public address,
+// because a proof needs one. The proxy connects each to the site, by http and https.
 func startUpstream(t *testing.T, ca *rig.TestCA, dial func(context.Context) (net.Conn, error)) string {
 	t.Helper()
 	secure := &tls.Config{Certificates: []tls.Certificate{*ca.Issue(t, []string{"*.example"}, nil)}}

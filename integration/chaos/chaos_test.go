@@ -54,7 +54,7 @@ const chaosSites, chaosClients = 500, 32
 // what the origins themselves say they served.
 func TestChaos(t *testing.T) { testChaos(t, "spec", 15*time.Second) }
 
-// TestChaosStale is TestChaos in another mode, where an origin that cannot be reached any more goes by its last good copy.
+// TestChaosStale is TestChaos in another mode, in which the last good copy decides if an origin becomes unreachable.
 func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
 
 func testChaos(t *testing.T, mode string, usual time.Duration) {
@@ -82,8 +82,8 @@ func testChaos(t *testing.T, mode string, usual time.Duration) {
 	f.checkSimulation(g, c, visits)
 }
 
-// judge takes every visit, every page that reached an origin and every fetch of robots.txt before the
-// oracle. A visit may break off in a death, and where a reload closes its listener.
+// judge has the oracle check every visit, every page that reached an origin and every fetch of
+// robots.txt. A visit may break off if a gateway dies or a reload closes its listener.
 func judge(
 	t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.LogRecord, deaths []death, reloads []span,
 ) {

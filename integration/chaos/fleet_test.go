@@ -37,7 +37,7 @@ type fleet struct {
 	https  []testorigin.Behaviour
 	texts  map[string]string // the SHA-256 of each text to its bytes
 	lastID atomic.Int64
-	// retry lets clients ask again where the gateway has closed a connection between two requests.
+	// retry lets clients ask again if the gateway has closed a connection between two requests.
 	retry bool
 
 	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so a

@@ -313,7 +313,7 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	return all
 }
 
-// verdict is what the answer of an attempt says of a page, as the given state or as its own.
+// verdict is what the answer of an attempt says about a page, in the given state or in its own.
 func (a *attempt) verdict(state, page string) verdict {
 	if a.class == classAbsent {
 		return verdict{state: "absent", allowed: true}
@@ -415,8 +415,8 @@ func (h *chronicle) before(t time.Time) []string {
 	return all[max(0, len(all)-24):]
 }
 
-// fetchFaults says where an origin was asked more often than the policy allows: before 80 % of the TTL of a good answer,
-// or before the pause after a failure.
+// fetchFaults returns the cases in which an origin was asked more often than the policy allows: before 80 % of the TTL
+// of a good answer, or before the pause after a failure.
 func (h *chronicle) fetchFaults(c timing) []string {
 	const clock = 10 * time.Millisecond // wall clocks are not exact
 	var faults []string

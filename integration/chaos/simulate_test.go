@@ -91,7 +91,7 @@ func (f *fleet) simulateAs(
 		}
 	}
 	t.Logf("%s: %d wrong, %d had but one right verdict; %+v", name, wrong, exactly, r.Totals)
-	// Where an age leaves two answers, the line's may be the wrong one under another configuration.
+	// If an age permits two answers, the line's may be wrong under another configuration.
 	if int64(wrong) > r.Totals.AsRecorded || len(visits) < 100*wrong || r.Totals.Different == 0 || r.Totals.Same == 0 || r.Totals.Errors != 0 {
 		t.Errorf("%s: %d of %d visits come to a wrong verdict; %+v", name, wrong, len(visits), r.Totals)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// installed does what a page types up to `npm ci` where the registry can be reached, which is not where clients run, and gives
-// the rest. A page without it is left as it is.
+// installed runs the commands of a page up to `npm ci`, where the registry can be reached, and returns the rest.
+// Clients cannot reach the registry. A page without `npm ci` stays as it is.
 func installed(t *testing.T, dir, script string) string {
 	t.Helper()
 	before, after, node := strings.Cut(script, "npm ci\n")

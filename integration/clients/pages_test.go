@@ -173,8 +173,8 @@ func startClientRig(t *testing.T, config rig.Config, clients ...string) *clientR
 	return r
 }
 
-// run runs a command of a shell in a folder, as a person without another proxy types it in a new
-// home, and returns its output.
+// run runs a shell command in a folder, with a new home and without another proxy, and returns its
+// output.
 func (r *clientRig) run(t *testing.T, dir, script string, place *rig.FakeDNS) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)

@@ -30,7 +30,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// Where the site of these tests is.
+// The address of the site of these tests.
 const (
 	siteAddr4 = "192.0.2.80"
 	siteAddr6 = "2001:db8:80::80"

@@ -142,7 +142,7 @@ func (w *wayOut) build(site *netns) *wayOut {
 	return w
 }
 
-// startGateway runs the binary as a user of its own, as the package does.
+// startGateway runs the binary as a separate user, as the package does.
 func (w *wayOut) startGateway() {
 	w.t.Helper()
 	// Other users cannot enter the binary's folder. A file that this process wrote may be busy when it is to run.

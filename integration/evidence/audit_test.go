@@ -77,7 +77,7 @@ func TestAuditOfASealedLog(t *testing.T) {
 }
 
 // crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
-// between the kill and the restart. The log is no larger, because whoever audits its copies reads all of it each time.
+// between the kill and the restart. The log is no larger, because each audit of its copies reads all of it.
 func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed func()) *rig.Gateway {
 	s.T.Helper()
 	site.SetRobots(testorigin.OK(rig.Rules))

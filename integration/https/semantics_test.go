@@ -279,7 +279,7 @@ func TestHTTPSExpect(t *testing.T) {
 		if err != nil || a.Status != status || status == http.StatusOK && a.Body != "10" {
 			t.Errorf("%s: %d %q, %v", path, a.Status, a.Body, err)
 		}
-		// Bounds such as net/http's are seconds: whoever waits for one has stalled.
+		// Bounds such as net/http's are seconds: a request that waits for one has stalled.
 		if took := time.Since(began); took > 900*time.Millisecond && !rig.RaceEnabled {
 			t.Errorf("%s: answered after %v", path, took)
 		}

@@ -33,7 +33,7 @@ var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_deci
 	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds|budget_left|budget_limit)(?:\{.*\})?|` +
 	`caddy_config_last_reload_successful|caddy_admin_http_request_errors_total\{.*path="/load".*\}) (\S+)$`)
 
-// scrape has the metrics of a gateway at one moment; nil where it did not answer.
+// scrape has the metrics of a gateway at one moment; nil if it did not answer.
 type scrape map[string]float64
 
 // scraped asks a gateway. A time that it gives counts from now, as the clock of promtool begins at 0.
@@ -72,7 +72,7 @@ type recording struct {
 	phases []phase
 }
 
-// record adds a phase that has ended, and follows the runbook at the gateways where an alert is new.
+// record adds a phase that has ended, and follows the runbook at each gateway that has a new alert.
 func (r *recording) record(gateways [2]*rig.Gateway, comment string, minutes int, alerts []string) {
 	p := phase{comment: comment, minutes: minutes, alerts: alerts}
 	for i, g := range gateways {

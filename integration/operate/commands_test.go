@@ -32,7 +32,7 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	run := func(args ...string) (out string, status int) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), own, args...)
-		cmd.Env = append(os.Environ(), "HTTPS_PROXY=http://127.0.0.1:9") // nothing is downloaded, whatever becomes of it
+		cmd.Env = append(os.Environ(), "HTTPS_PROXY=http://127.0.0.1:9") // nothing is downloaded, even if it fails
 		all, _ := cmd.CombinedOutput()
 		return string(all), cmd.ProcessState.ExitCode()
 	}

@@ -161,7 +161,8 @@ func TestReloadToAHeldStore(t *testing.T) {
 	}
 }
 
-// keptSettings checks that store, clocks, fetcher, stops and metrics are those of before the refused reload.
+// keptSettings checks that store, clocks, fetcher, stops and metrics are the same as before the refused
+// reload.
 func keptSettings(g *rig.Gateway, origins *testorigin.Server, blocked, killed *testorigin.Site, counted float64) {
 	t := g.T
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestLogrotate does to a log that is not sealed what logrotate does in each of its ways, and sees where the next line goes
+// TestLogrotate rotates an unsealed log in each way that logrotate has, and checks where the next line goes
 // (docs/operate.md, "Rotate the log").
 func TestLogrotate(t *testing.T) {
 	t.Parallel()

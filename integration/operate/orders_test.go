@@ -49,9 +49,9 @@ func TestDenyAgentOfAnotherName(t *testing.T) {
 	}
 }
 
-// TestUndenyOnAFullDisk: where the end of an order cannot be written down the order holds on, so that
-// a restart changes nothing; and the same command works as soon as there is room. A folder in the
-// place of the file stands for the disk.
+// TestUndenyOnAFullDisk: if the end of an order cannot be saved, the order stays in force, so that a
+// restart changes nothing. The same command works as soon as there is room. A folder in the place of
+// the file stands for the disk.
 func TestUndenyOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -32,8 +32,8 @@ func readyLines(g *rig.Gateway) (lines []readyLine) {
 	return lines
 }
 
-// TestReadyLine checks that each configuration tells once where its gateway takes requests, as soon
-// as it does, and one that is refused does not.
+// TestReadyLine checks that each configuration logs once where its gateway accepts requests, as
+// soon as it does. A refused configuration logs nothing.
 func TestReadyLine(t *testing.T) {
 	origin := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := rig.New(t, rig.Config{})

@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestRetention starts a gateway with each Caddyfile that promises a year of log, and with that of before: the year is not
-// cut short by the number of files, and where it is, the start and the metrics say so (docs/operate.md).
+// TestRetention starts a gateway with each Caddyfile that promises a year of log, and with that of before: the number
+// of files does not cut the year short, and if it does, the start and the metrics say so (docs/operate.md).
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// longer is how long a phase of a test lasts where the environment asks for the whole of what the figures in
-// pace/RESULTS.md were measured with.
+// longer is how long a phase of a test lasts if the environment asks for the full length behind the figures
+// in pace/RESULTS.md.
 func longer(t *testing.T, short time.Duration, variable string) time.Duration {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -17,8 +17,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPaceRefusesAtOnce asks twice where nobody is held: the second time the answer comes at once, with the time after
-// which the next request does get through.
+// TestPaceRefusesAtOnce asks twice in a configuration that holds no request. The second answer comes at once, and says
+// when the next request can pass. It does pass then.
 func TestPaceRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, engine, site, robots string }{

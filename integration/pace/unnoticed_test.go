@@ -18,8 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestPaceUnnoticedRequests asks twice for what cannot be reached: a name that does not resolve uses no slot, as no site has
-// noticed anything; an attempt to connect does.
+// TestPaceUnnoticedRequests asks twice for an unreachable site. A name that does not resolve uses no slot, because no
+// site has noticed anything. An attempt to connect uses one.
 func TestPaceUnnoticedRequests(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}", Site: "mode off"})
@@ -36,7 +36,7 @@ func TestPaceUnnoticedRequests(t *testing.T) {
 }
 
 // TestPaceSlowToConnect has a connection take longer than the interval, while another request goes: the first one then
-// waits for another slot, or is refused where it may not be held, and nothing of it is sent before.
+// waits for another slot, or is refused if it may not be held. Nothing of it is sent before.
 func TestPaceSlowToConnect(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -45,8 +45,8 @@ func main() { caddycmd.Main() }
 			t.Fatal(err)
 		}
 	}
-	// The module cache is one of its own, filled from that of this machine: the commit of a checkout is
-	// nothing that others should find. The same flags as in the release, so that packages are built once.
+	// The module cache is separate and filled from the machine's, because others should not find the
+	// commit of a checkout. The same flags as in the release, so that packages are built once.
 	cache := strings.TrimSpace(run(t, "go", "env", "GOMODCACHE"))
 	upstream := strings.TrimSpace(run(t, "go", "env", "GOPROXY"))
 	run(

@@ -76,8 +76,8 @@ func TestSitesThatCannotWork(t *testing.T) {
 	}
 }
 
-// refuses checks that the binary ends with an error that has the given text, where FILE stands for the configuration.
-// A Caddyfile's has a line besides.
+// refuses checks that the binary ends with an error that has the given text, in which FILE stands for the
+// configuration. An error in a Caddyfile also has a line.
 func refuses(t *testing.T, adapter, text, want string) {
 	t.Helper()
 	dir := rig.TempDir(t)

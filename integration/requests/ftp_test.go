@@ -202,8 +202,8 @@ func TestFTPUserinfo(t *testing.T) {
 	}
 }
 
-// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads nowhere but to the server itself,
-// and not where the gateway listens.
+// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads only to the server itself, never
+// to a listener of the gateway.
 func TestFTPPorts(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.2:0")

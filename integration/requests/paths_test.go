@@ -79,7 +79,8 @@ var servers = map[string]func(target string) string{
 	},
 }
 
-// asTomcat cuts parameters before it decodes, and takes encoded slashes and backslashes, as it can be told to.
+// asTomcat cuts parameters before it decodes, and accepts encoded slashes and backslashes, which Tomcat has
+// options for.
 func asTomcat(target string) string {
 	var segments []string
 	for segment := range strings.SplitSeq(target, "/") {

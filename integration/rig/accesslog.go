@@ -85,7 +85,7 @@ func WithoutUntil(t *testing.T, decision string) string {
 	return rest
 }
 
-// CountReason counts how often a reason is among those of lines.
+// CountReason counts the lines with a reason.
 func CountReason(reasons []enforce.Reason, r enforce.Reason) (n int) {
 	for _, e := range reasons {
 		if e == r {

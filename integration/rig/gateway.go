@@ -84,7 +84,7 @@ http://:%[4]s {
 `, g.AdminAddress(c), c.Engine, c.Egress, port, g.AccessLog(), c.Around, c.Site, c.Global, allow, c.Sites)
 }
 
-// AdminAddress is where the admin endpoint listens by a configuration.
+// AdminAddress is the address of the admin endpoint in a configuration.
 func (g *Gateway) AdminAddress(c Config) string {
 	if c.Admin != "" {
 		return c.Admin
@@ -92,7 +92,7 @@ func (g *Gateway) AdminAddress(c Config) string {
 	return "unix/" + g.AdminSocket()
 }
 
-// AdminSocket is where the admin endpoint listens if the configuration says nothing.
+// AdminSocket is the socket of the admin endpoint if the configuration names no address.
 func (g *Gateway) AdminSocket() string { return filepath.Join(g.Dir, "admin.sock") }
 
 // AccessLog is the file of the access log.
@@ -128,7 +128,7 @@ func (g *Gateway) Start(c Config) error {
 	return g.Ready()
 }
 
-// captured is how the files of standard streams are opened, as a supervisor of services does.
+// captured has the flags to open the files of standard streams, as a service supervisor does.
 const captured = os.O_APPEND | os.O_CREATE | os.O_WRONLY
 
 // Launch runs the binary.
@@ -250,7 +250,7 @@ func (g *Gateway) Reload(c Config) error {
 	return nil
 }
 
-// Listeners is how many sockets listen at the gateway's port; 0 where the system does not tell.
+// Listeners returns how many sockets listen at the gateway's port, or 0 if the system does not say.
 func (g *Gateway) Listeners() (n int) {
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {

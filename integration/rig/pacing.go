@@ -65,8 +65,8 @@ func Arrivals(site *testorigin.Site) []time.Time {
 	return times
 }
 
-// Shortest is the least time in which n+1 requests came. Where a rate allows n requests in a second it is never below
-// one.
+// Shortest is the least time in which n+1 requests came. If a rate allows n requests per second, it is never below a
+// second.
 func Shortest(times []time.Time, n int) time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for i := n; i < len(times); i++ {

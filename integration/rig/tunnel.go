@@ -27,7 +27,7 @@ func Inside(t *testing.T, w *Wire) *Wire {
 	return inner
 }
 
-// RootFile is the certificate that clients of the gateway have to trust, as it serves it.
+// RootFile is the certificate that clients of the gateway must trust, as the gateway serves it.
 func (g *Gateway) RootFile() string {
 	g.T.Helper()
 	file := filepath.Join(g.T.TempDir(), "ca.crt") // subtests run in parallel, each with its client

@@ -29,7 +29,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		return s.URL(rig.OpenPage)
 	}
 	expired := time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)
-	cases := []struct{ url, cause, want, told string }{ // told is what the client gets, where it is not what the log has
+	cases := []struct{ url, cause, want, told string }{ // told is what the client gets, if it differs from the log
 		{site("http", testorigin.Status(503)), "status", "status 503", ""},
 		{site("http", testorigin.Status(429)), "status", "status 429", ""},
 		{site("https", testorigin.BadCertificate(testorigin.CertificateExpired, rig.Rules)), "tls", "certificate has expired on " + expired, ""},
@@ -109,9 +109,8 @@ func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	}
 }
 
-// TestForbiddenOriginIsNoOutage: where the gateway itself may not connect, the refusal says so. It
-// is not the site's outage, so nothing is kept of it, and a reload that opens the way is all that
-// is needed.
+// TestForbiddenOriginIsNoOutage: if the gateway itself may not connect, the refusal says so. It is
+// not the site's outage, so nothing is kept, and a reload that permits the address is enough.
 func TestForbiddenOriginIsNoOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -72,7 +72,7 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 			t.Errorf("%s %s reached the site", e.Method, e.Target)
 		}
 	}
-	// Where no rule speaks of it, a POST passes and reaches the site.
+	// If no rule concerns it, a POST passes and reaches the site.
 	if a := sendTo(g, http.MethodPost, open.URL("/robots.txt"), "Tester/1.0"); a.Status != http.StatusOK {
 		t.Errorf("POST where nothing forbids it: status %d: %s", a.Status, a.Body)
 	}

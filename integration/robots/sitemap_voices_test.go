@@ -44,10 +44,10 @@ var (
 	// was not filled in, bytes before the scheme.
 	noURL disagreement = withoutValues
 	// noBreakSpace is one before the URL. robots-parser trims as JavaScript does, with all of
-	// Unicode's white space. Google's parser trims that of ASCII, and so do we.
+	// Unicode's white space. Google's parser trims ASCII white space, and so do we.
 	noBreakSpace disagreement = func(ours, theirs []string) bool { return len(ours) == 0 && len(theirs) == 1 }
-	// refused is a file that temoto/robotstxt gives up as a whole, as a rule or a Crawl-delay stands
-	// before any User-agent.
+	// refused is a file that temoto/robotstxt rejects entirely, because a rule or a Crawl-delay
+	// comes before any User-agent.
 	refused disagreement = func(ours, theirs []string) bool { return len(ours) > 0 && len(theirs) == 0 }
 	// blankColon is "Sitemap : URL". temoto/robotstxt takes the colon for the value.
 	blankColon disagreement = func(ours, theirs []string) bool { return len(ours) == 1 && slices.Equal(theirs, []string{":"}) }

@@ -56,7 +56,8 @@ func TestStampedeFetchesOnce(t *testing.T) {
 	for _, l := range g.ReadLogs() {
 		sources[l.Robots.Source]++
 	}
-	// Who came too late to wait was served from memory or, as the hot tier takes its time, from the store.
+	// A request that came too late to wait was served from memory or, because the hot tier is slow, from
+	// the store.
 	if n := sources["fetch"] + sources["wait"] + sources["hot"] + sources["store"]; n != crawlers || sources["fetch"] != 1 {
 		t.Errorf("sources in the log: %v, want %d in all and one fetch", sources, crawlers)
 	}

@@ -35,7 +35,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestVisible: in the text of a site, as it is shown, only ASCII looks like ASCII.
+// TestVisible: when a site's text is shown, only ASCII looks like ASCII.
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{

@@ -18,7 +18,7 @@ const (
 	maxToken = 255 // of a crawler
 )
 
-// File is a robots.txt, as its groups in the order of the file.
+// File has the groups of a robots.txt, in the order of the file.
 type File struct {
 	groups   []*group
 	sitemaps []string
@@ -113,7 +113,7 @@ type member struct {
 	positions []int
 }
 
-// choose finds the groups of the first token that has any, else those of *.
+// choose finds the groups of the first token that has any, or else the groups of *.
 func (f *File) choose(tokens []string, ignoreWildcard bool) (found []member, specific bool) {
 	for _, token := range tokens {
 		if i := strings.IndexAny(token, "/ \t\v\f"); i >= 0 {

@@ -26,8 +26,8 @@ type Field struct {
 	Text    string // the rest of the comment, with the JSON names of fields
 }
 
-// Fields are the fields of a struct of this repository that JSON has, in the order of the source, with those of embedded
-// structs in their place. A field without a comment of its own fails the test.
+// Fields are the fields of a struct of this repository that JSON has, in the order of the source. Fields of embedded
+// structs are in the place of the struct. A field without its own comment fails the test.
 func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
 	t.Helper()
 	comments := commentsOf(t, typ)

@@ -165,7 +165,7 @@ func AwaitOldListeners(t *testing.T) {
 }
 
 // noneTwice reports whether this process has one descriptor for each socket at which it listens: a
-// reload makes a second one of a unix socket. Where the system does not tell, it holds.
+// reload makes a second one for a unix socket. It returns true if the system does not say.
 func noneTwice() bool {
 	own, _ := sockets.Own()
 	seen := make(map[uint64]bool, len(own))

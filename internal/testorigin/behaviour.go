@@ -42,9 +42,9 @@ func (m Meaning) String() string {
 	}
 }
 
-// Behaviour is how a site answers. It is an immutable value that many sites and
-// connections may share; Name, Meaning and Rules may be changed in a copy before
-// it is put in force. The zero value stands for none.
+// Behaviour is how a site answers. It is an immutable value that many sites and connections may
+// share; Name, Meaning and Rules may be changed in a copy before it is put in force. The zero value
+// is no behaviour.
 type Behaviour struct {
 	// Name tells behaviours apart in records.
 	Name string
@@ -226,9 +226,9 @@ const (
 	oversize = 600 << 10
 )
 
-// Catalogue returns one behaviour of each kind for sites of a scheme, all with
-// the same rules where they have any: the repertoire of a chaos test and the rows
-// of a table test. No two have the same name.
+// Catalogue returns one behaviour of each kind for sites of a scheme, all with the same rules if
+// they have any. They are the repertoire of a chaos test and the rows of a table test. No two have
+// the same name.
 func Catalogue(scheme, rules string) []Behaviour {
 	all := slices.Concat(correct(rules), broken(rules))
 	for _, coding := range Codings {

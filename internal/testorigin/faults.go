@@ -82,9 +82,8 @@ func (s *session) startChunks(rules, rest string) error {
 	return s.write(fmt.Appendf(nil, "%x\r\n%s\r\n%s", len(rules), rules, rest))
 }
 
-// Drip sends a correct 200 with rules, one byte of the body per interval. It
-// means unreachable to a crawler whose time is up before the last byte; change
-// Meaning where the time suffices.
+// Drip sends a correct 200 with rules, one byte of the body per interval. It means unreachable to a
+// crawler whose time is up before the last byte. Change Meaning if the time is long enough.
 func Drip(rules string, interval time.Duration) Behaviour {
 	return Behaviour{Name: "drip-feed", Rules: []byte(rules), serve: func(s *session) error {
 		if err := s.writeHead(http.StatusOK, bodyFields(rules)...); err != nil {

@@ -21,7 +21,7 @@ func reservePort(netip.Addr) (port uint16, release func(), err error) {
 	return port, func() {}, nil
 }
 
-// stampedConn is for Linux, where the kernel tells when data arrived.
+// stampedConn is for Linux, whose kernel says when data arrived.
 type stampedConn struct{ *net.TCPConn }
 
 func listenStamped(string, string, syscall.RawConn) error { return nil }

@@ -69,12 +69,12 @@ func (s *Site) Exchanges() []Exchange {
 	return s.exchanges.all()
 }
 
-// RobotsExchanges returns those of Exchanges that asked for robots.txt.
+// RobotsExchanges returns the Exchanges for robots.txt.
 func (s *Site) RobotsExchanges() []Exchange {
 	return slices.DeleteFunc(s.Exchanges(), func(e Exchange) bool { return !e.Robots() })
 }
 
-// PageExchanges returns those of Exchanges that asked for anything else.
+// PageExchanges returns the Exchanges for anything else.
 func (s *Site) PageExchanges() []Exchange {
 	return slices.DeleteFunc(s.Exchanges(), func(e Exchange) bool { return e.Method == "" || e.Robots() })
 }

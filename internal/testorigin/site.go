@@ -156,10 +156,10 @@ func (s *Site) SetRobots(b Behaviour) int {
 	return next.version
 }
 
-// SetRobotsChain puts a chain of redirects in force: /robots.txt leads to
-// /hop/1, that to /hop/2, and the hops-th redirect to a path where last is in
-// force. It returns the version, whose meaning is that of last if a client has
-// to follow that many redirects (RFC 9309 section 2.3.1.2: five), else absent.
+// SetRobotsChain puts a chain of redirects in force: /robots.txt leads to /hop/1, that to /hop/2,
+// and the hops-th redirect to a path where last is in force. It returns the version, which means
+// the same as last if a client has to follow that many redirects (RFC 9309 section 2.3.1.2: five),
+// else absent.
 func (s *Site) SetRobotsChain(hops int, last Behaviour) int {
 	const mustFollow = 5
 	path := func(hop int) string { return "/hop/" + strconv.Itoa(hop) }

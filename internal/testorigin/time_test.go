@@ -104,7 +104,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWaitsOnSockets does the same where the kernel is in between.
+// TestCloseEndsWaitsOnSockets does the same with the kernel in between.
 func TestCloseEndsWaitsOnSockets(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 100)

@@ -68,7 +68,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 	}
 }
 
-// subscribers counts those of all the channels.
+// subscribers counts the subscribers of all channels.
 func subscribers(s *redistest.Server, channels []string) (n int) {
 	for line := range strings.SplitSeq(s.Say("PUBSUB NUMSUB "+strings.Join(channels, " ")), "\r\n") {
 		if count, ok := strings.CutPrefix(line, ":"); ok {

@@ -32,8 +32,8 @@ func outcome(t *testing.T, k *Clock, d ...pace.Demand) (pace.Reservation, pace.R
 	return r, r.Outcome
 }
 
-// TestPlacesAreOfAllGateways: there are as many as one demands, whoever has them; a place that is given back, or whose
-// gateway was not heard of for long, is free.
+// TestPlacesAreOfAllGateways: there are as many as one demands, for all gateways together. A place is free if it is
+// returned, or if its gateway was silent for long.
 func TestPlacesAreOfAllGateways(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -369,8 +369,8 @@ func TestStore_ServerHangs(t *testing.T) {
 	wantBack(t, st, r)
 }
 
-// A server that stops for a while, as one does on a busy machine, is not taken for
-// gone, and a lease that it gave without being heard is the caller's.
+// A server that stops for a while, as happens on a busy machine, does not count as unreachable. A
+// lease that it gave while its answer was lost belongs to the caller.
 func TestLease_SlowServer(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)

@@ -398,8 +398,8 @@ func wantKeptUntil(t *testing.T, m Medium, v robotscache.Version) {
 	}
 }
 
-// testTextsRetained: a text stays for its time, whatever becomes of the versions and origins that
-// have it.
+// testTextsRetained: a text stays for its time, even if the versions and origins that have it are
+// removed.
 func testTextsRetained(t *testing.T, m Medium) {
 	if m.Retained == 0 {
 		return

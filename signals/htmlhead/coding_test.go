@@ -84,7 +84,7 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd"} {
-		// Encoders end a block where a server flushes, at the latest after some 100 KiB.
+		// Encoders end a block when a server flushes, and after about 100 KiB at the latest.
 		data := encode(t, coding, noise(1<<20))
 		if got, cut := Decode(coding, data[:256<<10], 64<<10); !cut || !bytes.Equal(got, noise(64<<10)) {
 			t.Errorf("%s, a quarter of 1 MiB: %d bytes, cut %t", coding, len(got), cut)
