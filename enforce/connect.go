@@ -25,9 +25,9 @@ type Authentication struct {
 	inner bool
 }
 
-// Opaque identifies the sender of a CONNECT for a blind tunnel. Most clients send no User-Agent with
-// CONNECT, and some send a wrong one. So an agent bound by credentials or certificate does not need
-// its User-Agent, as long as the field names no other agent.
+// Opaque identifies the sender of a CONNECT for a blind tunnel. Most clients send no User-Agent
+// with CONNECT, and some send a wrong one. So an agent bound by credentials or certificate does not
+// need its User-Agent, as long as the field names no other agent.
 func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 	auth := id.authenticate(ctx, s)
 	i := id.Inner(auth, s.UserAgent)
@@ -56,8 +56,8 @@ func (id *Identifier) Opaque(ctx context.Context, s Sender) Identity {
 // AuthenticateTunnel authenticates the sender of a CONNECT whose inner requests will be seen. It
 // ignores the User-Agent: most clients send none with CONNECT, and some send a wrong one. The
 // credentials apply to all requests inside, because clients send them only here. So a CONNECT is
-// refused for wrong credentials, and for missing ones if every sender needs them. All other refusals
-// are sent inside, where clients see them.
+// refused for wrong credentials, and for missing ones if every sender needs them. All other
+// refusals are sent inside, where clients see them.
 func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authentication {
 	auth := id.authenticate(ctx, s)
 	bound := slices.ContainsFunc(id.agents, func(a *Agent) bool { return a.boundBy(auth) })
@@ -82,9 +82,9 @@ func (id *Identifier) AuthenticateTunnel(ctx context.Context, s Sender) Authenti
 	return auth
 }
 
-// DecideTunnel decides a CONNECT for a blind tunnel to an https origin. It allows the tunnel only if
-// the rules allow the agent every path, because no path will be visible. Exceptions for paths do not
-// cover it.
+// DecideTunnel decides a CONNECT for a blind tunnel to an https origin. It allows the tunnel only
+// if the rules allow the agent every path, because no path will be visible. Exceptions for paths do
+// not cover it.
 //
 // Clients repeat a refused CONNECT up to thirty times. So a refusal must not cost a fetch: it
 // follows from the policy or from the existing record.
@@ -113,8 +113,8 @@ func (e *Enforcer) DecideTunnel(ctx context.Context, id Identity, o origin.Origi
 	return d
 }
 
-// DecideOpening decides the same CONNECT without the rules and the agent's methods, for a port where
-// the client may not speak TLS. If it does, call [Enforcer.DecideTunnel] next.
+// DecideOpening decides the same CONNECT without the rules and the agent's methods, for a port
+// where the client may not speak TLS. If it does, call [Enforcer.DecideTunnel] next.
 func (e *Enforcer) DecideOpening(id Identity, o origin.Origin) Decision {
 	d, decided := e.startTunnel(id, o, "")
 	if decided {
@@ -135,8 +135,8 @@ func (e *Enforcer) DecidePlain(id Identity, o origin.Origin) Decision {
 	return d
 }
 
-// startTunnel takes the steps before the rules for a blind tunnel, and reports whether they decided.
-// The method is as in [Agent.beyond].
+// startTunnel takes the steps before the rules for a blind tunnel, and reports whether they
+// decided. The method is as in [Agent.beyond].
 func (e *Enforcer) startTunnel(id Identity, o origin.Origin, method string) (d Decision, decided bool) {
 	d, decided = e.start(id, o, method, false)
 	if decided {
@@ -171,8 +171,9 @@ func (e *Enforcer) DecideIntercept(t Authentication, o origin.Origin) Decision {
 	return d
 }
 
-// OwnHost is a host for which the gateway answers itself, through the proxy. The name does not exist
-// in DNS (RFC 6761 section 6.4), so an answer shows a client that its requests go through a gateway.
+// OwnHost is a host for which the gateway answers itself, through the proxy. The name does not
+// exist in DNS (RFC 6761 section 6.4), so an answer shows a client that its requests go through a
+// gateway.
 const OwnHost = "crawlgate.invalid"
 
 // Screen takes only the steps that need no rules. It decides whether the gateway would serve the

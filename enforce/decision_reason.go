@@ -39,11 +39,12 @@ const (
 	// ReasonUnreachable means that robots.txt is unreachable, which disallows everything (RFC 9309
 	// section 2.3.1.4).
 	ReasonUnreachable Reason = "unreachable"
-	// ReasonRobotsForbidden means that the site answers 401 or 403 for its robots.txt, and the operator
-	// treats that as disallowing everything (forbidden disallow).
+	// ReasonRobotsForbidden means that the site answers 401 or 403 for its robots.txt, and the
+	// operator treats that as disallowing everything (forbidden disallow).
 	ReasonRobotsForbidden Reason = "robots_forbidden"
 	ReasonPending         Reason = "pending" // the first fetch was not complete in time
-	// ReasonTunnelRestricted is for a tunnel, which hides paths, to a site that disallows some of them.
+	// ReasonTunnelRestricted is for a tunnel, which hides paths, to a site that disallows some of
+	// them.
 	ReasonTunnelRestricted Reason = "tunnel_restricted"
 	ReasonConnectDenied    Reason = "connect_denied" // the operator allows no tunnel there
 	ReasonKillSwitch       Reason = "kill_switch"    // a stop
@@ -60,8 +61,8 @@ const (
 	// ReasonCredentialsMissing means that the request matches no agent, and has no proxy credentials.
 	ReasonCredentialsMissing Reason = "credentials_missing"
 	ReasonCredentialsWrong   Reason = "credentials_wrong" // wrong or unreadable proxy credentials
-	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other conditions are
-	// not met.
+	// ReasonAgentMismatch means that credentials or User-Agent name an agent whose other conditions
+	// are not met.
 	ReasonAgentMismatch     Reason = "agent_mismatch"
 	ReasonUserAgentConflict Reason = "user_agent_conflict" // an agent with the User-Agent of another
 	ReasonAmbiguousAgent    Reason = "ambiguous_agent"     // several agents match equally well
@@ -91,8 +92,8 @@ const (
 	ReasonCredentialsBusy Reason = "credentials_busy" // too many passwords wait to be checked
 	ReasonNotReady        Reason = "not_ready"        // store, orders or clocks are not open
 	ReasonAgentLimit      Reason = "agent_limit"      // too many requests or tunnels of one agent
-	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, and the operator
-	// has chosen to refuse requests then (on_failure refuse).
+	// ReasonEvidenceUnavailable means that the access log cannot be written or sealed, and the
+	// operator has chosen to refuse requests then (on_failure refuse).
 	ReasonEvidenceUnavailable Reason = "evidence_unavailable"
 	ReasonLogUnavailable      Reason = "log_unavailable" // the access log accepts no lines
 	ReasonInternal            Reason = "internal"        // a fault of the gateway

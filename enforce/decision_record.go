@@ -23,16 +23,16 @@ const SchemaVersion = 2
 // maxShown bounds the bytes of foreign text (a rule, a User-Agent) that are shown or logged.
 const maxShown = 512
 
-// LogRecord is a [Decision] in the form that is shown and stored: the object "robots" of the access log, of
-// refusals, of `robots check` and of the admin API. Foreign text in it is cut, and unprintable characters
-// are escaped.
+// LogRecord is a [Decision] in the form that is shown and stored: the object "robots" of the access
+// log, of refusals, of `robots check` and of the admin API. Foreign text in it is cut, and
+// unprintable characters are escaped.
 //
 // The JSON names are stable within a schema. JSON leaves out empty fields with omitempty.
 // docs/access-log-fields.md is made from the comments of the fields.
 //
-// [Decision.Record] does not know about the gateway and the sending. Its caller sets DialMillis, Address,
-// UserAgentSent, Signed, SignatureForm, Unsigned, Gateway, Version, Config, DecidedAt, SentAt, EndedAt,
-// Removed, PaymentRequired, BudgetLeft, Lost and LostSince.
+// [Decision.Record] does not know about the gateway and the sending. Its caller sets DialMillis,
+// Address, UserAgentSent, Signed, SignatureForm, Unsigned, Gateway, Version, Config, DecidedAt,
+// SentAt, EndedAt, Removed, PaymentRequired, BudgetLeft, Lost and LostSince.
 type LogRecord struct {
 	// Schema is the version of this object: 2. Schema 1, which no release wrote, is not read.
 	Schema int `json:"schema"`
@@ -46,14 +46,14 @@ type LogRecord struct {
 	Detail string `json:"detail,omitempty"`
 	// Mode is the mode in which the request was judged: `enforce`, `report` or `off`.
 	Mode string `json:"mode"`
-	// WouldDeny is true if `mode report` let a request pass that `mode enforce` would have refused, for
-	// `reason`.
+	// WouldDeny is true if `mode report` let a request pass that `mode enforce` would have refused,
+	// for `reason`.
 	WouldDeny bool `json:"would_deny"`
 	// Agent is the crawler: the name of its `agent` block or, without blocks, the product token of its
 	// User-Agent. It is empty if the crawler is unknown.
 	Agent string `json:"agent"`
-	// Tokens are the product tokens whose group was looked for, the most specific first. None means the
-	// group `*`.
+	// Tokens are the product tokens whose group was looked for, the most specific first. None means
+	// the group `*`.
 	Tokens []string `json:"tokens,omitempty"`
 	// Owner is the `owner` of the agent's block.
 	Owner string `json:"owner,omitempty"`
@@ -73,8 +73,8 @@ type LogRecord struct {
 	State string `json:"state"`
 	// Cause is why the state is not `rules`: see docs/status-table.md.
 	Cause string `json:"cause,omitempty"`
-	// FetchedAs is the product token in whose name the robots.txt was fetched, if the site rejected the
-	// gateway's own User-Agent.
+	// FetchedAs is the product token in whose name the robots.txt was fetched, if the site rejected
+	// the gateway's own User-Agent.
 	FetchedAs string `json:"fetched_as,omitempty"`
 	// Group is the group that binds the crawler, as named in the file.
 	Group string `json:"group,omitempty"`
@@ -94,8 +94,9 @@ type LogRecord struct {
 	// Source is where the rules came from: `hot` (memory), `store`, `fetch` (this request caused the
 	// fetch), `wait` (the request waited for a fetch that another one caused), or `none`.
 	Source string `json:"source"`
-	// PathVisible is true if the rules were matched against the path. In the line of a CONNECT, true
-	// means that the requests in the tunnel have lines of their own, and false that the tunnel is blind.
+	// PathVisible is true if the rules were matched against the path. In the line of a CONNECT,
+	// true means that the requests in the tunnel have lines of their own, and false that the tunnel
+	// is blind.
 	PathVisible bool `json:"path_visible"`
 	// PathSum is a checksum of the path, if the path was matched: the first four hexadecimal digits of
 	// its SHA-256 and, after a dash, of the query's. It shows whether a filter has changed the URL in
@@ -110,8 +111,9 @@ type LogRecord struct {
 	DialMillis int64 `json:"dial_ms,omitempty"`
 	// Address is the address and port that was reached.
 	Address string `json:"address,omitempty"`
-	// Exception is the exception that let the request pass. One that was given at run time is named by
-	// its order: `order ID, by dora, ticket OPS-4711, until 2026-12-31T23:59:59Z: AcmeBot@shop.example /feed/`.
+	// Exception is the exception that let the request pass. One that was given at run time is named
+	// by its order: `order ID, by dora, ticket OPS-4711, until 2026-12-31T23:59:59Z:
+	// AcmeBot@shop.example /feed/`.
 	Exception string `json:"exception,omitempty"`
 	// UserAgentSent is the User-Agent that the site got, if the agent's block sets it
 	// (`send_user_agent`).
@@ -120,8 +122,8 @@ type LogRecord struct {
 	Signed string `json:"signed,omitempty"`
 	// SignatureForm is the form of the request's Signature-Agent: `dictionary` or `string`.
 	SignatureForm string `json:"signature_form,omitempty"`
-	// Unsigned is why a request left without a signature although its agent signs: `scheme` (not https),
-	// `no_key` (no key signs at this time), `tunnel` (a CONNECT that is not intercepted) or
+	// Unsigned is why a request left without a signature although its agent signs: `scheme` (not
+	// https), `no_key` (no key signs at this time), `tunnel` (a CONNECT that is not intercepted) or
 	// `egress_off` (another handler sent it).
 	Unsigned string `json:"unsigned,omitempty"`
 	// ExceptionOrder is the id of the order, if the exception was given at run time.
@@ -138,10 +140,10 @@ type LogRecord struct {
 	Gateway string `json:"gateway,omitempty"`
 	// Version is the version of Crawlgate that wrote the line, or `devel` if its build has none.
 	Version string `json:"version,omitempty"`
-	// Config is the configuration in use: the first 16 hexadecimal digits of a SHA-256 over the global
-	// option `robots` and the `robots` of each site. Lines with the same value were decided under the
-	// same policy. The gateway's name, site addresses, other modules and the lines of a `hosts_file` do
-	// not change it.
+	// Config is the configuration in use: the first 16 hexadecimal digits of a SHA-256 over the
+	// global option `robots` and the `robots` of each site. Lines with the same value were decided
+	// under the same policy. The gateway's name, site addresses, other modules and the lines of a
+	// `hosts_file` do not change it.
 	Config string `json:"config,omitempty"`
 	// DecidedAt is when the request was decided, in seconds since 1970. A robots.txt that changes
 	// later, while the request waits or is under way, does not matter for it.
@@ -152,14 +154,14 @@ type LogRecord struct {
 	SentAt Seconds `json:"sent_at,omitempty"`
 	// EndedAt is when the request was over, just before the line was written, in seconds since 1970.
 	EndedAt Seconds `json:"ended_at,omitempty"`
-	// Removed is how many lines of the request's header were removed because the agent's block does not
-	// `pass` them: see docs/signals.md.
+	// Removed is how many lines of the request's header were removed because the agent's block does
+	// not `pass` them: see docs/signals.md.
 	Removed int `json:"removed,omitempty"`
 	// PaymentRequired is true if the site answered 402 (Payment Required). `decision` is `allow`
 	// nevertheless.
 	PaymentRequired bool `json:"payment_required,omitempty"`
-	// BudgetLeft is how many requests the agent had left that day after this one, as far as the gateway
-	// knew, if its budget limits requests: see docs/limits.md.
+	// BudgetLeft is how many requests the agent had left that day after this one, as far as the
+	// gateway knew, if its budget limits requests: see docs/limits.md.
 	BudgetLeft *int64 `json:"budget_left,omitempty"`
 	// Signals are the directives of the answer that are for this agent, such as `noindex` or
 	// `max-snippet=50`: see docs/signals.md.
@@ -236,8 +238,8 @@ type recordField struct {
 	omitEmpty bool
 }
 
-// Fields yields the fields of r by their JSON names, in order, except those that JSON leaves out. Each value
-// is of the kind String, Bool, Int, Int64 or Float64, or is a []string or a *int64.
+// Fields yields the fields of r by their JSON names, in order, except those that JSON leaves out.
+// Each value is of the kind String, Bool, Int, Int64 or Float64, or is a []string or a *int64.
 func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		values := reflect.ValueOf(r).Elem()
@@ -253,8 +255,8 @@ func (r *LogRecord) Fields() iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// Field returns the value of the field with a JSON name, even if it is empty. It reports false if no field
-// has the name.
+// Field returns the value of the field with a JSON name, even if it is empty. It reports false if
+// no field has the name.
 func (r *LogRecord) Field(name string) (reflect.Value, bool) {
 	at := slices.IndexFunc(recordFields, func(f recordField) bool { return f.name == name })
 	if at < 0 {
@@ -263,9 +265,9 @@ func (r *LogRecord) Field(name string) (reflect.Value, bool) {
 	return reflect.ValueOf(r).Elem().Field(at), true
 }
 
-// PathSum is the first four hexadecimal digits of the SHA-256 of a path and, behind a dash, of its query, if
-// it has one. It shows whether the path in a log is unchanged. It also lets a reader test a guess of what a
-// filter removed from the log; a wrong guess passes once in 65,536 times.
+// PathSum is the first four hexadecimal digits of the SHA-256 of a path and, behind a dash, of its
+// query, if it has one. It shows whether the path in a log is unchanged. It also lets a reader test
+// a guess of what a filter removed from the log; a wrong guess passes once in 65,536 times.
 func PathSum(path string) string {
 	path, query, has := strings.Cut(path, "?")
 	sum := sha256.Sum256([]byte(path))

@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// Identifier identifies the senders of requests. Only the hosts of files change ([Identifier.Follow]).
-// It is safe for concurrent use.
+// Identifier identifies the senders of requests. Only the hosts of files change
+// ([Identifier.Follow]). It is safe for concurrent use.
 //
 // # Naming by User-Agent
 //
@@ -27,16 +27,17 @@ import (
 // # Matching
 //
 // Of the agents whose conditions are all met, the one with the strongest evidence wins: credential,
-// client certificate, source, User-Agent, in this order. Right credentials, or a certificate with the
-// name of an agent, are binding: only agents that name them are considered. Wrong credentials are
-// always refused.
+// client certificate, source, User-Agent, in this order. Right credentials, or a certificate with
+// the name of an agent, are binding: only agents that name them are considered. Wrong credentials
+// are always refused.
 //
 // # Refusals
 //
-// A request sent under one agent's name must not be decided by another agent's rules. So a request of
-// one agent is refused if its User-Agent names another agent, or an agent whose other conditions are
-// not met, even if unidentified requests are allowed. A User-Agent that names no agent (a browser's, a
-// library's, or none) says nothing: the agent is then identified by its other conditions.
+// A request sent under one agent's name must not be decided by another agent's rules. So a request
+// of one agent is refused if its User-Agent names another agent, or an agent whose other conditions
+// are not met, even if unidentified requests are allowed. A User-Agent that names no agent (a
+// browser's, a library's, or none) says nothing: the agent is then identified by its other
+// conditions.
 //
 // The zero Identifier refuses everybody.
 type Identifier struct {
@@ -56,8 +57,8 @@ type Sender struct {
 	ProxyAuthorization string
 	// Source is the address of the client. The zero value is in no range.
 	Source netip.Addr
-	// CertificateNames are the common name and the subject alternative names of the client's certificate.
-	// The caller must have verified it.
+	// CertificateNames are the common name and the subject alternative names of the client's
+	// certificate. The caller must have verified it.
 	CertificateNames []string
 }
 
@@ -102,8 +103,8 @@ func (i Identity) refuse(r Reason, format string, args ...any) Identity {
 // HasBudget reports whether the agent, which may be nil, has a budget.
 func (a *Agent) HasBudget() bool { return a != nil && a.Budget != nil }
 
-// StopName is the name of the sender for stops. For a sender without a name it is the product token,
-// so that it can be stopped too.
+// StopName is the name of the sender for stops. For a sender without a name it is the product
+// token, so that it can be stopped too.
 func (i Identity) StopName() string {
 	if i.Agent == "" && len(i.Robots.Tokens) > 0 {
 		return i.Robots.Tokens[0]
@@ -151,9 +152,9 @@ func (id *Identifier) authenticate(ctx context.Context, s Sender) Authentication
 // maxAuthorization bounds the bytes of a Proxy-Authorization field that is read.
 const maxAuthorization = 4096
 
-// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2). It is strict:
-// a value is not a credential if it is not Basic or not base64, has no colon, or has control
-// characters.
+// basicCredentials reads the value of a Proxy-Authorization field (RFC 7617 section 2). It is
+// strict: a value is not a credential if it is not Basic or not base64, has no colon, or has
+// control characters.
 func basicCredentials(field string) (user, password string, ok bool) {
 	scheme, encoded, found := strings.Cut(field, " ")
 	if !found || len(field) > maxAuthorization || !strings.EqualFold(scheme, "Basic") {
@@ -167,8 +168,8 @@ func basicCredentials(field string) (user, password string, ok bool) {
 	return user, password, ok && user != ""
 }
 
-// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, because the site would see
-// names in the part that was not checked.
+// maxUserAgent bounds the bytes of a User-Agent. A longer one is refused, because the site would
+// see names in the part that was not checked.
 const maxUserAgent = 4096
 
 // Inner identifies the sender of a request inside an accepted tunnel, by the authentication of the
@@ -208,9 +209,9 @@ func (id *Identifier) Inner(auth Authentication, userAgent string) Identity {
 }
 
 // rank returns the agent with the strongest evidence among those whose conditions are all met, and
-// another agent with equal evidence. Credentials or, without any, the certificate may bind the sender
-// to some agents. Then only those are ranked, and bound is one of them, if possible one that the
-// User-Agent names too.
+// another agent with equal evidence. Credentials or, without any, the certificate may bind the
+// sender to some agents. Then only those are ranked, and bound is one of them, if possible one that
+// the User-Agent names too.
 func (id *Identifier) rank(auth Authentication, n named) (best, tie, bound *Agent) {
 	for _, a := range id.agents {
 		better := bound == nil || !slices.Contains(n.agents, bound) && slices.Contains(n.agents, a)
@@ -300,8 +301,9 @@ func (id *Identifier) named(userAgent string) named {
 	return n
 }
 
-// condition is a set of kinds of evidence, ordered by strength. If a request matches several agents,
-// the one with the numerically greatest set wins. So two different sets are never ambiguous.
+// condition is a set of kinds of evidence, ordered by strength. If a request matches several
+// agents, the one with the numerically greatest set wins. So two different sets are never
+// ambiguous.
 type condition uint8
 
 const (

@@ -23,47 +23,49 @@ import (
 // A request matches an agent if it meets all conditions that the agent has: UserAgents,
 // Credentials, From, ClientCertificates. Any of several values of one condition will do. An agent
 // without conditions is matched by User-Agent: its first token as a product. A missing User-Agent
-// satisfies no pattern. An empty Preferences takes the site's in JSON; compiled, it counts as "deny".
+// satisfies no pattern. An empty Preferences takes the site's in JSON; compiled, it counts as
+// "deny".
 type Agent struct {
 	// Name is the name of the agent in logs and in the policy: up to 64 bytes of visible ASCII. No two
 	// agents of a site have one name. Required.
 	Name string `json:"name"`
 	// Tokens are the product tokens under which the agent looks for its group in robots.txt, most
-	// specific first (RFC 9309 section 2.2.1): letters, digits, `-`, `_` and `.`, up to 128 bytes. The
-	// first is also its own name in User-Agent, which no other agent may send. Default: its name and, for
-	// a well-known one, the tokens of its family (Googlebot-News: Googlebot).
+	// specific first (RFC 9309 section 2.2.1): letters, digits, `-`, `_` and `.`, up to 128 bytes.
+	// The first is also its own name in User-Agent, which no other agent may send. Default: its
+	// name and, for a well-known one, the tokens of its family (Googlebot-News: Googlebot).
 	Tokens []string `json:"tokens,omitempty"`
-	// IgnoreWildcard means that nothing binds the agent if it has no group of its own. Well-known names
-	// that do so (AdsBot-Google) do not need it. Default: false.
+	// IgnoreWildcard means that nothing binds the agent if it has no group of its own. Well-known
+	// names that do so (AdsBot-Google) do not need it. Default: false.
 	IgnoreWildcard bool `json:"ignore_wildcard_group,omitempty"`
 
-	// UserAgents are patterns for User-Agent, of up to 256 bytes. The name of a product is compared as a
-	// whole with every product of the field. Any other pattern is compared with the whole field; `*`
-	// stands for any bytes. Case does not matter. Default: any.
+	// UserAgents are patterns for User-Agent, of up to 256 bytes. The name of a product is compared
+	// as a whole with every product of the field. Any other pattern is compared with the whole
+	// field; `*` stands for any bytes. Case does not matter. Default: any.
 	UserAgents []string `json:"user_agents,omitempty"`
 	// Credentials are the user names of its proxy credentials.
 	Credentials []string `json:"-"`
 	// From are the ranges that its requests come from.
 	From []netip.Prefix `json:"-"`
-	// ClientCertificates are names: the verified certificate of the client has one of them as CN or SAN.
-	// They need `strict_sni_host` off in the server, because the host of a proxied request is never in
-	// the certificate of the gateway. Default: none is needed.
+	// ClientCertificates are names: the verified certificate of the client has one of them as CN or
+	// SAN. They need `strict_sni_host` off in the server, because the host of a proxied request is
+	// never in the certificate of the gateway. Default: none is needed.
 	ClientCertificates []string `json:"client_certificates,omitempty"`
 
 	// Owner is the team that the agent belongs to, for refusals, logs and reports: a line of up to 200
 	// bytes. Default: empty.
 	Owner string `json:"owner,omitempty"`
-	// Contact is where to ask about the agent, for refusals, logs and reports: a line of up to 200 bytes.
-	// Default: empty.
+	// Contact is where to ask about the agent, for refusals, logs and reports: a line of up to 200
+	// bytes. Default: empty.
 	Contact string `json:"contact,omitempty"`
-	// Pass lists which of the crawler's own fields are sent on: `price`, the fields that offer a price,
-	// and `signature`. The gateway removes the others. Default: none.
+	// Pass lists which of the crawler's own fields are sent on: `price`, the fields that offer a
+	// price, and `signature`. The gateway removes the others. Default: none.
 	Pass []string `json:"pass,omitempty"`
-	// Purposes are what the content is used for: `search`, `ai-input`, `train-ai`, `archive`, `tdm`, or
-	// another name. Default: none.
+	// Purposes are what the content is used for: `search`, `ai-input`, `train-ai`, `archive`,
+	// `tdm`, or another name. Default: none.
 	Purposes []string `json:"purposes,omitempty"`
-	// AlsoObey are tokens of controls or other crawlers, such as `Google-Extended`, whose groups bind the
-	// agent too. The strictest rule counts. A token that no group names adds nothing. Default: none.
+	// AlsoObey are tokens of controls or other crawlers, such as `Google-Extended`, whose groups
+	// bind the agent too. The strictest rule counts. A token that no group names adds nothing.
+	// Default: none.
 	AlsoObey []string `json:"also_obey,omitempty"`
 	// Mode replaces `mode` of the gateway for this agent: `enforce`, `report` or `off`. Default: the
 	// gateway's.
@@ -82,14 +84,14 @@ type Agent struct {
 	Budget *budget.Allowance `json:"-"`
 	Boundaries
 
-	// SendUserAgent is the User-Agent that leaves in place of the client's: printable ASCII of up to 256
-	// bytes, whose first product is one of the agent's tokens. Rules are still judged by the tokens.
-	// Default: the client's.
+	// SendUserAgent is the User-Agent that leaves in place of the client's: printable ASCII of up
+	// to 256 bytes, whose first product is one of the agent's tokens. Rules are still judged by the
+	// tokens. Default: the client's.
 	SendUserAgent string `json:"send_user_agent,omitempty"`
 	// SendFrom is the mail address that leaves as `From`. Default: the client's.
 	SendFrom string `json:"send_from,omitempty"`
-	// Sign has requests over https signed (Web Bot Auth). It excludes `pass: [signature]`. Default: not
-	// signed.
+	// Sign has requests over https signed (Web Bot Auth). It excludes `pass: [signature]`. Default:
+	// not signed.
 	Sign *Signing `json:"sign,omitempty"`
 	// Signer signs them. [NewIdentifier] sets it if Sign is there, without keys: the caller gives it
 	// those before the first request.
@@ -129,9 +131,9 @@ const (
 	PasswordUnchecked
 )
 
-// VerifyFunc checks the password of a user. It is called for unknown users too, and must take as long
-// for them as for a wrong password, so that clients cannot discover names. source is the address of
-// the client, which may be the zero value. It is called concurrently and should return
+// VerifyFunc checks the password of a user. It is called for unknown users too, and must take as
+// long for them as for a wrong password, so that clients cannot discover names. source is the
+// address of the client, which may be the zero value. It is called concurrently and should return
 // PasswordUnchecked when ctx ends.
 type VerifyFunc func(ctx context.Context, source netip.Addr, user, password string) PasswordCheck
 
@@ -149,8 +151,8 @@ type IdentifierConfig struct {
 }
 
 // NewIdentifier checks the agents and makes them ready for matching. Warnings are human-readable.
-// Errors name the agents: a name that is used twice, an invalid value, or two agents that one request
-// could match equally well.
+// Errors name the agents: a name that is used twice, an invalid value, or two agents that one
+// request could match equally well.
 func NewIdentifier(cfg IdentifierConfig) (id *Identifier, warnings []string, err error) {
 	id = &Identifier{
 		tokenOnly: len(cfg.Agents) == 0, allowUnknown: cfg.AllowUnidentified,
@@ -346,8 +348,8 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
 }
 
-// Named returns the identity of an agent by its name, for a decision without a request. Without agent
-// blocks every product token is an agent. IdentifiedBy is empty.
+// Named returns the identity of an agent by its name, for a decision without a request. Without
+// agent blocks every product token is an agent. IdentifiedBy is empty.
 func (id *Identifier) Named(name string) (Identity, bool) {
 	if id.tokenOnly {
 		if !robotstxt.IsProductName(name) {
@@ -367,14 +369,14 @@ func (id *Identifier) Named(name string) (Identity, bool) {
 	return Identity{}, false
 }
 
-// Knows reports whether a sender may have the name. That is true for the name of an agent, and for any
-// product token if there are no agents or if unidentified requests are allowed. See
+// Knows reports whether a sender may have the name. That is true for the name of an agent, and for
+// any product token if there are no agents or if unidentified requests are allowed. See
 // [Identity.StopName].
 func (id *Identifier) Knows(name string) bool {
 	_, named := id.Named(name)
 	return named || id.allowUnknown && robotstxt.IsProductName(name)
 }
 
-// Agents returns the agents, in the order of their configuration. Neither they nor the slice must be
-// changed.
+// Agents returns the agents, in the order of their configuration. Neither they nor the slice must
+// be changed.
 func (id *Identifier) Agents() []*Agent { return id.agents }

@@ -16,14 +16,15 @@ import (
 
 // PolicyConfig is the operator's policy, as configured.
 type PolicyConfig struct {
-	// Mode says what happens to a request that robots.txt refuses: `enforce` refuses it, `report` lets it
-	// pass and logs that it would be refused, `off` does not ask for robots.txt. Default: `enforce`.
+	// Mode says what happens to a request that robots.txt refuses: `enforce` refuses it, `report`
+	// lets it pass and logs that it would be refused, `off` does not ask for robots.txt. Default:
+	// `enforce`.
 	Mode Mode `json:"mode,omitempty"`
-	// HostModes are the modes of some hosts. They take precedence over the mode of an agent. Of several
-	// patterns that match a host, the closest counts. Default: none.
+	// HostModes are the modes of some hosts. They take precedence over the mode of an agent. Of
+	// several patterns that match a host, the closest counts. Default: none.
 	HostModes []HostMode `json:"host_modes,omitempty"`
-	// Deny lists patterns of hosts to which the gateway sends nothing, in every mode. If all sites of the
-	// configuration deny a host, its robots.txt is not fetched either. Default: none.
+	// Deny lists patterns of hosts to which the gateway sends nothing, in every mode. If all sites
+	// of the configuration deny a host, its robots.txt is not fetched either. Default: none.
 	Deny []string `json:"deny,omitempty"`
 	// Exceptions let requests pass that robots.txt refuses. Each use is counted and logged. Default:
 	// none.
@@ -33,9 +34,9 @@ type PolicyConfig struct {
 	Connect []ConnectRule `json:"connect,omitempty"`
 	// ConnectDefault counts if no rule of Connect matches. The gateway sets it to ConnectIntercept.
 	ConnectDefault Connect `json:"-"`
-	// Paths says how a path is judged: `strict` as it is sent and as servers resolve it, `as_sent` only
-	// as it is sent. Under `strict` a request is refused if one of the forms is disallowed. Default:
-	// `strict`.
+	// Paths says how a path is judged: `strict` as it is sent and as servers resolve it, `as_sent`
+	// only as it is sent. Under `strict` a request is refused if one of the forms is disallowed.
+	// Default: `strict`.
 	Paths Paths `json:"paths,omitempty"`
 	// AgentNames are the names of the agents. If there are any, the policy may refer to no others. If
 	// there are not, every product token is an agent.

@@ -12,15 +12,15 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// Signals says where the gateway looks for a site's statements about the use of its content. The zero
-// value reads nothing.
+// Signals says where the gateway looks for a site's statements about the use of its content. The
+// zero value reads nothing.
 type Signals struct {
 	// RobotsTxt reads the preference lines of robots.txt.
 	RobotsTxt bool `json:"-"`
 	// Headers reads the fields of answers.
 	Headers bool `json:"-"`
-	// HTML says whether the tags in the head of a page are read: `off`, `log` (when the page has passed)
-	// or `hold` (before the crawler gets the answer). Default: `off`.
+	// HTML says whether the tags in the head of a page are read: `off`, `log` (when the page has
+	// passed) or `hold` (before the crawler gets the answer). Default: `off`.
 	HTML HTMLMode `json:"html,omitempty"`
 	// TDMFile fetches `/.well-known/tdmrep.json` of a site for agents with the purpose `tdm` or
 	// `train-ai`. Default: false.
@@ -194,8 +194,8 @@ func (b Bound) Preferences(path string, paths Paths) preferences.Set {
 
 func (b Bound) groups() []robotstxt.Group { return append([]robotstxt.Group{b.Own}, b.Also...) }
 
-// SaysNo reports whether a line that binds the agent says no to one of the purposes, on any path. It
-// also reports true if there are more lines than the gateway reads.
+// SaysNo reports whether a line that binds the agent says no to one of the purposes, on any path.
+// It also reports true if there are more lines than the gateway reads.
 func (b Bound) SaysNo(purposes []string) bool {
 	all, cut := preferences.Scopes(b.rules, b.groups())
 	return cut || slices.ContainsFunc(all, func(s preferences.Scoped) bool {
@@ -220,8 +220,8 @@ type wanted struct {
 }
 
 // prefer records the preferences of the robots.txt, and decides by them. Under "unknown deny" a
-// preference that nobody stated counts as refused here. A field of the answer could grant it, but the
-// request would have to be sent first.
+// preference that nobody stated counts as refused here. A field of the answer could grant it, but
+// the request would have to be sent first.
 func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string) {
 	if e.Reads.RobotsTxt && b.rules != nil {
 		d.Preferences = b.Preferences(path, e.policy().paths)
@@ -256,7 +256,8 @@ func (e *Enforcer) prefer(ctx context.Context, d *Decision, b Bound, path string
 }
 
 // tdmFile returns the TDM file of the site, if the file could affect a purpose of the agent. No log
-// line of a blind tunnel is about a path, so for a tunnel the file is read only if it can refuse it.
+// line of a blind tunnel is about a path, so for a tunnel the file is read only if it can refuse
+// it.
 func (e *Enforcer) tdmFile(ctx context.Context, d *Decision) (rules preferences.TDMRules, ok bool, unread string) {
 	if e.Files == nil || !e.Reads.TDMFile || !d.PathVisible && d.use.mode == PreferencesLog {
 		return rules, false, ""
@@ -280,8 +281,8 @@ func (d *Decision) readTDMFile(applied preferences.TDMRules) {
 	}
 }
 
-// mayConflict reports whether some path of a site could be refused because of the site's preferences.
-// It is for tunnels, whose paths are not visible.
+// mayConflict reports whether some path of a site could be refused because of the site's
+// preferences. It is for tunnels, whose paths are not visible.
 func (e *Enforcer) mayConflict(d *Decision, b Bound) bool {
 	return d.use.mode != PreferencesLog && len(d.Purposes) > 0 &&
 		(d.use.denyUnknown || e.Reads.RobotsTxt && b.SaysNo(d.Purposes))

@@ -14,12 +14,12 @@ import (
 
 const (
 	maxAllowedPaths = 16
-	// maxAhead is how far the clock of the gateway that issues an exception may be ahead of another's. An
-	// exception that seems to come from further in the future is not in force, because it could last
-	// longer than permitted.
+	// maxAhead is how far the clock of the gateway that issues an exception may be ahead of
+	// another's. An exception that seems to come from further in the future is not in force,
+	// because it could last longer than permitted.
 	maxAhead = 5 * time.Minute
-	// endedKept is how long an exception stays in a set after its end. Otherwise a gateway whose clock is
-	// ahead would lift it too early at the others.
+	// endedKept is how long an exception stays in a set after its end. Otherwise a gateway whose
+	// clock is ahead would lift it too early at the others.
 	endedKept = 24 * time.Hour
 	// endedEvery rounds the time at which an ended exception is lifted, so that most gateways use the
 	// same time and remember the same lift.
@@ -27,8 +27,8 @@ const (
 	endedBy    = "its own end"
 )
 
-// NewAllow returns an order of [StopAllow] without its author: for an agent, a host pattern, prefixes
-// of paths and an end, as [Exception] has them.
+// NewAllow returns an order of [StopAllow] without its author: for an agent, a host pattern,
+// prefixes of paths and an end, as [Exception] has them.
 func NewAllow(agent, hosts string, paths []string, until string) (order Stop, err error) {
 	order = Stop{Scope: StopAllow, Value: agent + "@" + hosts}
 	if order.Until, err = parseUntil(until); err != nil {
@@ -49,8 +49,8 @@ func (s *Stop) limitTo(paths []string) error {
 	return nil
 }
 
-// canonicalAllow is Canonical for a StopAllow. A value without a time only names an order, so it needs
-// no author.
+// canonicalAllow is Canonical for a StopAllow. A value without a time only names an order, so it
+// needs no author.
 func (s Stop) canonicalAllow() (Stop, error) {
 	agent, hosts := s.parts()
 	of, err := Stop{Scope: StopAgentHost, Value: agent.Value + "@" + hosts.Value}.Canonical()
@@ -102,8 +102,9 @@ func (s Stop) Exception() Exception {
 	}
 }
 
-// Holds reports whether an order is in force at the time now, and returns it with its effective end:
-// no exception lasts longer than limit, and a limit of 0 permits none. Stops are always in force.
+// Holds reports whether an order is in force at the time now, and returns it with its effective
+// end: no exception lasts longer than limit, and a limit of 0 permits none. Stops are always in
+// force.
 func (s Stop) Holds(now time.Time, limit time.Duration) (Stop, bool) {
 	if s.Scope != StopAllow {
 		return s, true
@@ -114,8 +115,8 @@ func (s Stop) Holds(now time.Time, limit time.Duration) (Stop, bool) {
 	return s, limit > 0 && !s.Ended(now) && !s.At.After(now.Add(maxAhead))
 }
 
-// InForce returns the orders in force at the time now, as Holds returns them, oldest first. The slice
-// belongs to the caller.
+// InForce returns the orders in force at the time now, as Holds returns them, oldest first. The
+// slice belongs to the caller.
 func (s *Stops) InForce(now time.Time, limit time.Duration) []Stop {
 	list := s.List()
 	inForce := list[:0]

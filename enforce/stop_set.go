@@ -13,8 +13,8 @@ import (
 )
 
 // StopSet is a set of stops, and the ids of lifted stops. Sets of several gateways merge without
-// clocks: a stop is in force unless a lift names its id. So a stop wins over a lift that did not know
-// it, and no stop is lifted because it is missing somewhere.
+// clocks: a stop is in force unless a lift names its id. So a stop wins over a lift that did not
+// know it, and no stop is lifted because it is missing somewhere.
 //
 // It is a value, which no method changes. Its JSON form is kept over restarts. The zero value is
 // empty.
@@ -73,8 +73,9 @@ const (
 	// maxMerged bounds the orders of all gateways together, and the remembered lifts. Ten gateways may
 	// each have reached their own bound while they were disconnected.
 	maxMerged = 10 * maxStops
-	// liftsKept is how long a lift is remembered. If a gateway comes back later with a stop in its file
-	// that has been lifted, the stop is in force again. Such an error stops too much, never too little.
+	// liftsKept is how long a lift is remembered. If a gateway comes back later with a stop in its
+	// file that has been lifted, the stop is in force again. Such an error stops too much, never
+	// too little.
 	liftsKept = 90 * 24 * time.Hour
 	maxID     = 64
 )

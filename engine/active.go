@@ -28,8 +28,8 @@ import (
 // pool holds the values that outlive a reload.
 var pool = caddy.NewUsagePool()
 
-// acquire returns the pool's value for a key, and calls open if the pool has no value yet. The engine
-// releases its values when it is closed, the last one first.
+// acquire returns the pool's value for a key, and calls open if the pool has no value yet. The
+// engine releases its values when it is closed, the last one first.
 func acquire[T caddy.Destructor](e *Engine, key string, open func() (T, error)) (T, error) {
 	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return open() })
 	if err == nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Config configures an engine. Every default is filled in and every text is parsed. Nothing changes it
-// after [New].
+// Config configures an engine. Every default is filled in and every text is parsed. Nothing changes
+// it after [New].
 type Config struct {
 	// Source is the configuration of the engine as it was loaded, for the digest.
 	Source []byte
@@ -70,28 +70,28 @@ type Config struct {
 	ServeUnlogged bool
 }
 
-// Limits bound what clients may take of the gateway. They count over reloads. Connections are counted
-// by the listener wrapper `robots`.
+// Limits bound what clients may take of the gateway. They count over reloads. Connections are
+// counted by the listener wrapper `robots`.
 type Limits struct {
-	// Connections is how many connections all clients may have open. One more gets 503 with Retry-After
-	// and is closed; on a TLS port it is closed without an answer. Default: three quarters of the file
-	// descriptors that the process may have, or 12288 if that is not known; the others are for origins
-	// and the store.
+	// Connections is how many connections all clients may have open. One more gets 503 with
+	// Retry-After and is closed; on a TLS port it is closed without an answer. Default: three
+	// quarters of the file descriptors that the process may have, or 12288 if that is not known;
+	// the others are for origins and the store.
 	Connections int `json:"connections,omitempty"`
 	// ConnectionsPerSource is the same for each address of a client, or each /64 of IPv6. Behind
 	// `proxy_protocol`, the address that it names counts. Default: three quarters of `connections`.
 	ConnectionsPerSource int `json:"connections_per_source,omitempty"`
-	// RequestsPerAgent is how many requests of one agent may be in progress, those in intercepted tunnels
-	// included. One more gets 503 (`agent_limit`) with Retry-After. An agent may also have 16384 tunnels
-	// open. Default: 16384.
+	// RequestsPerAgent is how many requests of one agent may be in progress, those in intercepted
+	// tunnels included. One more gets 503 (`agent_limit`) with Retry-After. An agent may also have
+	// 16384 tunnels open. Default: 16384.
 	RequestsPerAgent int `json:"requests_per_agent,omitempty"`
-	// TunnelAge is the greatest age of a tunnel. A blind tunnel is cut; an intercepted one ends with its
-	// next answer. Default: 24h.
+	// TunnelAge is the greatest age of a tunnel. A blind tunnel is cut; an intercepted one ends
+	// with its next answer. Default: 24h.
 	TunnelAge caddy.Duration `json:"tunnel_age,omitempty"`
-	// MinRate is the minimum transfer rate of client and origin, such as `100B/s` or `2KiB/s`, averaged
-	// over a minute of the time in which it is their turn; `off` sets none. A slower upload ends with 408
-	// (`client_timeout`) or 504 (`stalled`), and a slower answer is broken off. Event streams, WebSocket
-	// and blind tunnels are exempt. Default: `100B/s`.
+	// MinRate is the minimum transfer rate of client and origin, such as `100B/s` or `2KiB/s`,
+	// averaged over a minute of the time in which it is their turn; `off` sets none. A slower
+	// upload ends with 408 (`client_timeout`) or 504 (`stalled`), and a slower answer is broken
+	// off. Event streams, WebSocket and blind tunnels are exempt. Default: `100B/s`.
 	MinRate string `json:"min_rate,omitempty"`
 }
 
@@ -135,10 +135,10 @@ type Engine struct {
 	budgets  *budgets
 }
 
-// New checks everything that can be checked without the store, and builds the parts that belong only
-// to this configuration. The store is opened only for a configuration that will be started, because
-// `validate` must work next to a running gateway that has the store open. The caller must call
-// [Engine.Close].
+// New checks everything that can be checked without the store, and builds the parts that belong
+// only to this configuration. The store is opened only for a configuration that will be started,
+// because `validate` must work next to a running gateway that has the store open. The caller must
+// call [Engine.Close].
 func New(ctx caddy.Context, c Config) (*Engine, error) {
 	e := &Engine{Config: c, ctx: ctx, logger: ctx.Logger(), loaded: time.Now(), telling: make(chan struct{}, 1)}
 	e.digest = sync.OnceValue(e.digestSources)
@@ -235,13 +235,13 @@ func (e *Engine) toStart() bool { return starting.Load() == e.ctx.Done() }
 // errEnded is the error for a request whose configuration was refused before its store was opened.
 var errEnded = errors.New("the configuration has ended")
 
-// Open acquires the values that outlive a reload. It does so once per configuration, and then returns
-// the same result without a lock. Concurrent callers wait until that is done. Caddy starts apps in no
-// particular order: without an admin endpoint, the servers may be up before this app, and then their
-// first request opens the store.
+// Open acquires the values that outlive a reload. It does so once per configuration, and then
+// returns the same result without a lock. Concurrent callers wait until that is done. Caddy starts
+// apps in no particular order: without an admin endpoint, the servers may be up before this app,
+// and then their first request opens the store.
 //
-// If no configuration is current, this one becomes current, because the admin API must know a gateway
-// that serves requests.
+// If no configuration is current, this one becomes current, because the admin API must know a
+// gateway that serves requests.
 func (e *Engine) Open() error {
 	e.opening.Do(func() {
 		if e.failure = e.acquire(); e.failure == nil && Current() == nil {
@@ -332,17 +332,17 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// CloseIdle closes idle connections once the configuration is retired, because each request that was
-// then in progress leaves one behind.
+// CloseIdle closes idle connections once the configuration is retired, because each request that
+// was then in progress leaves one behind.
 func (e *Engine) CloseIdle() {
 	if e.transport != nil && e.retired.Load() {
 		e.transport.CloseIdleConnections()
 	}
 }
 
-// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are equal,
-// the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It may be
-// called once all sites are provisioned.
+// ConfigDigest identifies the configuration of the engine and all its sites: if two digests are
+// equal, the operator's rules were the same. It is the first 16 hexadecimal digits of a SHA-256. It
+// may be called once all sites are provisioned.
 func (e *Engine) ConfigDigest() string { return e.digest() }
 
 func (e *Engine) digestSources() string {
@@ -391,7 +391,7 @@ func (e *Engine) Pacer() *pace.Pacer { return e.pacing.pacer }
 // Transport returns the transport for requests to origins.
 func (e *Engine) Transport() *egress.Transport { return e.transport }
 
-// OutsideTransport returns the transport for requests that strangers cause. It uses a new connection
-// for each, and connects only to public addresses, even if the operator has opened others: its answers
-// must not reveal an internal network.
+// OutsideTransport returns the transport for requests that strangers cause. It uses a new
+// connection for each, and connects only to public addresses, even if the operator has opened
+// others: its answers must not reveal an internal network.
 func (e *Engine) OutsideTransport() *egress.Transport { return e.outside }

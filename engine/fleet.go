@@ -33,8 +33,8 @@ type Fleet struct {
 // redisLink is the link to a Redis. All parts with the same URL and prefix share it.
 type redisLink struct{ *link.Link }
 
-// acquireLink connects a part of the gateway to a Redis, or returns an existing connection. Without a
-// URL it returns nil. It logs each time that Redis is away or back.
+// acquireLink connects a part of the gateway to a Redis, or returns an existing connection. Without
+// a URL it returns nil. It logs each time that Redis is away or back.
 func acquireLink(e *Engine, part, url string) (*link.Link, error) {
 	if url == "" {
 		return nil, nil //nolint:nilnil // the part does without
@@ -134,8 +134,8 @@ func (s *fleetState) Destruct() error {
 	return err
 }
 
-// apply makes the fleet follow the configuration of e and announce it to others. The digest is known
-// once all of its sites are provisioned.
+// apply makes the fleet follow the configuration of e and announce it to others. The digest is
+// known once all of its sites are provisioned.
 func (s *fleetState) apply(e *Engine) {
 	if s == nil {
 		return
@@ -167,8 +167,8 @@ func (e *Engine) Fleet() *cluster.Fleet {
 var ownSecret = []byte(rand.Text() + rand.Text())
 
 // Secret returns random bytes that the gateways of a fleet share. Without a fleet they last as long
-// as the process. They sign tokens that strangers send back. Anyone who knows them can make a token,
-// but a token alone permits nothing.
+// as the process. They sign tokens that strangers send back. Anyone who knows them can make a
+// token, but a token alone permits nothing.
 func (e *Engine) Secret(ctx context.Context) ([]byte, error) {
 	if f := e.Fleet(); f != nil {
 		return f.Share(ctx, "tokens", ownSecret)

@@ -24,8 +24,8 @@ const (
 	recentText     = 128
 )
 
-// RecentRefusal is the last request of an agent to an origin that was refused for a reason, or would
-// be refused in another mode. Its texts are printable ASCII.
+// RecentRefusal is the last request of an agent to an origin that was refused for a reason, or
+// would be refused in another mode. Its texts are printable ASCII.
 type RecentRefusal struct {
 	First, At time.Time // of the first of Count
 	Count     int       // with less than an hour between two of them
@@ -81,8 +81,8 @@ type Trend struct {
 type Recent struct {
 	// Minutes has the last [RecentMinutes], oldest first. The last one is not over yet.
 	Minutes []Minute
-	// Refusals are the last ones, newest first, one for each agent, origin, reason and kind of request.
-	// Passed are requests that were not refused, likewise, without their agents and URLs.
+	// Refusals are the last ones, newest first, one for each agent, origin, reason and kind of
+	// request. Passed are requests that were not refused, likewise, without their agents and URLs.
 	Refusals, Passed []RecentRefusal
 	// Kinds counts the refusals of the hour by kind. Kinds beyond a bound are counted together as
 	// "other".
@@ -95,8 +95,8 @@ type Recent struct {
 	kept []Minute // with those before the hour
 }
 
-// recorder keeps the last hour for the operator's page. It records only if there is such a page, and
-// outlives reloads. It is safe for concurrent use.
+// recorder keeps the last hour for the operator's page. It records only if there is such a page,
+// and outlives reloads. It is safe for concurrent use.
 type recorder struct {
 	wanted atomic.Int32
 
@@ -116,8 +116,8 @@ type refusalKey struct {
 
 var recent recorder
 
-// Record records the last hour for the page of a server, and keeps requests through the gateway away
-// from that server. It ends when stop is called, which must be once.
+// Record records the last hour for the page of a server, and keeps requests through the gateway
+// away from that server. It ends when stop is called, which must be once.
 func Record(server *caddyhttp.Server) (stop func()) {
 	recent.wanted.Add(1)
 	pages.Store(server, true)
@@ -162,8 +162,8 @@ func (r *recorder) add(q RecentRefusal, early, held, failed bool) {
 	m.kinds[kind]++
 }
 
-// remember replaces the last refusal of its kind. Without room, it drops the oldest of a sample, and
-// returns its time.
+// remember replaces the last refusal of its kind. Without room, it drops the oldest of a sample,
+// and returns its time.
 func remember(kept map[refusalKey]*RecentRefusal, q RecentRefusal) (gone time.Time) {
 	key := refusalKey{q.Block, q.Agent, q.Origin, q.Reason, q.isTunnel()}
 	last := kept[key]
@@ -202,8 +202,8 @@ func recentOf(kept map[refusalKey]*RecentRefusal, now time.Time) (list []RecentR
 	return list
 }
 
-// minute returns the minute of now, under the lock. The CPU time since the last new minute is spread
-// evenly over the minutes since.
+// minute returns the minute of now, under the lock. The CPU time since the last new minute is
+// spread evenly over the minutes since.
 func (r *recorder) minute(now time.Time) *Minute {
 	start := now.Truncate(time.Minute)
 	if start.After(r.last) || r.last.Sub(start) > time.Minute { // or the clock was set back

@@ -96,8 +96,8 @@ func openRecords(e *Engine, l *link.Link) (*records, error) {
 	return r, nil
 }
 
-// redisTimeout bounds a call of the shared store. It is generous, because a gateway that gives up on a
-// slow answer may fetch a file that another one is already fetching.
+// redisTimeout bounds a call of the shared store. It is generous, because a gateway that gives up
+// on a slow answer may fetch a file that another one is already fetching.
 const redisTimeout = 1500 * time.Millisecond
 
 // StoreModule is a module in the namespace robots.stores: a kind of store. docs/contributing.md
@@ -130,23 +130,24 @@ func StoreKinds() (kinds []string) {
 
 // Store says where the records of origins are kept between requests, reloads and restarts.
 type Store struct {
-	// Kind is `file`, `redis`, `none` (in memory, until the process ends) or the name of another module
-	// in `robots.stores`, which has fields of its own. Default: `file`, or `redis` if the app has a
-	// `redis`.
+	// Kind is `file`, `redis`, `none` (in memory, until the process ends) or the name of another
+	// module in `robots.stores`, which has fields of its own. Default: `file`, or `redis` if the
+	// app has a `redis`.
 	Kind string `json:"kind,omitempty"`
-	// Path is the file of kind `file`, a bbolt database. Default: `crawlgate/robots.db` in Caddy's data
-	// directory.
+	// Path is the file of kind `file`, a bbolt database. Default: `crawlgate/robots.db` in Caddy's
+	// data directory.
 	Path string `json:"path,omitempty"`
 	// URL is the server of kind `redis`, such as `redis://user:password@host:6379/0`. Placeholders are
 	// replaced. Default: the URL of the app's `redis`.
 	URL string `json:"url,omitempty"`
-	// Retain is how long the text of a robots.txt is kept after the last decision that used it, so that
-	// an audit finds it: at most 100 years. Keep it at least as long as access logs. For kinds `file` and
-	// `redis`. Default: 400 days.
+	// Retain is how long the text of a robots.txt is kept after the last decision that used it, so
+	// that an audit finds it: at most 100 years. Keep it at least as long as access logs. For kinds
+	// `file` and `redis`. Default: 400 days.
 	Retain caddy.Duration `json:"retain,omitempty"`
-	// RetainMax is the size of these texts in the file, in bytes as they are stored, about a fifth of
-	// their length: at least 16 MiB. Beyond it, the texts go first that were used least recently, which
-	// is counted and logged. For kind `file`; Redis has its `maxmemory`. Default: 4 GiB.
+	// RetainMax is the size of these texts in the file, in bytes as they are stored, about a fifth
+	// of their length: at least 16 MiB. Beyond it, the texts go first that were used least
+	// recently, which is counted and logged. For kind `file`; Redis has its `maxmemory`. Default: 4
+	// GiB.
 	RetainMax int64 `json:"retain_max,omitempty"`
 
 	other  json.RawMessage // the fields of another module's kind, including the kind
@@ -254,7 +255,8 @@ func (s Store) isNew() bool {
 	return s.Kind == "file" && errors.Is(err, fs.ErrNotExist)
 }
 
-// open opens the store. l is the link of kind redis. It calls dropped for texts that the file drops.
+// open opens the store. l is the link of kind redis. It calls dropped for texts that the file
+// drops.
 func (s Store) open(l *link.Link, dropped func(texts int, early bool)) (robotscache.Store, error) {
 	switch {
 	case s.module != nil:
@@ -297,9 +299,9 @@ func (e *Engine) fetch(ctx context.Context, by *fetch.Fetcher, k fetch.Key, gate
 	return out
 }
 
-// StopsFetch returns why the robots.txt of an origin may not be fetched, or nil. The reason is a stop,
-// or a deny list at every site: all sites share a record, and any site that may crawl the origin needs
-// it.
+// StopsFetch returns why the robots.txt of an origin may not be fetched, or nil. The reason is a
+// stop, or a deny list at every site: all sites share a record, and any site that may crawl the
+// origin needs it.
 func (e *Engine) StopsFetch(o origin.Origin) error {
 	if order, stopped := e.stops.held.Match(o, ""); stopped {
 		return fmt.Errorf("by a stop: %s", order)

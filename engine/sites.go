@@ -68,9 +68,9 @@ func (s *SitePolicy) Successors() []*SitePolicy {
 	})
 }
 
-// AddSite adds a site while its handler is provisioned with ctx. It fails if another process listens
-// at an address of the site, if the keys of an agent cannot be read, or if an agent has a different
-// budget at another site.
+// AddSite adds a site while its handler is provisioned with ctx. It fails if another process
+// listens at an address of the site, if the keys of an agent cannot be read, or if an agent has a
+// different budget at another site.
 func (e *Engine) AddSite(ctx caddy.Context, s *SitePolicy) error {
 	if err := e.followKeys(ctx, s); err != nil {
 		return err
@@ -101,8 +101,8 @@ func (e *Engine) Sites() []*SitePolicy {
 	return slices.Clone(e.sites)
 }
 
-// Agents yields the agents of all sites, in the order of their blocks. An agent with blocks at several
-// sites appears once for each. They must not be changed.
+// Agents yields the agents of all sites, in the order of their blocks. An agent with blocks at
+// several sites appears once for each. They must not be changed.
 func (e *Engine) Agents() iter.Seq[*enforce.Agent] {
 	return func(yield func(*enforce.Agent) bool) {
 		for _, s := range e.Sites() {
@@ -143,8 +143,8 @@ func (e *Engine) checkNeeded() error {
 	return nil
 }
 
-// denied reports whether the deny list of every site names the origin, and returns the pattern of the
-// last one.
+// denied reports whether the deny list of every site names the origin, and returns the pattern of
+// the last one.
 func (e *Engine) denied(o origin.Origin) (pattern enforce.HostPattern, denied bool) {
 	for _, site := range e.Sites() {
 		if pattern, denied = site.Operator.Denied(o); !denied {
@@ -164,8 +164,8 @@ func (e *Engine) Wrapped(server *caddyhttp.Server) (news bool) {
 	return true
 }
 
-// tellWhenReady logs a line each time a configuration is current and its servers listen. The line has
-// the proxy URLs for clients, and the addresses where the sites listen.
+// tellWhenReady logs a line each time a configuration is current and its servers listen. The line
+// has the proxy URLs for clients, and the addresses where the sites listen.
 func (e *Engine) tellWhenReady(ctx caddy.Context) error {
 	events, err := App[*caddyevents.App]("events", ctx.App)
 	if err != nil {
@@ -323,10 +323,10 @@ func listenerAt(ap netip.AddrPort, public bool) guard.Listener {
 	return found
 }
 
-// checkNotInUse fails if another process listens at one of the addresses, or at an address where this
-// process already listens. The second kind includes the admin endpoint, which Caddy opens before it
-// provisions any app. Caddy sets SO_REUSEPORT, so without this check two processes of one user would
-// silently share the connections. The check passes if the system does not list sockets.
+// checkNotInUse fails if another process listens at one of the addresses, or at an address where
+// this process already listens. The second kind includes the admin endpoint, which Caddy opens
+// before it provisions any app. Caddy sets SO_REUSEPORT, so without this check two processes of one
+// user would silently share the connections. The check passes if the system does not list sockets.
 func checkNotInUse(addrs []netip.AddrPort) error {
 	own, ownErr := sockets.Own()
 	foreign, err := sockets.Foreign(own)

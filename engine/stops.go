@@ -47,8 +47,8 @@ var (
 	killsFile = stateFile{"kills.json", stopsFile.holds, stopsFile.remedy}
 )
 
-// movedStops is in killsFile beside stopsFile, where 0.1.0 would start without the stops. The error of 0.1.0 shows the
-// first 80 characters of a malformed id.
+// movedStops is in killsFile beside stopsFile, where 0.1.0 would start without the stops. The error
+// of 0.1.0 shows the first 80 characters of a malformed id.
 const movedStops = `{"version":1,"kills":[],"lifted":{"a later release keeps the stops in stops.json, which 0.1 does not read":{}}}`
 
 // readStops reads the stops in a folder, and reports whether some of them are from 0.1.0.
@@ -73,8 +73,8 @@ func readStops(folder string) (s keptStops, former bool, err error) {
 	return s, len(old.Held)+len(old.Lifted) > 0, err
 }
 
-// readSets reads a set and the additions after it, one per line. A crash may cut off the last line. Its order was
-// never acknowledged, so it is left out.
+// readSets reads a set and the additions after it, one per line. A crash may cut off the last line.
+// Its order was never acknowledged, so it is left out.
 func readSets(data []byte) (all enforce.StopSet, err error) {
 	data = bytes.TrimRight(data, "\x00") // some file systems leave zeros
 	all.Lifted = make(map[string]enforce.Lift)
@@ -97,9 +97,9 @@ func readSets(data []byte) (all enforce.StopSet, err error) {
 	}
 }
 
-// write saves the stops. Each change becomes a line at the end of the file. Once these lines are longer than the first
-// line, which has the older stops, write rewrites the file. The file of 0.1.0 is replaced only when its stops are in
-// the new one.
+// write saves the stops. Each change becomes a line at the end of the file. Once these lines are
+// longer than the first line, which has the older stops, write rewrites the file. The file of 0.1.0
+// is replaced only when its stops are in the new one.
 func (s *stopState) write(stops enforce.StopSet) error {
 	if s.folder == "" {
 		return nil
@@ -160,8 +160,9 @@ func (s *stopState) Destruct() error {
 	return s.write(s.held.All())
 }
 
-// load restores the saved stops, once in the life of the process. An unreadable file is fatal, because starting
-// without it would lift every stop. The same applies to an unreadable file in a new folder of the store, see follow.
+// load restores the saved stops, once in the life of the process. An unreadable file is fatal,
+// because starting without it would lift every stop. The same applies to an unreadable file in a
+// new folder of the store, see follow.
 func (s *stopState) load(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,8 +181,9 @@ func (s *stopState) load(folder string) error {
 	return nil
 }
 
-// follow keeps the stops in another folder from now on, because the store has moved there. Stops that are already
-// there are in force too, unless they were lifted since. It also imports those of 0.1.0.
+// follow keeps the stops in another folder from now on, because the store has moved there. Stops
+// that are already there are in force too, unless they were lifted since. It also imports those of
+// 0.1.0.
 func (s *stopState) follow(folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +199,9 @@ func (s *stopState) follow(folder string) error {
 // Stops returns the stops in force, which no reload resets.
 func (e *Engine) Stops() *enforce.Stops { return &e.stops.held }
 
-// Deny applies an order, ends the requests that it stops, and saves it. It returns the number of requests, tunnels and
-// fetches that it ended. An order that cannot be saved is in force anyway; the error says so.
+// Deny applies an order, ends the requests that it stops, and saves it. It returns the number of
+// requests, tunnels and fetches that it ended. An order that cannot be saved is in force anyway;
+// the error says so.
 func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
 	s := e.stops
 	s.mu.Lock()
@@ -212,9 +215,9 @@ func (e *Engine) Deny(order enforce.Stop) (ended int, err error) {
 	return ended, s.write(s.held.All())
 }
 
-// Lift saves and then ends the orders with the scope and value of a canonical one, and returns the newest. If it
-// cannot save the lift, the stops stay in force, because a restart would bring them back. Exceptions end anyway,
-// because no permission may outlive its lift.
+// Lift saves and then ends the orders with the scope and value of a canonical one, and returns the
+// newest. If it cannot save the lift, the stops stay in force, because a restart would bring them
+// back. Exceptions end anyway, because no permission may outlive its lift.
 func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Stop, found bool, err error) {
 	s := e.stops
 	s.mu.Lock()
@@ -231,8 +234,9 @@ func (e *Engine) Lift(order enforce.Stop, lift enforce.Lift) (lifted enforce.Sto
 	return lifted, found, err
 }
 
-// merge applies the orders of other gateways, ends the requests that they stop, and saves them. It returns how many
-// requests, tunnels and fetches each order ended. The orders are in force even if merge returns an error.
+// merge applies the orders of other gateways, ends the requests that they stop, and saves them. It
+// returns how many requests, tunnels and fetches each order ended. The orders are in force even if
+// merge returns an error.
 func (s *stopState) merge(other enforce.StopSet) (ended map[string]int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,12 +253,12 @@ func (s *stopState) mergeLocked(other enforce.StopSet) (ended map[string]int, er
 	return ended, errors.Join(err, full, s.write(s.held.All()))
 }
 
-// register has everything in progress: requests from before their decision to the last byte of their answer, tunnels,
-// and fetches of robots.txt. It counts the requests and tunnels of each agent, and a stop ends the entries that it
-// covers.
+// register has everything in progress: requests from before their decision to the last byte of
+// their answer, tunnels, and fetches of robots.txt. It counts the requests and tunnels of each
+// agent, and a stop ends the entries that it covers.
 //
-// Requests register before they are decided, and an order takes effect before it looks through the register, so no
-// request slips through.
+// Requests register before they are decided, and an order takes effect before it looks through the
+// register, so no request slips through.
 //
 // The zero value is ready for use. It is safe for concurrent use.
 type register struct {
@@ -295,16 +299,17 @@ type InFlight struct {
 	stopped bool // no order can end it any more; guarded by in.mu
 }
 
-// EnterRequest registers a request of an agent for as long as it runs, or fails if the agent already has the most it
-// may have. agent is its name for stops. The returned context ends when an order stops the request, see [StoppedBy].
-// In a fleet, the request first waits for the orders, see [cluster.Fleet.AwaitOrders]. The caller must call Leave.
+// EnterRequest registers a request of an agent for as long as it runs, or fails if the agent
+// already has the most it may have. agent is its name for stops. The returned context ends when an
+// order stops the request, see [StoppedBy]. In a fleet, the request first waits for the orders, see
+// [cluster.Fleet.AwaitOrders]. The caller must call Leave.
 func (e *Engine) EnterRequest(ctx context.Context, o origin.Origin, agent string) (context.Context, *InFlight, error) {
 	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: requestEntry, origin: o, agent: agent}, e.Config.Limits.RequestsPerAgent)
 }
 
-// EnterTunnel does the same for a tunnel. An order ends only blind tunnels. In other tunnels it ends the requests
-// inside, which are registered too.
+// EnterTunnel does the same for a tunnel. An order ends only blind tunnels. In other tunnels it
+// ends the requests inside, which are registered too.
 func (e *Engine) EnterTunnel(ctx context.Context, o origin.Origin, agent string, blind bool) (context.Context, *InFlight, error) {
 	e.Fleet().AwaitOrders(ctx)
 	return underWay.enter(ctx, &InFlight{kind: tunnelEntry, origin: o, agent: agent, stopped: !blind}, maxTunnels)
@@ -348,8 +353,8 @@ func (e *InFlight) Leave() {
 // Cancel ends the context of the entry for a reason other than an order.
 func (e *InFlight) Cancel(why error) { e.cancel(why) }
 
-// stop ends all entries that the orders cover, and returns how many each order ended, by its id. It cancels nothing
-// under the lock.
+// stop ends all entries that the orders cover, and returns how many each order ended, by its id. It
+// cancels nothing under the lock.
 func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 	ended = make(map[string]int)
 	var requests, fetches []func()
@@ -369,8 +374,8 @@ func (r *register) stop(stops *enforce.Stops) (ended map[string]int) {
 		}
 	}
 	r.mu.Unlock()
-	// Requests come first, so that a request that waits for a fetch ends because of the order, and not because its fetch
-	// has ended.
+	// Requests come first, so that a request that waits for a fetch ends because of the order, and
+	// not because its fetch has ended.
 	for _, end := range append(requests, fetches...) {
 		end()
 	}
