@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// Catalog has the names and states of all records, so that records in a rare state are found at once.
-// The zero value is empty. It is safe for concurrent use.
+// Catalog has the names and states of all records, so that records in a rare state are found at
+// once. The zero value is empty. It is safe for concurrent use.
 type Catalog struct {
 	read    atomic.Pointer[CatalogPage] // all records read, in the order of their names
 	last    atomic.Pointer[attempt]     // the last reading, failed or not
@@ -32,8 +32,8 @@ type attempt struct {
 // unreachable ones, but no others.
 const maxCatalog = 250_000
 
-// CatalogQuery selects records by their state, by the least time in that state, and by a text in their
-// names. From is how many of them to skip, and Limit how many to return.
+// CatalogQuery selects records by their state, by the least time in that state, and by a text in
+// their names. From is how many of them to skip, and Limit how many to return.
 type CatalogQuery struct {
 	State, Text string
 	Age         time.Duration
@@ -53,8 +53,8 @@ type CatalogPage struct {
 	unreachable []int // indices in Origins, the longest unreachable first
 }
 
-// CatalogOrigin is a record: its origin and, for a variant, its agent. Since is the first failure if
-// it is unreachable, otherwise the last fetch.
+// CatalogOrigin is a record: its origin and, for a variant, its agent. Since is the first failure
+// if it is unreachable, otherwise the last fetch.
 type CatalogOrigin struct {
 	Origin, Agent string
 	State         fetch.State
@@ -62,10 +62,10 @@ type CatalogOrigin struct {
 	Since         time.Time
 }
 
-// Renew reads the store, unless the last attempt is recent: less than five seconds ago, or less than
-// twenty times as long as it took. After a minute, four times as long is enough. Renew waits only for
-// the first reading, and only until ctx ends. Every reading stops when life ends. Renew returns the
-// error of the last attempt.
+// Renew reads the store, unless the last attempt is recent: less than five seconds ago, or less
+// than twenty times as long as it took. After a minute, four times as long is enough. Renew waits
+// only for the first reading, and only until ctx ends. Every reading stops when life ends. Renew
+// returns the error of the last attempt.
 func (c *Catalog) Renew(ctx, life context.Context, e *engine.Engine) error {
 	var err error
 	if last := c.last.Load(); last != nil {

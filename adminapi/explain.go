@@ -82,7 +82,8 @@ func explain(
 	return x, nil
 }
 
-// BudgetLeft is the rest of an agent's budget until the day ends. A number without a limit is missing.
+// BudgetLeft is the rest of an agent's budget until the day ends. A number without a limit is
+// missing.
 type BudgetLeft struct {
 	// Until is when the day ends.
 	Until time.Time `json:"until"`

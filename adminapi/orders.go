@@ -124,8 +124,8 @@ const badOrder = "adding a stop: %w"
 // maxNamed bounds the agents that a refusal names.
 const maxNamed = 20
 
-// checkAgent refuses a name that no sender at any gateway can have: the order would hit nobody. hint
-// is the last part of the error, if it is not nil.
+// checkAgent refuses a name that no sender at any gateway can have: the order would hit nobody.
+// hint is the last part of the error, if it is not nil.
 func checkAgent(e *engine.Engine, name string, hint error) error {
 	for _, site := range e.Sites() {
 		if site.Identifier.Knows(name) {

@@ -28,9 +28,9 @@ func withPeer(w http.ResponseWriter, r *http.Request) (*peer, *http.Request) {
 	return p, r.WithContext(context.WithValue(r.Context(), peerKey{}, p))
 }
 
-// authorOf returns the author of an order. Over a unix socket of the admin API, the author is the user
-// at its other end; only root and the user of the gateway may name another one. The request must have
-// been read.
+// authorOf returns the author of an order. Over a unix socket of the admin API, the author is the
+// user at its other end; only root and the user of the gateway may name another one. The request
+// must have been read.
 func authorOf(ctx context.Context, claimed string) string {
 	_, isUnix := ctx.Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	p, ok := ctx.Value(peerKey{}).(*peer)

@@ -21,7 +21,8 @@ type Sitemap struct {
 	Line int `json:"line"`
 	// InScope says that it is on the same origin, so the same robots.txt applies to it.
 	InScope bool `json:"in_scope"`
-	// Access is "allow", "deny" or "unknown" for the agent that was asked for. It is empty if none was.
+	// Access is "allow", "deny" or "unknown" for the agent that was asked for. It is empty if none
+	// was.
 	Access string `json:"access,omitempty"`
 
 	target origin.Target // zero for a URL that cannot be requested

@@ -37,8 +37,8 @@ type OriginInfo struct {
 
 // ViewInfo is the current meaning of a record for crawlers.
 type ViewInfo struct {
-	// Access is "rules" (the text decides), "last_good" (the last good copy decides), "allow" or "deny"
-	// (everything).
+	// Access is "rules" (the text decides), "last_good" (the last good copy decides), "allow" or
+	// "deny" (everything).
 	Access string `json:"access"`
 	// State is the state of the record.
 	State string `json:"state"`
@@ -89,8 +89,8 @@ type TextDiff struct {
 	From robotscache.Version `json:"from"`
 	// To is the version of the new text.
 	To robotscache.Version `json:"to"`
-	// Hunks are the stretches that changed, with three unchanged lines on either side. Unprintable bytes
-	// are escaped. Equal texts have no hunks.
+	// Hunks are the stretches that changed, with three unchanged lines on either side. Unprintable
+	// bytes are escaped. Equal texts have no hunks.
 	Hunks []linediff.Hunk `json:"hunks"`
 }
 
@@ -131,16 +131,16 @@ type Explanation struct {
 	URL string `json:"url"`
 	// Robots is the decision, as the access log would contain it (docs/access-log-fields.md).
 	Robots enforce.LogRecord `json:"robots"`
-	// Refusal is the problem details (docs/problems/README.md) that the client would get. It is empty if
-	// the request would be sent.
+	// Refusal is the problem details (docs/problems/README.md) that the client would get. It is
+	// empty if the request would be sent.
 	Refusal *enforce.Problem `json:"refusal,omitempty"`
 	// Preferences are what the robots.txt says about the use of the URL, by purpose.
 	Preferences []Preference `json:"preferences,omitempty"`
 	// BlockedUntil is the end of the pause that the host asked for, by 429, 430 or 503. Even an
 	// allowed request has to wait for it.
 	BlockedUntil time.Time `json:"blocked_until,omitzero"`
-	// Budget is the rest of the agent's budget (docs/limits.md#budgets) in the fleet. It is empty if the
-	// agent has none.
+	// Budget is the rest of the agent's budget (docs/limits.md#budgets) in the fleet. It is empty
+	// if the agent has none.
 	Budget *BudgetLeft `json:"budget,omitempty"`
 }
 
@@ -325,7 +325,8 @@ type Clocks struct {
 
 // Clock is the clock of a host, or of what else the operator paces by.
 type Clock struct {
-	// Key is a host, "site:" and a domain, "addr:" and an address, or "agent:", a name, "@" and a host.
+	// Key is a host, "site:" and a domain, "addr:" and an address, or "agent:", a name, "@" and a
+	// host.
 	Key string `json:"key"`
 	// NextRequest is when the next request may go. Other gateways may have booked later slots.
 	NextRequest time.Time `json:"next_request"`

@@ -265,8 +265,8 @@ func (j *judge) compute(rules *robotstxt.Ruleset, e *entry, path string) Verdict
 	return shown(r, visit(r, bound, Verdict{string(reason), m.Group, m.Rule, m.Line, delay.Seconds(), form}))
 }
 
-// visit is a verdict that lets a request pass, where the line says that the Visit-time refused it and
-// this was so then. No line says whether an agent keeps the Visit-time of sites.
+// visit is a verdict that lets a request pass, where the line says that the Visit-time refused it
+// and this was so then. No line says whether an agent keeps the Visit-time of sites.
 func visit(r *enforce.LogRecord, bound enforce.Bound, v Verdict) Verdict {
 	if r.Reason != enforce.ReasonVisitTime || v.refuses() {
 		return v

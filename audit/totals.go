@@ -17,13 +17,13 @@ type Totals struct {
 	Lines int64 `json:"lines"`
 	// Foreign are lines without an object "robots" or "robots_txt".
 	Foreign int64 `json:"not_ours"`
-	// Unjudged are those of them that are about requests through the proxy. A log has these only if another
-	// handler answers before "robots".
+	// Unjudged are those of them that are about requests through the proxy. A log has these only if
+	// another handler answers before "robots".
 	Unjudged int64 `json:"unjudged"`
 	// Unreadable are lines that could not be read.
 	Unreadable int64 `json:"unreadable"`
-	// Torn are lines that a crash or a full disk cut off. They stand alone and then count as "not_ours",
-	// or the next line follows on the same line.
+	// Torn are lines that a crash or a full disk cut off. They stand alone and then count as
+	// "not_ours", or the next line follows on the same line.
 	Torn int64 `json:"torn"`
 	// Answers are lines about a robots.txt instead of a request.
 	Answers int64 `json:"answers"`

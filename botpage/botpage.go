@@ -27,7 +27,8 @@ func init() {
 
 // Handler serves the public site of one crawler. It is safe for concurrent use.
 type Handler struct {
-	// Agent is the name of a crawler that has an agent block in some site of the configuration. Required.
+	// Agent is the name of a crawler that has an agent block in some site of the configuration.
+	// Required.
 	Agent string `json:"agent"`
 	// Ranges are the addresses and ranges that the crawler's requests come from. Default: none are
 	// published.
@@ -50,8 +51,8 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.robots_bot", New: func() caddy.Module { return new(Handler) }}
 }
 
-// Provision checks the configuration. It cannot know yet whether the agent exists. If no site has it,
-// the start of the engine fails.
+// Provision checks the configuration. It cannot know yet whether the agent exists. If no site has
+// it, the start of the engine fails.
 func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	if h.ranges, err = h.check(); err != nil {
 		return err

@@ -66,8 +66,8 @@ func (v view) obeys(o origin.Origin) bool {
 	return v.site.Operator.Mode(o, v.agent.Config) == enforce.ModeEnforce
 }
 
-// showPage answers with the page for owners and, if they ask, with the robots.txt that was read from
-// their site.
+// showPage answers with the page for owners and, if they ask, with the robots.txt that was read
+// from their site.
 func (h *Handler) showPage(w http.ResponseWriter, r *http.Request, v view) error {
 	p, q := h.page(v, v.agent.Agent), r.URL.Query()
 	if p.Path = q.Get("path"); !strings.HasPrefix(p.Path, "/") {
@@ -113,8 +113,8 @@ func (v view) readings(host, path string) (list []reading) {
 	return list
 }
 
-// reading finds the robots.txt that was fetched for all agents or, if the site refuses unknown agents,
-// for this one.
+// reading finds the robots.txt that was fetched for all agents or, if the site refuses unknown
+// agents, for this one.
 func (v view) reading(target origin.Target, now time.Time) (r reading, known bool) {
 	entry, known := v.Cache().PeekAs(target.Origin, v.agent.Asker())
 	seen := entry.View(now)
@@ -151,8 +151,8 @@ func (h *Handler) tooMany(w http.ResponseWriter) error {
 	return h.fail(w, http.StatusTooManyRequests, "There were too many requests in a short time. Please come back in 20 seconds.")
 }
 
-// limits bounds the rate of each key. The table has a fixed size: keys in the same place share a limit,
-// and nobody can choose with whom.
+// limits bounds the rate of each key. The table has a fixed size: keys in the same place share a
+// limit, and nobody can choose with whom.
 type limits struct {
 	seed   maphash.Seed
 	places [1024]*rate.Limiter
@@ -170,5 +170,6 @@ func (l *limits) allow(key string) bool {
 	return l.places[maphash.String(l.seed, key)%uint64(len(l.places))].Allow()
 }
 
-// networkOf is what the requests of a client are counted by: its address, or the /64 of an IPv6 address.
+// networkOf is what the requests of a client are counted by: its address, or the /64 of an IPv6
+// address.
 func networkOf(r *http.Request) string { return engine.NetworkOf(engine.SourceOf(r)).String() }

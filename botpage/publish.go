@@ -20,8 +20,8 @@ const (
 	rangesPath = "/ranges.json"
 )
 
-// serveCard answers with the agent's Signature Agent Card (draft-meunier-webbotauth-registry-03). Its
-// URLs use https, even if another server terminates TLS.
+// serveCard answers with the agent's Signature Agent Card (draft-meunier-webbotauth-registry-03).
+// Its URLs use https, even if another server terminates TLS.
 func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) error {
 	o, err := origin.FromAuthority("https", r.Host)
 	if err != nil {

@@ -34,8 +34,8 @@ type Handler struct {
 	// false.
 	Orders bool `json:"orders,omitempty"`
 	// Hosts are the names by which browsers reach the page, without ports. Requests for others are
-	// refused, so that no other site's name leads to the page (DNS rebinding). Default: the names of the
-	// site's address, localhost, 127.0.0.1 and ::1.
+	// refused, so that no other site's name leads to the page (DNS rebinding). Default: the names
+	// of the site's address, localhost, 127.0.0.1 and ::1.
 	Hosts []string `json:"hosts,omitempty"`
 
 	life    context.Context // ends when the server begins to stop

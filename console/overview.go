@@ -47,7 +47,8 @@ type overview struct {
 	Refusals []engine.RecentRefusal
 	Clocks   adminapi.Clocks // numbers of clocks
 	Named    bool            // there are agent blocks
-	// Unreachable are the origins whose robots.txt is unreachable. Fault says why they could not be read.
+	// Unreachable are the origins whose robots.txt is unreachable. Fault says why they could not be
+	// read.
 	Unreachable adminapi.CatalogPage
 	Fault       string
 	Ending      []enforce.Exception
@@ -134,7 +135,8 @@ func badgesOf(ctx context.Context, e *engine.Engine, o *overview) []badge {
 }
 
 // authorityBadge says when the root expires, which clients have to replace. Caddy renews the
-// intermediate certificate days before it expires, so the badge shows it only if it was not renewed.
+// intermediate certificate days before it expires, so the badge shows it only if it was not
+// renewed.
 func authorityBadge(s engine.Status, now time.Time) badge {
 	root := s.Authority["root"]
 	switch {
@@ -170,8 +172,8 @@ func level(well bool, yes, no string) string {
 	return no
 }
 
-// chartsOf draws the last hour, including the current minute. Minutes before the gateway's start are
-// empty.
+// chartsOf draws the last hour, including the current minute. Minutes before the gateway's start
+// are empty.
 func chartsOf(minutes []engine.Minute, now time.Time) (charts []template.HTML) {
 	from := now.Truncate(time.Minute).Add(-(engine.RecentMinutes - 1) * time.Minute)
 	layer := func(name, class string, value func(m engine.Minute) float64) plot.Layer {

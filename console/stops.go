@@ -27,8 +27,8 @@ type deed struct {
 	Last time.Time    // when it was last given or lifted
 }
 
-// journalOf lists stops in force and stops lifted in the last 90 days, latest first, as many as fit.
-// more is the number left out.
+// journalOf lists stops in force and stops lifted in the last 90 days, latest first, as many as
+// fit. more is the number left out.
 func journalOf(all enforce.StopSet) (list []deed, more int) {
 	for _, stop := range all.Held {
 		list = append(list, deed{Stop: stop, Last: stop.At})

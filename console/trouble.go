@@ -21,8 +21,8 @@ type trouble struct {
 // warning.
 const unnamedShare = 20
 
-// troublesOf lists unreachable origins, refusals, blocked hosts and held requests of now, agents with
-// nearly spent budgets, and requests without an agent.
+// troublesOf lists unreachable origins, refusals, blocked hosts and held requests of now, agents
+// with nearly spent budgets, and requests without an agent.
 func troublesOf(o *overview) (list []trouble) {
 	lately := func(number func(m engine.Minute) int) int { return o.Hour.Trend(number).Now }
 	requests := lately(func(m engine.Minute) int { return m.Requests })

@@ -81,8 +81,8 @@ func (c *collector) noteGap(l *audit.Line, host string) {
 	})
 }
 
-// report sorts the rows: days and hours by time, and others by their numbers, the greatest first. Rows of a
-// team stay together.
+// report sorts the rows: days and hours by time, and others by their numbers, the greatest first.
+// Rows of a team stay together.
 func (c *collector) report() Report {
 	r := c.Report
 	r.Beyond += c.gaps.Forgotten

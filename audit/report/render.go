@@ -28,7 +28,8 @@ type Section struct {
 	Rows  [][]string
 }
 
-// shownRows is how many rows a section shows. One more sums up the others. JSON and CSV have all rows.
+// shownRows is how many rows a section shows. One more sums up the others. JSON and CSV have all
+// rows.
 const shownRows = 50
 
 // Sections returns the tables of a report that have rows: requests, tunnels, and gaps. Their texts

@@ -58,8 +58,8 @@ type Row struct {
 	Name  string `json:"name"`
 	Agent string `json:"agent,omitempty"`
 	Cause string `json:"cause,omitempty"`
-	// BudgetLeft is the least number of requests that a gateway knew to be left; nil if there was none,
-	// and in other tables than that of budgets.
+	// BudgetLeft is the least number of requests that a gateway knew to be left; nil if there was
+	// none, and in other tables than that of budgets.
 	BudgetLeft *int64 `json:"budget_left,omitempty"`
 	// Period is when the robots.txt was unreachable; other tables have none.
 	audit.Period

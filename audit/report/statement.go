@@ -15,8 +15,8 @@ type Part struct {
 	Text  []string
 }
 
-// Parts returns the text before the tables. It begins with [Report.Statement]. Names in it are copied
-// from the logs: escape them before you show them.
+// Parts returns the text before the tables. It begins with [Report.Statement]. Names in it are
+// copied from the logs: escape them before you show them.
 func (r *Report) Parts() []Part {
 	all := []Part{{Title: "Statement"}, {Title: "Counts"}, {Title: "Method"}, {Title: "What this report does not prove"}}
 	for i := range all {

@@ -12,13 +12,15 @@ import (
 
 // Totals sum up a simulation.
 type Totals struct {
-	// Lines are the lines with a decision. Each counts as "same", "different", "not_computed", or an error.
+	// Lines are the lines with a decision. Each counts as "same", "different", "not_computed", or
+	// an error.
 	Lines int64 `json:"lines"`
 	// Same are the lines with the same decision.
 	Same int64 `json:"same"`
 	// Different are the lines with another decision.
 	Different int64 `json:"different"`
-	// Tunnels are the lines about tunnels (CONNECT), which are not requests. They have changes of their own.
+	// Tunnels are the lines about tunnels (CONNECT), which are not requests. They have changes of
+	// their own.
 	Tunnels int64 `json:"tunnels"`
 	// AsRecorded are lines with the same decision if it, or what their robots.txt permitted, was taken
 	// from the line (docs/simulate.md#what-is-computed).
@@ -29,7 +31,8 @@ type Totals struct {
 	Errors int64 `json:"errors"`
 	// Changes are the differences by old and new decision, the most frequent first.
 	Changes []Change `json:"changes"`
-	// Agents are the differences by the agent of the log. Beyond 10,000 agents, they count as "(others)".
+	// Agents are the differences by the agent of the log. Beyond 10,000 agents, they count as
+	// "(others)".
 	Agents map[string]int64 `json:"agents"`
 }
 
