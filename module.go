@@ -1,9 +1,10 @@
-// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company. It enforces robots.txt
-// (RFC 9309), keeps one clock per host, and logs each request in a line that an auditor can check.
+// Package crawlgate is a Caddy module: a forward proxy in front of all crawlers of a company. It
+// enforces robots.txt (RFC 9309), keeps one clock per host, and logs each request in a line that an
+// auditor can check.
 //
-// The package itself translates Caddy's configuration for the packages below it. A site's requests go through proxy,
-// and engine has everything that sites share. The packages robotstxt, fetch, robotscache and enforce decide what
-// robots.txt means, and egress sends the permitted requests.
+// The package itself translates Caddy's configuration for the packages below it. A site's requests
+// go through proxy, and engine has everything that sites share. The packages robotstxt, fetch,
+// robotscache and enforce decide what robots.txt means, and egress sends the permitted requests.
 package crawlgate
 
 import (
@@ -40,40 +41,45 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	// The command version names both, even in a binary that xcaddy built. It keeps a name that was set at link time.
+	// The command version names both, even in a binary that xcaddy built. It keeps a name that was
+	// set at link time.
 	if caddy.CustomVersion == "" {
 		caddy.CustomVersion = "Crawlgate " + version.Read() + ", Caddy"
 	}
 }
 
-// Handler is the gateway of one site: a forward proxy that sends a request only if the robots.txt of
-// its target allows that to the crawler. It takes requests in absolute form and CONNECT. A request in
-// origin form is for the gateway itself, and gets its page.
+// Handler is the gateway of one site: a forward proxy that sends a request only if the robots.txt
+// of its target allows that to the crawler. It takes requests in absolute form and CONNECT. A
+// request in origin form is for the gateway itself, and gets its page.
 //
-// The handler answers a refused request itself, with Proxy-Status (RFC 9209) and a body that explains
-// the refusal. If the server has error routes (handle_errors), these get the refusal as an error with
-// its status.
+// The handler answers a refused request itself, with Proxy-Status (RFC 9209) and a body that
+// explains the refusal. If the server has error routes (handle_errors), these get the refusal as an
+// error with its status.
 //
-// The access log gets an object "robots" with the decision and its evidence: see docs/access-log.md.
+// The access log gets an object "robots" with the decision and its evidence: see
+// docs/access-log.md.
 type Handler struct {
 	enforce.PolicyConfig
 
-	// Clients lists the addresses and ranges of the clients that may use the gateway, or is `any` alone. Others get 403
-	// (`client_not_allowed`), for the pages of the gateway too. Caddy says which address a client has (`trusted_proxies`); a client over a
-	// unix socket has 127.0.0.1. Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local addresses, but not
-	// `100.64.0.0/10`, which carriers and clouds share.
+	// Clients lists the addresses and ranges of the clients that may use the gateway, or is `any`
+	// alone. Others get 403 (`client_not_allowed`), for the pages of the gateway too. Caddy says
+	// which address a client has (`trusted_proxies`); a client over a unix socket has 127.0.0.1.
+	// Default: loopback, the private ranges of RFC 1918 and RFC 4193, and link-local addresses, but
+	// not `100.64.0.0/10`, which carriers and clouds share.
 	Clients []string `json:"clients,omitempty"`
-	// Agents are your crawlers. Without any, the product token of the User-Agent names the crawler. Two agents that one request could match
-	// equally well are an error. Default: none.
+	// Agents are your crawlers. Without any, the product token of the User-Agent names the crawler.
+	// Two agents that one request could match equally well are an error. Default: none.
 	Agents []AgentConfig `json:"agents,omitempty"`
-	// Unidentified says what happens to a request that matches no agent: `deny` or `allow`. GET and HEAD of `/robots.txt` are answered in
-	// any case, because robots.txt libraries send a User-Agent of their own (with 407 if an agent has credentials). Default: `deny` if
-	// there are agents, else `allow`.
+	// Unidentified says what happens to a request that matches no agent: `deny` or `allow`. GET and
+	// HEAD of `/robots.txt` are answered in any case, because robots.txt libraries send a
+	// User-Agent of their own (with 407 if an agent has credentials). Default: `deny` if there are
+	// agents, else `allow`.
 	Unidentified string `json:"unidentified,omitempty"`
-	// Preferences says what happens to a request if the site does not want a purpose of its agent: `deny` refuses it, `log` lets it pass
-	// and logs the conflict. Default: `log`.
+	// Preferences says what happens to a request if the site does not want a purpose of its agent:
+	// `deny` refuses it, `log` lets it pass and logs the conflict. Default: `log`.
 	Preferences enforce.PreferenceMode `json:"preferences,omitempty"`
-	// Unknown says what a preference that the site does not state means under `preferences: deny`: `allow` or `deny`. Default: `allow`.
+	// Unknown says what a preference that the site does not state means under `preferences: deny`:
+	// `allow` or `deny`. Default: `allow`.
 	Unknown string `json:"unknown,omitempty"`
 	// EgressOff hands allowed requests to the next handler instead of sending them. Default: false.
 	EgressOff bool `json:"egress_off,omitempty"`
@@ -83,25 +89,29 @@ type Handler struct {
 }
 
 // AgentConfig is one of your crawlers. A request is the agent's if it meets all conditions that the
-// agent has: user agents, credentials, from, client certificates. Of several values of one condition,
-// one has to match. An agent without conditions is recognized by the User-Agent: its first token as a
-// product.
+// agent has: user agents, credentials, from, client certificates. Of several values of one
+// condition, one has to match. An agent without conditions is recognized by the User-Agent: its
+// first token as a product.
 type AgentConfig struct {
 	enforce.Agent
-	// Credentials are proxy credentials of the agent: one of them has to be sent. Default: none are needed.
+	// Credentials are proxy credentials of the agent: one of them has to be sent. Default: none are
+	// needed.
 	Credentials []Credential `json:"credentials,omitempty"`
 	// From lists addresses and ranges: its requests come from one of them. Default: any.
 	From []string `json:"from,omitempty"`
-	// Rate is the agent's own rate at each host, as in `pace.rate`, besides the rate for all crawlers. Default: `off`.
+	// Rate is the agent's own rate at each host, as in `pace.rate`, besides the rate for all
+	// crawlers. Default: `off`.
 	Rate string `json:"rate,omitempty"`
-	// MaxWait is how long a request of this agent is held, in place of the engine's `pace.wait`. 0 holds none. Default: `pace.wait`.
+	// MaxWait is how long a request of this agent is held, in place of the engine's `pace.wait`. 0
+	// holds none. Default: `pace.wait`.
 	MaxWait *caddy.Duration `json:"max_wait,omitempty"`
-	// Ports lists the ports and ranges that the agent may reach, within `egress.ports`. Default: `egress.ports`.
+	// Ports lists the ports and ranges that the agent may reach, within `egress.ports`. Default:
+	// `egress.ports`.
 	Ports []string `json:"ports,omitempty"`
 	// Unknown replaces `unknown` of the gateway for this agent. Default: the gateway's.
 	Unknown string `json:"unknown,omitempty"`
-	// Budget is what the agent may take in a day, over all gateways of the fleet. Beyond it, requests get 429 (`budget`). Default: no
-	// limit.
+	// Budget is what the agent may take in a day, over all gateways of the fleet. Beyond it,
+	// requests get 429 (`budget`). Default: no limit.
 	Budget *budget.Config `json:"budget,omitempty"`
 }
 
@@ -109,7 +119,8 @@ type AgentConfig struct {
 type Credential struct {
 	// User is the user name: 1 to 200 bytes without colon and control characters. Required.
 	User string `json:"user"`
-	// Hash is the bcrypt or argon2id hash of the password, as `crawlgate hash-password` prints it. Required.
+	// Hash is the bcrypt or argon2id hash of the password, as `crawlgate hash-password` prints it.
+	// Required.
 	Hash string `json:"hash"`
 }
 
@@ -234,9 +245,9 @@ func (h *Handler) addException(r *block.Reader, args []string) error {
 	return err
 }
 
-// policy returns the part of a site's policy that depends only on its configuration. It is called when a Caddyfile is
-// read, so that a fault is reported with its line, and again when the module is provisioned, because the configuration
-// may be JSON.
+// policy returns the part of a site's policy that depends only on its configuration. It is called
+// when a Caddyfile is read, so that a fault is reported with its line, and again when the module is
+// provisioned, because the configuration may be JSON.
 func (h *Handler) policy() (proxy.Config, error) { return h.policyBy(nil) }
 
 // policyBy is policy with a different check of passwords.
@@ -275,8 +286,8 @@ func (h *Handler) policyBy(verify enforce.VerifyFunc) (proxy.Config, error) {
 	return c, err
 }
 
-// Simulated returns the policy of the site for requests from logs, without a provisioned app. Logs have no passwords,
-// so each password counts as right.
+// Simulated returns the policy of the site for requests from logs, without a provisioned app. Logs
+// have no passwords, so each password counts as right.
 func (h *Handler) Simulated(app caddy.Module) (p simulate.Policy, err error) {
 	c, err := h.policyBy(simulate.AnyPassword)
 	if err != nil {

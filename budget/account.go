@@ -22,7 +22,8 @@ type Standing struct {
 	Ends                                 time.Time // the day
 }
 
-// Limited returns the number left and the limit for each of [Requests] and [Bytes] that has a limit.
+// Limited returns the number left and the limit for each of [Requests] and [Bytes] that has a
+// limit.
 func (s Standing) Limited() map[string][2]int64 {
 	all := map[string][2]int64{Requests: {s.RequestsLeft, s.Requests}, Bytes: {s.BytesLeft, s.Bytes}}
 	maps.DeleteFunc(all, func(_ string, n [2]int64) bool { return n[1] == 0 })
@@ -126,7 +127,8 @@ func (k *Keeper) account(agent string, l *Allowance, now time.Time) *account {
 	return a
 }
 
-// limited sets the limit of a meter. It makes the meter if m is nil, and drops it if the limit is 0.
+// limited sets the limit of a meter. It makes the meter if m is nil, and drops it if the limit is
+// 0.
 func (k *Keeper) limited(a *account, m *meter, what, name string, limit, least int64) *meter {
 	switch {
 	case m != nil && limit == 0:
@@ -156,7 +158,8 @@ func (k *Keeper) host(a *account, host string) *meter {
 	return m
 }
 
-// hostPrefix starts the names of the counters of hosts. The script of package redispool uses it too.
+// hostPrefix starts the names of the counters of hosts. The script of package redispool uses it
+// too.
 const hostPrefix = "host "
 
 // evict drops the meter of some host. The counts of uncounted meters exist only in this gateway and

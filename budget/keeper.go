@@ -12,8 +12,8 @@ import (
 const (
 	// idleFor is how long a gateway keeps an unused slice.
 	idleFor = time.Minute
-	// maxHosts is the most hosts of an agent for which a gateway holds slices. For one more, it returns
-	// the slice of another host and draws it again when needed.
+	// maxHosts is the most hosts of an agent for which a gateway holds slices. For one more, it
+	// returns the slice of another host and draws it again when needed.
 	maxHosts = 50_000
 	// retryAfter is how long a client should wait if the pool does not answer.
 	retryAfter = 5 * time.Second
@@ -97,8 +97,8 @@ type Receipt struct {
 	Limited bool
 }
 
-// Take uses one request to a host from an agent's budget. It waits for the pool if the gateway holds
-// nothing. The error is a [SpentError] or the cause of ctx.
+// Take uses one request to a host from an agent's budget. It waits for the pool if the gateway
+// holds nothing. The error is a [SpentError] or the cause of ctx.
 func (k *Keeper) Take(ctx context.Context, agent string, l *Allowance, host string) (r Receipt, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

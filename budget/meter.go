@@ -32,8 +32,8 @@ func (a Ask) OfHost() bool { return strings.HasPrefix(a.Name, hostPrefix) }
 
 // Grant is the answer of a [Pool].
 type Grant struct {
-	// Granted is at most [Ask.Want]. Left is how much nobody has drawn. It is negative if the limit was
-	// lowered or if more bytes were used than the limit.
+	// Granted is at most [Ask.Want]. Left is how much nobody has drawn. It is negative if the limit
+	// was lowered or if more bytes were used than the limit.
 	Granted, Left int64
 	// Uncounted says that the pool has no room for the counter: Granted is all that this gateway gets.
 	Uncounted bool

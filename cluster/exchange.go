@@ -58,8 +58,8 @@ func (w write) size() int {
 }
 
 const (
-	// maxWrite bounds one write, so that Redis is not busy with it for long. If there is more to write,
-	// each gateway picks different entries, so together they soon fill a Redis that has lost
+	// maxWrite bounds one write, so that Redis is not busy with it for long. If there is more to
+	// write, each gateway picks different entries, so together they soon fill a Redis that has lost
 	// everything.
 	maxWrite = 500
 	// forgetAfter is how much later a lift is removed from Redis than gateways forget it. So a gateway
@@ -107,9 +107,9 @@ func unsent(news, read enforce.StopSet, now time.Time) (w write) {
 }
 
 // changesSince reads the changes of orders after a version. It returns their orders and lifts, and
-// the version that they lead to. That version is empty if the changes do not continue from the given
-// one: Redis was restored from an old snapshot, an older gateway has written, or the stream does not
-// reach back far enough. bad names a malformed entry.
+// the version that they lead to. That version is empty if the changes do not continue from the
+// given one: Redis was restored from an old snapshot, an older gateway has written, or the stream
+// does not reach back far enough. bad names a malformed entry.
 func changesSince(version string, entries []rueidis.XRangeEntry) (read enforce.StopSet, after string, bad error) {
 	read.Lifted = make(map[string]enforce.Lift)
 	for _, e := range entries {

@@ -19,7 +19,8 @@ type Self struct {
 	Config string `json:"config,omitempty"`
 }
 
-// Gateway is one gateway of the fleet. Its times are only for display: gateways do not compare them.
+// Gateway is one gateway of the fleet. Its times are only for display: gateways do not compare
+// them.
 type Gateway struct {
 	Self
 	// LastHeartbeat is when Redis last got its heartbeat.
@@ -50,8 +51,8 @@ type Acknowledgements struct {
 	Gateways []Applied `json:"gateways,omitempty"`
 	// Unlisted is how many other gateways are alive. It is unknown whether they have answered.
 	Unlisted int `json:"unlisted,omitempty"`
-	// Expected is how many gateways there should be at least, by the configuration, or 0 if it does not
-	// say.
+	// Expected is how many gateways there should be at least, by the configuration, or 0 if it does
+	// not say.
 	Expected int `json:"expected,omitempty"`
 	// Pending says that Redis does not answer. The other gateways get the order when it does.
 	Pending bool `json:"pending,omitempty"`
@@ -101,8 +102,8 @@ type process struct {
 type membership map[string]process
 
 // with returns the membership after a reading of Redis. Entries from Redis replace known ones. A
-// process that Redis has forgotten stays as long as a silent gateway would, because an emptied Redis
-// must not make a fleet look small.
+// process that Redis has forgotten stays as long as a silent gateway would, because an emptied
+// Redis must not make a fleet look small.
 func (r membership) with(read membership, now int64) membership {
 	after := maps.Clone(r)
 	if after == nil {
@@ -156,9 +157,9 @@ func (p process) heardAt(offset time.Duration) time.Time {
 	return time.UnixMilli(p.last).Add(offset).UTC().Truncate(time.Second)
 }
 
-// applied returns the acknowledgements of an order, and the processes to wait for: members that were
-// alive a moment ago and have not answered, or all that have not answered if Redis has just come
-// back.
+// applied returns the acknowledgements of an order, and the processes to wait for: members that
+// were alive a moment ago and have not answered, or all that have not answered if Redis has just
+// come back.
 func (r membership) applied(id string, now int64, offset time.Duration, fresh bool) (list []Applied, missing []string) {
 	for _, member := range r.members() {
 		p := r[member]

@@ -7,5 +7,6 @@
 // writer adds notices (seal.go) to the log: when it was opened, closed, or could not be written.
 //
 // Package sealer writes such logs, package caddylog is its log writer in Caddy, and package verify
-// checks the logs. docs/evidence-format.md describes the format, for verifiers in other languages too.
+// checks the logs. docs/evidence-format.md describes the format, for verifiers in other languages
+// too.
 package evidence

@@ -71,8 +71,8 @@ func (t Terms) Crash() int64 { return 8 * int64(max(t.Lines, 1000)) }
 // Logger is the logger name of the notices.
 const Logger = "crawlgate.evidence"
 
-// Notice is a line that the writer adds to the log about the log itself. docs/evidence-format.md describes
-// its members, and which notices have them.
+// Notice is a line that the writer adds to the log about the log itself. docs/evidence-format.md
+// describes its members, and which notices have them.
 type Notice struct {
 	Level    string     `json:"level"`
 	TS       float64    `json:"ts"`

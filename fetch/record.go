@@ -73,7 +73,8 @@ type Record struct {
 	// FetchedAt is when the answer that counts was fetched. If the state is "unreachable", it is the
 	// last attempt.
 	FetchedAt time.Time `json:"fetched_at,omitzero"`
-	// FreshUntil is when the answer has to be fetched again. It is empty if the state is "unreachable".
+	// FreshUntil is when the answer has to be fetched again. It is empty if the state is
+	// "unreachable".
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	// UnreachableSince is the first failure of the unbroken run, zero if the last attempt was good. It
 	// may be set while an older good answer is still valid.

@@ -259,8 +259,8 @@ func (c *charge) outOfTurn(on coordination, now instant, reserved, late bool) bo
 	return c.turn.round > 0 && (c.turn.next(now) != c.turn.at || !on.settlingIn(c.turn.settled))
 }
 
-// takeTurn takes the next turn in place of one that is over, and returns when that is, or zero if it
-// is now.
+// takeTurn takes the next turn in place of one that is over, and returns when that is, or zero if
+// it is now.
 func (c *charge) takeTurn(now, end instant) instant {
 	u, ready := c.turn, now
 	if !c.latest() {

@@ -39,8 +39,8 @@ func (x *exchange) settle() {
 	x.site.Engine.CountBytes(x.identity.Config, x.sent.Bytes+x.sent.Uploaded)
 }
 
-// metered is the connection of a tunnel to its origin. It ends the tunnel when the agent has used up
-// its bytes.
+// metered is the connection of a tunnel to its origin. It ends the tunnel when the agent has used
+// up its bytes.
 type metered struct {
 	net.Conn
 	x   *exchange

@@ -99,8 +99,8 @@ func (x *exchange) proxy(next caddyhttp.Handler) error {
 	return x.forward(target)
 }
 
-// decide decides whether the request may leave. It is a separate function so that its stack is freed
-// before the request is sent.
+// decide decides whether the request may leave. It is a separate function so that its stack is
+// freed before the request is sent.
 func (x *exchange) decide(target origin.Target) {
 	ctx, step := startStep(x.ctx, spanDecide)
 	x.decision = x.site.Enforcer.Decide(ctx, enforce.Request{Method: x.r.Method, Target: target, Identity: x.identity})
@@ -302,8 +302,8 @@ func (x *exchange) refuseExcess(id enforce.Identity, o origin.Origin, detail str
 	return x.refuse()
 }
 
-// refuseByRoutes leaves the answer to the server's error routes. They write the body, but the fields
-// that mark the answer as the gateway's stay.
+// refuseByRoutes leaves the answer to the server's error routes. They write the body, but the
+// fields that mark the answer as the gateway's stay.
 func (x *exchange) refuseByRoutes(refusal enforce.Refusal) error {
 	egress.PrepareRefusal(x.w, x.r)
 	h := x.w.Header()
@@ -330,8 +330,8 @@ func (x *exchange) asked() enforce.RequestInfo {
 // decoding bounds how many pages are decoded at a time: each may need 8 MiB.
 var decoding = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 
-// findPage looks at the header of an answer. If it is a page, findPage makes its beginning copied or
-// read ahead.
+// findPage looks at the header of an answer. If it is a page, findPage makes its beginning copied
+// or read ahead.
 func (x *exchange) findPage(status int, header http.Header) {
 	reads := x.site.Enforcer.Reads
 	kind := header.Get("Content-Type")

@@ -196,13 +196,14 @@ func asOwn(r *http.Request) {
 	}
 }
 
-// docsURL returns the URL of the documentation for the client of a request. It has the local address
-// of the client's connection to the gateway; for a request in a tunnel, this is the connection of the
-// tunnel. A listener on all addresses still has a concrete one for each connection, and the PROXY
-// protocol gives the one that the client connected to. Behind NAT, the client may not reach this
-// address, but a request does not contain the name by which the client knows the gateway: its Host
-// is the site. With TLS, the server name is that name. For a unix socket, and for a link-local
-// address, whose zone means nothing to the client, the URL has the name that works through the proxy.
+// docsURL returns the URL of the documentation for the client of a request. It has the local
+// address of the client's connection to the gateway; for a request in a tunnel, this is the
+// connection of the tunnel. A listener on all addresses still has a concrete one for each
+// connection, and the PROXY protocol gives the one that the client connected to. Behind NAT, the
+// client may not reach this address, but a request does not contain the name by which the client
+// knows the gateway: its Host is the site. With TLS, the server name is that name. For a unix
+// socket, and for a link-local address, whose zone means nothing to the client, the URL has the
+// name that works through the proxy.
 func docsURL(r *http.Request) string {
 	for outer := egress.ConnectFrom(r.Context()); outer != nil; outer = egress.ConnectFrom(r.Context()) {
 		r = outer.Outer

@@ -12,9 +12,9 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// A tunnel outlives the configuration that opened it, because clients do not expect a connection to end
-// right after they opened it. So each reload checks it again: requests inside go to the site that
-// replaces the first one, and a blind tunnel ends unless all such sites would open it.
+// A tunnel outlives the configuration that opened it, because clients do not expect a connection to
+// end right after they opened it. So each reload checks it again: requests inside go to the site
+// that replaces the first one, and a blind tunnel ends unless all such sites would open it.
 
 var (
 	// errTooOld is why a blind tunnel ends after a day or another time that the operator chose.
@@ -27,7 +27,8 @@ var (
 	errStopping = errors.New("the gateway stops")
 )
 
-// tunnel is what requests inside a tunnel inherit from their CONNECT. It is safe for concurrent use.
+// tunnel is what requests inside a tunnel inherit from their CONNECT. It is safe for concurrent
+// use.
 type tunnel struct {
 	home  *engine.SitePolicy // the site that accepted it
 	from  enforce.Sender
@@ -38,9 +39,9 @@ type tunnel struct {
 	sender enforce.Authentication
 }
 
-// sentBy is an identifier's result for the sender of the CONNECT. If a tunnel outlives a reload, the
-// new identifier checks it again. Credentials that could not be checked are checked again for the next
-// request.
+// sentBy is an identifier's result for the sender of the CONNECT. If a tunnel outlives a reload,
+// the new identifier checks it again. Credentials that could not be checked are checked again for
+// the next request.
 func (t *tunnel) sentBy(ctx context.Context, judge *enforce.Identifier) enforce.Authentication {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,9 +67,9 @@ func (t *tunnel) site() *engine.SitePolicy {
 	return nil
 }
 
-// watch ends a blind tunnel when it is outside a boundary of its agent, and at a reload after which it
-// would not be opened. If several sites have replaced the first one, watch follows the hours and the
-// file of hosts of one of them.
+// watch ends a blind tunnel when it is outside a boundary of its agent, and at a reload after which
+// it would not be opened. If several sites have replaced the first one, watch follows the hours and
+// the file of hosts of one of them.
 func (c *connect) watch(ctx context.Context, end context.CancelCauseFunc) {
 	for s, agent, relisted := c.opens.home, c.identity.Config, c.relisted; ; {
 		var closes <-chan time.Time

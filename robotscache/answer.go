@@ -12,9 +12,9 @@ import (
 type Answer struct {
 	// Schema is the version of this object: 1.
 	Schema int `json:"schema"`
-	// Event is what happened: `fetched`; `known` when an existing record is first used: from the store,
-	// from another gateway, or in memory after a reload; `purged` when an operator deletes the record,
-	// with the records that were fetched for single crawlers.
+	// Event is what happened: `fetched`; `known` when an existing record is first used: from the
+	// store, from another gateway, or in memory after a reload; `purged` when an operator deletes
+	// the record, with the records that were fetched for single crawlers.
 	Event string `json:"event"`
 	// At is when it happened. No option of the log changes its form.
 	At time.Time `json:"at"`
@@ -29,17 +29,17 @@ type Answer struct {
 	Cause fetch.Cause `json:"cause,omitempty"`
 	// Detail is more about the cause for a human. Do not parse it.
 	Detail string `json:"detail,omitempty"`
-	// State is the state from now on: `rules`, `absent` or `unreachable`. After a failed fetch the last
-	// good answer stays valid until it expires. A fetch without a result, for example because it was
-	// stopped, has no state.
+	// State is the state from now on: `rules`, `absent` or `unreachable`. After a failed fetch the
+	// last good answer stays valid until it expires. A fetch without a result, for example because
+	// it was stopped, has no state.
 	State string `json:"state,omitempty"`
 	// SHA256 is the hash of the text in use. If the state is `unreachable`, it is the hash of the last
 	// good text.
 	SHA256 string `json:"sha256,omitempty"`
 	// FetchedAt is when that text, or the answer that the site has no robots.txt, was fetched.
 	FetchedAt time.Time `json:"fetched_at,omitzero"`
-	// FreshUntil is the time until which the answer is valid. Later lines do not rest on it, unless the
-	// site is unreachable and the configuration allows its last good text.
+	// FreshUntil is the time until which the answer is valid. Later lines do not rest on it, unless
+	// the site is unreachable and the configuration allows its last good text.
 	FreshUntil time.Time `json:"fresh_until,omitzero"`
 	// UnreachableSince is the time of the first failure, if the last fetches failed.
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`

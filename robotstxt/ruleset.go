@@ -127,8 +127,8 @@ func (g Group) Name() string {
 	return g.name.text.in(g.rs.text)
 }
 
-// Unrestricted reports whether no disallow rule of the group could match any target. It is false for
-// the zero Group.
+// Unrestricted reports whether no disallow rule of the group could match any target. It is false
+// for the zero Group.
 func (g Group) Unrestricted() bool {
 	if g.rs == nil {
 		return false
@@ -142,9 +142,9 @@ func (g Group) Unrestricted() bool {
 }
 
 // CrawlDelay returns the delay that the group asks for between two requests: the largest of its
-// Crawl-delay lines or, without any, the slowest of its Request-rate lines. A group does not inherit
-// from *. Neither line is part of RFC 9309, but section 2.2.4 permits reading them. The value comes
-// from the site, so clamp it.
+// Crawl-delay lines or, without any, the slowest of its Request-rate lines. A group does not
+// inherit from *. Neither line is part of RFC 9309, but section 2.2.4 permits reading them. The
+// value comes from the site, so clamp it.
 func (g Group) CrawlDelay() (time.Duration, bool) {
 	if g.name == nil {
 		return 0, false
@@ -167,8 +167,8 @@ func (v VisitTime) String() string {
 }
 
 // VisitTime returns the group's Visit-time. The first valid line counts: the extended standard of
-// 1996, which has the field, allows only one. A group does not inherit from *. The field is not part
-// of RFC 9309.
+// 1996, which has the field, allows only one. A group does not inherit from *. The field is not
+// part of RFC 9309.
 func (g Group) VisitTime() (VisitTime, bool) {
 	if g.name == nil {
 		return VisitTime{}, false
@@ -272,7 +272,8 @@ type name struct {
 	asks         delay  // of its Crawl-delay, Request-rate and Visit-time lines
 }
 
-// trimToken cuts a product token at its first slash or space: RFC 9309 section 2.2.1 has no version.
+// trimToken cuts a product token at its first slash or space: RFC 9309 section 2.2.1 has no
+// version.
 func trimToken[T ~string | ~[]byte](s T) T {
 	for i := range len(s) {
 		if s[i] == '/' || isBlank(s[i]) {
@@ -315,8 +316,8 @@ func compareFold[S, T ~string | ~[]byte](a S, b T) int {
 const maxToken = 255
 
 // find returns the name that a product token selects, or nil. A token of letters, hyphens and
-// underscores selects the beginning of a line, and any other token a whole first word. The two kinds
-// never look alike, so one list has both.
+// underscores selects the beginning of a line, and any other token a whole first word. The two
+// kinds never look alike, so one list has both.
 func (rs *Ruleset) find(token string) *name {
 	i, ok := slices.BinarySearchFunc(rs.names, token, func(n name, token string) int {
 		return compareFold(n.text.in(rs.text), token)

@@ -112,8 +112,8 @@ func path(u *url.URL) string {
 }
 
 // message collects the components of a message (RFC 9421 section 2), in the order in which they are
-// signed. It has the serialized form: no name or value of this package contains a byte that needs an
-// escape.
+// signed. It has the serialized form: no name or value of this package contains a byte that needs
+// an escape.
 type message struct {
 	list string // their names
 	base strings.Builder
@@ -130,7 +130,8 @@ func (m *message) add(component, value string) {
 	}
 }
 
-// validity are the parameters that the draft demands (section 4.2), of a signature that is made now.
+// validity are the parameters that the draft demands (section 4.2), of a signature that is made
+// now.
 func validity(k SigningKey, tag string, now time.Time, valid time.Duration) string {
 	return ";created=" + strconv.FormatInt(now.Unix(), 10) + ";expires=" + strconv.FormatInt(now.Add(valid).Unix(), 10) +
 		`;keyid="` + k.ID + `";tag="` + tag + `"`

@@ -219,8 +219,8 @@ func (l *Link) Listen(ctx context.Context, channel string, heard func(message st
 	}
 }
 
-// Announce makes this gateway a member of the fleet: each heartbeat carries its note, which must not
-// be empty.
+// Announce makes this gateway a member of the fleet: each heartbeat carries its note, which must
+// not be empty.
 func (l *Link) Announce(note func() string) {
 	l.mu.Lock()
 	l.note, l.joined = note, true
@@ -240,8 +240,8 @@ func (l *Link) Leave(ctx context.Context) error {
 	return err
 }
 
-// ShareClocks counts this gateway among those that share clocks. least is the number to assume until
-// the others have had time to be counted. 0 ends the sharing.
+// ShareClocks counts this gateway among those that share clocks. least is the number to assume
+// until the others have had time to be counted. 0 ends the sharing.
 func (l *Link) ShareClocks(least int) {
 	l.mu.Lock()
 	l.shares, l.began, l.joined = least > 0, time.Now(), true
@@ -253,8 +253,8 @@ func (l *Link) ShareClocks(least int) {
 }
 
 // Watch calls f, which must not block, soon and then after each regular heartbeat, until the
-// returned function is called. news is true for the first call, and whenever Redis went away or came
-// back since the last one.
+// returned function is called. news is true for the first call, and whenever Redis went away or
+// came back since the last one.
 func (l *Link) Watch(f func(s State, news bool)) (end func()) {
 	w := &watcher{f: f}
 	l.mu.Lock()
@@ -297,8 +297,8 @@ var heartbeatSource string
 
 var heartbeatScript = rueidis.NewLuaScript(heartbeatSource)
 
-// tell tells Redis that this gateway is alive. A gateway with nothing to say only asks whether Redis
-// is up.
+// tell tells Redis that this gateway is alive. A gateway with nothing to say only asks whether
+// Redis is up.
 func (l *Link) tell(ctx context.Context, c rueidis.Client, leave bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

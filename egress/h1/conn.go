@@ -109,8 +109,9 @@ func (t *Transport) exchange(c *conn, r *http.Request, trace *httptrace.ClientTr
 	return resp, nil
 }
 
-// send sends a request. The deadline is for its response too. It sends nothing over a kept connection that is closed, or
-// that has received anything since its last response: such bytes would become the answer to this request.
+// send sends a request. The deadline is for its response too. It sends nothing over a kept
+// connection that is closed, or that has received anything since its last response: such bytes
+// would become the answer to this request.
 func (c *conn) send(r *http.Request, limit time.Duration) error {
 	if secure, ok := c.Conn.(*tls.Conn); ok && c.reused {
 		// TLS may have read ahead. If it has not, this read fails, because its deadline has passed.

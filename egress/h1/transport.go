@@ -64,7 +64,8 @@ var (
 var (
 	// errStale means that a connection ended before the first byte of a response.
 	errStale = errors.New("the connection ended before a response")
-	// errUnquiet means that a kept connection is closed or has received bytes, and that nothing was sent.
+	// errUnquiet means that a kept connection is closed or has received bytes, and that nothing was
+	// sent.
 	errUnquiet = errors.New("the kept connection cannot be used")
 )
 

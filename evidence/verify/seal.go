@@ -93,7 +93,8 @@ type LogTotals struct {
 	Checkpoints int64 `json:"checkpoints"`
 	// Size is the number of lines of the largest checkpoint.
 	Size int64 `json:"size"`
-	// Peers is how many checkpoints of this log, with a good signature, the logs of other gateways have.
+	// Peers is how many checkpoints of this log, with a good signature, the logs of other gateways
+	// have.
 	Peers int64 `json:"peers"`
 	// Began says why the generation began, according to its first line.
 	Began string `json:"began,omitempty"`

@@ -13,7 +13,8 @@ import (
 // every is how often a file is looked at. A change is seen within as long.
 const every = 2 * time.Second
 
-// Watched is the value of a file, as it was when it could be read last. It is safe for concurrent use.
+// Watched is the value of a file, as it was when it could be read last. It is safe for concurrent
+// use.
 type Watched[T any] struct {
 	path  string
 	limit int64
@@ -22,9 +23,9 @@ type Watched[T any] struct {
 	seen  os.FileInfo // the file that was read last
 }
 
-// Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that cannot
-// be read or parsed is an error. Later, the value before it stays, and tell gets the error; it gets
-// nil when a change was taken. Calls of tell do not overlap.
+// Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that
+// cannot be read or parsed is an error. Later, the value before it stays, and tell gets the error;
+// it gets nil when a change was taken. Calls of tell do not overlap.
 func Open[T any](ctx context.Context, path string, limit int64, parse func([]byte) (T, error), tell func(error)) (*Watched[T], error) {
 	f := &Watched[T]{path: path, limit: limit, parse: parse}
 	if _, err := f.read(); err != nil {
@@ -60,8 +61,8 @@ func (f *Watched[T]) watch(ctx context.Context, tell func(error)) {
 	}
 }
 
-// read reads the file if it is not the one that was read before, with a fault or without. A file that
-// was half written is read again, as its time or size changes.
+// read reads the file if it is not the one that was read before, with a fault or without. A file
+// that was half written is read again, as its time or size changes.
 func (f *Watched[T]) read() (news bool, err error) {
 	info, err := os.Stat(f.path) // of what a link leads to: Kubernetes replaces the link
 	if err != nil {

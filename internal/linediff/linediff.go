@@ -17,8 +17,8 @@ type Hunk struct {
 	To int `json:"to_line"`
 	// ToCount is how many lines of the new text it has.
 	ToCount int `json:"to_count"`
-	// Lines are its lines without line ends. Each begins with "-" (old), "+" (new) or a space (unchanged), as in a
-	// unified diff.
+	// Lines are its lines without line ends. Each begins with "-" (old), "+" (new) or a space
+	// (unchanged), as in a unified diff.
 	Lines []string `json:"lines"`
 }
 

@@ -1,5 +1,6 @@
-// Package plot draws counts over time as stacked bars: HTML with an inline SVG, which needs no script.
-// The operator's page and the report share it. Package pagestyle has the style of its classes.
+// Package plot draws counts over time as stacked bars: HTML with an inline SVG, which needs no
+// script. The operator's page and the report share it. Package pagestyle has the style of its
+// classes.
 package plot
 
 import (
@@ -15,7 +16,8 @@ import (
 
 // Chart is a row of bars, each for an equal time. Its times are shown in UTC.
 type Chart struct {
-	// Title names what the bars count, and Unit names the unit of the scale, such as "requests a minute".
+	// Title names what the bars count, and Unit names the unit of the scale, such as "requests a
+	// minute".
 	Title, Unit string
 	// From is the beginning of the first bar, Width the time of each, and Bars their number.
 	From  time.Time

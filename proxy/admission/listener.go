@@ -30,10 +30,10 @@ import (
 func init() { caddy.RegisterModule(new(Listener)) }
 
 const (
-	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each CPU
-	// accepts per second. Their first request costs about 100 µs, and the fetch of robots.txt as much
-	// again. So half of the CPU time is left for active connections when ten thousand others wake up at
-	// once.
+	// coldRate is how many connections of one source that are new, or were idle for coldAfter, each
+	// CPU accepts per second. Their first request costs about 100 µs, and the fetch of robots.txt
+	// as much again. So half of the CPU time is left for active connections when ten thousand
+	// others wake up at once.
 	coldRate = 2000
 	// coldRateOfAll leaves a quarter of the total to sources other than the busiest one.
 	coldRateOfAll = coldRate * 4 / 3
@@ -138,9 +138,9 @@ func (l boundedListener) Accept() (net.Conn, error) {
 	return egress.Strict(&boundedConn{Conn: c, bounds: l.bounds}), nil
 }
 
-// boundedConn is a client's connection. It counts from its first read, which net/http starts as soon
-// as it has the connection, until it is closed. That read, and the first read after an answer and a
-// pause, waits for its turn. The rest of a slow request needs no turns.
+// boundedConn is a client's connection. It counts from its first read, which net/http starts as
+// soon as it has the connection, until it is closed. That read, and the first read after an answer
+// and a pause, waits for its turn. The rest of a slow request needs no turns.
 type boundedConn struct {
 	net.Conn
 	bounds  *Listener

@@ -26,8 +26,8 @@ var (
 )
 
 // format is the number of the file's form, uint32, big-endian, under formatKey in metaBucket. A
-// file of the former one has the same form and gets this number if it is opened for writing, so that
-// 0.1.0, which would not know the stops beside it, refuses the file. Any other one is refused.
+// file of the former one has the same form and gets this number if it is opened for writing, so
+// that 0.1.0, which would not know the stops beside it, refuses the file. Any other one is refused.
 const (
 	format       = 4
 	formerFormat = 3

@@ -166,8 +166,8 @@ func (r *reader) words(text string) {
 	r.add(sum)
 }
 
-// maximum reads the value of a directive that bounds something. An unreadable value says nothing, as
-// for Google.
+// maximum reads the value of a directive that bounds something. An unreadable value says nothing,
+// as for Google.
 func maximum(value string) Maximum {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < -1 {
