@@ -113,7 +113,7 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 		nobody()
 		detail = "user name or password is wrong"
 	case ReasonAgentMismatch:
-		detail = `it is not what agent "news" is registered with: source differs`
+		detail = `it does not match the registration of agent "news": source differs`
 	case ReasonUserAgentConflict:
 		d.UserAgent = "OtherBot/2.0"
 		detail = `the User-Agent names agent "other", but the credential is that of agent "news"`

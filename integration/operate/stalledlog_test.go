@@ -163,7 +163,7 @@ func TestStalledLog(t *testing.T) {
 			rig.Eventually(t, "the process log to say so", func() bool { return strings.Contains(g.Stderr.String(), "the access log takes lines again") })
 			g.Stop()
 			r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
-			if r.Status != 2 || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], fmt.Sprintf("until this line it took none, and %v are missing", lost)) {
+			if r.Status != 2 || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], fmt.Sprintf("%v lines are missing, because it took none from", lost)) {
 				t.Errorf("audit: status %d, %q", r.Status, r.Errors)
 			}
 		})

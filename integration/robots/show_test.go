@@ -109,7 +109,7 @@ func TestShowHost(t *testing.T) {
 	if err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
 		t.Errorf("the only origin of a host: %v: %s", err, out)
 	}
-	if out, err := g.Robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known of 127.9.9.9") {
+	if out, err := g.Robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known about 127.9.9.9") {
 		t.Errorf("an unknown host: %v: %s", err, out)
 	}
 	// Sites of testorigin have a host each, so the second one is a redirect's target at another

@@ -76,7 +76,7 @@ func TestWhose4xx(t *testing.T) { //nolint:tparallel // its cases share a site
 				}
 			}
 			why, err := rig.RunBinary(t, "robots", "why", "--store", g.Store(), "--url", server.URL+rig.PrivatePage, "--limit", "9", g.AccessLog())
-			if err != nil || !strings.Contains(why, `line 2, "/private" of group "AcmeBot"`) || !strings.Contains(why, "The text of today is the same") {
+			if err != nil || !strings.Contains(why, `line 2, "/private" of group "AcmeBot"`) || !strings.Contains(why, "Today's text is the same") {
 				t.Errorf("why: %v: %s", err, why)
 			}
 			r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
