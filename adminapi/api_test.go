@@ -81,6 +81,8 @@ func TestAdminErrors(t *testing.T) {
 		{"array", "POST", "/robots/purge", "[]", 400, "cannot unmarshal array"},
 		{"wrong type", "POST", "/robots/refresh", `{"origin":1}`, 400, "cannot unmarshal number"},
 		{"unknown field", "POST", "/robots/purge", `{"origin":"https://example.com","all":true}`, 400, `unknown field "all"`},
+		{"repeated field", "POST", "/robots/deny", `{"scope":"host","value":"a.example","value":"b.example"}`, 400, `field "value" is given twice`},
+		{"repeated field in other case", "POST", "/robots/deny", `{"scope":"host","value":"a.example","Value":"b.example"}`, 400, `field "Value" is given twice`},
 		{"trailing text", "POST", "/robots/purge", `{"origin":"https://example.com"}x`, 400, "after the JSON object"},
 		{"second object", "POST", "/robots/deny", `{"scope":"all"}{}`, 400, "after the JSON object"},
 		{"large body", "POST", "/robots/deny", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`, 400, "more than 65536 bytes"},

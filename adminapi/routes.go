@@ -227,12 +227,15 @@ const maxBody = 64 << 10
 func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request T) (A, error)) method {
 	return func(e *engine.Engine, r *http.Request) (any, error) {
 		var request T
-		decoder := json.NewDecoder(r.Body)
+		var body bytes.Buffer
+		decoder := json.NewDecoder(io.TeeReader(r.Body, &body))
 		decoder.DisallowUnknownFields()
 		err := decoder.Decode(&request)
 		if err == nil {
 			if _, more := decoder.Token(); more != io.EOF {
 				err = errors.New("there is text after the JSON object")
+			} else {
+				err = repeatedField(&body)
 			}
 		}
 		switch tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err); {
@@ -245,6 +248,28 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 		}
 		return nil, badRequest("the body has the wrong form: %w", err)
 	}
+}
+
+// repeatedField finds a field that a JSON object has twice. Package json keeps the last value, and
+// ignores the case of names.
+func repeatedField(object io.Reader) error {
+	decoder := json.NewDecoder(object)
+	_, _ = decoder.Token() // the brace
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, _ := decoder.Token()
+		name, _ := token.(string)
+		folded := strings.ToLower(strings.ToUpper(name))
+		if seen[folded] {
+			return fmt.Errorf("field %q is given twice", name)
+		}
+		seen[folded] = true
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Interface guards.
