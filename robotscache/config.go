@@ -61,15 +61,17 @@ const (
 )
 
 // NopObserver is the default [Observer], which does nothing.
-type NopObserver struct{}
+type NopObserver struct{ silent }
 
-func (NopObserver) Looked(Source, error)                               {}
-func (NopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
-func (NopObserver) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
-func (NopObserver) Dropped(Drop)                                       {}
-func (NopObserver) StoreFailed(string, error)                          {}
-func (NopObserver) StoreAvailable(bool, error)                         {}
-func (NopObserver) Panicked(fetch.Key, any, []byte)                    {}
+type silent struct{}
+
+func (silent) Looked(Source, error)                               {}
+func (silent) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
+func (silent) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
+func (silent) Dropped(Drop)                                       {}
+func (silent) StoreFailed(string, error)                          {}
+func (silent) StoreAvailable(bool, error)                         {}
+func (silent) Panicked(fetch.Key, any, []byte)                    {}
 
 // Config configures a [Cache]. Only Store and Fetcher are required. Every other field that is zero
 // takes its default.
