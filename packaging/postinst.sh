@@ -1,6 +1,6 @@
 #!/bin/sh
-# After the files are there, of dpkg (configure, and the version before) and of rpm (1 new, 2 upgrade). It starts no
-# service: an operator looks at the Caddyfile first. One that runs goes on with the new binary.
+# Runs after installation, by dpkg (arguments: configure, former version) and rpm (1 new, 2 upgrade). It starts no
+# service, because an operator should read the Caddyfile first. A running gateway is restarted with the new binary.
 set -e
 
 first=no upgrade=no
@@ -11,7 +11,7 @@ configure) if [ -z "${2:-}" ]; then first=yes; else upgrade=yes; fi ;;
 *) exit 0 ;;
 esac
 
-# Where systemd is not installed, or cannot work (a chroot without /proc), the same by the tools that every system has.
+# If systemd is not installed or does not work (a chroot without /proc), common tools do the same.
 if ! { command -v systemd-sysusers >/dev/null && systemd-sysusers crawlgate.conf; }; then
 	getent group crawlgate >/dev/null || groupadd --system crawlgate
 	getent passwd crawlgate >/dev/null || useradd --system --gid crawlgate --home-dir /var/lib/crawlgate \
@@ -22,7 +22,7 @@ if ! { command -v systemd-tmpfiles >/dev/null && systemd-tmpfiles --create crawl
 	install -d -m 0750 -o crawlgate -g crawlgate /var/log/crawlgate /run/crawlgate
 fi
 
-# It may hold hashes of passwords. Later on the operator's mode stays.
+# The file may hold hashes of passwords. An upgrade keeps the mode that the operator has set.
 if [ "$first" = yes ] && [ -f /etc/crawlgate/Caddyfile ]; then
 	chown root:crawlgate /etc/crawlgate/Caddyfile
 	chmod 0640 /etc/crawlgate/Caddyfile

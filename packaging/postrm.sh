@@ -1,6 +1,6 @@
 #!/bin/sh
-# After the files are gone, of dpkg and rpm. `remove`, and rpm, keep the state and the logs: who installs again goes on
-# with the same rulesets, orders and certificate authority. `purge` removes all, the sealed logs among it.
+# Runs after removal, by dpkg and rpm. `remove`, and rpm, keep state and logs, so a new installation continues with the
+# same rulesets, orders and certificate authority. `purge` removes everything, with the sealed logs.
 set -e
 
 if [ -d /run/systemd/system ]; then
@@ -8,9 +8,9 @@ if [ -d /run/systemd/system ]; then
 fi
 [ "${1:-}" = purge ] || exit 0
 rm -rf /var/lib/crawlgate /var/log/crawlgate /run/crawlgate
-# Without the operator's own files the folder goes, too.
+# This removes the folder only if it has no other files.
 rmdir /etc/crawlgate 2>/dev/null || true
-# Minimal systems may have no userdel; a user that owns nothing does no harm.
+# Minimal systems may have no userdel. A user that owns nothing does no harm.
 if getent passwd crawlgate >/dev/null && command -v userdel >/dev/null; then
 	userdel crawlgate || true
 fi

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Before the files go, of dpkg (remove, upgrade) and of rpm (0 removal, 1 upgrade). At an upgrade the gateway runs on.
+# Runs before removal, by dpkg (remove, upgrade) and rpm (0 removal, 1 upgrade). An upgrade does not stop the gateway.
 set -e
 
 case "${1:-}" in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes all that a release has: packaging/release.sh [FOLDER]. Needs Go, git, nfpm, buildah, jq and minisign, no
-# daemon. The version is the tag of the commit, without one a pseudo-version that names it. Whoever
+# Makes all files of a release: packaging/release.sh [FOLDER]. Needs Go, git, nfpm, buildah, jq and minisign, and no
+# daemon. The version is the tag of the commit, or else a pseudo-version that names it. Anyone who
 # runs it on the same commit gets the same SHA256SUMS (see reproduce.sh).
 # CRAWLGATE_SIGNING_KEY is the file of the owner's secret key, or "throwaway" for a release that is not published.
 set -euo pipefail
@@ -18,8 +18,8 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The commit alone counts, not what else lies in this folder. Go leaves no version in binaries of a
-# linked worktree either.
+# Only the commit counts, not other files of this folder. Besides, Go writes no version into binaries that are
+# built in a linked worktree.
 git -c advice.detachedHead=false clone --quiet . "$work/source"
 git -C "$work/source" checkout --quiet "$(git rev-parse HEAD)"
 cd "$work/source"
@@ -56,7 +56,7 @@ binaries() {
 	done
 }
 
-# One list of modules a binary, and the licences of those of all of them.
+# A list of the modules of each binary, and the licences of all these modules.
 lists() {
 	local os arch
 	say "SBOM and licences"
@@ -69,7 +69,7 @@ lists() {
 	"$work/sbom" licences "$work/linux-amd64" "$work/darwin-amd64" >"$dist/THIRD-PARTY-LICENSES"
 }
 
-# What dpkg wants to find beside the files of a package.
+# The files that dpkg expects beside those of a package.
 debian_files() {
 	mkdir "$work/doc"
 	{
@@ -114,7 +114,7 @@ packages() {
 	done
 }
 
-# The context that packaging/Containerfile takes: what is in the image, and nothing else.
+# The build context of packaging/Containerfile: the files of the image, and nothing else.
 image_context() {
 	mkdir -p "$1/data"
 	cp "$work/linux-$2" "$1/crawlgate"
@@ -123,7 +123,7 @@ image_context() {
 	find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 }
 
-# Of buildah's own state nothing is kept.
+# Nothing of buildah's own state is kept.
 buildah_here() {
 	buildah --storage-driver vfs --root "$work/storage" --runroot "$work/runroot" "$@"
 }
@@ -143,7 +143,7 @@ images() {
 	done
 }
 
-# The archive that is pushed has the times of this run.
+# The pushed archive has the times of this run.
 normal_tar() {
 	local dir=$work/unpacked
 	rm -rf "$dir" && mkdir "$dir"
@@ -152,7 +152,7 @@ normal_tar() {
 		--mode=u=rwX,go=rX --format=ustar blobs index.json oci-layout
 }
 
-# Which commit made which files, and how: a statement of in-toto with the predicate of SLSA. It has no time but the
+# How each file was made from the commit: an in-toto statement with an SLSA predicate. Its only time is the
 # commit's, so that everyone gets the same bytes.
 provenance() {
 	local commit target
@@ -189,7 +189,7 @@ provenance() {
 	mv "$work/provenance.json" "$dist/crawlgate_$version.provenance.json"
 }
 
-# The comment is signed too: the sums of one version do not pass for those of another.
+# The comment is signed too, so the sums of one version cannot be passed off as those of another.
 sign() {
 	local public=$work/source/crawlgate.pub
 	say "signature"

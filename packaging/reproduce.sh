@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a release again, from a clone in another folder and with an empty build cache, and compares:
-# packaging/reproduce.sh DIST [OS-ARCH...]. With OS-ARCH, such as linux-amd64, those binaries alone.
+# packaging/reproduce.sh DIST [OS-ARCH...]. With OS-ARCH, such as linux-amd64, only those binaries.
 set -euo pipefail
 dist=$(cd "$1" && pwd)
 shift
