@@ -67,7 +67,7 @@ there are none, but a text or a file is missing or could not be read.`,
 	f.StringSliceVar(&c.seal.Folders, "evidence", nil, "with --seal: folders of evidence, separated by commas; default: evidence beside the first log")
 	f.StringArrayVar(&c.seal.Keys, "vkey", nil, "with --seal: a verifier key that was kept elsewhere, as \"evidence key\" prints it; may be repeated; default: the keys in the evidence")
 	f.StringSliceVar(&c.seal.Checkpoints, "head", nil, "with --seal: files of checkpoints that were kept elsewhere, separated by commas")
-	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one a line")
+	f.BoolVar(&c.json, "json", false, "print findings, errors and totals as JSON objects, one per line")
 	return cmd
 }
 

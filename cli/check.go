@@ -118,8 +118,8 @@ func checkCommand() *cobra.Command {
 	f.StringSliceVar(&c.purposes, "purpose", nil, "how the content is used, such as train-ai; may be repeated; with --gateway the agent's block decides")
 	f.StringSliceVar(&c.alsoObey, "also-obey", nil, "tokens whose groups bind the crawler too, such as Google-Extended; may be repeated")
 	f.StringVar(&c.preferences, "preferences", "", "what happens to a URL with a conflict: log (default) shows it, deny disallows it")
-	f.BoolVar(&c.json, "json", false, "print the object of the access log for each URL, one a line")
-	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object a line")
+	f.BoolVar(&c.json, "json", false, "print the object of the access log for each URL, one per line")
+	f.BoolVar(&c.jsonl, "jsonl", false, "answer questions, one JSON object per line")
 	return cmd
 }
 

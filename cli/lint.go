@@ -88,7 +88,7 @@ func lintCommand() *cobra.Command {
 	}, c.run)
 	f := cmd.Flags()
 	f.StringSliceVar(&c.allowPrivate, "allow-private", nil, "address ranges that are not public and may be fetched from, such as 10.0.0.0/8; may be repeated")
-	f.BoolVar(&c.json, "json", false, "print file, line, code and message of each warning as a JSON object, one a line")
+	f.BoolVar(&c.json, "json", false, "print file, line, code and message of each warning as a JSON object, one per line")
 	return cmd
 }
 

@@ -49,11 +49,11 @@ Exit status: 0 every decision is the same, 1 some differ, 2 something could not 
 	f.StringVar(&c.config, "config", "", "the Caddyfile, or a file that ends in .json, whose policy decides")
 	f.StringVar(&c.site, "site", "", "the listener whose policy decides, such as :3128, if there are several")
 	f.StringVar(&c.redacted, "redacted", "REDACTED", "the mark that the log's filter writes instead of queries or parts of them; empty for no filter")
-	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one a line")
+	f.BoolVar(&c.json, "json", false, "print differences, lines that cannot be computed, errors and totals as JSON objects, one per line")
 	return cmd
 }
 
-// The objects that --json prints, one a line. docs/audit-json.md is made from the comments.
+// The objects that --json prints, one per line. docs/audit-json.md is made from the comments.
 type (
 	// SimulatedLine is a line with a different decision, or one that cannot be computed.
 	SimulatedLine struct {

@@ -18,7 +18,7 @@ func sitemapsCommand() *cobra.Command {
 	cmd := remoteCommand(cobra.Command{
 		Use:   "sitemaps [--agent NAME] ORIGIN | --known",
 		Short: "Lists the sitemaps that the robots.txt of sites name",
-		Long: `Lists the sitemaps that the robots.txt of an origin names, one URL a line, as the site wrote them.
+		Long: `Lists the sitemaps that the robots.txt of an origin names, one URL per line, as the site wrote them.
 They come from the current text or, without one, from the last text. A sitemap on another site is
 judged by what the gateway knows of that site. No sitemap is fetched or guessed.
 
@@ -45,7 +45,7 @@ judged by what the gateway knows of that site. No sitemap is fetched or guessed.
 	f := cmd.Flags()
 	f.StringVar(&agent, "agent", "", "leave out the sitemaps that this agent may not fetch, by the robots.txt known now")
 	f.StringVar(&site, "site", "", "with --agent, the listener that it belongs to, if there are several")
-	f.BoolVar(&known, "known", false, "list the sitemaps of all known origins as JSON objects, one a line: origin, url, line, in_scope and, with --agent, access")
+	f.BoolVar(&known, "known", false, "list the sitemaps of all known origins as JSON objects, one per line: origin, url, line, in_scope and, with --agent, access")
 	return cmd
 }
 

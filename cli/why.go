@@ -80,7 +80,7 @@ that the store does not have.`,
 	f.StringVar(&c.host, "host", "", "only lines about these hosts: a pattern as in a Caddyfile, such as *.example.com")
 	f.StringVar(&c.agent, "agent", "", "only lines about this agent; case does not matter")
 	f.IntVar(&c.limit, "limit", 3, "explain at most this many lines")
-	f.BoolVar(&c.json, "json", false, "print file, line, time, method, url, the decision in words, the log's object robots and unreachable_since as a JSON object, one a line, without the texts")
+	f.BoolVar(&c.json, "json", false, "print file, line, time, method, url, the decision in words, the log's object robots and unreachable_since as a JSON object, one per line, without the texts")
 	return cmd
 }
 

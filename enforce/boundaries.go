@@ -24,7 +24,7 @@ type Boundaries struct {
 	// A crawler for a list of sites does not leave the list because of a link or a redirect. Default: all
 	// hosts.
 	Hosts []string `json:"hosts,omitempty"`
-	// HostsFile is a file with more such patterns, one a line; `#` begins a comment. Its changes are
+	// HostsFile is a file with more such patterns, one per line; `#` begins a comment. Its changes are
 	// followed. If it cannot be read later, the former hosts stay. Default: none.
 	HostsFile string `json:"hosts_file,omitempty"`
 	// Ports are the ranges of ports, first and last, that the agent may reach.
@@ -185,7 +185,7 @@ const (
 	maxHosts     = 1_000_000
 )
 
-// parseHosts reads a file of patterns, one a line. A # begins a comment.
+// parseHosts reads a file of patterns, one per line. A # begins a comment.
 func parseHosts(data []byte) (hostSet, error) {
 	lines := 0
 	set, err := readHosts(func(yield func(string) bool) {
