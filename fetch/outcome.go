@@ -90,7 +90,7 @@ func (c Cause) Tell(detail string) string {
 	case CauseDNS:
 		return "the name does not resolve"
 	case CauseForbiddenAddress, CauseForbiddenPort, CauseOwnListener:
-		return "it leads to an address or port that the gateway does not connect to"
+		return "it leads to a forbidden address or port"
 	case CauseProtocol, CauseFTP, CauseCanceled:
 	}
 	return "the site's answer cannot be used"

@@ -79,7 +79,7 @@ func TestUndenyOnAFullDisk(t *testing.T) {
 	}
 	stopped(true)
 	out, err = g.Robots("undeny", "host", site.Origin().Host)
-	if err == nil || !strings.Contains(out, "the order still holds") || !strings.Contains(out, "stops.json") || strings.Contains(out, "in force, but not kept") {
+	if err == nil || !strings.Contains(out, "the order is still in force") || !strings.Contains(out, "stops.json") || strings.Contains(out, "in force, but not kept") {
 		t.Errorf("undeny: %v: %s", err, out)
 	}
 	stopped(true)

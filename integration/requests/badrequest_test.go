@@ -96,7 +96,7 @@ func TestMethodThatIsNoToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, err := rig.NewRawH2(t, secure).Ask(":method", method, ":scheme", "https", ":authority", site.Authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
-		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Body, "no token") {
+		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Body, "not a token") {
 			t.Errorf("%q: %d, %v: %s", method, a.Status, err, a.Body)
 		}
 	}

@@ -38,7 +38,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		{site("http", testorigin.Refuse()), "connect", "connection refused", ""},
 		{site("http", testorigin.CloseAtOnce()), "reset", "connection closed before the header ended", ""},
 		{site("http", testorigin.Redirect(302, "http://2130706433/")), "redirects", "Location not usable", ""},
-		{site("http", testorigin.Redirect(302, "http://10.0.0.1/")), "forbidden_address", "is not public", "it leads to an address or port that the gateway does not connect to"},
+		{site("http", testorigin.Redirect(302, "http://10.0.0.1/")), "forbidden_address", "is not public", "it leads to a forbidden address or port"},
 		{"http://crawlgate.onion/", "dns", "no such host", "the name does not resolve"},
 	}
 	g := rig.New(t, rig.Config{Egress: "trust_ca " + rig.CAFile(t, server)})
