@@ -135,7 +135,7 @@ func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
 
 func goList(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list", "-pgo=off"}, args...)...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
 	if err != nil {
 		t.Fatalf("go list %q: %v", args, err)
 	}
