@@ -255,15 +255,14 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 func repeatedField(object io.Reader) error {
 	decoder := json.NewDecoder(object)
 	_, _ = decoder.Token() // the brace
-	seen := map[string]bool{}
+	var seen []string
 	for decoder.More() {
 		token, _ := decoder.Token()
 		name, _ := token.(string)
-		folded := strings.ToLower(strings.ToUpper(name))
-		if seen[folded] {
+		if slices.ContainsFunc(seen, func(other string) bool { return strings.EqualFold(name, other) }) {
 			return fmt.Errorf("field %q is given twice", name)
 		}
-		seen[folded] = true
+		seen = append(seen, name)
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
 			return err
