@@ -14,13 +14,17 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
+// forbiddenError is implemented by the errors of an address guard, anywhere in their chain.
+// Forbidden returns the cause.
+type forbiddenError interface {
+	error
+	Forbidden() string
+}
+
 // forbiddenBy returns the refusal of the address guard that err wraps, or nil. An unknown cause
 // counts as CauseForbiddenAddress.
 func forbiddenBy(err error) *failure {
-	guard, ok := errors.AsType[interface {
-		error
-		Forbidden() (cause string)
-	}](err)
+	guard, ok := errors.AsType[forbiddenError](err)
 	if !ok {
 		return nil
 	}
@@ -73,7 +77,6 @@ func failed(ctx context.Context, err error) *failure {
 		return f
 	}
 	dns, isDNS := errors.AsType[*net.DNSError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
 	case isDNS && dns.IsNotFound:
 		return failf(CauseDNS, "no such host")
@@ -84,7 +87,7 @@ func failed(ctx context.Context, err error) *failure {
 		return failf(CauseTLS, "%s", tlsReason(err))
 	case isTimeout(err):
 		return failf(CauseTimeout, "%s", reason(err))
-	case isOp && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect") && !errors.Is(err, syscall.ECONNRESET):
+	case isConnect(err) && !errors.Is(err, syscall.ECONNRESET):
 		return failf(CauseConnect, "%s", reason(err))
 	case isReset(err):
 		return failf(CauseReset, "connection closed before the header ended")
@@ -154,6 +157,12 @@ func isTLS(err error) bool {
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
+}
+
+// isConnect reports a failure to connect, to the origin or to an upstream proxy.
+func isConnect(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect")
 }
 
 // isReset reports a connection that ended. The HTTP/2 errors of net/http have no exported type but

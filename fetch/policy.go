@@ -250,15 +250,25 @@ func (p Policy) Settle(r Record, now time.Time) Record {
 
 // unreachable makes a record of a run of failures out of its predecessor.
 func unreachable(r Record, f Failure) Record {
-	if text, _ := r.Text(); r.hasText() {
-		r.LastGood = &text
-	} else {
-		r.LastGood = nil
+	n := Record{
+		Origin:           r.Origin,
+		Agent:            r.Agent,
+		State:            StateUnreachable,
+		Cause:            f.Cause,
+		Detail:           f.Detail,
+		Status:           f.Status,
+		Hops:             f.Hops,
+		FetchedAt:        f.At,
+		UnreachableSince: r.UnreachableSince,
+		Attempts:         r.Attempts,
+		NextAttempt:      r.NextAttempt,
+		LastFailure:      f,
 	}
-	r.State, r.Cause, r.Detail, r.Status, r.Hops = StateUnreachable, f.Cause, f.Detail, f.Status, f.Hops
-	r.Body, r.SHA256, r.Truncated = nil, Sum{}, false
-	r.FetchedAt, r.FreshUntil, r.LastFailure = f.At, time.Time{}, f
-	return r
+	if r.hasText() {
+		text, _ := r.Text()
+		n.LastGood = &text
+	}
+	return n
 }
 
 // Failing reports whether the last attempt failed.

@@ -61,17 +61,17 @@ const (
 )
 
 // NopObserver is the default [Observer], which does nothing.
-type NopObserver struct{ silent }
+type NopObserver struct{ nopObserver }
 
-type silent struct{}
+type nopObserver struct{}
 
-func (silent) Looked(Source, error)                               {}
-func (silent) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
-func (silent) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
-func (silent) Dropped(Drop)                                       {}
-func (silent) StoreFailed(string, error)                          {}
-func (silent) StoreAvailable(bool, error)                         {}
-func (silent) Panicked(fetch.Key, any, []byte)                    {}
+func (nopObserver) Looked(Source, error)                               {}
+func (nopObserver) Fetched(fetch.Key, fetch.Outcome, time.Duration)    {}
+func (nopObserver) Recorded(fetch.Record, *Entry, fetch.Outcome, bool) {}
+func (nopObserver) Dropped(Drop)                                       {}
+func (nopObserver) StoreFailed(string, error)                          {}
+func (nopObserver) StoreAvailable(bool, error)                         {}
+func (nopObserver) Panicked(fetch.Key, any, []byte)                    {}
 
 // Config configures a [Cache]. Only Store and Fetcher are required. Every other field that is zero
 // takes its default.
