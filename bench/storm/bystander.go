@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// The bystanders are the known origins and the crawler that asks for their pages. They are a separate process. If the
-// user may give it priority, the storm's ten thousand clients and origins cannot keep it from a CPU: what it measures
-// is the gateway, as it would be from another machine.
+// The bystanders are the known origins and the crawler that asks for their pages. They are a separate process. With a
+// higher priority, which the user must be allowed to set, that process always gets a CPU beside the storm's ten thousand
+// clients and origins. So it measures the gateway as another machine would.
 
 // bystanderEnv tells a process that it is that one.
 const bystanderEnv = "STORM_BYSTANDER"
