@@ -23,17 +23,17 @@ type gateway struct {
 
 func open(t *testing.T, s *redistest.Server) gateway {
 	t.Helper()
-	return openAs(t, s, s.URL())
+	return openAs(t, s, s.URL(), 0)
 }
 
-func openAs(t *testing.T, s *redistest.Server, url string) gateway {
+func openAs(t *testing.T, s *redistest.Server, url string, room int) gateway {
 	t.Helper()
 	l, err := link.New(link.Config{URL: url, Prefix: "acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Announce(func() string { return "here" })
-	g := gateway{pool: &Counters{Link: l}}
+	g := gateway{pool: &Counters{Link: l, room: room}}
 	g.Keeper = budget.New(g.pool)
 	before := subscribers(s)
 	go g.pool.Listen(t.Context(), g.Keeper)
@@ -148,7 +148,7 @@ func TestRedisUser(t *testing.T) {
 		t.Fatal(got)
 	}
 	url := strings.Replace(s.URL(), "//", "//fleet:PASSWORD@", 1)
-	one, two := openAs(t, s, url), openAs(t, s, url)
+	one, two := openAs(t, s, url, 0), openAs(t, s, url, 0)
 	l := limits(t, budget.Config{Requests: "1000/day"})
 	if _, err := one.Take(t.Context(), "a", l, "h"); err != nil {
 		t.Fatal(err)
@@ -242,12 +242,11 @@ func TestEachRemembers(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	g := open(t, s)
+	g := openAs(t, s, s.URL(), 1)
 	l := limits(t, budget.Config{PerHost: "5/day"})
 	if _, err := g.Take(t.Context(), "a", l, "known"); err != nil {
 		t.Fatal(err)
 	}
-	g.pool.room = 1
 	l = limits(t, budget.Config{PerHost: "5/day", Requests: "100/day"}) // whose counter has room
 	for host, want := range map[string]int{"known": 4, "new": 5} {
 		n := 0
