@@ -10,8 +10,12 @@ import (
 	"time"
 )
 
-// every is how often a file is looked at. A change is seen within as long.
-const every = 2 * time.Second
+const (
+	// every is how often a file is looked at. A change is taken at the second look after it.
+	every = time.Second
+	// restless is how many looks a file may change before it is read nevertheless.
+	restless = 10
+)
 
 // Watched is the value of a file, as it was when it could be read last. It is safe for concurrent
 // use.
@@ -21,6 +25,8 @@ type Watched[T any] struct {
 	parse func([]byte) (T, error)
 	value atomic.Pointer[T]
 	seen  os.FileInfo // the file that was read last
+	next  os.FileInfo // the file that the last look found instead
+	looks int         // that found a change since the last read
 }
 
 // Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that
@@ -61,15 +67,24 @@ func (f *Watched[T]) watch(ctx context.Context, tell func(error)) {
 	}
 }
 
-// read reads the file if it is not the one that was read before, with a fault or without. A file
-// that was half written is read again, as its time or size changes.
+// read reads the file if it is not the one that was read before, with a fault or without. It waits
+// until two looks find the same file, because another program may still write it: half a pattern
+// can permit hosts that the whole one does not.
 func (f *Watched[T]) read() (news bool, err error) {
 	info, err := os.Stat(f.path) // of what a link leads to: Kubernetes replaces the link
 	if err != nil {
 		return false, err
 	}
-	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.ModTime().Equal(info.ModTime()) && f.seen.Size() == info.Size() {
+	if same(f.seen, info) {
+		f.looks = 0
 		return false, nil
+	}
+	if f.looks++; f.seen != nil && !same(f.next, info) && f.looks < restless {
+		f.next = info
+		return false, nil
+	}
+	if !info.Mode().IsRegular() { // a pipe would block
+		return false, fmt.Errorf("%s: is not a regular file", f.path)
 	}
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -80,7 +95,7 @@ func (f *Watched[T]) read() (news bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", f.path, err)
 	}
-	f.seen = info
+	f.seen, f.looks = info, 0
 	if int64(len(data)) > f.limit {
 		return false, fmt.Errorf("%s: is larger than %d bytes", f.path, f.limit)
 	}
@@ -90,4 +105,11 @@ func (f *Watched[T]) read() (news bool, err error) {
 	}
 	f.value.Store(&v)
 	return true, nil
+}
+
+// same reports whether nothing has changed between two looks at a file. A program may set the time
+// of the content back, but not the time of the change.
+func same(before, now os.FileInfo) bool {
+	return before != nil && os.SameFile(before, now) && before.Size() == now.Size() &&
+		before.ModTime().Equal(now.ModTime()) && changedAt(before).Equal(changedAt(now))
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,7 +89,7 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		away := name + ".away"
-		for want := 5; want <= 6; want++ { // it comes back as it was
+		for want := 5; want <= 7; want += 2 { // it comes back with the same text
 			if err := os.Rename(name, away); err != nil {
 				t.Fatal(err)
 			}
@@ -99,6 +101,106 @@ func TestFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 			look()
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestUnfinished: a file is not read while another program writes it, unless that never ends.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "hosts")
+	text := ""
+	add := func(more string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text+more), 0o600); err != nil { // in place
+			t.Fatal(err)
+		}
+		text += more
+	}
+	add("one")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f, err := Open(ctx, name, 1000, func(data []byte) (string, error) { return string(data), nil }, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, more := range []string{"\n", "*", ".exam", "ple\n"} {
+			add(more)
+			time.Sleep(every)
+			synctest.Wait()
+			if f.Value() != "one" {
+				t.Errorf("half of the file was read: %q", f.Value())
+			}
+		}
+		time.Sleep(every)
+		synctest.Wait()
+		if f.Value() != "one\n*.example\n" {
+			t.Errorf("after 2 looks: %q", f.Value())
+		}
+		for range restless {
+			add("#")
+			time.Sleep(every)
+			synctest.Wait()
+		}
+		if f.Value() != text {
+			t.Errorf("a file without rest was not read: %q", f.Value())
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestUnseemly: a change is seen if it leaves size and time as they were, as cp -p can. What is not
+// a regular file is not opened: a pipe would block.
+func TestUnseemly(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "hosts")
+	write := func(text string) os.FileInfo {
+		t.Helper()
+		old := time.Unix(1, 0)
+		if err := errors.Join(os.WriteFile(name, []byte(text), 0o600), os.Chtimes(name, old, old)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	before := write("one")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var told []error
+		f, err := Open(ctx, name, 10, func(data []byte) (string, error) { return string(data), nil }, func(err error) { told = append(told, err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func() {
+			time.Sleep(2 * every)
+			synctest.Wait()
+		}
+		for same(before, write("two")) && runtime.GOOS == "linux" { // until the kernel's clock has ticked
+			continue
+		}
+		if look(); f.Value() != "two" && runtime.GOOS == "linux" {
+			t.Errorf("a change was not seen: %q", f.Value())
+		}
+		if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if look(); len(told) != 2 || told[1] == nil || !strings.Contains(told[1].Error(), "not a regular file") {
+			t.Errorf("a pipe: %v", told)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		write("six")
+		if look(); f.Value() != "six" {
+			t.Errorf("after a pipe: %q, %v", f.Value(), told)
 		}
 		cancel()
 		synctest.Wait()
