@@ -91,13 +91,38 @@ func TestTorn(t *testing.T) {
 		"zeros alone":                       {whole + "\n" + strings.Repeat("\x00", 4096), 1, 1, 0},
 		"a hole of a file that was emptied": {strings.Repeat("\x00", 2*maxLine+5000) + whole + "\n" + whole + "\n", 2, 1, 0},
 		"nothing but its end":               {whole + whole + "\n" + whole, 3, 0, 0},
-		"an end without a beginning":        {whole[200:] + "\n", 0, 0, 1},
+		"no newline after one of journald":  {"<6>" + whole + "<6>" + whole + "\n", 2, 0, 0},
+		"an end without a beginning":        {whole[200:] + "\n" + whole + "\n", 1, 1, 0},
+		"an end that is not at the start":   {whole + "\n" + whole[200:] + "\n", 1, 0, 1},
 		"text":                              {"hello\n", 0, 0, 1},
 		"text with an object behind it":     {"hello" + whole + "\n", 0, 0, 1},
 	} {
 		r := auditLogs(t, Config{Texts: store}, tt.log)
 		if c := r.totals; len(r.findings) > 0 || c.Checked != tt.checked || c.Torn != tt.torn || c.Errors != tt.errors || c.Unproven() != tt.torn {
 			t.Errorf("%s: %q %+v", name, r.brief(), c)
+		}
+	}
+}
+
+// TestTruncated: a file may be copied and truncated after any byte of a line, because a supervisor
+// writes it in parts. The parts are counted, and all other lines are read.
+func TestTruncated(t *testing.T) {
+	t.Parallel()
+	store := memory{}
+	lines := sampleLines(t, store)
+	whole := logOf(t, lines["absent"].with("sent_at", float64(noon.Unix())))
+	for _, front := range []string{"", "<6>", "2026/11/21 12:00:00.000\tINFO\thttp.log.access\thandled request\t", "<6>INFO\thandled request\t"} {
+		line := front + whole
+		for cut := 1; cut < len(line)-1; cut++ {
+			if cut > len(front)+10 && cut < len(line)-10 && cut%13 > 0 { // some of those in the object
+				continue
+			}
+			for hole := range 2 {
+				r := auditLogs(t, Config{Texts: store}, line+line[:cut], strings.Repeat("\x00", 4096*hole)+line[cut:]+line)
+				if c := r.totals; len(r.findings) > 0 || c.Errors > 0 || c.Checked < 2 || c.Checked+c.Foreign != c.Lines {
+					t.Fatalf("%q, cut after %q: %q %+v", front, line[:cut], r.brief(), c)
+				}
+			}
 		}
 	}
 }

@@ -119,6 +119,6 @@ type Gap struct {
 type Fault struct {
 	Place
 	Err error
-	// Torn means that a crash or a full disk cut the line off, which is no error of the log.
+	// Torn means that a crash, full disk or truncation cut the line, which is no error of the log.
 	Torn bool
 }

@@ -162,9 +162,10 @@ func readFile(series int, s Source, yield func(Line) bool) bool {
 
 func (s Source) lines() iter.Seq2[[]byte, error] { return lines.Of(s.Open, maxLine) }
 
-// mend reads a line that a crash or a full disk cut off. Caddy appends the next line directly to
-// it. There may be zeros in between, left by the file system or by a program that truncated the
-// file while it was written. If only the newline is lost, mend returns the next line.
+// mend reads a line of which a crash, a full disk or a truncation left a part. Caddy appends the
+// next line directly to it. There may be zeros in between, left by the file system or by a program
+// that truncated the file while it was written. If only the newline is lost, mend returns the next
+// line.
 func (l *Line) mend() (next []byte) {
 	front, behind := l.text, []byte(nil)
 	const most = 200 // the cut line may contain objects
@@ -174,22 +175,37 @@ func (l *Line) mend() (next []byte) {
 			break
 		}
 		if i += 1 + begin; json.Valid(l.text[i:]) {
-			front, behind = l.text[:i], l.text[i:]
+			front, behind = withoutLevel(l.text[:i]), l.text[i:]
 			break
 		}
 	}
 	front = objectOf(bytes.Trim(front, "\x00\r\n"))
+	none := len(front) <= len("<6>") && len(bytes.Trim(front, "<01234567>")) == 0 // or a part of a level
 	switch {
 	case behind != nil && json.Valid(front):
 		l.entry, l.err = readEntry(front)
 		return behind
-	case behind != nil && (len(front) == 0 || front[0] == '{'):
+	case behind != nil && (none || front[0] == '{'):
 		l.entry, l.err = readEntry(behind)
 		l.torn = errors.New("the line begins with one that was cut off")
-	case len(front) == 0 || front[0] == '{' && errors.Is(json.NewDecoder(bytes.NewReader(front)).Decode(new(json.RawMessage)), io.ErrUnexpectedEOF):
+	case behind != nil:
+	case none, front[0] == '{' && errors.Is(json.NewDecoder(bytes.NewReader(front)).Decode(new(json.RawMessage)), io.ErrUnexpectedEOF),
+		!bytes.HasSuffix(l.text, []byte("\n")): // the end of its file
 		l.err, l.torn = nil, errors.New("the line was cut off")
+	case l.Line == 1 && bytes.HasSuffix(front, []byte("}")):
+		// The file was truncated between two parts of the line: a supervisor writes what its pipe has,
+		// and a full disk takes a part.
+		l.err, l.torn = nil, errors.New("the beginning of the line is missing")
 	}
 	return nil
+}
+
+// withoutLevel removes the level of the line that follows, as journald's encoder writes it.
+func withoutLevel(front []byte) []byte {
+	if n := len(front) - len("<6>"); n >= 0 && front[n] == '<' && front[n+2] == '>' {
+		return front[:n]
+	}
+	return front
 }
 
 // byTime merges the lines of several lists by their times. A line without a time follows the line

@@ -22,7 +22,7 @@ type Totals struct {
 	Unjudged int64 `json:"unjudged"`
 	// Unreadable are lines that could not be read.
 	Unreadable int64 `json:"unreadable"`
-	// Torn are lines that a crash or a full disk cut off. They stand alone and then count as
+	// Torn are lines that a crash, full disk or truncation cut. They stand alone and then count as
 	// "not_ours", or the next line follows on the same line.
 	Torn int64 `json:"torn"`
 	// Answers are lines about a robots.txt instead of a request.

@@ -63,7 +63,7 @@ func auditSummary(t audit.Totals) *table {
 	s.row("files", t.Files)
 	s.row("lines", t.Lines)
 	s.fact("  unreadable", number(t.Unreadable))
-	s.fact("  cut off by a crash or a full disk", number(t.Torn))
+	s.fact("  cut by a crash, full disk or truncation", number(t.Torn))
 	s.fact("  not ours", number(t.Foreign))
 	s.fact("    of these, requests through a proxy", number(t.Unjudged))
 	s.fact("  about a robots.txt", number(t.Answers))
