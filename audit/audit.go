@@ -112,16 +112,13 @@ func (a *auditor) line(l *Line) {
 		c.Torn++
 		a.report.Fault(Fault{l.Place, l.torn, true})
 	}
+	a.lost(l)
 	switch e := &l.entry; {
 	case l.err != nil:
 		c.Unreadable++
 		a.fault(l.Place, l.err)
 		return
 	case e.Robots != nil:
-		if n := e.Robots.Lost; n > 0 {
-			since := e.Robots.LostSince.Time().UTC().Format(time.RFC3339)
-			a.fault(l.Place, fmt.Errorf("the log is incomplete: %[2]d lines are missing, because it took none from %[1]s until this line", since, n))
-		}
 		a.judged(l)
 		return
 	case e.Answer != nil:
@@ -133,6 +130,15 @@ func (a *auditor) line(l *Line) {
 		}
 	}
 	c.Foreign++
+}
+
+// lost reports lines that the log itself says are missing. If seals are checked, they report those
+// of the sealer.
+func (a *auditor) lost(l *Line) {
+	n, since, _ := l.Lost()
+	if n > 0 && (l.Robots != nil || a.seals == nil) {
+		a.fault(l.Place, fmt.Errorf("the log is incomplete: %[2]d lines are missing, because it took none from %[1]s until this line", since.UTC().Format(time.RFC3339), n))
+	}
 }
 
 // answer audits a line about a robots.txt.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,10 +16,12 @@ type histories struct {
 	byKey     map[historyKey][]Version // at most `most` records
 	most      int
 	forgotten int64
+	learned   int64         // how many versions, so far
+	lost      map[int]int64 // by series: learned, when lines were missing last
 }
 
 func newHistories(most int) *histories {
-	return &histories{byKey: make(map[historyKey][]Version), most: most}
+	return &histories{byKey: make(map[historyKey][]Version), most: most, lost: make(map[int]int64)}
 }
 
 // historyKey identifies a robots.txt. Gateways may share a log.
@@ -38,6 +39,7 @@ type Version struct {
 	// UnreachableSince is the first failure since that text, or zero.
 	UnreachableSince time.Time
 	at               Place
+	number           int64 // of all versions, in the order of the lines
 }
 
 const (
@@ -60,10 +62,15 @@ func (h *histories) add(k historyKey, next ...Version) {
 	h.byKey[k] = versions[max(len(versions)-keptVersions, 0):]
 }
 
-// forget drops the versions from a log, because lines about robots.txt are missing from it.
-func (h *histories) forget(series int) {
-	maps.DeleteFunc(h.byKey, func(k historyKey, _ []Version) bool { return k.series == series })
-}
+// lose notes that lines are missing from a log. Some may have been about a robots.txt.
+func (h *histories) lose(series int) { h.lost[series] = h.learned }
+
+// follows reports whether no line is missing since the one about the version.
+func (h *histories) follows(series int, x *Version) bool { return x.number > h.lost[series] }
+
+// Follows reports whether no line is missing between the one about the version and this one, as far
+// as the log shows.
+func (l *Line) Follows(x *Version) bool { return l.histories.follows(l.series, x) }
 
 // learn adds the version of a valid line about a robots.txt.
 func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
@@ -71,7 +78,8 @@ func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 		return // it changes nothing
 	}
 	k := historyKey{series, a.Gateway, a.Origin, a.FetchedAs}
-	now, before := Version{a.At, a.FreshUntil, a.State, a.SHA256, a.Status, a.UnreachableSince, at}, h.byKey[k]
+	h.learned++
+	now, before := Version{a.At, a.FreshUntil, a.State, a.SHA256, a.Status, a.UnreachableSince, at, h.learned}, h.byKey[k]
 	switch n := len(before) - 1; {
 	case n < 0:
 		h.add(k, now)
@@ -79,7 +87,7 @@ func (h *histories) learn(series int, a *robotscache.Answer, at Place) {
 		held := before[n]
 		held.From = a.At
 		h.add(k, now, held)
-	case before[n].continues(&now):
+	case before[n].continues(&now) && h.follows(series, &before[n]):
 		before[n].Until = now.Until
 	default:
 		h.add(k, now)
@@ -138,7 +146,7 @@ func (j *judge) checkHistory(l *Line, v *verdict) {
 		}
 		newest, last = cmp.Or(newest, x), x
 	}
-	if last == nil || !last.From.Before(at) {
+	if last == nil || !last.From.Before(at) || !l.Follows(last) {
 		v.how, v.cause = unproven, CauseHistory
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/crawlgate/crawlgate/evidence"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -202,7 +203,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHistoryBehindLostLines: if the log says that lines are lost, lines about a robots.txt may be
+// TestHistoryBehindLostLines: if a log shows that lines are lost, lines about a robots.txt may be
 // among them. Earlier lines about it then lead to no finding, until the log has newer ones.
 func TestHistoryBehindLostLines(t *testing.T) {
 	t.Parallel()
@@ -214,6 +215,7 @@ func TestHistoryBehindLostLines(t *testing.T) {
 	}
 	rests := func(second int) object { return lines["allowed"].at(noon.Add(time.Duration(second) * time.Second)) }
 	older, lost := text(-60, store.keep("User-agent: *\nDisallow:\n")), rests(60).with("lost", 3)
+	sealer := object{"logger": evidence.Logger, "msg": "lost", "lines": 7, "from": "2026-11-21T12:00:00Z", "to": "2026-11-21T12:01:00Z"}
 	for i, tt := range []struct {
 		log               []object
 		findings, unknown int64
@@ -226,6 +228,13 @@ func TestHistoryBehindLostLines(t *testing.T) {
 		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.log...))
 		if r.totals.Findings[KindHistory] != tt.findings || r.totals.NotProvable[CauseHistory] != tt.unknown || len(r.findings) != int(tt.findings) {
 			t.Errorf("%d: %+v, %+v", i, r.findings, r.totals.NotProvable)
+		}
+	}
+	// Neither does a line that was cut off, that cannot be read, or that says so for the sealer.
+	for between, errors := range map[string]int64{`{"level":"info","ts"` + "\n": 0, `{"level":"info","ts"`: 0, "\x01\n": 1, logOf(t, sealer): 1} {
+		r := auditLogs(t, Config{Texts: store}, logOf(t, older)+between+logOf(t, rests(60)))
+		if len(r.findings) > 0 || r.totals.NotProvable[CauseHistory] != 1 || r.totals.Errors != errors {
+			t.Errorf("%q: %+v, %+v", between, r.findings, r.totals)
 		}
 	}
 }

@@ -47,6 +47,20 @@ func (l *Line) Time() time.Time {
 	return time.Time{}
 }
 
+// Lost returns how many lines before this one are missing, as the log itself says, and the times of
+// the first and the last of them.
+func (l *Line) Lost() (n int64, first, last time.Time) {
+	if r := l.Robots; r != nil {
+		return r.Lost, r.LostSince.Time(), l.Time()
+	}
+	if l.notice.Msg != "lost" {
+		return 0, first, last
+	}
+	first, _ = time.Parse(time.RFC3339Nano, l.notice.From) // the zero time, which no filter excludes
+	last, _ = time.Parse(time.RFC3339Nano, l.notice.To)
+	return l.notice.Lines, first, last
+}
+
 // Client returns the address that Caddy took for the client's. It is empty if the line has none.
 func (l *Line) Client() string { return cmp.Or(l.Request.ClientIP, l.Request.RemoteIP) }
 
@@ -76,16 +90,18 @@ func (l *Line) Certified() bool {
 }
 
 // Read calls line for each line of the logs, in the same order as [Run], and fault for what cannot
-// be read. The function may keep the line. Read ends early with the error of ctx. Its memory is
+// be read. It calls both for a line that begins with one that was cut off. The function may keep
+// the line. Read ends early with the error of ctx. Its memory is
 // bounded by the longest lines and a limited number of robots.txt files.
 func Read(ctx context.Context, logs [][]Source, line func(*Line), fault func(Fault)) error {
 	return each(ctx, logs, newHistories(defaultLimits.records), func(l *Line) {
+		if l.torn != nil {
+			fault(Fault{l.Place, l.torn, true})
+		}
 		switch {
 		case l.err != nil:
 			fault(Fault{Place: l.Place, Err: l.err})
-		case l.torn != nil && l.Robots == nil:
-			fault(Fault{l.Place, l.torn, true})
-		default:
+		case l.torn == nil || l.Robots != nil || l.Answer != nil:
 			_, _, l.Sealed = evidence.ReadSeal(l.text)
 			l.text = nil // the next line overwrites it
 			line(l)
@@ -99,8 +115,8 @@ func each(ctx context.Context, logs [][]Source, h *histories, f func(*Line)) err
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if l.Robots != nil && l.Robots.Lost > 0 {
-			h.forget(l.series)
+		if n, _, _ := l.Lost(); n > 0 || l.torn != nil || l.err != nil {
+			h.lose(l.series)
 		}
 		if l.histories = h; l.Answer != nil && badAnswer(l.Answer) == "" {
 			h.learn(l.series, l.Answer, l.Place)
@@ -264,6 +280,8 @@ type entry struct {
 	Robots *enforce.LogRecord `json:"robots"`
 	// Answer is set in lines about a robots.txt, which belong to no request.
 	Answer *robotscache.Answer `json:"robots_txt"`
+
+	notice evidence.Notice // of the sealer; empty for another line
 }
 
 // number is 0 if a filter of the log has replaced it by a string.
@@ -299,6 +317,9 @@ func readEntry(line []byte) (e entry, err error) {
 			return entry{}, nil
 		}
 		return e, fmt.Errorf("it is not a JSON object: %w", err)
+	}
+	if e.Robots == nil {
+		e.notice = evidence.ReadNotice(line)
 	}
 	return e, nil
 }

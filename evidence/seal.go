@@ -94,6 +94,14 @@ type Notice struct {
 	Robots json.RawMessage `json:"robots,omitempty"`
 }
 
+// ReadNotice returns the notice in a line, which is empty for any other line.
+func ReadNotice(line []byte) (says Notice) {
+	if !bytes.Contains(line, []byte(`"logger":"`+Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
+		return Notice{}
+	}
+	return says
+}
+
 // LateLines are lines that a crash left unsealed and the next start sealed.
 type LateLines struct {
 	From int64  `json:"from"`

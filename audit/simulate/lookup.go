@@ -206,7 +206,7 @@ func (k *lookup) fromLog(a robotscache.Asker) (w known) {
 // nobody asked again, for a day, which is the longest time that a gateway uses an answer.
 func (k *lookup) inForce(agent string) *audit.Version {
 	for v := range k.line.Then(agent) {
-		if k.at.Before(v.From.Add(dayLength)) || k.at.Before(v.Until) {
+		if k.line.Follows(v) && (k.at.Before(v.From.Add(dayLength)) || k.at.Before(v.Until)) {
 			return v
 		}
 	}
@@ -243,6 +243,9 @@ func (k *lookup) permitted(agent string, w known, told bool) (all []known) {
 		return []known{{state: w.state}}
 	}
 	for v := range k.line.Then(agent) {
+		if !k.line.Follows(v) {
+			continue
+		}
 		r := fetch.Record{State: w.state, Status: v.Status, FetchedAt: k.at, FreshUntil: k.at.Add(dayLength)}
 		n := known{state: w.state}
 		switch {

@@ -1,9 +1,7 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,14 +11,6 @@ import (
 
 	"github.com/crawlgate/crawlgate/evidence"
 )
-
-// readNotice parses a line if it is a notice.
-func readNotice(line []byte) (says evidence.Notice) {
-	if !bytes.Contains(line, []byte(`"logger":"`+evidence.Logger+`"`)) || json.Unmarshal(line, &says) != nil || says.Robots != nil {
-		return evidence.Notice{}
-	}
-	return says
-}
 
 // torn is the message of a line that a crash or a full disk cut off.
 const torn = "torn"

@@ -168,7 +168,7 @@ func (c *Checker) Line(number int, at Place, line []byte, when time.Time) {
 		t.log.begun = max(t.log.begun, t.generation)
 	}
 	s.current = t
-	t.says, t.when = readNotice(line), when
+	t.says, t.when = evidence.ReadNotice(line), when
 	c.readSays(t, at, seq, t.says)
 	t.place(at, seq, hash)
 }
