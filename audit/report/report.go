@@ -30,11 +30,11 @@ func (f *Filter) passes(l *audit.Line, host string) bool {
 // lost returns how many lines before this one are missing. They may be about any agent, team and
 // host. Only those that were lost before From, or after To, do not count.
 func (f *Filter) lost(l *audit.Line) int64 {
-	r := l.Robots
-	if !f.From.IsZero() && l.Time().Before(f.From) || !f.To.IsZero() && r.LostSince.Time().After(f.To) {
+	n, first, last := l.Lost()
+	if n > 0 && (!f.From.IsZero() && last.Before(f.From) || !f.To.IsZero() && first.After(f.To)) {
 		return 0
 	}
-	return r.Lost
+	return n
 }
 
 // Counts count lines, and the waits of requests.
@@ -131,11 +131,11 @@ func Of(ctx context.Context, logs [][]audit.Source, f Filter, fault func(audit.F
 	c.Filter = f
 	err := audit.Read(ctx, logs, func(l *audit.Line) {
 		c.Lines++
+		c.Lost += f.lost(l)
 		if l.Robots == nil {
 			c.Foreign++
 			return
 		}
-		c.Lost += f.lost(l)
 		if o, _ := origin.Parse(l.Robots.Origin); f.passes(l, o.Host) {
 			c.add(l, o.Host)
 		}

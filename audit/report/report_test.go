@@ -453,6 +453,33 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestTornAndLost: a line that was cut off counts as unreadable, even if a request follows on the same
+// line. Lines that the sealer says are lost are missing.
+func TestTornAndLost(t *testing.T) {
+	t.Parallel()
+	cut := asked(0, nil)[:90]
+	lost := `{"level":"error","ts":1,"logger":"crawlgate.evidence","msg":"lost","lines":7,"from":"2026-11-23T12:10:00Z","to":"2026-11-23T12:20:00Z","log":"gw1/access/1","seq":3}`
+	known := `{"robots_txt":{"schema":1,"event":"known","at":"2026-11-21T12:00:00Z","origin":"http://a.example","state":"absent"}}`
+	for _, tt := range []struct {
+		lines                            []string
+		filter                           Filter
+		asked, unreadable, lost, foreign int64
+	}{
+		{[]string{cut + asked(1, nil), asked(2, nil)}, Filter{}, 2, 1, 0, 0},
+		{[]string{cut, asked(2, nil)}, Filter{}, 1, 1, 0, 0},
+		{[]string{cut + known, asked(2, nil)}, Filter{}, 1, 1, 0, 1},
+		{[]string{asked(1, nil), lost}, Filter{}, 1, 0, 7, 1},
+		{[]string{asked(30, nil), lost}, Filter{From: noon.Add(21 * time.Minute)}, 1, 0, 0, 1},
+		{[]string{asked(1, nil), lost}, Filter{To: noon.Add(9 * time.Minute)}, 1, 0, 0, 1},
+		{[]string{asked(1, nil), lost}, Filter{To: noon.Add(11 * time.Minute)}, 1, 0, 7, 1},
+	} {
+		r, err := Of(t.Context(), logs(tt.lines...), tt.filter, func(audit.Fault) {})
+		if err != nil || r.Total.Asked != tt.asked || r.Unreadable != tt.unreadable || r.Lost != tt.lost || r.Foreign != tt.foreign {
+			t.Errorf("%.200q: %v, %+v", tt.lines, err, r)
+		}
+	}
+}
+
 // TestBounds: names beyond the bound are counted together.
 func TestBounds(t *testing.T) {
 	t.Parallel()
