@@ -39,6 +39,9 @@ func (API) CaddyModule() caddy.ModuleInfo {
 // its apps, but only if it will start the configuration. If the configuration is then refused, the
 // endpoint stays, so it must already have the metrics.
 func (API) Provision(ctx caddy.Context) error {
+	if err := checkEndpoint(ctx); err != nil {
+		return err
+	}
 	engine.Starting(ctx)
 	return engine.RegisterMetrics(ctx.GetMetricsRegistry())
 }

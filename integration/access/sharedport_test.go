@@ -123,6 +123,27 @@ func TestSecondProcessAtOverlappingAddresses(t *testing.T) {
 	}
 }
 
+// TestSecondProcessAtTheAdminSocket starts a second gateway with the admin socket of one that is busy. It ends, and the
+// first one still takes orders and reloads. A socket that a killed process left behind does not hinder a start.
+func TestSecondProcessAtTheAdminSocket(t *testing.T) {
+	t.Parallel()
+	g := rig.New(t, rig.Config{})
+	status, out := second(t, rig.FreePort(t), rig.Config{Admin: g.AdminAddress(g.Config) + "|0660"}, "run")
+	if status != 1 || !strings.Contains(out, "admin endpoint unix/"+g.AdminSocket()+": another process listens there already") {
+		t.Errorf("the second process ended with %d: %s", status, out)
+	}
+	if out, err := rig.RunBinary(t, "robots", "deny", "host", "shop.example", "--gateway", "unix/"+g.AdminSocket()); err != nil {
+		t.Errorf("an order to the first gateway: %v: %s", err, out)
+	}
+	if err := g.Reload(rig.Config{Engine: rig.Unpaced}); err != nil {
+		t.Errorf("a reload of the first gateway: %v", err)
+	}
+	g.Kill()
+	if err := g.Start(g.Config); err != nil {
+		t.Errorf("a start after a kill: %v", err)
+	}
+}
+
 // TestReloadToASharedPort adds a site at a port of another process. The reload is refused, and nothing else changes.
 func TestReloadToASharedPort(t *testing.T) {
 	t.Parallel()
