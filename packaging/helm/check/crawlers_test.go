@@ -2,6 +2,8 @@ package check
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -259,6 +261,49 @@ func TestShownValues(t *testing.T) {
 	}
 	if rendered["kubernetes.md"] != 5 || rendered["egress.md"] != 1 {
 		t.Errorf("values that are rendered: %v", rendered)
+	}
+}
+
+// TestShownCheck types the command of docs/kubernetes.md that checks the Caddyfile before an upgrade, for good values
+// and for a mistake.
+func TestShownCheck(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "So check first:\n\n  ```sh\n")
+	command, _, found := strings.Cut(block, "```")
+	if !found {
+		t.Fatal("the page has no command")
+	}
+	need(t, "helm")
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, target := range map[string]string{"crawlgate": gateway(t), "packaging": root + "/packaging"} {
+		if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		values, says string
+		ok           bool
+	}{
+		{everything, `"newsbot"`, true},
+		{"console: {enabled: true, existingSecret: console}\nsite: client 10.0.0.0/8", "unknown option", false},
+	} {
+		if err := os.WriteFile(folder+"/values.yaml", []byte(tt.values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), tt.says) || (err == nil) != tt.ok {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 
