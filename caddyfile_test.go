@@ -48,7 +48,7 @@ func TestBadEngine(t *testing.T) {
 		{"speed fast", 3, `unknown option "speed" in robots: want one of allow_for, cache, egress, fetch, fleet, gateway, help, index_html, limits, pace, redact, redis, signals, store, unlogged, user_agent`},
 		{"user_agent A\nuser_agent B", 4, `option "user_agent" of robots is given twice`},
 		{"user_agent", 3, `option "user_agent" of robots takes 1 argument, found 0`},
-		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2`},
+		{"user_agent two words", 3, `option "user_agent" of robots takes 1 argument, found 2; quote a text with spaces`},
 		{"user_agent \"Café/1.0\"", 3, `robots: user_agent "Café/1.0": has characters that a header cannot carry`},
 		{"user_agent A {\nx\n}", 4, `option "user_agent" of robots takes no block`},
 
@@ -66,7 +66,7 @@ func TestBadEngine(t *testing.T) {
 		{"store sqlite", 3, `robots: store: kind "sqlite": want empty, file, none, redis, shelf`},
 		{"store redis", 3, "robots: store: redis needs a url"},
 		{"store redis http://localhost", 3, `robots: store: redis url has scheme "http": want redis, rediss or unix`},
-		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed`},
+		{"store redis redis://user:secret@:x", 3, `robots: store: redis url cannot be parsed; want one such as redis://redis.example:6379`},
 		{"store none /tmp/x", 3, `option "store" of robots: "none" takes no argument, found "/tmp/x"`},
 		{"store none {\nretain 1d\n}", 4, `robots: store: store none keeps texts in memory only: retain and retain_max are for file, retain for redis`},
 		{"store redis redis://h {\nretain 1d\nretain_max 1GiB\n}", 5, `robots: store: redis bounds its memory itself: set its maxmemory instead of retain_max`},
@@ -103,9 +103,9 @@ func TestBadEngine(t *testing.T) {
 		{"redact X-Key\nredact x-key", 4, `robots: redact: X-Key is given twice`},
 		{"redact X:Key", 3, `robots: redact: "X:Key" is not a field name`},
 		{"fetch {\nsoft_404 on\n}", 4, `robots: fetch: soft_404 "on": want detect, off`},
-		{"egress {\nports 80\nupstream http://user:secret@proxy.example:x\n}", 5, `option "upstream" of egress: url cannot be parsed`},
+		{"egress {\nports 80\nupstream http://user:secret@proxy.example:x\n}", 5, `option "upstream" of egress: url cannot be parsed; want one such as http://proxy.example:8080`},
 		{"egress {\nupstream ftp://proxy.example\n}", 4, `option "upstream" of egress: ftp://proxy.example: the scheme must be http, https or socks5`},
-		{"egress {\nupstream http://\n}", 4, `option "upstream" of egress: no host`},
+		{"egress {\nupstream http://\n}", 4, `option "upstream" of egress: no host; want one such as http://proxy.example:8080`},
 		{
 			"egress {\nupstream http://u:secret@proxy.example/x\n}", 4,
 			`option "upstream" of egress: http://u:xxxxx@proxy.example/x: a path has no meaning here`,
@@ -135,6 +135,7 @@ func TestBadEngine(t *testing.T) {
 		{"pace {\nshared redis localhost:6379\n}", 4, `robots: pace: shared: redis url has scheme "localhost": want redis, rediss or unix`},
 
 		{"fleet", 3, `option "fleet" of robots takes at least 1 argument, found 0`},
+		{"redis 192.0.2.1:6379", 3, `robots: redis url cannot be parsed; want one such as redis://redis.example:6379`},
 		{"redis", 3, `option "redis" of robots takes 1 argument, found 0`},
 		{"redis localhost:6379", 3, `robots: redis url has scheme "localhost": want redis, rediss or unix`},
 		{"redis redis://localhost {\nprefix {x}y\n}", 4, `robots: redis: prefix "{x}y": want up to 64 visible ASCII characters without braces`},
@@ -154,9 +155,12 @@ func TestBadEngine(t *testing.T) {
 		{"limits {\ntunnel_age 0s\n}", 4, `option "tunnel_age" of limits: "0s" is zero; leave the option out to get its default`},
 		{"limits {\nbody_timeout 1m\n}", 4, `unknown option "body_timeout" in limits: want one of connections, connections_per_source, min_rate, requests_per_agent, tunnel_age`},
 		{"egress {\nallow_private 10.0.0.1/8\n}", 4, `robots: egress: allow_private "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
-		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range`},
-		{"egress {\nports 0\n}", 4, `robots: egress: ports: reading port range "0": reading port "0": not a port`},
+		{"egress {\nallow_private intranet\n}", 4, `robots: egress: allow_private "intranet": not an address range such as 10.0.0.0/8`},
+		{"egress {\nports http\n}", 4, `robots: egress: ports: reading port range "http": reading port "http": want a number from 1 to 65535`},
+		{"egress {\nports 0\n}", 4, `robots: egress: ports: reading port range "0": reading port "0": want a number from 1 to 65535`},
 		{"egress {\nports 90-80\n}", 4, `robots: egress: ports: reading port range "90-80": first port is above the last`},
+		{"egress {\nupstream 192.0.2.1:8080\n}", 4, `option "upstream" of egress: url cannot be parsed; want one such as http://proxy.example:8080`},
+		{"egress {\nupstream proxy.example:8080\n}", 4, `option "upstream" of egress: no host; want one such as http://proxy.example:8080`},
 		{"egress {\nupstream\n}", 4, `option "upstream" of egress takes at least 1 argument, found 0`},
 		{"egress {\ndial_timeout 10\n}", 4, `option "dial_timeout" of egress: "10" is not a duration such as 10s, 5m or 24h`},
 	} {
@@ -174,7 +178,7 @@ func TestBadGateway(t *testing.T) {
 		{"speed fast", 3, `unknown option "speed" in robots: want one of agent, clients, connect, deny, egress, except, mode, paths, preferences, unidentified, unknown`},
 		{"mode strict", 3, `robots: mode "strict": want enforce, report, off`},
 		{"clients", 3, `option "clients" of robots takes at least 1 argument, found 0`},
-		{"clients everyone", 3, `robots: clients "everyone": not an address range`},
+		{"clients everyone", 3, `robots: clients "everyone": not an address range such as 10.0.0.0/8`},
 		{"clients 10.0.0.1/8", 3, `robots: clients "10.0.0.1/8": has bits set outside the range, want 10.0.0.0/8`},
 		{"clients any 10.0.0.0/8", 3, `robots: clients: "any" must be alone, because it covers every range`},
 		{"clients 10.0.0.0/8\nclients any", 4, `robots: clients: "any" must be alone, because it covers every range`},
@@ -182,11 +186,11 @@ func TestBadGateway(t *testing.T) {
 		{"mode off bad..pattern", 3, `robots: mode off of hosts: host pattern "bad..pattern": origin: host "bad..pattern" has an empty label`},
 
 		{"agent", 3, `option "agent" of robots takes 1 argument, found 0`},
-		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2`},
+		{"agent A B", 3, `option "agent" of robots takes 1 argument, found 2; quote a text with spaces`},
 		{"agent A {\ncolour red\n}", 4, `unknown option "colour" in agent A: want one of also_obey, budget, client_certificate, contact, credential, expires, from, ` +
 			`hosts, hosts_file, ignore_wildcard_group, max_wait, methods, mode, owner, pass, ports, preferences, purpose, rate, send_from, send_user_agent, sign, ticket, token, unknown, user_agent, visit_time, window`},
 		{"agent A {\nhosts a.example .b.example\n}", 4, `robots: agent "A": hosts: host pattern ".b.example": could mean the name with or without the names below it; write b.example, *.b.example or both`},
-		{"agent A {\nhosts_file a b\n}", 4, `option "hosts_file" of agent A takes 1 argument, found 2`},
+		{"agent A {\nhosts_file a b\n}", 4, `option "hosts_file" of agent A takes 1 argument, found 2; quote a text with spaces`},
 		{"agent A {\nports 443\nports 90-80\n}", 5, `robots: agent "A": ports: reading port range "90-80": first port is above the last`},
 		{"agent A {\nmethods GET\nmethods post\n}", 5, `robots: agent "A": methods "post": want methods of requests in capitals, such as GET`},
 		{"agent A {\nwindow 22:00-06:00 UTC\nwindow 22:00-06:00 Mars\n}", 5, `robots: agent "A": window "22:00-06:00 Mars": there is no time zone "Mars"`},
@@ -205,7 +209,7 @@ func TestBadGateway(t *testing.T) {
 			`robots: agents "A" and "B" can both match one request, by credential user "u"`,
 		},
 		{"agent A {\ntoken X\n}\nagent B {\ntoken X\n}", 7, `robots: agents "A" and "B" can both match one request, by User-Agent product "x"`},
-		{"agent A {\nfrom 10.0.0.0/33\n}", 4, `robots: agent "A": from "10.0.0.0/33": not an address range`},
+		{"agent A {\nfrom 10.0.0.0/33\n}", 4, `robots: agent "A": from "10.0.0.0/33": not an address range such as 10.0.0.0/8`},
 		{"agent A {\nignore_wildcard_group yes\n}", 4, `option "ignore_wildcard_group" of agent A takes no argument, found 1`},
 		{"agent A {\nrate 5\n}", 4, `robots: agent "A": parsing rate "5": want COUNT/TIME, such as 5/s, 30/m or 1/10s, or off`},
 		{"agent A {\nbudget {\nrequests 5\n}\n}", 5, `robots: agent "A": budget: requests "5": want a number above 0 for a day, such as 50000/day`},
@@ -341,7 +345,7 @@ func TestBadProvision(t *testing.T) {
 	for _, tt := range []struct{ text, err string }{
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
 		{egressWith("trust_ca /dev/null"), "egress: trust_ca [/dev/null]: adding trusted authority 1: no certificate in PEM form"},
-		{egressWith("upstream http://user:secret@proxy.example:x{file.none}"), "egress: upstream: url cannot be parsed"},
+		{egressWith("upstream http://user:secret@proxy.example:x{file.none}"), "egress: upstream: url cannot be parsed; want one such as http://proxy.example:8080"},
 		{egressWith("upstream ftp://proxy.example{file.none}"), `egress: upstream: ftp://proxy.example: the scheme must be http, https or socks5`},
 	} {
 		config, _, err := adapt(tt.text, "Caddyfile")

@@ -47,10 +47,12 @@ type upstream struct {
 	pair   transportPair // http, and its copy that shares no connections
 }
 
+const wantUpstream = "want one such as http://proxy.example:8080"
+
 // ParseUpstream reads the URL of an upstream proxy. Errors leave its password out.
 func ParseUpstream(s string) (u Upstream, err error) {
 	if u.URL, err = url.Parse(s); err != nil { // the error repeats the whole text
-		return Upstream{}, errors.New("url cannot be parsed")
+		return Upstream{}, errors.New("url cannot be parsed; " + wantUpstream)
 	}
 	_, err = u.port()
 	return u, err
@@ -58,7 +60,7 @@ func ParseUpstream(s string) (u Upstream, err error) {
 
 func (u Upstream) port() (uint16, error) {
 	if u.URL == nil || u.URL.Hostname() == "" {
-		return 0, errors.New("no host")
+		return 0, errors.New("no host; " + wantUpstream)
 	}
 	switch u.URL.Scheme {
 	case "http", "https", "socks5", "socks5h":

@@ -269,7 +269,7 @@ func parseWindow(s string) (w window, err error) {
 	}
 	w.from, w.to = clockOf(begins), clockOf(ends)
 	if errors.Join(err, errEnd) != nil || w.from == w.to {
-		return w, fmt.Errorf("window %q: want two different times, such as 22:00-06:00, and a time zone", escape.Cut(s, maxName))
+		return w, fmt.Errorf("window %q: want two different times from 00:00 to 23:59, such as 22:00-06:00", escape.Cut(s, maxName))
 	}
 	return w, nil
 }

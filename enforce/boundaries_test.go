@@ -202,6 +202,7 @@ func TestBoundaryErrors(t *testing.T) {
 		`methods "CONNECT"`:                   {Methods: []string{"CONNECT"}},
 		`methods ""`:                          {Methods: []string{""}},
 		`want two different times`:            {Windows: []string{"06:00-06:00"}},
+		`from 00:00 to 23:59`:                 {Windows: []string{"22:00-24:00"}},
 		`window "6-7": want two`:              {Windows: []string{"6-7"}},
 		`window "22:00": want two`:            {Windows: []string{"22:00"}},
 		`no time zone "Mars"`:                 {Windows: []string{"22:00-06:00 Mars"}},

@@ -45,7 +45,7 @@ func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return errors.New("redis url cannot be parsed")
+		return errors.New("redis url cannot be parsed; want one such as redis://redis.example:6379")
 	case u.Scheme != "redis" && u.Scheme != "rediss" && u.Scheme != "unix":
 		return fmt.Errorf("redis url has scheme %q: want redis, rediss or unix", u.Scheme)
 	case u.Scheme != "unix" && u.Hostname() == "":

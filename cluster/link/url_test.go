@@ -17,7 +17,7 @@ func TestCheckURL(t *testing.T) {
 		"http://user:secret@localhost":             `redis url has scheme "http": want redis, rediss or unix`,
 		"redis.example:6379":                       `redis url has scheme "redis.example": want redis, rediss or unix`,
 		"":                                         `redis url has scheme "": want redis, rediss or unix`,
-		"redis://user:secret@:x":                   "redis url cannot be parsed",
+		"redis://user:secret@:x":                   "redis url cannot be parsed; want one such as redis://redis.example:6379",
 		"redis://user:secret@/0":                   "redis url names no host",
 	} {
 		err := CheckURL(raw)

@@ -38,11 +38,8 @@ func ParsePortRange(s string) (PortRange, error) {
 // ParsePort reads a decimal port other than 0.
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
-	if err == nil && n == 0 {
-		err = errors.New("not a port")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reading port %q: %w", s, err)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("reading port %q: want a number from 1 to 65535", s)
 	}
 	return uint16(n), nil
 }
@@ -234,7 +231,7 @@ func ParsePrefixes(what string, list []string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, aerr := netip.ParseAddr(s)
 			if aerr != nil {
-				return nil, fmt.Errorf("%s %q: not an address range", what, s)
+				return nil, fmt.Errorf("%s %q: not an address range such as 10.0.0.0/8", what, s)
 			}
 			p = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
 		}

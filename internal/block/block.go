@@ -82,6 +82,8 @@ func (o Option) checkCount(n int) error {
 	switch {
 	case o.Max == 0 && n > 0:
 		return fmt.Errorf("takes no argument, found %d", n)
+	case o.Min == 1 && o.Max == 1 && n > 1:
+		return fmt.Errorf("takes 1 argument, found %d; quote a text with spaces", n)
 	case o.Min == o.Max && n != o.Min:
 		return fmt.Errorf("takes %s, found %d", arguments(o.Min), n)
 	case n < o.Min:
