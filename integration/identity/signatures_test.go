@@ -340,6 +340,37 @@ func TestSignedAfterTheWait(t *testing.T) {
 	}
 }
 
+// TestKeysAfterAReload checks that a request that waits while its configuration ends is signed with a key that came after that.
+func TestKeysAfterAReload(t *testing.T) {
+	t.Parallel()
+	v := startVerifier(t, "User-agent: *\nCrawl-delay: 6\n")
+	v.keygen(t, "")
+	config := v.config("")
+	g := rig.New(t, config)
+	used := make(chan string, 2)
+	for i := range cap(used) {
+		c := newCrawler(g)
+		go func() {
+			one, err := c.ask(t.Context(), i == 0, "localhost:"+v.ports[1], "/page")
+			if err != nil || !one.right(young) {
+				t.Errorf("%+v, %v", one, err)
+			}
+			used <- one.Key
+		}()
+	}
+	former := <-used
+	if err := g.Reload(config); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(v.keys); err != nil {
+		t.Error(err)
+	}
+	v.keygen(t, "")
+	if key := <-used; key == former {
+		t.Errorf("%s signs after its file was replaced", key)
+	}
+}
+
 // TestSignedRobotsTxt checks that the gateway asks in the agent's name if a site refuses its own fetch: each hop has
 // the agent's User-Agent and From, and a signature for the host of that hop. The gateway's own fetch has no such
 // fields.

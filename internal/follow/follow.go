@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 const (
@@ -32,12 +33,18 @@ type Watched[T any] struct {
 // Open reads a file of at most limit bytes, and looks for changes until ctx ends. A file that
 // cannot be read or parsed is an error. Later, the value before it stays, and tell gets the error;
 // it gets nil when a change was taken. Calls of tell do not overlap.
+//
+// After the end of ctx, changes are taken as long as somebody holds the Watched, but not told: a
+// request that waits outlives its configuration, and a key may be withdrawn meanwhile.
 func Open[T any](ctx context.Context, path string, limit int64, parse func([]byte) (T, error), tell func(error)) (*Watched[T], error) {
 	f := &Watched[T]{path: path, limit: limit, parse: parse}
 	if _, err := f.read(); err != nil {
 		return nil, err
 	}
-	go f.watch(ctx, tell)
+	go func() {
+		f.watch(ctx, tell)
+		watchOn(weak.Make(f))
+	}()
 	return f, nil
 }
 
@@ -65,6 +72,16 @@ func (f *Watched[T]) watch(ctx context.Context, tell func(error)) {
 			tell(err)
 		}
 	}
+}
+
+// watchOn takes changes until nobody holds the Watched.
+func watchOn[T any](held weak.Pointer[Watched[T]]) {
+	time.AfterFunc(every, func() {
+		if f := held.Value(); f != nil {
+			_, _ = f.read() // the configuration in force tells
+			watchOn(held)
+		}
+	})
 }
 
 // read reads the file if it is not the one that was read before, with a fault or without. It waits

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // TestFollow: a change is seen, a file that cannot be read leaves the value before it, and the error
-// is told once, and again if it comes back. It is parsed once too.
+// is told once, and again if it comes back. It is parsed once too. After the end of the context, a
+// change is still seen, but not told.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
@@ -103,7 +105,19 @@ func TestFollow(t *testing.T) {
 			look()
 		}
 		cancel()
-		synctest.Wait()
+		_, before := seen()
+		for i, step := range []struct{ text, value string }{{"four", "four"}, {"bad", "four"}, {"five", "five"}} {
+			write(step.text, int64(20+i))
+			look()
+			if _, told := seen(); f.Value() != step.value || len(told) != len(before) {
+				t.Errorf("%s after the end: %q, told %v", step.text, f.Value(), told[len(before):])
+			}
+		}
+		held := weak.Make(f)
+		f = nil
+		if runtime.GC(); held.Value() != nil {
+			t.Error("a file that nobody follows is kept")
+		}
 	})
 }
 
