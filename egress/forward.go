@@ -22,6 +22,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -273,9 +274,10 @@ func (x *forwarding) attachTrailer(out *http.Request) {
 	}
 }
 
-// mayTrail reports whether a trailer of the client may be sent on.
+// mayTrail reports whether a trailer of the client may be sent on. Some servers take an underscore
+// for a hyphen, so Caddy removes such fields from a header, but not from a trailer.
 func (x *forwarding) mayTrail(name string) bool {
-	return mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) && len(x.res.Pass.field(name, []string{""})) > 0
+	return !strings.Contains(name, "_") && mayTrail(name) && mayLeave(name, x.f.HeaderPrefix) && len(x.res.Pass.field(name, []string{""})) > 0
 }
 
 // expectations handles Expect: 100-continue. It passes the field on if there is a body to wait for;

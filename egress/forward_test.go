@@ -327,14 +327,16 @@ func TestForwardRequestTrailers(t *testing.T) {
 			g, c := p.start(t, h)
 			for _, length := range []int64{-1, 4} {
 				r := request(t, t.Context(), "POST", g.URL, nil)
-				r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil}
+				r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil, "Signature-Input": nil, "Signature_input": nil}
 				r.ContentLength = length
 				if g.TLS == nil {
 					r.ContentLength = -1 // in HTTP/1.1 trailers can only follow chunks
 				}
 				r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
 					r.Trailer["X-Sum"] = []string{"42"}
-					r.Trailer["X-Forwarded-For"] = []string{"10.0.0.1"}
+					for _, name := range []string{"X-Forwarded-For", "Signature-Input", "Signature_input"} {
+						r.Trailer[name] = []string{"10.0.0.1"}
+					}
 					return 0, io.EOF
 				})))
 				if got, want := readAll(t, send(t, c, r)), "body 42 [X-Sum]"; got != want {
