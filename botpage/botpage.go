@@ -25,6 +25,10 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("robots_bot", httpcaddyfile.Before, "respond")
 }
 
+// bodyTime is how long a client may take to send the body of a request, which may be read after the
+// answer.
+const bodyTime = 10 * time.Second
+
 // Handler serves the public site of one crawler. It is safe for concurrent use.
 type Handler struct {
 	// Agent is the name of a crawler that has an agent block in some site of the configuration.
@@ -77,6 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	} {
 		w.Header().Set(name, value)
 	}
+	readUntil(w, time.Now().Add(bodyTime))
 	e := engine.Current()
 	if e == nil || e.Open() != nil {
 		return h.fail(w, http.StatusServiceUnavailable, "The crawler's gateway does not run.")
@@ -86,6 +91,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 		return h.fail(w, http.StatusServiceUnavailable, "The gateway's configuration has no crawler of this name now.")
 	}
 	return h.route(w, r, view{e, site, id})
+}
+
+// readUntil bounds the time for the body of a request; zero means no bound.
+func readUntil(w http.ResponseWriter, at time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(at) // only a writer that is not a server's cannot do it
 }
 
 // view is the state for one request: the current configuration, and its agent.

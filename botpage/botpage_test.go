@@ -173,7 +173,7 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Replace(lines(""), "purpose search", "send_user_agent \"AcmeBot/2 (+https://bot.test)\"\nsign {\nkeys "+file+"\ndirectory https://bot.test\n}\npurpose search", 1)
-	g := testgateway.New(t, strings.Replace(text, "http://bot.test:80", "http://bot.test:80 http://other.test:80", 1), "")
+	g := testgateway.New(t, strings.Replace(text, "http://bot.test:80", "http://bot.test:80 http://bot.test.:80 http://other.test:80", 1), "")
 	s := &site{g, t, &http.Client{Transport: &http.Transport{DialContext: g.Dial("bot.sock"), DisableKeepAlives: true}}}
 
 	resp, body := s.ask("GET", webbotauth.WellKnown, nil, nil)
@@ -194,7 +194,13 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("the signature does not verify: %v", resp.Header)
 	}
 
-	for _, host := range []string{"other.test", "bot.test:8443"} {
+	for _, host := range []string{"BOT.test", "bot.test:443"} {
+		resp, _ := s.ask("GET", webbotauth.WellKnown, nil, func(r *http.Request) { r.Host = host })
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", host, resp.StatusCode)
+		}
+	}
+	for _, host := range []string{"other.test", "bot.test:8443", "bot.test."} {
 		resp, _ := s.ask("GET", webbotauth.WellKnown, nil, func(r *http.Request) { r.Host = host })
 		if resp.StatusCode != http.StatusMisdirectedRequest || resp.Header.Get("Signature") != "" {
 			t.Errorf("%s: %d %v", host, resp.StatusCode, resp.Header)
@@ -203,7 +209,7 @@ func TestDirectory(t *testing.T) {
 	if resp, body := s.ask("HEAD", webbotauth.WellKnown, nil, nil); resp.StatusCode != 200 || body != "" || resp.Header.Get("Signature") == "" {
 		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
 	}
-	_, body = s.ask("GET", "/signature-agent-card", nil, nil)
+	_, body = s.ask("GET", "/signature-agent-card", nil, func(r *http.Request) { r.Host = "other.test" })
 	for _, want := range []string{`"jwks_uri": "https://bot.test` + webbotauth.WellKnown + `"`, `"expected-user-agent": "AcmeBot/2 (+https://bot.test)"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in %s", want, body)

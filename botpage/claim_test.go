@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -310,3 +311,45 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d of one passed, and %d of 100 others", passed, others)
 	}
 }
+
+// TestSlowBody: a client that does not send its body holds a connection for a short time only.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		synctest.Test(t, func(t *testing.T) {
+			client, server := net.Pipe()
+			s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = new(Handler).ServeHTTP(w, r, nil)
+			})}
+			go func() { _ = s.Serve(&pipeListener{server, make(chan struct{})}) }()
+			defer s.Close()
+			began := time.Now()
+			_, _ = io.WriteString(client, method+" /opt-out HTTP/1.1\r\nHost: bot.example\r\nContent-Length: 100\r\n\r\nhost=")
+			answer, err := io.ReadAll(client)
+			if took := time.Since(began); err != nil || took != bodyTime || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") {
+				t.Errorf("%s: open for %v: %v, %s", method, took, err, answer)
+			}
+		})
+	}
+}
+
+// pipeListener gives one connection.
+type pipeListener struct {
+	conn net.Conn
+	end  chan struct{}
+}
+
+func (l *pipeListener) Accept() (conn net.Conn, err error) {
+	if conn, l.conn = l.conn, nil; conn == nil {
+		<-l.end
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (l *pipeListener) Close() error {
+	close(l.end)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return new(net.TCPAddr) }

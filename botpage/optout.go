@@ -139,6 +139,7 @@ func (h *Handler) takeOptOut(w http.ResponseWriter, r *http.Request, v view) err
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	c, ok := claimOf(r, v.agent.Agent)
+	readUntil(w, time.Time{}) // a check may take longer
 	if !ok {
 		return h.fail(w, http.StatusBadRequest, badClaim)
 	}

@@ -34,7 +34,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request, v view) erro
 		card["contacts"] = []string{contact}
 	}
 	if a.Signs() {
-		card["jwks_uri"] = site + webbotauth.WellKnown
+		card["jwks_uri"] = a.Signer.Directory + webbotauth.WellKnown
 	}
 	if sent := userAgentOf(a); sent != "" {
 		bot["expected-user-agent"] = sent
@@ -78,11 +78,11 @@ func (h *Handler) serveDirectory(w http.ResponseWriter, r *http.Request, v view)
 	if signer == nil {
 		return h.fail(w, http.StatusNotFound, "This crawler signs nothing.")
 	}
-	o, err := origin.FromAuthority("https", r.Host)
-	if err != nil || o.String() != signer.Directory {
+	authority := strings.TrimPrefix(signer.Directory, "https://")
+	if strings.TrimSuffix(strings.ToLower(r.Host), ":443") != authority { // another spelling would not verify
 		return h.fail(w, http.StatusMisdirectedRequest, "The keys are at "+signer.Directory+webbotauth.WellKnown+".")
 	}
-	header, body := signer.Keys().Directory(o.Authority(), time.Now())
+	header, body := signer.Keys().Directory(authority, time.Now())
 	maps.Copy(w.Header(), header)
 	_, _ = w.Write(body) //nolint:gosec // JSON of our own; a client that has left needs no answer
 	return nil
