@@ -19,7 +19,7 @@ var importRules = map[string][]string{
 	"robotstxt":              {"golang.org/x/"},
 	"signals/htmlhead":       {"golang.org/x/net/html", "internal/coding"},
 	"egress":                 {"golang.org/x/", "github.com/dunglas/httpsfv"},
-	"webbotauth":             {},
+	"webbotauth":             {"internal/repeated"},
 	"egress/guard":           {},
 	"egress/ftphttp":         {"egress/guard", "github.com/jlaffaye/ftp"},
 	"egress/mint":            {"golang.org/x/"},
@@ -40,7 +40,7 @@ var importRules = map[string][]string{
 	"evidence/verify":        {"evidence", "golang.org/x/mod/sumdb/"},
 	"audit/report":           {"audit", "enforce", "origin", "internal/pagestyle", "internal/plot", "internal/plot", "github.com/dustin/go-humanize"},
 	"signals/directives":     {},
-	"signals/preferences":    {"robotstxt", "signals/directives", "github.com/dunglas/httpsfv"},
+	"signals/preferences":    {"robotstxt", "signals/directives", "internal/repeated", "github.com/dunglas/httpsfv"},
 	"audit/simulate":         {"audit", "budget", "enforce", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "internal/escape"},
 	"audit":                  {"evidence/verify", "evidence", "golang.org/x/", "internal/lines", "origin", "robotstxt", "fetch", "robotscache", "enforce"},
 	"evidence/caddylog":      {"evidence", "evidence/sealer", "internal/block", "internal/lines", "github.com/caddyserver/caddy/v2", "go.uber.org/zap"},
@@ -83,7 +83,7 @@ var importRules = map[string][]string{
 	// The glue.
 	"adminapi": {
 		"engine", "enforce", "budget", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt", "webbotauth",
-		"internal/escape", "internal/linediff", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
+		"internal/escape", "internal/linediff", "internal/repeated", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
 		"golang.org/x/sync/singleflight",
 	},
 	"console": {
@@ -96,7 +96,7 @@ var importRules = map[string][]string{
 	},
 	"cli": {
 		"adminapi", "engine", "cluster", "audit", "evidence/verify", "audit/report", "audit/simulate", "egress", "egress/guard", "enforce", "evidence/sealer", "fetch", "origin", "signals/preferences", "robotscache", "robotscache/boltstore", "robotstxt", "webbotauth",
-		"internal/escape", "internal/linediff", "internal/lines", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
+		"internal/escape", "internal/linediff", "internal/lines", "internal/repeated", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/", "golang.org/x/",
 	},
 	"": {"*"},
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/engine"
 	"github.com/crawlgate/crawlgate/evidence/sealer"
+	"github.com/crawlgate/crawlgate/internal/repeated"
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
@@ -238,7 +239,7 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 			if _, more := decoder.Token(); more != io.EOF {
 				err = errors.New("there is text after the JSON object")
 			} else {
-				err = repeatedField(&body)
+				err = repeated.Field(body.Bytes())
 			}
 		}
 		switch tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err); {
@@ -251,27 +252,6 @@ func order[T, A any](answer func(ctx context.Context, e *engine.Engine, request 
 		}
 		return nil, badRequest("the body has the wrong form: %w", err)
 	}
-}
-
-// repeatedField finds a field that a JSON object has twice. Package json keeps the last value, and
-// ignores the case of names.
-func repeatedField(object io.Reader) error {
-	decoder := json.NewDecoder(object)
-	_, _ = decoder.Token() // the brace
-	var seen []string
-	for decoder.More() {
-		token, _ := decoder.Token()
-		name, _ := token.(string)
-		if slices.ContainsFunc(seen, func(other string) bool { return strings.EqualFold(name, other) }) {
-			return fmt.Errorf("field %q is given twice", name)
-		}
-		seen = append(seen, name)
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Interface guards.

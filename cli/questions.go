@@ -19,6 +19,7 @@ import (
 
 	"github.com/crawlgate/crawlgate/enforce"
 	"github.com/crawlgate/crawlgate/internal/lines"
+	"github.com/crawlgate/crawlgate/internal/repeated"
 	"github.com/crawlgate/crawlgate/origin"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
@@ -153,6 +154,11 @@ func parseQuestion(line []byte) (q question, err error) {
 		return q, fmt.Errorf("bad JSON: %w", err)
 	case d.InputOffset() < int64(len(line)):
 		return q, errors.New("bad JSON: more than one value")
+	}
+	if err := repeated.Field(line); err != nil {
+		return q, err
+	}
+	switch {
 	case q.Robots != nil && q.RobotsFile != nil:
 		return q, errors.New("both robots and robots_file")
 	case q.Robots == nil && q.RobotsFile == nil:

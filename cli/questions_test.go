@@ -85,8 +85,8 @@ func TestQuestions(t *testing.T) {
 			"escapes of JSON", `{"id":9,"robots":"` + b64("User-agent: *\nDisallow: /\"é\\<") + `","\u0061gent":"A","url":"\/\"\u00e9\\<"}`,
 			`{"id":9,"allowed":false,"rule":"/\"é\\<","line":2,"group":"*"}`,
 		},
-		{ // as in encoding/json, names have no case, and of two the last counts
-			"case of a field, a field twice", `{"id":2,` + inline + `,"Agent":"A","agent":"B","URL":"/private"}`,
+		{ // as in encoding/json
+			"case of a field", `{"id":2,` + inline + `,"Agent":"B","URL":"/private"}`,
 			`{"id":2,"allowed":true,"rule":"","line":0,"group":"B"}`,
 		},
 		{
@@ -124,6 +124,8 @@ func TestBadQuestions(t *testing.T) {
 		{"comma too many", `{"id":1,}`, `null`, "object key"},
 		{"no colon", `{"id" 1}`, `null`, "after object key"},
 		{"unknown field", `{"id":2,"robots":"","agent":"A","url":"/","colour":"red"}`, `2`, `unknown field \"colour\"`},
+		{"a field twice", `{"id":2,"robots":"","agent":"A","url":"/a","url":"/b"}`, `2`, `field \"url\" is given twice`},
+		{"a field twice, once null", `{"id":2,"robots":"","agent":"A","Agent":null,"agents":["B"],"url":"/"}`, `2`, `field \"Agent\" is given twice`},
 		{"robots is a number", `{"id":3,"robots":5,"agent":"A","url":"/"}`, `3`, "robots: not a string"},
 		{"agent is a list", `{"id":3,"robots":"","agent":["A"],"url":"/"}`, `3`, "agent: not a string"},
 		{"agents is a string", `{"id":3,"robots":"","agents":"A","url":"/"}`, `3`, "agents: not a list"},

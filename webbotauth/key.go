@@ -17,6 +17,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/crawlgate/crawlgate/internal/repeated"
 )
 
 // maxKeys bounds the keys of one agent: a directory with more could be refused (section 6 of the
@@ -171,6 +173,9 @@ func parseSet(data []byte) ([]jwk, error) {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("something follows the JSON at byte %d", decoder.InputOffset())
+	}
+	if err := repeated.Field(data); err != nil {
+		return nil, err
 	}
 	list := file.Keys
 	if list == nil && file.Type != "" {

@@ -113,21 +113,24 @@ func TestParseKeysRefuses(t *testing.T) {
 		}
 		return string(text)
 	}
-	many := strings.TrimSuffix(strings.Repeat(with(func(*jwk) {})+",", maxKeys+1), ",")
+	one := with(func(*jwk) {})
+	many := strings.TrimSuffix(strings.Repeat(one+",", maxKeys+1), ",")
 	for text, want := range map[string]string{
-		"":                                              "no JSON Web Key",
-		with(func(*jwk) {})[:60]:                        "no JSON Web Key",
-		with(func(*jwk) {}) + "x":                       "something follows",
-		"{}":                                            "it has no keys",
-		`{"keys":[]}`:                                   "it has no keys",
-		`{"keys":[` + many + `]}`:                       "more than 16",
-		`{"keys":[` + many[:len(many)/2] + `]}`:         "",
-		with(func(j *jwk) { j.Type = "RSA" }):           "kty OKP",
-		with(func(j *jwk) { j.D = "" }):                 "no d",
-		with(func(j *jwk) { j.D = j.D[1:] }):            "base64url of 32",
-		with(func(j *jwk) { j.X = good.D }):             "x does not belong",
-		with(func(j *jwk) { j.ID = "k1" }):              "thumbprint",
-		with(func(j *jwk) { j.From, j.Expires = 5, 5 }): "exp is not after nbf",
+		"":                                      "no JSON Web Key",
+		with(func(*jwk) {})[:60]:                "no JSON Web Key",
+		with(func(*jwk) {}) + "x":               "something follows",
+		"{}":                                    "it has no keys",
+		`{"keys":[]}`:                           "it has no keys",
+		`{"keys":[` + many + `]}`:               "more than 16",
+		`{"keys":[` + many[:len(many)/2] + `]}`: "",
+		`{"keys":[` + one + `],"keys":[` + one + `]}`:                                     `field "keys" is given twice`,
+		`{"keys":[` + strings.Replace(one, "{", `{"exp":5,"Exp":6,`, 1) + `]}`:            `field "Exp" is given twice`,
+		with(func(j *jwk) { j.Type = "RSA" }):                                             "kty OKP",
+		with(func(j *jwk) { j.D = "" }):                                                   "no d",
+		with(func(j *jwk) { j.D = j.D[1:] }):                                              "base64url of 32",
+		with(func(j *jwk) { j.X = good.D }):                                               "x does not belong",
+		with(func(j *jwk) { j.ID = "k1" }):                                                "thumbprint",
+		with(func(j *jwk) { j.From, j.Expires = 5, 5 }):                                   "exp is not after nbf",
 		`{"kty":"OKP","crv":"Ed25519","d":"n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"}`: "RFC 9421",
 	} {
 		keys, err := ParseKeys([]byte(text))

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/crawlgate/crawlgate/internal/repeated"
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
@@ -70,7 +71,8 @@ var (
 )
 
 // ParseTDMFile reads a /.well-known/tdmrep.json (TDMRep, "TDM File on the Origin Server"): an array
-// of rules. A rule that is no object, or whose location can never match, is ignored.
+// of rules. A rule that is no object, or whose location can never match, is ignored. One that has a
+// field twice reserves the whole site.
 func ParseTDMFile(data []byte) (TDMRules, error) {
 	if len(data) > MaxTDMFile {
 		return TDMRules{}, ErrTDMTooLarge
@@ -85,7 +87,9 @@ func ParseTDMFile(data []byte) (TDMRules, error) {
 	var t TDMRules
 	for _, e := range entries {
 		var rule tdmRule
-		if json.Unmarshal(e, &rule.tdmEntry) != nil {
+		if repeated.Field(e) != nil { // readers differ on which value counts: here the strictest
+			rule.tdmEntry = tdmEntry{Location: "/", Reservation: json.RawMessage("1")}
+		} else if json.Unmarshal(e, &rule.tdmEntry) != nil {
 			continue
 		}
 		var ok bool

@@ -203,6 +203,8 @@ func TestTDMFileVectors(t *testing.T) {
 		{"TDMRep: other values are unset, and still the first", `[{"location":"/","tdm-reservation":"1"},{"location":"/","tdm-reservation":1}]`, "/", ""},
 		{"RFC 8259 6: 1.0 is the number 1", `[{"location":"/a","tdm-reservation":1.0},{"location":"/","tdm-reservation":0e3}]`, "/a", reserved},
 		{"RFC 8259 6: 0e3 is the number 0", `[{"location":"/a","tdm-reservation":1.0},{"location":"/","tdm-reservation":0e3}]`, "/", "tdm=y;from=tdmrep"},
+		{"in doubt the strictest: a reservation twice", `[{"location":"/b","tdm-reservation":1,"TDM-Reservation":0}]`, "/b", reserved},
+		{"in doubt the strictest: a location twice", `[{"location":"/a","location":7,"tdm-reservation":0}]`, "/b", reserved},
 		{"a byte order mark, strange rules", "\xEF\xBB\xBF" + `[1,null,{"location":1},{"location":"a"},{"tdm-reservation":1},{"location":"/","tdm-reservation":1,"tdm-policy":[]}]`, "/", reserved},
 	} {
 		t.Run(c.source, func(t *testing.T) {
