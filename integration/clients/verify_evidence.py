@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Checks a sealed access log of Crawlgate by the rules of its page evidence-format.md.
+"""Checks a sealed access log of Crawlgate by the rules in evidence-format.md.
 
-It ends with PASS (0), FAIL (1: there are findings), INCOMPLETE (2: there are none, but something is unproven), or 3 (wrong usage).
-If a key is given, those in STATE do not count. Lines `peer` are not judged: that takes the logs of the other gateways.
+The exit status is 0 for PASS, 1 for FAIL (findings), 2 for INCOMPLETE (no findings, but something is unproven), or 3 for wrong usage.
+If a key is given, the keys in STATE are ignored. Lines `peer` are not checked, because that requires the logs of the other gateways.
 """
 import argparse, base64, functools, gzip, hashlib, json, os, pathlib, re, signal, sys, zlib
 from collections import namedtuple
 
-# The seal as the writer puts it. 18 digits at most: a longer number is none that a log can reach.
+# The seal as the writer writes it. Numbers have at most 18 digits, because no log reaches a longer one.
 SEAL = re.compile(rb'[{,]"log":"([^"\\]*/([1-9][0-9]{0,17}))","seq":(0|[1-9][0-9]{0,17})}$')
 NOTE = re.compile("([^\n]+/[1-9][0-9]{0,17})\n(0|[1-9][0-9]{0,17})\n([^\n]+)\n\n((?:— [^ +\n]+ [A-Za-z0-9+/=]+\n)+)")
 TILE = re.compile(r"([0-6])/((?:x[0-9]{3}/){0,5}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
 Checkpoint = namedtuple("Checkpoint", "log size root file number")
 Place = namedtuple("Place", "file number")
-Line = namedtuple("Line", "hash file number ts")         # ts: None of the writer's own, which the page's times leave out
+Line = namedtuple("Line", "hash file number ts")         # ts: None for the writer's own lines, because the page's times exclude them
 
-# ---- Ed25519 (RFC 8032), verification only. With the multiples j * 16^i of both points at hand it is faster than openssl starts.
+# ---- Ed25519 (RFC 8032), verification only. With precomputed multiples j * 16^i of both points, it takes less time than starting openssl.
 P, L = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, P - 2, P) % P
 BASE = (4 * pow(5, P - 2, P) % P).to_bytes(32, "little")
@@ -33,7 +33,7 @@ def multiples(raw, negative):
     x = u * v**3 * pow(u * v**7, (P - 5) // 8, P) % P
     x = x * pow(2, (P - 1) // 4, P) % P if v * x * x % P == -u % P else x
     if y >= P or v * x * x % P != u % P or (x == 0 and sign):
-        raise ValueError("this is no point of the curve")
+        raise ValueError("this is not a point of the curve")
     x = P - x if (x & 1 != sign) != negative else x
     base, rows = (x, y, 1, x * y % P), []
     for _ in range(64):
@@ -50,7 +50,7 @@ def ed25519(key, text, signature):
     for number, rows in (s, multiples(BASE, False)), (k, multiples(key, True)):
         for i in range(64):
             r = add(r, rows[i][number >> 4 * i & 15])
-    z = pow(r[2], P - 2, P)       # s * base - k * key has to be the first half of the signature
+    z = pow(r[2], P - 2, P)       # s * base - k * key must equal the first half of the signature
     return len(signature) == 64 and s < L and (r[1] * z % P | (r[0] * z % P & 1) << 255).to_bytes(32, "little") == signature[:32]
 
 findings, incomplete = [], []
@@ -63,7 +63,7 @@ def unproven(at, message):
 def decode(text):
     whole = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
     return base64.b64decode(text) if isinstance(text, str) and re.fullmatch(whole, text) else b""
-def stem(identity):               # gateway and log, without the generation
+def stem(identity):               # the gateway and the log, without the generation
     return identity.rpartition("/")[0]
 def key_id(name, key):
     return hashlib.sha256(name.encode(errors="surrogateescape") + b"\n\1" + key).digest()[:4]
@@ -72,27 +72,27 @@ def parse_vkey(text):
     name, number, raw = (text.strip().split("+", 2) + ["", ""])[:3]
     raw = decode(raw)
     if len(raw) != 33 or raw[0] != 1 or key_id(name, raw[1:]).hex() != number:
-        raise ValueError("this is no verifier's key of Ed25519")
+        raise ValueError("this is not a verifier key of Ed25519")
     multiples(raw[1:], True)
     return name, raw[1:]
 
 def read_checkpoints(path, keys_of, only=""):
-    """The good checkpoints of a file: blocks that end with `--`, or one note. `only`: the identity that all have to be of."""
+    """Returns the valid checkpoints of a file of blocks that end with `--`, or of one note. All must have the identity `only`, if given."""
     good, number, text = [], 1, pathlib.Path(path).read_bytes().decode(errors="surrogateescape")
     *blocks, rest = re.split("(?m)^--\n", text)
-    for block in blocks or ([rest] if rest else []):     # behind the last `--` is what was cut off in a crash
+    for block in blocks or ([rest] if rest else []):     # a crash cut off what follows the last `--`
         note = NOTE.fullmatch(block)
         keys = keys_of(note[1]) if note else []
         text = block.partition("\n\n")[0].encode(errors="surrogateescape") + b"\n"
         own = [decode(s.split(" ")[2]) for s in note[4].splitlines() if s.split(" ")[1] == note[1]] if note else []
         if only in ("", note and note[1]) and any(s[:4] == key_id(note[1], k) and ed25519(k, text, s[4:]) for s in own for k in keys):
             good.append(Checkpoint(note[1], int(note[2]), decode(note[3]), path, number))
-        elif only or keys or not note:         # else it is of another log
-            finding(Place(path, number), "seal_head", "This is no checkpoint with a good signature by the key of the log.")
+        elif only or keys or not note:         # else it belongs to another log
+            finding(Place(path, number), "seal_head", "This is not a checkpoint with a valid signature by the key of the log.")
         number += block.count("\n") + 1
     return good
 
-# ---- one generation: its state, its lines, its tree (RFC 6962)
+# ---- one generation: its state, lines and tree (RFC 6962)
 def leaf_hash(line):
     return hashlib.sha256(b"\0" + line).digest()
 def node(left, right):
@@ -110,7 +110,7 @@ class Generation:
         for path in (os.path.join(top, name) for top, _, names in os.walk(base) for name in names):
             m = TILE.fullmatch(os.path.relpath(path, base))
             at, width = (int(m[1]), int(re.sub("[x/]", "", m[2]))) if m else None, int(m[3] or 256) if m else 0
-            if width > self.tiles.get(at, (0,))[0]:      # the widest counts
+            if width > self.tiles.get(at, (0,))[0]:      # use the widest
                 self.tiles[at] = width, path, pathlib.Path(path).read_bytes()
 
     def tile(self, level, index):
@@ -119,7 +119,7 @@ class Generation:
 
     @functools.lru_cache(1 << 18)
     def subtree(self, height, index):
-        """The hash over 2^height lines: from the lines where they are here, else from the tiles. None: from neither."""
+        """Returns the hash over 2^height lines, from the lines if they are present, else from the tiles. It is None if both are missing."""
         if height == 0:
             return self.lines[index].hash if index in self.lines else self.tile(0, index)
         left = self.subtree(height - 1, 2 * index)
@@ -133,17 +133,17 @@ class Generation:
         right = self.root(rest, start + (1 << height)) if left and rest else None
         return node(left, right) if right else None if rest else left
     def settle(self, loose, start, until):
-        """Gives lines without a seal the numbers from `start` on, before `until`, the number of the next seal (None: the end)."""
+        """Numbers lines without a seal from `start`, below `until`, the number of the next seal. `until` is None at the end of the log."""
         limit = max(start, self.size) if until is None else until
         exact = limit - start == len(loose) or (until is None and start >= self.size)
         known = {self.tile(0, i): i for i in reversed(range(start, min(limit, start + 10000)))} if loose else {}
-        for line, whole in loose:     # if there are more or fewer lines than numbers, the hashes of the state tell where they belong
+        for line, whole in loose:     # if the counts of lines and numbers differ, the hashes of the state give their places
             seq = start
             if not exact or (whole and self.tile(0, start) not in (None, line.hash)):
                 seq = known.get(line.hash, -1)
                 seq = seq if seq >= start else start if start < limit and not self.tile(0, start) else None
             if seq is None or (whole and seq >= self.size):
-                finding(line, "seal_extra", "The line has no seal, and no checkpoint has it.")
+                finding(line, "seal_extra", "The line has no seal, and no checkpoint covers it.")
             else:
                 self.lines[seq], start = line, seq + 1
                 self.torn.add(seq)
@@ -160,7 +160,7 @@ def lines_of(path):
             for number, line in enumerate(file, 1):
                 yield number, line
     except (OSError, EOFError, zlib.error) as e:
-        unproven(Place(path, number + 1), f"The file cannot be read from here on: {e}.")
+        unproven(Place(path, number + 1), f"The file cannot be read from this line: {e}.")
 
 def parse(line):
     try:
@@ -170,7 +170,7 @@ def parse(line):
     return value if isinstance(value, dict) else None
 def whole_number(value):
     return value if type(value) is int and 0 <= value < 10**18 else None
-def is_own(entry):                # a line of the writer itself
+def is_own(entry):                # whether it is one of the writer's own lines
     return bool(entry) and entry.get("logger") == "crawlgate.evidence" and "robots" not in entry
 
 class Log:
@@ -178,8 +178,8 @@ class Log:
         self.folder = folder
         names = [name for name in os.listdir(folder) if re.fullmatch("[1-9][0-9]{0,17}", name)]
         self.generations = {int(name): Generation(int(name), os.path.join(folder, name)) for name in names}
-        first = {}                # of each file: names prove nothing, the first seal tells its place
-        # A crash while a file is packed leaves it packed too, perhaps cut off: then the packed one does not count.
+        first = {}                # the first seal of each file gives its place, because names prove nothing
+        # A crash during compression leaves both files, and the compressed one may be cut off. It is ignored.
         for path in [p for p in dict.fromkeys(paths) if not p.endswith(".gz") or p[:-3] not in paths]:
             m = next(filter(None, (SEAL.search(line.removesuffix(b"\n")) for _, line in lines_of(path))), None)
             if m:
@@ -187,7 +187,7 @@ class Log:
         self.stems = {stem(g.name) for g in self.generations.values() if g.name} or {stem(name) for _, _, name in first.values()}
         self.files = sorted((path for path in first if self.at(first[path][2])), key=first.get)
 
-    def at(self, name):           # the generation of an identity, None of another log
+    def at(self, name):           # the generation with this identity, or None if it belongs to another log
         if not re.fullmatch("[1-9][0-9]{0,17}", name.rpartition("/")[2]):
             return None
         number = int(name.rpartition("/")[2])
@@ -201,7 +201,7 @@ class Log:
         for path, number, raw in ((path, *x) for path in self.files for x in lines_of(path)):
             line = raw.removesuffix(b"\n")
             if line == raw and path == self.files[-1]:
-                continue          # it has no end, and is no leaf yet
+                continue          # without a newline it is not a leaf yet
             m, entry = SEAL.search(line), parse(line)
             ts = entry.get("ts") if entry and not is_own(entry) else None
             item = Line(leaf_hash(line), path, number, ts if type(ts) in (int, float) and abs(ts) < 1e12 else None)
@@ -210,18 +210,18 @@ class Log:
                 continue
             here, seq = self.at(m[1].decode(errors="replace")), int(m[3])
             if not here or here.number < top and seq >= here.size:
-                finding(item, "seal_extra", "The line is of another log, or behind the first one of a later generation.")
+                finding(item, "seal_extra", "The line belongs to another log, or follows the first line of a later generation.")
                 continue
             if not g and seq == 0:
-                loose.clear()     # of a time without evidence
+                loose.clear()     # they are older than the seals
             elif g is not here and g:
                 g.settle(loose, g.next, None)
-            elif loose:           # ahead of all seals, at most the one line before was cut off
+            elif loose:           # before the first seal, at most one line was cut off
                 here.settle(loose, g.next if g else seq - 1, seq)
             if (here.number, seq) < before:
-                finding(item, "seal_order", f"Line {seq} of {here.name} is behind line {before[1]} of generation {before[0]}.")
+                finding(item, "seal_order", f"Line {seq} of {here.name} follows line {before[1]} of generation {before[0]}.")
             if seq in here.lines:
-                finding(item, "seal_extra", f"Line {seq} of {here.name} is at {here.lines[seq].file}:{here.lines[seq].number} too.")
+                finding(item, "seal_extra", f"Line {seq} of {here.name} is also at {here.lines[seq].file}:{here.lines[seq].number}.")
             else:
                 here.lines[seq] = item
                 here.own.update({seq: entry} if is_own(entry) else {})
@@ -231,36 +231,36 @@ class Log:
 
 # ---- the rules of the page
 def check_tree(g):
-    """Each checkpoint has the root of the first lines, each line has the bytes of its leaf."""
+    """Checks that each checkpoint has the root of its lines, and that each line matches its leaf."""
     heads = sorted({(c.size, c.root): c for c in g.good}.values(), key=lambda c: c.size)
     first = {c.size: c.root for c in reversed(heads)}
     wrong = bad = [c for c in heads if c.root != (g.root(c.size) or first[c.size])]
     differ = {seq: g.lines[seq] for seq in sorted(g.lines) if seq < g.size and g.tile(0, seq) not in (None, g.lines[seq].hash)}
-    if wrong:                     # if the hashes of the state give the root, they are right, and the lines were changed
+    if wrong:                     # if the hashes of the state give the root, they are right and the lines were changed
         g.lines.update((seq, line._replace(hash=g.tile(0, seq))) for seq, line in differ.items())
         Generation.subtree.cache_clear()
         bad = [c for c in wrong if c.root != (g.root(c.size) or first[c.size])]
     for seq, line in differ.items():
         at, kind = (line, "seal_changed") if len(bad) < len(wrong) else (Place(g.tiles[0, seq // 256][1], 0), "seal_leaves")
-        finding(at, kind, f"Line {seq} of {g.name}, or its hash in the state, is not the one that was signed.")
+        finding(at, kind, f"Line {seq} of {g.name}, or its hash in the state, differs from the one that was signed.")
     right = [c.size for c in heads if c not in bad and g.root(c.size)]
     for c in bad:
         start = max((size for size in right if size < c.size), default=0)
         here = [seq for seq in sorted(g.lines) if start <= seq < c.size]
         if right and c.size <= right[-1]:
-            finding(c, "seal_fork", f"The lines have not the root of this checkpoint of {c.size} lines, but that of another one.")
+            finding(c, "seal_fork", f"The lines do not have the root of this checkpoint of {c.size} lines, but that of another one.")
         elif c is bad[0]:
             finding(g.lines[here[0]] if here else c, "seal_changed" if len(here) == c.size - start else "seal_leaves",
-                    f"One of the lines {start} to {c.size - 1} of {g.name}, or its hash, is not the one that was signed.")
+                    f"One of the lines {start} to {c.size - 1} of {g.name}, or its hash, differs from the one that was signed.")
     if heads and g.lines and g.root(g.size) is None:
-        unproven(heads[-1], f"The root of {g.size} lines cannot be computed: lines are missing, and their hashes too.")
+        unproven(heads[-1], f"The root of {g.size} lines cannot be computed, because lines and their hashes are missing.")
 
 def span(lines):
     times = [line.ts for line in lines if line.ts is not None]
     return max(times) - min(times) if times else 0
 
 def explain(order, terms):
-    """Whether terms explain that the first lines are missing, each different one, up to one that did when others took its place."""
+    """Says of each different set of terms whether it explains the missing lines. It ends at one that did before another set replaced it."""
     lines, seen, told = [g.lines[seq] for g, seq in order], [], []
     def explains(t, lines):
         files, days = whole_number(t.get("roll_keep")), whole_number(t.get("roll_keep_days"))
@@ -276,7 +276,7 @@ def explain(order, terms):
     return told
 
 def check_missing(g, order, terms, earlier, later):
-    """Each line below S is there."""
+    """Checks that each line below S is present."""
     seqs = [seq for seq in sorted(g.lines) if seq < g.size]
     for a, b in [(a, b) for a, b in zip([-1] + seqs, seqs + [g.size]) if b > a + 1]:
         at = g.lines.get(b) or g.lines.get(a) or max(g.good, key=lambda c: c.size)
@@ -287,12 +287,12 @@ def check_missing(g, order, terms, earlier, later):
             if told and all(told):
                 continue
             if any(told) or any(e.get("msg") == "deleted" and seq < g.size for seq, e in g.own.items()):
-                unproven(at, text + ": a line says that the file was deleted, or some of its terms do not explain it.")
+                unproven(at, text + ": a line says that the file was deleted, or some terms do not explain it.")
                 continue
         finding(at, kind, text + ".")
 
 def bounds(terms):
-    """How many lines, of how many seconds, may be without a checkpoint."""
+    """Returns how many lines, over how many seconds, may have no checkpoint."""
     lines, every = whole_number((terms or {}).get("lines")) or 0, (terms or {}).get("every")
     every = every if type(every) in (int, float) and 0 <= every < 1e9 else 0
     return 8 * max(lines, 1000), max(60, 4 * every) if terms else 3600
@@ -304,32 +304,32 @@ def check_tail(g, terms, later):
     (most, longest), seconds = bounds(terms), span(lines)
     if not lines or not later and len(lines) <= most and seconds <= longest:
         return
-    text = f"From here on, {len(lines)} lines of {seconds:.0f} seconds of {g.name} have no checkpoint"
+    text = f"From this line, {len(lines)} lines over {seconds:.0f} seconds of {g.name} have no checkpoint"
     if len(lines) > most or later and seconds > longest:
-        finding(lines[0], "seal_unsealed", text + f": a crash leaves at most {most}, of {longest:.0f} seconds.")
+        finding(lines[0], "seal_unsealed", text + f": a crash leaves at most {most}, over {longest:.0f} seconds.")
     else:
         unproven(lines[0], text + (", and a later generation has begun." if later else "."))
 
 def check_own(log, g, seq, entry, terms):
-    """The rules about a line of the writer. `terms`: the last ones before it."""
+    """Checks a line of the writer. `terms` are the last ones before it."""
     line, kind, size = g.lines[seq], entry.get("msg"), whole_number(entry.get("size"))
     if kind == "checkpoint" and (size or 0) > g.size:
-        finding(line, "seal_head", f"The line tells of a checkpoint of {size} lines: the largest that is known has {g.size}.")
+        finding(line, "seal_head", f"The line names a checkpoint of {size} lines. The largest known one has {g.size}.")
     if kind == "lost" and seq < g.size:
-        unproven(line, f"{entry.get('lines')} entries are not in the log, it says.")
+        unproven(line, f"The line says that {entry.get('lines')} entries are not in the log.")
     if kind != "opened" or seq >= g.size:
-        return                    # what a line says that no checkpoint covers does not count
+        return                    # a line that no checkpoint covers proves nothing
     late = entry.get("late") if isinstance(entry.get("late"), dict) else {}
     start, end = whole_number(late.get("from")) or 0, min(whole_number(late.get("to")) or 0, seq)
     most, seconds = bounds(terms)
     if end - start > most:
-        finding(line, "seal_unsealed", f"{end - start} lines are sealed late: a crash leaves at most {most}.")
+        finding(line, "seal_unsealed", f"{end - start} lines were sealed late. A crash leaves at most {most}.")
     elif span(x for s, x in g.lines.items() if start <= s < end) > seconds:
-        unproven(line, f"{end - start} lines of more than {seconds:.0f} seconds are sealed late.")
+        unproven(line, f"{end - start} lines over more than {seconds:.0f} seconds were sealed late.")
     if re.search("that were signed|have no checkpoint", str(entry.get("reason"))):
-        finding(line, "seal_reset", f"The generation began because: {entry['reason']}.")
+        finding(line, "seal_reset", f"The reason for this generation is: {entry['reason']}.")
     if size and stem(str(entry.get("previous"))) == stem(g.name) and not any(h.name == entry["previous"] for h in log.generations.values()):
-        gone = log.at(entry["previous"])                 # neither its state nor a line of it is here
+        gone = log.at(entry["previous"])                 # its state and all its lines are missing
         if gone and gone.number < g.number:
             gone.size, gone.good = size, [Checkpoint(gone.name, size, decode(entry.get("root")), line.file, line.number)]
             return
@@ -337,9 +337,9 @@ def check_own(log, g, seq, entry, terms):
     if named and size is not None:
         roots = {c.root for c in named.good if c.size == size}
         if not roots or named.size > size:
-            finding(line, "seal_head", f"{named.name} ended with {size} lines, it says. Its largest checkpoint has {named.size}.")
+            finding(line, "seal_head", f"The line says that {named.name} ended with {size} lines. Its largest checkpoint has {named.size}.")
         elif roots != {decode(entry.get("root"))}:
-            finding(line, "seal_fork", f"The checkpoint of {size} lines of {named.name} has another root than the line says.")
+            finding(line, "seal_fork", f"The checkpoint of {size} lines of {named.name} has a different root from the one in this line.")
 
 def judge(log):
     order = [(g, seq) for _, g in sorted(log.generations.items()) for seq in sorted(g.lines)]
@@ -349,7 +349,7 @@ def judge(log):
         if seq in g.torn:
             continue
         if closed and entry.get("msg") not in ("checkpoint", "opened"):
-            finding(g.lines[seq], "seal_unsealed", "The line is behind `closed`, without `opened` between.")
+            finding(g.lines[seq], "seal_unsealed", "The line follows `closed` without an `opened` in between.")
         if entry.get("msg") != "checkpoint":
             closed = entry.get("msg") == "closed" and seq < g.size
         check_own(log, g, seq, entry, terms[-1][0] if terms else None)
@@ -361,23 +361,23 @@ def judge(log):
         check_missing(g, order, terms, any(i < n for i in alive), any(i > n for i in alive))
         check_tail(g, last.get(n), n < max(log.generations))
     if not order and not findings:
-        unproven(Place(log.folder, 0), "There are no lines of the log.")
+        unproven(Place(log.folder, 0), "The log has no lines.")
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = lambda text: (print(f"verify_evidence.py: {text}", file=sys.stderr), sys.exit(3))
-    parser.add_argument("--vkey", action="append", default=[], metavar="KEY", help="a public key that was kept elsewhere")
+    parser.add_argument("--vkey", action="append", default=[], metavar="KEY", help="a verifier key that was kept elsewhere")
     parser.add_argument("--head", action="append", default=[], metavar="FILE", help="checkpoints that were kept elsewhere")
     parser.add_argument("--json", action="store_true", help="print one object")
-    parser.add_argument("state", metavar="STATE", help="the log's folder in the state, such as evidence/access")
-    parser.add_argument("logs", metavar="LOG_FILE", nargs="+", help="its files in any order, plain or gzip")
+    parser.add_argument("state", metavar="STATE", help="the folder of the log's state, such as evidence/access")
+    parser.add_argument("logs", metavar="LOG_FILE", nargs="+", help="the files of the log in any order, plain or gzip")
     args = parser.parse_args()
     try:
         given, log = [parse_vkey(key) for key in args.vkey], Log(args.state, args.logs)
     except (OSError, ValueError) as e:
         parser.error(e)
     state = list(log.generations.values())
-    def keys_of(name):            # none of another log; those that were given, else that of the generation, else those of others
+    def keys_of(name):            # the given keys, else the generation's own, else those of other generations; none for another log
         return [] if not log.at(name) else ([key for _, key in given] or [g.key for g in state if g.key and g.name == name]
                                             or [g.key for g in state if g.key and stem(g.name) == stem(name)])
     heads = [(os.path.join(g.folder, "heads"), g.name or "?") for g in state]
