@@ -80,6 +80,7 @@ type Result struct {
 	Hooks Hooks       // set by the caller
 	Pass  Pass        // set by the caller
 	Send  http.Header // set by the caller: fields that take the place of the client's
+	Tell  func(n int) // set by the caller, or nil: told of bytes of bodies as they pass, either way
 
 	// Ahead is how many bytes of the answer's body are read before its header goes out, for at most
 	// 100 ms. Copy receives the bytes of the body that the client has received. The hooks may
@@ -121,6 +122,7 @@ func (f *Forwarder) Forward(
 		return errLoop
 	}
 	x := &forwarding{f: f, w: w, r: r, target: target, rc: http.NewResponseController(w), res: res}
+	x.watch.tell = res.Tell
 	defer func() {
 		_ = x.body.Close()
 		n, _ := x.body.state()

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1029,6 +1030,8 @@ func TestForwardWebSocket(t *testing.T) {
 			io.WriteString(conn, "echo "+string(got))
 		}), proto)
 		g := startGateway(t, "h1", origin)
+		var told atomic.Int64
+		g.steps = func(res *Result) { res.Tell = func(n int) { told.Add(int64(n)) } }
 		c, br := g.raw(t)
 		io.WriteString(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\nX-Forwarded-For: 10.0.0.1\r\n\r\nearly ")
 		resp, err := http.ReadResponse(br, nil)
@@ -1047,8 +1050,39 @@ func TestForwardWebSocket(t *testing.T) {
 		if got := string(hello) + string(rest); err != nil || got != "hello echo early late" {
 			t.Errorf("%s: got %q, %v", proto, got, err)
 		}
-		if res := g.result(t); res.Status != 101 || res.Err != nil {
-			t.Errorf("%s: result %+v", proto, res)
+		if res := g.result(t); res.Status != 101 || res.Err != nil || res.Uploaded != told.Load() {
+			t.Errorf("%s: result %+v, told of %d bytes", proto, res, told.Load())
+		}
+	}
+}
+
+// TestForwardTells: the caller learns of the bytes of bodies while the exchange runs.
+func TestForwardTells(t *testing.T) {
+	t.Parallel()
+	for _, p := range pairs {
+		var told atomic.Int64
+		all := make(chan struct{})
+		g, c := p.start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(w, "down")
+			http.NewResponseController(w).Flush()
+			select {
+			case <-all:
+			case <-r.Context().Done():
+			}
+		}))
+		g.steps = func(res *Result) {
+			res.Tell = func(n int) {
+				if told.Add(int64(n)) == int64(len("up")+len("down")) {
+					close(all)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		readAll(t, send(t, c, request(t, ctx, "POST", g.URL, strings.NewReader("up"))))
+		if res := g.result(t); res.Err != nil || told.Load() != res.Bytes+res.Uploaded {
+			t.Errorf("%v: told of %d bytes: %+v", p, told.Load(), res)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestMendedHeads(t *testing.T) {
 			return
 		}
 		io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
-		relay(t.Context(), replay(c, br, c), up, defaultIdle)
+		relay(t.Context(), replay(c, br, c), up, &watch{idle: defaultIdle})
 	})
 	socks := socksServer(t, make(chan string, 1000))
 	for _, through := range []string{"", proxy.URL, "socks5://u:p@" + socks.Listener.Addr().String()} {
@@ -145,7 +145,7 @@ func TestUpstreamGrants(t *testing.T) {
 				return
 			}
 			fmt.Fprintf(c, "HTTP/1.1 %s\r\nContent-Length : 9\r\n\r\n", status)
-			relay(t.Context(), replay(c, br, c), up, defaultIdle)
+			relay(t.Context(), replay(c, br, c), up, &watch{idle: defaultIdle})
 		})
 		tr := newTestTransport(t, TransportConfig{RootCAs: certPool(origin), Upstreams: []Upstream{{URL: mustURL(t, proxy.URL)}}})
 		resp, err := tr.RoundTrip(request(t, t.Context(), "GET", origin.URL, nil))

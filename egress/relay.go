@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // errRelayed ends a relay if one of its ends cannot close its sending half alone.
@@ -19,19 +18,19 @@ var errRelayed = errors.New("the other end has ended")
 // when the other ends, and closes both. It ends early with ctx, and with [KindStalled] when nothing
 // has passed for five minutes. The error is nil for a regular end.
 func (t *Tunnel) Relay(ctx context.Context, origin net.Conn) error {
-	_, err := relay(ctx, t, origin, defaultIdle)
+	_, err := relay(ctx, t, origin, &watch{idle: defaultIdle})
 	return err
 }
 
 // relay copies bytes both ways until both directions have ended, and closes both ends. When one
 // direction ends, relay closes the sending half of the other end; if that is impossible, the relay
-// ends. A failure, the end of ctx, or idle without a byte either way ends both directions. The
-// error is an [*Error]. passed is how many bytes have been read from both.
-func relay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) (passed int64, err error) {
+// ends. A failure, the end of ctx, or the watch's idle time without a byte either way ends both
+// directions. The error is an [*Error]. passed is how many bytes have been read from both.
+func relay(ctx context.Context, client, origin io.ReadWriteCloser, w *watch) (passed int64, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	closeBoth := func() { _, _ = client.Close(), origin.Close() }
 	defer context.AfterFunc(ctx, closeBoth)()
-	w := &watch{idle: idle, ended: end}
+	w.ended = end
 	w.start(nobody, 0)
 	defer w.stop()
 	half := func(dst io.Writer, src io.Reader, dstKind, srcKind Kind) {
@@ -101,7 +100,7 @@ func (x *forwarding) upgrade(ctx context.Context, resp *http.Response) *Error {
 		return nil
 	}
 	x.w.WriteHeader(http.StatusSwitchingProtocols) // for the log only
-	x.res.Uploaded, err = relay(ctx, newTunnel(conn), origin, cmp.Or(x.f.idle, defaultIdle))
+	x.res.Uploaded, err = relay(ctx, newTunnel(conn), origin, &watch{idle: cmp.Or(x.f.idle, defaultIdle), tell: x.res.Tell})
 	x.res.Err, _ = errors.AsType[*Error](err)
 	return nil
 }

@@ -32,7 +32,7 @@ type noHalf struct{ io.ReadWriteCloser }
 func startRelay(ctx context.Context, client, origin io.ReadWriteCloser, idle time.Duration) <-chan error {
 	out := make(chan error, 1)
 	go func() {
-		_, err := relay(ctx, client, origin, idle)
+		_, err := relay(ctx, client, origin, &watch{idle: idle})
 		out <- err
 	}()
 	return out

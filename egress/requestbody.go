@@ -194,6 +194,7 @@ const (
 type watch struct {
 	idle  time.Duration
 	ended func(cause error)
+	tell  func(n int) // is told of all bytes; may be nil
 
 	mu       sync.Mutex
 	rate     int64       // bytes per second; 0 means no limit
@@ -228,6 +229,7 @@ func (w *watch) stop() {
 
 // turn passes the turn to p, which has n bytes to take from the other party.
 func (w *watch) turn(p party, n int) {
+	w.note(n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pass(p, n)
@@ -235,10 +237,18 @@ func (w *watch) turn(p party, n int) {
 
 // touch records n bytes that passed outside of the turns.
 func (w *watch) touch(n int) {
+	w.note(n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passed += int64(n)
 	w.pass(w.now, n)
+}
+
+// note tells of n bytes.
+func (w *watch) note(n int) {
+	if w.tell != nil && n > 0 {
+		w.tell(n)
+	}
 }
 
 func (w *watch) pass(p party, n int) {

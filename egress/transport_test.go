@@ -101,7 +101,7 @@ func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
 		}
 		defer up.Close()
 		c.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
-		relay(t.Context(), replay(c, br, c), up, defaultIdle)
+		relay(t.Context(), replay(c, br, c), up, &watch{idle: defaultIdle})
 	})
 }
 

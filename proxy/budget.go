@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/crawlgate/crawlgate/budget"
 	"github.com/crawlgate/crawlgate/origin"
@@ -14,20 +15,36 @@ import (
 type spending struct {
 	taken budget.Receipt
 	kept  bool // it counts even if nothing was sent
+
+	passed, counted atomic.Int64 // bytes that have passed, and those of them that are counted
 }
+
+// countEvery is how many bytes of a request pass before they are counted. If the gateway is killed,
+// those that are not counted, and those whose count is not written yet, are forgotten.
+const countEvery = 64 << 10
 
 // spend counts the request in the budget of its agent. kept says that it counts even if nothing is
 // sent. The caller must call settle.
 func (x *exchange) spend(o origin.Origin, kept bool) error {
 	taken, err := x.site.Engine.TakeBudget(x.ctx, x.identity.Config, o.Host)
 	if err == nil {
-		x.budget = &spending{taken, kept}
+		x.budget = &spending{taken: taken, kept: kept}
+		x.sent.Tell = x.tell
 	}
 	return err
 }
 
-// settle counts the bytes of the exchange, or undoes spend if the request was not sent. It does
-// nothing without a spend.
+// tell counts bytes that pass while the request runs.
+func (x *exchange) tell(n int) {
+	b := x.budget
+	now, before := b.passed.Add(int64(n)), b.counted.Load()
+	if now-before >= countEvery && b.counted.CompareAndSwap(before, now) {
+		x.site.Engine.CountBytes(x.identity.Config, now-before)
+	}
+}
+
+// settle counts the bytes of the exchange that are not counted yet, or undoes spend if the request
+// was not sent. It does nothing without a spend.
 func (x *exchange) settle() {
 	if x.budget == nil {
 		return
@@ -36,7 +53,7 @@ func (x *exchange) settle() {
 		x.budget.taken.Back()
 		return
 	}
-	x.site.Engine.CountBytes(x.identity.Config, x.sent.Bytes+x.sent.Uploaded)
+	x.site.Engine.CountBytes(x.identity.Config, x.sent.Bytes+x.sent.Uploaded-x.budget.counted.Load())
 }
 
 // metered is the connection of a tunnel to its origin. It ends the tunnel when the agent has used

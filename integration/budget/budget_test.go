@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -216,6 +217,57 @@ func TestAlone(t *testing.T) {
 	}
 	if a := rig.Get(t, client(), site.URL("/after")); a.Status != http.StatusTooManyRequests {
 		t.Errorf("status %d after a crash", a.Status)
+	}
+}
+
+// TestBytesUnderWay: the bytes of a request that has not ended count, also if the gateway is killed,
+// or stopped while it does not end.
+func TestBytesUnderWay(t *testing.T) {
+	t.Parallel()
+	const page = 3 << 20
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write(make([]byte, page))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(site.Close)
+	c := config("", "", "bytes 5MiB/day")
+	c.Global = "grace_period 1s"
+	g := rig.New(t, c)
+	for i, end := range []func(){g.Kill, g.Stop} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := g.Client("AcmeBot/1.0").Transport.RoundTrip(req) // without the client's time limit
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadFull(resp.Body, make([]byte, page)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(i, resp.StatusCode, err)
+		}
+		rig.Eventually(t, "the count is written", func() bool {
+			var counts map[string]map[string]int64
+			text, _ := os.ReadFile(filepath.Join(filepath.Dir(g.Store()), "budgets.json"))
+			_ = json.Unmarshal(text, &counts) // there may be no file yet
+			n := int64(0)
+			for _, of := range counts {
+				n += of["bytes"]
+			}
+			return n >= min(int64(i+1)*(page-64<<10), 5<<20)
+		})
+		end()
+		if err := g.Start(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := g.MustFetch("AcmeBot/1.0", site.URL); a.Status != http.StatusTooManyRequests {
+		t.Errorf("status %d after 6 MiB of 5", a.Status)
 	}
 }
 
