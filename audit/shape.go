@@ -13,14 +13,13 @@ import (
 type basis uint8
 
 const (
-	onLater    basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
-	onRules                 // the text and the path
-	onTunnel                // the text, for a tunnel whose paths are not seen
-	onState                 // the absence of a text
-	onSelf                  // the request being for robots.txt itself
-	onBoundary              // the operator's limits of the agent, before anything is fetched: as recorded
-	onTurn                  // those that can close while the request waits for its rules or its turn: as recorded
-	onSender                // the operator's word and the sender, before anything is sent: as recorded
+	onLater  basis = iota // the request itself, or a step after the rules (politeness, sending): as recorded
+	onRules               // the text and the path
+	onTunnel              // the text, for a tunnel whose paths are not seen
+	onState               // the absence of a text
+	onSelf                // the request being for robots.txt itself
+	onTurn                // the operator's limits, which can change during a wait: as recorded
+	onSender              // the operator's word and the sender, before anything is sent: as recorded
 )
 
 // bases are the reasons that do not come after the rules.
@@ -30,10 +29,10 @@ var bases = map[enforce.Reason]basis{
 	enforce.ReasonAbsent: onState, enforce.ReasonUnreachable: onState, enforce.ReasonUnreachableExpired: onState,
 	enforce.ReasonRobotsForbidden: onState, enforce.ReasonPending: onState,
 	enforce.ReasonRobotsTxt: onSelf, enforce.ReasonVisitTime: onRules,
-	enforce.ReasonAgentPort: onBoundary, enforce.ReasonAgentMethod: onBoundary,
+	enforce.ReasonOperatorDeny: onTurn, enforce.ReasonAgentPort: onTurn, enforce.ReasonAgentMethod: onTurn,
 	enforce.ReasonAgentHost: onTurn, enforce.ReasonAgentExpired: onTurn, enforce.ReasonWindow: onTurn,
 	enforce.ReasonException: onSender, enforce.ReasonRobotsOff: onSender, enforce.ReasonKillSwitch: onSender,
-	enforce.ReasonOperatorDeny: onSender, enforce.ReasonConnectDenied: onSender, enforce.ReasonIntercepted: onSender,
+	enforce.ReasonConnectDenied: onSender, enforce.ReasonIntercepted: onSender,
 	enforce.ReasonClientNotAllowed: onSender, enforce.ReasonUnidentified: onSender, enforce.ReasonCredentialsMissing: onSender,
 	enforce.ReasonCredentialsWrong: onSender, enforce.ReasonCredentialsBusy: onSender, enforce.ReasonAgentMismatch: onSender,
 	enforce.ReasonUserAgentConflict: onSender, enforce.ReasonAmbiguousAgent: onSender, enforce.ReasonAgentLimit: onSender,
@@ -137,8 +136,7 @@ func badEvidence(r *enforce.LogRecord) string {
 		return "state rules has a text, but there is no sha256"
 	case !hasText && (on == onRules || on == onTunnel):
 		return fmt.Sprintf("reason %s requires a text, but there is no sha256", r.Reason)
-	case hasText && (on == onState || on == onBoundary || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff ||
-		r.Reason == enforce.ReasonOperatorDeny || r.Reason == enforce.ReasonIntercepted):
+	case hasText && (on == onState || r.Reason == enforce.ReasonException || r.Reason == enforce.ReasonRobotsOff || r.Reason == enforce.ReasonIntercepted):
 		return fmt.Sprintf("reason %s uses no text, but there is a sha256", r.Reason)
 	case r.Reason == enforce.ReasonPreferenceDenied && r.Conflict == "", r.Conflict != "" && len(r.Purposes) == 0:
 		return "there is no preference that conflicts with a purpose of the agent"
@@ -162,7 +160,7 @@ func beforeSending(r *enforce.LogRecord) bool {
 	return r.Decision == enforce.OutcomeDeny && bases[r.Reason] != onLater && r.Reason != enforce.ReasonKillSwitch
 }
 
-// ClosedLate reports whether a request was refused because a boundary of its agent closed while it
+// ClosedLate reports whether a request was refused because a limit of the operator closed while it
 // waited for its rules or its turn.
 func ClosedLate(r *enforce.LogRecord) bool {
 	return bases[r.Reason] == onTurn && (r.State != stateUnknown || r.WaitMillis > 0)

@@ -65,7 +65,8 @@ func TestVisitTime(t *testing.T) {
 		{"a window that closed late", lineOf(t, late.Record(), "GET", page, now), ""},
 		{"a window that closed late, and it was sent", lineOf(t, late.Record(), "GET", page, now).with("sent_at", float64(now.Unix())), KindImpossible},
 		{"a window, with another text", refused.with("reason", "window"), KindEvidence},
-		{"a port, with a text", refused.with("reason", "agent_port"), KindImpossible},
+		{"a host that was denied late", lineOf(t, late.Record(), "GET", page, now).with("reason", "operator_deny"), ""},
+		{"a port that was taken away late", lineOf(t, late.Record(), "GET", page, now).with("reason", "agent_port"), ""},
 		{"a window that passed", lineOf(t, window.Record(), "GET", page, now).with("decision", "allow"), KindImpossible},
 	} {
 		r := auditLogs(t, Config{Texts: store}, logOf(t, tt.line))

@@ -163,9 +163,13 @@ func (e *Enforcer) start(id Identity, o origin.Origin, method string, robotsTxt 
 	return d, false
 }
 
-// Beyond returns an error if a request or tunnel that was allowed is now outside a boundary of its agent. The agent may
-// be nil. The method is CONNECT for a blind tunnel. The error is for [Decision.RefuseSlot].
+// Beyond returns an error if a request or tunnel that was allowed is now outside a boundary of its agent, or to a host
+// that the operator denies. The agent may be nil. The method is CONNECT for a blind tunnel. The error is for
+// [Decision.RefuseSlot].
 func (e *Enforcer) Beyond(a *Agent, o origin.Origin, method string) error {
+	if pattern, denied := e.policy().Denied(o); denied {
+		return &refusal{reason: ReasonOperatorDeny, detail: "deny " + pattern.String()}
+	}
 	if a == nil || !a.limited {
 		return nil
 	}

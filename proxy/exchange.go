@@ -123,7 +123,7 @@ func (x *exchange) noteStop() {
 }
 
 // pace waits for the host's turn. A boundary of the agent may close during that wait, or during the
-// earlier wait for the rules.
+// earlier wait for the rules, and another configuration may be loaded.
 func (x *exchange) pace(o origin.Origin) error {
 	d := &x.decision
 	if !d.Paced() {
@@ -141,8 +141,24 @@ func (x *exchange) pace(o origin.Origin) error {
 	d.Wait = time.Since(began)
 	step.waited(d, err)
 	if err == nil {
-		if err = x.site.Enforcer.Beyond(x.identity.Config, o, x.r.Method); err != nil {
+		if err = x.beyond(o); err != nil {
 			x.slot.Cancel()
+		}
+	}
+	return err
+}
+
+// beyond returns an error if the request may not go any more. After a reload, a site of the current
+// configuration must let it go, because the operator may have taken its host away.
+func (x *exchange) beyond(o origin.Origin) (err error) {
+	here := x.site.SitePolicy
+	if here.Server == nil || here.Live() {
+		return here.Enforcer.Beyond(x.identity.Config, o, x.r.Method)
+	}
+	for _, next := range here.Successors() {
+		now, _ := next.Identifier.Named(x.identity.Agent) // without a block if there is none
+		if err = next.Enforcer.Beyond(now.Config, o, x.r.Method); err == nil {
+			return nil
 		}
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -446,4 +447,71 @@ func TestVisitTime(t *testing.T) {
 	if r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog()); r.Status != 0 || r.Totals.Same != 3 {
 		t.Errorf("simulated: %+v", r)
 	}
+}
+
+// TestReloadWhileWaiting: a request that waits for its turn is judged by the configuration that has been loaded meanwhile,
+// and by the file of hosts of that one.
+func TestReloadWhileWaiting(t *testing.T) {
+	t.Parallel()
+	server := testorigin.Start(t, testorigin.Config{})
+	file := filepath.Join(t.TempDir(), "hosts")
+	write := func(host string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(host+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct{ agent, before, after, reason string }{ // the lines of the agent; HOST is its site's
+		{"kept", "hosts HOST", "hosts other.test HOST", ""},
+		{"narrowed", "hosts HOST", "hosts other.test", "agent_host"},
+		{"expired", "", "expires 2026-01-01", "agent_expired"},
+		{"listed", "hosts_file " + file, "hosts_file " + file, "agent_host"},
+		{"denied", "", "}\ndeny HOST\nexcept other.test {\nreason test", "operator_deny"},
+	}
+	before, after := rig.Config{Engine: "pace {\nrate off\nwait 60s\n}"}, rig.Config{Engine: "pace {\nrate off\nwait 60s\n}"}
+	sites := make([]*testorigin.Site, len(tests))
+	for i, tt := range tests {
+		sites[i] = server.Site(t, testorigin.SiteConfig{})
+		sites[i].SetRobots(testorigin.OK("User-agent: *\nDisallow:\nCrawl-delay: 8\n"))
+		block := func(lines string) string {
+			return "agent " + tt.agent + " {\n" + strings.ReplaceAll(lines, "HOST", sites[i].Origin().Host) + "\n}\n"
+		}
+		before.Site += block(tt.before)
+		after.Site += block(tt.after)
+		if tt.agent == "listed" {
+			write(sites[i].Origin().Host)
+		}
+	}
+	g := rig.New(t, before)
+	var all sync.WaitGroup
+	for i, tt := range tests {
+		var refusals atomic.Int64
+		for range 2 {
+			all.Go(func() {
+				a, err := g.Fetch(tt.agent, sites[i].URL("/page"))
+				if a.Status != http.StatusOK {
+					refusals.Add(1)
+					if err != nil || reasonOf(a.Header) != tt.reason {
+						t.Errorf("%s: %d %q, %v; want %q", tt.agent, a.Status, reasonOf(a.Header), err, tt.reason)
+					}
+				}
+			})
+		}
+		defer func() {
+			if n := len(sites[i].PageExchanges()); n != 2-int(refusals.Load()) || n < 2 != (tt.reason != "") {
+				t.Errorf("%s: %d pages reached the site", tt.agent, n)
+			}
+		}()
+	}
+	rig.Eventually(t, "the first request to each site", func() bool {
+		return !slices.ContainsFunc(sites, func(s *testorigin.Site) bool { return len(s.PageExchanges()) == 0 })
+	})
+	if err := g.Reload(after); err != nil {
+		t.Error(err)
+	}
+	write("other.test")
+	all.Wait()
+	g.Logs(2 * len(tests))
+	g.Stop()
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log")
 }
