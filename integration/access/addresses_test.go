@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// addressSpellings are the lines of testdata/addresses.txt for the port of a canary.
+// addressSpellings returns the lines of testdata/addresses.txt for the port of a canary.
 func addressSpellings(t *testing.T, port string) (authorities []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "addresses.txt"))
@@ -34,7 +34,7 @@ func addressSpellings(t *testing.T, port string) (authorities []string) {
 	return authorities
 }
 
-// startCanary listens at a port of all addresses of this machine, and counts the connections.
+// startCanary listens at a port of all addresses of this machine and counts its connections.
 func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
 	t.Helper()
 	reached = new(atomic.Int64)
@@ -63,16 +63,16 @@ func startCanary(t *testing.T) (port string, reached *atomic.Int64) {
 	return port, reached
 }
 
-// TestForbiddenAddressesInEverySpelling asks for each spelling, by absolute form of each scheme and by CONNECT with a
-// request inside. A canary at all addresses of this machine is never reached. A gateway whose operator has opened
-// everything reaches it.
+// TestForbiddenAddressesInEverySpelling requests each spelling in absolute form, with each scheme,
+// and inside a CONNECT tunnel. The requests must not reach a canary that listens at all addresses
+// of this machine, unless the operator has opened every address.
 func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 	t.Parallel()
 	port, reached := startCanary(t)
 	dns := rig.StartDNS(t, "127.0.0.1 localhost.localdomain canary\n::1 localhost ip6-localhost ip6-loopback\n", map[string][]string{"*": {"127.0.0.1", "::1"}})
 	spellings := addressSpellings(t, port)
 	if len(spellings) < 300 {
-		t.Fatalf("%d spellings only", len(spellings))
+		t.Fatalf("%d spellings, want at least 300", len(spellings))
 	}
 	for _, site := range []string{"", "mode off\nconnect tunnel"} {
 		g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: site, Public: true, Wrap: dns.Command})
@@ -81,13 +81,14 @@ func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 			for way, ask := range everyWay(g, authority) {
 				a, err := ask()
 				counts[a.Status]++
-				// DNS knows some names by no spelling. Of FTP it matters here that nothing is reached.
+				// Some names have no spelling that DNS knows. For FTP, any status is right if
+				// nothing is reached.
 				noName := a.Status == http.StatusBadGateway && strings.Contains(a.Header.Get("Proxy-Status"), "error=dns_error")
 				if err != nil || a.Status != http.StatusBadRequest && a.Status != http.StatusForbidden && !noName && way != "ftp" {
-					t.Errorf("%q: %q, %s: status %d, %v: %.100s", site, authority, way, a.Status, err, a.Body)
+					t.Errorf("%q: %q, %s: status %d, error %v, want a refusal: %.100s", site, authority, way, a.Status, err, a.Body)
 				}
 				if n := reached.Swap(0); n > 0 {
-					t.Errorf("%q: %q, %s: the canary was reached", site, authority, way)
+					t.Errorf("%q: %q, %s: the canary was reached %d times", site, authority, way, n)
 				}
 			}
 		}
@@ -97,13 +98,13 @@ func TestForbiddenAddressesInEverySpelling(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "127.0.0.2", "[::1]", "localhost", "canary.test", "0.0.0.0", "[::]"} {
 		for way, ask := range open.Through(http.MethodGet, host+":"+port, "/") {
 			if a, err := ask(); err != nil || a.Body != "canary" || reached.Swap(0) == 0 {
-				t.Errorf("%s, %s: the canary is not where it should be: %d, %v", host, way, a.Status, err)
+				t.Errorf("%s, %s: status %d, error %v, want an answer of the canary", host, way, a.Status, err)
 			}
 		}
 	}
 }
 
-// everyWay asks for an authority as it is written, by all the ways there are.
+// everyWay returns a function for each way to request an authority as it is written.
 func everyWay(g *rig.Gateway, authority string) map[string]func() (rig.Answer, error) {
 	ways := g.Through(http.MethodGet, authority, "/")
 	for _, scheme := range []string{"https", "ftp"} {

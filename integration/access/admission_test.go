@@ -17,15 +17,16 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// turnedAway fails the test unless the client was told that it may not use the gateway.
+// turnedAway fails the test unless the client was told that it must not use the gateway.
 func turnedAway(t *testing.T, what string, a rig.Answer, err error) {
 	t.Helper()
 	if err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Header.Get("Crawlgate-Decision"), string(enforce.ReasonClientNotAllowed)) {
-		t.Errorf("%s: status %d, %v, %v: %s", what, a.Status, a.Header, err, a.Body)
+		t.Errorf("%s: status %d, header %v, error %v, want a refusal of the client: %s", what, a.Status, a.Header, err, a.Body)
 	}
 }
 
-// forwarded sends a request in any form, as a proxy in front of the gateway would for a client.
+// forwarded sends a request in any form, as a proxy in front of the gateway forwards it for a
+// client.
 func forwarded(g *rig.Gateway, method, target, client string) (rig.Answer, error) {
 	w := g.Dial()
 	defer w.Close()
@@ -36,7 +37,7 @@ func forwarded(g *rig.Gateway, method, target, client string) (rig.Answer, error
 	return w.Ask(method, head+"\r\n")
 }
 
-// TestClients asks from addresses that may use the gateway and from others, for all that the gateway answers.
+// TestClients sends each kind of request from addresses that may use the gateway and from others.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -72,10 +73,10 @@ func TestClients(t *testing.T) {
 					turnedAway(t, target, a, err)
 					l := g.Logs(i + 1)[i]
 					if l.Status != http.StatusForbidden || l.Robots.Reason != enforce.ReasonClientNotAllowed || l.Robots.Decision != "deny" {
-						t.Errorf("%s is logged as %s", target, l.Raw)
+						t.Errorf("%s: the log line is not a refusal of the client: %s", target, l.Raw)
 					}
 				} else if err != nil || a.Status == http.StatusForbidden {
-					t.Errorf("%s: status %d, %v: %s", target, a.Status, err, a.Body)
+					t.Errorf("%s: status %d, error %v, want no refusal: %s", target, a.Status, err, a.Body)
 				}
 			}
 			if tt.allowed {
@@ -84,14 +85,14 @@ func TestClients(t *testing.T) {
 			a, err := forwarded(g, http.MethodConnect, site.Origin().Authority(), tt.client)
 			turnedAway(t, "CONNECT", a, err)
 			if !strings.HasPrefix(a.Reason, "Forbidden: clients at this address") {
-				t.Errorf("CONNECT: %q", a.Reason)
+				t.Errorf(`CONNECT: reason phrase %q, want "Forbidden: clients at this address…"`, a.Reason)
 			}
 		})
 	}
 }
 
-// TestClientsInTunnels reloads a gateway to other clients while tunnels are open. Fields inside a tunnel are the client's
-// own: no proxy in front has set them.
+// TestClientsInTunnels changes the permitted clients by a reload while tunnels are open. Fields
+// inside a tunnel come from the client, never from a proxy in front.
 func TestClientsInTunnels(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -123,7 +124,7 @@ func TestClientsInTunnels(t *testing.T) {
 	}
 	for host, w := range map[string]*rig.Wire{direct: intercepted, site.Authority(): blind} {
 		if a, err := ask(w, host, "203.0.113.9"); err != nil || a.Status != http.StatusOK {
-			t.Errorf("%s, before: %d, %v: %s", host, a.Status, err, a.Body)
+			t.Errorf("%s, before the reload: status %d, error %v: %s", host, a.Status, err, a.Body)
 		}
 	}
 	config.Site += "\nclients 127.0.0.1 172.16.0.0/12"
@@ -136,11 +137,11 @@ func TestClientsInTunnels(t *testing.T) {
 		t.Error("the blind tunnel is still open after the reload")
 	}
 	if l := g.ClosedTunnel(site.Authority()); !strings.Contains(l.Robots.Detail, "would not open it") {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line does not say why the tunnel ended: %s", l.Raw)
 	}
 }
 
-// TestClientsOverUnixSockets: a client without an address is one of this machine.
+// TestClientsOverUnixSockets checks that a client without an address counts as one of this machine.
 func TestClientsOverUnixSockets(t *testing.T) {
 	t.Parallel()
 	for clients, want := range map[string]int{"": http.StatusOK, "clients 10.0.0.0/8": http.StatusForbidden, "clients 127.0.0.1": http.StatusOK} {

@@ -16,7 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestConsole checks that the operator's page is no target of crawlers, and that its orders bind them.
+// TestConsole checks that crawlers cannot reach the operator's page, and that the page's orders
+// apply to them.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -55,14 +56,14 @@ func TestConsole(t *testing.T) {
 		a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
 		killed := a.Header.Get("Crawlgate-Decision") == "deny; reason=kill_switch"
 		if a.Status != step.status || killed != (step.action == "deny") {
-			t.Errorf("after %q: %d %v", step.action, a.Status, a.Header)
+			t.Errorf("after %q: status %d, want %d; header %v", step.action, a.Status, step.status, a.Header)
 		}
 	}
 }
 
-// TestConsoleIsNoTarget tries to reach the operator's page through the gateway by every address of the machine, each of
-// which the operator has allowed alone, which opens other sites of the process; by the redirect of a robots.txt; and at
-// an address that was a plain site's before a reload.
+// TestConsoleIsNoTarget tries to reach the operator's page through the gateway: by every address of
+// the machine, each of which the operator has allowed by itself; by the redirect of a robots.txt;
+// and at the former address of a plain site.
 func TestConsoleIsNoTarget(t *testing.T) {
 	t.Parallel()
 	allowed := []string{rig.Everywhere}
@@ -91,7 +92,7 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	redirected := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	redirected.SetRobots(testorigin.Redirect(http.StatusFound, "http://127.0.0.1:"+first+"/"))
 	if a := g.MustFetch("AcmeBot/1.0", redirected.URL(rig.OpenPage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "own_listener") {
-		t.Errorf("by a redirect: %d %s", a.Status, a.Body)
+		t.Errorf("by a redirect: status %d, want 403 for own_listener: %s", a.Status, a.Body)
 	}
 	rig.Eventually(t, "the plain site to be reached", func() bool { return g.MustFetch("AcmeBot/1.0", "http://127.0.0.1:"+second+"/").Body == "plain" })
 	config.Sites = site(second, page)
@@ -101,8 +102,8 @@ func TestConsoleIsNoTarget(t *testing.T) {
 	refused("after a reload", second)
 }
 
-// TestConsoleLetsTheProcessStop checks that pages with live updates delay neither a stop nor a reload, even without a
-// grace period.
+// TestConsoleLetsTheProcessStop checks that pages with live updates delay neither a stop nor a
+// reload, even without a grace period.
 func TestConsoleLetsTheProcessStop(t *testing.T) {
 	t.Parallel()
 	page := rig.FreePort(t)
@@ -116,7 +117,7 @@ func TestConsoleLetsTheProcessStop(t *testing.T) {
 		}
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("following: %v, %v", resp, err)
+			t.Fatalf("live updates: %v, %v", resp, err)
 		}
 		if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
@@ -125,17 +126,17 @@ func TestConsoleLetsTheProcessStop(t *testing.T) {
 		go func() {
 			defer close(done)
 			defer resp.Body.Close()
-			_, _ = io.Copy(io.Discard, resp.Body) // until it ends, as it may
+			_, _ = io.Copy(io.Discard, resp.Body) // a stop may cut it off
 		}()
 		return done
 	}
-	// ends fails the test unless the page that follows the log ends soon after the event.
+	// ends fails the test unless the page's live updates end soon after the event.
 	ends := func(what string, ended <-chan struct{}) {
 		t.Helper()
 		select {
 		case <-ended:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("the page still follows after %s", what)
+			t.Fatalf("live updates go on after %s", what)
 		}
 	}
 	ended := follow()
@@ -148,6 +149,6 @@ func TestConsoleLetsTheProcessStop(t *testing.T) {
 	g.Stop() // fails the test after 20 s
 	ends("the stop", ended)
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the stop took %s", took)
+		t.Errorf("the stop took %s, want at most 10s", took)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestCredentialsStayOutOfLogs sends passwords in all the places where clients put them.
+// TestCredentialsStayOutOfLogs sends passwords in all the places where clients put them by mistake.
 func TestCredentialsStayOutOfLogs(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{})
@@ -33,11 +33,11 @@ func TestCredentialsStayOutOfLogs(t *testing.T) {
 	for _, out := range []string{string(access), g.Stderr.String()} {
 		for _, secret := range []string{"password", "dXNlcjpwYXNzd29yZA"} {
 			if strings.Contains(out, secret) {
-				t.Errorf("%q stands in a log: %s", secret, out)
+				t.Errorf("a log contains %q: %s", secret, out)
 			}
 		}
 	}
 	if n := len(g.ReadLogs()); n != len(requests) {
-		t.Errorf("%d lines for %d requests", n, len(requests))
+		t.Errorf("%d log lines, want %d", n, len(requests))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// startPlain is an origin without robots.txt at a port of 127.0.0.1, whatever its name.
+// startPlain starts a site without robots.txt on 127.0.0.1 that answers for every name.
 func startPlain(t *testing.T) (port string, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -33,7 +33,8 @@ func startPlain(t *testing.T) (port string, asked *atomic.Int64) {
 	return port, asked
 }
 
-// TestNamesAreAbsolute asks for a denied host by a name that is relative to the search list of resolv.conf.
+// TestNamesAreAbsolute checks that the search list of resolv.conf does not turn a relative name
+// into a denied host.
 func TestNamesAreAbsolute(t *testing.T) {
 	t.Parallel()
 	port, asked := startPlain(t)
@@ -42,33 +43,34 @@ func TestNamesAreAbsolute(t *testing.T) {
 		g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: site, Wrap: dns.Command})
 		for way, ask := range g.Through(http.MethodGet, "pub.test:"+port, "/") {
 			if a, err := ask(); err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Body, string(enforce.ReasonOperatorDeny)) {
-				t.Errorf("%q: pub.test, %s: %d, %v: %s", site, way, a.Status, err, a.Body)
+				t.Errorf("%q: pub.test, %s: status %d, error %v, want a refusal by the operator: %s", site, way, a.Status, err, a.Body)
 			}
 		}
 		for way, ask := range g.Through(http.MethodGet, "pub:"+port, "/") {
 			if a, err := ask(); err != nil || a.Status < 400 || !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
-				t.Errorf("%q: pub, %s: %d, %v: %s", site, way, a.Status, err, a.Body)
+				t.Errorf("%q: pub, %s: status %d, error %v, want an error of the gateway: %s", site, way, a.Status, err, a.Body)
 			}
 		}
 		if got := g.MustFetch("Tester/1.0", "ftp://pub:"+port+"/"); got.Status < 400 {
-			t.Errorf("%q: ftp: %d %s", site, got.Status, got.Body)
+			t.Errorf("%q: ftp: status %d, want an error: %s", site, got.Status, got.Body)
 		}
 		if names := dns.Questions(); !slices.Equal(names, []string{"pub."}) {
-			t.Errorf("%q: the name server was asked for %q", site, names)
+			t.Errorf(`%q: the name server was asked for %q, want only "pub."`, site, names)
 		}
 		if n := asked.Swap(0); n > 0 {
 			t.Errorf("%q: the denied host was asked %d times", site, n)
 		}
 		for _, host := range []string{"localhost", "in-hosts", "www.in-hosts.test", "open.test"} {
 			if a := g.MustFetch("Tester/1.0", "http://"+host+":"+port+"/"); a.Status != http.StatusOK {
-				t.Errorf("%q: %s: %d %s", site, host, a.Status, a.Body)
+				t.Errorf("%q: %s: status %d, want 200: %s", site, host, a.Status, a.Body)
 			}
 		}
 		asked.Store(0)
 	}
 }
 
-// TestNamesWithMixedAddresses asks for names with a public address and one that the operator has opened.
+// TestNamesWithMixedAddresses requests names that have a public address and an address that the
+// operator has opened.
 func TestNamesWithMixedAddresses(t *testing.T) {
 	t.Parallel()
 	port, asked := startPlain(t)
@@ -85,11 +87,11 @@ func TestNamesWithMixedAddresses(t *testing.T) {
 				refusedAsOwn(t, authority+" "+way, a, err)
 			}
 			if a := g.MustFetch("Tester/1.0", "ftp://"+authority+"/"); a.Status != http.StatusForbidden {
-				t.Errorf("%q: ftp://%s: %d %s", site, authority, a.Status, a.Body)
+				t.Errorf("%q: ftp://%s: status %d, want 403: %s", site, authority, a.Status, a.Body)
 			}
 		}
 		if n := asked.Load(); n > 0 {
-			t.Errorf("%q: the address inside was asked %d times", site, n)
+			t.Errorf("%q: the private address got %d requests", site, n)
 		}
 		for _, l := range g.Logs(12) {
 			switch {
@@ -97,11 +99,11 @@ func TestNamesWithMixedAddresses(t *testing.T) {
 			case strings.Contains(l.Request.URI, "mixed") &&
 				(l.Robots.Reason != enforce.ReasonForbiddenAddress || !strings.Contains(l.Robots.Detail, "DNS rebinding")),
 				strings.Contains(l.Request.URI, "admin") && l.Robots.Reason != enforce.ReasonOwnListener:
-				t.Errorf("%q: logged as %s", site, l.Raw)
+				t.Errorf("%q: the log line is %s", site, l.Raw)
 			}
 		}
 		if a := g.MustFetch("Tester/1.0", "http://local.test:"+port+"/"); a.Status != http.StatusOK {
-			t.Errorf("%q: local.test: %d %s", site, a.Status, a.Body)
+			t.Errorf("%q: local.test: status %d, want 200: %s", site, a.Status, a.Body)
 		}
 		asked.Store(0)
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// sourceThree is one more.
+// sourceThree is a third address of loopback.
 const sourceThree = "127.0.0.3"
 
-// dialFrom connects to an address from one of the machine's own.
+// dialFrom connects to addr from the address source of this machine.
 func dialFrom(t *testing.T, source, addr string) *rig.Wire {
 	t.Helper()
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", addr)
@@ -37,12 +37,12 @@ func dialFrom(t *testing.T, source, addr string) *rig.Wire {
 	return &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 }
 
-// fetchOver asks for a page, after the bytes of a line in front.
+// fetchOver sends the text before, and then requests a page over the same connection.
 func fetchOver(w *rig.Wire, before, rawURL string) (rig.Answer, error) {
 	return w.Ask(http.MethodGet, before+"GET "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 }
 
-// refusedConnections is the metric for one reason.
+// refusedConnections returns the number of connections that were refused for one reason.
 func refusedConnections(g *rig.Gateway, reason string) (n int) {
 	g.T.Helper()
 	for line := range strings.Lines(g.Admin("/metrics").Body) {
@@ -51,7 +51,8 @@ func refusedConnections(g *rig.Gateway, reason string) (n int) {
 	return n
 }
 
-// wantRefused reads what a connection that is too many is told. The system may report the end as a reset.
+// wantRefused reads the answer to a connection above a limit. The system may report its end as a
+// reset.
 func wantRefused(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	resp, err := http.ReadResponse(w.Reader, nil)
@@ -62,15 +63,16 @@ func wantRefused(t *testing.T, w *rig.Wire) {
 	a, err := rig.ReadAnswer(resp)
 	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || !resp.Close ||
 		!strings.HasPrefix(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
-		t.Errorf("%d, %v, %v: %s", a.Status, err, a.Header, a.Body)
+		t.Errorf("status %d, error %v, header %v, want a 503 that ends the connection: %s", a.Status, err, a.Header, a.Body)
 	}
 	if n, err := w.Reader.Peek(1); err == nil {
-		t.Errorf("the connection goes on: %q", n)
+		t.Errorf("the connection has more to read after the refusal: %q", n)
 	}
 }
 
-// TestIdleConnectionsOfOneSource opens more connections than the gateway may have descriptors. Another source is still
-// answered, and the first one is again once it has closed them.
+// TestIdleConnectionsOfOneSource opens more connections from one source than the gateway has
+// descriptors. Another source is still answered. The first source is answered again when it has
+// closed its connections.
 func TestIdleConnectionsOfOneSource(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -83,7 +85,7 @@ func TestIdleConnectionsOfOneSource(t *testing.T) {
 	began := time.Now()
 	a, err := fetchOver(dialFrom(t, sourceOne, g.Addr), "", site.URL(rig.OpenPage))
 	if took := time.Since(began); err != nil || a.Status != http.StatusOK || took > 3*time.Second {
-		t.Errorf("another source: %d, %v, after %v", a.Status, err, took)
+		t.Errorf("another source: status %d, error %v, after %v; want 200 within 3s", a.Status, err, took)
 	}
 	const most = 600 * 3 / 4 * 3 / 4
 	rig.Eventually(t, "all are counted", func() bool { return refusedConnections(g, "source") == len(idle)-most })
@@ -96,11 +98,12 @@ func TestIdleConnectionsOfOneSource(t *testing.T) {
 		return err == nil && a.Status == http.StatusOK
 	})
 	if n := strings.Count(g.Stderr.String(), "connections of clients are refused"); n != 1 {
-		t.Errorf("the log says so %d times: %s", n, g.Stderr)
+		t.Errorf("the log has %d warnings, want 1: %s", n, g.Stderr)
 	}
 }
 
-// TestConnectionLimits reaches each limit, in plain HTTP and by TLS, and holds that a reload keeps the counts.
+// TestConnectionLimits reaches each limit, in plain HTTP and over TLS, and checks that a reload
+// keeps the counts.
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -110,22 +113,22 @@ func TestConnectionLimits(t *testing.T) {
 	}
 	c, port := limits(100, 2).WithTLSPort(t, authority, "")
 	g := rig.New(t, c)
-	// One at each port; both are counted once they were read from.
+	// One connection at each port. A connection counts once the gateway has read from it.
 	if a, err := fetchOver(dialFrom(t, sourceTwo, g.Addr), "", site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
-		t.Errorf("the first: %d, %v", a.Status, err)
+		t.Errorf("the first connection: status %d, error %v", a.Status, err)
 	}
 	if _, err := dialFrom(t, sourceTwo, port.Addr).Over(t, &tls.Config{InsecureSkipVerify: true}); err != nil {
-		t.Errorf("the second: %v", err)
+		t.Errorf("the second connection: %v", err)
 	}
 	wantRefused(t, dialFrom(t, sourceTwo, g.Addr))
 	if _, err := dialFrom(t, sourceTwo, port.Addr).Reader.Peek(1); !errors.Is(err, io.EOF) {
-		t.Errorf("by TLS: %v, want the end", err)
+		t.Errorf("over TLS: %v, want EOF", err)
 	}
 	if a, err := fetchOver(dialFrom(t, sourceThree, g.Addr), "", site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
-		t.Errorf("another source: %d, %v", a.Status, err)
+		t.Errorf("another source: status %d, error %v", a.Status, err)
 	}
 	if n := refusedConnections(g, "total"); n > 0 {
-		t.Errorf("%d are refused for all", n)
+		t.Errorf("%d connections were refused for the total limit, want 0", n)
 	}
 
 	c.Engine = limits(3, 2).Engine // the connections of the two sources are still open
@@ -138,7 +141,8 @@ func TestConnectionLimits(t *testing.T) {
 	})
 }
 
-// TestConnectionsBehindProxyProtocol has the sources told by PROXY lines, and one that sends none. It keeps nobody waiting.
+// TestConnectionsBehindProxyProtocol takes the sources from PROXY lines. A connection that sends no
+// line delays no other.
 func TestConnectionsBehindProxyProtocol(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -150,7 +154,7 @@ func TestConnectionsBehindProxyProtocol(t *testing.T) {
 	const of = "PROXY TCP4 198.51.100.%d 198.51.100.200 4000 3128\r\n"
 	one := dialFrom(t, sourceTwo, g.Addr)
 	if a, err := fetchOver(one, fmt.Sprintf(of, 1), site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
-		t.Errorf("the first: %d, %v", a.Status, err)
+		t.Errorf("the first connection: status %d, error %v", a.Status, err)
 	}
 	same := dialFrom(t, sourceTwo, g.Addr)
 	if _, err := fmt.Fprintf(same, of, 1); err != nil {
@@ -158,26 +162,27 @@ func TestConnectionsBehindProxyProtocol(t *testing.T) {
 	}
 	wantRefused(t, same)
 	if a, err := fetchOver(dialFrom(t, sourceTwo, g.Addr), fmt.Sprintf(of, 2), site.URL(rig.OpenPage)); err != nil || a.Status != http.StatusOK {
-		t.Errorf("another source: %d, %v", a.Status, err)
+		t.Errorf("another source: status %d, error %v", a.Status, err)
 	}
 	if n := refusedConnections(g, "source"); n != 1 {
-		t.Errorf("%d are refused", n)
+		t.Errorf("%d connections were refused, want 1", n)
 	}
 	if out := g.Stderr.String(); strings.Contains(out, "lacks the listener wrapper") {
-		t.Errorf("the wrapper is missed: %s", out)
+		t.Errorf("the log warns of a missing wrapper: %s", out)
 	}
 }
 
-// TestMissingListenerWrapper: the gateway warns if the limits on connections do not apply.
+// TestMissingListenerWrapper checks that the gateway warns if the limits on connections do not
+// apply.
 func TestMissingListenerWrapper(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 30s\n}\n}"})
 	if n := strings.Count(g.Stderr.String(), "lacks the listener wrapper robots"); n != 1 {
-		t.Errorf("%d warnings: %s", n, g.Stderr)
+		t.Errorf("%d warnings, want 1: %s", n, g.Stderr)
 	}
 }
 
-// heldSite answers /held once the test ends, and all else at once.
+// heldSite starts a site that answers /held when the test ends, and everything else at once.
 func heldSite(t *testing.T) (site *httptest.Server, held chan struct{}) {
 	t.Helper()
 	held = make(chan struct{}, 16)
@@ -191,16 +196,17 @@ func heldSite(t *testing.T) (site *httptest.Server, held chan struct{}) {
 	return site, held
 }
 
-// wantAgentLimit checks what a refusal for an agent's limit says.
+// wantAgentLimit checks the refusal for an agent's limit.
 func wantAgentLimit(t *testing.T, where string, a rig.Answer, err error) {
 	t.Helper()
 	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" ||
 		!strings.Contains(a.Header.Get("Proxy-Status"), "http_request_denied") {
-		t.Errorf("%s: %d, %v: %v %s", where, a.Status, err, a.Header, a.Body)
+		t.Errorf("%s: status %d, error %v, header %v, want 503: %s", where, a.Status, err, a.Header, a.Body)
 	}
 }
 
-// TestRequestsPerAgent has one agent send two requests at once, in plain HTTP and inside a tunnel, where one may be.
+// TestRequestsPerAgent sends two requests at once for an agent that may have one, in plain HTTP and
+// inside a tunnel.
 func TestRequestsPerAgent(t *testing.T) {
 	t.Parallel()
 	site, held := heldSite(t)
@@ -214,7 +220,7 @@ func TestRequestsPerAgent(t *testing.T) {
 	case <-time.After(rig.Patience / 2):
 		raw, err := first.Reader.Peek(1)
 		rest, _ := first.Reader.Peek(first.Reader.Buffered())
-		t.Fatalf("the site was not asked; the client was told %q%s, %v; the gateway says %s", raw, rest, err, g.Stderr)
+		t.Fatalf("the site got no request; the client read %q%s, %v; the gateway's log: %s", raw, rest, err, g.Stderr)
 	}
 	a, err := g.Fetch("Tester/1.0", site.URL+"/")
 	wantAgentLimit(t, "a second request", a, err)
@@ -223,7 +229,7 @@ func TestRequestsPerAgent(t *testing.T) {
 	a, err = tunnel.Ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+host+"\r\nUser-Agent: Tester/1.0\r\n\r\n")
 	wantAgentLimit(t, "inside a tunnel", a, err)
 	if a, err := g.Fetch("Other/1.0", site.URL+"/"); err != nil || a.Status != http.StatusOK {
-		t.Errorf("another agent: %d, %v", a.Status, err)
+		t.Errorf("another agent: status %d, error %v", a.Status, err)
 	}
 	_ = first.Close()
 	rig.Eventually(t, "the agent is let in again", func() bool {
@@ -233,12 +239,13 @@ func TestRequestsPerAgent(t *testing.T) {
 	for _, l := range g.ReadLogs() {
 		if l.Status == http.StatusServiceUnavailable && (l.Robots.Reason != enforce.ReasonAgentLimit || l.Robots.Agent != "Tester" ||
 			l.Robots.Decision != "error" || l.Robots.Detail != "1 requests are under way") {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }
 
-// TestTunnelAge lets tunnels become too old: those that are looked into end with their next answer, blind ones at once.
+// TestTunnelAge keeps tunnels open beyond tunnel_age. An intercepted tunnel ends with its next
+// answer, a blind one at once.
 func TestTunnelAge(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -254,16 +261,16 @@ func TestTunnelAge(t *testing.T) {
 		}
 		resp, err := http.ReadResponse(w.Reader, nil)
 		if err != nil {
-			t.Fatalf("after %d: %v", answers, err)
+			t.Fatalf("after %d answers: %v", answers, err)
 		}
 		if a, err := rig.ReadAnswer(resp); err != nil || a.Status != http.StatusOK {
-			t.Fatalf("after %d: %d, %v", answers, a.Status, err)
+			t.Fatalf("after %d answers: status %d, error %v", answers, a.Status, err)
 		}
 		answers++
 		return resp.Close
 	})
 	if _, err := w.Reader.Peek(1); err == nil || answers < 2 {
-		t.Errorf("after %d answers: %v", answers, err)
+		t.Errorf("after %d answers: error %v, want the end of the tunnel after at least 2", answers, err)
 	}
 
 	config.NextProtos = []string{"h2"}
@@ -280,7 +287,7 @@ func TestTunnelAge(t *testing.T) {
 			return false
 		}
 		if err == nil || !strings.Contains(err.Error(), http2.ErrCodeNo.String()) {
-			t.Fatalf("after %d answers: %d, %v", answers, a.Status, err)
+			t.Fatalf("after %d answers: status %d, error %v", answers, a.Status, err)
 		}
 		return true
 	})
@@ -296,11 +303,11 @@ func TestTunnelAge(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, secure)
 	if l := g.ClosedTunnel("127.0.0.1:" + site.Port); !strings.Contains(l.Robots.Detail, "older than tunnel_age") {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line does not give the tunnel's age as the reason: %s", l.Raw)
 	}
 }
 
-// TestRequestSizes sends URLs and headers around the limits, in plain HTTP and inside tunnels.
+// TestRequestSizes sends URLs and headers near the limits, in plain HTTP and inside tunnels.
 func TestRequestSizes(t *testing.T) {
 	t.Parallel()
 	site, _ := heldSite(t)
@@ -322,14 +329,14 @@ func TestRequestSizes(t *testing.T) {
 		rest := " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Tester/1.0\r\n" + tt.fields + "\r\n"
 		a, err := g.Dial().Ask(http.MethodGet, "GET "+site.URL+tt.path+rest)
 		if a.Status != tt.status {
-			t.Errorf("%s: %d, %v: %s", tt.name, a.Status, err, a.Body)
+			t.Errorf("%s: status %d, error %v, want %d: %s", tt.name, a.Status, err, tt.status, a.Body)
 		}
 		inner, err := g.Tunnel(host).Ask(http.MethodGet, "GET "+tt.path+rest)
 		if inner.Status != tt.status {
-			t.Errorf("%s, inside a tunnel: %d, %v: %s", tt.name, inner.Status, err, inner.Body)
+			t.Errorf("%s, inside a tunnel: status %d, error %v, want %d: %s", tt.name, inner.Status, err, tt.status, inner.Body)
 		}
 		if tt.status == http.StatusRequestURITooLong && (!strings.Contains(a.Header.Get("Proxy-Status"), "http_request_error") || !strings.Contains(a.Body, "url_size")) {
-			t.Errorf("%s: %v %s", tt.name, a.Header, a.Body)
+			t.Errorf("%s: header %v, body %s", tt.name, a.Header, a.Body)
 		}
 	}
 	reasons := 0
@@ -339,6 +346,6 @@ func TestRequestSizes(t *testing.T) {
 		}
 	}
 	if reasons != 2 {
-		t.Errorf("%d lines with the reason", reasons)
+		t.Errorf("%d log lines have the reason, want 2", reasons)
 	}
 }

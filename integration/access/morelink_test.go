@@ -18,21 +18,21 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// refusedURL is refused to everybody.
+// refusedURL is refused to every client.
 const refusedURL = "http://" + enforce.OwnHost + "/refused"
 
-// moreOf is the link of a refusal, which is text.
+// moreOf returns the link in a refusal in plain text.
 func moreOf(t *testing.T, a rig.Answer) string {
 	t.Helper()
 	_, link, _ := strings.Cut(a.Body, "\nmore:        ")
 	link, _, found := strings.Cut(link, "\n")
 	if !found || a.Header.Get("Crawlgate-Decision") == "" {
-		t.Errorf("no refusal: %d %v %s", a.Status, a.Header, a.Body)
+		t.Errorf("status %d, header %v, want a refusal: %s", a.Status, a.Header, a.Body)
 	}
 	return link
 }
 
-// leadsTo checks the link of a refusal, and reads the page there.
+// leadsTo checks the link of a refusal and the page that it leads to.
 func leadsTo(t *testing.T, way string, a rig.Answer, by *http.Client, base string, reason enforce.Reason) {
 	t.Helper()
 	got, want := moreOf(t, a), base+"/docs/problems/"+reason.Slug()
@@ -43,13 +43,13 @@ func leadsTo(t *testing.T, way string, a rig.Answer, by *http.Client, base strin
 	for _, suffix := range []string{"", ".md"} {
 		page := rig.Get(t, by, got+suffix)
 		if page.Status != http.StatusOK || !strings.HasPrefix(page.Body, "# "+reason.Info().Title+"\n") || !strings.Contains(page.Body, "Reason `"+string(reason)+"`") {
-			t.Errorf("%s: %s%s has %d %.200s", way, got, suffix, page.Status, page.Body)
+			t.Errorf("%s: %s%s: status %d, %.200s", way, got, suffix, page.Status, page.Body)
 		}
 	}
 }
 
-// direct returns a client without a proxy. It connects to listeners of this machine, over a unix socket if one is
-// given.
+// direct returns a client without a proxy. It connects to listeners of this machine, over a unix
+// socket if one is given.
 func direct(config *tls.Config, socket string) *http.Client {
 	t := &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}
 	if socket != "" {
@@ -60,8 +60,8 @@ func direct(config *tls.Config, socket string) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// TestMoreLinks follows the link of refusals on every way to the gateway: it leads to the gateway's own page about the reason,
-// at the address that the client has for it.
+// TestMoreLinks follows the links of refusals on each way to the gateway. They lead to the
+// gateway's own page about the reason, at the address that the client uses for the gateway.
 func TestMoreLinks(t *testing.T) {
 	t.Parallel()
 	six, every := rig.FreePort(t), rig.FreePort(t)
@@ -89,10 +89,10 @@ func TestMoreLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	leadsTo(t, "CONNECT", connect, plain, "http://"+g.Addr, enforce.ReasonConnectDenied)
-	// Whatever Host says, no other name is in the link.
+	// The link ignores the Host field.
 	posing, err := g.Dial().Ask(http.MethodGet, "GET "+refusedURL+" HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: evil.example\r\n\r\n")
 	if err != nil || strings.Contains(posing.Body, "evil") {
-		t.Errorf("%v: %s", err, posing.Body)
+		t.Errorf("error %v, want a link without the name in Host: %s", err, posing.Body)
 	}
 	leadsTo(t, "another Host", posing, plain, "http://"+g.Addr, enforce.ReasonOperatorDeny)
 
@@ -103,7 +103,8 @@ func TestMoreLinks(t *testing.T) {
 	leadsTo(t, "a unix socket", rig.Get(t, overSocket, refusedURL), overSocket, "http://"+enforce.OwnHost, enforce.ReasonOperatorDeny)
 }
 
-// TestMoreLinksOfTLS: at a port with TLS, the link has the name by which the client calls the gateway, if it tells that.
+// TestMoreLinksOfTLS checks that the link at a port with TLS has the server name that the client
+// sent, if any.
 func TestMoreLinksOfTLS(t *testing.T) {
 	t.Parallel()
 	c, port := rig.Config{}.WithTLSPort(t, rig.NewTestCA(t), "")
@@ -137,7 +138,8 @@ func TestMoreLinksOfTLS(t *testing.T) {
 	leadsTo(t, "no name", a, direct(trusting, ""), "https://"+port.Addr, enforce.ReasonOperatorDeny)
 }
 
-// TestMoreLinksBehindAProxy: a load balancer that speaks the PROXY protocol tells the address that the client has for the gateway.
+// TestMoreLinksBehindAProxy checks that the link has the address that the PROXY line gives for the
+// gateway.
 func TestMoreLinksBehindAProxy(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{
@@ -149,19 +151,20 @@ func TestMoreLinksBehindAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := moreOf(t, a); got != "http://198.51.100.200:3128/docs/problems/operator-deny" {
-		t.Errorf("the link is %s", got)
+		t.Errorf("the link is %s, want the address of the PROXY line", got)
 	}
 }
 
-// TestMoreLinksElsewhere: the operator's pages go before the gateway's, and a client that may not read those is sent to the project's.
+// TestMoreLinksElsewhere checks that more_link replaces the gateway's pages, and that a client that
+// must not read those gets a link to the project's pages.
 func TestMoreLinksElsewhere(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: "help https://wiki.acme.example/robots?why="})
 	if got := moreOf(t, g.MustFetch("Tester/1.0", refusedURL)); got != "https://wiki.acme.example/robots?why=operator-deny" {
-		t.Errorf("by option %s", got)
+		t.Errorf("with the option, the link is %s", got)
 	}
 	stranger := rig.New(t, rig.Config{Site: "clients 203.0.113.0/24"})
 	if got := moreOf(t, stranger.MustFetch("Tester/1.0", refusedURL)); !strings.HasPrefix(got, "https://github.com/crawlgate/crawlgate/blob/") || !strings.HasSuffix(got, "/docs/problems/client-not-allowed.md") {
-		t.Errorf("for a stranger %s", got)
+		t.Errorf("for a client that must not use the gateway, the link is %s", got)
 	}
 }

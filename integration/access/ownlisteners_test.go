@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// portOf takes a free port.
+// portOf returns a free port.
 func portOf(t *testing.T) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(rig.FreePort(t))
@@ -29,7 +29,7 @@ func portOf(t *testing.T) string {
 	return port
 }
 
-// spellingsOfThisMachine are hosts that lead to the machine on which the test runs.
+// spellingsOfThisMachine returns hosts that mean the machine on which the test runs.
 func spellingsOfThisMachine(t *testing.T) []string {
 	t.Helper()
 	hosts := []string{"127.0.0.1", "127.0.0.2", "[::1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST"}
@@ -50,17 +50,17 @@ func spellingsOfThisMachine(t *testing.T) []string {
 	return hosts
 }
 
-// refusedAsOwn fails the test unless the gateway itself refused to go there.
+// refusedAsOwn fails the test unless the gateway refused the target as its own.
 func refusedAsOwn(t *testing.T, what string, a rig.Answer, err error) {
 	t.Helper()
 	if err != nil || a.Status != http.StatusForbidden || !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") ||
 		strings.Contains(a.Body, `"apps"`) {
-		t.Errorf("%s: status %d, Proxy-Status %q, %v: %.200s", what, a.Status, a.Header.Get("Proxy-Status"), err, a.Body)
+		t.Errorf("%s: status %d, Proxy-Status %q, error %v, want a refusal by the gateway: %.200s", what, a.Status, a.Header.Get("Proxy-Status"), err, a.Body)
 	}
 }
 
-// TestAdminIsNoTarget tries to reach the admin API, and the gateway itself, through the gateway, by every address of the
-// machine. The operator has allowed all ranges.
+// TestAdminIsNoTarget tries to reach the admin API and the gateway itself through the gateway, by
+// every address of the machine. The operator has allowed all ranges.
 func TestAdminIsNoTarget(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, site string }{
@@ -93,18 +93,18 @@ func TestAdminIsNoTarget(t *testing.T) {
 			lines := slices.DeleteFunc(g.Logs(asked), func(l rig.LogLine) bool { return l.Request.Method == http.MethodConnect })
 			for _, l := range lines {
 				if l.Robots.Reason != enforce.ReasonOwnListener || !strings.Contains(l.Robots.Detail, "gateway") {
-					t.Errorf("logged as %s", l.Raw)
+					t.Errorf("the log line does not have the reason own_listener: %s", l.Raw)
 				}
 			}
 			if len(lines) < asked {
-				t.Errorf("%d lines for %d requests", len(lines), asked)
+				t.Errorf("%d log lines, want at least %d", len(lines), asked)
 			}
 		})
 	}
 }
 
-// TestAdminIsNoTargetOfTLS sends TLS, into a blind tunnel, which would be relayed byte by byte, and into one that is
-// intercepted. The remote admin endpoint, which begins to listen after everything else, speaks TLS.
+// TestAdminIsNoTargetOfTLS sends TLS to the admin endpoints through a blind tunnel and an
+// intercepted one. The remote admin endpoint speaks TLS and starts to listen after everything else.
 func TestAdminIsNoTargetOfTLS(t *testing.T) {
 	t.Parallel()
 	admin, remote := "127.0.0.1:"+portOf(t), "127.0.0.1:"+portOf(t)
@@ -118,10 +118,10 @@ func TestAdminIsNoTargetOfTLS(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, rig.ClientHello(t, "127.0.0.1"))
 		if got, _ := io.ReadAll(w); len(got) > 0 {
-			t.Errorf("%s answered %q", target, got)
+			t.Errorf("%s answered %q, want nothing", target, got)
 		}
 		if l := g.ClosedTunnel(target); l.Robots.Reason != enforce.ReasonOwnListener {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line does not have the reason own_listener: %s", l.Raw)
 		}
 		inside := strings.Replace(target, "127.0.0.1", "localhost", 1)
 		a, err := rig.TryGet(t.Context(), g.SecureClient("Tester/1.0", 1), "https://"+inside+"/config/")
@@ -129,7 +129,7 @@ func TestAdminIsNoTargetOfTLS(t *testing.T) {
 	}
 }
 
-// addRemoteAdmin loads the running configuration once more, with a remote admin endpoint.
+// addRemoteAdmin loads the running configuration again, with a remote admin endpoint.
 func addRemoteAdmin(g *rig.Gateway, listen string) {
 	g.T.Helper()
 	var config map[string]map[string]any
@@ -148,7 +148,7 @@ func addRemoteAdmin(g *rig.Gateway, listen string) {
 		g.T.Fatal(err)
 	}
 	if a, err := rig.ReadAnswer(resp); err != nil || a.Status != http.StatusOK {
-		g.T.Fatalf("loading a remote admin endpoint: %d %s %v", a.Status, a.Body, err)
+		g.T.Fatalf("loading a remote admin endpoint: status %d, body %s, error %v", a.Status, a.Body, err)
 	}
 	conn, err := (&net.Dialer{}).DialContext(g.T.Context(), "tcp", listen)
 	if err != nil {
@@ -157,8 +157,8 @@ func addRemoteAdmin(g *rig.Gateway, listen string) {
 	_ = conn.Close()
 }
 
-// TestAdminIsNoTargetAfterReloads moves the admin endpoint, and adds sites, while the gateway runs. A request that waits
-// for its turn since before a reload knows them too.
+// TestAdminIsNoTargetAfterReloads moves the admin endpoint and adds sites while the gateway runs. A
+// request that was held before a reload must not reach them either.
 func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	t.Parallel()
 	first, second, plain := portOf(t), portOf(t), portOf(t)
@@ -181,7 +181,7 @@ func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	}
 	held := make(chan rig.Answer)
 	go func() {
-		a, _ := g.Fetch("Tester/1.0", "http://127.0.0.1:"+second+"/config/") // two seconds after the one before
+		a, _ := g.Fetch("Tester/1.0", "http://127.0.0.1:"+second+"/config/") // held for two seconds
 		held <- a
 	}()
 	rig.Eventually(t, "the request to be held", func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":1`) })
@@ -200,7 +200,8 @@ func TestAdminIsNoTargetAfterReloads(t *testing.T) {
 	check("the second site", plain)
 }
 
-// TestOtherSitesOfTheProcess: a site beside the gateway is reached only if exactly its address is allowed.
+// TestOtherSitesOfTheProcess checks that another site of the process is reached only if its exact
+// address is allowed.
 func TestOtherSitesOfTheProcess(t *testing.T) {
 	t.Parallel()
 	plain, admin := portOf(t), portOf(t)
@@ -212,7 +213,7 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 	ask := func(host, port string) rig.Answer {
 		return g.MustFetch("Tester/1.0", "http://"+host+":"+port+"/config/")
 	}
-	// Caddy may serve a moment before it is known which of its servers are gateways.
+	// Caddy may serve for a moment before the process knows which of its servers are gateways.
 	rig.Eventually(t, "the second site to be reached", func() bool { return ask("127.0.0.1", plain).Body == "a second site" })
 	for _, host := range []string{"127.0.0.2", "[::1]", "0.0.0.0"} {
 		refusedAsOwn(t, "the second site at "+host, ask(host, plain), nil)
@@ -223,14 +224,14 @@ func TestOtherSitesOfTheProcess(t *testing.T) {
 	}
 	const why = "another site of the gateway's process; only allow_private 127.0.0.2 opens it"
 	if a := ask("127.0.0.2", plain); strings.Contains(a.Body, why) || !strings.Contains(a.Body, "allow_private") {
-		t.Errorf("the refusal: %s", a.Body)
+		t.Errorf("the refusal does not say how to allow the site: %s", a.Body)
 	}
 	rig.Eventually(t, "a line that says why", func() bool {
 		return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool { return strings.Contains(l.Robots.Detail, why) })
 	})
 }
 
-// TestAdminAfterManyDescriptors is TestAdminIsNoTarget with a thousand connections open.
+// TestAdminAfterManyDescriptors tries to reach the admin endpoint with a thousand connections open.
 func TestAdminAfterManyDescriptors(t *testing.T) {
 	t.Parallel()
 	admin := portOf(t)

@@ -28,7 +28,8 @@ const (
 
 // of string
 
-// passwordConfig has an agent told by credentials for each user, by the algorithm that the user's name begins with.
+// passwordConfig returns a configuration with an agent for each user. A user's name begins with the
+// algorithm of the password's hash.
 func passwordConfig(t *testing.T, users ...string) rig.Config {
 	t.Helper()
 	var site strings.Builder
@@ -39,7 +40,7 @@ func passwordConfig(t *testing.T, users ...string) rig.Config {
 	return rig.Config{Engine: "pace {\nrate off\nconcurrency 1000\n}", Site: site.String()}
 }
 
-// guest is a client of one source that shows credentials with each request.
+// guest returns a client that connects from source and sends credentials with each request.
 func guest(g *rig.Gateway, source, user, password string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
 	base := &http.Transport{
@@ -50,7 +51,8 @@ func guest(g *rig.Gateway, source, user, password string) *http.Client {
 	return &http.Client{Transport: base, Timeout: rig.Patience}
 }
 
-// guess sends wrong passwords, each a new one, from workers connections at once until the returned function is called.
+// guess sends wrong passwords, each a different one, on several connections at once, until the
+// returned function is called.
 func guess(g *rig.Gateway, source string, users []string, workers int, rawURL string) (stop func()) {
 	ctx, cancel := context.WithCancel(g.T.Context())
 	var group sync.WaitGroup
@@ -60,7 +62,7 @@ func guess(g *rig.Gateway, source string, users []string, workers int, rawURL st
 				client := guest(g, source, users[(w+i)%len(users)], fmt.Sprintf("wrong %d %d", w, i))
 				a, err := rig.TryGet(ctx, client, rawURL)
 				if err == nil && a.Status == http.StatusOK {
-					g.T.Errorf("a wrong password was answered %d", a.Status)
+					g.T.Errorf("a wrong password got status 200")
 				}
 				client.CloseIdleConnections()
 			}
@@ -72,7 +74,8 @@ func guess(g *rig.Gateway, source string, users []string, workers int, rawURL st
 	}
 }
 
-// hashTime is how long a hash of bcrypt takes here and now: 1 s on an idle machine, more where other tests run.
+// hashTime measures how long a hash of bcrypt takes now: 1 s on an idle machine, longer beside
+// other tests.
 func hashTime(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -80,7 +83,7 @@ func hashTime(t *testing.T) time.Duration {
 	return max(time.Since(began), time.Second)
 }
 
-// inTime fails unless the credentials are answered with 200 within limit.
+// inTime fails the test unless a request with the credentials gets status 200 within the limit.
 func inTime(g *rig.Gateway, what string, limit time.Duration, source, user, rawURL string) {
 	g.T.Helper()
 	client := guest(g, source, user, rig.RightPassword)
@@ -94,9 +97,10 @@ func inTime(g *rig.Gateway, what string, limit time.Duration, source, user, rawU
 	}
 }
 
-// TestPasswordsWrongOnesInParallel has sixty connections guess without pause, at names that exist and names that do not.
-// Right credentials are still accepted within five seconds on a machine that computes a hash in one: those never seen
-// before and those known before a reload.
+// TestPasswordsWrongOnesInParallel guesses passwords on sixty connections without a pause, for
+// users that exist and for others. Right credentials must still be accepted within five seconds on
+// a machine that computes a hash in one second, both before the gateway has seen them and after a
+// reload.
 func TestPasswordsWrongOnesInParallel(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -133,8 +137,8 @@ func TestPasswordsWrongOnesInParallel(t *testing.T) {
 	}
 }
 
-// TestPasswordsSameWrongOne opens sixty connections with the same wrong password, like a misconfigured crawler. They
-// cost one hash in all, and none when they come again.
+// TestPasswordsSameWrongOne opens sixty connections with the same wrong password, like a
+// misconfigured crawler. They cost one hash in total, and none when they are repeated.
 func TestPasswordsSameWrongOne(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -152,7 +156,7 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 			group.Go(func() {
 				a, err := rig.TryGet(t.Context(), guest(g, sourceOne, "bcrypt-one", "wrong"), site.URL("/"))
 				if err != nil || a.Status != http.StatusProxyAuthRequired {
-					t.Errorf("%s: status %d, error %v", tt.what, a.Status, err)
+					t.Errorf("%s: status %d, error %v, want 407", tt.what, a.Status, err)
 				}
 			})
 		}
@@ -160,12 +164,13 @@ func TestPasswordsSameWrongOne(t *testing.T) {
 		used := g.Usage().Cpu - before
 		t.Logf("%s: %v of processor time", tt.what, used)
 		if used > tt.most {
-			t.Errorf("%s: sixty times the same wrong password took %v of processor time, want at most %v", tt.what, used, tt.most)
+			t.Errorf("%s: sixty requests with one wrong password took %v of processor time, want at most %v", tt.what, used, tt.most)
 		}
 	}
 }
 
-// TestPasswordsBusy asks for more hashes at once than may wait: the rest is refused at once, with that reason.
+// TestPasswordsBusy sends more passwords at once than may wait for a hash. The gateway refuses the
+// rest at once.
 func TestPasswordsBusy(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -174,7 +179,7 @@ func TestPasswordsBusy(t *testing.T) {
 	defer stop()
 	var busy rig.Answer
 	var took time.Duration
-	asked := 0 // a password that has had its turn is known, and answered 407
+	asked := 0 // a password that was hashed once gets 407
 	rig.Eventually(t, "a refusal", func() bool {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -185,7 +190,7 @@ func TestPasswordsBusy(t *testing.T) {
 		return err == nil && a.Status == http.StatusServiceUnavailable
 	})
 	if took > rig.Scheduling {
-		t.Errorf("it took %v", took)
+		t.Errorf("the refusal took %v, want at most %v", took, rig.Scheduling)
 	}
 	if busy.Header.Get("Retry-After") == "" || !strings.HasPrefix(busy.Header.Get("Proxy-Status"), "crawlgate; error=http_request_denied;") {
 		t.Errorf("Retry-After %q, Proxy-Status %q", busy.Header.Get("Retry-After"), busy.Header.Get("Proxy-Status"))
@@ -199,6 +204,6 @@ func TestPasswordsBusy(t *testing.T) {
 	})
 	stop()
 	if !slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool { return l.Robots.Reason == enforce.ReasonCredentialsBusy }) {
-		t.Error("no line of the access log says so")
+		t.Error("no line of the access log has the reason credentials_busy")
 	}
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// secret is what must be in no log.
+// secret must be in no log.
 const secret = "s3cr3t"
 
-// passwords are targets with a password, as clients spell them by mistake. HOST is a host and port.
+// passwords are targets with a password, as clients write them by mistake. HOST stands for a host
+// and port.
 var passwords = []string{
 	"http://u:s3cr3t@HOST/page", "HTTP://u:s3cr3t@HOST/page", "http://s3cr3t@HOST/", "https://u:s3cr3t@HOST/?q", "http://u:s3cr3t@HOST@HOST/",
 	"//u:s3cr3t@HOST/page", "///u:s3cr3t@HOST/page", "http:/u:s3cr3t@HOST/page", "http:///u:s3cr3t@HOST/page", "http:u:s3cr3t@HOST/page",
@@ -29,8 +30,8 @@ var passwords = []string{
 	"http://u:s3cr3t@HOST/?u=http://u:s3cr3t@HOST/",
 }
 
-// TestNoPasswordInAnyLog sends passwords in targets everywhere that requests are read, and looks at all that the gateway
-// writes, at level debug.
+// TestNoPasswordInAnyLog sends targets with passwords to everything that reads requests, and
+// searches everything that the gateway writes at level debug.
 func TestNoPasswordInAnyLog(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -40,11 +41,11 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 	host := strings.TrimPrefix(plain.URL, "http://")
 	c, port := rig.Config{Engine: rig.Unpaced, Global: "debug"}.Trusting(authority).WithTLSPort(t, authority, "")
 	g := rig.New(t, c)
-	read := 0 // requests that net/http could read: these have lines
+	read := 0 // requests that net/http could read; only these are logged
 	check := func(where, target string, a rig.Answer, err error) {
 		t.Helper()
 		if err != nil || a.Status != http.StatusBadRequest || strings.Contains(a.Body+fmt.Sprint(a.Header), secret) {
-			t.Errorf("%s, %s: %d, %v: %v %.100s", where, target, a.Status, err, a.Header, a.Body)
+			t.Errorf("%s, %s: status %d, error %v, want 400 without the password: %v %.100s", where, target, a.Status, err, a.Header, a.Body)
 		}
 		if strings.Contains(a.Header.Get("Crawlgate-Decision"), "bad_target") {
 			read++
@@ -100,11 +101,11 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 			lines++
 		}
 		if strings.Contains(l.Request.URI, "REDACTED") && (l.Robots.Decision != "deny" || l.Status != http.StatusBadRequest || l.Size == 0) {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	if lines != read || read < 50 {
-		t.Errorf("%d lines for %d requests", lines, read)
+		t.Errorf("%d log lines for %d requests", lines, read)
 	}
 	log, err := os.ReadFile(g.AccessLog())
 	if err != nil {
@@ -113,16 +114,17 @@ func TestNoPasswordInAnyLog(t *testing.T) {
 	for name, text := range map[string]string{"access log": string(log), "own log": g.Stderr.String(), "metrics": scrape} {
 		for line := range strings.Lines(text) {
 			if strings.Contains(strings.ToLower(line), secret) || strings.Contains(line, "cr3t@") {
-				t.Errorf("%s: %s", name, line)
+				t.Errorf("the %s contains the password: %s", name, line)
 			}
 		}
 	}
 	if n := secure.Arrived(); len(n) > 0 {
-		t.Errorf("the site was asked for %+v", n)
+		t.Errorf("requests reached the site: %+v", n)
 	}
 }
 
-// TestPasswordsInOtherURLs sends URLs with passwords in paths, queries and fields: sites get them as they are, logs do not.
+// TestPasswordsInOtherURLs sends URLs with passwords in paths, queries and fields. Sites get them
+// unchanged, logs do not.
 func TestPasswordsInOtherURLs(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -135,7 +137,7 @@ func TestPasswordsInOtherURLs(t *testing.T) {
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Global: "debug"}.Trusting(authority))
 	for _, target := range []string{
 		"/http://u:s3cr3t@h/page", "/page?u=http://s3cr3t@h/", "/page?u=http%3A%2F%2Fu%3As3cr3t%40h%2F&v=https://u:s3cr3t@i",
-		"/x/../http://u:s3cr3t@h/", // resolved, it is judged as another path
+		"/x/../http://u:s3cr3t@h/", // the rules match its resolved path
 	} {
 		want := arrival{target, "http://u:s3cr3t@h", "<http://h/>, <ftp://u:s3cr3t@h/>"}
 		request := " HTTP/1.1\r\nHost: " + site.Authority() + "\r\nUser-Agent: Tester/1.0\r\nOrigin: " + want.origin + "\r\nLink: " + want.link + "\r\n\r\n"
@@ -147,10 +149,10 @@ func TestPasswordsInOtherURLs(t *testing.T) {
 		} {
 			a, err := way()
 			if err != nil || a.Status != http.StatusOK || a.Header.Get("Link") != "<http://u:s3cr3t@h/>; rel=next" {
-				t.Fatalf("%s: %d, %v: %v", target, a.Status, err, a.Header)
+				t.Fatalf("%s: status %d, error %v, header %v", target, a.Status, err, a.Header)
 			}
 			if got := <-arrived; got != want {
-				t.Errorf("arrived as %q, want %q", got, want)
+				t.Errorf("the site got %q, want %q", got, want)
 			}
 		}
 	}
@@ -161,15 +163,16 @@ func TestPasswordsInOtherURLs(t *testing.T) {
 	}
 	for line := range strings.Lines(string(log) + g.Stderr.String()) {
 		if strings.Contains(line, secret) {
-			t.Errorf("logged: %s", line)
+			t.Errorf("the log contains the password: %s", line)
 		}
 	}
 	if n := strings.Count(string(log), "REDACTED@h"); n < 8 {
-		t.Errorf("%d marks in the log", n)
+		t.Errorf("%d marks in the log, want at least 8", n)
 	}
 }
 
-// leaveWith sends a request for a page that waits, and hangs up. Caddy writes of it in its error log.
+// leaveWith sends a request for a page that waits, and closes the connection. Caddy then writes to
+// its error log.
 func leaveWith(t *testing.T, g *rig.Gateway, request string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -184,7 +187,7 @@ func leaveWith(t *testing.T, g *rig.Gateway, request string) {
 	if _, err := w.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := l.Accept() // it asks for robots.txt, and waits
+	conn, err := l.Accept() // the fetch of robots.txt, which waits
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +196,8 @@ func leaveWith(t *testing.T, g *rig.Gateway, request string) {
 	rig.Eventually(t, "the line of the request that was left", func() bool { return strings.Contains(g.Stderr.String(), "the client left") })
 }
 
-// TestRedactedFields checks that fields with keys are logged without their values and reach the site with them, and
-// that the site's own reach the client.
+// TestRedactedFields checks that the logs hide the values of fields with keys, and that the site
+// and the client get these fields unchanged.
 func TestRedactedFields(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -234,12 +237,12 @@ func TestRedactedFields(t *testing.T) {
 		} {
 			a, err := way()
 			if err != nil || a.Status != http.StatusOK || a.Header.Get("X-Auth-Token") != secret || a.Header.Get("X-Own") != secret {
-				t.Errorf("%s: %d, %v: %v", tt.name, a.Status, err, a.Header)
+				t.Errorf("%s: status %d, error %v, header %v", tt.name, a.Status, err, a.Header)
 			}
 			got := <-arrived
 			for name, value := range fields {
-				if got.Get(name) != value && name != "X_api_key" { // Caddy passes no such name on
-					t.Errorf("%s: %s arrived as %q", tt.name, name, got.Get(name))
+				if got.Get(name) != value && name != "X_api_key" { // Caddy drops this name
+					t.Errorf("%s: %s arrived as %q, want %q", tt.name, name, got.Get(name), value)
 				}
 			}
 		}
@@ -271,14 +274,15 @@ func checkRedacted(t *testing.T, name string, l rig.LogLine, hidden, hiddenBack 
 		for field, values := range logged {
 			shown := strings.Join(values, ",")
 			if isHidden := strings.Contains(shown, "REDACTED") && !strings.Contains(shown, secret); isHidden != want[field] && field != "Authorization" {
-				t.Errorf("%s: %s is logged as %q", name, field, shown)
+				t.Errorf("%s: %s is logged as %q, hidden: want %t", name, field, shown, want[field])
 			}
 		}
 	}
 }
 
-// TestLogCredentials has Caddy's option by which it logs the four fields that it keeps back by itself: that counts for proxied
-// requests too, and for them alone. redact keeps them back all the same if it names them.
+// TestLogCredentials uses Caddy's option that logs the four fields with credentials. It applies to
+// proxied requests too, but to no other fields. The option redact hides these fields again if it
+// names them.
 func TestLogCredentials(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -301,7 +305,7 @@ func TestLogCredentials(t *testing.T) {
 		a, err := g.Dial().Ask(http.MethodGet, "GET "+site.URL+"/page HTTP/1.1\r\nHost: "+strings.TrimPrefix(site.URL, "http://")+
 			"\r\nUser-Agent: Tester/1.0\r\nAuthorization: s3cr3t\r\nProxy-Authorization: s3cr3t\r\nCookie: s3cr3t\r\nX-Api-Key: s3cr3t\r\n\r\n")
 		if err != nil || a.Status != http.StatusOK || a.Header.Get("Set-Cookie") != secret || a.Header.Get("X-Auth-Token") != secret {
-			t.Errorf("%s: %d, %v: %v", tt.name, a.Status, err, a.Header)
+			t.Errorf("%s: status %d, error %v, header %v", tt.name, a.Status, err, a.Header)
 		}
 		line := g.Logs(1)[0].Raw
 		g.Stop()

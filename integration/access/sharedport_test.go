@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// needSocketTable skips the test if no system table says which process listens.
+// needSocketTable skips the test if the system has no table of listening processes.
 func needSocketTable(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -28,7 +28,7 @@ func needSocketTable(t *testing.T) {
 	}
 }
 
-// second runs another gateway with data of its own, to its end, and returns its exit status and output.
+// second runs another gateway, with its own data, until it exits.
 func second(t *testing.T, addr string, c rig.Config, command ...string) (status int, output string) {
 	t.Helper()
 	g := &rig.Gateway{T: t, Dir: rig.TempDir(t), Addr: addr}
@@ -48,8 +48,9 @@ func second(t *testing.T, addr string, c rig.Config, command ...string) (status 
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// TestSecondProcessAtTheSamePort starts a second gateway at the port of one that is busy, many times, as Caddy starts its
-// apps in any order. Each ends and says why, and the first one's clients do not notice.
+// TestSecondProcessAtTheSamePort starts a second gateway at the port of a busy one, many times,
+// because Caddy starts its apps in any order. Each second gateway exits with a message, and the
+// clients of the first do not notice.
 func TestSecondProcessAtTheSamePort(t *testing.T) {
 	t.Parallel()
 	needSocketTable(t)
@@ -59,10 +60,10 @@ func TestSecondProcessAtTheSamePort(t *testing.T) {
 	asked := make([]int, 4)
 	for i := range asked {
 		clients.Go(func() {
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // each time a new connection
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a new connection for each request
 			for ; ctx.Err() == nil; asked[i]++ {
 				if a, err := rig.TryGet(t.Context(), client, "http://"+g.Addr+"/health"); err != nil || a.Status != http.StatusOK {
-					t.Errorf("a client of the first gateway got %d %q, %v", a.Status, a.Body, err)
+					t.Errorf("a client of the first gateway got status %d, body %q, error %v", a.Status, a.Body, err)
 				}
 			}
 		})
@@ -71,17 +72,17 @@ func TestSecondProcessAtTheSamePort(t *testing.T) {
 		began := time.Now()
 		status, out := second(t, g.Addr, rig.Config{}, "run")
 		if status != 1 || !strings.Contains(out, "address "+g.Addr+": another process listens at "+g.Addr+" already") {
-			t.Errorf("the second process ended with %d: %s", status, out)
+			t.Errorf("the second process exited with %d, want 1 and a message about the port: %s", status, out)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it took the second process %v to end", took)
+			t.Errorf("the second process took %v to exit, want at most 5s", took)
 		}
 	}
 	stop()
 	clients.Wait()
 	for i, n := range asked {
 		if n < 20 {
-			t.Errorf("client %d has asked %d times only", i, n)
+			t.Errorf("client %d has sent %d requests, want at least 20", i, n)
 		}
 	}
 	for _, command := range []string{"validate", "adapt"} {
@@ -94,8 +95,8 @@ func TestSecondProcessAtTheSamePort(t *testing.T) {
 	}
 }
 
-// TestSecondProcessAtOverlappingAddresses is about the admin endpoint, sites beside the gateway, and addresses that stand
-// for all of the machine.
+// TestSecondProcessAtOverlappingAddresses shares the port of the admin endpoint, of another site,
+// and of an address that stands for all addresses of the machine.
 func TestSecondProcessAtOverlappingAddresses(t *testing.T) {
 	t.Parallel()
 	needSocketTable(t)
@@ -117,7 +118,7 @@ func TestSecondProcessAtOverlappingAddresses(t *testing.T) {
 			t.Parallel()
 			status, out := second(t, rig.FreePort(t), tt.c, "run")
 			if status != 1 || !strings.Contains(out, tt.says) || !strings.Contains(out, "another process") {
-				t.Errorf("the second process ended with %d: %s", status, out)
+				t.Errorf("the second process exited with %d, want 1 and the message %q: %s", status, tt.says, out)
 			}
 		})
 	}
@@ -144,7 +145,8 @@ func TestSecondProcessAtTheAdminSocket(t *testing.T) {
 	}
 }
 
-// TestReloadToASharedPort adds a site at a port of another process. The reload is refused, and nothing else changes.
+// TestReloadToASharedPort adds a site at a port of another process. The reload fails, and the
+// gateway goes on as before.
 func TestReloadToASharedPort(t *testing.T) {
 	t.Parallel()
 	needSocketTable(t)
@@ -160,10 +162,10 @@ func TestReloadToASharedPort(t *testing.T) {
 	g := rig.New(t, rig.Config{})
 	err = g.Reload(rig.Config{Sites: "http://" + strings.Replace(l.Addr().String(), "127.0.0.1", "", 1) + " {\nbind 127.0.0.1\nrespond shared\n}"})
 	if err == nil || !strings.Contains(err.Error(), "another process listens at "+l.Addr().String()+" already") {
-		t.Errorf("the reload: %v", err)
+		t.Errorf("the reload returned %v, want an error about the port", err)
 	}
 	if a := rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/health"); a.Status != http.StatusOK {
-		t.Errorf("after the refused reload: %d %s", a.Status, a.Body)
+		t.Errorf("after the refused reload: status %d, want 200: %s", a.Status, a.Body)
 	}
 	_ = l.Close()
 	if err := g.Reload(rig.Config{Engine: rig.Unpaced}); err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestAuditOfADay sends a day of traffic through the gateway, audits its log, and then tampers with log and store.
+// TestAuditOfADay sends a day of traffic through the gateway, audits its log, and then tampers with
+// the log and the store.
 func TestAuditOfADay(t *testing.T) {
 	t.Parallel()
 	d := newDay(t)
@@ -31,7 +32,7 @@ func TestAuditOfADay(t *testing.T) {
 	began := time.Now()
 	rig.Audit(t, "--gateway", "unix/"+d.g.AdminSocket(), d.logs).Clean(t, "while the gateway runs")
 	d.g.Stop()
-	// A log is removed only after it was packed: a gateway that stops in between leaves both.
+	// Caddy removes a log after packing it. A gateway that stops in between leaves both files.
 	for _, name := range rig.LogFiles(t, d.logs) {
 		if _, err := os.Stat(name + ".gz"); err == nil {
 			if err := os.Remove(name + ".gz"); err != nil {
@@ -44,19 +45,19 @@ func TestAuditOfADay(t *testing.T) {
 	t.Logf("%d lines in %d files, %d replayed, gaps %+v; two audits in %v", r.Totals.Checked, len(rig.LogFiles(t, d.logs)), r.Totals.Replayed,
 		r.Totals.Gaps, time.Since(began))
 	if r.Totals.Checked != d.asked.Load() {
-		t.Errorf("%d lines for %d requests", r.Totals.Checked, d.asked.Load())
+		t.Errorf("the audit checked %d lines, want %d", r.Totals.Checked, d.asked.Load())
 	}
 	d.checkReasons(r)
 	d.checkSimulation(d.agents)
 	d.checkReport()
 	if r.Totals.Gaps.Kept < 30 {
-		t.Errorf("gaps: %+v", r.Totals.Gaps)
+		t.Errorf("gaps %+v, want at least 30 kept", r.Totals.Gaps)
 	}
 	d.tamper()
 }
 
-// checkReasons checks that the day had all reasons, that the report tells of them, and that the audit counts by agent
-// what the lines say.
+// checkReasons checks that the day has every reason, that the report counts each, and that the
+// audit's counts by agent agree with the lines.
 func (d *day) checkReasons(r rig.AuditRun) {
 	d.t.Helper()
 	type outcomes struct {
@@ -81,11 +82,11 @@ func (d *day) checkReasons(r rig.AuditRun) {
 	}
 	for _, a := range r.Totals.Agents {
 		if got := (outcomes{a.AuditOutcomes, a.Tunnels.AuditOutcomes}); got != byAgent[a.Agent] {
-			d.t.Errorf("agent %q: %+v, the lines have %+v", a.Agent, got, byAgent[a.Agent])
+			d.t.Errorf("agent %q: the audit counts %+v, the lines have %+v", a.Agent, got, byAgent[a.Agent])
 		}
 	}
 	if len(r.Totals.Agents) != len(byAgent) {
-		d.t.Errorf("%d agents, the lines have %d", len(r.Totals.Agents), len(byAgent))
+		d.t.Errorf("the audit counts %d agents, the lines have %d", len(r.Totals.Agents), len(byAgent))
 	}
 	type row struct {
 		Name string `json:"name"`
@@ -116,11 +117,11 @@ func (d *day) checkReasons(r rig.AuditRun) {
 		if seen[reason] == 0 {
 			missing = append(missing, reason)
 		} else if told[reason] != seen[reason] {
-			d.t.Errorf("%s: %d lines, the report has %d", reason, seen[reason], told[reason])
+			d.t.Errorf("%s: %d lines, the report counts %d", reason, seen[reason], told[reason])
 		}
 	}
 	if spared == 0 || exceptions != excepted || excepted < seen[enforce.ReasonException] {
-		d.t.Errorf("%d spared, %d of %d exceptions", spared, exceptions, excepted)
+		d.t.Errorf("%d requests spared by modes; %d requests passed by %d exceptions", spared, exceptions, excepted)
 	}
 	d.t.Logf("reasons that this day did not have: %v", missing)
 }
@@ -140,7 +141,8 @@ func (l dayLine) reason() enforce.Reason { return enforce.Reason(l.robots()["rea
 
 func (l dayLine) url() string { return l.object["request"].(map[string]any)["uri"].(string) }
 
-// rest is the time, in seconds, that the request took besides being held, and turn the time at which that ended.
+// rest returns the seconds that the request took besides being held, and turn the time at which its
+// hold ended.
 func (l dayLine) rest() float64 {
 	wait, _ := l.robots()["wait_ms"].(float64)
 	return l.object["duration"].(float64) - wait/1e3
@@ -179,7 +181,8 @@ func (d *day) readDay() (lines []dayLine) {
 	return lines
 }
 
-// tamper changes one thing at a time, in a copy, and wants exactly that found.
+// tamper makes one change at a time to a copy of the log, and checks that the audit finds exactly
+// that change.
 func (d *day) tamper() {
 	lines := d.readDay()
 	pick := func(what string, fits func(l dayLine) bool) dayLine {
@@ -205,7 +208,7 @@ func (d *day) tamper() {
 	delete(flipped, "line")
 	d.wantFound("a flipped verdict", d.changed(refused, func(o map[string]any) { o["robots"] = flipped }), refused, "verdict")
 
-	liberal := pick("of a site that lets all pass", func(l dayLine) bool {
+	liberal := pick("of a site that permits everything", func(l dayLine) bool {
 		return l.robots()["origin"] == d.special["liberal"].Origin().String()
 	})
 	borrowed := maps.Clone(flipped)
@@ -231,16 +234,17 @@ func (d *day) tamper() {
 			if !slices.ContainsFunc(r.Findings, func(f rig.AuditFinding) bool {
 				return f.File == l.file && f.Line == l.number && f.Kind == "text"
 			}) {
-				d.t.Errorf("an altered text: %s:%d was not found", l.file, l.number)
+				d.t.Errorf("an altered text at %s:%d: no finding of the kind text", l.file, l.number)
 			}
 		}
 	}
 	if r.Status != 1 || len(r.Findings) != want || want == 0 {
-		d.t.Errorf("an altered text: status %d, %d findings for %d lines", r.Status, len(r.Findings), want)
+		d.t.Errorf("an altered text: status %d, want 1; %d findings, want %d", r.Status, len(r.Findings), want)
 	}
 }
 
-// neighbours returns two requests that were both answered soon; the second was held for the Crawl-delay after the first.
+// neighbours returns two successive requests to a site that were answered soon. The second was held
+// for the Crawl-delay.
 func (d *day) neighbours(lines []dayLine) (before, held dayLine) {
 	d.t.Helper()
 	byURL := map[string]dayLine{}
@@ -258,21 +262,21 @@ func (d *day) neighbours(lines []dayLine) (before, held dayLine) {
 			}
 		}
 	}
-	d.t.Fatal("no two requests in a row were answered soon")
+	d.t.Fatal("no two successive requests were answered soon")
 	return before, held
 }
 
-// wantFound audits a folder of logs for one finding.
+// wantFound audits a folder of logs and wants exactly one finding.
 func (d *day) wantFound(what, dir string, at dayLine, kind string) {
 	d.t.Helper()
 	r := rig.Audit(d.t, "--store", d.g.Store(), dir)
 	if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != kind || r.Findings[0].Line != at.number ||
 		filepath.Base(r.Findings[0].File) != filepath.Base(at.file) {
-		d.t.Errorf("%s at %s:%d: status %d, %+v", what, at.file, at.number, r.Status, r.Findings)
+		d.t.Errorf("%s at %s:%d: status %d, findings %+v", what, at.file, at.number, r.Status, r.Findings)
 	}
 }
 
-// changed copies the logs into another folder, one line changed.
+// changed copies the logs to another folder and changes one line of them.
 func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 	d.t.Helper()
 	dir = rig.TempDir(d.t)
@@ -292,7 +296,7 @@ func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 			lines[at.number-1] = append(line, '\n')
 			text = bytes.Join(lines, nil)
 		}
-		// The content tells whether it is packed, not the name.
+		// audit looks at the content, not at the name, to see whether a file is packed.
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
 			d.t.Fatal(err)
 		}
@@ -300,7 +304,7 @@ func (d *day) changed(at dayLine, change func(map[string]any)) (dir string) {
 	return dir
 }
 
-// alteredStore is a copy of the store in which another text is kept under a hash.
+// alteredStore returns a copy of the store with another text under the given hash.
 func (d *day) alteredStore(sha string) string {
 	d.t.Helper()
 	data, err := os.ReadFile(d.g.Store())

@@ -25,8 +25,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// day is a day of a company's traffic in short: many ordinary requests, and of everything else some. All of it goes
-// through one gateway, whose access log Caddy rotates and packs.
+// day is a day of a company's traffic in short: many ordinary requests, and some of every other
+// kind. All pass one gateway, whose access log Caddy rotates and packs.
 type day struct {
 	t      *testing.T
 	g      *rig.Gateway
@@ -46,7 +46,7 @@ type day struct {
 // slowDelay is the Crawl-delay of the slow sites.
 const slowDelay = 500 * time.Millisecond
 
-// auditRequests is how many ordinary requests a day has.
+// auditRequests returns the number of ordinary requests of a day.
 func auditRequests(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("CRAWLGATE_AUDIT_REQUESTS")
@@ -68,7 +68,7 @@ func newDay(t *testing.T) *day {
 	}
 	files, err := filepath.Glob(testdocs.Path("robotstxt", "testdata", "wild", "*.txt"))
 	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("%d files of the corpus, error %v, want at least 20", len(files), err)
 	}
 	for _, file := range files[:20] {
 		text, err := os.ReadFile(file)
@@ -97,7 +97,7 @@ func newDay(t *testing.T) *day {
 		d.special[name] = d.site("https", testorigin.OK(rig.TunnelRules))
 	}
 	d.special["self-signed"] = d.site("https", testorigin.BadCertificate(testorigin.CertificateSelfSigned, rig.Rules))
-	for range 80 { // 16 begin in a second, and each has 4 s
+	for range 80 { // 16 fetches begin in a second, and each has 4 s
 		d.dripping = append(d.dripping, d.site("http", testorigin.Drip(rig.Rules+strings.Repeat("# and so on\n", 100), 100*time.Millisecond)))
 	}
 	d.special["alert"] = d.site("https", testorigin.HandshakeAlert())
@@ -114,7 +114,7 @@ func (d *day) site(scheme string, robots testorigin.Behaviour) *testorigin.Site 
 
 func (d *day) host(name string) string { return d.special[name].Origin().Host }
 
-// config is the gateway's configuration. The second half of the day has agents.
+// config returns the gateway's configuration, with agents for the second half of the day.
 func (d *day) config(agents string) rig.Config {
 	return rig.Config{
 		Global: fmt.Sprintf("log day {\noutput file %s {\nroll_size 1MiB\nroll_keep 1000\n}\nformat json\ninclude http.log.access\n}",
@@ -142,7 +142,7 @@ func (d *day) config(agents string) rig.Config {
 	}
 }
 
-// get asks for a page and does not care about the answer: the log does.
+// get requests a page and ignores the answer, which the log records.
 func (d *day) get(c *http.Client, rawURL string) int {
 	a, err := rig.TryGet(d.t.Context(), c, rawURL)
 	d.asked.Add(1)
@@ -152,7 +152,7 @@ func (d *day) get(c *http.Client, rawURL string) int {
 	return a.Status
 }
 
-// many has several ask at once.
+// many calls ask n times, from several goroutines.
 func (d *day) many(n int, ask func(i int)) {
 	var group sync.WaitGroup
 	for i := range n {
@@ -161,9 +161,10 @@ func (d *day) many(n int, ask func(i int)) {
 	group.Wait()
 }
 
-// crawlOrdinary sends n requests to the ordinary sites, for paths that their rules care about and for others.
+// crawlOrdinary sends n requests to the ordinary sites, for paths that their rules match and for
+// others.
 func (d *day) crawlOrdinary(n int) {
-	const workers = 6 // fewer than a host has places
+	const workers = 6 // fewer than the requests that a host may have at once
 	paths := make([][]string, len(d.ordinary))
 	for i, s := range d.ordinary {
 		text := rig.Get(d.t, d.g.Client("Reader/1.0"), s.URL("/robots.txt")).Body
@@ -187,7 +188,7 @@ func (d *day) crawlOrdinary(n int) {
 	})
 }
 
-// pathsIn are targets made of the rules of a file.
+// pathsIn returns targets made from the rules of a file.
 func pathsIn(text string) (paths []string) {
 	for line := range strings.Lines(text) {
 		_, rule, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -199,7 +200,8 @@ func pathsIn(text string) (paths []string) {
 	return paths
 }
 
-// crawlSlow asks each slow site several times in a row, by two agents in turn: each request but the first is held.
+// crawlSlow requests each slow site several times in a row, from two agents in turn. Each request
+// but the first is held.
 func (d *day) crawlSlow(each int) {
 	one, other := d.g.Client("AcmeBot/1.0"), d.g.Client("OtherBot/1.0")
 	d.many(len(d.slow), func(i int) {
@@ -209,7 +211,7 @@ func (d *day) crawlSlow(each int) {
 	})
 }
 
-// bySite asks for what the state of a site or the operator decides.
+// bySite sends the requests whose decision depends on the state of a site or on the operator.
 func (d *day) bySite(c *http.Client) {
 	for _, name := range []string{"report", "off", "except", "deny", "changing", "liberal", "absent", "forbidden", "gone", "slowest", "closed"} {
 		d.get(c, d.special[name].URL(rig.PrivatePage))
@@ -227,7 +229,7 @@ func (d *day) bySite(c *http.Client) {
 	})
 }
 
-// odd sends what cannot be answered as asked.
+// odd sends requests that cannot be answered as usual.
 func (d *day) odd() {
 	at := func(name string) string { return d.special[name].Origin().Authority() }
 	d.special["except"].SetPath("/upgrade", testorigin.Raw("another protocol",
@@ -252,7 +254,7 @@ func (d *day) odd() {
 	}
 }
 
-// broken asks a site that breaks its answers off in all ways.
+// broken requests pages of a site that breaks off its answers in all ways.
 func (d *day) broken(c *http.Client) {
 	site := d.special["hostile"]
 	behaviours := []testorigin.Behaviour{
@@ -266,14 +268,14 @@ func (d *day) broken(c *http.Client) {
 	}
 	ctx, leave := context.WithTimeout(d.t.Context(), 300*time.Millisecond)
 	defer leave()
-	_, _ = rig.TryGet(ctx, c, site.URL("/broken/5")) // it leaves
+	_, _ = rig.TryGet(ctx, c, site.URL("/broken/5")) // the client gives up
 	d.asked.Add(1)
 }
 
-// crowded asks for more than politeness gives.
+// crowded sends more requests than a host may have at once.
 func (d *day) crowded(c *http.Client) {
 	hang := fmt.Sprintf("/broken/%d", 5)
-	d.many(40, func(int) { d.get(c, d.special["hostile"].URL(hang)) }) // 8 have a place, 12 may wait for one
+	d.many(40, func(int) { d.get(c, d.special["hostile"].URL(hang)) }) // 8 are sent, 12 may wait
 	d.many(3, func(i int) { d.get(c, d.special["slower"].URL(fmt.Sprintf("/%d", i))) })
 	d.many(12, func(i int) { d.get(c, d.slow[0].URL(fmt.Sprintf("/crowd/%d", i))) })
 	site := d.special["hostile"]
@@ -282,10 +284,11 @@ func (d *day) crowded(c *http.Client) {
 	d.get(c, site.URL("/after"))
 }
 
-// inTunnels asks through CONNECT.
+// inTunnels sends requests through CONNECT.
 func (d *day) inTunnels() {
 	t := d.t
-	// It is accepted, as there may be plain HTTP in it, and refused when TLS comes.
+	// The CONNECT is accepted, because plain HTTP may follow, and the tunnel is refused when TLS
+	// begins.
 	shut := d.g.Dial()
 	_ = shut.Connect(t, d.special["shut"].Origin().Authority(), "AcmeBot/1.0").Body.Close()
 	_, _ = shut.Write([]byte(rig.ClientHello(t, "example.com")))
@@ -314,7 +317,7 @@ func (d *day) inTunnels() {
 	}
 }
 
-// byAgent sends requests that are refused because of their agent.
+// byAgent sends requests that the gateway refuses for their agent.
 func (d *day) byAgent() {
 	free := d.special["absent"].URL("/x")
 	authorization := func(password string) string {
@@ -330,7 +333,7 @@ func (d *day) byAgent() {
 			d.asked.Add(1)
 		}
 	}
-	// Of two agents with one account, a tunnel that is not looked into does not tell.
+	// A blind tunnel does not show which of two agents with one account it belongs to.
 	resp := d.g.Dial().Handshake(d.t, "CONNECT "+d.special["tunnel"].Origin().Authority()+" HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic "+
 		base64.StdEncoding.EncodeToString([]byte("team:right"))+"\r\n\r\n")
 	_ = resp.Body.Close()
@@ -353,7 +356,7 @@ func (d *day) robots(args ...string) {
 	}
 }
 
-// stopped asks for what a stop covers.
+// stopped sends requests that a stop covers.
 func (d *day) stopped(c *http.Client) {
 	d.robots("deny", "host", d.host("killed"), "--reason", "a complaint")
 	d.get(c, d.special["killed"].URL(rig.OpenPage))
@@ -361,7 +364,7 @@ func (d *day) stopped(c *http.Client) {
 	d.get(c, d.special["killed"].URL(rig.OpenPage))
 }
 
-// run is the whole day. The gateway is stopped at its end.
+// run plays the whole day and stops the gateway at its end.
 func (d *day) run() {
 	t := d.t
 	d.g = rig.New(t, d.config(""))
@@ -375,7 +378,7 @@ func (d *day) run() {
 		d.inTunnels()
 		d.stopped(c)
 		d.broken(c)
-		// More at once than may begin in time.
+		// More fetches at once than may begin in time.
 		d.many(len(d.dripping), func(i int) { d.get(c, d.dripping[i].URL(rig.OpenPage)) })
 	})
 	group.Wait()
@@ -393,7 +396,7 @@ func (d *day) run() {
 	d.byAgent()
 }
 
-// dayReasons are those that a day must have.
+// dayReasons are the reasons that every day must have.
 var dayReasons = []enforce.Reason{
 	enforce.ReasonAllowedByRule, enforce.ReasonNoRule, enforce.ReasonRobotsTxt, enforce.ReasonAbsent, enforce.ReasonUnreachableExpired,
 	enforce.ReasonUnrestricted, enforce.ReasonIntercepted, enforce.ReasonException, enforce.ReasonRobotsOff,

@@ -1,2 +1,3 @@
-// Package audit holds the tests of the binary whose logs the commands audit, simulate and report judge. It has only tests.
+// Package audit tests the commands audit, simulate and report with logs that the binary wrote. It
+// has only tests.
 package audit

@@ -24,8 +24,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestAuditAfterPurge: an operator purges the robots.txt that a site has changed. No line is held against an answer that it
-// does not rest on, and each can be proven (docs/audit.md).
+// TestAuditAfterPurge purges a robots.txt that the site has changed. The audit must judge no line
+// by an answer that the line does not rest on, and must prove each line (docs/audit.md).
 func TestAuditAfterPurge(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -52,12 +52,13 @@ func TestAuditAfterPurge(t *testing.T) {
 	g.Logs(lines)
 	r := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), g.AccessLog())
 	if r.Clean(t, "after purges"); r.Totals.Checked != int64(lines) {
-		t.Errorf("%d lines of %d", r.Totals.Checked, lines)
+		t.Errorf("the audit checked %d lines, want %d", r.Totals.Checked, lines)
 	}
 }
 
-// TestAuditHistory: the log of a crawl proves itself by which robots.txt was in force at each line, whatever befell gateway
-// and sites, and whatever the store says of it. A line that was made to rest on an older text is found.
+// TestAuditHistory checks that the log of a crawl alone proves which robots.txt was in force at
+// each line, whatever happens to the gateway, the sites and the store. A line that was changed to
+// rest on an older text is found.
 func TestAuditHistory(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -128,7 +129,7 @@ func TestAuditHistory(t *testing.T) {
 	lines = 0
 	crawl()
 	g.Stop()
-	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log of a start alone") // as all it rests on is introduced again
+	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log of a start alone") // a start logs again all records that it uses
 	if err := os.Rename(first, g.AccessLog()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestAuditHistory(t *testing.T) {
 
 	emptied := storeWithoutHistory(t, g.Store())
 	if r := rig.Audit(t, "--store", emptied, g.AccessLog()); r.Totals.Checked != int64(lines) {
-		t.Errorf("%d lines of %d", r.Totals.Checked, lines)
+		t.Errorf("the audit checked %d lines, want %d", r.Totals.Checked, lines)
 	} else {
 		r.Clean(t, "with texts alone")
 	}
@@ -155,8 +156,9 @@ func TestAuditHistory(t *testing.T) {
 	}
 }
 
-// TestAuditHistoryOfStaleAnswers: answers that end soon are followed by the last good text of a site that fails since, and by what
-// another site has to which the robots.txt leads; an older text that is made to go on beyond its time is found.
+// TestAuditHistoryOfStaleAnswers lets answers expire soon, so that the last good text of a failing
+// site follows them, and the text of a redirect's target. A line that rests on an expired text is
+// found.
 func TestAuditHistoryOfStaleAnswers(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -187,16 +189,16 @@ func TestAuditHistoryOfStaleAnswers(t *testing.T) {
 	g.Stop()
 	r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
 	if r.Clean(t, "stale answers"); r.Totals.Checked != int64(lines) || r.Totals.Replayed == 0 {
-		t.Errorf("%d lines of %d, %d replayed", r.Totals.Checked, lines, r.Totals.Replayed)
+		t.Errorf("the audit checked %d lines, want %d; replayed %d", r.Totals.Checked, lines, r.Totals.Replayed)
 	}
 	forged, at := forgedLine(t, g.AccessLog(), site.Origin().String(), func(r map[string]any) bool { return r["state"] == "absent" })
 	if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) != 1 || r.Findings[0].Kind != "history" || r.Findings[0].Line != at {
-		t.Errorf("an answer beyond its time: %+v", r.Findings)
+		t.Errorf("a line after its answer expired: findings %+v, want one of the kind history", r.Findings)
 	}
 }
 
-// TestAuditHistoryAfterAFullDisk: the line about a new robots.txt is lost with others while the disk is full. The log has it before
-// the next line that rests on it, sealed or not.
+// TestAuditHistoryAfterAFullDisk loses the line about a new robots.txt while the disk is full. Both
+// plain and sealed logs must repeat it before the next line that rests on it.
 func TestAuditHistoryAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -228,13 +230,13 @@ func TestAuditHistoryAfterAFullDisk(t *testing.T) {
 		g.Stop()
 		r := rig.Audit(t, "--store", g.Store(), log)
 		if len(r.Findings) > 0 || len(r.Totals.NotProvable) > 0 || r.Totals.Checked < 3 {
-			t.Errorf("%s: %d lines, found %+v, %v", name, r.Totals.Checked, r.Findings, r.Totals.NotProvable)
+			t.Errorf("%s: %d lines, findings %+v, not provable %v", name, r.Totals.Checked, r.Findings, r.Totals.NotProvable)
 		}
 	}
 }
 
-// TestAuditHistoryOfAFleet: gateways share a store, and each log says by itself what its gateway went by, be it in a folder
-// of its own or in a file with the others'.
+// TestAuditHistoryOfAFleet checks that each log of gateways with a shared store proves its own
+// lines, in a folder of its own or in one file with the others.
 func TestAuditHistoryOfAFleet(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -281,18 +283,18 @@ func TestAuditHistoryOfAFleet(t *testing.T) {
 	}
 	r := rig.Audit(t, append(args[:2:2], path)...)
 	if r.Clean(t, "one log"); r.Totals.Checked != int64(2*lines) {
-		t.Errorf("%d lines of %d", r.Totals.Checked, 2*lines)
+		t.Errorf("the audit checked %d lines, want %d", r.Totals.Checked, 2*lines)
 	}
 }
 
-// timeOf is the time of a line as a text, padded.
+// timeOf returns the time of a line as a padded text.
 func timeOf(line string) string {
 	_, rest, _ := strings.Cut(line, `"ts":`)
 	ts, _, _ := strings.Cut(rest, ",")
 	return fmt.Sprintf("%-20s", ts)
 }
 
-// storeWithoutHistory is a copy of a store that knows texts and no origins.
+// storeWithoutHistory returns a copy of a store that has texts and no origins.
 func storeWithoutHistory(t *testing.T, store string) string {
 	t.Helper()
 	data, err := os.ReadFile(store)
@@ -317,7 +319,8 @@ func storeWithoutHistory(t *testing.T, store string) string {
 	return path
 }
 
-// forgedLine is a copy of a log whose last line about an origin says what an earlier one says, some seconds later.
+// forgedLine returns a copy of a log whose last line about an origin repeats an earlier one, some
+// seconds later.
 func forgedLine(t *testing.T, log, origin string, from func(robots map[string]any) bool) (path string, at int) {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -358,9 +361,9 @@ func forgedLine(t *testing.T, log, origin string, from func(robots map[string]an
 	return path, at
 }
 
-// TestAnswersInEachLog: each access log of a site with the directive has the answer for a robots.txt before the first line
-// that depends on it. It holds for the logs of the server, of hosts and of log_name, and for sealed logs. Logs of other
-// sites have no such line.
+// TestAnswersInEachLog checks that each access log of a site with the directive has the line about
+// a robots.txt before the first line that depends on it: logs of the server, of hosts and of
+// log_name, and sealed logs. Logs of other sites have no such line.
 func TestAnswersInEachLog(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -393,7 +396,7 @@ func TestAnswersInEachLog(t *testing.T) {
 		}
 	}
 	if got := eventsIn(t, file("all"), site.Origin().String()); !slices.Contains(got, "request") || !slices.Contains(got, robotscache.EventPurged) || got[0] != robotscache.EventFetched {
-		t.Errorf("the log of all: %q", got)
+		t.Errorf("the log of all sites has the events %q", got)
 	}
 	reloaded := g.Config
 	reloaded.Global += log("late", "include http.log.access.log0")
@@ -404,7 +407,7 @@ func TestAnswersInEachLog(t *testing.T) {
 	g.MustFetch("AcmeBot/1.0", site.URL("/a"))
 	g.Logs(4)
 	if got, want := eventsIn(t, file("late"), site.Origin().String()), []string{robotscache.EventKnown, "request", "request"}; !slices.Equal(got, want) {
-		t.Errorf("a log that a reload has begun: %q, want %q", got, want)
+		t.Errorf("a log that a reload has started: %q, want %q", got, want)
 	}
 }
 

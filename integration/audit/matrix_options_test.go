@@ -28,8 +28,8 @@ type matrixLog struct {
 	collector *matrixCollector // of the writer net
 }
 
-// matrixOptions are those that the matrix is made of. Each log has a value of each, and each value meets each value of
-// the others in a log, unless [meets] says that they cannot.
+// matrixOptions are the options of the logs in the matrix. Each log has one value of each option.
+// Each value meets each value of the other options in some log, unless [meets] excludes the pair.
 var matrixOptions = [...][]string{
 	{ // the encoder, with options in the place of %[1]s and %[2]s
 		"format json {\n%[1]s\n%[2]s\n}",
@@ -51,13 +51,15 @@ var matrixOptions = [...][]string{
 	},
 	{"", "duration_format string", "duration_format ms", "duration_format ns"},
 	{"file", "sealed", "net", "stdout", "stderr"}, // the writer
-	// The rotation: by Caddy, or as logrotate does it, the last one with a restart in place of a reload.
+	// The rotation: by Caddy, or like logrotate. "restart" restarts the gateway where "rename"
+	// reloads it.
 	{"none", "size", "time", "rename", "copytruncate", "restart"},
 }
 
 const optionWriter, optionRotation = 3, 4
 
-// meets reports whether a writer can have a rotation. A seal shows the lines that copytruncate takes.
+// meets reports whether a writer can have a rotation. A sealed log reports the lines that
+// copytruncate loses.
 func meets(writer, rotation string) bool {
 	switch writer {
 	case "file":
@@ -71,19 +73,19 @@ func meets(writer, rotation string) bool {
 	}
 }
 
-// optionPair is a pair of values of two options, by their indexes.
+// optionPair is a pair of values of two options, as indexes.
 type optionPair struct{ one, value, other, otherValue int }
 
-// matrixRow is the values of one log; -1 for one that is still open.
+// matrixRow has the values of one log; -1 stands for a value that is not chosen yet.
 type matrixRow [len(matrixOptions)]int
 
-// valid reports whether there can be such a log.
+// valid reports whether a log can have these values.
 func (r matrixRow) valid() bool {
 	writer, rotation := r[optionWriter], r[optionRotation]
 	return writer < 0 || rotation < 0 || meets(matrixOptions[optionWriter][writer], matrixOptions[optionRotation][rotation])
 }
 
-// pairs are those that the row has.
+// pairs returns the pairs of values of the row.
 func (r matrixRow) pairs() (pairs []optionPair) {
 	for one := range r {
 		for other := one + 1; other < len(r); other++ {
@@ -95,7 +97,7 @@ func (r matrixRow) pairs() (pairs []optionPair) {
 	return pairs
 }
 
-// fill chooses the values that are open, so that as many as can be are new of the pairs that it has.
+// fill chooses the missing values so that the row has as many new pairs as possible.
 func (r matrixRow) fill(open map[optionPair]bool, usable func(matrixRow) bool) matrixRow {
 	for option := range slices.Backward(r[:]) {
 		if r[option] >= 0 {
@@ -103,7 +105,8 @@ func (r matrixRow) fill(open map[optionPair]bool, usable func(matrixRow) bool) m
 		}
 		best, most := r, -1
 		for value := range matrixOptions[option] {
-			// Of equals the next one in turn, so that values come about as often as one another.
+			// Among equals, take the next value in turn, so that all values occur about equally
+			// often.
 			next := r
 			next[option] = (value + len(open)) % len(matrixOptions[option])
 			covers := 0
@@ -121,7 +124,8 @@ func (r matrixRow) fill(open map[optionPair]bool, usable func(matrixRow) bool) m
 	return r
 }
 
-// matrixRuns gives the logs of each gateway of the matrix. A process has one standard output and one standard error.
+// matrixRuns returns the logs of each gateway of the matrix. A process has only one standard output
+// and one standard error.
 func matrixRuns() (runs [][]matrixRow) {
 	open, order := make(map[optionPair]bool), []optionPair(nil)
 	for one, values := range matrixOptions {
@@ -138,7 +142,7 @@ func matrixRuns() (runs [][]matrixRow) {
 			}
 		}
 	}
-	// By chance, so that the first logs have as many of the values as can be, and always the same.
+	// Shuffle with a fixed seed, so that the first logs have as many of the values as possible.
 	rand.New(rand.NewPCG(8, 1)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for len(open) > 0 {
 		var run []matrixRow
@@ -164,10 +168,11 @@ func matrixRuns() (runs [][]matrixRow) {
 	return runs
 }
 
-// matrixLogs is how many logs a gateway of the matrix has at most.
+// matrixLogs is the largest number of logs of one gateway.
 const matrixLogs = 13
 
-// TestMatrixMeets: in the logs of the whole matrix each value meets each other one, and the first two gateways have each value.
+// TestMatrixMeets checks that each value meets each other one in the whole matrix, and that the
+// first two gateways have every value.
 func TestMatrixMeets(t *testing.T) {
 	t.Parallel()
 	met, had, logs := make(map[optionPair]bool), make(map[[2]int]bool), 0
@@ -175,7 +180,7 @@ func TestMatrixMeets(t *testing.T) {
 	for i, run := range runs {
 		for _, row := range run {
 			if logs++; !row.valid() || slices.Contains(row[:], -1) {
-				t.Errorf("%v cannot be", row)
+				t.Errorf("%v is not a valid log", row)
 			}
 			for _, p := range row.pairs() {
 				met[p] = true
@@ -200,12 +205,12 @@ func TestMatrixMeets(t *testing.T) {
 		}
 	}
 	if len(met) != want || len(had) != values {
-		t.Errorf("%d of %d pairs, and %d of %d values in the first two", len(met), want, len(had), values)
+		t.Errorf("%d pairs, want %d; %d values at the first two gateways, want %d", len(met), want, len(had), values)
 	}
 	t.Logf("%d pairs in %d logs of %d gateways", want, logs, len(runs))
 }
 
-// newMatrixLog is the log of a row, in a folder of its own.
+// newMatrixLog returns the log of a row, in a new folder.
 func newMatrixLog(t *testing.T, row matrixRow) *matrixLog {
 	t.Helper()
 	value := func(option int) string { return matrixOptions[option][row[option]] }
@@ -216,10 +221,10 @@ func newMatrixLog(t *testing.T, row matrixRow) *matrixLog {
 	return l
 }
 
-// live is the file that is written.
+// live returns the path of the file that the gateway writes.
 func (l *matrixLog) live() string { return filepath.Join(l.dir, "access.log") }
 
-// config is the configuration of log number n.
+// config returns the configuration of log number n.
 func (l *matrixLog) config(n int) string {
 	roll, ok := map[string]string{
 		"size": "roll_size 1MiB\nroll_keep 1000\nroll_compression zstd", "time": "roll_interval 1s\nroll_keep 1000",
@@ -240,7 +245,7 @@ func (l *matrixLog) config(n int) string {
 	return fmt.Sprintf("log m%d {\noutput %s\n%s\ninclude http.log.access\n}\n", n, output, l.format)
 }
 
-// rotate puts the log aside as logrotate does: .1 is packed to .2.gz by and by.
+// rotate moves the log away like logrotate, and packs .1 as .2.gz later.
 func (l *matrixLog) rotate(rotation string) error {
 	live := l.live()
 	if l.rotation != rotation {
@@ -328,7 +333,7 @@ func (c *matrixCollector) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// hangUp ends the connection. Another one may come.
+// hangUp ends the connection. The gateway may open another one.
 func (c *matrixCollector) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -337,7 +342,7 @@ func (c *matrixCollector) hangUp() {
 	}
 }
 
-// rotate begins another file.
+// rotate starts another file.
 func (c *matrixCollector) rotate() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,13 +29,13 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// crawling is how many clients ask at a time.
+// crawling is the number of clients that crawl at once.
 const crawling = 8
 
 // matrixTotals are the totals of all logs.
 type matrixTotals struct{ answers, lines, torn, lost int64 }
 
-// matrixRun is a crawl that several logs tell of.
+// matrixRun is one crawl that several logs record.
 type matrixRun struct {
 	t        *testing.T
 	logs     []*matrixLog
@@ -75,7 +75,7 @@ func (m *matrixRun) config(site string) rig.Config {
 	return c
 }
 
-// crawl has one client ask until the context ends.
+// crawl sends the requests of one client until ctx ends.
 func (m *matrixRun) crawl(ctx context.Context, n int) {
 	client := m.g.Client("somebot")
 	script := rand.New(rand.NewPCG(uint64(n), 1))
@@ -89,7 +89,7 @@ func (m *matrixRun) crawl(ctx context.Context, n int) {
 			m.answered.Add(1)
 		} else if err != nil {
 			m.failed.Add(1)
-			rig.Pause(ctx, 20*time.Millisecond) // the gateway may be away
+			rig.Pause(ctx, 20*time.Millisecond) // the gateway may be down
 		}
 		rig.Pause(ctx, m.pace)
 	}
@@ -102,7 +102,7 @@ func (m *matrixRun) robots(args ...string) {
 	}
 }
 
-// fullDisk lets no file grow for a while, until a line was cut.
+// fullDisk keeps all files from growing until a line was cut.
 func (m *matrixRun) fullDisk(ctx context.Context) {
 	m.t.Helper()
 	pid, was := m.g.Cmd.Process.Pid, unix.Rlimit{}
@@ -111,7 +111,7 @@ func (m *matrixRun) fullDisk(ctx context.Context) {
 	}
 	files := []string{m.g.AccessLog()}
 	for _, l := range m.logs {
-		if l.writer == "file" && l.rotation != "rename" { // which is not written after that
+		if l.writer == "file" && l.rotation != "rename" { // after a rename, the gateway does not write that file
 			files = append(files, l.live())
 		}
 	}
@@ -140,7 +140,7 @@ func (m *matrixRun) fullDisk(ctx context.Context) {
 	m.t.Error("no line was cut")
 }
 
-// events is what happens to a gateway in its life, each after a while.
+// events makes the events in a gateway's life happen, each after a while.
 func (m *matrixRun) events(ctx context.Context, while time.Duration) {
 	m.t.Helper()
 	must := func(err error) {
@@ -208,10 +208,10 @@ func (m *matrixRun) redisBack() {
 	}
 }
 
-// TestMatrixOfHonestLogs crawls through a gateway that lives through everything that can happen to one, and writes
-// logs in all forms that Caddy knows. The audit finds nothing in any of them, and leaves no line out silently.
-// CRAWLGATE_AUDIT_REQUESTS asks for the whole matrix, with about that many lines a log. Otherwise two gateways of
-// sixteen run.
+// TestMatrixOfHonestLogs crawls through a gateway while every possible event happens to it. The
+// gateway writes logs in all forms that Caddy supports. The audit must find nothing in any of them
+// and must report every line that it does not judge. CRAWLGATE_AUDIT_REQUESTS asks for the whole
+// matrix, with about that many lines a log; otherwise two of sixteen gateways run.
 func TestMatrixOfHonestLogs(t *testing.T) {
 	rig.LoadsMachine(t)
 	all := os.Getenv("CRAWLGATE_AUDIT_REQUESTS") != ""
@@ -226,7 +226,7 @@ func TestMatrixOfHonestLogs(t *testing.T) {
 		t.Run(fmt.Sprint("gateway ", i), func(t *testing.T) { crawlMatrix(t, rows, i, while, &totals) }) //nolint:paralleltest // each takes both CPUs
 	}
 	if totals.torn == 0 || totals.lost == 0 {
-		t.Errorf("that is too little: %+v", totals)
+		t.Errorf("totals %+v, want torn and lost lines", totals)
 	}
 }
 
@@ -264,7 +264,7 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	clients.Wait()
 	m.g.Stop()
 	texts := []string{"--store", m.g.Store()}
-	if m.redis != nil { // a gateway reports that
+	if m.redis != nil { // the gateway reports the times without Redis
 		if err := m.g.Start(rig.Config{Engine: "store redis " + m.redis.URL()}); err != nil {
 			t.Fatal(err)
 		}
@@ -277,11 +277,11 @@ func crawlMatrix(t *testing.T, rows []matrixRow, i int, while time.Duration, tot
 	t.Logf("run %d: %d answers, %d of them while the disk was full, redis %t; %d logs, all so far %+v", i, m.answered.Load(), m.full, m.redis != nil, len(m.logs), *totals)
 }
 
-// matrixLost is what a sealed log says of lines that could not be written.
+// matrixLost matches the report of a sealed log about lines that could not be written.
 var matrixLost = regexp.MustCompile(`the log could not be written: (\d+) lines are missing here`)
 
-// tellsOfAnother reports whether an error is about a line of text by which Caddy tells, on the standard error stream, that
-// it could not write another log.
+// tellsOfAnother reports whether an error is about a line on standard error in which Caddy reports
+// that it could not write another log.
 func tellsOfAnother(e string) bool {
 	var at struct {
 		File string
@@ -295,7 +295,9 @@ func tellsOfAnother(e string) bool {
 	return err == nil && at.Line > 0 && at.Line <= len(lines) && strings.Contains(lines[at.Line-1], " write error: ")
 }
 
-// incomplete takes the errors that are true of the log out of an audit's: that lines were lost to the full disk and, if another program has renamed the log, that the kill kept the gateway from signing its last ones.
+// incomplete removes the errors that are right for this log from an audit's errors. These are lines
+// lost to the full disk and, if another program has renamed the log, last lines that a kill left
+// without a signature.
 func (m *matrixRun) incomplete(l *matrixLog, all []string) (others []string, lost int64) {
 	killed := 0
 	for _, e := range all {
@@ -314,7 +316,7 @@ func (m *matrixRun) incomplete(l *matrixLog, all []string) (others []string, los
 	return others, lost
 }
 
-// check audits a log, and reads it as report does.
+// check audits a log and runs report on it.
 func (m *matrixRun) check(l *matrixLog, texts []string) {
 	m.t.Helper()
 	what := fmt.Sprintf("%s, %s, %s", strings.Join(strings.Fields(l.format), " "), l.writer, l.rotation)
@@ -334,7 +336,8 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 			m.t.Errorf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Message)
 		}
 	}
-	// A kill takes the lines of the answers that come then, and some more answers come while the disk fills or empties.
+	// A kill loses the lines of the answers at that time. Some more answers come while the disk
+	// fills or empties.
 	const few = 3 * crawling
 	answered, most := m.answered.Load(), few+lost
 	if l.writer == "file" || l.writer == "stdout" {
@@ -343,9 +346,10 @@ func (m *matrixRun) check(l *matrixLog, texts []string) {
 	if l.rotation == "copytruncate" || l.writer == "net" { // lines not copied yet, or on their way to the collector
 		most += few
 	}
-	// A line about a robots.txt that is lost is written, and may be lost, again with each request that rests on it.
+	// A lost line about a robots.txt is written again with each request that rests on it, and may
+	// be lost again.
 	if r.Totals.Checked < answered-most || r.Totals.Checked > answered+m.failed.Load()+few || lost > 2*m.full+few {
-		m.t.Errorf("%s: %d lines and %d lost of %d answers, %d of them while the disk was full", what, r.Totals.Checked, lost, answered, m.full)
+		m.t.Errorf("%s: %d lines checked and %d lost for %d answers, %d of them while the disk was full", what, r.Totals.Checked, lost, answered, m.full)
 	}
 	m.totals.lines += r.Totals.Checked
 	m.totals.torn += r.Totals.Torn

@@ -27,30 +27,30 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// The numbers of a row of a report: of requests, asked, allowed, refused, failed, held, and how long; of tunnels, asked
-// for, opened, refused, failed, and opened without being looked into.
+// rowNumbers are the numbers of a row of a report: requests, allowed, refused, failed, held, and
+// seconds held; tunnels asked for, opened, refused, failed, and opened without interception.
 type rowNumbers [11]float64
 
-// countedTable has the rows of a table by their keys, and from when to when they were.
+// countedTable has the rows of a table by their keys, and the times of their first and last lines.
 type countedTable struct {
 	rows  map[string]*rowNumbers
 	first map[string]string
 	last  map[string]string
 }
 
-// counted is what a report must say, counted over the raw lines.
+// counted has the content that a report must have, counted from the raw lines.
 type counted struct {
 	tables map[string]*countedTable // by the names that CSV gives them
 	total  *rowNumbers
 	sums   map[string]float64 // by the names that JSON gives them
 	gaps   map[string][3]float64
 	left   map[string][]float64 // of budgets, by day and agent
-	passed map[string]float64   // requests that may have been sent against a robots.txt, by what let them pass
+	passed map[string]float64   // requests that may have passed against robots.txt, by what permitted them
 	first  string
 	last   string
 }
 
-// tablesOf gives each table its name in JSON, its title, and the heading of its keys.
+// tablesOf has, for each table, its name in JSON, its title, and the heading of its keys.
 var tablesOf = map[string][3]string{
 	"crawler": {"crawlers", "Crawlers by team", "team agent"}, "refusal": {"refusals", "Refusals and failures by team", "team reason code"},
 	"gateway": {"gateways", "Gateways", "gateway"}, "day": {"days", "Days", "day"},
@@ -61,13 +61,13 @@ var tablesOf = map[string][3]string{
 	"budget": {"budgets", "Budgets", "day agent"},
 }
 
-// field is a field of the robots object, as text.
+// field returns a field of the robots object, as text.
 func field(robots map[string]any, name string) string {
 	text, _ := robots[name].(string)
 	return text
 }
 
-// keysOf are the keys of a line by table. A key of two parts has a newline between them.
+// keysOf returns the keys of a line by table. A key of two parts has a newline between them.
 func keysOf(robots map[string]any) map[string]string {
 	keys := map[string]string{"owner": field(robots, "owner"), "agent": field(robots, "agent"), "reason": field(robots, "reason"), "host": ""}
 	if u, err := url.Parse(field(robots, "origin")); err == nil {
@@ -97,7 +97,7 @@ func keysOf(robots map[string]any) map[string]string {
 	return keys
 }
 
-// numbersOf are the numbers that a line adds.
+// numbersOf returns the numbers that a line adds to a row.
 func numbersOf(line, robots map[string]any) (n rowNumbers) {
 	base := 0
 	if line["request"].(map[string]any)["method"] == "CONNECT" {
@@ -198,7 +198,8 @@ func countLines(t *testing.T, texts ...[]byte) *counted {
 	return c
 }
 
-// letPass says what let a request pass that robots.txt may have forbidden; it is empty for others.
+// letPass returns what permitted a request that robots.txt may have forbidden, or "" for other
+// requests.
 func letPass(line, robots map[string]any) string {
 	decision, mode := field(robots, "decision"), field(robots, "mode")
 	switch {
@@ -214,8 +215,9 @@ func letPass(line, robots map[string]any) string {
 	return ""
 }
 
-// leftForItsHost reports whether a line belongs into a gap by docs/cli.md: requests and tunnels that have sent_at, and
-// those that were allowed and should have it, but no requests for robots.txt.
+// leftForItsHost reports whether a line counts for gaps by docs/cli.md. These are requests and
+// tunnels that have sent_at or that were allowed and should have it, except requests for
+// robots.txt.
 func leftForItsHost(line, robots map[string]any) bool {
 	reason, visible := field(robots, "reason"), robots["path_visible"] == true
 	switch {
@@ -238,7 +240,7 @@ func least(a, b string) string {
 
 func greatest(a, b string) string { return max(a, b) }
 
-// checkReport compares each number of a report, in each form, with a count of the lines.
+// checkReport compares each number of a report, in each format, with a count of the lines.
 func (d *day) checkReport() {
 	t := d.t
 	t.Helper()
@@ -261,7 +263,7 @@ func (d *day) checkReport() {
 		"sealed": 1, "unreadable": 1, "not_ours": 2, "payment_required": 1, "untimed": 0, "beyond": 0,
 	} {
 		if want.sums[name] < n {
-			t.Errorf("the log has %v %s", want.sums[name], name)
+			t.Errorf("the log has %v %s, want at least %v", want.sums[name], name, n)
 		}
 	}
 	for by, table := range want.tables {
@@ -280,7 +282,7 @@ func (d *day) checkReport() {
 		made[format] = out.String()
 	}
 	if want.passed["exception"] == 0 || want.passed["report"] == 0 || want.passed["off"] == 0 {
-		t.Errorf("the log lacks requests that were let pass: %v", want.passed)
+		t.Errorf("the log lacks requests that passed against robots.txt: %v", want.passed)
 	}
 	want.checkJSON(t, made["json"])
 	want.checkCSV(t, made["csv"])
@@ -305,7 +307,7 @@ func sameNumbers(t *testing.T, where string, got, want rowNumbers) {
 	}
 }
 
-// counts are the numbers of a row of JSON.
+// jsonNumbers returns the numbers of a row in JSON.
 func jsonNumbers(row map[string]any) (n rowNumbers) {
 	tunnels, _ := row["tunnels"].(map[string]any)
 	for i, name := range []string{"asked", "allowed", "refused", "failed", "held", "wait_s"} {
@@ -328,7 +330,7 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 	known := []string{"total", "gaps", "first", "last", "statement", "made", "version", "filter"}
 	c.checkStatement(t, "json", report["statement"].(string))
 	if version, at := report["version"], report["made"].(string); version == "" || at < c.last[:19] || !strings.HasSuffix(at, "Z") {
-		t.Errorf("json: made at %s by %v", at, version)
+		t.Errorf("json: made at %s by version %v", at, version)
 	}
 	for name, n := range c.sums {
 		if known = append(known, name); report[name] != n {
@@ -339,7 +341,7 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 		known = append(known, names[0])
 		rows, _ := report[names[0]].([]any)
 		if table := c.tables[by]; len(rows) != len(table.rows) {
-			t.Errorf("json: %d %s, counted %d", len(rows), names[0], len(table.rows))
+			t.Errorf("json: %d rows of %s, counted %d", len(rows), names[0], len(table.rows))
 		}
 		for _, r := range rows {
 			row := r.(map[string]any)
@@ -349,7 +351,7 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 			}
 			table := c.tables[by]
 			if table.rows[key] == nil {
-				t.Errorf("json: %s has %q", names[0], key)
+				t.Errorf("json: %s has the unknown key %q", names[0], key)
 				continue
 			}
 			sameNumbers(t, "json: "+names[0]+" "+key, jsonNumbers(row), *table.rows[key])
@@ -374,7 +376,7 @@ func (c *counted) checkJSON(t *testing.T, text string) {
 	}
 	for name := range report {
 		if !slices.Contains(known, name) {
-			t.Errorf("json: nobody counts %s", name)
+			t.Errorf("json: unknown sum %s", name)
 		}
 	}
 }
@@ -386,13 +388,13 @@ func (c *counted) sameGap(t *testing.T, form, host string, delay, gap, pairs flo
 	}
 }
 
-// keyParts is how many parts a key has: a code, and the words for it, are one.
+// keyParts returns the number of parts of a key. A code and its words count as one.
 func keyParts(heading string) int { return len(strings.Fields(strings.TrimSuffix(heading, " code"))) }
 
-// share is a part of a hundred, as reports have it.
+// share returns a percentage, as reports write it.
 func share(n, of float64) string { return fmt.Sprintf("%.1f%%", 100*n/of) }
 
-// checkStatement compares each number of the sentence that a report begins with.
+// checkStatement compares each number of the sentence at the start of a report.
 func (c *counted) checkStatement(t *testing.T, form, statement string) {
 	t.Helper()
 	people := func(n float64) string {
@@ -430,7 +432,7 @@ func (c *counted) checkStatement(t *testing.T, form, statement string) {
 		moment(c.first), moment(c.last), gateway, part(c.total[2]), people(all), people(crawlers), part(refused("disallowed")),
 		part(refused("unreachable", "robots_forbidden", "pending")), people(p["exception"]+p["report"]+p["off"]), people(p["exception"]), people(p["report"]), people(p["off"]))
 	if statement != want {
-		t.Errorf("%s:\n%s\ncounted\n%s", form, statement, want)
+		t.Errorf("%s:\n%s\nwant\n%s", form, statement, want)
 	}
 }
 
@@ -464,12 +466,12 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 				key += "\n" + row[13] + row[14]
 			}
 			if known := c.tables[row[0]].rows[key]; known == nil {
-				t.Errorf("csv: nobody counts %q", row)
+				t.Errorf("csv: unknown key in %q", row)
 			} else {
 				sameNumbers(t, "csv: "+row[0]+" "+key, n, *known)
 			}
 		default:
-			t.Errorf("csv: nobody counts %q", row)
+			t.Errorf("csv: unknown table in %q", row)
 		}
 	}
 	for by, table := range c.tables {
@@ -485,7 +487,7 @@ func (c *counted) checkCSV(t *testing.T, text string) {
 // textParts is the number of parts before the tables: statement, counts, method, limits.
 const textParts = 4
 
-// textTables reads the tables of the text: their rows by their titles, with the headings first.
+// textTables returns the rows of the tables in the text by their titles, with the headings first.
 func textTables(text string) map[string][][]string {
 	tables, columns := map[string][][]string{}, regexp.MustCompile(` {2,}`)
 	for _, part := range strings.Split(strings.TrimSpace(text), "\n\n")[textParts:] {
@@ -517,17 +519,17 @@ func htmlTables(page string) map[string][][]string {
 	return tables
 }
 
-// number reads a number that is formatted for humans.
+// number parses a number that is formatted for people.
 func number(t *testing.T, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(strings.NewReplacer(",", "", " s", "").Replace(text), 64)
 	if err != nil {
-		t.Errorf("%q is no number: %v", text, err)
+		t.Errorf("%q is not a number: %v", text, err)
 	}
 	return n
 }
 
-// checkPeople checks the tables and the sentences of a form for humans.
+// checkPeople checks the tables and the sentences of a format for people.
 func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]string, sentences string) {
 	t.Helper()
 	for by, names := range tablesOf {
@@ -555,7 +557,7 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 		t.Errorf("%s: %d gaps, counted %d", form, n-1, len(c.gaps))
 	}
 	if delete(tables, "Least gaps under a Crawl-delay"); len(tables) > 0 {
-		t.Errorf("%s: nobody counts %v", form, slices.Collect(maps.Keys(tables)))
+		t.Errorf("%s: unknown tables %v", form, slices.Collect(maps.Keys(tables)))
 	}
 	lines := c.total[0] + c.total[6]
 	for sentence, want := range map[string][]float64{
@@ -572,7 +574,7 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 		m := regexp.MustCompile(sentence).FindStringSubmatch(sentences)
 		if m == nil {
 			if want[0] != 0 {
-				t.Errorf("%s: no sentence %s", form, sentence)
+				t.Errorf("%s: no sentence matches %s", form, sentence)
 			}
 			continue
 		}
@@ -584,8 +586,8 @@ func (c *counted) checkPeople(t *testing.T, form string, tables map[string][][]s
 	}
 }
 
-// checkTable compares the first rows of a table, which are those with the greatest numbers, and the last row, which sums
-// up the others.
+// checkTable compares the first rows of a table, which have the greatest numbers, and its last row,
+// which sums up the others.
 func (c *counted) checkTable(t *testing.T, where string, table *countedTable, rows [][]string, heading []string, from, to int) {
 	t.Helper()
 	all, others := 0, new(rowNumbers)
@@ -607,7 +609,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 		}
 		var parts []string
 		for k, part := range row[:keys] {
-			if heading[k] == "reason" { // its words: the code follows
+			if heading[k] == "reason" { // the reason's words; the code follows
 				if title := enforce.Reason(row[k+1]).Info().Title; part != title {
 					t.Errorf("%s: %s is %q, want %q", where, row[k+1], part, title)
 				}
@@ -622,11 +624,11 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 		known := table.rows[key]
 		if i > shown {
 			if known = others; row[0] != fmt.Sprintf("(%d more)", all-shown) {
-				t.Errorf("%s: %d of %d rows are summed up as %q", where, all-shown, all, row[0])
+				t.Errorf("%s: %d of %d rows are not shown, but the last row is %q", where, all-shown, all, row[0])
 			}
 		}
 		if known == nil {
-			t.Errorf("%s: nobody counts %q", where, row)
+			t.Errorf("%s: unknown key in %q", where, row)
 			continue
 		}
 		if want := share(known[from], c.total[from]); row[keys+1] != want {
@@ -638,7 +640,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 		}
 		sameNumbers(t, fmt.Sprintf("%s: %q", where, row), got, want)
 		switch times := row[keys+to-from+1:]; {
-		case len(times) == 1 && i <= shown: // the smallest rest; "-" if no line has one
+		case len(times) == 1 && i <= shown: // the least budget left; "-" if no line has one
 			if left := c.left[key]; len(left) > 0 && number(t, times[0]) != slices.Min(left) {
 				t.Errorf("%s: %q, counted %v", where, row, slices.Min(left))
 			}
@@ -655,7 +657,7 @@ func (c *counted) checkTable(t *testing.T, where string, table *countedTable, ro
 
 var plotted = regexp.MustCompile(`<title>[^<]* ([0-9,]+) allowed, ([0-9,]+) refused, ([0-9,]+) failed</title>`)
 
-// checkPlots checks that the bars of the plot over time have all requests.
+// checkPlots checks that the bars of the plot over time count all requests.
 func (c *counted) checkPlots(t *testing.T, page string) {
 	t.Helper()
 	_, plot, _ := strings.Cut(page, "<h2>Requests over time</h2>")
@@ -668,7 +670,7 @@ func (c *counted) checkPlots(t *testing.T, page string) {
 		}
 	}
 	if want := [3]float64(c.total[1:4]); got != want {
-		t.Errorf("the bars have %v, counted %v", got, want)
+		t.Errorf("the bars count %v, want %v", got, want)
 	}
 	if len(bars) < 10 {
 		t.Errorf("a day of half a minute has %d bars", len(bars))

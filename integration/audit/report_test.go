@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestReport: what a gateway has logged is summed up in each form, and a browser shows the page.
+// TestReport checks the report of a gateway's log in each format, and its page in a browser.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -37,10 +37,10 @@ func TestReport(t *testing.T) {
 		Total struct{ Asked, Allowed, Refused int }
 	}
 	if err := json.Unmarshal([]byte(made("json")), &sums); err != nil || sums.Total.Asked != 4 || sums.Total.Allowed != 2 || sums.Total.Refused != 2 {
-		t.Errorf("%v %+v", err, sums)
+		t.Errorf("json: error %v, sums %+v", err, sums)
 	}
 	if rows, err := csv.NewReader(strings.NewReader(made("csv"))).ReadAll(); err != nil || rows[1][0] != "statement" || rows[4][2] != "4" {
-		t.Errorf("%v %v", err, rows)
+		t.Errorf("csv: error %v, rows %v", err, rows)
 	}
 	if text := made("text"); !strings.Contains(text, "4 requests, 2 allowed, 2 refused") || !strings.Contains(text, "team <news>  3      75.0%") {
 		t.Error(text)

@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// policies are two gateways in front of the same sites, that the same requests are sent through.
+// policies has two gateways in front of the same sites, which get the same requests.
 type policies struct {
 	t      *testing.T
 	server *testorigin.Server
@@ -54,7 +54,8 @@ var policySites = []struct {
 	{"shut", "https", testorigin.OK(rig.TunnelRules)},
 }
 
-// onePolicy and otherPolicy are the lines of a site's robots block. Each %[1]s… is a host, in the order of policySites.
+// onePolicy and otherPolicy are the lines of a site's robots block. Each %[n]s is a host, in the
+// order of policySites.
 const (
 	onePolicy = `
 		mode report %[2]s
@@ -156,7 +157,7 @@ func newPolicies(t *testing.T) *policies {
 	return p
 }
 
-// start runs a gateway under a policy.
+// start starts a gateway under a policy.
 func (p *policies) start(policy, engine string) *rig.Gateway {
 	p.t.Helper()
 	var args []any
@@ -170,7 +171,8 @@ func (p *policies) start(policy, engine string) *rig.Gateway {
 	})
 }
 
-// header is a request's own lines: who it says it is, and its number, by which the two logs are put side by side.
+// header returns the fields of a request: its sender, and its number, by which the two logs are
+// compared.
 func (p *policies) header(fields string) string {
 	p.asked++
 	return fmt.Sprintf("%sX-Number: %d\r\nConnection: close\r\n", fields, p.asked)
@@ -199,7 +201,7 @@ func (p *policies) send(g *rig.Gateway) {
 		for i, sender := range senders {
 			for k, path := range []string{rig.PrivatePage, rig.OpenPage, "/a/../private/x", "/robots.txt"} {
 				if s.name == "slowest" && k > 0 && i > 3 {
-					continue // it is asked for with a delay
+					continue // requested later, with a delay
 				}
 				p.ask(g, "GET", site.URL(path), sender)
 			}
@@ -218,11 +220,11 @@ func (p *policies) ask(g *rig.Gateway, method, rawURL, sender string) {
 		body = "Content-Length: 0\r\n"
 	}
 	w := g.Dial()
-	_, _ = w.Ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: x\r\n"+p.header(sender)+body+"\r\n") // the log has what became of it
+	_, _ = w.Ask(method, method+" "+rawURL+" HTTP/1.1\r\nHost: x\r\n"+p.header(sender)+body+"\r\n") // the log has the outcome
 	_ = w.Close()
 }
 
-// inTunnels opens tunnels, and asks inside those that are looked into.
+// inTunnels opens tunnels and sends requests inside the intercepted ones.
 func (p *policies) inTunnels(g *rig.Gateway, site *testorigin.Site, account func(user, password string) string) {
 	p.t.Helper()
 	authority := site.Origin().Authority()
@@ -249,7 +251,7 @@ func (p *policies) inTunnels(g *rig.Gateway, site *testorigin.Site, account func
 	}
 }
 
-// plainInTunnels asks by plain HTTP in tunnels.
+// plainInTunnels sends plain HTTP in tunnels.
 func (p *policies) plainInTunnels(g *rig.Gateway, site *testorigin.Site, account func(user, password string) string) {
 	p.t.Helper()
 	authority := site.Origin().Authority()
@@ -300,8 +302,9 @@ func numbered(t *testing.T, file string) (lines map[int]enforce.LogRecord, numbe
 	return lines, numbers
 }
 
-// TestSimulate sends the same requests through two gateways with different policies, and holds that each log, simulated
-// under the other gateway's policy, yields that one's decisions, and under its own policy the logged ones.
+// TestSimulate sends the same requests through two gateways with different policies. Each log must
+// yield the other gateway's decisions when simulated under the other policy, and its own decisions
+// under its own policy.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	p := newPolicies(t)
@@ -328,7 +331,7 @@ func TestSimulate(t *testing.T) {
 	p.compare("with the store", one, other, 0.6, "--store", one.Store())
 }
 
-// compare simulates the log of a gateway under the policy of another one.
+// compare simulates the log of one gateway under the policy of another.
 func (p *policies) compare(name string, log, by *rig.Gateway, least float64, args ...string) {
 	t := p.t
 	t.Helper()
@@ -350,11 +353,11 @@ func (p *policies) compare(name string, log, by *rig.Gateway, least float64, arg
 			differ++
 			got = l.New
 		} else {
-			there.Form = got.Form // the form of the path is no difference
+			there.Form = got.Form // docs/simulate.md does not count the form of the path
 		}
 		computed++
 		if there.Decision == enforce.OutcomeError && got.Decision == enforce.OutcomeAllow && there.Agent == got.Agent {
-			sendings++ // it was let pass, and then its site did not answer
+			sendings++ // it passed, and then its site did not answer
 			continue
 		}
 		if refused := there.Reason == enforce.ReasonAgentMismatch || there.Reason == enforce.ReasonUnidentified; refused &&
@@ -374,13 +377,13 @@ func (p *policies) compare(name string, log, by *rig.Gateway, least float64, arg
 	}
 }
 
-// checkSimulation checks that nothing of a day is decided otherwise under the policies that were in force.
+// checkSimulation checks that no decision of a day differs under the policies that were in force.
 func (d *day) checkSimulation(agents string) {
 	t := d.t
 	t.Helper()
 	dir := t.TempDir()
 	digests, lines := []string{}, map[string]*bytes.Buffer{}
-	var answers bytes.Buffer // the lines about robots.txt so far, which come before the lines of each configuration
+	var answers bytes.Buffer // the lines about robots.txt so far; they precede the lines of each configuration
 	for _, file := range rig.LogFiles(t, d.logs) {
 		for line := range bytes.Lines(rig.Unpacked(t, file)) {
 			var l struct {

@@ -42,20 +42,20 @@ User-agent: OtherBot
 Disallow: /
 Sitemap: http://shop.example/sitemap.xml
 `
-	// hostileRule would run in a page that took it for HTML, and turns the text around.
+	// hostileRule attacks a page that takes it for HTML, and reverses the direction of the text.
 	hostileRule = "/\u202e<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 )
 
-// hostileRules are 10 MB of attacks on anyone who reads a site's rules.
+// hostileRules returns 10 MB of attacks on anyone who reads a site's rules.
 func hostileRules() string {
 	head := "User-agent: *\nDisallow: " + hostileRule + "\n# </code></li></ol><script>window.pwned=1</script>\nSitemap: http://x.example/\"><script>window.pwned=1</script>\n"
 	return head + strings.Repeat("# <script>window.pwned=1</script> \u202e\n", 10<<20/40)
 }
 
-// reportPage is the report of a made-up log of three days, as a file.
+// reportPage writes the report of a made-up log of three days to a file.
 func reportPage(t *testing.T) string {
 	t.Helper()
-	kinds := []enforce.LogRecord{ // the first are the most
+	kinds := []enforce.LogRecord{ // the first are the most frequent
 		{Decision: "allow", Reason: enforce.ReasonNoRule, Origin: "https://shop.example", Agent: "AcmeBot", Owner: "search"},
 		{Decision: "allow", Reason: enforce.ReasonAllowedByRule, Origin: "https://news.example", Agent: "AcmeNews", Owner: "news", CrawlDelay: 10, WaitMillis: 700},
 		{Decision: "deny", Reason: enforce.ReasonDisallowed, Origin: "https://shop.example", Agent: "PriceWatch", Owner: "search"},
@@ -106,13 +106,14 @@ type browserPlan struct {
 	Screenshots string            `json:"screenshots,omitempty"`
 }
 
-// browserChecks are the checks of console.mjs: none may be missing.
+// browserChecks are the checks that console.mjs must make.
 var browserChecks = []string{
 	"explain", "order", "lost", "hostile texts", "other sites", "another name", "no password", "no script", "keyboard",
 	"stories", "axe and widths", "own pages", "size", "load",
 }
 
-// TestConsoleInABrowser looks at the operator's page with Chromium. CRAWLGATE_SCREENSHOTS is a folder for pictures of it.
+// TestConsoleInABrowser checks the operator's page with Chromium. CRAWLGATE_SCREENSHOTS is a folder
+// for pictures of it.
 func TestConsoleInABrowser(t *testing.T) {
 	rig.LoadsMachine(t)
 	plan := browserPlan{Chromium: rig.Need(t, "chromium"), Seconds: 60, Screenshots: os.Getenv("CRAWLGATE_SCREENSHOTS")}
@@ -156,7 +157,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 }
 
-// startConsole runs a gateway with the page in a site of its own, and the sites that it is to show.
+// startConsole runs a gateway whose page has a site of its own, and the sites that the page shows.
 func startConsole(t *testing.T, plan *browserPlan) {
 	t.Helper()
 	origins := testorigin.Start(t, testorigin.Config{})
@@ -195,7 +196,7 @@ func startConsole(t *testing.T, plan *browserPlan) {
 	plan.Resting, plan.Gone = resting.URL("/today"), "http://gone.example"
 }
 
-// teams are the 20 agents of three teams.
+// teams returns the 20 agents of three teams.
 func teams() string {
 	var lines strings.Builder
 	for i, name := range []string{"AcmeBot", "AcmeNews", "PriceWatch"} {
@@ -207,8 +208,8 @@ func teams() string {
 	return lines.String()
 }
 
-// manyOrigins makes a store with 10,000 origins. A few of them are unreachable, and a search of only the first records
-// would miss them.
+// manyOrigins makes a store with 10,000 origins. A few are unreachable, where a search of only the
+// first records would miss them.
 func manyOrigins(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "robots.db")

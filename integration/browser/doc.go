@@ -1,2 +1,3 @@
-// Package browser holds the tests that look at pages of the gateway in Chromium. The console's has the build tag browser. It has only tests.
+// Package browser tests pages of the gateway in Chromium. The tests of the console have the build
+// tag browser. It has only tests.
 package browser

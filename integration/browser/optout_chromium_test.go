@@ -17,23 +17,24 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestOptOutInABrowser: the owner of a site opts out with Chromium and a file. The other gateway refuses soon.
+// TestOptOutInABrowser opts a site out with Chromium and a file. The other gateway must refuse
+// soon.
 func TestOptOutInABrowser(t *testing.T) {
 	t.Parallel()
 	node, dir := rig.Need(t, "node"), rig.NodePrograms(t, ".")
 	b := startBots(t)
 	control := http.NewServeMux()
 	control.HandleFunc("POST /publish", func(_ http.ResponseWriter, r *http.Request) {
-		token, _ := io.ReadAll(r.Body) // a token that was cut off is no proof
+		token, _ := io.ReadAll(r.Body) // a token that was cut off proves nothing
 		b.site.SetPath(proofPath, testorigin.OK(string(token)))
 	})
 	control.HandleFunc("GET /statuses", func(w http.ResponseWriter, _ *http.Request) {
 		var statuses []int
 		for _, g := range b.gateways {
-			a, _ := g.Fetch("AcmeBot/1.0", shopPage) // an error is status 0
+			a, _ := g.Fetch("AcmeBot/1.0", shopPage) // the status of an error is 0
 			statuses = append(statuses, a.Status)
 		}
-		_ = json.NewEncoder(w).Encode(statuses) // the program names any missing status
+		_ = json.NewEncoder(w).Encode(statuses) // the program reports a missing status
 	})
 	server := httptest.NewServer(control)
 	t.Cleanup(server.Close)
@@ -55,6 +56,6 @@ func TestOptOutInABrowser(t *testing.T) {
 	}
 	t.Logf("both gateways refuse %.0f ms after the page said so", done.After)
 	if list := b.orders(0); len(list) != 1 || list[0].ID != done.Ticket || !strings.HasPrefix(done.Ticket, "optout-") || done.After > float64(soon().Milliseconds()) {
-		t.Errorf("ticket %s after %.0f ms, in force: %+v", done.Ticket, done.After, list)
+		t.Errorf("ticket %q after %.0f ms, orders in force %+v, want one with that ticket", done.Ticket, done.After, list)
 	}
 }

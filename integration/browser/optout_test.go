@@ -28,7 +28,8 @@ const (
 	shopPage  = "http://shop.example/page"
 )
 
-// bots are two gateways of a fleet, each with the public pages of two crawlers, and a site that has every name but inside.example.
+// bots has two gateways of a fleet, each with the public pages of two crawlers, and a site that
+// answers to every name but inside.example.
 type bots struct {
 	t        *testing.T
 	gateways []*rig.Gateway
@@ -65,8 +66,9 @@ func startBots(t *testing.T) *bots {
 	return b
 }
 
-// startUpstream starts the proxy that the gateways go through, and returns its URL. Names have a public address,
-// because a proof needs one. The proxy connects each to the site, by http and https.
+// startUpstream starts the proxy that the gateways use, and returns its URL. Names have a public
+// address, because a proof needs one. The proxy connects all of them to the site, for http and
+// https.
 func startUpstream(t *testing.T, ca *rig.TestCA, dial func(context.Context) (net.Conn, error)) string {
 	t.Helper()
 	secure := &tls.Config{Certificates: []tls.Certificate{*ca.Issue(t, []string{"*.example"}, nil)}}
@@ -99,7 +101,7 @@ func startUpstream(t *testing.T, ca *rig.TestCA, dial func(context.Context) (net
 	return server.URL
 }
 
-// soon is how soon a stop holds everywhere. Beside other tests it may take longer.
+// soon returns the time within which a stop must hold everywhere. It is longer beside other tests.
 func soon() time.Duration {
 	if rig.Long() {
 		return time.Second
@@ -112,22 +114,22 @@ func (b *bots) expect(want ...int) {
 	b.t.Helper()
 	for i, g := range b.gateways {
 		if a := g.MustFetch("AcmeBot/1.0", shopPage); a.Status != want[i] || a.Status == http.StatusForbidden && !strings.Contains(a.Header.Get("Crawlgate-Decision"), "kill_switch") {
-			b.t.Errorf("gateway %d: %d %v, want %d", i, a.Status, a.Header, want[i])
+			b.t.Errorf("gateway %d: status %d, header %v, want status %d", i, a.Status, a.Header, want[i])
 		}
 	}
 }
 
-// orders are those in force at a gateway.
+// orders returns the orders in force at a gateway.
 func (b *bots) orders(i int) []enforce.Stop {
 	b.t.Helper()
 	var list adminapi.Orders
 	if a := b.gateways[i].Admin("/robots/deny"); json.Unmarshal([]byte(a.Body), &list) != nil {
-		b.t.Fatalf("%d %s", a.Status, a.Body)
+		b.t.Fatalf("orders: status %d, %s", a.Status, a.Body)
 	}
 	return list.Orders
 }
 
-// post sends the form, each time from another address.
+// post sends the form, each time from a different address.
 func (b *bots) post(page, host, scope, token, proof string) rig.Answer {
 	b.t.Helper()
 	b.tries++
@@ -155,26 +157,27 @@ var (
 	ticketShown = regexp.MustCompile(`<strong id="ticket">(optout-[0-9a-f]+)</strong>`)
 )
 
-// begin takes the first step, and returns the token.
+// begin takes the first step of an opt-out, and returns the token.
 func (b *bots) begin(page, host, scope string) string {
 	b.t.Helper()
 	a := b.post(page, host, scope, "", "")
 	found := tokenShown.FindStringSubmatch(a.Body)
 	if a.Status != http.StatusOK || found == nil {
-		b.t.Fatalf("%s: %d %s", host, a.Status, a.Body)
+		b.t.Fatalf("%s: status %d, %s", host, a.Status, a.Body)
 	}
 	return found[1]
 }
 
-// TestForgedOptOuts: a thousand tries without the proof of a host stop nothing, at no gateway. With it, by whichever gateway the
-// form goes, the stop soon holds at the other one, and a lift ends what the proof can do.
+// TestForgedOptOuts checks that a thousand tries without proof of a host stop nothing at any
+// gateway. With proof, at whichever gateway the form arrives, the stop soon holds at the other one.
+// After a lift, the same proof has no effect.
 func TestForgedOptOuts(t *testing.T) {
 	t.Parallel()
 	b := startBots(t)
 	const agent, all, file, dns = "agent@host", "host", "file", "dns"
 	acme, news := b.pages[0], b.others[0]
 	token := b.begin(acme, "shop.example", agent)
-	b.site.SetPath(proofPath, testorigin.Respond(testorigin.Response{Status: 200, Body: []byte(token)})) // as far as these tries know
+	b.site.SetPath(proofPath, testorigin.Respond(testorigin.Response{Status: 200, Body: []byte(token)})) // the token that these tries guess
 	flip := func(i int) string {
 		forged := []byte(token)
 		forged[i%len(forged)] ^= 1
@@ -213,52 +216,52 @@ func TestForgedOptOuts(t *testing.T) {
 		a := forgeries[i%len(forgeries)](i / len(forgeries))
 		answered[a.Status]++
 		if a.Status != http.StatusForbidden && a.Status != http.StatusBadRequest {
-			t.Errorf("try %d: %d %s", i, a.Status, a.Body)
+			t.Errorf("try %d: status %d, want 403 or 400: %s", i, a.Status, a.Body)
 		}
 	}
-	// These have a token of their host, and what the site shows is no proof.
+	// These tries have a token of their host, but the site shows no proof.
 	for i, shown := range []testorigin.Behaviour{
 		testorigin.Status(http.StatusNotFound), testorigin.OK("nothing"), testorigin.OK(token), testorigin.OK(strings.Repeat(token+"\n", 1<<16)),
 		testorigin.Redirect(http.StatusFound, "http://evil.example"+proofPath), testorigin.Redirect(http.StatusFound, "http://shop.example:8080"+proofPath),
 		testorigin.Status(http.StatusInternalServerError), testorigin.RedirectLoop(), testorigin.Status(http.StatusNoContent),
 	} {
 		b.site.SetPath(proofPath, shown)
-		for _, proof := range []string{file, dns} { // each by a host of its own, as checks of one are bounded
+		for _, proof := range []string{file, dns} { // each with its own host, because the checks of a host are limited
 			host := fmt.Sprintf("unproven%d%s.example", i, proof)
 			b.dns.Publish("_crawlgate-opt-out."+host, token)
 			own := b.begin(acme, host, agent)
 			if a := b.post(acme, host, agent, own, proof); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "Nothing has changed") {
-				t.Errorf("%s, %s: %d %s", host, proof, a.Status, a.Body)
+				t.Errorf("%s, %s: status %d, want 403: %s", host, proof, a.Status, a.Body)
 			}
 		}
 	}
 	inside := b.begin(news, "inside.example", agent)
 	b.site.SetPath(proofPath, testorigin.OK(inside))
 	if a := b.post(news, "inside.example", agent, inside, file); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "cannot read this proof") {
-		t.Errorf("a host inside: %d %s", a.Status, a.Body)
+		t.Errorf("a host with a private address: status %d, want 403: %s", a.Status, a.Body)
 	}
 	b.site.SetPath(proofPath, testorigin.OK(token))
-	for _, how := range []string{"files", "file by order of the operator", "file\n"} { // the journal would show it
+	for _, how := range []string{"files", "file by order of the operator", "file\n"} { // unknown ways of proof
 		if a := b.post(acme, "shop.example", agent, token, how); a.Status != http.StatusOK || strings.Contains(a.Body, "It is done") {
-			t.Errorf("%q: %d %s", how, a.Status, a.Body)
+			t.Errorf("proof %q: status %d, want 200 without effect: %s", how, a.Status, a.Body)
 		}
 	}
 	for i := range b.gateways {
 		if list := b.orders(i); len(list) > 0 {
-			t.Errorf("gateway %d: in force: %v", i, list)
+			t.Errorf("gateway %d: orders in force %v, want none", i, list)
 		}
 	}
 	b.expect(http.StatusOK, http.StatusOK)
 	t.Logf("%d tries: %v", b.tries, answered)
 
-	// The right proof, at the other gateway than the one that gave the token.
+	// The right proof, at the gateway that did not give the token.
 	b.site.SetPath(proofPath, testorigin.OK(token+"\n"))
 	began := time.Now()
 	a := b.post(b.pages[1], "shop.example", agent, token, file)
 	took := time.Since(began)
 	ticket := ticketShown.FindStringSubmatch(a.Body)
 	if a.Status != http.StatusOK || ticket == nil || !strings.Contains(a.Body, "It is done") || took > soon() {
-		t.Fatalf("the right proof: %d after %v: %s", a.Status, took, a.Body)
+		t.Fatalf("the right proof: status %d after %v: %s", a.Status, took, a.Body)
 	}
 	b.expect(http.StatusForbidden, http.StatusForbidden)
 	for i := range b.gateways {
@@ -268,26 +271,26 @@ func TestForgedOptOuts(t *testing.T) {
 		}
 	}
 	if a := b.gateways[0].MustFetch("NewsBot/1.0", shopPage); a.Status != http.StatusOK {
-		t.Errorf("another agent: %d", a.Status)
+		t.Errorf("another agent: status %d, want 200", a.Status)
 	}
 	if a := b.post(acme, "shop.example", agent, "", ""); a.Status != http.StatusOK || !strings.Contains(a.Body, "already") {
-		t.Errorf("once more: %d %s", a.Status, a.Body)
+		t.Errorf("a second opt-out: status %d, %s", a.Status, a.Body)
 	}
 	if out, err := b.gateways[0].Robots("undeny", "agent@host", "acmebot@shop.example"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if a := b.post(acme, "shop.example", agent, token, file); a.Status != http.StatusServiceUnavailable || len(b.orders(0)) > 0 {
-		t.Errorf("the old proof after a lift: %d %s", a.Status, a.Body)
+		t.Errorf("the old proof after a lift: status %d, want 503 and no order: %s", a.Status, a.Body)
 	}
 	own := b.begin(acme, "shop.example", all)
 	b.dns.Publish("_crawlgate-opt-out.shop.example", own)
 	if a := b.post(acme, "shop.example", all, own, dns); a.Status != http.StatusOK || !strings.Contains(a.Body, "It is done") {
-		t.Errorf("a proof by DNS for all: %d %s", a.Status, a.Body)
+		t.Errorf("a proof by DNS for all agents: status %d, %s", a.Status, a.Body)
 	}
 	b.expect(http.StatusForbidden, http.StatusForbidden)
 
 	b.redis.Kill()
 	if a := b.post(acme, "late.example", agent, "", ""); a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "come back later") {
-		t.Errorf("without Redis: %d %s", a.Status, a.Body)
+		t.Errorf("without Redis: status %d, want 503: %s", a.Status, a.Body)
 	}
 }

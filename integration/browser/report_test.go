@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestReportPrinted prints the page of a report with Chromium: nothing is cut off or lies over something else, and it is
-// black on white on a few pages.
+// TestReportPrinted prints the page of a report with Chromium. No text is cut off or overlaps
+// another, and the print is black on white on a few pages.
 func TestReportPrinted(t *testing.T) {
 	t.Parallel()
 	node, dir := rig.Need(t, "node"), rig.NodePrograms(t, ".")
@@ -40,13 +40,13 @@ func TestReportPrinted(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if !strings.HasPrefix(printed.Statement, "In the period from 2026-11-20 00:00:0") || !strings.Contains(printed.Statement, " By these lines, no request that robots.txt forbids was sent.") {
-		t.Errorf("it begins with %q", printed.Statement)
+		t.Errorf("the printed report begins with %q", printed.Statement)
 	}
 	if i := slices.Index(printed.Sections, "Requests over time"); i != 4 || printed.Sections[0] != "Statement" || !slices.Contains(printed.Sections, "Hosts") {
-		t.Errorf("it has %q", printed.Sections)
+		t.Errorf("the printed report has the sections %q", printed.Sections)
 	}
 	if printed.Pages < 3 || printed.Pages > 8 || printed.Labels < 7 {
-		t.Errorf("%d pages, %d marks at the axes of the plot", printed.Pages, printed.Labels)
+		t.Errorf("%d pages, want 3 to 8; %d labels at the axes of the plot, want at least 7", printed.Pages, printed.Labels)
 	}
 	t.Logf("%d pages, %d sections", printed.Pages, len(printed.Sections))
 }

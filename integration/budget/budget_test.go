@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// zone is one whose midnight is hours away, and midnight is its next one.
+// zone is a time zone whose midnight is hours away, and midnight is its next midnight.
 var zone, midnight = func() (string, time.Time) {
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
 	switch now := time.Now(); {
@@ -36,8 +36,8 @@ var zone, midnight = func() (string, time.Time) {
 	}
 }()
 
-// config returns the configuration of a gateway whose agent AcmeBot has a budget. Without a URL, the
-// gateway is in no fleet.
+// config returns the configuration of a gateway whose agent AcmeBot has a budget. Without a URL,
+// the gateway is in no fleet.
 func config(name, url, lines string) rig.Config {
 	lines += "\nzone " + zone
 	c := rig.Config{Engine: rig.PaceOff, Site: "agent AcmeBot {\nuser_agent AcmeBot\nbudget {\n" + lines + "\n}\n}\nunidentified allow"}
@@ -47,7 +47,7 @@ func config(name, url, lines string) rig.Config {
 	return c
 }
 
-// fleet is two gateways with one budget.
+// fleet starts two gateways with one budget.
 func fleet(t *testing.T, lines string) (*redistest.Server, []*rig.Gateway) {
 	t.Helper()
 	redis := redistest.Start(t)
@@ -58,9 +58,10 @@ func fleet(t *testing.T, lines string) (*redistest.Server, []*rig.Gateway) {
 	return redis, gateways
 }
 
-// crawl has clients ask for pages until each has been refused a few times, and counts what passed.
-// lost are the requests without an answer, of a gateway that was killed, and those that came while
-// Redis was away for a moment, as it is on a busy machine: they come again, for up to a minute.
+// crawl requests pages from several clients until each has been refused a few times, and returns
+// how many requests passed. lost counts the requests without an answer because their gateway was
+// killed, and those that came while Redis was briefly unreachable. These are repeated for up to a
+// minute.
 func crawl(t *testing.T, gateways []*rig.Gateway, site *testorigin.Site, clients int, each func(passed int64)) (passed, lost int64) {
 	t.Helper()
 	var ok, gone atomic.Int64
@@ -92,8 +93,7 @@ func crawl(t *testing.T, gateways []*rig.Gateway, site *testorigin.Site, clients
 	return ok.Load(), gone.Load()
 }
 
-// checkRefusal looks whether an answer to a request that began at a time is a refusal until the next
-// midnight.
+// checkRefusal checks that an answer refuses the request until the next midnight.
 func checkRefusal(t *testing.T, a rig.Answer, began time.Time) {
 	t.Helper()
 	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -102,7 +102,7 @@ func checkRefusal(t *testing.T, a rig.Answer, began time.Time) {
 		t.Errorf("Retry-After %q, want between %s and %s", a.Header.Get("Retry-After"), least, most)
 	}
 	if a.Status != http.StatusTooManyRequests || a.Header.Get("Crawlgate-Decision") != "deny; reason=budget" {
-		t.Errorf("%d %s", a.Status, a.Header.Get("Crawlgate-Decision"))
+		t.Errorf("status %d, decision %q, want 429 for the budget", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 }
 
@@ -115,12 +115,12 @@ func size(short, long int64) int64 {
 
 func arrived(site *testorigin.Site) int64 { return int64(len(site.PageExchanges())) }
 
-// within reports whether as much has passed as may, but for slices that were lost because Redis was
-// away: at most one of each gateway for each time.
+// within reports whether the limit has passed, except for slices lost while Redis was away: at most
+// one of each gateway each time.
 func within(passed, limit, lost int64) bool { return passed <= limit && passed >= limit-4*lost }
 
-// TestExactly: two gateways and 40 clients send as many requests as there are, and not one more.
-// Raised in the middle of the day, there is as much more; a restart changes nothing.
+// TestExactly checks that two gateways and 40 clients send exactly as many requests as the budget
+// has. If the budget is raised during the day, they send that many more. A restart changes nothing.
 func TestExactly(t *testing.T) {
 	t.Parallel()
 	limit := size(300, 1000)
@@ -136,7 +136,7 @@ func TestExactly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if passed, _ := crawl(t, gateways[:1], site, 2, func(int64) {}); passed != 0 {
-		t.Errorf("%d passed after a restart", passed)
+		t.Errorf("%d requests passed after a restart, want 0", passed)
 	}
 	if err := gateways[0].Reload(more); err != nil {
 		t.Fatal(err)
@@ -156,16 +156,16 @@ func TestExactly(t *testing.T) {
 		}
 	}
 	if least == nil || *least > limit/2 {
-		t.Errorf("budget_left is not in the log: %v", least)
+		t.Errorf("the least budget_left in the log is %v, want at most half the limit", least)
 	}
 	redis.Kill()
 	rig.Eventually(t, "Redis is away", func() bool { return gateways[0].Metric("crawlgate_fleet_up") == 0 })
 	if a := gateways[0].MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusTooManyRequests {
-		t.Errorf("status %d while Redis is away", a.Status)
+		t.Errorf("status %d while Redis is away, want 429", a.Status)
 	}
 }
 
-// TestKill: a gateway that is killed loses at most its slice, and no more is sent than the limit.
+// TestKill checks that a killed gateway loses at most its slice, and that the limit still holds.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	limit := size(300, 1000)
@@ -177,7 +177,7 @@ func TestKill(t *testing.T) {
 			kill()
 		}
 	})
-	// A request that was under way may have been taken and not yet sent.
+	// A request may have taken from the budget before the kill without being sent.
 	if n, slice := arrived(site), int64(20); n > limit || n < limit-slice-lost {
 		t.Errorf("%d arrived of %d; %d had no answer", n, limit, lost)
 	} else {
@@ -185,7 +185,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestAlone: a gateway without a fleet keeps its budget over a restart and over kill -9.
+// TestAlone checks that a gateway without a fleet keeps its budget over a restart and over kill -9.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, config("", "", "requests 100/day\nper_host 60/day"))
@@ -205,7 +205,7 @@ func TestAlone(t *testing.T) {
 	for ; sent < 100 && rig.Get(t, client(), site.URL(fmt.Sprint("/again/", sent))).Status == http.StatusOK; sent++ {
 	}
 	if sent != 20 {
-		t.Errorf("%d more to the host, want 20", sent)
+		t.Errorf("%d more requests to the host, want 20", sent)
 	}
 	rig.Eventually(t, "the count of the host is written", func() bool {
 		text, _ := os.ReadFile(filepath.Join(filepath.Dir(g.Store()), "budget_hosts.json"))
@@ -216,7 +216,7 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := rig.Get(t, client(), site.URL("/after")); a.Status != http.StatusTooManyRequests {
-		t.Errorf("status %d after a crash", a.Status)
+		t.Errorf("status %d after a crash, want 429", a.Status)
 	}
 }
 
@@ -271,7 +271,8 @@ func TestBytesUnderWay(t *testing.T) {
 	}
 }
 
-// TestCounted: the crawler's own robots.txt counts; a request that never reaches its site does not.
+// TestCounted checks that the crawler's own request for robots.txt counts, and that a request that
+// never reaches its site does not.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, config("", "", "requests 10/day"))
@@ -290,31 +291,30 @@ func TestCounted(t *testing.T) {
 	g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage))
 	g.MustFetch("OtherBot/1.0", site.URL(rig.OpenPage))
 	if got := fmt.Sprint(left(5)); got != "[9 8 7]" && got != "[9 8 7 7]" {
-		t.Errorf("budget_left %s", got)
+		t.Errorf("budget_left is %s, want [9 8 7] or [9 8 7 7]", got)
 	}
 }
 
-// TestClosedPort: a tunnel that cannot connect costs nothing.
+// TestClosedPort checks that a tunnel that cannot connect costs nothing.
 func TestClosedPort(t *testing.T) {
 	t.Parallel()
 	c := config("", "", "requests 10/day")
 	c.Site = strings.Replace(c.Site, "user_agent AcmeBot", "from 127.0.0.0/8", 1) + "\nconnect tunnel\nmode off"
 	g := rig.New(t, c)
 	for range 2 {
-		resp := g.Dial().Connect(t, "127.34.0.1:443", "") // nobody listens there
+		resp := g.Dial().Connect(t, "127.34.0.1:443", "") // nothing listens there
 		if resp.StatusCode != http.StatusBadGateway {
 			t.Error(resp.Status)
 		}
 	}
 	for _, l := range g.Logs(2) {
 		if n := l.Robots.BudgetLeft; n == nil || *n != 9 {
-			t.Errorf("%+v", l.Robots)
+			t.Errorf("the log line is %+v, want 9 requests left", l.Robots)
 		}
 	}
 }
 
-// TestTunnel: a tunnel that is not looked into counts as one request, and ends when the bytes are
-// spent.
+// TestTunnel checks that a blind tunnel counts as one request and ends when the bytes are spent.
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	ca := rig.NewTestCA(t)
@@ -335,7 +335,7 @@ func TestTunnel(t *testing.T) {
 	c.Site = strings.Replace(c.Site, "user_agent AcmeBot", "from 127.0.0.0/8", 1) + "\nconnect tunnel"
 	g := rig.New(t, c.Trusting(ca))
 	w := g.Tunnel(authority)
-	inside := tls.Client(w, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}) // whose certificate it is does not matter here
+	inside := tls.Client(w, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}) // the certificate does not matter here
 	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 	defer cancel()
 	if err := inside.HandshakeContext(ctx); err != nil {
@@ -344,14 +344,14 @@ func TestTunnel(t *testing.T) {
 	_, _ = io.WriteString(inside, "GET /stream HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
 	n, _ := io.Copy(io.Discard, inside)
 	if n > 5<<20 || n < 3<<20 {
-		t.Errorf("%d bytes came", n)
+		t.Errorf("%d bytes came, want 3 to 5 MiB", n)
 	}
 	line := g.ClosedTunnel(authority)
 	if r := line.Robots; r.Reason != enforce.ReasonBudget || r.BudgetLeft == nil || *r.BudgetLeft != 9 || r.SentAt == 0 {
 		t.Errorf("%+v", r)
 	}
 	if resp := g.Dial().Connect(t, authority, ""); resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("a second tunnel: %s", resp.Status)
+		t.Errorf("a second tunnel: status %s, want 200 or 429", resp.Status)
 	}
 	rig.Audit(t, "--gateway", g.AdminAddress(g.Config), g.AccessLog()).Clean(t, "a log with budgets")
 }

@@ -1,2 +1,2 @@
-// Package budget holds the tests of the binary that concern budgets of agents. It has only tests.
+// Package budget tests the budgets of agents with the binary. It has only tests.
 package budget

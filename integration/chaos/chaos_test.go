@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// chaosTime is how long a chaos test lasts. CRAWLGATE_CHAOS makes it longer.
+// chaosTime returns how long a chaos test lasts. CRAWLGATE_CHAOS makes it longer.
 func chaosTime(t *testing.T, usual time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv("CRAWLGATE_CHAOS")
@@ -34,7 +34,7 @@ func chaosTime(t *testing.T, usual time.Duration) time.Duration {
 	return d
 }
 
-// chaosSeed is the script's. CRAWLGATE_CHAOS_SEED plays another one.
+// chaosSeed returns the seed of the events. CRAWLGATE_CHAOS_SEED sets another one.
 func chaosSeed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("CRAWLGATE_CHAOS_SEED")
@@ -50,11 +50,12 @@ func chaosSeed(t *testing.T) uint64 {
 
 const chaosSites, chaosClients = 500, 32
 
-// TestChaos lets 500 origins change between all misbehaviours while 32 clients crawl them, and judges every answer by
-// what the origins themselves say they served.
+// TestChaos lets 500 origins change between all misbehaviours while 32 clients crawl them. It
+// judges every answer by the origins' own records.
 func TestChaos(t *testing.T) { testChaos(t, "spec", 15*time.Second) }
 
-// TestChaosStale is TestChaos in another mode, in which the last good copy decides if an origin becomes unreachable.
+// TestChaosStale is TestChaos in another mode, in which the last good copy decides when an origin
+// becomes unreachable.
 func TestChaosStale(t *testing.T) { testChaos(t, "stale", 10*time.Second) }
 
 func testChaos(t *testing.T, mode string, usual time.Duration) {
@@ -82,8 +83,8 @@ func testChaos(t *testing.T, mode string, usual time.Duration) {
 	f.checkSimulation(g, c, visits)
 }
 
-// judge has the oracle check every visit, every page that reached an origin and every fetch of
-// robots.txt. A visit may break off if a gateway dies or a reload closes its listener.
+// judge lets the oracle check every visit, every page that reached an origin, and every fetch of
+// robots.txt. A visit may break off when a gateway dies or a reload closes its listener.
 func judge(
 	t *testing.T, f *fleet, c timing, visits []visit, lines map[string]*enforce.LogRecord, deaths []death, reloads []span,
 ) {
@@ -93,7 +94,7 @@ func judge(
 	starved := f.starvedIn(visits, lines)
 	for i, site := range f.sites {
 		if site.Dropped() > 0 {
-			t.Fatalf("%s: the record of the site is not complete", site.Origin())
+			t.Fatalf("%s: the record of the site is incomplete", site.Origin())
 		}
 		chronicles[i] = chronicleOf(site, c, deaths)
 		chronicles[i].noteStarved(starved, c)
@@ -134,14 +135,14 @@ func judge(
 	for _, site := range f.sites {
 		for _, e := range site.PageExchanges() {
 			if strings.HasPrefix(e.Path, "/p") && !sent[site.URL(e.Target)] {
-				t.Errorf("%s reached the origin and was refused, or was never asked for", site.URL(e.Target))
+				t.Errorf("%s reached the origin, although it was refused or never requested", site.URL(e.Target))
 			}
 		}
 	}
 	t.Logf("%d visits: %v; %d fetches of robots.txt, %d of them failed; starved %d times", len(visits), count, fetches, failed, len(starved))
 }
 
-// before describes the last visits to the site before v and their answers.
+// before describes the last visits to the site before v, and their answers.
 func (f *fleet) before(visits []visit, v *visit, lines map[string]*enforce.LogRecord) []string {
 	var all []string
 	for i := range visits {
@@ -181,7 +182,7 @@ type logLine struct {
 	Robots  enforce.LogRecord
 }
 
-// linesOf reads the access log. A line that the end of the process cut is left out.
+// linesOf reads the access log. It leaves out a line that the end of the process cut.
 func linesOf(g *rig.Gateway) (lines []logLine) {
 	g.T.Helper()
 	content, err := os.ReadFile(g.AccessLog())
@@ -197,7 +198,7 @@ func linesOf(g *rig.Gateway) (lines []logLine) {
 	return lines
 }
 
-// linesByVisit has the lines of the access log by URL.
+// linesByVisit returns the lines of the access log by URL.
 func linesByVisit(g *rig.Gateway) map[string]*enforce.LogRecord {
 	g.T.Helper()
 	lines := make(map[string]*enforce.LogRecord)
@@ -207,7 +208,7 @@ func linesByVisit(g *rig.Gateway) map[string]*enforce.LogRecord {
 	return lines
 }
 
-// residentSet is the memory that a process has now, in bytes.
+// residentSet returns the memory that a process has now, in bytes.
 func residentSet(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestChaosDescriptors takes the gateway's file descriptors away under load. What cannot be judged, or cannot be sent, is
-// refused with a reason that says so, nothing is let through that rules forbid, and no site is blamed: when there are
-// descriptors again, every site is judged rightly at once.
+// TestChaosDescriptors takes the gateway's file descriptors away under load. The gateway must
+// refuse what it cannot judge or send, with a reason that says so, and let nothing pass that rules
+// forbid. It must not blame a site: with descriptors again, every decision is right at once.
 func TestChaosDescriptors(t *testing.T) {
 	rig.NeedsQuiet(t)
 	const clients, rounds = 60, 6
@@ -64,18 +64,19 @@ func TestChaosDescriptors(t *testing.T) {
 	}
 	t.Logf("reasons in the log: %v", count)
 	if count["exhausted"]+count["for a cause of the machine"] == 0 {
-		t.Error("the gateway never ran out of descriptors: the test shows nothing")
+		t.Error("the gateway never ran out of descriptors, so this test shows nothing")
 	}
 	for _, s := range sites {
 		for _, e := range s.site.PageExchanges() {
 			if e.Target == privatePage && s.private != http.StatusOK || e.Target == openPage && s.open != http.StatusOK {
-				t.Errorf("%s reached %s", e.Target, s.site.Origin())
+				t.Errorf("%s reached %s, which does not permit it", e.Target, s.site.Origin())
 			}
 		}
 	}
 }
 
-// crawlInNeed asks for both pages of a site. Besides the right answer a refusal for want of descriptors is one.
+// crawlInNeed requests both pages of a site. It accepts the right answer, or a refusal for lack of
+// descriptors.
 func crawlInNeed(t *testing.T, c *caller, s *fixed) {
 	t.Helper()
 	for page, want := range map[string]int{openPage: s.open, privatePage: s.private} {
@@ -85,7 +86,7 @@ func crawlInNeed(t *testing.T, c *caller, s *fixed) {
 		case err == nil && status == http.StatusForbidden && strings.HasSuffix(reason, "reason=unreachable") && head.Get("Retry-After") != "":
 		case err == nil && status == http.StatusBadGateway && strings.HasSuffix(reason, "reason=exhausted") && want == http.StatusOK:
 		default:
-			t.Errorf("%s: status %d, want %d: %v, %v", s.site.URL(page), status, want, err, head)
+			t.Errorf("%s: status %d, want %d: error %v, header %v", s.site.URL(page), status, want, err, head)
 		}
 	}
 }

@@ -1,3 +1,3 @@
-// Package chaos holds the tests that drive the real binary under load while its dependencies fail: origins, Redis,
-// descriptors, itself. It has only tests.
+// Package chaos tests the binary under load while its dependencies fail: origins, Redis,
+// descriptors, the process itself. It has only tests.
 package chaos

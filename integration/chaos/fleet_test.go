@@ -26,10 +26,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// fleetPages is how many pages the clients ask for at each site: /p0 and so on.
+// fleetPages is the number of pages that the clients request at each site: /p0 and so on.
 const fleetPages = 8
 
-// fleet is a number of sites that change between all misbehaviours while clients crawl them through a gateway.
+// fleet is a number of sites that change between all misbehaviours while clients crawl them through
+// a gateway.
 type fleet struct {
 	server *testorigin.Server
 	sites  []*testorigin.Site
@@ -37,22 +38,23 @@ type fleet struct {
 	https  []testorigin.Behaviour
 	texts  map[string]string // the SHA-256 of each text to its bytes
 	lastID atomic.Int64
-	// retry lets clients ask again if the gateway has closed a connection between two requests.
+	// retry lets a client repeat a request if the gateway has closed the connection between two
+	// requests.
 	retry bool
 
-	// forking is held while a process is started: between fork and exec the child has a copy of every listener, so a
-	// site that goes down and comes up in that time would find its own port taken.
+	// forking is held while a process starts. Between fork and exec the child has a copy of every
+	// listener, so a site that goes down and comes up in that time would find its own port taken.
 	forking sync.Mutex
 }
 
-// visit is one request of a client and what became of it.
+// visit is one request of a client and its outcome.
 type visit struct {
 	id       int64
 	site     int
 	page     string
 	from, to time.Time // before the first byte was sent, and after the last one was read
-	status   int       // 0: no answer
-	pending  bool      // the refusal was for want of time
+	status   int       // 0 for no answer
+	pending  bool      // refused because the time was over
 }
 
 // newFleet starts n sites. Every fifth speaks https.
@@ -81,13 +83,14 @@ func newFleet(t *testing.T, n int) *fleet {
 	return f
 }
 
-// add adds the catalogue over one text, with what this gateway has to make of it.
+// add adds the catalogue of behaviours over one text, with the meaning that this gateway must find
+// in each.
 func (f *fleet) add(text string) {
 	for _, b := range testorigin.Catalogue("https", text) {
 		switch {
 		case b.Name == "status 206", b.Name == "status 304":
 			b.Meaning = testorigin.MeansUnreachable
-		case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
+		case strings.HasSuffix(b.Name, " bomb"): // only the first 500 KiB are read
 			b.Meaning = testorigin.MeansRules
 		}
 		f.https = append(f.https, b)
@@ -95,13 +98,13 @@ func (f *fleet) add(text string) {
 			f.http = append(f.http, b)
 		}
 	}
-	// Half of what a real site answers is plain; so are a good part of the script's behaviours.
+	// Half of the answers of real sites are plain, and so are many of the script's behaviours.
 	for range 10 {
 		f.http = append(f.http, testorigin.OK(text))
 		f.https = append(f.https, testorigin.OK(text))
 	}
 	for range 2 {
-		for _, name := range slices.Sorted(maps.Keys(promises)) { // the script is the same each time
+		for _, name := range slices.Sorted(maps.Keys(promises)) { // the same script in each run
 			p := promises[name]
 			b := testorigin.Respond(testorigin.Response{Status: p.status, Header: http.Header{p.field: {p.value}}, Body: []byte(text)})
 			b.Name = name
@@ -110,15 +113,15 @@ func (f *fleet) add(text string) {
 	}
 }
 
-// promise is what an answer says about the next one.
+// promise is what an answer promises about the next one.
 type promise struct {
 	status       int
 	field, value string
 	pause        time.Duration // that a failure asks for
 }
 
-// promises checks what the script's behaviours promise, by their names. A good answer may not shorten
-// its lifetime to less than the ttl of these gateways, which is below five minutes.
+// promises has, by name, the script's behaviours with a promise to check. A good answer cannot
+// shorten its lifetime below the ttl of these gateways, which is less than five minutes.
 var promises = map[string]promise{
 	"fresh for 2 s":       {status: 200, field: "Cache-Control", value: "public, max-age=2"},
 	"fresh for an hour":   {status: 200, field: "Cache-Control", value: "max-age=3600"},
@@ -128,7 +131,7 @@ var promises = map[string]promise{
 	"back before it said": {status: 429, field: "Retry-After", value: "Thu, 01 Jan 1970 00:00:00 GMT"},
 }
 
-// pick is the next behaviour of a site by the script.
+// pick returns the next behaviour of a site by the script.
 func (f *fleet) pick(script *rand.Rand, site int) testorigin.Behaviour {
 	if site%5 == 4 {
 		return f.https[script.IntN(len(f.https))]
@@ -160,7 +163,8 @@ func (f *fleet) change(ctx context.Context, script *rand.Rand, period time.Durat
 	}
 }
 
-// crawl lets clients ask for random pages of random sites until ctx ends, each with its own seed, and returns all visits.
+// crawl requests random pages of random sites from several clients until ctx ends, each with its
+// own seed, and returns all visits.
 func (f *fleet) crawl(ctx context.Context, addr string, clients int, seed uint64, pause time.Duration) []visit {
 	all := make([][]visit, clients)
 	var wg sync.WaitGroup
@@ -184,7 +188,7 @@ func (f *fleet) crawl(ctx context.Context, addr string, clients int, seed uint64
 	return visits
 }
 
-// visit asks for one page. The query says which visit it is, in the log and in the origin's record.
+// visit requests one page. The query identifies the visit in the log and in the origin's record.
 func (f *fleet) visit(c *caller, site int, page string) visit {
 	v := visit{id: f.lastID.Add(1), site: site, page: page, from: time.Now()}
 	status, head, err := c.get(f.url(&v))
@@ -208,13 +212,13 @@ func sleepFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// caller is a client with one connection to a gateway, which asks for https URLs in absolute form too.
+// caller is a client with one connection to a gateway. It requests https URLs in absolute form too.
 type caller struct {
 	addr string
 	conn net.Conn
 	r    *bufio.Reader
 
-	retry bool // on a new connection, where one that was in use is closed without an answer
+	retry bool // on a new connection, if a used one was closed without an answer
 }
 
 func (c *caller) close() {
@@ -224,7 +228,7 @@ func (c *caller) close() {
 	}
 }
 
-// get makes one request. A connection that failed, or that the gateway wants closed, is not used again.
+// get makes one request. A connection that failed, or that the gateway closes, is not used again.
 func (c *caller) get(rawURL string) (int, http.Header, error) {
 	reused := c.conn != nil
 	if !reused {
@@ -261,10 +265,10 @@ func (c *caller) get(rawURL string) (int, http.Header, error) {
 	return resp.StatusCode, resp.Header, err
 }
 
-// parsed are the rulesets of all texts that the oracle has met.
+// parsed has the rulesets of all texts that the oracle has met.
 var parsed sync.Map
 
-// textAllows is what a text says of a page.
+// textAllows reports whether a text permits a page.
 func textAllows(text, page string) bool {
 	rules, ok := parsed.Load(text)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// chaosKills is how often the gateway dies. CRAWLGATE_CHAOS_KILLS says otherwise.
+// chaosKills returns the number of kills of the gateway. CRAWLGATE_CHAOS_KILLS sets another one.
 func chaosKills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("CRAWLGATE_CHAOS_KILLS")
@@ -32,9 +32,9 @@ func chaosKills(t *testing.T) int {
 	return n
 }
 
-// TestChaosKill kills the gateway at random moments of the load of TestChaos and starts it again on the same store. What
-// had been written for longer than a fifth of a second must be there: those origins are not asked again before
-// their time, by the same rule as if nothing had happened.
+// TestChaosKill kills the gateway at random moments of the load of TestChaos and starts it again on
+// the same store. Records that were written at least a fifth of a second before a kill must survive
+// it: their origins are not fetched again before their time.
 func TestChaosKill(t *testing.T) {
 	rig.LoadsMachine(t)
 	c := timing{ttl: 30 * time.Second, retry: [2]time.Duration{2 * time.Second, 8 * time.Second}, timeout: 2 * time.Second, unreachableFor: 20 * time.Second, grace: time.Second}
@@ -75,8 +75,8 @@ func TestChaosKill(t *testing.T) {
 	checkRestarts(t, f, c, deaths)
 }
 
-// onDisk opens the store as the next gateway will, and returns when the gateway last asked each origin, under its own name and
-// under the crawler's.
+// onDisk opens the store like the next gateway, and returns when the gateway last fetched from each
+// origin, under its own name and under the crawler's.
 func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 	t.Helper()
 	store, err := boltstore.Open(boltstore.Config{Path: path})
@@ -101,23 +101,23 @@ func (f *fleet) onDisk(t *testing.T, path string) map[string]time.Time {
 }
 
 const (
-	// coalesce is the cache's delay: a fetched record goes to the store after at most this time, or when the current write
-	// has ended.
+	// coalesce is the cache's delay: a fetched record goes to the store after at most this time, or
+	// when the current write has ended.
 	coalesce = 20 * time.Millisecond
-	// slowCommit is what a commit may take besides, with its sync, on a busy disk. The oldest answer that 12
-	// deaths took, at a load of 8 on two cores, was 15 ms old.
+	// slowCommit is the further time that a commit with its sync may take on a busy disk. The
+	// oldest answer that was lost in 12 deaths, at a load of 8 on two cores, was 15 ms old.
 	slowCommit = 2 * time.Second
 )
 
-// checkRestarts checks that only young records were lost, and that no restart was a stampede: nearly all records were
-// on the disk, and those were not fetched again, which the oracle has checked.
+// checkRestarts checks that only young records were lost, and that no restart caused a stampede.
+// The oracle has checked that origins with a record on the disk were not fetched again.
 func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 	t.Helper()
 	after := make([]int, len(deaths))
 	kept, underWay, fresh := 0, 0, 0
 	var oldest time.Duration
 	for _, site := range f.sites {
-		var first time.Time // before it, nobody had asked for the origin: its first fetch is no stampede
+		var first time.Time // a first fetch is no stampede
 		for _, a := range chronicleOf(site, c, deaths).attempts {
 			if first.IsZero() {
 				first = a.start
@@ -132,7 +132,7 @@ func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 				oldest = max(oldest, a.age)
 			}
 			if a.lost && a.age > coalesce+slowCommit {
-				t.Errorf("%s: an answer of %v before the death is not in the store", site.Origin(), a.age)
+				t.Errorf("%s: the store lacks an answer that came %v before the death", site.Origin(), a.age)
 			}
 			for i, d := range deaths {
 				if first.Before(d.from) && a.start.After(d.ended) && a.start.Before(d.to.Add(time.Second)) {
@@ -151,6 +151,6 @@ func checkRestarts(t *testing.T, f *fleet, c timing, deaths []death) {
 		"the oldest of them %v before the death; from a restart to a second after %d of %d origins were asked again at most, %d on average",
 		len(deaths), down.Round(time.Millisecond), kept, underWay, fresh, oldest.Round(time.Millisecond), most, len(f.sites), sum/max(len(deaths), 1))
 	if most > len(f.sites)/2 {
-		t.Errorf("%d of %d origins were asked again in the second after a restart", most, len(f.sites))
+		t.Errorf("%d of %d origins were fetched again in the second after a restart", most, len(f.sites))
 	}
 }

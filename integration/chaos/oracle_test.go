@@ -15,15 +15,15 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// timing is the configuration of a gateway under chaos, in the words of docs/status-table.md.
+// timing is the configuration of a gateway under chaos, in the terms of docs/status-table.md.
 type timing struct {
-	mode           string // of unreachable; empty: spec
+	mode           string // of unreachable; "" for spec
 	ttl            time.Duration
 	retry          [2]time.Duration
 	timeout        time.Duration
 	unreachableFor time.Duration
-	// grace is how long after the origin's side of an exchange has ended its outcome may come into force: the way of the
-	// last bytes, parsing, and a busy machine.
+	// grace is the longest time between the end of the origin's side of an exchange and the moment
+	// when its outcome is in force. It covers the last bytes, parsing, and a busy machine.
 	grace time.Duration
 }
 
@@ -47,7 +47,7 @@ func (c timing) engine(store string) string {
 		}`, store, c.ttl, cmp.Or(c.mode, "spec"), c.timeout, c.retry[0], c.retry[1], c.unreachableFor)
 }
 
-// leastPause is the shortest pause after a failure of a run, counted from 1.
+// leastPause returns the shortest pause after the given failure of a run, counted from 1.
 func (c timing) leastPause(failure int) time.Duration {
 	low := c.retry[0]
 	for range failure - 1 {
@@ -56,7 +56,7 @@ func (c timing) leastPause(failure int) time.Duration {
 	return max(low, c.retry[0])
 }
 
-// answerClass is what an attempt to fetch robots.txt came to, by the origin's record.
+// answerClass is the outcome of a fetch of robots.txt, by the origin's record.
 type answerClass uint8
 
 const (
@@ -69,41 +69,42 @@ const (
 type attempt struct {
 	name   string    // of the behaviour
 	asked  time.Time // when the request came, by the kernel's clock
-	start  time.Time // the outcome was not in force before
-	latest time.Time // and, if it was noticed at all, is since then
-	ended  time.Time // when the origin was through with it
+	start  time.Time // the outcome was not in force earlier
+	latest time.Time // the outcome is in force from here on, if the gateway noticed it
+	ended  time.Time // when the origin had finished it
 	class  answerClass
 	ttl    time.Duration // of a good one
 	text   string
-	sha    string // empty: the text as the gateway kept it is not known to the byte
-	// unsure says that the outcome may have been a failure although the answer was good, because the site went down in
-	// the middle, or that it was lost with the gateway.
+	sha    string // "" if the exact text that the gateway kept is unknown
+	// unsure says that a good answer may count as a failure, because the site went down in the
+	// middle, or that the outcome was lost with the gateway.
 	unsure  bool
-	starved bool          // a failure in whose time the gateway was starved: it may have taken it for its own
+	starved bool          // a failure while the gateway was starved, which it may have taken for its own
 	lost    bool          // the gateway died before the outcome was kept
-	age     time.Duration // of a lost outcome at that death; negative for one under way
+	age     time.Duration // of a lost outcome at that death; negative if the fetch was under way
 }
 
-// chronicle is what one origin knows about its robots.txt: all attempts, in order, and the times in which an attempt may
-// have failed without the origin's seeing it.
+// chronicle is what one origin knows about the fetches of its robots.txt: all attempts, in order,
+// and the times in which an attempt may have failed without the origin's notice.
 type chronicle struct {
 	attempts []attempt
 	blind    []span
-	// variant has the attempts in the name of the crawler, which count while the site turns the gateway away.
+	// variant has the attempts in the crawler's name, which count while the site rejects the
+	// gateway.
 	variant *chronicle
 }
 
 // crawler is the product token of all clients.
 const crawler = "Tester"
 
-// turnsAway reports whether a behaviour is one after which the site is asked in the name of the crawler.
+// turnsAway reports whether the gateway fetches in the crawler's name after a behaviour.
 func turnsAway(name string) bool {
 	return slices.Contains([]string{"status 401", "status 403", "status 406", "status 451"}, name)
 }
 
 type span struct{ from, to time.Time }
 
-// chronicleOf reads an origin's record. Gateways died at the given moments.
+// chronicleOf reads an origin's record, with the deaths of gateways.
 func chronicleOf(site *testorigin.Site, c timing, deaths []death) chronicle {
 	var h chronicle
 	history := site.History()
@@ -159,12 +160,13 @@ func attemptOf(e testorigin.Exchange, history []testorigin.Change, version int, 
 		a.class = classAbsent
 	case testorigin.MeansUnreachable, testorigin.MeansRedirect:
 	}
-	// The site may have gone down, or have changed its answer to the second request of a redirect, in the meantime.
+	// In the meantime the site may have gone down, or have changed its answer to the second request
+	// of a redirect.
 	a.unsure = a.class != classFailed && version+1 < len(history) && history[version+1].From.Before(a.latest)
 	return a
 }
 
-// exactText reports whether the gateway keeps the very bytes that a behaviour calls its rules.
+// exactText reports whether the gateway keeps the exact bytes that a behaviour calls its rules.
 func exactText(name string) bool {
 	for _, other := range []string{"bomb", "oversize", "utf-16", "UTF-16", "HTML", "html", "page", "status", "redirect", "charset"} {
 		if strings.Contains(name, other) {
@@ -174,8 +176,8 @@ func exactText(name string) bool {
 	return true
 }
 
-// noteStarved marks attempts during which the gateway was starved, since it was slow to list its memory: it may
-// have run out of time over an answer that came in time, and does not count a failure as the origin's.
+// noteStarved marks attempts during which the gateway was starved. It may have run out of time for
+// an answer that came in time, and it does not count a failure as the origin's.
 func (h *chronicle) noteStarved(starved []span, c timing) {
 	if h.variant != nil {
 		h.variant.noteStarved(starved, c)
@@ -192,11 +194,11 @@ func (h *chronicle) noteStarved(starved []span, c timing) {
 	}
 }
 
-// starvation is how long the gateway may take, at its slowest, to answer out of its memory while it gets its share of the
-// machine.
+// starvation is the longest time that the gateway takes to answer from memory while it gets its
+// share of the machine.
 const starvation = 250 * time.Millisecond
 
-// starvedIn returns the times in which the gateway did not get that.
+// starvedIn returns the times in which the gateway was slower.
 func (f *fleet) starvedIn(visits []visit, lines map[string]*enforce.LogRecord) []span {
 	var all []span
 	for i := range visits {
@@ -217,15 +219,15 @@ func (f *fleet) starvedIn(visits []visit, lines map[string]*enforce.LogRecord) [
 	return merged
 }
 
-// death is the end of a gateway by kill -9 and its restart, from the signal to the first answer.
+// death is a kill -9 of a gateway and its restart, from the signal to the first answer.
 type death struct {
 	span
 	ended time.Time            // when the process was gone
 	disk  map[string]time.Time // by origin: the last attempt that the store holds, read while no gateway ran
 }
 
-// noteDeaths marks an attempt whose outcome a gateway took with it. What the store held at one death it must hold at all
-// later ones: only the first that came after the attempt may take it.
+// noteDeaths marks an attempt whose outcome was lost with a gateway. The store keeps what it held
+// at one death, so only the first death after the attempt can lose it.
 func (a *attempt) noteDeaths(deaths []death, origin string) {
 	for _, d := range deaths {
 		if a.start.After(d.ended) {
@@ -238,15 +240,15 @@ func (a *attempt) noteDeaths(deaths []death, origin string) {
 	}
 }
 
-// verdict is one thing that a gateway may have said.
+// verdict is a possible decision of a gateway.
 type verdict struct {
 	state   string
-	sha     string // empty: any
+	sha     string // "" for any
 	allowed bool
 }
 
-// verdicts returns all that a gateway may have said to a visit by the states that were in force at any moment of it. In
-// the midst of a state that is one.
+// verdicts returns all decisions that were right for a visit in the states that were in force
+// during it. Within one state there is only one.
 func (h *chronicle) verdicts(v *visit, c timing) []verdict {
 	var all []verdict
 	for i := range h.attempts {
@@ -262,7 +264,8 @@ func (h *chronicle) verdicts(v *visit, c timing) []verdict {
 	return all
 }
 
-// superseded reports whether a good answer after the i-th attempt was certainly in force before t.
+// superseded reports whether a later good answer than the i-th attempt was certainly in force
+// before t.
 func (h *chronicle) superseded(i int, t time.Time) bool {
 	for j := i + 1; j < len(h.attempts); j++ {
 		a := &h.attempts[j]
@@ -276,7 +279,8 @@ func (h *chronicle) superseded(i int, t time.Time) bool {
 	return false
 }
 
-// after returns what may be said while the i-th attempt is the last good one; -1 stands for none.
+// after returns the right decisions while the i-th attempt is the last good one; -1 stands for
+// none.
 func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	var all []verdict
 	good := attempt{class: classFailed}
@@ -313,7 +317,8 @@ func (h *chronicle) after(i int, v *visit, c timing) []verdict {
 	return all
 }
 
-// verdict is what the answer of an attempt says about a page, in the given state or in its own.
+// verdict returns the decision on a page by the answer of an attempt, in the given state or in its
+// own.
 func (a *attempt) verdict(state, page string) verdict {
 	if a.class == classAbsent {
 		return verdict{state: "absent", allowed: true}
@@ -324,7 +329,8 @@ func (a *attempt) verdict(state, page string) verdict {
 	return verdict{state: state, sha: a.sha, allowed: textAllows(a.text, page)}
 }
 
-// run returns when the run of failures that followed the i-th attempt may have begun, and when it certainly had.
+// run returns the earliest and the latest time at which the run of failures after the i-th attempt
+// may have begun.
 func (h *chronicle) run(i int, since, until time.Time) (first, certain time.Time, ok bool) {
 	first, certain = until, until
 	for j := max(i, 0); j < len(h.attempts); j++ {
@@ -365,8 +371,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// judge compares a visit, and its line in the access log if there is one, with every answer that would have been right. It returns
-// the fault, and whether only one answer was right.
+// judge compares a visit, and its line in the access log if there is one, with every decision that
+// would have been right. It returns the fault, and whether only one decision was right.
 func (h *chronicle) judge(v *visit, line *enforce.LogRecord, c timing) (fault string, exact bool) {
 	if v.status == 0 {
 		return "no answer", false
@@ -391,7 +397,7 @@ func (h *chronicle) judge(v *visit, line *enforce.LogRecord, c timing) (fault st
 			return "", exact
 		}
 	}
-	return fmt.Sprintf("status %d, logged as %+v; right would be one of %+v after %q", v.status, line, all, h.before(v.to)), exact
+	return fmt.Sprintf("status %d, logged as %+v; want one of %+v after %q", v.status, line, all, h.before(v.to)), exact
 }
 
 // before returns the last attempts that began before t, in human-readable form.
@@ -415,10 +421,10 @@ func (h *chronicle) before(t time.Time) []string {
 	return all[max(0, len(all)-24):]
 }
 
-// fetchFaults returns the cases in which an origin was asked more often than the policy allows: before 80 % of the TTL
-// of a good answer, or before the pause after a failure.
+// fetchFaults returns the fetches that came too early: before 80 % of the TTL of a good answer, or
+// before the pause after a failure.
 func (h *chronicle) fetchFaults(c timing) []string {
-	const clock = 10 * time.Millisecond // wall clocks are not exact
+	const clock = 10 * time.Millisecond // wall clocks are inexact
 	var faults []string
 	failures, again := 0, false
 	for i, a := range h.attempts {
@@ -430,13 +436,13 @@ func (h *chronicle) fetchFaults(c timing) []string {
 		least := a.ttl / 10 * 8
 		gap := h.attempts[i+1].asked.Sub(a.asked)
 		switch {
-		case a.lost, a.starved, h.variant == nil && turnsAway(a.name): // the last is in the memory of one gateway alone
+		case a.lost, a.starved, h.variant == nil && turnsAway(a.name): // only the memory of one gateway has the last
 			failures = 0
 			continue
 		case a.class == classFailed:
 			failures++
 			least = max(c.leastPause(failures), promises[a.name].pause)
-			if second { // both tries count, and the pause is the one after the first failure
+			if second { // both tries count; the pause is that of a first failure
 				least = max(c.leastPause(1), promises[a.name].pause)
 			}
 			again = failures == 1 && breaks(a.name)
@@ -447,7 +453,7 @@ func (h *chronicle) fetchFaults(c timing) []string {
 			failures = 0
 		}
 		if again = again && gap < least-clock; again {
-			continue // of a retrieval that breaks before a run of failures there is one second try, at once
+			continue // a fetch that breaks off before a run of failures is repeated once, at once
 		}
 		if gap < least-clock {
 			faults = append(faults, fmt.Sprintf("attempt %d (%s, %d failures) was followed after %v, want %v or more", i, a.name, failures, gap, least))
@@ -456,7 +462,8 @@ func (h *chronicle) fetchFaults(c timing) []string {
 	return faults
 }
 
-// breaks reports whether a behaviour breaks the connection or the answer, so that nothing of the site was read.
+// breaks reports whether a behaviour breaks the connection or the answer, so that the gateway read
+// nothing of the site.
 func breaks(name string) bool {
 	for _, begins := range []string{
 		"reset ", "close ", "[1", "no last chunk", "broken chunk", "endless head", "invalid status line", "not HTTP", "conflicting lengths",

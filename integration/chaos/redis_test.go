@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// redisServer is a redis-server of the test's own, on a free port of loopback.
+// redisServer is a redis-server for one test, on a free port of loopback.
 type redisServer struct {
 	t    *testing.T
 	path string
@@ -69,19 +69,20 @@ func (s *redisServer) stop() {
 
 func (s *redisServer) store() string { return "store redis redis://127.0.0.1:" + s.port }
 
-// cluster is two gateways that share a Redis.
+// cluster returns two gateways that share a Redis.
 func cluster(t *testing.T, config rig.Config) [2]*rig.Gateway {
 	t.Helper()
 	return [2]*rig.Gateway{rig.New(t, config), rig.New(t, config)}
 }
 
-// fixed are sites that never change, each with the answer that has to be given for its open and its private page.
+// fixed is a site that never changes, with the right answers for its open and its private page.
 type fixed struct {
 	site          *testorigin.Site
 	open, private int
 }
 
-// fixedSites starts n sites: of every ten, eight have rules, one has no robots.txt, and one is broken.
+// fixedSites starts n sites: of every ten, eight have rules, one has no robots.txt, and one is
+// broken.
 func fixedSites(t *testing.T, server *testorigin.Server, n int, took time.Duration) []fixed {
 	t.Helper()
 	sites := make([]fixed, n)
@@ -100,32 +101,33 @@ func fixedSites(t *testing.T, server *testorigin.Server, n int, took time.Durati
 	return sites
 }
 
-// check asks for both pages of the site.
+// check requests both pages of the site.
 func (s *fixed) check(t *testing.T, c *caller) {
 	t.Helper()
 	for page, want := range map[string]int{openPage: s.open, privatePage: s.private} {
 		status, head, err := c.get(s.site.URL(page))
 		if err != nil || status != want {
-			t.Errorf("%s by %s: status %d, want %d: %v, %v", s.site.URL(page), c.addr, status, want, err, head)
+			t.Errorf("%s by %s: status %d, want %d: error %v, header %v", s.site.URL(page), c.addr, status, want, err, head)
 		}
 	}
 }
 
-// onceEach says which sites were not fetched exactly once.
+// onceEach fails the test if a site was not fetched exactly once.
 func onceEach(t *testing.T, sites []fixed) {
 	t.Helper()
 	wrong := 0
 	for _, s := range sites {
 		if n := len(s.site.RobotsExchanges()); n != 1 {
 			if wrong++; wrong <= 5 {
-				t.Errorf("%s was fetched %d times in the cluster, want once", s.site.Origin(), n)
+				t.Errorf("%s got %d fetches from the cluster, want 1", s.site.Origin(), n)
 			}
 		}
 	}
 	t.Logf("%d of %d origins were fetched exactly once", len(sites)-wrong, len(sites))
 }
 
-// TestChaosRedisOneFetch lets 2,000 clients of two gateways meet 1,000 new origins at once: each is fetched once.
+// TestChaosRedisOneFetch sends 2,000 clients of two gateways to 1,000 new origins at once. Each
+// origin must get one fetch.
 func TestChaosRedisOneFetch(t *testing.T) {
 	rig.LoadsMachine(t)
 	const origins, clients = 1000, 2000
@@ -155,9 +157,9 @@ func TestChaosRedisOneFetch(t *testing.T) {
 	}
 }
 
-// TestChaosRedisDeathMidLease kills a gateway while it fetches. The first request for one of its
-// origins at the other gateway is answered within about 5 s: a lease lasts for 4 s when nobody
-// renews it.
+// TestChaosRedisDeathMidLease kills a gateway during its fetches. The first request for one of its
+// origins at the other gateway is answered within about 5 s, because a lease lasts for 4 s without
+// renewal.
 func TestChaosRedisDeathMidLease(t *testing.T) {
 	rig.NeedsQuiet(t)
 	const origins, lease, limit = 40, 4 * time.Second, 6 * time.Second
@@ -174,14 +176,15 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 		dying.Go(func() {
 			c := &caller{addr: gateways[0].Addr}
 			defer c.close()
-			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies over it
+			_, _, _ = c.get(s.site.URL(openPage)) // the gateway dies meanwhile
 		})
 	}
 	fetched := func() bool {
 		return !slices.ContainsFunc(sites, func(s fixed) bool { return len(s.site.RobotsExchanges()) == 0 })
 	}
 	rig.Eventually(t, "all leases to be taken", fetched)
-	// Longer than a lease lasts by itself: only their renewal keeps the other gateway waiting.
+	// Wait longer than a lease lasts without renewal: only the renewals keep the other gateway
+	// waiting.
 	sleepFor(t.Context(), lease+time.Second)
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -189,12 +192,12 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 		defer c.close()
 		status, _, err := c.get(sites[0].site.URL(openPage))
 		if err != nil || status != http.StatusOK {
-			t.Errorf("a request that waited for the death: status %d, %v", status, err)
+			t.Errorf("a request that waited for the death: status %d, error %v, want 200", status, err)
 		}
 	})
 	sleepFor(t.Context(), time.Second)
 	if n := len(sites[0].site.RobotsExchanges()); n != 1 {
-		t.Errorf("%d fetches while the lease is renewed, want one", n)
+		t.Errorf("%d fetches while the lease is renewed, want 1", n)
 	}
 
 	gateways[0].Kill()
@@ -215,7 +218,7 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 	other.Wait()
 	for _, s := range sites {
 		if n := len(s.site.RobotsExchanges()); n != 2 {
-			t.Errorf("%s was fetched %d times, want once by each gateway", s.site.Origin(), n)
+			t.Errorf("%s was fetched %d times, want one by each gateway", s.site.Origin(), n)
 		}
 	}
 	last := slices.Max(took)
@@ -225,7 +228,8 @@ func TestChaosRedisDeathMidLease(t *testing.T) {
 	}
 }
 
-// outageTime is how long Redis is away. CRAWLGATE_CHAOS_OUTAGE says otherwise; the acceptance says 30 s.
+// outageTime returns the duration of the outage of Redis. CRAWLGATE_CHAOS_OUTAGE sets another one;
+// 30 s is the full size.
 func outageTime(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("CRAWLGATE_CHAOS_OUTAGE")
@@ -239,10 +243,10 @@ func outageTime(t *testing.T) time.Duration {
 	return d
 }
 
-// TestChaosRedisOutage takes Redis away under the load of both gateways and brings it back: known and new origins are
-// judged rightly all the time, and afterwards the gateways share again.
+// TestChaosRedisOutage stops Redis under the load of both gateways and starts it again. Decisions
+// on known and new origins are right all the time, and afterwards the gateways share records again.
 func TestChaosRedisOutage(t *testing.T) {
-	rig.NeedsQuiet(t) // its clients ask 320 times a second in all
+	rig.NeedsQuiet(t) // its clients send 320 requests a second in total
 	redis := startRedis(t)
 	server := testorigin.Start(t, testorigin.Config{})
 	known := fixedSites(t, server, 100, 10*time.Millisecond)
@@ -274,7 +278,7 @@ func TestChaosRedisOutage(t *testing.T) {
 	visitAll(t, gateways, during)
 	sleepFor(ctx, outage/2)
 	redis.start()
-	sleepFor(ctx, 3*time.Second) // each second one call tries whether it is back
+	sleepFor(ctx, 3*time.Second) // the gateway tries Redis once a second
 	visitAll(t, gateways, after)
 	stop()
 	load.Wait()
@@ -290,13 +294,13 @@ func TestChaosRedisOutage(t *testing.T) {
 	}
 	t.Logf("%d verdicts on known origins, %v without Redis", sum, outage)
 	for i, s := range after {
-		if n := len(s.site.RobotsExchanges()); n != 1 && i%10 != 9 { // the broken ones are tried again
-			t.Errorf("after the outage %s was fetched %d times, want once in the cluster", s.site.Origin(), n)
+		if n := len(s.site.RobotsExchanges()); n != 1 && i%10 != 9 { // the broken ones are fetched again
+			t.Errorf("%s got %d fetches from the cluster after the outage, want 1", s.site.Origin(), n)
 		}
 	}
 }
 
-// visitAll asks both gateways for all sites at once.
+// visitAll requests all sites from both gateways at once.
 func visitAll(t *testing.T, gateways [2]*rig.Gateway, sites []fixed) {
 	t.Helper()
 	var wg sync.WaitGroup

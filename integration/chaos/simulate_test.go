@@ -13,14 +13,14 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// checkSimulation simulates the log of a gateway under chaos. With the Caddyfile that was in force, each line must
-// have the enforced decision. With other Caddyfiles, each line must have the decision that the oracle computes for
-// them.
+// checkSimulation simulates the log of a gateway under chaos. With the Caddyfile that was in force,
+// each line must have the enforced decision; with other Caddyfiles, the decision that the oracle
+// computes for them.
 func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	t := g.T
 	t.Helper()
 	lines := linesByVisit(g)
-	maps.DeleteFunc(lines, func(_ string, r *enforce.LogRecord) bool { return r.Schema == 0 }) // of the gateway's own pages
+	maps.DeleteFunc(lines, func(_ string, r *enforce.LogRecord) bool { return r.Schema == 0 }) // the gateway's own pages
 	r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog())
 	t.Logf("simulated: %+v", r.Totals)
 	shown := 0
@@ -32,7 +32,7 @@ func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	}
 	if s := r.Totals; r.Status != 0 || s.Lines != int64(len(lines)) || s.Same != s.Lines || len(lines) != len(visits) ||
 		s.AsRecorded > s.Lines/5 {
-		t.Errorf("status %d, %+v of %d lines about %d visits", r.Status, s, len(lines), len(visits))
+		t.Errorf("status %d, totals %+v for %d lines about %d visits", r.Status, s, len(lines), len(visits))
 	}
 
 	strict, short, other := c, c, c
@@ -44,7 +44,7 @@ func (f *fleet) checkSimulation(g *rig.Gateway, c timing, visits []visit) {
 	}
 }
 
-// simulateAs simulates a log under another configuration, and has the oracle judge the result.
+// simulateAs simulates a log under another configuration, and lets the oracle judge the result.
 func (f *fleet) simulateAs(
 	t *testing.T, name string, g *rig.Gateway, config rig.Config, as timing, visits []visit, lines map[string]*enforce.LogRecord,
 ) {
@@ -90,9 +90,9 @@ func (f *fleet) simulateAs(
 			}
 		}
 	}
-	t.Logf("%s: %d wrong, %d had but one right verdict; %+v", name, wrong, exactly, r.Totals)
-	// If an age permits two answers, the line's may be wrong under another configuration.
+	t.Logf("%s: %d wrong, %d had only one right decision; %+v", name, wrong, exactly, r.Totals)
+	// If an age permits two decisions, the line's may be wrong under another configuration.
 	if int64(wrong) > r.Totals.AsRecorded || len(visits) < 100*wrong || r.Totals.Different == 0 || r.Totals.Same == 0 || r.Totals.Errors != 0 {
-		t.Errorf("%s: %d of %d visits come to a wrong verdict; %+v", name, wrong, len(visits), r.Totals)
+		t.Errorf("%s: %d of %d visits have a wrong decision; totals %+v", name, wrong, len(visits), r.Totals)
 	}
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestChaosSoak is TestChaos over Redis, with a new configuration every 20 s and a Redis that is
-// killed and restarted several times. Every answer is judged by the record of the origins, and the
-// gateway's memory, descriptors and goroutines must stay as they are. CRAWLGATE_CHAOS=15m makes it
-// a soak.
+// TestChaosSoak is TestChaos over Redis, with a new configuration every 20 s and several kills and
+// restarts of Redis. It judges every answer by the record of the origins, and checks that the
+// gateway's memory, descriptors and goroutines do not grow. CRAWLGATE_CHAOS=15m makes it a soak.
 func TestChaosSoak(t *testing.T) {
-	rig.NeedsQuiet(t) // its clients ask 160 times a second in all
+	rig.NeedsQuiet(t) // its clients send 160 requests a second in total
 	c := timing{
 		ttl: 4 * time.Second, retry: [2]time.Duration{time.Second, 4 * time.Second},
 		timeout: 2 * time.Second, unreachableFor: 9 * time.Second, grace: time.Second,
@@ -59,8 +58,8 @@ func TestChaosSoak(t *testing.T) {
 	taken.check(t)
 }
 
-// reloadEvery gives the gateway one configuration after the other until ctx ends, and returns the
-// times in which a connection may break off because its listener closes.
+// reloadEvery loads one configuration after the other until ctx ends, and returns the times in
+// which a connection may break off because its listener closes.
 func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *rig.Gateway, period time.Duration, config func(int) rig.Config) []span {
 	t.Helper()
 	var all []span
@@ -80,8 +79,8 @@ func (f *fleet) reloadEvery(ctx context.Context, t *testing.T, g *rig.Gateway, p
 	}
 }
 
-// killEvery kills the server at every period until ctx ends, starts it again after a while, and
-// returns the times in which it was away.
+// killEvery kills the server once a period until ctx ends, starts it again after a while, and
+// returns the times in which it was down.
 func (s *redisServer) killEvery(ctx context.Context, f *fleet, period, away time.Duration) []span {
 	var all []span
 	for {
@@ -106,7 +105,7 @@ func longest(all []span) (most time.Duration) {
 	return most.Round(time.Millisecond)
 }
 
-// footprint holds samples of what a gateway takes of its machine.
+// footprint has samples of what a gateway uses of its machine.
 type footprint struct{ memory, descriptors, goroutines []int64 }
 
 // watchFootprint samples the process until ctx ends.
@@ -125,7 +124,8 @@ func watchFootprint(ctx context.Context, g *rig.Gateway, every time.Duration) (u
 	return u
 }
 
-// check checks what 500 origins and 32 clients may take, and that it does not grow.
+// check checks that the gateway stays within the bounds for 500 origins and 32 clients, and does
+// not grow.
 func (u footprint) check(t *testing.T) {
 	t.Helper()
 	checkFlat(t, "memory in MiB", u.memory, 16, 350)
@@ -133,17 +133,17 @@ func (u footprint) check(t *testing.T) {
 	checkFlat(t, "goroutines", u.goroutines, 400, 1500)
 }
 
-// flatFrom is how many samples a run has in which the gateway fills its tables during the first
-// third alone: the samples of a minute. For half of that time they still fill.
+// flatFrom is the number of samples, a minute's, from which the gateway fills its tables during the
+// first third of a run only. In half of that time they still fill.
 const flatFrom = 120
 
-// checkFlat compares all samples with the most that there may be, and in a long run the last third
-// of them with the second. A quarter more, and slack, is noise.
+// checkFlat compares all samples with the given maximum, and in a long run the last third of them
+// with the second. Growth by a quarter plus slack is noise.
 func checkFlat(t *testing.T, name string, samples []int64, slack, most int64) {
 	t.Helper()
 	third := len(samples) / 3
 	if third < 3 {
-		t.Fatalf("%d samples of %s", len(samples), name)
+		t.Fatalf("%d samples of %s, want at least 9", len(samples), name)
 	}
 	median := func(s []int64) int64 {
 		s = slices.Sorted(slices.Values(s))
@@ -152,7 +152,7 @@ func checkFlat(t *testing.T, name string, samples []int64, slack, most int64) {
 	first, middle, last := median(samples[:third]), median(samples[third:2*third]), median(samples[2*third:])
 	t.Logf("%s: %d, %d, %d (medians of thirds), at most %d", name, first, middle, last, slices.Max(samples))
 	if slices.Max(samples) > most {
-		t.Errorf("%s: more than %d", name, most)
+		t.Errorf("%s: at most %d, want at most %d", name, slices.Max(samples), most)
 	}
 	if len(samples) >= flatFrom && last > middle+middle/4+slack {
 		t.Errorf("%s grows: from %d to %d", name, middle, last)

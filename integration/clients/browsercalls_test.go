@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// browserCrawl is what the pages of browsers type, with another program.
+// browserCrawl crawls with a browser; another program is appended.
 const browserCrawl = `cd FOLDER
 curl -so ca.crt http://GATEWAY/ca.crt
 mkdir -p ~/.pki/nssdb
@@ -27,9 +27,10 @@ export https_proxy=http://GATEWAY
 node PROGRAM URL
 `
 
-// browsersOwnCalls lets browsers crawl a site whose pages have a form, which browsers ask their makers about. With the
-// defaults of Crawlee the log has calls of the browser's own, and the list in examples/browsers refuses each of them. The
-// projects of docs/clients make no such call, which TestClientPages holds for all of them on pages without forms.
+// browsersOwnCalls lets browsers crawl a site whose pages have a form, which makes a browser ask
+// its maker about it. With the defaults of Crawlee the log has such calls, and the list in
+// examples/browsers refuses each of them. TestClientPages checks that the projects of docs/clients
+// make no such call on pages without forms.
 func browsersOwnCalls(t *testing.T) {
 	t.Parallel()
 	needs(t, []string{"node", "npm", "chromium", "certutil", "curl"}, "")
@@ -61,14 +62,14 @@ func browsersOwnCalls(t *testing.T) {
 			dir := project(t, folder, crawleeWithoutSettings)
 			out := r.run(t, dir, strings.NewReplacer("FOLDER", folder, "GATEWAY", r.Addr, "PROGRAM", c.program, "URL", site.URL("/")).Replace(browserCrawl), r.named)
 			if n := len(site.PageExchanges()); n < 9 {
-				t.Errorf("%d pages of 9 were asked for:\n%s", n, out)
+				t.Errorf("%d pages were requested, want at least 9:\n%s", n, out)
 			}
 			checkBrowserCalls(t, r.Gateway, c.calls)
 		})
 	}
 }
 
-// checkBrowserCalls looks in the log for hosts that no crawl asked for.
+// checkBrowserCalls looks in the log for hosts that no crawl requested.
 func checkBrowserCalls(t *testing.T, g *rig.Gateway, want bool) {
 	t.Helper()
 	calls := make(map[string]int)
@@ -81,18 +82,18 @@ func checkBrowserCalls(t *testing.T, g *rig.Gateway, want bool) {
 			continue
 		}
 		if !want {
-			t.Errorf("the browser called %s, which the switches in examples/browsers stop: %s", host, line.Raw)
+			t.Errorf("the browser called %s, although examples/browsers has switches against it: %s", host, line.Raw)
 		}
 		if line.Request.Method == http.MethodConnect {
-			continue // is taken, so that the refusal can be given inside
+			continue // accepted, because the refusal comes inside the tunnel
 		}
 		if calls[host]++; want && line.Robots.Reason != "operator_deny" {
-			t.Errorf("%s is not on the list: %s", host, line.Raw)
+			t.Errorf("the list in examples/browsers lacks %s: %s", host, line.Raw)
 		}
 	}
-	t.Logf("the browser's own: %v", calls)
+	t.Logf("calls of the browser's own: %v", calls)
 	// A machine without a network has fewer calls, but always those about forms.
 	if want && calls["content-autofill.googleapis.com"] == 0 {
-		t.Errorf("without switches the browser called only %v, so this test would see nothing", slices.Sorted(maps.Keys(calls)))
+		t.Errorf("without switches the browser called only %v, so this test shows nothing", slices.Sorted(maps.Keys(calls)))
 	}
 }

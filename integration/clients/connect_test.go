@@ -10,18 +10,19 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// TestConnect types the settings of docs/connect.md and then its check, on a machine without a direct way to the sites.
+// TestConnect types the settings of docs/connect.md, and then its check, on a machine that cannot
+// reach the sites directly.
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	rig.Need(t, "curl")
 	blocks := strings.Split(testdocs.Text(t, "connect.md"), "```sh\n")
 	if len(blocks) != 3 {
-		t.Fatalf("docs/connect.md has %d blocks to type", len(blocks)-1)
+		t.Fatalf("docs/connect.md has %d blocks to type, want 2", len(blocks)-1)
 	}
 	settings, _, _ := strings.Cut(blocks[1], "```\n")
 	check, _, _ := strings.Cut(blocks[2], "```\n")
 	if !strings.HasSuffix(check, "/check.sh | sh -s -- AcmeBot/1.0\n") {
-		t.Fatalf("the check is %q", check)
+		t.Fatalf("the check of docs/connect.md is %q", check)
 	}
 	r := startClientRig(t, rig.Config{Site: docAgents(t)}, "any")
 	sites := r.sites["any"]
@@ -32,8 +33,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectInstallsTheRoot types the command of docs/connect.md for Debian, on a copy of this machine's store. Before it
-// curl does not trust the gateway, and afterwards it does so without a setting.
+// TestConnectInstallsTheRoot types the command of docs/connect.md for Debian, on a copy of this
+// machine's certificate store. curl trusts the gateway only after the command.
 func TestConnectInstallsTheRoot(t *testing.T) {
 	t.Parallel()
 	rig.Need(t, "curl")
@@ -41,7 +42,7 @@ func TestConnectInstallsTheRoot(t *testing.T) {
 	_, row, _ := strings.Cut(testdocs.Line(t, "connect.md", "| Debian"), "`")
 	command, _, _ := strings.Cut(row, "`")
 	if !strings.HasSuffix(command, "update-ca-certificates") {
-		t.Fatalf("the command is %q", command)
+		t.Fatalf("the command is %q, want update-ca-certificates at its end", command)
 	}
 	r := startClientRig(t, rig.Config{Site: docAgents(t)}, "any")
 	get := "curl -sS -D - -o page -A examplebot/1.0 -x http://" + r.Addr + " " + r.sites["any"].secure.URL("/")

@@ -1,3 +1,3 @@
-// Package clients holds the tests that type what docs/clients and the landing page say, and the programs of clients that several
-// packages of tests run. It has only tests.
+// Package clients tests the commands of docs/clients and of the landing page with real clients. It
+// has only tests, and the client programs of several test packages.
 package clients

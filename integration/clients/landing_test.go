@@ -26,12 +26,12 @@ import (
 // landingClient is a client as the gateway's page shows it.
 type landingClient struct {
 	name  string
-	lines string // to type, all of them
+	lines string // all lines to type
 	said  string
-	page  string // where there is more
+	page  string // the link to more
 }
 
-// landingText reads the clients of the page as text.
+// landingText returns the clients of the page in plain text.
 func landingText(page string) (all []landingClient) {
 	for section := range strings.SplitSeq(page, "\n## ") {
 		name, rest, _ := strings.Cut(section, "\n")
@@ -53,7 +53,7 @@ func landingText(page string) (all []landingClient) {
 
 var landingParts = regexp.MustCompile(`(?s)<(summary|p|pre)>(.*?)</`)
 
-// landingHTML reads the clients of the page in HTML.
+// landingHTML returns the clients of the page in HTML.
 func landingHTML(page string) (all []landingClient) {
 	for section := range strings.SplitSeq(page, "<details") {
 		var c landingClient
@@ -76,8 +76,8 @@ func landingHTML(page string) (all []landingClient) {
 	return all[1:]
 }
 
-// TestPageHasTheSameInBothForms: what a person reads in a browser is what a program gets, to the letter, and each client has
-// a page of the project.
+// TestPageHasTheSameInBothForms checks that a browser gets exactly the text that a program gets,
+// and that each client has a page of the project.
 func TestPageHasTheSameInBothForms(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 		if shown := landingHTML(page.Body); !slices.Equal(shown, text) || len(text) < 22 {
 			for i := range min(len(shown), len(text)) {
 				if shown[i] != text[i] {
-					t.Errorf("%q\nas text:\n%q", shown[i], text[i])
+					t.Errorf("the HTML has\n%q\nand the text has\n%q", shown[i], text[i])
 				}
 			}
 			t.Errorf("%d clients as HTML, %d as text", len(shown), len(text))
@@ -98,33 +98,33 @@ func TestPageHasTheSameInBothForms(t *testing.T) {
 		for _, c := range text {
 			for _, ca := range []string{"ca.crt", "bundle.crt", "certutil", "CERT", "trustStore"} {
 				if all := c.lines + c.said; !tt.ca && strings.Contains(all, ca) {
-					t.Errorf("%q: %s has the certificate that nobody needs: %s", tt.site, c.name, all)
+					t.Errorf("%q: %s has the certificate, which no client needs here: %s", tt.site, c.name, all)
 				}
 			}
 			if strings.Contains(c.lines+c.said, "<no value>") || strings.Contains(c.lines, "\n\n") {
-				t.Errorf("%q: %+v", tt.site, c)
+				t.Errorf("%q: a value or a line is missing in %+v", tt.site, c)
 			}
 			if path, own := strings.CutPrefix(c.page, "http://"+g.Addr); own {
 				if a := g.Own(path); a.Status != http.StatusOK || !strings.HasPrefix(a.Body, "# ") {
-					t.Errorf("%s: %q leads nowhere: %d", c.name, c.page, a.Status)
+					t.Errorf("%s: %q: status %d", c.name, c.page, a.Status)
 				}
 				continue
 			}
 			file, ours := strings.CutPrefix(c.page, "https://github.com/crawlgate/crawlgate/blob/main/")
 			if _, err := os.Stat(testdocs.Path(file)); c.name != "All clients" && (err != nil || !ours) {
-				t.Errorf("%s: %q leads nowhere: %v", c.name, c.page, err)
+				t.Errorf("%s: %q is no page of the project: %v", c.name, c.page, err)
 			}
 		}
 	}
 }
 
-// typedClients are what the clients of the page need. A client that is told nothing to type needs nothing.
+// typedClients has what each client of the page needs to be tested.
 var typedClients = map[string]struct {
 	programs []string
 	module   string // of the system's Python
 	packages string // of npm: the project whose lock file has them
-	nothing  bool   // there is nothing to type
-	silent   bool   // it does not show the decision, but the page
+	nothing  bool   // the page has no lines to type
+	silent   bool   // it prints the page, not the decision
 }{
 	"curl":               {programs: []string{"curl"}},
 	"wget":               {programs: []string{"wget"}},
@@ -133,7 +133,7 @@ var typedClients = map[string]struct {
 	"httpx":              {module: "httpx"},
 	"aiohttp":            {module: "aiohttp"},
 	"Go":                 {programs: []string{"go"}},
-	"Colly":              {nothing: true}, // as Go
+	"Colly":              {nothing: true}, // like Go
 	"Node fetch":         {programs: []string{"node"}, packages: "node-fetch"},
 	"axios":              {programs: []string{"node"}, packages: "axios"},
 	"got":                {programs: []string{"node"}, packages: "got"},
@@ -150,8 +150,8 @@ var typedClients = map[string]struct {
 	"Rust":               {nothing: true},
 }
 
-// TestPageAsTyped types what the gateway's page says, in a new home, and again for http. The site is at the name and the
-// ports that the page has; only the gateway can find it.
+// TestPageAsTyped types the lines of the gateway's page in a new home directory, once for https and
+// once for http. The site has the name and the ports of the page, and only the gateway can find it.
 func TestPageAsTyped(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	dns, blind := rig.StartDNS(t, "", map[string][]string{"example.com": {typedAddress}}), rig.StartDNS(t, "", nil)
@@ -164,15 +164,15 @@ func TestPageAsTyped(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it 
 	t.Run("All clients", func(t *testing.T) {
 		t.Parallel()
 		if out := typeLines(t, blind, t.TempDir(), all.lines); !strings.Contains(out, "ok     refused: https://") || strings.Contains(out, "no other") {
-			t.Errorf("%s\nprints\n%s", all.lines, out)
+			t.Errorf("%s\nprinted\n%s", all.lines, out)
 		}
 	})
-	environment := all.lines[:strings.Index(all.lines, "curl -fs --noproxy")] // but for the test
+	environment := all.lines[:strings.Index(all.lines, "curl -fs --noproxy")] // without the test
 	browser := ""
 	for _, c := range clients {
 		needs, known := typedClients[c.name]
 		if !known || needs.nothing != (c.lines == "") {
-			t.Errorf("%s lacks a line that it needs, or has nothing to type:\n%s", c.name, c.lines)
+			t.Errorf("%s is unknown, or typedClients is wrong about its lines to type:\n%s", c.name, c.lines)
 		}
 		if trust, _, has := strings.Cut(c.lines, "chromium --headless"); has {
 			browser = trust
@@ -186,7 +186,7 @@ func TestPageAsTyped(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it 
 		})
 	}
 	if len(clients) != len(typedClients) {
-		t.Errorf("%d clients, and %d are known", len(clients), len(typedClients))
+		t.Errorf("the page has %d clients, want %d", len(clients), len(typedClients))
 	}
 }
 
@@ -212,15 +212,15 @@ func typeClient(t *testing.T, site *rig.SecureSite, place *rig.FakeDNS, c landin
 		upgraded := requestsBy(site, name, "https")
 		out := typeLines(t, place, dir, script)
 		if scheme == "https" || !slices.Contains(client.programs, "chromium") {
-			upgraded = requestsBy(site, name, "https") // no request of http counts that was sent by https; Chromium's are
+			upgraded = requestsBy(site, name, "https") // requests by https do not count for http; Chromium upgrades some
 		}
 		if scheme == "https" && upgraded == 0 || scheme == "http" && requestsBy(site, name, "http")+requestsBy(site, name, "https") == upgraded {
-			t.Errorf("%s: the site was not asked by way of the gateway. This was typed:\n%s\nand printed:\n%s", scheme, script, out)
+			t.Errorf("%s: the site got no request through the gateway. This was typed:\n%s\nand printed:\n%s", scheme, script, out)
 		}
 		if want := map[bool]string{false: "allow; reason=", true: "this is /"}[client.silent]; !strings.Contains(out, want) {
 			t.Errorf("%s: %q is not in what this prints:\n%s\n%s", scheme, want, script, out)
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "storage")); err != nil { // of Crawlee, which asks for no page twice
+		if err := os.RemoveAll(filepath.Join(dir, "storage")); err != nil { // Crawlee requests no page of its storage again
 			t.Error(err)
 		}
 	}
@@ -231,8 +231,8 @@ func typeLines(t *testing.T, place *rig.FakeDNS, dir, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	// Root has no sandbox. Debian's chromium takes switches from this folder, and the name server of a test is in a mount
-	// namespace of its own.
+	// Chromium has no sandbox for root. Debian's chromium reads switches from this folder, and the
+	// name server of a test is in its own mount namespace.
 	flags := filepath.Join(t.TempDir(), "flags")
 	if err := os.WriteFile(flags, []byte(`CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox"`), 0o644); err != nil {
 		t.Fatal(err)
@@ -244,15 +244,16 @@ func typeLines(t *testing.T, place *rig.FakeDNS, dir, script string) string {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		t.Errorf("%v:\n%s\nprints\n%s", err, script, out.Bytes())
+		t.Errorf("%v:\n%s\nprinted\n%s", err, script, out.Bytes())
 	}
 	return out.String()
 }
 
-// typedAddress is the address of the site that all clients of the page ask for.
+// typedAddress is the address of the site that all clients of the page request.
 const typedAddress = "127.80.4.43"
 
-// startTyped starts a site at the ports of http and https. Those who reach it without the gateway are not counted.
+// startTyped starts a site at the ports of http and https. It does not count requests that bypass
+// the gateway.
 func startTyped(t *testing.T, authority *rig.TestCA) *rig.SecureSite {
 	t.Helper()
 	site := rig.NewSecureSite(t, authority, nil)
@@ -279,8 +280,8 @@ func startTyped(t *testing.T, authority *rig.TestCA) *rig.SecureSite {
 	return site
 }
 
-// requestsBy counts the requests of an agent for the page, by way of the gateway. Over https they come by HTTP/1.1 or 2, and the
-// host has a port in neither.
+// requestsBy counts an agent's requests for the page that came through the gateway. Over https they
+// use HTTP/1.1 or HTTP/2; the host has a port in neither.
 func requestsBy(s *rig.SecureSite, agent, scheme string) (n int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

@@ -23,19 +23,20 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// clientPage is a client. docs/clients has a page of its name, and examples/clients a project.
+// clientPage describes a client. docs/clients has a page of its name, and examples/clients a
+// project.
 type clientPage struct {
 	name    string
 	needs   []string                       // programs
-	python  string                         // a module of the system's Python that it needs
-	prepare func(t *testing.T, dir string) // in the copy of the project, before the commands of the page
-	// resolves says that the client looks the site up, and leaves the proxy out if it finds a
-	// loopback address. So its name server knows no name, and a direct request would fail.
+	python  string                         // a required module of the system's Python
+	prepare func(t *testing.T, dir string) // the copy of the project, before the page's commands
+	// resolves says that the client resolves the site's name, and bypasses the proxy for a loopback
+	// address. Its name server knows no name, so that a direct request fails.
 	resolves bool
 }
 
-// clientPages are the pages that are run here. TestClientPagesAreComplete of the root holds that
-// they are all there are.
+// clientPages are the pages that run here. TestClientPagesAreComplete of the root package checks
+// that none is missing.
 var clientPages = []clientPage{
 	{name: "aiohttp", needs: []string{"curl"}, python: "aiohttp"},
 	{name: "axios", needs: []string{"node", "npm", "curl"}},
@@ -58,16 +59,15 @@ var clientPages = []clientPage{
 	{name: "wget", needs: []string{"wget", "curl"}},
 }
 
-// plainClients are frameworks with nothing but the proxy: their own defaults, without the settings
-// of their pages.
+// plainClients are frameworks with the proxy as their only setting.
 var plainClients = []struct {
 	name    string
 	needs   []string
 	python  string
 	prepare func(t *testing.T, dir string)
 	folder  string // the project, below the root
-	command string // with the page to begin at for URL
-	loses   bool   // most pages of a large slow site, as the first line of its page says
+	command string // URL stands for the first page
+	loses   bool   // it loses most pages of a large slow site, as the first line of its page says
 }{
 	{name: "colly", needs: []string{"go"}, folder: "integration/clients/colly", command: "go build -o crawl ./plain; ./crawl URL"},
 	{
@@ -83,9 +83,8 @@ var plainClients = []struct {
 	{name: "wget", needs: []string{"wget"}, folder: "examples/clients/wget", command: "wget --recursive URL"},
 }
 
-// crawlPlan is how large the sites of these tests are and how slowly they want to be asked. The
-// suite has short ones; CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 make the ones for the
-// table in docs/clients.
+// crawlPlan is the size and the speed of the sites of these tests. The defaults are small;
+// CRAWLGATE_CLIENT_PAGES=101 and CRAWLGATE_CLIENT_DELAY=3 reproduce the table in docs/clients.
 type crawlPlan struct {
 	pages      int
 	delay      time.Duration
@@ -113,21 +112,21 @@ func planCrawl(t *testing.T) crawlPlan {
 }
 
 // clientSites are the sites of one client: one with a Crawl-delay, one with https, and one that
-// says 429 once.
+// answers 429 once.
 type clientSites struct {
 	slow, secure, busy *testorigin.Site
 }
 
 func (s clientSites) all() []*testorigin.Site { return []*testorigin.Site{s.slow, s.secure, s.busy} }
 
-// urls are the pages to begin at.
+// urls returns the pages to start from.
 func (s clientSites) urls() string {
 	return s.slow.URL("/") + " " + s.secure.URL("/") + " " + s.busy.URL("/")
 }
 
-// clientRig is a gateway in front of the sites of all clients, and two places to run clients in. In
-// one the names of the sites lead to the sites, so that they see a client that leaves the gateway
-// out. In the other no name is known.
+// clientRig is a gateway in front of the sites of all clients, and two places to run clients. In
+// one of them the names of the sites lead to the sites, which then see a client that bypasses the
+// gateway. In the other no name resolves.
 type clientRig struct {
 	*rig.Gateway
 	plan         crawlPlan
@@ -135,7 +134,7 @@ type clientRig struct {
 	named, blind *rig.FakeDNS
 }
 
-// throughGateway marks what the sites got from the gateway.
+// throughGateway is a field that marks requests from the gateway.
 const throughGateway = "X-Through"
 
 func startClientRig(t *testing.T, config rig.Config, clients ...string) *clientRig {
@@ -150,7 +149,7 @@ func startClientRig(t *testing.T, config rig.Config, clients ...string) *clientR
 		}
 		site := origins.Site(t, testorigin.SiteConfig{Scheme: scheme, Host: host, Paths: paths})
 		site.SetRobots(testorigin.OK("User-agent: *\n" + delay + "Disallow: /closed/\n"))
-		site.SetPath("/favicon.ico", testorigin.Status(http.StatusNotFound)) // else browsers ask for it after each page
+		site.SetPath("/favicon.ico", testorigin.Status(http.StatusNotFound)) // browsers request it after each page
 		n := len(names) + 1
 		names[host] = []string{fmt.Sprintf("127.0.%d.%d", n>>8, n&0xff)} // as they were started
 		return site
@@ -173,15 +172,15 @@ func startClientRig(t *testing.T, config rig.Config, clients ...string) *clientR
 	return r
 }
 
-// run runs a shell command in a folder, with a new home and without another proxy, and returns its
-// output.
+// run runs a shell command in a folder, with a new home directory and no other proxy, and returns
+// its output.
 func (r *clientRig) run(t *testing.T, dir, script string, place *rig.FakeDNS) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), r.plan.bound)
 	defer cancel()
 	words := append(slices.Clone(place.Command), "sh", "-eu", "-c", script)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second // children that hold the pipes do not hold the test
+	cmd.Dir, cmd.WaitDelay = dir, time.Second // do not wait for children that hold the pipes
 	cmd.Env = clientEnvironment(t)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -192,9 +191,9 @@ func (r *clientRig) run(t *testing.T, dir, script string, place *rig.FakeDNS) st
 	return out.String()
 }
 
-// clientEnvironment is the environment of this process without settings of proxies and
-// certificates, with a new home and the system's Python, and with the caches of Go, which would be
-// in the home.
+// clientEnvironment returns this process's environment without settings of proxies and
+// certificates. It has a new home directory, the system's Python, and Go's caches, which would
+// otherwise be in the home directory.
 func clientEnvironment(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
@@ -211,7 +210,7 @@ func clientEnvironment(t *testing.T) []string {
 		"GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 }
 
-// needs skips a test whose client is not installed. In CI it fails.
+// needs skips a test whose client is not installed. In CI the test fails.
 func needs(t *testing.T, programs []string, module string) {
 	t.Helper()
 	for _, program := range programs {
@@ -225,7 +224,7 @@ func needs(t *testing.T, programs []string, module string) {
 	}
 }
 
-// project copies a folder of the repository to the same place in a new one, and gives that one.
+// project copies a folder of the repository to the same place in a new one, and returns its path.
 func project(t *testing.T, folder string, prepare func(t *testing.T, dir string)) string {
 	t.Helper()
 	root := t.TempDir()
@@ -239,8 +238,8 @@ func project(t *testing.T, folder string, prepare func(t *testing.T, dir string)
 	return root
 }
 
-// typedOn gives the first shell block of a client's page, which is the whole way from nothing to a
-// crawl, and the second, if there is one: the test of one page, in the same shell.
+// typedOn returns the first shell block of a client's page, which is the whole way to a crawl, and
+// the second if there is one: the test of one page, in the same shell.
 func typedOn(t *testing.T, page string) (crawl, test string) {
 	t.Helper()
 	blocks := strings.Split(testdocs.Text(t, filepath.Join("clients", page+".md")), "```sh\n")[1:]
@@ -250,13 +249,14 @@ func typedOn(t *testing.T, page string) (crawl, test string) {
 	blocks = append(blocks, "", "")
 	for _, want := range []string{"cd examples/clients/" + page + "\n", "GATEWAY:3128", "https://example.com/"} {
 		if !strings.Contains(blocks[0], want) {
-			t.Fatalf("the first block of docs/clients/%s.md has no %q:\n%s", page, want, blocks[0])
+			t.Fatalf("the first block of docs/clients/%s.md lacks %q:\n%s", page, want, blocks[0])
 		}
 	}
 	return blocks[0], blocks[1]
 }
 
-// crawl types what a client's page says, and holds that the client gets all pages of its sites.
+// crawl types the commands of a client's page, and checks that the client gets all pages of its
+// sites.
 func (r *clientRig) crawl(t *testing.T, c clientPage) {
 	t.Helper()
 	needs(t, c.needs, c.python)
@@ -278,22 +278,22 @@ func (r *clientRig) crawl(t *testing.T, c clientPage) {
 	}
 	const decision = "Crawlgate-Decision"
 	if strings.Contains(testdocs.Text(t, filepath.Join("clients", c.name+".md")), decision) && !strings.Contains(out, "allow; reason=") {
-		t.Errorf("the page speaks of %s, and its commands do not show it", decision)
+		t.Errorf("the page names %s, but its commands do not print it", decision)
 	}
 	if t.Failed() {
-		t.Logf("it printed:\n%s", out)
+		t.Logf("the output was:\n%s", out)
 	}
 }
 
-// docAgents are the agents that the pages speak of.
+// docAgents returns the agents that the pages name.
 func docAgents(t *testing.T) string {
 	t.Helper()
 	return "agent examplebot\nagent browserbot {\ncredential browserbot " + rig.Hashed(t, "argon2id") + "\n}"
 }
 
-// TestClientPages types the commands of each page of docs/clients, against sites with a Crawl-delay, with https, and
-// with a 429. Each client gets every permitted page in time, and no disallowed one. The sites get requests only through
-// the gateway.
+// TestClientPages types the commands of each page of docs/clients, against sites with a
+// Crawl-delay, with https, and with a 429. Each client gets every permitted page in time and no
+// disallowed one. The sites get requests only through the gateway.
 func TestClientPages(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
@@ -310,9 +310,9 @@ func TestClientPages(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it 
 	}
 }
 
-// TestScrapyComesBack has the gateway hold requests for so short a time that most of Scrapy's eight
-// at once are refused. Its page's middleware brings them back after Retry-After, and other sites do
-// not wait.
+// TestScrapyComesBack holds requests for so short a time that the gateway refuses most of Scrapy's
+// eight concurrent ones. The middleware of its page repeats them after Retry-After, and other sites
+// do not wait.
 func TestScrapyComesBack(t *testing.T) {
 	t.Parallel()
 	r := startClientRig(t, rig.Config{Engine: "pace {\nwait 1s\n}", Site: docAgents(t)}, "scrapy")
@@ -328,13 +328,13 @@ func TestScrapyComesBack(t *testing.T) {
 		return e[len(e)-1].Arrived
 	}
 	if slow, busy := last(r.sites["scrapy"].slow), last(r.sites["scrapy"].busy); refused < 5 || slow.Before(busy) {
-		t.Errorf("%d requests were refused; the slow site was done %v after the fast one", refused, slow.Sub(busy))
+		t.Errorf("%d requests were refused; the slow site was finished %v after the fast one", refused, slow.Sub(busy))
 	}
 }
 
-// TestPlainClients lets frameworks with nothing but the proxy crawl a site with a Crawl-delay. 95
-// pages of 101 is what a company gets that changes one setting. Most of them wait for the Crawl-delay most of the time, so
-// the browsers of browsersOwnCalls run in the same turn.
+// TestPlainClients lets frameworks with the proxy as their only setting crawl a site with a
+// Crawl-delay. A company that changes only that setting gets 95 of 101 pages. The crawls mostly
+// wait, so the browsers of browsersOwnCalls run beside them.
 func TestPlainClients(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it takes turns with other tests
 	rig.LoadsMachine(t)
 	var names []string
@@ -357,20 +357,21 @@ func TestPlainClients(t *testing.T) { //nolint:tparallel // rig.LoadsMachine: it
 			if plan.full && c.loses {
 				mayLose = plan.pages
 			}
-			plan.full = false // no time is promised
+			plan.full = false // the time is not bounded
 			checkClientSite(t, plan, site, mayLose, began)
 			if t.Failed() {
-				t.Logf("it printed:\n%s", out)
+				t.Logf("the output was:\n%s", out)
 			}
 		})
 	}
 }
 
-// checkClientSite checks what a site saw of a client, by the site's clock. A few pages may be lost.
+// checkClientSite checks a client's requests by the site's record and clock. mayLose pages may be
+// missing.
 func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLose int, began time.Time) {
 	t.Helper()
 	if site.Dropped() > 0 {
-		t.Fatal("the site's record is not complete")
+		t.Fatal("the site's record is incomplete")
 	}
 	want, delay := plan.pages, plan.delay
 	if !strings.HasPrefix(site.Origin().Host, "slow.") {
@@ -384,7 +385,7 @@ func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLos
 			t.Errorf("%s%s did not come through the gateway: %v", site.Origin(), e.Target, e.Header)
 		}
 		if strings.HasPrefix(e.Path, "/closed/") {
-			t.Errorf("%s%s is closed, and was asked for", site.Origin(), e.Target)
+			t.Errorf("%s%s is disallowed, but was requested", site.Origin(), e.Target)
 		}
 		if e.Status == http.StatusOK && (e.Path == "/" || strings.HasPrefix(e.Path, "/page-")) {
 			got[e.Path] = true
@@ -396,12 +397,12 @@ func checkClientSite(t *testing.T, plan crawlPlan, site *testorigin.Site, mayLos
 	t.Logf("%s: %d of %d pages by %d requests, the smallest gap %v, the last page after %.1f s", site.Origin(), len(got), want, len(exchanges),
 		least.Round(time.Millisecond), took.Seconds())
 	if len(got) < want-mayLose {
-		t.Errorf("%s: %d pages of %d", site.Origin(), len(got), want)
+		t.Errorf("%s: got %d pages, want %d", site.Origin(), len(got), want)
 	}
 	if least < delay {
-		t.Errorf("%s: two requests came %v apart, which is less than the Crawl-delay of %v", site.Origin(), least, delay)
+		t.Errorf("%s: two requests came %v apart, want at least the Crawl-delay of %v", site.Origin(), least, delay)
 	}
 	if limit := 11 * time.Duration(want) * delay / 10; plan.full && delay > 0 && took > limit {
-		t.Errorf("%s: the crawl took %v, which is more than %v", site.Origin(), took, limit)
+		t.Errorf("%s: the crawl took %v, want at most %v", site.Origin(), took, limit)
 	}
 }

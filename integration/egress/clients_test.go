@@ -36,7 +36,8 @@ const (
 	siteAddr6 = "2001:db8:80::80"
 )
 
-// realSite is a site in a namespace of its own, at the ports of http, https, HTTP/3 and DNS, and at some more.
+// realSite is a site in its own namespace, at the ports of http, https, HTTP/3 and DNS, and some
+// more.
 type realSite struct {
 	netns  *netns
 	caFile string
@@ -83,13 +84,13 @@ func (s *realSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "a page\n")
 }
 
-// settled waits for the ends of connections.
+// settled waits until all connections have ended.
 func (s *realSite) settled() {
 	s.netns.t.Helper()
 	rig.Eventually(s.netns.t, "connections to end", func() bool { return s.netns.sh("ss -Htn") == "" })
 }
 
-// wayOutCertificate is a certificate for the site's addresses that is its own authority.
+// wayOutCertificate returns a self-signed certificate for the site's addresses.
 func wayOutCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -107,13 +108,13 @@ func wayOutCertificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// listeners are servers that answer with a given text, and count their answers.
+// listeners are servers that answer with a given text and count their answers.
 type listeners struct {
 	met     atomic.Int64
 	closers []io.Closer
 }
 
-// listen has a user listen at ports of some addresses.
+// listen starts servers of a user at ports of some addresses.
 func (n *netns) listen(uid int, tcp, udp []int, addrs ...string) *listeners {
 	n.t.Helper()
 	l := new(listeners)
@@ -178,13 +179,14 @@ func (l *listeners) receive(conn net.PacketConn) {
 	}
 }
 
-// wayOutClient is one way to ask, of a site or of something else on the gateway's machine. It fails without an answer.
+// wayOutClient is one way to reach the site, or another program on the gateway's machine. It fails
+// without an answer.
 type wayOutClient struct {
 	name string
 	run  func(uid int) error
 }
 
-// clients are those that know of no proxy, or that leave it out.
+// clients returns the clients that know no proxy, or that bypass it.
 func (w *wayOut) clients() []wayOutClient {
 	proxy := []string{"http_proxy=http://" + w.proxy4 + ":3128", "https_proxy=http://" + w.proxy4 + ":3128"}
 	program := func(name string, env []string, args ...string) wayOutClient {
@@ -212,9 +214,9 @@ func (w *wayOut) clients() []wayOutClient {
 		program("curl, https", nil, "curl", "-sSf", "--cacert", w.site.caFile, "https://"+siteAddr4+"/"),
 		program("curl, IPv6", nil, "curl", "-gsSf", "http://["+siteAddr6+"]/"),
 		program("curl, https, IPv6", nil, "curl", "-gsSf", "--cacert", w.site.caFile, "https://["+siteAddr6+"]/"),
-		program("curl that leaves its proxy out", proxy, "curl", "-sSf", "--noproxy", "*", "http://"+siteAddr4+"/"),
+		program("curl that bypasses its proxy", proxy, "curl", "-sSf", "--noproxy", "*", "http://"+siteAddr4+"/"),
 		program("wget", nil, "wget", "-qO-", "--tries=1", "http://"+siteAddr4+"/"),
-		program("wget that leaves its proxy out", proxy, "wget", "-qO-", "--tries=1", "--no-proxy", "http://["+siteAddr6+"]/"),
+		program("wget that bypasses its proxy", proxy, "wget", "-qO-", "--tries=1", "--no-proxy", "http://["+siteAddr6+"]/"),
 		tcp("TCP to the gateway's port at the site", siteAddr4, "3128"),
 		tcp("TCP, IPv6", siteAddr6, "8888"),
 		tcp("DNS over TCP", siteAddr4, "53"),
@@ -239,7 +241,7 @@ func (w *wayOut) clients() []wayOutClient {
 	return clients
 }
 
-// dialEcho fails unless it hears its own words again.
+// dialEcho fails unless the server echoes its bytes.
 func dialEcho(network, addr string, timeout time.Duration) error {
 	conn, err := net.DialTimeout(network, addr, timeout)
 	if err != nil {
@@ -269,8 +271,8 @@ func dialMultipath(addr string) error {
 	return echo(conn)
 }
 
-// datagram sends the same again while nothing comes, as QUIC and DNS do. A refusal comes as an error; the system sends a
-// bounded number of them a second.
+// datagram repeats its bytes until an answer comes, like QUIC and DNS. A refusal comes as an error;
+// the system sends a bounded number of them a second.
 func datagram(addr string) error {
 	err := os.ErrDeadlineExceeded
 	for deadline := time.Now().Add(clientTimeout); errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(deadline); {
@@ -279,7 +281,7 @@ func datagram(addr string) error {
 	return err
 }
 
-// ping asks for an echo by the sockets that need no rights.
+// ping sends an ICMP echo from the sockets that need no privileges.
 func ping(addr string) error {
 	family, protocol, request := unix.AF_INET6, unix.IPPROTO_ICMPV6, byte(128)
 	var to unix.Sockaddr = &unix.SockaddrInet6{Addr: [16]byte(net.ParseIP(addr))}
@@ -307,8 +309,8 @@ func ping(addr string) error {
 	return err
 }
 
-// throughGateway has the same programs use the gateway: pages come, over http and https, and those that robots.txt closes do
-// not.
+// throughGateway runs the same programs with the gateway as their proxy. They get pages over http
+// and https, but not those that robots.txt disallows.
 func (w *wayOut) throughGateway() {
 	w.t.Helper()
 	run := func(env []string, args ...string) (string, error) {
@@ -332,18 +334,18 @@ func (w *wayOut) throughGateway() {
 			before := w.site.pages.Load()
 			programs := [][]string{{"curl", "-gsS", site + "/open"}, {"wget", "-qO-", "--tries=1", "--ca-certificate=" + file, site + "/open"}}
 			if strings.HasPrefix(site, "https://[") {
-				programs = programs[:1] // wget asks for a tunnel to an IPv6 address without its brackets
+				programs = programs[:1] // wget sends an IPv6 address in CONNECT without its brackets
 			}
 			for _, args := range programs {
 				if out, err := run(env, args...); err != nil || out != "a page\n" {
-					w.t.Errorf("%q by %s: %v %s", args, proxy, err, out)
+					w.t.Errorf("%q by %s: error %v, output %q", args, proxy, err, out)
 				}
 			}
 			if out, err := run(env, "curl", "-gs", "-o", "/dev/null", "-w", "%{http_code}", site+"/closed"); err != nil || out != "403" {
-				w.t.Errorf("%s/closed by %s: %v %s", site, proxy, err, out)
+				w.t.Errorf("%s/closed by %s: error %v, status %s, want 403", site, proxy, err, out)
 			}
 			if n := w.site.pages.Load() - before; n != int64(len(programs)) {
-				w.t.Errorf("%s by %s: %d pages were served", site, proxy, n)
+				w.t.Errorf("%s by %s: the site served %d pages, want %d", site, proxy, n, len(programs))
 			}
 		}
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// netns is a network namespace without a name: it is gone with its processes and this one, however they end.
+// netns is a network namespace without a name. It disappears with its processes and this one,
+// however they end.
 type netns struct {
 	t  *testing.T
 	fd int
@@ -57,7 +58,7 @@ func newNetns(t *testing.T) *netns {
 	return n
 }
 
-// onThread calls do on a thread that ends with it, so that do may change what belongs to a thread.
+// onThread calls do on a thread that ends with it, so that do can change the thread's own state.
 func onThread(do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -67,14 +68,14 @@ func onThread(do func() error) error {
 	return <-done
 }
 
-// as calls do on a thread in the namespace that has the rights of a user.
+// as calls do on a thread in the namespace with the rights of a user.
 func (n *netns) as(uid int, do func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 			return err
 		}
 		if uid != 0 {
-			// Package syscall would change all threads.
+			// The functions of package syscall would change all threads.
 			for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
 				if _, _, errno := unix.RawSyscall(call, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 					return errno
@@ -85,8 +86,8 @@ func (n *netns) as(uid int, do func() error) error {
 	})
 }
 
-// command runs a program in the namespace as a user, with only the given environment. It returns when the program has ended,
-// at the latest with the test.
+// command runs a program in the namespace as a user, with only the given environment. It returns
+// when the program has ended, and ends it with the test.
 func (n *netns) command(ctx context.Context, uid int, env []string, out *rig.Tail, args ...string) error {
 	return n.as(0, func() error {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -100,7 +101,7 @@ func (n *netns) command(ctx context.Context, uid int, env []string, out *rig.Tai
 	})
 }
 
-// sh runs lines of a shell in the namespace as root, and returns their output.
+// sh runs shell commands in the namespace as root, and returns their output.
 func (n *netns) sh(lines string) string {
 	n.t.Helper()
 	var out []byte
@@ -116,8 +117,8 @@ func (n *netns) sh(lines string) string {
 	return string(out)
 }
 
-// link joins two namespaces by the interfaces of the names given, with the addresses 198.51.100.(8i+1) and (8i+2), and
-// 2001:db8:i::1 and ::2.
+// link connects two namespaces by interfaces of the given names, with the addresses
+// 198.51.100.(8i+1) and (8i+2), and 2001:db8:i::1 and ::2.
 func link(i int, a *netns, nameA string, b *netns, nameB string) {
 	a.t.Helper()
 	a.sh(fmt.Sprintf("ip link add name %s type veth peer name %s netns /proc/%d/fd/%d", nameA, nameB, os.Getpid(), b.fd))
@@ -135,13 +136,13 @@ func (n *netns) addr(i, j int, name string) {
 func linkAddr4(i, j int) string { return fmt.Sprintf("198.51.100.%d", 8*i+j) }
 func linkAddr6(i, j int) string { return fmt.Sprintf("2001:db8:%d::%d", i, j) }
 
-// route sends everything that is not near by the j-th end of link i.
+// route sends all traffic to other networks to the j-th end of link i.
 func (n *netns) route(i, j int) {
 	n.t.Helper()
 	n.sh("ip route add default via " + linkAddr4(i, j) + "; ip -6 route add default via " + linkAddr6(i, j))
 }
 
-// forwards makes a router of the namespace.
+// forwards makes the namespace a router.
 func (n *netns) forwards() {
 	n.t.Helper()
 	n.sh("echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding")

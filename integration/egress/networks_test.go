@@ -12,28 +12,29 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// Users of the machines in these tests. None needs a name there.
+// Users of the machines in these tests. They need no names.
 const (
 	crawlerUser   = 61001
 	gatewayUser   = 61002
 	otherUser     = 61003
-	inheritedUser = 100123 // of a crawler's numbers in /etc/subuid
+	inheritedUser = 100123 // one of a crawler's user IDs in /etc/subuid
 )
 
-// wayOut is a network with a crawler, a gateway, a site and a way from the crawler to the site past the gateway.
+// wayOut is a network with a crawler, a gateway, a site, and a path from the crawler to the site
+// that bypasses the gateway.
 type wayOut struct {
 	t                         *testing.T
 	crawler, gateway, routing *netns // routing has the rules
 	site                      *realSite
 	users                     bool   // the crawler is a user of the machine with the rules
 	proxy4, proxy6            string // addresses of the gateway for the crawler
-	asks                      int    // the link by whose first end the gateway asks the site; the crawlers' machine has none
+	asks                      int    // the link whose first end is the gateway's address for the site, if it is not the crawlers' machine
 	beside                    *listeners
 	dir                       string
 	stopGateway               func()
 }
 
-// The gateway runs on the crawlers' machine, as a user of its own.
+// The gateway runs on the crawlers' machine, as a separate user.
 func wayOutOfUser(t *testing.T) *wayOut {
 	t.Helper()
 	w := &wayOut{t: t, crawler: newNetns(t), users: true, proxy4: "127.0.0.1", proxy6: "::1", asks: 9}
@@ -45,7 +46,7 @@ func wayOutOfUser(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
-// The gateway runs on another machine. The crawlers' machine has a way of its own to the site.
+// The gateway runs on another machine. The crawlers' machine has its own path to the site.
 func wayOutToRemote(t *testing.T) *wayOut {
 	t.Helper()
 	w := &wayOut{t: t, crawler: newNetns(t), gateway: newNetns(t), users: true, proxy4: linkAddr4(2, 2), proxy6: linkAddr6(2, 2), asks: 3}
@@ -75,7 +76,7 @@ func wayOutByRouter(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
-// The crawler is a container at a bridge of the machine on which the gateway runs.
+// The crawler is a container at a bridge of the gateway's machine.
 func wayOutByBridge(t *testing.T) *wayOut {
 	t.Helper()
 	w := &wayOut{t: t, crawler: newNetns(t), gateway: newNetns(t), proxy4: linkAddr4(1, 2), proxy6: linkAddr6(1, 2), asks: 2}
@@ -94,7 +95,8 @@ func wayOutByBridge(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
-// The crawler and the gateway are containers at one bridge. As with Docker, what goes over it passes the rules, too.
+// The crawler and the gateway are containers at one bridge. As with Docker, traffic over the bridge
+// passes the rules too.
 func wayOutAtOneBridge(t *testing.T) *wayOut {
 	t.Helper()
 	w := &wayOut{t: t, crawler: newNetns(t), gateway: newNetns(t), routing: newNetns(t), proxy4: linkAddr4(1, 3), proxy6: linkAddr6(1, 3), asks: 2}
@@ -119,12 +121,12 @@ func wayOutAtOneBridge(t *testing.T) *wayOut {
 	return w.build(site)
 }
 
-// build starts all that listens, the gateway included.
+// build starts everything that listens, and the gateway.
 func (w *wayOut) build(site *netns) *wayOut {
 	w.t.Helper()
 	w.dir = rig.TempDir(w.t)
 	w.site = startRealSite(w.t, site, w.dir)
-	// Packets of the gateway, and those by which machines find each other's address, are not a crawler's.
+	// Do not count packets of the gateway, and those by which machines find each other's address.
 	site.sh(fmt.Sprintf(`nft 'table inet seen { counter arrived {}
 		chain arrive { type filter hook prerouting priority raw; policy accept;
 			iif lo return
@@ -135,7 +137,7 @@ func (w *wayOut) build(site *netns) *wayOut {
 		}
 	}'`, linkAddr4(w.asks, 1), linkAddr6(w.asks, 1)))
 	for _, n := range []*netns{w.crawler, w.gateway} {
-		n.sh("echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range") // anybody may use ping's sockets
+		n.sh("echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range") // every user may use ping's sockets
 	}
 	w.beside = w.gateway.listen(0, []int{8888}, []int{53, 3128}, w.proxy4, w.proxy6)
 	w.startGateway()
@@ -145,7 +147,8 @@ func (w *wayOut) build(site *netns) *wayOut {
 // startGateway runs the binary as a separate user, as the package does.
 func (w *wayOut) startGateway() {
 	w.t.Helper()
-	// Other users cannot enter the binary's folder. A file that this process wrote may be busy when it is to run.
+	// Other users cannot enter the binary's folder. A copy may be busy when it is to run, so prefer
+	// a link.
 	w.gateway.sh(fmt.Sprintf("ln %s %s/crawlgate 2>/dev/null || cp %[1]s %[2]s/crawlgate; chmod 755 %[2]s", rig.Binary, w.dir))
 	state := filepath.Join(w.dir, "state")
 	config := fmt.Sprintf(`{

@@ -18,7 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// load reads examples/egress/crawlers.nft as it stands, but for the user and the gateway's address.
+// load reads examples/egress/crawlers.nft with the user and the gateway's address of this network.
 func (w *wayOut) load() {
 	w.t.Helper()
 	text, err := os.ReadFile(testdocs.Path("examples", "egress", "crawlers.nft"))
@@ -28,7 +28,7 @@ func (w *wayOut) load() {
 	replace := []string{"{ crawler,", fmt.Sprintf("{ %d,", crawlerUser), "127.0.0.1 . 3128", w.proxy4 + " . 3128", "::1 . 3128", w.proxy6 + " . 3128"}
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(string(text), replace[i]) {
-			w.t.Fatalf("crawlers.nft has no %q", replace[i])
+			w.t.Fatalf("crawlers.nft lacks %q", replace[i])
 		}
 	}
 	file := filepath.Join(w.dir, "crawlers.nft")
@@ -38,13 +38,15 @@ func (w *wayOut) load() {
 	w.routing.sh("nft -f " + file)
 }
 
-// quickly bounds what a client takes that fails at once. One that waits for an answer waits for clientTimeout.
+// quickly bounds the time of a client that fails at once. One that waits for an answer takes
+// clientTimeout.
 const (
 	quickly       = 10 * time.Second
 	clientTimeout = 20 * time.Second
 )
 
-// directly has every client ask past the gateway, and reports those that got something, that got nothing, and that took long.
+// directly runs every client without the gateway, and returns those that got an answer, those that
+// got none, and those that took long.
 func (w *wayOut) directly(uid int) (open, shut, slow []string) {
 	w.t.Helper()
 	for _, c := range w.clients() {
@@ -61,28 +63,30 @@ func (w *wayOut) directly(uid int) (open, shut, slow []string) {
 	return open, shut, slow
 }
 
-// closed checks that no client gets past the gateway, that each learns it at once, and that nothing arrives anywhere.
+// closed checks that no client bypasses the gateway, that each fails at once, and that nothing
+// arrives anywhere.
 func (w *wayOut) closed(when string, uid int) {
 	w.t.Helper()
 	w.site.netns.sh("nft reset counters table inet seen")
 	before, rejected := w.beside.met.Load(), w.routing.counter("crawlers", "rejected")
 	open, _, slow := w.directly(uid)
 	if len(open) > 0 || len(slow) > 0 {
-		w.t.Errorf("%s, user %d: these get past the gateway: %q; these fail late: %q", when, uid, open, slow)
+		w.t.Errorf("%s, user %d: %q bypass the gateway; %q fail late", when, uid, open, slow)
 	}
 	if n := w.site.netns.counter("seen", "arrived"); n != 0 {
 		w.t.Errorf("%s, user %d: %d packets of the crawler arrived at the site", when, uid, n)
 	}
 	if n := w.beside.met.Load() - before; n != 0 {
-		w.t.Errorf("%s, user %d: other programs on the gateway's machine met the crawler %d times", when, uid, n)
+		w.t.Errorf("%s, user %d: other programs on the gateway's machine got %d connections of the crawler", when, uid, n)
 	}
 	if n := w.routing.counter("crawlers", "rejected") - rejected; n < len(w.clients()) {
-		w.t.Errorf("%s, user %d: %d packets were counted as rejected, of %d clients", when, uid, n, len(w.clients()))
+		w.t.Errorf("%s, user %d: %d packets were counted as rejected, want at least %d", when, uid, n, len(w.clients()))
 	}
 }
 
-// TestWayOut loads examples/egress/crawlers.nft in namespaces and holds that no packet of a crawler reaches a site past the
-// gateway, by whatever client, while the same clients get their pages through it.
+// TestWayOut loads examples/egress/crawlers.nft in namespaces and checks that no packet of a
+// crawler reaches a site except through the gateway, from any client. The same clients get their
+// pages through it.
 func TestWayOut(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl", "wget")
@@ -96,14 +100,15 @@ func TestWayOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := build(t)
-			// Without the rules all of them get past, so each of them can tell.
+			// Without the rules all clients bypass the gateway, so each of them can show that the
+			// rules work.
 			if _, shut, _ := w.directly(crawlerUser); len(shut) > 0 {
-				t.Fatalf("without rules these do not get past the gateway: %q", shut)
+				t.Fatalf("without rules %q fail to bypass the gateway", shut)
 			}
 			if w.site.netns.counter("seen", "arrived") == 0 || w.beside.met.Load() == 0 {
 				t.Fatal("without rules nothing arrived")
 			}
-			w.site.settled() // under the rules their ends would not arrive
+			w.site.settled() // the rules would stop their last packets
 			w.load()
 			w.closed("with the rules", crawlerUser)
 			if w.users {
@@ -113,7 +118,7 @@ func TestWayOut(t *testing.T) {
 			w.stopGateway()
 			w.site.settled()
 			w.closed("without the gateway", crawlerUser)
-			if w.users && w.gateway != w.crawler { // the machine's other users are not held
+			if w.users && w.gateway != w.crawler { // the machine's other users are free
 				if _, shut, _ := w.directly(otherUser); len(shut) > 0 {
 					t.Errorf("another user fails: %q", shut)
 				}
@@ -122,8 +127,8 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestWayOutPage types what docs/egress.md says under "Check", for the site's addresses. The page shows the rules
-// and networks of the example.
+// TestWayOutPage types the commands of docs/egress.md under "Check", for the site's addresses, and
+// checks that the page shows the rules and networks of the example.
 func TestWayOutPage(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl", "bash")
@@ -136,7 +141,7 @@ func TestWayOutPage(t *testing.T) {
 		_, shown, _ := strings.Cut(sections[heading], "```")
 		_, shown, _ = strings.Cut(shown, "\n")
 		if shown, _, _ = strings.Cut(shown, "```"); shown == "" || !strings.Contains(string(text), "\n"+shown) {
-			t.Errorf("%s has not the lines of the page:\n%s", file, shown)
+			t.Errorf("%s lacks the lines of the page:\n%s", file, shown)
 		}
 	}
 	_, section, _ := strings.Cut(sections["Check"], "```sh\n")
@@ -145,7 +150,7 @@ func TestWayOutPage(t *testing.T) {
 	script, _, _ = strings.Cut(script, "\n")
 	lines := strings.Split(strings.TrimSpace(strings.NewReplacer("1.1.1.1", siteAddr4, "2606:4700:4700::1111", siteAddr6).Replace(section)), "\n")
 	if len(lines) < 4 {
-		t.Fatalf("%q", lines)
+		t.Fatalf("the page has the lines %q, want at least 4", lines)
 	}
 	for name, build := range map[string]func(*testing.T) *wayOut{"by user": wayOutOfUser, "by interface": wayOutByBridge} {
 		t.Run(name, func(t *testing.T) {
@@ -156,32 +161,32 @@ func TestWayOutPage(t *testing.T) {
 					t.Errorf("without rules %s: %v %s", line, err, out)
 				}
 			}
-			// What the gateway's own script says of it.
+			// The gateway's own script must agree.
 			check := "export http_proxy=http://" + w.proxy4 + ":3128; " + strings.Replace(script, "GATEWAY", w.proxy4, 1) + " -s -- AcmeBot/1.0 http://" + siteAddr4 + "/open"
 			if out, _ := w.types(check); !strings.Contains(out, "direct way: open") {
-				t.Errorf("without rules check.sh says %s", out)
+				t.Errorf("without rules check.sh prints %s, want an open direct way", out)
 			}
 			w.load()
 			if out, _ := w.types(check); !strings.Contains(out, "direct way: closed to http://"+siteAddr4) || !strings.Contains(out, "ok     allowed: http://") {
-				t.Errorf("check.sh says %s", out)
+				t.Errorf("with rules check.sh prints %s, want a closed direct way", out)
 			}
 			for _, line := range lines {
 				start := time.Now()
 				if out, err := w.types(line); err == nil || out == "" {
-					t.Errorf("%s: nothing said: %v", line, err)
+					t.Errorf("%s: error %v, output %q, want an error and a message", line, err, out)
 				}
 				if took := time.Since(start); took > quickly {
-					t.Errorf("%s took %v", line, took)
+					t.Errorf("%s took %v, want at most %v", line, took, quickly)
 				}
 			}
 			if out := w.routing.sh("nft list counter inet crawlers rejected"); strings.Contains(out, "packets 0 ") {
-				t.Errorf("nothing was counted: %s", out)
+				t.Errorf("the rules counted no packet: %s", out)
 			}
 		})
 	}
 }
 
-// types types a line as the crawler.
+// types runs a line in a shell as the crawler.
 func (w *wayOut) types(line string) (string, error) {
 	w.t.Helper()
 	out := new(rig.Tail)
@@ -191,8 +196,8 @@ func (w *wayOut) types(line string) (string, error) {
 	return out.String(), err
 }
 
-// TestWayOutReload loads the rules again and again while a crawler tries: it is closed all the time. If the file deleted its
-// table, some packets would pass.
+// TestWayOutReload loads the rules over and over while a crawler tries to get out. None of its
+// packets may pass, as they would if the file deleted its table.
 func TestWayOutReload(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl")
@@ -232,7 +237,7 @@ func TestWayOutReload(t *testing.T) {
 	}
 }
 
-// TestWayOutOpenConnection: a connection that was there before the rules carries nothing any more.
+// TestWayOutOpenConnection checks that the rules stop a connection that was open before them.
 func TestWayOutOpenConnection(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl")
@@ -253,15 +258,15 @@ func TestWayOutOpenConnection(t *testing.T) {
 	w.load()
 	w.site.netns.sh("nft reset counters table inet seen")
 	if err := echo(conn); err == nil {
-		t.Error("it goes on")
+		t.Error("the connection still carries data under the rules")
 	}
 	if n := w.site.netns.counter("seen", "arrived"); n != 0 {
-		t.Errorf("%d packets arrived", n)
+		t.Errorf("%d packets arrived, want 0", n)
 	}
 }
 
-// TestWayOutExceptions checks the purpose of the file's empty sets: also4 opens the addresses in it, and served lets a
-// crawler answer, but not ask.
+// TestWayOutExceptions checks the file's two sets for exceptions. The addresses in also4 are
+// reachable, and a crawler may answer at the ports in served, but not send requests from them.
 func TestWayOutExceptions(t *testing.T) {
 	t.Parallel()
 	needNetns(t, "ip", "nft", "curl")
@@ -285,20 +290,20 @@ func TestWayOutExceptions(t *testing.T) {
 		return w.site.netns.as(0, func() error { return dialEcho("tcp", linkAddr4(1, 1)+":9100", time.Second) })
 	}
 	if err := dial("", "127.0.0.1:8888"); err == nil {
-		t.Error("another program of the machine is open")
+		t.Error("the crawler reaches another program of the machine")
 	}
 	if err := ask(); err == nil {
-		t.Error("the crawler serves others")
+		t.Error("the crawler answers other machines")
 	}
 	w.crawler.sh("nft add element inet crawlers also4 '{ 127.0.0.1 . tcp . 8000-8999 }'; nft add element inet crawlers served '{ 9100 }'")
 	if err := dial("", "127.0.0.1:8888"); err != nil {
-		t.Errorf("also4: %v", err)
+		t.Errorf("an address in also4: %v", err)
 	}
 	if err := ask(); err != nil || served.met.Load() == 0 {
-		t.Errorf("served: %v", err)
+		t.Errorf("a port in served: %v", err)
 	}
 	served.close()
 	if err := dial(linkAddr4(1, 1)+":9100", siteAddr4+":80"); err == nil {
-		t.Error("from a port that it serves the crawler gets past the gateway")
+		t.Error("the crawler bypasses the gateway from a port in served")
 	}
 }

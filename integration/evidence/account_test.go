@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestDishonestAccounts: a log whose own lines say that it was deleted while it was written, and that a full disk took
-// lines, does not pass, and each of these lines is missed if it is taken out.
+// TestDishonestAccounts seals a log that reports its own deletion and lines lost to a full disk.
+// Such a log must not pass, and each of these reports is missed if it is removed.
 func TestDishonestAccounts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -60,7 +60,7 @@ func TestDishonestAccounts(t *testing.T) {
 	r := m.audit(s.Dir)
 	for _, want := range []string{"the log could not be written: ", "their file was deleted while it was written, as " + log} {
 		if r.Status != 2 || len(r.Findings) > 0 || !strings.Contains(strings.Join(r.Errors, "\n"), want) {
-			t.Errorf("honest: status %d, %+v, want %s: %q", r.Status, r.Findings, want, r.Errors)
+			t.Errorf("unchanged log: status %d, findings %+v, want the error %q, got %q", r.Status, r.Findings, want, r.Errors)
 		}
 	}
 	lines := slices.Collect(bytes.Lines(rig.Unpacked(t, log)))
@@ -70,7 +70,8 @@ func TestDishonestAccounts(t *testing.T) {
 	}
 }
 
-// restart has a gateway go on with a log for a while, under other options of its file, and gives its seal's findings.
+// restart starts a gateway on an existing log for a while, with other options of its file, and
+// returns the findings of the audit.
 func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...string) (r rig.AuditRun) {
 	m.t.Helper()
 	s := &rig.SealedLog{T: m.t, Dir: dir}
@@ -86,8 +87,8 @@ func (m *tampered) restart(site *testorigin.Site, dir, roll string, args ...stri
 	return r
 }
 
-// launder sets the state of a copy back to an earlier time, rewrites n lines after its newest checkpoint, and has a
-// gateway seal them.
+// launder sets the state of a copy back to an earlier time, rewrites n lines after its newest
+// checkpoint, and lets a gateway seal them.
 func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...string) (rig.AuditRun, string, int) {
 	t := m.t
 	t.Helper()
@@ -116,8 +117,8 @@ func (m *tampered) launder(site *testorigin.Site, early string, n int, args ...s
 	return m.restart(site, dir, "roll_keep 1000", args...), name, len(lines)
 }
 
-// TestDishonestRestarts: what a gateway seals that goes on with a log which somebody has changed before is found, and what
-// only a checkpoint from elsewhere shows is found with that.
+// TestDishonestRestarts changes a log before a gateway goes on with it. The audit must find what
+// the gateway then seals, if necessary with a checkpoint from elsewhere.
 func TestDishonestRestarts(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -140,30 +141,31 @@ func TestDishonestRestarts(t *testing.T) {
 	g.Stop()
 	m, kept := &tampered{t, s, g.Store(), s.Files()}, filepath.Join(s.State(), "1", "heads")
 	if r := m.audit(s.Dir); r.Status != 0 {
-		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
+		t.Fatalf("unchanged log: status %d, findings %+v, errors %v", r.Status, r.Findings, r.Errors)
 	}
 	found := func(what string, r rig.AuditRun, kind, file string, line int, says string) {
 		t.Helper()
 		if !slices.ContainsFunc(r.Findings, func(f rig.AuditFinding) bool {
 			return f.Kind == kind && strings.HasPrefix(f.File, file) && (line == 0 || f.Line == line) && strings.Contains(f.Message, says)
 		}) {
-			t.Errorf("%s: status %d, want %s in %s: %s: %+v %q", what, r.Status, kind, file, says, r.Findings, r.Errors)
+			t.Errorf("%s: status %d, want %s in %s: %s; findings %+v, errors %q", what, r.Status, kind, file, says, r.Findings, r.Errors)
 		}
 	}
-	// Two logs under one key are each consistent: only a checkpoint kept elsewhere tells them apart.
+	// Two logs under one key are consistent by themselves. Only a checkpoint kept elsewhere tells
+	// them apart.
 	fork := filepath.Join(t.TempDir(), "fork")
 	if err := os.CopyFS(fork, os.DirFS(early)); err != nil {
 		t.Fatal(err)
 	}
 	if r := m.restart(site, fork, "roll_keep 1000"); len(r.Findings) > 0 || len(r.Errors) > 0 {
-		t.Errorf("a fork, alone: %+v %q", r.Findings, r.Errors)
+		t.Errorf("a fork, alone: findings %+v, errors %q, want none", r.Findings, r.Errors)
 	}
 	found("a fork", m.audit(fork, "--head", kept), "seal_fork", kept, 0, "the key was used for two logs; they differ in a line from number")
 
-	// Below the bound of what a crash leaves, lines that a start has sealed are honest in themselves, too.
+	// Lines that a start has sealed are consistent too, up to the number that a crash may leave.
 	r, _, _ := m.launder(site, early, 100)
 	if len(r.Findings) > 0 || len(r.Errors) > 0 {
-		t.Errorf("laundered below the bound, alone: %+v %q", r.Findings, r.Errors)
+		t.Errorf("laundered below the bound, alone: findings %+v, errors %q, want none", r.Findings, r.Errors)
 	}
 	r, _, _ = m.launder(site, early, 100, "--head", kept)
 	found("laundered below the bound", r, "seal_fork", kept, 0, "the key was used for two logs")
@@ -171,7 +173,7 @@ func TestDishonestRestarts(t *testing.T) {
 	found("laundered", r, "seal_reset", name, 1, "8001 lines from line")
 	found("laundered", r, "seal_unsealed", strings.Replace(name, ".log", "-", 1), lines-8000, "8001 lines of gw1.acme.example/access/1 from number")
 
-	// The first lines are taken, and then the terms changed so that they would have expired.
+	// Remove the first lines, and then change the terms as if the lines had expired.
 	all := slices.Collect(bytes.Lines(rig.Unpacked(t, m.files[0])))
 	cut := filepath.Join(t.TempDir(), "cut")
 	if err := os.CopyFS(filepath.Join(cut, "evidence"), os.DirFS(filepath.Join(s.Dir, "evidence"))); err != nil {
@@ -189,6 +191,6 @@ func TestDishonestRestarts(t *testing.T) {
 	r = m.restart(site, cut, "roll_keep 1")
 	want := fmt.Sprintf("%s:%d says that it is kept for 90 days in 1000 files besides the newest, 0 for any number; ", filepath.Join(cut, "access.log"), opened-99)
 	if r.Status != 2 || !strings.Contains(strings.Join(r.Errors, "\n"), want) {
-		t.Errorf("the terms changed: status %d, want %s: %+v %q", r.Status, want, r.Findings, r.Errors)
+		t.Errorf("the terms changed: status %d, want %s; findings %+v, errors %q", r.Status, want, r.Findings, r.Errors)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestAuditOfASealedLog: of a log that was sealed over a kill and rotations the audit finds nothing
-// to say, and each way to tamper with it by its file and line.
+// TestAuditOfASealedLog audits a log that was sealed over a kill and rotations. The audit must find
+// nothing in it, and each way of tampering at its file and line.
 func TestAuditOfASealedLog(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -29,15 +29,15 @@ func TestAuditOfASealedLog(t *testing.T) {
 		names = append(names, filepath.Base(name))
 	}
 	if len(names) < 3 {
-		t.Fatalf("files of the log: %v; the gateway's own log ends: %s", names, g.Stderr)
+		t.Fatalf("the log has the files %v, want at least 3; the gateway's own log ends: %s", names, g.Stderr)
 	}
 	if r := rig.Audit(t, "--seal", "--strict", "--store", g.Store(), s.Dir); r.Status != 0 || len(r.Findings) > 0 {
-		t.Fatalf("honest: status %d, %+v", r.Status, r.Findings)
+		t.Fatalf("unchanged log: status %d, findings %+v", r.Status, r.Findings)
 	}
 	last := len(names) - 1
 	for _, tt := range []struct {
 		name string
-		file int // which is changed
+		file int // the changed one
 		edit func(lines [][]byte) [][]byte
 		want string // kind
 		at   int    // line; 0 for the last one
@@ -70,14 +70,15 @@ func TestAuditOfASealedLog(t *testing.T) {
 		}
 		r := rig.Audit(t, "--seal", "--store", g.Store(), dir)
 		if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != tt.want || r.Findings[0].Line != tt.at || r.Findings[0].File != name {
-			t.Errorf("%s: status %d, %+v; want %s at %s:%d", tt.name, r.Status, r.Findings, tt.want, name, tt.at)
+			t.Errorf("%s: status %d, findings %+v; want %s at %s:%d", tt.name, r.Status, r.Findings, tt.want, name, tt.at)
 		}
 	}
 	tamperFolder(s, g, names)
 }
 
-// crawlOverAKill crawls, over a kill, until a gateway's log has that many files, and stops the gateway. It calls killed
-// between the kill and the restart. The log is no larger, because each audit of its copies reads all of it.
+// crawlOverAKill crawls, with a kill of the gateway, until the log has the given number of files,
+// and stops the gateway. It calls killed between the kill and the restart. The log is kept small,
+// because each audit of its copies reads all of it.
 func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed func()) *rig.Gateway {
 	s.T.Helper()
 	site.SetRobots(testorigin.OK(rig.Rules))
@@ -89,7 +90,7 @@ func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed f
 		for end := time.Now().Add(time.Minute); rotated(s) < files-1 && time.Now().Before(end); { // a busy machine writes fewer lines
 			rig.Pause(ctx, 20*time.Millisecond)
 		}
-		rig.Pause(ctx, 250*time.Millisecond) // in which there is a checkpoint
+		rig.Pause(ctx, 250*time.Millisecond) // time for a checkpoint
 	}
 	until(files / 2)
 	g.Kill()
@@ -104,8 +105,8 @@ func crawlOverAKill(s *rig.SealedLog, site *testorigin.Site, files int, killed f
 	return g
 }
 
-// rotated counts the files of a log besides the newest. One that is being packed is there up to three times: as it was, packed,
-// and packed in part.
+// rotated counts the files of a log besides the newest. A file that is being packed exists up to
+// three times: unpacked, packed, and packed in part.
 func rotated(s *rig.SealedLog) int {
 	names := make(map[string]bool)
 	for _, name := range s.Files() {
@@ -115,7 +116,7 @@ func rotated(s *rig.SealedLog) int {
 	return len(names) - 1
 }
 
-// tamperFolder takes a whole file away, and sets the evidence back to its first checkpoint.
+// tamperFolder removes a whole file, and sets the evidence back to its first checkpoint.
 func tamperFolder(s *rig.SealedLog, g *rig.Gateway, names []string) {
 	t := s.T
 	t.Helper()
@@ -139,7 +140,7 @@ func tamperFolder(s *rig.SealedLog, g *rig.Gateway, names []string) {
 			t.Fatal(err)
 		}
 		if r := rig.Audit(t, "--seal", "--store", g.Store(), dir); r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != what {
-			t.Errorf("%s: status %d, %+v", what, r.Status, r.Findings)
+			t.Errorf("%s: status %d, findings %+v", what, r.Status, r.Findings)
 		}
 	}
 }

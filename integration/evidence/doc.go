@@ -1,2 +1,3 @@
-// Package evidence holds the tests of the binary that concern sealed logs: checkpoints, witnesses, recovery, and logs that were changed. It has only tests.
+// Package evidence tests the binary's sealed logs: checkpoints, witnesses, recovery, and tampering.
+// It has only tests.
 package evidence

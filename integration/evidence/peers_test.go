@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// ofFleet is the configuration of a gateway of a fleet with a sealed log.
+// ofFleet returns the configuration of a gateway of a fleet with a sealed log.
 func ofFleet(s *rig.SealedLog, name, url, lines string) rig.Config {
 	c := s.Config("every 50ms 1\n" + lines)
 	c.Engine = rig.FleetEngine(name, url, 2)
@@ -28,9 +28,9 @@ func ofFleet(s *rig.SealedLog, name, url, lines string) rig.Config {
 
 const aloneMessage = "the checkpoints of an access log stay on this machine"
 
-// TestEvidencePeers: of two gateways of a fleet each has the checkpoints of the other in its log. Of
-// one the log, the leaves and the checkpoints are then set back, which its own key bears out: the
-// log of the other one names it.
+// TestEvidencePeers checks that each of two gateways of a fleet has the checkpoints of the other in
+// its log. Then one log is set back with its leaves and checkpoints, which its own key cannot show.
+// The log of the other gateway must show it.
 func TestEvidencePeers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -40,7 +40,7 @@ func TestEvidencePeers(t *testing.T) {
 	ask := func(g *rig.Gateway, n int) {
 		for range n {
 			if got := rig.Get(t, g.Client("somebot"), site.URL("/")); got.Status != http.StatusOK {
-				t.Errorf("status %d", got.Status)
+				t.Errorf("status %d, want 200", got.Status)
 			}
 		}
 		rig.Eventually(t, "all is sealed", func() bool { return g.Metric("crawlgate_evidence_unsealed_lines") == 0 })
@@ -66,38 +66,38 @@ func TestEvidencePeers(t *testing.T) {
 		heard = heardOf(t, b, "gwa")
 		return heard.Size > size+20
 	})
-	redis.Kill() // nothing waits for it
+	redis.Kill() // no request waits for it
 	began := time.Now()
 	ask(gwB, 5)
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("5 requests took %v without redis", took)
+		t.Errorf("5 requests took %v without Redis, want at most 5s", took)
 	}
 	for _, g := range []*rig.Gateway{gwA, gwB, gwSingle} {
 		g.Stop()
 		if alone := strings.Contains(g.Stderr.String(), aloneMessage); alone != (g == gwSingle) {
-			t.Errorf("warned that checkpoints stay on the machine: %t", alone)
+			t.Errorf("the warning that checkpoints stay on the machine: %t", alone)
 		}
 	}
 	if found := b.Check(); found.Verdict != "PASS" {
-		t.Errorf("%+v", found)
+		t.Errorf("the verifier returned %+v, want PASS", found)
 	}
 	both := func(of string) rig.AuditRun {
 		return rig.Audit(t, "--seal", "--evidence", filepath.Join(of, "evidence")+","+filepath.Join(b.Dir, "evidence"), "--store", gwA.Store(), of, b.Dir)
 	}
 	if r := both(a.Dir); len(r.Findings) > 0 {
-		t.Errorf("honest: %+v", r.Findings)
+		t.Errorf("unchanged log: findings %+v, want none", r.Findings)
 	}
 	if r := rig.Audit(t, "--seal", "--store", gwA.Store(), yesterday); len(r.Findings) > 0 {
-		t.Errorf("alone, the log that was set back looks honest: %+v", r.Findings)
+		t.Errorf("the log that was set back, alone: findings %+v, want none", r.Findings)
 	}
 	r := both(yesterday)
 	if r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "seal_tail" || r.Findings[0].File != filepath.Join(yesterday, "access.log") ||
 		!strings.Contains(r.Findings[0].Message, "their checkpoint is in the line "+filepath.Join(b.Dir, "access.log")) {
-		t.Errorf("set back: status %d, %+v", r.Status, r.Findings)
+		t.Errorf("set back: status %d, findings %+v", r.Status, r.Findings)
 	}
 }
 
-// sizeOf is the size of the newest checkpoint of a log.
+// sizeOf returns the size of the newest checkpoint of a log.
 func sizeOf(t *testing.T, s *rig.SealedLog) int64 {
 	t.Helper()
 	state, err := sealer.ReadState(filepath.Join(s.Dir, "evidence"), "access", 0)
@@ -107,7 +107,7 @@ func sizeOf(t *testing.T, s *rig.SealedLog) int64 {
 	return state.Checkpoint.Size
 }
 
-// heardOf is the largest checkpoint of a gateway in the log of another one.
+// heardOf returns the largest checkpoint of a gateway in the log of another one.
 func heardOf(t *testing.T, s *rig.SealedLog, gateway string) (heard evidence.Checkpoint) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Dir, "access.log"))

@@ -21,7 +21,8 @@ var (
 	seqOfLine  = regexp.MustCompile(`"seq":[0-9]+}`)
 )
 
-// edits are ways to tamper with a file, each at a line, with the finding at that line, or shift lines after it.
+// edits are ways to tamper with a file at a line. The finding is at that line, or shift lines after
+// it.
 var edits = []struct {
 	name, kind string
 	behind     int
@@ -81,8 +82,9 @@ func renumber(by string) func([][]byte, int) [][]byte {
 	return func(l [][]byte, at int) [][]byte { l[at] = seqOfLine.ReplaceAll(l[at], []byte(by)); return l }
 }
 
-// TestMatrixOfDishonestLogs: a log of a gateway over rotation, packing, a kill and a restart passes the audit, and does not after
-// any tampering. What only a checkpoint from elsewhere shows is found with that.
+// TestMatrixOfDishonestLogs audits a gateway's log over rotation, packing, a kill and a restart. It
+// passes the audit, and no longer does after any tampering. Where only a checkpoint from elsewhere
+// shows the change, the audit gets one.
 func TestMatrixOfDishonestLogs(t *testing.T) {
 	rig.LoadsMachine(t)
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -103,7 +105,7 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 	}
 	m := &tampered{t, s, g.Store(), s.Files()}
 	if r := m.audit(s.Dir); r.Status != 0 {
-		t.Fatalf("honest: status %d, %+v, %v", r.Status, r.Findings, r.Errors)
+		t.Fatalf("unchanged log: status %d, findings %+v, errors %v", r.Status, r.Findings, r.Errors)
 	}
 	last := len(m.files) - 1
 	for _, tt := range edits {
@@ -113,7 +115,7 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 			m.wantInEach(tt.name, []int{0, 1, last}, edit, tt.kind, at+1+tt.behind)
 			continue
 		}
-		for _, file := range []int{0, 1, last} { // of a log that is not known, the first line alone is a finding
+		for _, file := range []int{0, 1, last} { // in an unknown log, only the first line is a finding
 			m.want(tt.name, file, func(string) {}, edit, tt.kind, at+1)
 		}
 	}
@@ -121,7 +123,7 @@ func TestMatrixOfDishonestLogs(t *testing.T) {
 	m.tamperState(early)
 }
 
-// tampered is an honest log with its copies.
+// tampered is an unchanged log and its copies.
 type tampered struct {
 	t     *testing.T
 	log   *rig.SealedLog
@@ -134,7 +136,7 @@ func (m *tampered) audit(dir string, args ...string) rig.AuditRun {
 	return rig.Audit(m.t, append([]string{"--seal", "--store", m.store, dir}, args...)...)
 }
 
-// copied gives a copy of the log with the same change in some of its files, and their names.
+// copied returns a copy of the log with the same change in some of its files, and their names.
 func (m *tampered) copied(files []int, edit func(l [][]byte) [][]byte) (dir string, names []string) {
 	m.t.Helper()
 	dir = filepath.Join(m.t.TempDir(), "log")
@@ -155,8 +157,9 @@ func (m *tampered) copied(files []int, edit func(l [][]byte) [][]byte) (dir stri
 	return dir, names
 }
 
-// wantInEach changes several files in a copy. It checks that the audit reports the finding at the line in each of them,
-// and that the verifier reports one in each. An audit and its verifier take half a second, so one run covers all files.
+// wantInEach changes several files in a copy. It checks that the audit reports the finding at the
+// line in each of them, and that the verifier reports one in each. An audit and its verifier take
+// half a second, so one run covers all files.
 func (m *tampered) wantInEach(what string, files []int, edit func(l [][]byte) [][]byte, kind string, line int) {
 	m.t.Helper()
 	dir, names := m.copied(files, edit)
@@ -167,13 +170,13 @@ func (m *tampered) wantInEach(what string, files []int, edit func(l [][]byte) []
 		})
 		verified := slices.ContainsFunc(r.Verified.Findings, func(f rig.AuditFinding) bool { return f.File == name })
 		if r.Status != 1 || !found || !verified {
-			m.t.Errorf("%s, %s: status %d, want %s at line %d: %v; the verifier: %v", what, name, r.Status, kind, line, r.Findings, r.Verified.Findings)
+			m.t.Errorf("%s, %s: status %d, want %s at line %d; the audit found %v, the verifier %v", what, name, r.Status, kind, line, r.Findings, r.Verified.Findings)
 		}
 	}
 }
 
-// want checks that a copy that is changed has a finding of a kind at a line of the file, 0 for anywhere; incomplete is
-// an error.
+// want changes a copy and checks that the audit has a finding of the kind at the line of the file,
+// where 0 is any line. For the kind incomplete it checks for an error.
 func (m *tampered) want(what string, file int, folder func(dir string), edit func(l [][]byte) [][]byte, kind string, line int) {
 	m.t.Helper()
 	dir, names := m.copied([]int{file}, edit)
@@ -181,7 +184,7 @@ func (m *tampered) want(what string, file int, folder func(dir string), edit fun
 	name, r := names[0], m.audit(dir)
 	if kind == "incomplete" {
 		if r.Status != 2 || !strings.Contains(strings.Join(r.Errors, "\n"), "the log is incomplete") {
-			m.t.Errorf("%s, file %d: status %d, %v, %v", what, file, r.Status, r.Findings, r.Errors)
+			m.t.Errorf("%s, file %d: status %d, findings %v, errors %v, want the error that the log is incomplete", what, file, r.Status, r.Findings, r.Errors)
 		}
 		return
 	}
@@ -189,11 +192,11 @@ func (m *tampered) want(what string, file int, folder func(dir string), edit fun
 		return f.Kind == kind && f.Message != "" && (line == 0 || f.File == name && f.Line == line)
 	})
 	if r.Status != 1 || !found {
-		m.t.Errorf("%s, file %d: status %d, want %s at line %d: %v", what, file, r.Status, kind, line, r.Findings)
+		m.t.Errorf("%s, file %d: status %d, want %s at line %d, got %v", what, file, r.Status, kind, line, r.Findings)
 	}
 }
 
-// tamperFiles takes files and their ends away, and puts lines behind the end.
+// tamperFiles removes files and their ends, and appends lines.
 func (m *tampered) tamperFiles(last int) {
 	none := func(string) {}
 	remove := func(file int) func(string) {
@@ -254,7 +257,7 @@ func (m *tampered) tamperFiles(last int) {
 	m.want("lines behind the end of a later generation", last, none, behind(3, "gw1.acme.example/access/2"), "seal_head", 0)
 }
 
-// tamperState changes the evidence, alone and with the log.
+// tamperState changes the evidence, alone and together with the log.
 func (m *tampered) tamperState(early string) {
 	t := m.t
 	t.Helper()
@@ -277,15 +280,15 @@ func (m *tampered) tamperState(early string) {
 		return replaceIn(`"level"`, `"Level"`)(l, 11)
 	}, "seal_changed", 0)
 
-	// An earlier copy of everything is consistent: only a checkpoint kept elsewhere tells.
+	// An earlier copy of everything is consistent. Only a checkpoint kept elsewhere shows it.
 	kept := filepath.Join(t.TempDir(), "heads")
 	if err := os.WriteFile(kept, heads, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r := m.audit(early); r.Status != 0 {
-		t.Errorf("set back, alone: status %d, %+v %v", r.Status, r.Findings, r.Errors)
+		t.Errorf("set back, alone: status %d, findings %+v, errors %v", r.Status, r.Findings, r.Errors)
 	}
 	if r := m.audit(early, "--head", kept); r.Status != 1 || len(r.Findings) != 1 || r.Findings[0].Kind != "seal_tail" {
-		t.Errorf("set back: status %d, %+v", r.Status, r.Findings)
+		t.Errorf("set back: status %d, findings %+v", r.Status, r.Findings)
 	}
 }

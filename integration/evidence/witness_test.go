@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// omniwitness is the witness of github.com/transparency-dev/witness, as a process.
+// omniwitness is a process of the witness of github.com/transparency-dev/witness.
 type omniwitness struct {
 	t    *testing.T
 	dir  string
@@ -51,7 +51,8 @@ func (w *omniwitness) write(name, text string) {
 	}
 }
 
-// start runs the witness for the log with a verifier's key. It keeps its state from before.
+// start runs the witness for the log of the given verifier key. The witness keeps its earlier
+// state.
 func (w *omniwitness) start(vkey string) {
 	w.t.Helper()
 	identity, _, _ := strings.Cut(vkey, "+")
@@ -78,8 +79,8 @@ func (w *omniwitness) stop() {
 	_ = w.cmd.Wait()
 }
 
-// TestOmniwitness: transparency-dev's witness cosigns each checkpoint, over restarts of both sides, and refuses a log that
-// was set back.
+// TestOmniwitness checks that transparency-dev's witness cosigns each checkpoint, over restarts of
+// both sides, and refuses a log that was set back.
 func TestOmniwitness(t *testing.T) {
 	t.Parallel()
 	w := newOmniwitness(t)
@@ -91,7 +92,7 @@ func TestOmniwitness(t *testing.T) {
 		t.Helper()
 		for range 20 {
 			if a := rig.Get(t, g.Client("somebot"), site.URL("/")); a.Status != http.StatusOK {
-				t.Fatalf("status %d", a.Status)
+				t.Fatalf("status %d, want 200", a.Status)
 			}
 		}
 	}
@@ -123,14 +124,14 @@ func TestOmniwitness(t *testing.T) {
 	w.start(string(vkey))
 	cosigned()
 	if n := g.Metric("crawlgate_evidence_witness_age_seconds"); n <= 0 || n > 60 {
-		t.Errorf("crawlgate_evidence_witness_age_seconds %g", n)
+		t.Errorf("crawlgate_evidence_witness_age_seconds is %g, want at most 60", n)
 	}
 	g.Stop()
 	if last, err := os.ReadFile(filepath.Join(s.State(), "1", "checkpoint")); err != nil || !strings.Contains(string(last), "\n— witness.example ") {
-		t.Errorf("the checkpoint at the end has no witness: %v\n%s", err, last)
+		t.Errorf("the last checkpoint has no witness: error %v\n%s", err, last)
 	}
 	if found := s.Check(); found.Verdict != "PASS" {
-		t.Errorf("%+v", found)
+		t.Errorf("the verifier returned %+v, want PASS", found)
 	}
 
 	if err := os.RemoveAll(s.Dir); err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// allowFleet is two gateways whose agent asks a site for a page that its robots.txt refuses.
+// allowFleet is two gateways, and an agent that requests a page that the site's robots.txt
+// disallows.
 type allowFleet struct {
 	orderFleet
 
@@ -48,18 +49,18 @@ func (f *allowFleet) config(i int, more string) rig.Config {
 	return rig.Config{Engine: rig.FleetEngine(fmt.Sprint("gw", i), f.redis.URL(), 2) + "\n" + more, Site: "agent AcmeBot"}
 }
 
-// decided checks the reason of the answer for the page at each gateway.
+// decided requests the page at each gateway and checks the reason of the answer.
 func (f *allowFleet) decided(when string, want ...enforce.Reason) {
 	f.t.Helper()
 	for i, g := range f.gateways {
 		a := g.MustFetch("AcmeBot/1.0", f.page)
 		if got := a.Header.Get("Crawlgate-Decision"); !strings.Contains(got+";", "reason="+string(want[i%len(want)])+";") {
-			f.t.Errorf("%s, gw%d: %d %s, want %s", when, i, a.Status, got, want[i%len(want)])
+			f.t.Errorf("%s, gw%d: status %d, decision %q, want the reason %s", when, i, a.Status, got, want[i%len(want)])
 		}
 	}
 }
 
-// TestAllow gives, lifts and stops exceptions at one gateway, and asks for the page at both.
+// TestAllow grants, stops and lifts exceptions at one gateway, and requests the page at both.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	f := startAllowFleet(t)
@@ -106,14 +107,14 @@ func TestAllow(t *testing.T) {
 	f.decided("lifted", enforce.ReasonDisallowed)
 	f.run(0, 0, "nothing is stopped", "deny")
 	if journal := f.gateways[0].Admin("/robots/deny").Body; strings.Contains(journal, "allow") {
-		t.Errorf("lifted, and listed: %s", journal)
+		t.Errorf("a lifted exception is still listed: %s", journal)
 	}
 
 	log := f.gateways[1].AccessLog()
 	f.run(1, 0, "0 findings", "audit", log)
 	out, err := rig.RunBinary(t, "robots", "report", log)
 	if err != nil || strings.Count(out, ", by dora, ticket OPS-4711, until 20") != 2 {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error %v, want both exceptions in %s", err, out)
 	}
 	f.run(1, 0, ", by dora, ticket OPS-4711, until 20", "why", log, "--url", f.page, "--limit", "9")
 
@@ -129,8 +130,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestAllowEnds: an exception that is given at one gateway is used at the other within a second, and ends at both at its time, without
-// anybody doing anything: no decision after it lets the page pass, and none before it refuses it.
+// TestAllowEnds grants an exception at one gateway. The other gateway uses it within a second, and
+// it ends at both on time without another order: each decision is right for its time.
 func TestAllowEnds(t *testing.T) {
 	rig.NeedsQuiet(t)
 	f := startAllowFleet(t)
@@ -141,7 +142,7 @@ func TestAllowEnds(t *testing.T) {
 	given := decodeAnswer[adminapi.OrderGiven](t, askAdmin(f.gateways[0], http.MethodPost, "/robots/allow", order))
 	f.decided("given", enforce.ReasonException)
 	if took := time.Since(began); took >= time.Second {
-		t.Errorf("the exception held at both after %v", took)
+		t.Errorf("the exception was in force at both gateways after %v, want less than 1s", took)
 	}
 	for i, g := range f.gateways {
 		rig.Eventually(t, fmt.Sprintf("gw%d: the exception ends", i), func() bool { return g.MustFetch("AcmeBot/1.0", f.page).Status == http.StatusForbidden })
@@ -154,15 +155,15 @@ func TestAllowEnds(t *testing.T) {
 			r := line.Robots
 			during := r.DecidedAt.Time().After(given.Order.At) && r.DecidedAt.Time().Before(until) && n > 0
 			if want := map[bool]enforce.Reason{true: enforce.ReasonException, false: enforce.ReasonDisallowed}[during]; r.Reason != want {
-				t.Errorf("gw%d: at %v, with the end at %v: %s, want %s", i, r.DecidedAt.Time(), until, r.Reason, want)
+				t.Errorf("gw%d: decided at %v, with the end at %v: got %s, want %s", i, r.DecidedAt.Time(), until, r.Reason, want)
 			}
 			if r.Reason == enforce.ReasonException && (r.ExceptionOrder != given.Order.ID || r.ExceptionBy != "dora" || r.ExceptionTicket != "OPS-4711" || !r.ExceptionUntil.Time().Equal(until)) {
-				t.Errorf("gw%d: %s", i, line.Raw)
+				t.Errorf("gw%d: the line has a wrong exception: %s", i, line.Raw)
 			}
 			last = r.Reason
 		}
 		if last != enforce.ReasonDisallowed {
-			t.Errorf("gw%d: the last line is of %s", i, last)
+			t.Errorf("gw%d: the last line has the reason %s, want disallowed", i, last)
 		}
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestFailoverBehindOneName demotes Redis, which keeps its connections, and gives its name to another one. While there
-// is no primary, the first line of a command says so; afterwards commands work again without a reload.
+// TestFailoverBehindOneName demotes a Redis, which keeps its connections, and gives its name to
+// another one. While there is no primary, the first line of a command says so. Afterwards commands
+// work again without a reload.
 func TestFailoverBehindOneName(t *testing.T) {
 	t.Parallel()
 	old, next := redistest.Start(t), redistest.Start(t)
@@ -31,19 +32,20 @@ func TestFailoverBehindOneName(t *testing.T) {
 	rig.Eventually(t, "the demotion is noticed", func() bool { return f.gateways[0].Metric("crawlgate_fleet_up") == 0 })
 	out, err := f.gateways[0].Robots("deny", "host", "one.example")
 	if first, _, _ := strings.Cut(out, "\n"); err == nil || !strings.HasPrefix(first, "1 of 3 gateways, 0 requests ended: redis does not answer") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error %v, output %s", err, out)
 	}
 	relay.move(strings.TrimPrefix(next.URL(), "redis://"))
 	f.meet()
 	f.run(0, 0, "3 of 3 gateways", "deny", "host", "two.example")
 	for _, g := range f.gateways {
 		if out, err := g.Robots("deny"); err != nil || !strings.Contains(out, "one.example") || !strings.Contains(out, "two.example") {
-			t.Errorf("%v: %s", err, out)
+			t.Errorf("error %v, want both orders in %s", err, out)
 		}
 	}
 }
 
-// TestAStopHoldsFromTheFirstRequest of a gateway that was down when it was given, and is far from Redis.
+// TestAStopHoldsFromTheFirstRequest starts a gateway that was down when a stop was ordered, and
+// that is far from Redis.
 func TestAStopHoldsFromTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, true)
@@ -52,16 +54,16 @@ func TestAStopHoldsFromTheFirstRequest(t *testing.T) {
 	for range 2 {
 		f.gateways[2].Kill()
 		f.run(0, 1, "2 of 3 gateways", "deny", "host", strings.TrimPrefix(site.Origin().String(), "http://"))
-		f.relay.delay = 80 * time.Millisecond // nobody is connected
+		f.relay.delay = 80 * time.Millisecond // no gateway uses the relay now
 		if err := f.gateways[2].Start(f.gateways[2].Config); err != nil {
 			t.Fatal(err)
 		}
 		if status := f.gateways[2].MustFetch("AcmeBot/1.0", page).Status; status != http.StatusForbidden {
-			t.Errorf("the first request got %d", status)
+			t.Errorf("the first request got status %d, want 403", status)
 		}
 		f.run(1, 0, "gateways", "undeny", "host", strings.TrimPrefix(site.Origin().String(), "http://"))
 	}
 	if n := len(site.RobotsExchanges()); n != 0 {
-		t.Errorf("%d fetches of robots.txt", n)
+		t.Errorf("%d fetches of robots.txt, want 0", n)
 	}
 }

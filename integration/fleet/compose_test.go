@@ -22,7 +22,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// script is a script of an example that runs until it is told to end.
+// script is a running script of an example.
 type script struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -30,7 +30,7 @@ type script struct {
 	ended chan error
 }
 
-// startScript runs an example's script with variables until it says that its demo site is there.
+// startScript runs an example's script with variables until it reports its demo site.
 func startScript(t *testing.T, example string, variables ...string) *script {
 	t.Helper()
 	s := &script{t: t, cmd: exec.Command("bash", testdocs.Path("examples", example, "run.sh")), out: new(rig.Tail), ended: make(chan error, 1)}
@@ -65,34 +65,35 @@ func (s *script) stop() {
 		}
 	case <-time.After(rig.Patience):
 		_ = s.cmd.Process.Kill()
-		s.t.Errorf("run.sh does not end\n%s", s.out)
+		s.t.Errorf("run.sh does not exit\n%s", s.out)
 	}
 	s.cmd = nil
 }
 
-// proxied is a client of the proxy at an address.
+// proxied returns a client of the proxy at an address.
 func proxied(addr string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr}), DisableKeepAlives: true,
 	}, Timeout: rig.Patience}
 }
 
-// gone checks that nothing is served any more.
+// gone checks that nothing listens at the addresses.
 func gone(t *testing.T, addresses ...string) {
 	t.Helper()
 	for _, addr := range addresses {
 		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
 			_ = conn.Close()
-			t.Errorf("%s is still served", addr)
+			t.Errorf("%s still accepts connections", addr)
 		}
 	}
 }
 
-// port is the port of an address.
+// port returns the port of an address.
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-// TestComposeScript runs examples/compose without containers, and types what docs/compose.md says: a page is refused,
-// another one passes, a stop is given, Prometheus sees the gateway, and nothing is left at the end.
+// TestComposeScript runs examples/compose without containers, and types the commands of
+// docs/compose.md. One page is refused and another passes, a stop works, Prometheus scrapes the
+// gateway, and no process is left at the end.
 func TestComposeScript(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "curl", "redis-server", "prometheus"} {
@@ -107,12 +108,12 @@ func TestComposeScript(t *testing.T) {
 	s, client := startScript(t, "compose", variables...), proxied(ports["GATEWAY_PORT"])
 	for page, want := range map[string]int{"/hello": http.StatusOK, "/private/page": http.StatusForbidden} {
 		if a, err := rig.TryGet(t.Context(), client, "http://"+ports["DEMO_PORT"]+page); err != nil || a.Status != want {
-			t.Errorf("%s: %v %v, want %d\n%s", page, a, err, want, s.out)
+			t.Errorf("%s: %+v, error %v, want status %d\n%s", page, a, err, want, s.out)
 		}
 	}
 	sockets, err := filepath.Glob(filepath.Join(dir, "*", "admin.sock"))
 	if err != nil || len(sockets) != 1 {
-		t.Fatalf("sockets %q: %v", sockets, err)
+		t.Fatalf("sockets %q, error %v, want one socket", sockets, err)
 	}
 	typeCompose(t, "CRAWLGATE_GATEWAY=unix/"+sockets[0], strings.NewReplacer(":3128", ports["GATEWAY_PORT"][len("127.0.0.1"):],
 		":8080", ports["DEMO_PORT"][len("127.0.0.1"):], "docker compose exec gateway crawlgate", rig.Binary, "\ncrawlgate ", "\n"+rig.Binary+" "))
@@ -124,7 +125,8 @@ func TestComposeScript(t *testing.T) {
 	gone(t, slices.Collect(maps.Values(ports))...)
 }
 
-// typeCompose types the commands of docs/compose.md, except those that start everything, and checks their output.
+// typeCompose types the commands of docs/compose.md, except those that start everything, and checks
+// their output.
 func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
 	t.Helper()
 	prints := []string{"200\n403\n", "1 of 1 gateways", "LAST HEARTBEAT"}
@@ -134,23 +136,23 @@ func typeCompose(t *testing.T, gateway string, here *strings.Replacer) {
 			continue
 		}
 		if len(prints) == 0 {
-			t.Fatalf("nobody expects %s", block)
+			t.Fatalf("the page has the unexpected block %s", block)
 		}
 		command := strings.ReplaceAll(here.Replace("\n"+block), "curl ", `curl -s -o /dev/null -w '%{http_code}\n' `)
 		cmd := exec.CommandContext(t.Context(), "bash", "-ec", command)
 		cmd.Env = append(os.Environ(), gateway)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), prints[0]) {
-			t.Errorf("%s: %v\n%s, want %q", command, err, out, prints[0])
+			t.Errorf("%s: error %v\n%s\nwant %q", command, err, out, prints[0])
 		}
 		prints = prints[1:]
 	}
 	if len(prints) > 0 {
-		t.Errorf("nothing prints %q", prints)
+		t.Errorf("the page has no commands that print %q", prints)
 	}
 }
 
-// TestComposeFile checks compose.yaml against run.sh, as there is no container engine here: the files that it mounts
-// exist, and its ports and commands are the ones of the script.
+// TestComposeFile checks compose.yaml against run.sh, because there is no container engine here.
+// The mounted files exist, and the ports and commands are those of the script.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
@@ -174,10 +176,10 @@ func TestComposeFile(t *testing.T) {
 	script := read("run.sh")
 	health := compose.Services["gateway"].Healthcheck.Test
 	if len(health) < 3 || health[0] != "CMD" || health[1] != "crawlgate" || !strings.Contains(script, "\n\"$bin\" "+strings.Join(health[2:], " ")) {
-		t.Errorf("run.sh has no health check %q", health)
+		t.Errorf("run.sh lacks the health check %q", health)
 	}
 	if len(compose.Services) != 4 {
-		t.Errorf("%d services", len(compose.Services))
+		t.Errorf("%d services, want 4", len(compose.Services))
 	}
 	for name, s := range compose.Services {
 		for key, value := range s.Environment {
@@ -190,7 +192,7 @@ func TestComposeFile(t *testing.T) {
 		}
 		for _, p := range s.Ports {
 			if inside := p[strings.LastIndexByte(p, ':')+1:]; !strings.Contains(script, ":-"+inside+"}") {
-				t.Errorf("%s: run.sh has no port %s", name, inside)
+				t.Errorf("%s: run.sh lacks the port %s", name, inside)
 			}
 		}
 		for _, word := range s.Command {
@@ -213,12 +215,12 @@ func TestComposeFile(t *testing.T) {
 		}
 	}
 	if targets := read("prometheus.yml"); !strings.Contains(targets, "gateway:"+compose.Services["gateway"].Environment["METRICS_PORT"]) {
-		t.Errorf("Prometheus does not ask the gateway: %s", targets)
+		t.Errorf("prometheus.yml does not have the gateway: %s", targets)
 	}
 }
 
-// TestComposeWayOut checks that no service of examples/egress/compose.yaml but the gateway has a network with a way
-// out, and that the gateway hands nothing on and can be named in crawlers.nft.
+// TestComposeWayOut checks that in examples/egress/compose.yaml only the gateway has a network with
+// a way out, that the gateway does not forward packets, and that crawlers.nft can name it.
 func TestComposeWayOut(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(testdocs.Path("examples", "egress", "compose.yaml"))
@@ -252,12 +254,12 @@ func TestComposeWayOut(t *testing.T) {
 		t.Errorf("the gateway's networks are %v", networks)
 	}
 	if forwards, said := gateway.Sysctls["net.ipv4.ip_forward"]; forwards != 0 || !said {
-		t.Error("the gateway may hand packets on")
+		t.Error("the gateway may forward packets")
 	}
 	for name, s := range compose.Services {
 		for _, key := range []string{"network_mode", "privileged", "cap_add", "extra_hosts", "ports", "pid"} {
 			if s.Further[key] != nil {
-				t.Errorf("%s has %s", name, key)
+				t.Errorf("%s has the forbidden key %s", name, key)
 			}
 		}
 		if name == "gateway" {
@@ -267,7 +269,7 @@ func TestComposeWayOut(t *testing.T) {
 			t.Errorf("%s has the networks %v and the proxy %q", name, networks, s.Environment["http_proxy"])
 		}
 		if len(s.CapDrop) != 1 || s.CapDrop[0] != "NET_RAW" {
-			t.Errorf("%s may write packets of its own", name)
+			t.Errorf("%s keeps NET_RAW", name)
 		}
 	}
 }

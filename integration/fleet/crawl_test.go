@@ -15,24 +15,24 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// crawlDelay is what the hosts of a crawl ask for.
+// crawlDelay is the Crawl-delay of the hosts.
 const crawlDelay = 500 * time.Millisecond
 
-// backWithin is how long after Redis has changed all of a fleet has to work again.
+// backWithin is the time after a change of Redis within which everything must work again.
 const backWithin = 5 * time.Second
 
-// crawl is a set of gateways with one Redis. Each gateway requests the pages of all hosts as fast as
-// it may.
+// crawl is a set of gateways with one Redis. Each gateway requests the pages of all hosts as fast
+// as it may.
 type crawl struct {
 	t        *testing.T
 	sites    []*testorigin.Site
 	gateways []*rig.Gateway
 	stop     context.CancelFunc
 	workers  sync.WaitGroup
-	stopped  int // hosts, which are the first ones
+	stopped  int // the number of stopped hosts, which are the first ones
 }
 
-// startCrawl starts three gateways that share all by a URL.
+// startCrawl starts three gateways that share everything through the Redis at a URL.
 func startCrawl(t *testing.T, hosts int, url string) *crawl {
 	t.Helper()
 	c := &crawl{t: t}
@@ -75,17 +75,17 @@ func startCrawl(t *testing.T, hosts int, url string) *crawl {
 	return c
 }
 
-// deny stops the next host by a gateway.
+// deny stops the next host at a gateway.
 func (c *crawl) deny(gateway int) {
 	c.t.Helper()
 	host := c.sites[c.stopped].Origin()
 	c.stopped++
 	if out, err := c.gateways[gateway].Robots("deny", "host", host.Host); err != nil {
-		c.t.Logf("deny: %v: %s", err, out) // it says that others do not have it yet
+		c.t.Logf("deny: %v: %s", err, out) // the other gateways may not have the order yet
 	}
 }
 
-// works reports whether clocks, records and orders of all gateways are shared.
+// works reports whether the gateways share clocks, records and orders.
 func (c *crawl) works() bool {
 	for _, g := range c.gateways {
 		for _, part := range []string{"crawlgate_shared_clock_up", "crawlgate_fleet_up", "crawlgate_store_up"} {
@@ -97,7 +97,7 @@ func (c *crawl) works() bool {
 	return true
 }
 
-// comesBack checks that a fleet works again soon after Redis has changed, and goes on to do so.
+// comesBack checks that a fleet works again soon after a change of Redis, and keeps working.
 func (c *crawl) comesBack(changed time.Time) {
 	c.t.Helper()
 	missed := changed
@@ -107,22 +107,22 @@ func (c *crawl) comesBack(changed time.Time) {
 		}
 		rig.Pause(c.t.Context(), 50*time.Millisecond)
 	}
-	c.t.Logf("all worked again after %v", missed.Sub(changed).Round(10*time.Millisecond))
+	c.t.Logf("everything worked again after %v", missed.Sub(changed).Round(10*time.Millisecond))
 	if !c.works() {
-		c.t.Errorf("not all works %v after the change", backWithin)
+		c.t.Errorf("not everything works %v after the change", backWithin)
 	}
-	// Other work on the machine can take the crawlers' time for a while, but not each time.
+	// Other work on the machine can slow the crawlers down for a while, but not each time.
 	var n, most, silent int
 	for range 4 {
 		if n, most, silent = c.arrive(4 * crawlDelay); n >= most/2 && silent == 0 {
 			return
 		}
 	}
-	c.t.Errorf("%d requests of %d that the hosts allow, and %d hosts without any", n, most, silent)
+	c.t.Errorf("%d requests, of %d that the hosts allow; %d hosts got none", n, most, silent)
 }
 
-// arrive counts the requests to hosts that are not stopped, how many the hosts allow in that time, and the hosts that got
-// none.
+// arrive returns the number of requests to hosts that are not stopped, the number that the hosts
+// allow in that time, and the number of hosts that got none.
 func (c *crawl) arrive(in time.Duration) (n, most, silent int) {
 	c.t.Helper()
 	since := time.Now()
@@ -137,27 +137,27 @@ func (c *crawl) arrive(in time.Duration) (n, most, silent int) {
 	return n, int(in/crawlDelay) * (len(c.sites) - c.stopped), silent
 }
 
-// end stops the crawl, and looks at the record of the hosts: no two requests are closer than they
-// asked for, and those that were stopped have none once all works again.
+// end stops the crawl and checks the record of the hosts: requests keep the Crawl-delay, and
+// stopped hosts get none once everything works again.
 func (c *crawl) end(changed time.Time) {
 	c.t.Helper()
 	for _, site := range c.sites[:c.stopped] {
 		for i, g := range c.gateways {
 			if status := g.MustFetch("AcmeBot/1.0", site.URL("/")).Status; status != http.StatusForbidden {
-				c.t.Errorf("gw%d: %s: %d, want it stopped", i, site.Origin(), status)
+				c.t.Errorf("gw%d: %s: status %d, want 403", i, site.Origin(), status)
 			}
 		}
 		if times := after(rig.Arrivals(site), changed.Add(backWithin)); len(times) > 0 {
-			c.t.Errorf("%s: %d requests %v after the change", site.Origin(), len(times), backWithin)
+			c.t.Errorf("%s: %d requests came to a stopped host later than %v after the change", site.Origin(), len(times), backWithin)
 		}
 	}
 	c.stop()
 	c.workers.Wait()
 	n, short, least := 0, 0, time.Hour
-	var at time.Duration // of the shortest
+	var at time.Duration // of the shortest gap
 	for _, site := range c.sites {
 		if lost := site.Dropped(); lost > 0 {
-			c.t.Errorf("%d requests are missing in the record", lost)
+			c.t.Errorf("the record lacks %d requests", lost)
 		}
 		times := rig.Arrivals(site)
 		n += len(times)
@@ -171,13 +171,13 @@ func (c *crawl) end(changed time.Time) {
 			}
 		}
 	}
-	c.t.Logf("%d requests to %d hosts, %v apart at least", n, len(c.sites), least)
+	c.t.Logf("%d requests to %d hosts, at least %v apart", n, len(c.sites), least)
 	if short > 0 {
-		c.t.Errorf("%d times two requests were closer than %v: %v, when it was %v after the change", short, crawlDelay, least, at)
+		c.t.Errorf("%d gaps were shorter than %v, the shortest %v, %v after the change", short, crawlDelay, least, at)
 	}
 }
 
-// after returns the times after one.
+// after returns the times after since.
 func after(times []time.Time, since time.Time) []time.Time {
 	for len(times) > 0 && !times[0].After(since) {
 		times = times[1:]

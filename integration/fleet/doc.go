@@ -1,2 +1,3 @@
-// Package fleet holds the tests of the binary that concern several gateways: stops that all of them follow, Redis, HAProxy, containers. It has only tests.
+// Package fleet tests several gateways together with the binary: stops that all of them follow,
+// Redis, HAProxy, containers. It has only tests.
 package fleet

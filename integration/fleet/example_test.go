@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestFleetScript runs examples/fleet without containers: a page is refused and another one passes by
-// HAProxy, a host is asked for robots.txt by one gateway, and nothing is left at the end.
+// TestFleetScript runs examples/fleet without containers. Through HAProxy one page is refused and
+// another passes, one gateway fetches a host's robots.txt, and no process is left at the end.
 func TestFleetScript(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "redis-cli", "haproxy"} {
@@ -42,7 +42,7 @@ func TestFleetScript(t *testing.T) {
 		return err == nil && a.Status == http.StatusOK
 	})
 	if a := rig.Get(t, client, "http://"+demo+"/private/page"); a.Status != http.StatusForbidden {
-		t.Errorf("%d: %s\n%s", a.Status, a.Body, s.out)
+		t.Errorf("status %d, want 403: %s\n%s", a.Status, a.Body, s.out)
 	}
 	s.stop()
 	gone(t, append(append(append(gateways, redis...), bus...), balancer, demo)...)
@@ -68,7 +68,7 @@ func TestFleetExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(compose.Services) != 12 {
-		t.Errorf("%d services", len(compose.Services))
+		t.Errorf("%d services, want 12", len(compose.Services))
 	}
 	script := read("run.sh")
 	for name, s := range compose.Services {
@@ -96,6 +96,6 @@ func TestFleetExample(t *testing.T) {
 		`"${GATEWAY_2}"`, "gw2.acme.example:3128", `"${GATEWAY_3}"`, "gw3.acme.example:3128",
 	).Replace(read("haproxy.cfg"))
 	if _, example, _ = strings.Cut(example, "\n"); example != recipe {
-		t.Errorf("haproxy.cfg is not the recipe of docs/fleet.md: %s", example)
+		t.Errorf("haproxy.cfg differs from docs/fleet.md: %s", example)
 	}
 }

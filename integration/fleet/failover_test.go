@@ -14,11 +14,11 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// fleetKey is on the node that has the orders.
+// fleetKey is a key on the node that has the orders.
 const fleetKey = "{crawlgate}:fleet:orders"
 
-// failovers are the ways in which Redis goes to another server, as docs/fleet.md lists them. Each
-// begins a Redis, and returns its URL and what makes it change.
+// failovers are the ways in which Redis moves to another server, as docs/fleet.md lists them. Each
+// starts a Redis and returns its URL and a function that makes it move.
 var failovers = map[string]func(t *testing.T) (url string, change func()){
 	"primary killed": func(t *testing.T) (string, func()) {
 		t.Helper()
@@ -38,8 +38,8 @@ var failovers = map[string]func(t *testing.T) (url string, change func()){
 	"demoted behind its name": demoted,
 }
 
-// demoted is what managed Redis does: the name leads to the former replica, and the former primary
-// stays up as its replica, with its connections.
+// demoted does what managed Redis does: the name moves to the former replica, and the former
+// primary stays up as its replica, with its connections.
 func demoted(t *testing.T) (string, func()) {
 	t.Helper()
 	first, second := redistest.Start(t), redistest.Start(t, "--repl-diskless-sync-delay", "0")
@@ -58,7 +58,7 @@ func demoted(t *testing.T) (string, func()) {
 	}
 }
 
-// turns has two crawls run beside each other: more of them are more than two processors carry in time.
+// turns lets two crawls run at once. Two processors are too slow for more.
 var turns = make(chan struct{}, 2)
 
 func twoAtOnce(t *testing.T) {
@@ -68,8 +68,8 @@ func twoAtOnce(t *testing.T) {
 	t.Cleanup(func() { <-turns })
 }
 
-// TestFailover crawls through each kind of failover, and gives an order before and in the middle of
-// it: no two requests to a host are closer than it asks for, no order is lost, and all works within
+// TestFailover crawls through each kind of failover, and gives an order before it and in the
+// middle. Requests to a host keep its Crawl-delay, no order is lost, and everything works within
 // five seconds.
 func TestFailover(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	rig.LoadsMachine(t)
@@ -93,8 +93,8 @@ func TestFailover(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	}
 }
 
-// TestRedisForgets empties Redis during a crawl, loads it again, and restores a snapshot from before
-// an order. No two requests to a host are closer than the host demands, and no order is lifted.
+// TestRedisForgets empties Redis during a crawl, reloads it, and restores a snapshot from before an
+// order. Requests to a host keep its Crawl-delay, and no order is lifted.
 func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 	rig.LoadsMachine(t)
 	for name, forget := range map[string]func(t *testing.T, s *redistest.Server, c *crawl){
@@ -104,7 +104,7 @@ func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 				if said := s.Say("FLUSHALL"); said != "+OK\r\n" {
 					t.Error(said)
 				}
-				rig.Pause(t.Context(), 700*time.Millisecond) // more than a slot, so that each finds some
+				rig.Pause(t.Context(), 700*time.Millisecond) // longer than a slot, so that each gateway finds some
 			}
 		},
 		"DEBUG RELOAD": func(t *testing.T, s *redistest.Server, _ *crawl) {
@@ -115,7 +115,7 @@ func TestRedisForgets(t *testing.T) { //nolint:tparallel // LoadsMachine does
 		},
 		"an old snapshot": func(t *testing.T, s *redistest.Server, c *crawl) {
 			t.Helper()
-			c.deny(1) // the snapshot does not have it
+			c.deny(1) // the snapshot lacks it
 			rig.Pause(t.Context(), 2*crawlDelay)
 			s.Kill()
 			s.Start()

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestHAProxyRecipe: each host goes to one gateway, by absolute form and by CONNECT, the hosts are
-// spread over all, and when a gateway fails only its hosts move.
+// TestHAProxyRecipe checks that each host goes to one gateway, in absolute form and by CONNECT,
+// that all gateways have hosts, and that only the hosts of a failed gateway move.
 func TestHAProxyRecipe(t *testing.T) {
 	t.Parallel()
 	var gateways []*rig.Gateway
@@ -29,8 +29,8 @@ func TestHAProxyRecipe(t *testing.T) {
 		a, err := balancer.Fetch("AcmeBot/1.0", sites[0].URL("/"))
 		return err == nil && a.Status == http.StatusOK
 	})
-	// ask asks for each site several times, and returns at which gateway each of them was. Each round has pages of its own:
-	// lines of an earlier one may be written late.
+	// ask requests pages of each site several times, and returns the gateway of each site. Each
+	// round has its own pages, because lines of an earlier round may be written late.
 	ask := func(round string) map[string]int {
 		t.Helper()
 		asked := 0
@@ -38,7 +38,7 @@ func TestHAProxyRecipe(t *testing.T) {
 			for _, page := range []string{"/", "/a", "/b"} {
 				for form, do := range balancer.Through(http.MethodGet, rig.HostOf(site.URL("")), page+round) {
 					if a, err := do(); err != nil || a.Status != http.StatusOK {
-						t.Errorf("%s by %s: %d, %v", site.URL(page), form, a.Status, err)
+						t.Errorf("%s by %s: status %d, error %v", site.URL(page), form, a.Status, err)
 					}
 					asked++
 				}
@@ -55,7 +55,7 @@ func TestHAProxyRecipe(t *testing.T) {
 					logged++
 					o := line.Robots.Origin
 					if other, known := at[o]; known && other != i {
-						t.Fatalf("%s is at two gateways", o)
+						t.Fatalf("%s went to two gateways", o)
 					}
 					at[o] = i
 				}
@@ -70,7 +70,7 @@ func TestHAProxyRecipe(t *testing.T) {
 		count[i]++
 	}
 	if len(before) != len(sites) || min(count[0], count[1], count[2]) < len(sites)/10 {
-		t.Errorf("%d sites at %v", len(before), count)
+		t.Errorf("the %d sites went to the gateways %v", len(before), count)
 	}
 	gateways[2].Stop()
 	rig.Eventually(t, "haproxy has noticed", func() bool {
@@ -91,6 +91,6 @@ func TestHAProxyRecipe(t *testing.T) {
 	}
 	t.Logf("%d sites at %v; %d have moved", len(sites), count, moved)
 	if moved != count[2] {
-		t.Errorf("%d have moved, want the %d of the one that failed", moved, count[2])
+		t.Errorf("%d sites have moved, want the %d of the failed gateway", moved, count[2])
 	}
 }

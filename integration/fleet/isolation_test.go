@@ -15,9 +15,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestFleetsOnOneRedisShareNothing: staging and production use one Redis server, in two databases or with two prefixes.
-// A site that asks staging to leave it alone is crawled by production, an order of staging stops nothing there, and
-// each fetches robots.txt for itself.
+// TestFleetsOnOneRedisShareNothing runs staging and production on one Redis server, in two
+// databases or with two prefixes. Production still crawls a site that has blocked staging, or that
+// an order of staging stops, and each fetches robots.txt for itself.
 func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 	t.Parallel()
 	three := "store redis %[1]s\npace {\nrate 50/s\nshared redis %[1]s\n}\nfleet redis"
@@ -56,7 +56,7 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 
 			site.SetPages(rig.Overloaded(http.StatusTooManyRequests, "120"))
 			if status := staging.MustFetch("AcmeBot/1.0", site.URL("/a")).Status; status != http.StatusTooManyRequests {
-				t.Fatalf("staging: %d, want the 429 of the site", status)
+				t.Fatalf("staging: status %d, want the 429 of the site", status)
 			}
 			site.SetPages(testorigin.OK("page"))
 			rig.Eventually(t, "staging's other gateway to know of the block", func() bool {
@@ -70,7 +70,7 @@ func TestFleetsOnOneRedisShareNothing(t *testing.T) {
 			}
 			for i, want := range []int{http.StatusForbidden, http.StatusForbidden, http.StatusOK} {
 				if status := gateways[i].MustFetch("AcmeBot/1.0", site.URL("/b")).Status; status != want {
-					t.Errorf("gw%d: %d, want %d", i, status, want)
+					t.Errorf("gw%d: status %d, want %d", i, status, want)
 				}
 			}
 			if n := len(site.RobotsExchanges()); n != 2 {

@@ -25,7 +25,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// orderFleet is three gateways that take orders from each other. The third may reach Redis by a
+// orderFleet is three gateways that follow each other's orders. The third may reach Redis through a
 // relay.
 type orderFleet struct {
 	t        *testing.T
@@ -68,7 +68,7 @@ func decodeAnswer[T any](t *testing.T, text string) (v T) {
 	return v
 }
 
-// run runs a command at a gateway, and checks its exit status and output.
+// run runs a command at a gateway, and checks the exit status and the output.
 func (f *orderFleet) run(i, status int, want string, args ...string) {
 	f.t.Helper()
 	out, err := f.gateways[i].Robots(args[0], args[1:]...)
@@ -77,7 +77,7 @@ func (f *orderFleet) run(i, status int, want string, args ...string) {
 		got = exited.ExitCode()
 	}
 	if got != status || !strings.Contains(out, want) {
-		f.t.Errorf("gw%d: %q: exit %d, want %d with %q: %s", i, args, got, status, want, out)
+		f.t.Errorf("gw%d: %q: exit status %d, want %d and %q in the output: %s", i, args, got, status, want, out)
 	}
 }
 
@@ -87,7 +87,7 @@ func (f *orderFleet) stopped(page string, want ...bool) {
 	for i, g := range f.gateways {
 		status := g.MustFetch("AcmeBot/1.0", page).Status
 		if stopped := status == http.StatusForbidden; stopped != want[i] {
-			f.t.Errorf("gw%d: %s: %d, want it stopped: %v", i, page, status, want[i])
+			f.t.Errorf("gw%d: %s: status %d, want stopped %v", i, page, status, want[i])
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (f *orderFleet) becomes(page string, stopped bool) {
 	}
 }
 
-// relay passes connections on, until it is cut.
+// relay forwards connections until it is cut.
 type relay struct {
 	addr, to string
 	delay    time.Duration // of each answer
@@ -134,7 +134,7 @@ func startRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// move makes it pass new connections on to another place.
+// move makes the relay forward new connections to another address.
 func (r *relay) move(to string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +188,8 @@ func (r *relay) cut(cut bool) {
 	}
 }
 
-// endlessPages is an origin whose pages go on for as long as the gateway takes them. It notes when
-// bytes last came to it, and when it could last send some, by the gateway that asked.
+// endlessPages is an origin whose pages continue for as long as the gateway reads them. For each
+// gateway it records when it last received bytes and when it last sent some.
 type endlessPages struct {
 	*httptest.Server
 	last [3]atomic.Int64 // ns since 1970
@@ -228,9 +228,9 @@ func startEndlessPages(t *testing.T) *endlessPages {
 	return s
 }
 
-// TestFleetStopsWithinASecond has many clients crawl one host by three gateways. From the order at
-// one of them to the last byte at the origin, by the origin's own record, it takes less than a
-// second at all, every time.
+// TestFleetStopsWithinASecond crawls one host with many clients through three gateways. Less than a
+// second after an order at one of them, by the origin's own record, the last byte has arrived at
+// the origin.
 func TestFleetStopsWithinASecond(t *testing.T) {
 	rig.NeedsQuiet(t)
 	rounds, clients := 10, 60
@@ -273,10 +273,10 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		answered := time.Since(began)
 		n, all, ended := given.Counts()
 		if n != 3 || all != 3 || ended == 0 {
-			t.Errorf("round %d: %d of %d gateways, %d ended: %+v", round, n, all, ended, given)
+			t.Errorf("round %d: %d of %d gateways confirmed, want 3 of 3; %d requests ended: %+v", round, n, all, ended, given)
 		}
 		sum += ended
-		rig.Pause(t.Context(), 1200*time.Millisecond-time.Since(began)) // beyond the bound, for what should not come
+		rig.Pause(t.Context(), 1200*time.Millisecond-time.Since(began)) // bytes may come too late
 		var last int64
 		for i := range s.last {
 			last = max(last, s.last[i].Load())
@@ -294,7 +294,7 @@ func TestFleetStopsWithinASecond(t *testing.T) {
 		rounds, clients, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), sum)
 }
 
-// askAdmin sends a request to the admin API, which has to succeed.
+// askAdmin sends a request to the admin API and fails the test unless it succeeds.
 func askAdmin(g *rig.Gateway, method, path, body string) string {
 	g.T.Helper()
 	client := &http.Client{Transport: &http.Transport{
@@ -314,13 +314,14 @@ func askAdmin(g *rig.Gateway, method, path, body string) string {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		g.T.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, text, err)
+		g.T.Fatalf("%s %s: status %d, body %s, error %v", method, path, resp.StatusCode, text, err)
 	}
 	return string(text)
 }
 
 // TestFleetWithoutRedis empties and kills Redis between an order and its lift, and kills a gateway
-// whose order nobody knows yet. No order is lifted by that, none is lost, and a lift is one.
+// whose order no other gateway has yet. This lifts no order and loses none, and a lift stays in
+// force.
 func TestFleetWithoutRedis(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, false)
@@ -357,7 +358,7 @@ func TestFleetWithoutRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.stopped(second, false, false, true)
-	// The order, and the lifts of the one that it replaced and of the first one.
+	// The order, the lift of the one that it replaced, and the lift of the first one.
 	f.run(2, 0, "redis does not answer: this list may be out of date; 3 orders wait for it", "gateways")
 	f.redis.Start()
 	f.becomes(second, true)
@@ -366,8 +367,8 @@ func TestFleetWithoutRedis(t *testing.T) {
 	f.stopped(second, false, false, false)
 }
 
-// TestFleetCutInTwo cuts one gateway off. On one side a stop is lifted while it is given again on
-// the other, both ways: in the end all are stopped.
+// TestFleetCutInTwo cuts one gateway off. A stop is lifted on one side and given again on the
+// other, in both directions. In the end all gateways stop.
 func TestFleetCutInTwo(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, true)
@@ -382,7 +383,7 @@ func TestFleetCutInTwo(t *testing.T) {
 	}
 	f.relay.cut(true)
 	rig.Eventually(t, "the third is cut off", func() bool { return f.gateways[2].Metric("crawlgate_fleet_up") == 0 })
-	rig.Pause(t.Context(), 6*time.Second) // it is silent then, and not waited for
+	rig.Pause(t.Context(), 6*time.Second) // then it is silent, and the others do not wait for it
 	f.run(0, 1, "gw2 is silent", "undeny", "host", hosts[0])
 	f.run(2, 1, "1 of 3 gateways", "deny", "host", hosts[0])
 	f.run(1, 1, "2 of 3 gateways", "deny", "host", hosts[1])
@@ -408,8 +409,8 @@ func TestFleetCutInTwo(t *testing.T) {
 	}
 }
 
-// TestFleetActions: each gateway has a store of its own, and forgets, fetches and unblocks when one
-// is told to.
+// TestFleetActions checks that gateways with their own stores forget, fetch and unblock when one of
+// them is told to.
 func TestFleetActions(t *testing.T) {
 	t.Parallel()
 	f := startOrderFleet(t, false)
@@ -437,7 +438,7 @@ func TestFleetActions(t *testing.T) {
 	f.run(0, 1, "is not blocked", "unblock", site.Origin().Host)
 	out, err := f.gateways[0].Robots("gateways")
 	if err != nil || strings.Count(out, "gw") != 3 || strings.Contains(out, "expected") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error %v, want three gateways in %s", err, out)
 	}
 	if err := f.gateways[0].Reload(rig.Config{Engine: rig.FleetEngine("renamed", f.redis.URL(), 3)}); err != nil {
 		t.Fatal(err)
@@ -452,8 +453,9 @@ func TestFleetActions(t *testing.T) {
 	f.run(2, 0, "3 gateways are expected, 2 are known", "gateways")
 }
 
-// TestOrdersFollowWhatIsShared: gateways that share records or clocks share orders, with no word of a
-// fleet. Without Redis the command says that the others do not have the order yet, and ends with 1.
+// TestOrdersFollowWhatIsShared checks that gateways that share records or clocks share orders too,
+// without an option for a fleet. Without Redis the command reports that the others do not have the
+// order yet, and exits with status 1.
 func TestOrdersFollowWhatIsShared(t *testing.T) {
 	t.Parallel()
 	for name, shared := range map[string]string{"store": "store redis %s\n" + rig.PaceOff, "clocks": "pace {\nrate off\nshared redis %s\n}"} {
@@ -470,13 +472,13 @@ func TestOrdersFollowWhatIsShared(t *testing.T) {
 					return list.Up && len(list.Gateways) == 2
 				})
 				if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
-					t.Fatalf("%d: %s", a.Status, a.Body)
+					t.Fatalf("status %d, want 200: %s", a.Status, a.Body)
 				}
 			}
 			f.run(0, 0, "2 of 2 gateways", "deny", "host", site.Origin().Host)
 			for _, g := range f.gateways {
 				if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-					t.Errorf("%d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
+					t.Errorf("status %d, decision %q, want a stop", a.Status, a.Header.Get("Crawlgate-Decision"))
 				}
 			}
 			f.redis.Kill()

@@ -23,8 +23,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestPlacesOfAFleet has more gateways than places crawl one slow host. It never has more open
-// answers than places, and if all requests come by HAProxy to one gateway, that one has all places.
+// TestPlacesOfAFleet crawls one slow host through more gateways than places. The host never has
+// more open answers than places. If all requests reach one gateway through HAProxy, it uses all
+// places.
 func TestPlacesOfAFleet(t *testing.T) {
 	rig.LoadsMachine(t)
 	const gateways, places, slow = 12, 8, 150 * time.Millisecond
@@ -44,7 +45,7 @@ func TestPlacesOfAFleet(t *testing.T) {
 			return len(decodeAnswer[adminapi.Gateways](t, g.Admin("/robots/gateways").Body).Gateways) == gateways
 		})
 	}
-	rig.Pause(t.Context(), 5*time.Second) // until then each gateway keeps to its part of the places
+	rig.Pause(t.Context(), 5*time.Second) // until then each gateway uses only its share of the places
 	balancer := rig.StartHAProxy(t, all[:3], "")
 	for _, phase := range []struct {
 		name    string
@@ -62,20 +63,21 @@ func TestPlacesOfAFleet(t *testing.T) {
 		ended := time.Now()
 		workers.Wait()
 		stop()
-		// A site may see later than the gateways that a client has left.
+		// A site may notice later than the gateways that a client has left.
 		most, n := mostOpen(slices.DeleteFunc(site.PageExchanges(), func(e testorigin.Exchange) bool { return e.Start.After(ended) }), slow)
 		t.Logf("%s: %d answers, %d open at most", name, n, most)
 		if most > places {
-			t.Errorf("%s: %d open answers, and concurrency is %d", name, most, places)
+			t.Errorf("%s: %d open answers, want at most the concurrency %d", name, most, places)
 		}
 		if most < places {
-			t.Errorf("%s: only %d of %d places were used", name, most, places)
+			t.Errorf("%s: %d places were used, want %d", name, most, places)
 		}
 	}
 }
 
-// mostOpen returns how many answers were open at once, of how many. An answer is open for as long as
-// the site waits before it, at most: a gateway may have all of it before the site notes its end.
+// mostOpen returns the largest number of answers that were open at once, and the number of all
+// answers. An answer counts as open for at most the time that the site waits before it, because a
+// gateway may have all of it before the site records its end.
 func mostOpen(exchanges []testorigin.Exchange, wait time.Duration) (most, n int) {
 	type event struct {
 		at   time.Time
@@ -97,9 +99,9 @@ func mostOpen(exchanges []testorigin.Exchange, wait time.Duration) (most, n int)
 	return most, len(events) / 2
 }
 
-// TestOrderAmongMany: an order costs each gateway little more when 10,000 are in force: less than
-// 2 KB from Redis, and a sixth of the processor time that reading and writing all of them takes. It
-// holds at all within a second.
+// TestOrderAmongMany checks the cost of an order when 10,000 are in force. For each gateway it is
+// less than 2 KB from Redis and a sixth of the processor time for reading and writing all orders.
+// The order reaches all gateways within a second.
 func TestOrderAmongMany(t *testing.T) {
 	rig.LoadsMachine(t)
 	const gateways, orders, each, maxCPU, maxBytes = 3, 9900, 20, 5 * time.Millisecond, 2048
@@ -119,7 +121,7 @@ func TestOrderAmongMany(t *testing.T) {
 		work()
 		took := time.Since(at)
 		cpu, sent = f.cpu()-used, sentBy(t, redis)-before
-		// Their use in the same time without orders.
+		// The use in the same time without orders.
 		before, used = sentBy(t, redis), f.cpu()
 		rig.Pause(t.Context(), took)
 		return cpu - (f.cpu() - used), sent - (sentBy(t, redis) - before)
@@ -131,7 +133,7 @@ func TestOrderAmongMany(t *testing.T) {
 			order := fmt.Sprintf(`{"scope":"host","value":"new-%d.example"}`, i)
 			given := decodeAnswer[adminapi.OrderGiven](t, askAdmin(f.gateways[i%gateways], http.MethodPost, "/robots/deny", order))
 			if n, known, _ := given.Counts(); n != gateways || known != gateways {
-				t.Errorf("%d of %d gateways", n, known)
+				t.Errorf("%d of %d gateways confirmed the order", n, known)
 			}
 			longest = max(longest, time.Since(began))
 			rig.Pause(t.Context(), 100*time.Millisecond)
@@ -140,17 +142,17 @@ func TestOrderAmongMany(t *testing.T) {
 	perCPU, perBytes := cpu/(each*gateways), sent/(each*gateways)
 	t.Logf("an order among %d: %v of processor time and %d bytes for each gateway, %v at most until all have it", orders, perCPU, perBytes, longest)
 	if perCPU > maxCPU {
-		t.Errorf("an order takes %v of processor time at each gateway, want %v at most", perCPU, maxCPU)
+		t.Errorf("an order takes %v of processor time at each gateway, want at most %v", perCPU, maxCPU)
 	}
 	if perBytes > maxBytes {
-		t.Errorf("an order takes %d bytes for each gateway, want %d at most", perBytes, maxBytes)
+		t.Errorf("an order takes %d bytes for each gateway, want at most %d", perBytes, maxBytes)
 	}
 	if longest > time.Second {
-		t.Errorf("an order took %v to reach all", longest)
+		t.Errorf("an order took %v to reach all gateways, want at most 1s", longest)
 	}
 }
 
-// startWithOrders starts a gateway whose file has orders.
+// startWithOrders starts a gateway with the given number of orders in its file.
 func startWithOrders(t *testing.T, engine string, orders int) *rig.Gateway {
 	t.Helper()
 	var set enforce.StopSet
@@ -177,13 +179,13 @@ func startWithOrders(t *testing.T, engine string, orders int) *rig.Gateway {
 	return g
 }
 
-// cpu is the processor time that the gateways have used.
+// cpu returns the processor time that the gateways have used.
 func (f *orderFleet) cpu() (sum time.Duration) {
 	f.t.Helper()
 	for _, g := range f.gateways {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.Cmd.Process.Pid))
 		if err != nil {
-			f.t.Skip(err) // only Linux tells
+			f.t.Skip(err) // only Linux has /proc
 		}
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')'):]))
 		for _, field := range fields[12:14] { // user and system, in hundredths of a second
@@ -194,7 +196,7 @@ func (f *orderFleet) cpu() (sum time.Duration) {
 	return sum
 }
 
-// sentBy is how many bytes Redis has sent.
+// sentBy returns how many bytes Redis has sent.
 func sentBy(t *testing.T, s *redistest.Server) int {
 	t.Helper()
 	return infoOf(t, s.Say("INFO stats"), "total_net_output_bytes:")

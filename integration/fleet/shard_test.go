@@ -19,8 +19,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestShareOrShard measures what docs/fleet.md says: three gateways that share all by Redis make at
-// most two calls for a request, and three behind HAProxy that share orders make none.
+// TestShareOrShard measures the calls of Redis that docs/fleet.md promises: at most two for a
+// request with three gateways that share everything, and none with three gateways behind HAProxy
+// that share orders.
 func TestShareOrShard(t *testing.T) {
 	rig.LoadsMachine(t)
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func TestShareOrShard(t *testing.T) {
 		t.Logf("%s: %.0f requests a second, %.2f calls of Redis for each; %.0f calls a second without requests",
 			c.name, float64(n)/period.Seconds(), each, float64(idle)/period.Seconds())
 		if each > c.most {
-			t.Errorf("%s: %.2f calls of Redis for a request, want %v at most", c.name, each, c.most)
+			t.Errorf("%s: %.2f calls of Redis for a request, want at most %v", c.name, each, c.most)
 		}
 		for _, g := range gateways {
 			g.Stop()
@@ -86,25 +87,25 @@ func TestShareOrShard(t *testing.T) {
 	}
 }
 
-// scriptCalls is how often Redis has run a script, which is all that a gateway calls for a request.
+// scriptCalls returns the number of scripts that Redis has run. Requests cause no other calls.
 func scriptCalls(t *testing.T, redis *redistest.Server) int {
 	t.Helper()
 	return infoOf(t, redis.Say("INFO commandstats"), "cmdstat_evalsha:calls=")
 }
 
-// infoOf reads a number of INFO.
+// infoOf returns a number from the output of INFO.
 func infoOf(t *testing.T, info, name string) int {
 	t.Helper()
 	_, rest, found := strings.Cut(info, name)
 	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 	n, err := strconv.Atoi(rest[:digits])
 	if !found || err != nil {
-		t.Fatalf("no %s in %s", name, info)
+		t.Fatalf("INFO has no number %s: %s", name, info)
 	}
 	return n
 }
 
-// scale is how large a test of scale is.
+// scale returns how large a test of scale is.
 func scale(small, whole int) int {
 	if rig.Long() {
 		return whole

@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestClocksSpread reserves a slot at many hosts in a cluster: its busiest primary has at most 1.3
-// times as many keys, and gets at most 1.3 times as many calls, as one has on average.
+// TestClocksSpread reserves a slot at many hosts in a cluster. The busiest primary may have at most
+// 1.3 times the average number of keys and of calls.
 func TestClocksSpread(t *testing.T) {
 	rig.LoadsMachine(t)
 	const callers, imbalance = 64, 1.3
@@ -43,7 +43,7 @@ func TestClocksSpread(t *testing.T) {
 		group.Go(func() {
 			for n := i; n < hosts; n += callers {
 				demand := pace.Demand{Key: fmt.Sprintf("www.host-%d.example", n), Interval: time.Hour}
-				// A Redis that is new gives no slot at first, and then one after the interval.
+				// A new Redis gives no slot at first, and then one after the interval.
 				var r pace.Reservation
 				var err error
 				for end := time.Now().Add(rig.Patience); r.Outcome != pace.Reserved && time.Now().Before(end); rig.Pause(t.Context(), 20*time.Millisecond) {
@@ -52,7 +52,7 @@ func TestClocksSpread(t *testing.T) {
 					}
 				}
 				if err != nil || r.Outcome != pace.Reserved {
-					t.Errorf("%s: %v, %v", demand.Key, r.Outcome, err)
+					t.Errorf("%s: outcome %v, error %v, want a reservation", demand.Key, r.Outcome, err)
 					return
 				}
 			}
@@ -75,7 +75,7 @@ func TestClocksSpread(t *testing.T) {
 	for what, n := range map[string][]int{"keys": keys, "calls": calls} {
 		sum, most := n[0]+n[1]+n[2], max(n[0], n[1], n[2])
 		if sum < hosts || float64(most) > imbalance*float64(sum)/3 {
-			t.Errorf("%s: %v, want at most %.1f times the mean at each", what, n, imbalance)
+			t.Errorf("%s: %v at the primaries, want at most %.1f times the mean at each", what, n, imbalance)
 		}
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestHTTPSAuthorityRenewal has the intermediate certificate renewed over and over while clients open tunnels. None of
-// them may meet a chain that does not verify.
+// TestHTTPSAuthorityRenewal renews the intermediate certificate over and over while clients open
+// tunnels. Every chain must verify.
 func TestHTTPSAuthorityRenewal(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
 	g := rig.New(t, rig.Config{
 		Engine: rig.Unpaced,
-		// Renewed as soon as somebody looks, which is twice a second.
+		// Caddy renews the certificate whenever it looks, which is twice a second.
 		Global: "pki {\nca robots {\nintermediate_lifetime 1h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}",
 	}.Trusting(authority))
 	site := rig.StartSecureSite(t, authority, nil)
@@ -54,17 +54,17 @@ func TestHTTPSAuthorityRenewal(t *testing.T) {
 	}
 	load.Wait()
 	if len(issuers) < 3 {
-		t.Errorf("the leaves had %d intermediates in all: nothing was renewed", len(issuers))
+		t.Errorf("the leaves had %d intermediates, want at least 3", len(issuers))
 	}
 	t.Logf("%d tunnels, %d intermediates", tunnels, len(issuers))
 }
 
-// TestHTTPSCertificatesBeginADayEarly looks at the certificates as a client sees them whose clock is behind, after the first
-// start, after a renewal and after another start.
+// TestHTTPSCertificatesBeginADayEarly checks that the certificates are valid for a client whose
+// clock is slow: after the first start, after a renewal, and after another start.
 func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 	t.Parallel()
 	for name, global := range map[string]string{
-		"as it comes":     "",
+		"default":         "",
 		"with a CA named": "pki {\nca robots {\nintermediate_lifetime 1h\nrenewal_window_ratio 1\nmaintenance_interval 500ms\n}\n}",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,14 +98,14 @@ func TestHTTPSCertificatesBeginADayEarly(t *testing.T) {
 			}
 			look()
 			if again := g.Own("/ca.crt").Body; again != root {
-				t.Errorf("another start made another root:\n%s\n%s", root, again)
+				t.Errorf("a second start made a different root:\n%s\n%s", root, again)
 			}
 		})
 	}
 }
 
-// TestHTTPSOperatorsAuthority signs with a root and an intermediate of the company, which Caddy's pki app loads. The root's
-// key may stay where it is.
+// TestHTTPSOperatorsAuthority uses a root and an intermediate of the company, which Caddy's pki app
+// loads. It does not need the root's key.
 func TestHTTPSOperatorsAuthority(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -117,7 +117,7 @@ func TestHTTPSOperatorsAuthority(t *testing.T) {
 	}, nil, rootKey, rootKey)
 	inter := rig.Sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "Acme Crawling"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(30 * time.Hour), // sooner than a leaf would end
+		KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(30 * time.Hour), // earlier than a leaf usually ends
 	}, root, interKey, rootKey)
 	rig.WritePEM(t, filepath.Join(dir, "root.pem"), "CERTIFICATE", root.Raw)
 	rig.WritePEM(t, filepath.Join(dir, "inter.pem"), "CERTIFICATE", inter.Raw)
@@ -134,18 +134,18 @@ func TestHTTPSOperatorsAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	if leaf := chain[0]; chain[1].Subject.CommonName != "Acme Crawling" || leaf.NotAfter.After(inter.NotAfter) || leaf.NotBefore.Before(inter.NotBefore) {
-		t.Errorf("the leaf is of %v, valid from %v to %v", leaf.Issuer, leaf.NotBefore, leaf.NotAfter)
+		t.Errorf("the leaf was issued by %v and is valid from %v to %v", leaf.Issuer, leaf.NotBefore, leaf.NotAfter)
 	}
 	if page := g.Own("/"); !strings.Contains(page.Body, "Acme Root") {
 		t.Errorf("the gateway's page does not name the company's root:\n%s", page.Body)
 	}
 	if !g.Authority().Equal(roots) {
-		t.Error("/ca.crt is another certificate than the company's root")
+		t.Error("/ca.crt is not the company's root")
 	}
 }
 
-// TestHTTPSAuthorityIsTrustedNowhere starts a gateway in a home with the databases that Caddy would install its own CA in,
-// and looks whether anything of this machine came to trust a certificate.
+// TestHTTPSAuthorityIsTrustedNowhere starts a gateway in a home directory with the databases in
+// which Caddy would install its own CA, and checks that this machine trusts no new certificate.
 func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 	certutil := rig.Need(t, "certutil")
 	home := t.TempDir()
@@ -156,7 +156,7 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 	rig.RunBounded(t, exec.Command(certutil, "-d", "sql:"+db, "-N", "--empty-password"))
 	t.Setenv("HOME", home)
 	for name, global := range map[string]string{
-		"as it comes":     "",
+		"default":         "",
 		"with a CA named": "pki {\nca robots {\nname Acme\nroot_cn AcmeRoot\n}\n}",
 	} {
 		before := trustedBySystem(t)
@@ -175,7 +175,7 @@ func TestHTTPSAuthorityIsTrustedNowhere(t *testing.T) {
 	}
 }
 
-// trustedBySystem is the bundle of trusted authorities that Debian and most other systems keep.
+// trustedBySystem returns the bundle of trusted authorities of Debian and most other systems.
 func trustedBySystem(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -195,8 +195,8 @@ func trustedBySystem(t *testing.T) string {
 	return all.String()
 }
 
-// TestHTTPSManyHosts goes to some thousand hosts (in full, a hundred thousand), each by a tunnel of its own. Each has a
-// certificate of its own, and the gateway does not grow without bound.
+// TestHTTPSManyHosts opens a tunnel to each of some thousand hosts (100,000 in full). Each host has
+// its own certificate, and the gateway's memory is bounded.
 func TestHTTPSManyHosts(t *testing.T) {
 	t.Parallel()
 	hosts := 2000
@@ -246,11 +246,11 @@ func TestHTTPSManyHosts(t *testing.T) {
 	t.Logf("%d hosts: %.0f µs of CPU each, memory at most %.1f MiB before and %.1f MiB after", hosts,
 		(after.Cpu-before.Cpu).Seconds()*1e6/float64(hosts), float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
 	if grown := after.PeakRSS - before.PeakRSS; grown > 128<<20 && !rig.RaceEnabled {
-		t.Errorf("the gateway has grown by %d MiB for %d hosts", grown>>20, hosts)
+		t.Errorf("the gateway's memory has grown by %d MiB for %d hosts, want at most 128 MiB", grown>>20, hosts)
 	}
 }
 
-// leafOf is the certificate that the gateway shows for a host, verified.
+// leafOf returns the verified certificate that the gateway shows for a host.
 func leafOf(g *rig.Gateway, host string, roots *x509.CertPool) (*x509.Certificate, error) {
 	w, err := g.OpenTunnel(g.T.Context(), net.JoinHostPort(host, "443"))
 	if err != nil {

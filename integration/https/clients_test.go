@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// visited is what a client says of one page.
+// visited is a client's report about one page.
 type visited struct {
 	URL    string `json:"url"`
 	Status int    `json:"status"`
@@ -29,20 +29,21 @@ type visited struct {
 type secureCrawl struct {
 	t    *testing.T
 	g    *rig.Gateway
-	root string // the page to begin at
+	root string // the first page
 	ca   string // file with the gateway's certificate
 	http string // "1.1" or "2"
 }
 
-// TestHTTPSClients lets real clients crawl an https site through interception. They get the allowed pages. The gateway
-// refuses every other request with the reason, and the site never sees it.
+// TestHTTPSClients lets real clients crawl an https site through interception. They get the
+// permitted pages. The gateway refuses every other request with the reason, and the site never sees
+// it.
 func TestHTTPSClients(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, tt := range []struct {
 		name     string
-		versions []string // of HTTP inside; the version to the site is the gateway's choice
+		versions []string // of HTTP inside; the gateway chooses the version to the site
 		crawl    func(*secureCrawl) []visited
 	}{
 		{"curl", []string{"1.1", "2"}, (*secureCrawl).byCurl},
@@ -66,7 +67,7 @@ func TestHTTPSClients(t *testing.T) {
 	}
 }
 
-// checkSecureCrawl compares what a client saw and what the site saw with what the rules say.
+// checkSecureCrawl compares what a client and the site saw with the rules.
 func checkSecureCrawl(t *testing.T, site *rig.SecureSite, pages []visited) {
 	t.Helper()
 	got := make(map[string]visited)
@@ -78,11 +79,11 @@ func checkSecureCrawl(t *testing.T, site *rig.SecureSite, pages []visited) {
 		p, ok := got[site.At(path)]
 		switch {
 		case !ok:
-			t.Errorf("%s: the client says nothing of it: %+v", path, pages)
+			t.Errorf("%s: the client did not report the page: %+v", path, pages)
 		case allowed && (p.Status != http.StatusOK || !strings.Contains(p.Body, "this is "+strings.TrimSuffix(path, "?"))):
-			t.Errorf("%s is allowed: %+v", path, p)
+			t.Errorf("%s is allowed, but the client got %+v", path, p)
 		case !allowed && (p.Status != http.StatusForbidden || !strings.Contains(p.Body, "Forbidden by robots.txt")):
-			t.Errorf("%s is disallowed: %+v", path, p)
+			t.Errorf("%s is disallowed, but the client got %+v", path, p)
 		}
 		if n := countOf(reached, path); allowed && n == 0 || !allowed && n > 0 {
 			t.Errorf("%s, allowed: %t, reached the site %d times", path, allowed, n)
@@ -99,7 +100,8 @@ func countOf(list []string, s string) (n int) {
 	return n
 }
 
-// checkSecureLog looks for the client's lines: each page with its decision and the version of HTTP spoken inside.
+// checkSecureLog checks that each page of the client has a line with its decision and the version
+// of HTTP inside.
 func checkSecureLog(t *testing.T, g *rig.Gateway, site *rig.SecureSite, version string) {
 	t.Helper()
 	proto := map[string]string{"1.1": "HTTP/1.1", "2": "HTTP/2.0"}[version]
@@ -116,7 +118,7 @@ func checkSecureLog(t *testing.T, g *rig.Gateway, site *rig.SecureSite, version 
 		want := map[bool]string{true: "allow", false: "deny"}[allowed]
 		if s := line.Secure(t); line.Robots.Decision != want || !line.Robots.PathVisible || s.Request.Proto != proto ||
 			s.Request.RemoteIP != "127.0.0.1" {
-			t.Errorf("%s: want %s over %s: %s", path, want, proto, line.Raw)
+			t.Errorf("%s: the line is not %s over %s: %s", path, want, proto, line.Raw)
 		}
 	}
 }
@@ -166,17 +168,18 @@ func (c *secureCrawl) byCurl() []visited {
 		body, trailer := out[:strings.LastIndexByte(out, '\n')], out[strings.LastIndexByte(out, '\n')+1:]
 		code, version, _ := strings.Cut(trailer, " ")
 		if version != c.http {
-			c.t.Errorf("curl spoke HTTP %s inside, want %s", version, c.http)
+			c.t.Errorf("curl used HTTP %s inside, want %s", version, c.http)
 		}
 		p := visited{URL: url, Body: body}
 		if err := json.Unmarshal([]byte(code), &p.Status); err != nil {
-			c.t.Errorf("curl says %q: %v", trailer, err)
+			c.t.Errorf("curl printed %q: %v", trailer, err)
 		}
 		return p
 	})
 }
 
-// program runs one of the clients in the folder of that name. All are called alike and answer alike.
+// program runs one of the clients in the folder of that name. All have the same arguments and
+// output.
 func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 	c.t.Helper()
 	cmd.Args = append(cmd.Args, "http://"+c.g.Addr, c.ca, c.http, c.root)
@@ -184,14 +187,14 @@ func (c *secureCrawl) program(cmd *exec.Cmd) []visited {
 	for line := range strings.Lines(c.run(cmd)) {
 		var p visited
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
-			c.t.Fatalf("%s says %q: %v", cmd.Path, line, err)
+			c.t.Fatalf("%s printed %q: %v", cmd.Path, line, err)
 		}
 		pages = append(pages, p)
 	}
 	return pages
 }
 
-// run runs a program, bounded, and returns its output.
+// run runs a program for a bounded time and returns its output.
 func (c *secureCrawl) run(cmd *exec.Cmd) string {
 	c.t.Helper()
 	return rig.RunBounded(c.t, cmd)
@@ -238,7 +241,8 @@ func (c *secureCrawl) byChromium() []visited {
 	return c.browse(rig.StartChromium(c.t, "http://"+c.g.Addr, c.http, c.ca))
 }
 
-// browse visits the pages as a person would. A browser shows no status, but the gateway's own page has it in its heading.
+// browse visits the pages like a person. A browser shows no status, but the gateway's own page has
+// it in its heading.
 func (c *secureCrawl) browse(b *rig.Chromium) []visited {
 	return c.follow(func(url string) visited {
 		p := visited{URL: url, Body: b.Visit(url), Status: http.StatusOK}

@@ -19,8 +19,9 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestHTTPSHandshakes opens tunnels and then does what clients do when they are broken, hostile or not set up. Each tunnel
-// ends in bounded time, with one line that says why, and nothing of it reaches the site.
+// TestHTTPSHandshakes opens tunnels and then behaves like a broken, hostile or misconfigured
+// client. Each tunnel ends in bounded time with one line that gives the cause, and nothing reaches
+// the site.
 func TestHTTPSHandshakes(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -83,35 +84,35 @@ func TestHTTPSHandshakes(t *testing.T) {
 			tt.client(t, w)
 			_ = w.Close()
 			if took := time.Since(began); took > 40*time.Second {
-				t.Errorf("it took %v", took)
+				t.Errorf("the tunnel took %v to end, want at most 40s", took)
 			}
 			l := g.ClosedTunnel(site.Authority())
 			if l.Status != http.StatusOK || l.Robots.Decision != tt.decision || l.Robots.Reason != tt.reason || !strings.Contains(l.Robots.Detail, tt.detail) {
-				t.Errorf("logged as %s", l.Raw)
+				t.Errorf("the log line is %s", l.Raw)
 			}
 			if l.Size < int64(len("HTTP/1.1 200 Connection established\r\n\r\n")) || l.BytesRead > 8<<10 || l.Size > 8<<10 {
-				t.Errorf("logged with %d bytes read and %d written", l.BytesRead, l.Size)
+				t.Errorf("the line has %d bytes read and %d written", l.BytesRead, l.Size)
 			}
 			if reached := site.Arrived(); len(reached) > 0 {
-				t.Errorf("the site was asked for %+v", reached)
+				t.Errorf("requests reached the site: %+v", reached)
 			}
 		})
 	}
 }
 
-// wantEnd reads to the end of the tunnel, which has to be the gateway's doing.
+// wantEnd reads until the gateway ends the tunnel.
 func wantEnd(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, w)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		t.Errorf("the tunnel stays open: %v", err)
+		t.Errorf("the gateway did not end the tunnel: %v", err)
 	}
 }
 
 func distrust(t *testing.T, w *rig.Wire) {
 	t.Helper()
 	if _, err := w.Over(t, &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}); err == nil {
-		t.Error("the handshake went through")
+		t.Error("the handshake succeeded")
 	}
 }
 
@@ -146,7 +147,7 @@ func halfRequest(t *testing.T, w *rig.Wire) {
 	wantEnd(t, inner)
 }
 
-// TestHTTPSInnerAuthority sends requests for other places than the tunnel leads to.
+// TestHTTPSInnerAuthority sends requests for other authorities than the tunnel's.
 func TestHTTPSInnerAuthority(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -158,7 +159,7 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 		status  int
 		reason  enforce.Reason
 	}{
-		{"as it should be", "GET /news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
+		{"the tunnel's authority", "GET /news/a.html HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
 		{"Host without port", "GET /news/a.html HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, enforce.ReasonNoRule},
 		{"Host in capitals", "GET /news/a.html HTTP/1.1\r\nHost: LOCALHOST:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
 		{"Host with the dot of the root", "GET /news/a.html HTTP/1.1\r\nHost: localhost.:PORT\r\n\r\n", 200, enforce.ReasonNoRule},
@@ -183,11 +184,11 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 			t.Errorf("%s: %d requests reached the site", tt.name, n)
 		}
 		if tt.status != http.StatusOK && !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
-			t.Errorf("%s: Proxy-Status: %q", tt.name, a.Header["Proxy-Status"])
+			t.Errorf("%s: Proxy-Status is %q, want an error of the gateway", tt.name, a.Header["Proxy-Status"])
 		}
-		// A refused request does not end the tunnel: the next one goes through it.
+		// A refused request does not end the tunnel: the next one passes.
 		if next, err := inner.Ask(http.MethodGet, "GET /news/b.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n"); err != nil || next.Status != http.StatusOK {
-			t.Errorf("%s: the request after it: %d, %v", tt.name, next.Status, err)
+			t.Errorf("%s: the next request: status %d, error %v", tt.name, next.Status, err)
 		}
 		_ = w.Close()
 	}
@@ -195,20 +196,21 @@ func TestHTTPSInnerAuthority(t *testing.T) {
 	var reasons []enforce.Reason
 	for _, l := range g.ReadLogs() {
 		if strings.Contains(l.Raw, "secret") {
-			t.Errorf("a password in the log: %s", l.Raw)
+			t.Errorf("the log contains a password: %s", l.Raw)
 		}
 		if l.Status == http.StatusMisdirectedRequest && !strings.HasPrefix(l.Request.URI, "https://") {
-			t.Errorf("not logged by its URL: %s", l.Raw)
+			t.Errorf("the log line has no https URL: %s", l.Raw)
 		}
 		reasons = append(reasons, l.Robots.Reason)
 	}
-	// Of each case: its own request, the one after it, and the tunnel.
+	// Each case has three lines: its own request, the next one, and the tunnel.
 	if rig.CountReason(reasons, enforce.ReasonIntercepted) != 12 || rig.CountReason(reasons, enforce.ReasonMisdirected) != 4 || len(reasons) != 3*12 {
-		t.Errorf("logged reasons: %q", reasons)
+		t.Errorf("the log has the reasons %q", reasons)
 	}
 }
 
-// TestHTTPSNestedConnect asks for a tunnel inside a tunnel. It is refused like a CONNECT, which ends the connection.
+// TestHTTPSNestedConnect sends a CONNECT inside a tunnel. It is refused like a CONNECT, which ends
+// the connection.
 func TestHTTPSNestedConnect(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -223,12 +225,12 @@ func TestHTTPSNestedConnect(t *testing.T) {
 	g.Stop()
 	for _, l := range g.ReadLogs() {
 		if want := map[int]enforce.Reason{400: enforce.ReasonBadTarget, 200: enforce.ReasonIntercepted}[l.Status]; l.Robots.Reason != want {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }
 
-// TestHTTPSInnerAuthorityOverHTTP2 is domain fronting within one HTTP/2 connection.
+// TestHTTPSInnerAuthorityOverHTTP2 tries domain fronting within one HTTP/2 connection.
 func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -249,10 +251,10 @@ func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 		}
 		a, err := rig.ReadAnswer(resp)
 		if err != nil || a.Status != status || resp.ProtoMajor != 2 {
-			t.Errorf("Host %q: %d by %s, %v, want %d: %s", host, a.Status, resp.Proto, err, status, a.Body)
+			t.Errorf("Host %q: status %d over %s, error %v, want %d: %s", host, a.Status, resp.Proto, err, status, a.Body)
 		}
 		if status == http.StatusMisdirectedRequest && !strings.Contains(a.Body, "another authority than its tunnel") {
-			t.Errorf("Host %q: the refusal does not say why: %s", host, a.Body)
+			t.Errorf("Host %q: the refusal does not name the cause: %s", host, a.Body)
 		}
 	}
 	if n := len(site.Arrived()); n != 2 {
@@ -260,8 +262,8 @@ func TestHTTPSInnerAuthorityOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestHTTPSLiteralAddresses goes to a site by its address, for which SNI has no form; some clients send it anyway
-// (RFC 6066 section 3). The certificate has to hold the address.
+// TestHTTPSLiteralAddresses requests a site by its address, for which SNI has no form; some clients
+// send it anyway (RFC 6066 section 3). The certificate must contain the address.
 func TestHTTPSLiteralAddresses(t *testing.T) {
 	t.Parallel()
 	openssl := rig.Need(t, "openssl")
@@ -271,22 +273,22 @@ func TestHTTPSLiteralAddresses(t *testing.T) {
 	target := "127.0.0.1:" + site.Port
 	base := []string{"s_client", "-quiet", "-proxy", g.Addr, "-connect", target, "-CAfile", g.RootFile(), "-verify_return_error"}
 	for name, args := range map[string][]string{
-		"no SNI":                      {"-noservername", "-verify_ip", "127.0.0.1"},
-		"the address as SNI":          {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
-		"no ALPN":                     {"-noservername"},
-		"ALPN of HTTP/1.1 alone":      {"-noservername", "-alpn", "http/1.1"},
-		"ALPN of HTTP/1.0 and 1.1":    {"-noservername", "-alpn", "http/1.0,http/1.1"},
-		"TLS 1.2":                     {"-noservername", "-tls1_2"},
-		"a name for the address: no!": {"-servername", "localhost"},
+		"no SNI":                   {"-noservername", "-verify_ip", "127.0.0.1"},
+		"the address as SNI":       {"-servername", "127.0.0.1", "-verify_ip", "127.0.0.1"},
+		"no ALPN":                  {"-noservername"},
+		"ALPN of HTTP/1.1 alone":   {"-noservername", "-alpn", "http/1.1"},
+		"ALPN of HTTP/1.0 and 1.1": {"-noservername", "-alpn", "http/1.0,http/1.1"},
+		"TLS 1.2":                  {"-noservername", "-tls1_2"},
+		"a name for the address":   {"-servername", "localhost"},
 	} {
 		for path, want := range map[string]string{"/news/a.html": " 200 ", "/private/page.html": " 403 "} {
 			cmd := exec.CommandContext(t.Context(), openssl, append(slices.Clone(base), args...)...)
 			cmd.Stdin = strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: " + target + "\r\nUser-Agent: Tester/1.0\r\nConnection: close\r\n\r\n")
-			out, _ := cmd.Output() // its status tells of the end of TLS, not of the answer
+			out, _ := cmd.Output() // its status is about the end of TLS, not about the answer
 			status, _, _ := strings.Cut(string(out), "\r\n")
 			if strings.HasSuffix(name, "no!") {
 				if status != "" {
-					t.Errorf("%s: the handshake went through: %s", name, status)
+					t.Errorf("%s: the handshake succeeded: %s", name, status)
 				}
 			} else if !strings.Contains(status+" ", want) {
 				t.Errorf("%s: %s: %q, want%s", name, path, status, want)
@@ -300,8 +302,8 @@ func TestHTTPSLiteralAddresses(t *testing.T) {
 	}
 }
 
-// TestHTTPSOriginCertificates meets origins whose TLS a client must not accept. The client does not see the origin's
-// certificate, so the gateway has to refuse in its place, and say why.
+// TestHTTPSOriginCertificates uses origins whose TLS a client must not accept. The client does not
+// see the origin's certificate, so the gateway must refuse on its behalf, with the cause.
 func TestHTTPSOriginCertificates(t *testing.T) {
 	t.Parallel()
 	authority, stranger := rig.NewTestCA(t), rig.NewTestCA(t)
@@ -314,7 +316,7 @@ func TestHTTPSOriginCertificates(t *testing.T) {
 		name   string
 		spoil  func(*rig.SecureSite)
 		status string // of Proxy-Status
-		says   string // the body
+		says   string // in the body
 	}{
 		{"expired", func(s *rig.SecureSite) { s.Show(authority.Issue(t, names, expired)) }, "tls_certificate_error", "expired"},
 		{"not yet valid", func(s *rig.SecureSite) { s.Show(authority.Issue(t, names, early)) }, "tls_certificate_error", "not yet valid"},
@@ -330,20 +332,20 @@ func TestHTTPSOriginCertificates(t *testing.T) {
 	} {
 		for version := 1; version <= 2; version++ {
 			site := rig.StartSecureSite(t, authority, nil)
-			site.Config.SetKeepAlivesEnabled(false) // so that each request has a handshake of its own
+			site.Config.SetKeepAlivesEnabled(false) // a handshake for each request
 			site.Tls.Load().SessionTicketsDisabled = true
 			c := g.SecureClient("Tester/1.0", version)
 			if a := rig.Get(t, c, site.At("/news/a.html")); a.Status != http.StatusOK {
-				t.Fatalf("before: %d %s", a.Status, a.Body)
+				t.Fatalf("before: status %d, %s", a.Status, a.Body)
 			}
 			tt.spoil(site)
 			a := rig.Get(t, c, site.At("/news/b.html"))
 			if s := a.Header.Get("Proxy-Status"); a.Status != http.StatusBadGateway || !strings.HasPrefix(s, "crawlgate; error="+tt.status) ||
 				!strings.Contains(a.Body, tt.says) {
-				t.Errorf("%s, HTTP %d inside: %d, Proxy-Status %q: %s", tt.name, version, a.Status, s, a.Body)
+				t.Errorf("%s, HTTP %d inside: status %d, Proxy-Status %q, want 502: %s", tt.name, version, a.Status, s, a.Body)
 			}
 			if n := len(site.Arrived()); n != 1 {
-				t.Errorf("%s: %d requests reached the site, want the one before", tt.name, n)
+				t.Errorf("%s: %d requests reached the site, want only the first", tt.name, n)
 			}
 			rig.Eventually(t, "a line that says why", func() bool {
 				return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool {
@@ -355,8 +357,9 @@ func TestHTTPSOriginCertificates(t *testing.T) {
 	}
 }
 
-// TestHTTPSHalfClosed has clients end their half of a tunnel. A blind one passes that on, and the rest of the answer comes;
-// inside an intercepted one it is as in all of net/http: who ends its half has left.
+// TestHTTPSHalfClosed lets clients close their half of a tunnel. A blind tunnel forwards the close,
+// and the rest of the answer comes. In an intercepted tunnel the client has left, as in all of
+// net/http.
 func TestHTTPSHalfClosed(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -369,7 +372,7 @@ func TestHTTPSHalfClosed(t *testing.T) {
 	t.Run("blind", func(t *testing.T) {
 		t.Parallel()
 		g := g.Of(t)
-		// Not all of TLS: what passes is for the two ends to understand.
+		// This is not all of TLS: the two ends agree on the rest.
 		target := startEcho(t)
 		w := g.Tunnel(target)
 		hello := rig.ClientHello(t, "127.0.0.1")
@@ -378,10 +381,10 @@ func TestHTTPSHalfClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(w); err != nil || string(got) != "after the end: "+hello+"and what follows" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("read %q, error %v", got, err)
 		}
 		if l := g.ClosedTunnel(target); l.Status != http.StatusOK || l.Robots.Detail != "" {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	})
 	t.Run("intercepted", func(t *testing.T) {
@@ -402,12 +405,12 @@ func TestHTTPSHalfClosed(t *testing.T) {
 			})
 		})
 		if l := g.ClosedTunnel(site.Authority()); l.Status != http.StatusOK {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	})
 }
 
-// startEcho is a server that sends back all that it reads, once the other end has closed its side.
+// startEcho starts a server that sends back all bytes when the other end has closed its side.
 func startEcho(t *testing.T) (authority string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestHTTPSOldOrigins meets origins with TLS as it was: crypto/tls refuses them, and takes some of them again with a GODEBUG.
-// docs/connect.md has the table.
+// TestHTTPSOldOrigins uses origins with old TLS. crypto/tls refuses them, and accepts some of them
+// with a GODEBUG. docs/connect.md has the table.
 func TestHTTPSOldOrigins(t *testing.T) {
 	t.Parallel()
 	const anyCipher = "ALL:@SECLEVEL=0"
@@ -26,11 +26,11 @@ func TestHTTPSOldOrigins(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		cert   []string // how its certificate differs
-		serve  []string // and its server, of openssl
-		suite  uint16   // of one of Go in its place
-		brings string   // a GODEBUG by which the origin is reached; none does if empty
-		others string   // in that case, one that might be thought to
+		cert   []string // options of its certificate
+		serve  []string // options of its openssl server
+		suite  uint16   // a Go server with this suite instead of openssl
+		brings string   // the GODEBUG that makes the origin reachable, if any
+		others string   // otherwise, a GODEBUG that looks as if it should
 	}{
 		{name: "RSA key exchange", serve: old("AES128-GCM-SHA256"), brings: "tlsrsakex=1"},
 		{name: "RSA key exchange, CBC and SHA-1", serve: old("AES256-SHA"), brings: "tlsrsakex=1"},
@@ -62,27 +62,28 @@ func TestHTTPSOldOrigins(t *testing.T) {
 				defer g.Stop()
 				a := g.MustFetch("Tester/1.0", url)
 				if line := g.Logs(1)[0]; a.Status != http.StatusOK && line.Robots.Cause != "tls" {
-					t.Errorf("GODEBUG=%s: %d: %s", debug, a.Status, line.Raw)
+					t.Errorf("GODEBUG=%s: status %d, want the cause tls: %s", debug, a.Status, line.Raw)
 				}
 				return a.Status == http.StatusOK
 			}
 			switch {
 			case tt.brings == "default":
 				if !reached("") {
-					t.Error("it is refused")
+					t.Error("the origin is refused without a GODEBUG")
 				}
 			case reached(""):
-				t.Error("it is reached without a GODEBUG")
+				t.Error("the origin is reached without a GODEBUG")
 			case tt.brings != "" && !reached(tt.brings):
-				t.Errorf("it is refused with GODEBUG=%s", tt.brings)
+				t.Errorf("the origin is refused with GODEBUG=%s", tt.brings)
 			case tt.brings == "" && reached(tt.others):
-				t.Errorf("it is reached with GODEBUG=%s", tt.others)
+				t.Errorf("the origin is reached with GODEBUG=%s", tt.others)
 			}
 		})
 	}
 }
 
-// startSuite serves pages at the URL by one cipher suite, with the certificate in file.
+// startSuite starts a server with one cipher suite, and returns its URL and the file of its
+// certificate.
 func startSuite(t *testing.T, suite uint16) (url, file string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(rig.ServePages))
@@ -94,7 +95,8 @@ func startSuite(t *testing.T, suite uint16) (url, file string) {
 	return s.URL + "/", file
 }
 
-// startOpenSSL serves a page for each path at the URL, by openssl, with a certificate that signs itself.
+// startOpenSSL starts openssl as a server with a self-signed certificate. It serves a page for each
+// path.
 func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 	t.Helper()
 	openssl := rig.Need(t, "openssl")
@@ -121,8 +123,8 @@ func startOpenSSL(t *testing.T, cert, serve []string) (url, file string) {
 		_ = cmd.Wait() // killed
 	})
 	rig.Eventually(t, "openssl to listen", func() bool { return strings.Contains(out.String(), "ACCEPT") })
-	// With a second authority in the file, as when a private one is added to the system's, an unreadable certificate is
-	// left out.
+	// The file has a second authority, as when a private one is added to the system's. Go leaves
+	// out a certificate that it cannot read.
 	trusted, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

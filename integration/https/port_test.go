@@ -20,7 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestHTTPSProxyPort has clients speak to the gateway itself by TLS, and CONNECT by HTTP/1.1 and HTTP/2.
+// TestHTTPSProxyPort lets clients speak TLS to the gateway itself, and CONNECT over HTTP/1.1 and
+// HTTP/2.
 func TestHTTPSProxyPort(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -34,7 +35,7 @@ func TestHTTPSProxyPort(t *testing.T) {
 	}{
 		{"curl", "HTTP/1.1", "2", (*secureCrawl).byCurlOverTLS},
 		{"curl --proxy-http2", "HTTP/2.0", "2", (*secureCrawl).byCurlOverHTTP2},
-		// With HTTP/2 net/http would offer it to the proxy as well, and then speak HTTP/1.1.
+		// With HTTP/2, net/http would offer it to the proxy too, and then speak HTTP/1.1.
 		{"Go", "HTTP/1.1", "1.1", (*secureCrawl).byGoOverTLS},
 		{"HTTP/1.1 over HTTP/2", "HTTP/2.0", "1.1", (*secureCrawl).byGoOverHTTP2},
 		{"HTTP/2 over HTTP/2", "HTTP/2.0", "2", (*secureCrawl).byGoOverHTTP2},
@@ -50,7 +51,7 @@ func TestHTTPSProxyPort(t *testing.T) {
 				for _, l := range g.ReadLogs() {
 					if l.Request.Method == http.MethodConnect && l.Request.URI == site.Authority() {
 						if proto := l.Secure(t).Request.Proto; proto != tt.outer || l.Status != http.StatusOK {
-							t.Errorf("CONNECT came by %s, want %s: %s", proto, tt.outer, l.Raw)
+							t.Errorf("CONNECT came over %s, want %s: %s", proto, tt.outer, l.Raw)
 						}
 						return true
 					}
@@ -61,8 +62,9 @@ func TestHTTPSProxyPort(t *testing.T) {
 	}
 }
 
-// TestTLSPortKnowsItsClients tells agents by the certificates that clients show to a TLS port, over HTTP/1.1 and HTTP/2, and
-// takes no HTTP/2 connection for a request that could not be read.
+// TestTLSPortKnowsItsClients identifies agents by the certificates that clients show to a TLS port,
+// over HTTP/1.1 and HTTP/2. An HTTP/2 connection must not count as a request that could not be
+// read.
 func TestTLSPortKnowsItsClients(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -81,7 +83,7 @@ func TestTLSPortKnowsItsClients(t *testing.T) {
 			return (&rig.Wire{Conn: c, Reader: bufio.NewReader(c)}).Ask(http.MethodGet, "GET "+site.At("/news/a.html")+" HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
 		},
 		"h2": func(c net.Conn) (rig.Answer, error) {
-			// What follows the 200 is the tunnel, which stays open.
+			// The bytes after the 200 are the tunnel, which stays open.
 			h := rig.NewRawH2(t, c)
 			return h.Open(":method", "CONNECT", ":authority", site.Authority())
 		},
@@ -93,13 +95,13 @@ func TestTLSPortKnowsItsClients(t *testing.T) {
 		}
 		_ = conn.SetDeadline(time.Now().Add(rig.Patience))
 		if a, err := ask(conn); err != nil || a.Status != http.StatusOK {
-			t.Errorf("%s: %d, %v: %s", proto, a.Status, err, a.Body)
+			t.Errorf("%s: status %d, error %v: %s", proto, a.Status, err, a.Body)
 		}
 		_ = conn.Close()
 	}
 	for _, l := range g.Logs(2) {
 		if s := l.Secure(t); s.Request.TLS.Proto == "" || l.Status != http.StatusOK || l.Request.Method == http.MethodGet && l.Robots.Agent != "certified" {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }
@@ -111,7 +113,7 @@ func (c *secureCrawl) byCurlOverTLS(p *rig.TLSPort) []visited {
 func (c *secureCrawl) byCurlOverHTTP2(p *rig.TLSPort) []visited {
 	curl := rig.Need(c.t, "curl")
 	if out, _ := exec.Command(curl, "--help", "all").Output(); !bytes.Contains(out, []byte("--proxy-http2")) {
-		c.t.Skip("this curl is older than 8.1.0, which brought --proxy-http2")
+		c.t.Skip("this curl is older than 8.1.0 and lacks --proxy-http2")
 	}
 	return c.curlOver(p, "--proxy-http2")
 }
@@ -128,7 +130,7 @@ func (c *secureCrawl) curlOver(p *rig.TLSPort, options ...string) []visited {
 		body, code := out[:strings.LastIndexByte(out, '\n')], out[strings.LastIndexByte(out, '\n')+1:]
 		page := visited{URL: url, Body: body}
 		if _, err := fmt.Sscan(code, &page.Status); err != nil {
-			c.t.Errorf("curl says %q: %v", code, err)
+			c.t.Errorf("curl printed %q: %v", code, err)
 		}
 		return page
 	})
@@ -136,7 +138,7 @@ func (c *secureCrawl) curlOver(p *rig.TLSPort, options ...string) []visited {
 
 func (c *secureCrawl) byGoOverTLS(p *rig.TLSPort) []visited {
 	roots := c.g.Authority()
-	roots.AddCert(p.Authority.Cert) // net/http has one pool for both
+	roots.AddCert(p.Authority.Cert) // net/http uses one pool for both
 	client := c.g.ClientOf("Reckless/1.0", 1, &url.URL{Scheme: "https", Host: p.Addr}, &tls.Config{RootCAs: roots})
 	defer rig.HangUp(client)
 	return c.follow(func(url string) visited {

@@ -23,8 +23,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestHTTPSReload reloads the configuration while clients crawl over tunnels that they keep and new ones. No request
-// fails, and requests under way end in their own time.
+// TestHTTPSReload reloads the configuration while clients crawl over kept and new tunnels. No
+// request fails, and requests under way end in their own time.
 func TestHTTPSReload(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -60,7 +60,7 @@ func TestHTTPSReload(t *testing.T) {
 		crawl.Go(func() {
 			for ; ctx.Err() == nil; asked.Add(1) {
 				if a, err := rig.TryGet(t.Context(), client, site.At("/news/a.html")); err != nil || a.Status != http.StatusOK {
-					t.Errorf("HTTP %d over a tunnel that is kept: %d, %v", version, a.Status, err)
+					t.Errorf("HTTP %d over a kept tunnel: status %d, error %v", version, a.Status, err)
 				}
 			}
 		})
@@ -71,8 +71,9 @@ func TestHTTPSReload(t *testing.T) {
 			for ; ctx.Err() == nil; asked.Add(1) {
 				switch _, err := g.OneTunnel(site, roots); {
 				case errors.Is(err, rig.ErrUnread):
-					// A reload does this to connections that the old server was about to accept or to read from, even with
-					// Caddy's own `respond`: it closes its socket, and net/http drops the data it reads after Shutdown began.
+					// A reload does this to connections that the old server was about to accept or
+					// to read from, even with Caddy's own `respond`. The server closes its socket,
+					// and net/http drops the data that it reads after Shutdown began.
 					unread.Add(1)
 				case err != nil:
 					t.Errorf("over a new tunnel: %v", err)
@@ -99,13 +100,14 @@ func TestHTTPSReload(t *testing.T) {
 			t.Errorf("a long answer is %q", body)
 		}
 	}
-	if n := unread.Load(); n > 2*4*5 { // clients, reloads, and connections in a moment
-		t.Errorf("%d connections were closed before their CONNECT was read", n)
+	if n := unread.Load(); n > 2*4*5 { // clients × reloads × connections at one moment
+		t.Errorf("%d connections were closed before the gateway read their CONNECT", n)
 	}
 	t.Logf("%d requests over 4 reloads, %d of them closed before they were read", asked.Load(), unread.Load())
 }
 
-// TestHTTPSReloadInTheMiddleOfATunnel reloads between the steps of a tunnel: CONNECT, handshake, first and second request.
+// TestHTTPSReloadInTheMiddleOfATunnel reloads after each step of a tunnel: CONNECT, handshake,
+// first and second request.
 func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -132,13 +134,13 @@ func TestHTTPSReloadInTheMiddleOfATunnel(t *testing.T) {
 			reload()
 		}
 		if a, err := inner.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
-			t.Errorf("step %d: the request gets %d, %v", step, a.Status, err)
+			t.Errorf("step %d: status %d, error %v", step, a.Status, err)
 		}
 	}
 }
 
-// TestHTTPSReloadBindsOldTunnels changes the policy while a tunnel is open. Requests after the reload are judged by the
-// new policy, whatever the tunnel's age.
+// TestHTTPSReloadBindsOldTunnels changes the policy while a tunnel is open. The new policy applies
+// to requests after the reload, in old tunnels too.
 func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -147,13 +149,13 @@ func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		client := g.SecureClient("Tester/1.0", version)
 		if a := rig.Get(t, client, site.At("/news/a.html")); a.Status != http.StatusOK {
-			t.Fatalf("before: %d", a.Status)
+			t.Fatalf("before the reload: status %d, want 200", a.Status)
 		}
 		if err := g.Reload(rig.Config{Engine: rig.Unpaced, Site: "deny localhost"}.Trusting(authority)); err != nil {
 			t.Fatal(err)
 		}
 		if a := rig.Get(t, client, site.At("/news/a.html")); a.Status != http.StatusForbidden || !strings.Contains(a.Body, string(enforce.ReasonOperatorDeny)) {
-			t.Errorf("HTTP %d: after: %d %s", version, a.Status, a.Body)
+			t.Errorf("HTTP %d: after the reload: status %d, want 403: %s", version, a.Status, a.Body)
 		}
 		if err := g.Reload(rig.Config{Engine: rig.Unpaced}.Trusting(authority)); err != nil {
 			t.Fatal(err)
@@ -161,14 +163,14 @@ func TestHTTPSReloadBindsOldTunnels(t *testing.T) {
 	}
 }
 
-// TestHTTPSReloadBlindTunnels has tunnels that are not looked into, over HTTP/1.1 and HTTP/2, live through reloads, until a
-// configuration comes that would not have opened them.
+// TestHTTPSReloadBlindTunnels keeps blind tunnels over HTTP/1.1 and HTTP/2 open through reloads,
+// until a configuration comes that would not have opened them.
 func TestHTTPSReloadBlindTunnels(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]string{
 		"denied":          "connect tunnel\ndeny localhost",
 		"restricted":      "connect tunnel",
-		"looked into":     "connect intercept",
+		"intercepted":     "connect intercept",
 		"no tunnels":      "connect deny",
 		"no such crawler": "connect tunnel\nexcept localhost {\nreason test\n}\nagent Somebody\nunidentified deny",
 	} {
@@ -179,7 +181,7 @@ func TestHTTPSReloadBlindTunnels(t *testing.T) {
 	}
 }
 
-// reloadBlindTunnels ends with a configuration of the site under which no tunnel may live.
+// reloadBlindTunnels ends with a configuration of the site that permits none of the tunnels.
 func reloadBlindTunnels(t *testing.T, last string) {
 	t.Helper()
 	authority := rig.NewTestCA(t)
@@ -204,7 +206,7 @@ func reloadBlindTunnels(t *testing.T, last string) {
 			inner := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 			a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
 			if err != nil || a.Status != http.StatusOK {
-				t.Errorf("%s, %s: %d, %v", name, when, a.Status, err)
+				t.Errorf("%s, %s: status %d, error %v", name, when, a.Status, err)
 			}
 		}
 	}
@@ -221,7 +223,7 @@ func reloadBlindTunnels(t *testing.T, last string) {
 	}
 	for name, conn := range tunnels {
 		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: the tunnel lives on: %v", name, err)
+			t.Errorf("%s: the tunnel is still open: %v", name, err)
 		}
 	}
 	rig.Eventually(t, "the lines of the tunnels", func() bool {
@@ -235,7 +237,8 @@ func reloadBlindTunnels(t *testing.T, last string) {
 	})
 }
 
-// TestHTTPSReloadWithoutSuccessor takes the gateway away from its port. Clients with an open tunnel get an answer that says so.
+// TestHTTPSReloadWithoutSuccessor removes the gateway from its port. Clients with an open tunnel
+// get an answer that says so.
 func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -249,16 +252,16 @@ func TestHTTPSReloadWithoutSuccessor(t *testing.T) {
 	}
 	a, err := inner.Ask(http.MethodGet, "GET /news/a.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n")
 	if err != nil || a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "no gateway") {
-		t.Errorf("%d %s, %v", a.Status, a.Body, err)
+		t.Errorf("status %d, body %s, error %v, want 503", a.Status, a.Body, err)
 	}
 	wantEnd(t, inner)
 	if n := len(site.Arrived()); n != 0 {
-		t.Errorf("%d requests reached the site", n)
+		t.Errorf("%d requests reached the site, want 0", n)
 	}
 }
 
-// TestHTTPSReloadOfLimits changes what the server grants its clients, which is for the tunnels from then on. The old ones
-// live.
+// TestHTTPSReloadOfLimits changes the server's limits for clients. They apply to later tunnels; the
+// old ones stay open.
 func TestHTTPSReloadOfLimits(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -274,26 +277,26 @@ func TestHTTPSReloadOfLimits(t *testing.T) {
 	request := "GET /news/a.html HTTP/1.1\r\nHost: " + site.Authority() + "\r\n\r\n"
 	for _, w := range []*rig.Wire{before, after} {
 		if a, err := w.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
-			t.Errorf("%d, %v", a.Status, err)
+			t.Errorf("a new tunnel: status %d, error %v", a.Status, err)
 		}
 	}
 	wantEnd(t, after)
 	if a, err := before.Ask(http.MethodGet, request); err != nil || a.Status != http.StatusOK {
-		t.Errorf("the old tunnel: %d, %v", a.Status, err)
+		t.Errorf("the old tunnel: status %d, error %v", a.Status, err)
 	}
 }
 
-// TestHTTPSStop ends the process while requests run inside tunnels. Those that end soon do so; the others hold it no longer
-// than its bound.
+// TestHTTPSStop stops the process while requests run inside tunnels. Requests that end soon are
+// finished; the others delay the stop no longer than its bound.
 func TestHTTPSStop(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		global string
 		takes  time.Duration // of the answer
-		whole  bool          // the answer arrives
-		blind  bool          // there are blind tunnels as well; nobody knows whether they are idle
-		within time.Duration // the process has to have ended
+		whole  bool          // the answer arrives as a whole
+		blind  bool          // also with blind tunnels, which the gateway cannot know to be idle
+		within time.Duration // bound on the stop
 	}{
 		{"an answer that ends soon", "", time.Second, true, false, 5 * time.Second},
 		{"an answer without end", "", time.Hour, false, true, 15 * time.Second},
@@ -323,7 +326,7 @@ func TestHTTPSStop(t *testing.T) {
 					answers <- a.Body
 				}()
 			}
-			// A tunnel that nothing passes through any more.
+			// An idle tunnel.
 			if a, err := rig.Inside(t, g.Tunnel(site.Authority())).Ask(http.MethodGet, "GET /private/page.html HTTP/1.1\r\nHost: "+site.Authority()+"\r\n\r\n"); err != nil || a.Status != http.StatusForbidden {
 				t.Fatal(a.Status, err)
 			}
@@ -334,7 +337,7 @@ func TestHTTPSStop(t *testing.T) {
 			began := time.Now()
 			g.Stop()
 			if took := time.Since(began); took > tt.within {
-				t.Errorf("it took %v to end", took)
+				t.Errorf("the stop took %v, want at most %v", took, tt.within)
 			}
 			for range 2 {
 				if body := <-answers; tt.whole != (body == "begun, ended") {
@@ -352,7 +355,8 @@ func TestHTTPSStop(t *testing.T) {
 	}
 }
 
-// TestHTTPSRefusalIsLoggedAtOnce ends the process while a client sits before the refusal of its CONNECT.
+// TestHTTPSRefusalIsLoggedAtOnce stops the process while a client has not yet closed a refused
+// CONNECT.
 func TestHTTPSRefusalIsLoggedAtOnce(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "connect deny"})
@@ -361,11 +365,11 @@ func TestHTTPSRefusalIsLoggedAtOnce(t *testing.T) {
 	}
 	g.Stop()
 	if lines := g.ReadLogs(); len(lines) != 1 || lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != enforce.ReasonConnectDenied {
-		t.Errorf("logged are %+v", lines)
+		t.Errorf("the log lines are %+v", lines)
 	}
 }
 
-// openBlind opens a tunnel that is not looked into over each version of HTTP.
+// openBlind opens a blind tunnel over each version of HTTP.
 func openBlind(t *testing.T, g *rig.Gateway, port *rig.TLSPort, authority string) {
 	t.Helper()
 	h2, err := rig.ConnectOver(t.Context(), port.H2(t), authority)

@@ -29,7 +29,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// ownIssuer signs for a minter.
+// ownIssuer signs certificates for a minter.
 type ownIssuer struct {
 	chain []*x509.Certificate
 	key   crypto.Signer
@@ -46,8 +46,9 @@ func newOwnIssuer(t *testing.T) *ownIssuer {
 	}, nil, key, key)}}
 }
 
-// TestHTTPSMintManyHosts mints for a tenth more hosts than are kept (in full, 100,000): no certificate is used for two of
-// them, and the memory for them does not grow. It does not run beside others, whose memory it would see.
+// TestHTTPSMintManyHosts mints for a tenth more hosts than the minter keeps (100,000 in full). No
+// certificate serves two hosts, and the memory is bounded. It runs alone, because it measures
+// memory.
 func TestHTTPSMintManyHosts(t *testing.T) {
 	hosts := mint.MaxLeaves + mint.MaxLeaves/10
 	if rig.Long() {
@@ -69,13 +70,13 @@ func TestHTTPSMintManyHosts(t *testing.T) {
 	}
 	each := time.Since(began) / time.Duration(hosts)
 	if len(seen) != hosts {
-		t.Errorf("%d certificates for %d hosts", len(seen), hosts)
+		t.Errorf("%d different certificates for %d hosts", len(seen), hosts)
 	}
-	clear(seen) // it must not count below
+	clear(seen) // its memory must not count below
 	grown := liveHeap() - base
 	t.Logf("%d hosts: %v each; %d certificates kept, in %.1f MiB", hosts, each, minter.Len(), float64(grown)/(1<<20))
 	if minter.Len() > mint.MaxLeaves || grown > 4<<10*mint.MaxLeaves {
-		t.Errorf("%d certificates are kept, in %d KiB", minter.Len(), grown>>10)
+		t.Errorf("the minter keeps %d certificates in %d KiB, want less", minter.Len(), grown>>10)
 	}
 	runtime.KeepAlive(minter)
 }
@@ -88,7 +89,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestHTTPSInterceptorManyHosts is the same with a handshake for each host.
+// TestHTTPSInterceptorManyHosts is TestHTTPSMintManyHosts with a handshake for each host.
 func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	hosts := 2000
 	if rig.Long() {
@@ -140,7 +141,7 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	}
 	load.Wait()
 	if len(seen) != hosts {
-		t.Errorf("%d certificates for %d hosts", len(seen), hosts)
+		t.Errorf("%d different certificates for %d hosts", len(seen), hosts)
 	}
 	seen = nil
 	if err := interceptor.Shutdown(t.Context()); err != nil {
@@ -150,17 +151,18 @@ func TestHTTPSInterceptorManyHosts(t *testing.T) {
 	grown := liveHeap() - base
 	t.Logf("%d hosts: %d certificates kept, in %.1f MiB", hosts, minter.Len(), float64(grown)/(1<<20))
 	if grown > 64<<20 {
-		t.Errorf("grown by %d MiB", grown>>20)
+		t.Errorf("the memory has grown by %d MiB, want at most 64 MiB", grown>>20)
 	}
 	runtime.KeepAlive(minter)
 }
 
-// endless gives bytes without end.
+// endless is a reader without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// bulk is a site of large bodies: GET /down/N gives N bytes, PUT /up answers with how many came.
+// bulk serves large bodies: GET /down/N sends N bytes, PUT /up answers with the number of bytes
+// received.
 func bulk(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut {
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -173,8 +175,8 @@ func bulk(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.CopyN(w, endless{}, n)
 }
 
-// TestHTTPSVolume moves a body that is larger than the gateway's memory (in full, a GiB) each way through interception.
-// The gateway's memory does not grow.
+// TestHTTPSVolume moves a body larger than the gateway's memory (a GiB in full) in each direction
+// through interception. The gateway's memory must not grow.
 func TestHTTPSVolume(t *testing.T) {
 	rig.LoadsMachine(t)
 	size := int64(128 << 20)
@@ -189,25 +191,25 @@ func TestHTTPSVolume(t *testing.T) {
 		rig.Get(t, client, site.At("/down/1"))
 		before, began := g.Usage(), time.Now()
 		if n := download(t, client, site.At(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
-			t.Errorf("HTTP %d: %d bytes came down", version, n)
+			t.Errorf("HTTP %d: %d bytes came down, want %d", version, n, int64(size))
 		}
 		down := time.Since(began)
 		began = time.Now()
 		if got := upload(t, client, site.At("/up"), io.LimitReader(endless{}, size), size); got != strconv.FormatInt(size, 10) {
-			t.Errorf("HTTP %d: %s bytes went up", version, got)
+			t.Errorf("HTTP %d: %s bytes went up, want %d", version, got, int64(size))
 		}
 		up, after, mebibytes := time.Since(began), g.Usage(), float64(size>>20)
 		t.Logf("HTTP %d inside: down %.0f MiB/s, up %.0f MiB/s; CPU %.2f s a GiB; memory at most %.1f MiB before, %.1f MiB after", version,
 			mebibytes/down.Seconds(), mebibytes/up.Seconds(), (after.Cpu-before.Cpu).Seconds()*512/mebibytes, float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
 		if grown := after.PeakRSS - before.PeakRSS; grown > 48<<20 && !rig.RaceEnabled {
-			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
+			t.Errorf("HTTP %d: the gateway's memory has grown by %d MiB, want at most 48 MiB", version, grown>>20)
 		}
 		rig.HangUp(client)
 	}
 	g.Stop()
 	for _, l := range g.ReadLogs() {
 		if l.Request.Method == http.MethodConnect && (l.BytesRead < size || l.Size < size) {
-			t.Errorf("a tunnel logged with %d and %d bytes: %s", l.BytesRead, l.Size, l.Raw)
+			t.Errorf("a tunnel's line has %d and %d bytes: %s", l.BytesRead, l.Size, l.Raw)
 		}
 	}
 }
@@ -225,7 +227,7 @@ func download(t *testing.T, c *http.Client, url string, to io.Writer) int64 {
 	defer resp.Body.Close()
 	n, err := io.Copy(to, resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("%s: %d, %v", url, resp.StatusCode, err)
+		t.Errorf("%s: status %d, error %v", url, resp.StatusCode, err)
 	}
 	return n
 }
@@ -248,7 +250,7 @@ func upload(t *testing.T, c *http.Client, url string, body io.Reader, size int64
 	return a.Body
 }
 
-// TestHTTPSIdleTunnels holds a thousand tunnels that say nothing for a while. All of them go on working.
+// TestHTTPSIdleTunnels keeps a thousand tunnels silent for a while. All of them must still work.
 func TestHTTPSIdleTunnels(t *testing.T) {
 	t.Parallel()
 	const tunnels = 1000
@@ -291,7 +293,7 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 		t.Errorf("%v tunnels are open by the metrics, want %d", n, tunnels)
 	}
 	busy := g.Usage()
-	time.Sleep(idle) // it is the waiting itself that is tested
+	time.Sleep(idle) // the test is about this wait
 	rested := g.Usage()
 	each(func(i int) error {
 		if open[i] == nil {
@@ -306,7 +308,7 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 	t.Logf("%d tunnels: %.1f KiB each at the peak, %.0f ms of CPU in %v of silence", tunnels,
 		float64(busy.PeakRSS-before.PeakRSS)/tunnels/1024, (rested.Cpu-busy.Cpu).Seconds()*1e3, idle)
 	if grown := busy.PeakRSS - before.PeakRSS; grown > tunnels*160<<10 && !rig.RaceEnabled {
-		t.Errorf("the gateway has grown by %d KiB a tunnel", grown/tunnels>>10)
+		t.Errorf("the gateway's memory has grown by %d KiB a tunnel, want at most 160 KiB", grown/tunnels>>10)
 	}
 	for _, w := range open {
 		if w != nil {
@@ -316,8 +318,8 @@ func TestHTTPSIdleTunnels(t *testing.T) {
 	rig.Eventually(t, "the tunnels to be closed", func() bool { return g.Metric("crawlgate_tunnels_open") == 0 })
 }
 
-// TestHTTPSSlowPeers has clients that read and write a little at a time. The gateway neither buffers the rest for them nor
-// lets others wait for them, even within the same HTTP/2 connection.
+// TestHTTPSSlowPeers lets clients read and write a little at a time. The gateway must not buffer
+// the rest for them, and must not delay others, even within the same HTTP/2 connection.
 func TestHTTPSSlowPeers(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 20
@@ -349,7 +351,7 @@ func TestHTTPSSlowPeers(t *testing.T) {
 		const text = "text in small pieces arrives as well"
 		trickle.Go(func() {
 			if got := upload(t, client, site.At("/up"), &sips{text: []byte(text)}, int64(len(text))); got != strconv.Itoa(len(text)) {
-				t.Errorf("HTTP %d: %s bytes arrived of the text that was written slowly", version, got)
+				t.Errorf("HTTP %d: %s bytes arrived of a slow upload", version, got)
 			}
 		})
 		var sip [1 << 10]byte
@@ -358,19 +360,19 @@ func TestHTTPSSlowPeers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if a := rig.Get(t, client, site.At("/down/10")); len(a.Body) != 10 {
-				t.Errorf("HTTP %d: another request beside the slow one: %+v", version, a)
+				t.Errorf("HTTP %d: a request beside the slow one got %+v", version, a)
 			}
-			time.Sleep(50 * time.Millisecond) // the slowness that is tested
+			time.Sleep(50 * time.Millisecond) // the slow client
 		}
 		trickle.Wait()
 		after := g.Usage()
 		if n := sent.Load(); n > 48<<20 {
-			t.Errorf("HTTP %d: the site could send %d MiB to a client that took 20 KiB", version, n>>20)
+			t.Errorf("HTTP %d: the site sent %d MiB to a client that read 20 KiB", version, n>>20)
 		}
-		t.Logf("HTTP %d: the site could send %d KiB; memory at most %.1f MiB before, %.1f MiB after", version, sent.Load()>>10,
+		t.Logf("HTTP %d: the site sent %d KiB; memory at most %.1f MiB before, %.1f MiB after", version, sent.Load()>>10,
 			float64(before.PeakRSS)/(1<<20), float64(after.PeakRSS)/(1<<20))
 		if grown := after.PeakRSS - before.PeakRSS; grown > 32<<20 && !rig.RaceEnabled {
-			t.Errorf("HTTP %d: the gateway has grown by %d MiB", version, grown>>20)
+			t.Errorf("HTTP %d: the gateway's memory has grown by %d MiB, want at most 32 MiB", version, grown>>20)
 		}
 		leave()
 		_ = resp.Body.Close()
@@ -385,7 +387,7 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sips is a text that comes one byte every now and then.
+// sips is a text that arrives slowly, one byte at a time.
 type sips struct{ text []byte }
 
 func (s *sips) Read(p []byte) (int, error) {

@@ -17,15 +17,15 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// combination is a version of HTTP inside the tunnel and one towards the site.
+// combination is a version of HTTP inside the tunnel and one to the site.
 type combination struct {
 	name   string
 	client *http.Client
 	site   *rig.SecureSite
-	method string // GET goes to sites by HTTP/1.1
+	method string // the gateway sends GET over HTTP/1.1
 }
 
-// combinations pairs both versions with both, each with a site of its own that answers by a handler.
+// combinations returns all pairs of versions, each with its own site that answers by a handler.
 func combinations(t *testing.T, h http.Handler) []combination {
 	t.Helper()
 	authority := rig.NewTestCA(t)
@@ -43,16 +43,16 @@ func combinations(t *testing.T, h http.Handler) []combination {
 	return all
 }
 
-// checkVersions makes sure that a combination uses the versions of its name.
+// checkVersions checks that a combination uses the versions in its name.
 func (c combination) checkVersions(t *testing.T, resp *http.Response) {
 	t.Helper()
 	seen := c.site.Arrived()
 	if want := fmt.Sprintf("HTTP/%d inside, %.6s to the site", resp.ProtoMajor, seen[len(seen)-1].Proto); want != c.name {
-		t.Errorf("%s: it was %s", c.name, want)
+		t.Errorf("the exchange of %s used %s", c.name, want)
 	}
 }
 
-// TestHTTPSTrailers sends trailers both ways: announced ones, and one that the site thinks of late.
+// TestHTTPSTrailers sends trailers in both directions, announced and not.
 func TestHTTPSTrailers(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,20 +73,20 @@ func TestHTTPSTrailers(t *testing.T) {
 		}
 		a, err := rig.ReadAnswer(resp)
 		if err != nil || a.Body != "body" {
-			t.Errorf("%s: %v: %q", c.name, err, a.Body)
+			t.Errorf("%s: error %v, body %q", c.name, err, a.Body)
 		}
 		c.checkVersions(t, resp)
 		if got := resp.Trailer.Get("Announced"); got != "with what the client sent" {
-			t.Errorf("%s: trailers %v", c.name, resp.Trailer)
+			t.Errorf("%s: the announced trailer is wrong: %v", c.name, resp.Trailer)
 		}
 		if got := resp.Trailer.Get("Late"); got != "late" {
-			t.Errorf("%s: the late one is missing: %v", c.name, resp.Trailer)
+			t.Errorf("%s: the unannounced trailer is missing: %v", c.name, resp.Trailer)
 		}
 	}
 }
 
-// TestHTTPSAltSvc has a site name other ways to itself, which must not reach a client behind the gateway. Its policies
-// for later visits pass.
+// TestHTTPSAltSvc checks that a site's Alt-Svc does not reach a client behind the gateway, and that
+// its policies for later visits do.
 func TestHTTPSAltSvc(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +100,7 @@ func TestHTTPSAltSvc(t *testing.T) {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
 				if header.Get("Alt-Svc") != "" {
-					t.Errorf("%s: hints: %v", c.name, header)
+					t.Errorf("%s: Alt-Svc is in the early hints: %v", c.name, header)
 				}
 				hints++
 				return nil
@@ -116,15 +116,15 @@ func TestHTTPSAltSvc(t *testing.T) {
 		}
 		a, err := rig.ReadAnswer(resp)
 		if err != nil || a.Body != "page" || hints != 1 || a.Header.Get("Strict-Transport-Security") != "max-age=86400" {
-			t.Errorf("%s: %v %q %v, %d hints", c.name, err, a.Body, a.Header, hints)
+			t.Errorf("%s: error %v, body %q, header %v, %d hints", c.name, err, a.Body, a.Header, hints)
 		}
 		if a.Header.Get("Alt-Svc") != "" || resp.Trailer.Get("Alt-Svc") != "" {
-			t.Errorf("%s: header %v, trailers %v", c.name, a.Header, resp.Trailer)
+			t.Errorf("%s: Alt-Svc is in the header %v or the trailers %v", c.name, a.Header, resp.Trailer)
 		}
 	}
 }
 
-// TestHTTPSEarlyHints passes 103 on before the answer is there.
+// TestHTTPSEarlyHints checks that a 103 passes before the answer exists.
 func TestHTTPSEarlyHints(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan struct{}, 1)
@@ -132,7 +132,7 @@ func TestHTTPSEarlyHints(t *testing.T) {
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
 		select {
-		case <-hinted: // the client has it
+		case <-hinted: // the client has the hints
 		case <-r.Context().Done():
 		}
 		_, _ = io.WriteString(w, "page")
@@ -157,12 +157,12 @@ func TestHTTPSEarlyHints(t *testing.T) {
 		}
 		c.checkVersions(t, resp)
 		if a, err := rig.ReadAnswer(resp); err != nil || a.Body != "page" || len(links) != 1 || links[0] != "</style.css>; rel=preload" {
-			t.Errorf("%s: %v %q, hints %q", c.name, err, a.Body, links)
+			t.Errorf("%s: error %v, body %q, hints %q", c.name, err, a.Body, links)
 		}
 	}
 }
 
-// TestHTTPSStreams has a site wait, after each piece of its answer, until the client has it.
+// TestHTTPSStreams lets a site wait, after each piece of its answer, until the client has it.
 func TestHTTPSStreams(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
@@ -189,7 +189,7 @@ func TestHTTPSStreams(t *testing.T) {
 		lines := bufio.NewReader(resp.Body)
 		for range 3 {
 			if line, err := lines.ReadString('\n'); line != "piece\n" {
-				t.Fatalf("%s: %q, %v", c.name, line, err)
+				t.Fatalf("%s: read %q, error %v", c.name, line, err)
 			}
 			arrived <- struct{}{}
 		}
@@ -197,7 +197,7 @@ func TestHTTPSStreams(t *testing.T) {
 	}
 }
 
-// TestHTTPSCancel has the client leave while the site works, before its answer and in the middle of it.
+// TestHTTPSCancel lets the client leave before the site's answer and in the middle of it.
 func TestHTTPSCancel(t *testing.T) {
 	t.Parallel()
 	reached, left := make(chan struct{}, 1), make(chan time.Time, 1)
@@ -227,19 +227,19 @@ func TestHTTPSCancel(t *testing.T) {
 			<-reached
 			cancel()
 			if err := <-done; err == nil {
-				t.Errorf("%s: %s: there was an answer", c.name, path)
+				t.Errorf("%s: %s: the request succeeded after the client left", c.name, path)
 			}
 			select {
 			case <-left:
 			case <-time.After(10 * time.Second):
-				t.Fatalf("%s: %s: the site has not heard of it", c.name, path)
+				t.Fatalf("%s: %s: the site's request was not canceled", c.name, path)
 			}
 		}
 	}
 }
 
-// TestHTTPSExpect announces a body and waits to be asked for it. A refusal, the gateway's or the site's, comes at once and
-// without the body; an accepted body is asked for and arrives.
+// TestHTTPSExpect sends Expect: 100-continue and waits. A refusal by the gateway or the site comes
+// at once, without the body; an accepted body is asked for and arrives.
 func TestHTTPSExpect(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -268,7 +268,7 @@ func TestHTTPSExpect(t *testing.T) {
 		}
 		if status == http.StatusOK {
 			if resp.StatusCode != http.StatusContinue {
-				t.Fatalf("%s: %s before the body", path, resp.Status)
+				t.Fatalf("%s: status %s before the body, want 100", path, resp.Status)
 			}
 			_, _ = io.WriteString(inner, body)
 			if resp, err = http.ReadResponse(inner.Reader, nil); err != nil {
@@ -277,17 +277,18 @@ func TestHTTPSExpect(t *testing.T) {
 		}
 		a, err := rig.ReadAnswer(resp)
 		if err != nil || a.Status != status || status == http.StatusOK && a.Body != "10" {
-			t.Errorf("%s: %d %q, %v", path, a.Status, a.Body, err)
+			t.Errorf("%s: status %d, body %q, error %v", path, a.Status, a.Body, err)
 		}
-		// Bounds such as net/http's are seconds: a request that waits for one has stalled.
+		// Timeouts such as net/http's last for seconds, so a request that waits for one has
+		// stalled.
 		if took := time.Since(began); took > 900*time.Millisecond && !rig.RaceEnabled {
 			t.Errorf("%s: answered after %v", path, took)
 		}
 	}
 }
 
-// TestHTTPSWebSocket upgrades inside a tunnel: allowed, it passes both ways until both have ended; disallowed, it is
-// refused as any request.
+// TestHTTPSWebSocket upgrades inside a tunnel. A permitted socket works in both directions until
+// both have ended; a disallowed one is refused like any request.
 func TestHTTPSWebSocket(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -310,19 +311,19 @@ func TestHTTPSWebSocket(t *testing.T) {
 		_, _ = fmt.Fprintf(inner, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Key: x\r\nSec-Websocket-Version: 13\r\n\r\n", path, site.Authority())
 		resp, err := http.ReadResponse(inner.Reader, nil)
 		if err != nil || resp.StatusCode != status {
-			t.Fatalf("%s: %v %v", path, resp, err)
+			t.Fatalf("%s: %v, error %v", path, resp, err)
 		}
 		if status == http.StatusSwitchingProtocols {
 			for i := range 3 {
 				want := "HELLO " + fmt.Sprint(i) + "\n"
 				if i == 0 {
 					if line, err := inner.Reader.ReadString('\n'); line != "hello\n" {
-						t.Fatalf("%q, %v", line, err)
+						t.Fatalf("read %q, error %v", line, err)
 					}
 				}
 				_, _ = io.WriteString(inner, strings.ToLower(want))
 				if line, err := inner.Reader.ReadString('\n'); line != want {
-					t.Fatalf("%q, %v, want %q", line, err, want)
+					t.Fatalf("read %q, error %v, want %q", line, err, want)
 				}
 			}
 		}
@@ -338,9 +339,9 @@ func TestHTTPSWebSocket(t *testing.T) {
 		return line.Raw != ""
 	})
 	if line.Status != http.StatusSwitchingProtocols || line.Size == 0 || line.Robots.Decision == "deny" {
-		t.Errorf("logged as %s", line.Raw)
+		t.Errorf("the log line is %s", line.Raw)
 	}
 	if targets := site.Targets(); len(targets) != 1 {
-		t.Errorf("the site was asked for %q", targets)
+		t.Errorf("the site got %q, want one request", targets)
 	}
 }

@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// rateTime is when a transfer below min_rate ends at the latest: a window of a minute and the time to notice it.
+	// rateTime is the time within which a transfer below min_rate must end: a window of a minute,
+	// and the time to notice.
 	rateTime = 80 * time.Second
 	// dripPause is shorter than every limit for idle connections.
 	dripPause = 18 * time.Second
 )
 
-// pieces is a body that comes in pieces with a pause before each.
+// pieces is a body that comes in pieces, with a pause before each.
 type pieces struct {
 	ctx   context.Context
 	size  int
@@ -43,10 +44,10 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return copy(b, strings.Repeat("x", p.size)), p.ctx.Err()
 }
 
-// drip is a body of one byte from time to time that does not end.
+// drip returns an endless body of one byte at a time.
 func drip(ctx context.Context) io.Reader { return &pieces{ctx, 1, 1000, dripPause} }
 
-// send sends a body.
+// send sends a request with a body.
 func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (rig.Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
 	if err != nil {
@@ -59,7 +60,7 @@ func send(ctx context.Context, c *http.Client, rawURL string, body io.Reader) (r
 	return rig.ReadAnswer(resp)
 }
 
-// slowHandler answers at the pace that the path asks for.
+// slowHandler answers at the pace that the path names.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
 	every := func(kind, text string, pause time.Duration, count int) {
 		w.Header().Set("Content-Type", kind)
@@ -103,15 +104,15 @@ func startSlowSite(t *testing.T) *httptest.Server {
 	return site
 }
 
-// patientClient is a client that waits for longer than a slow transfer may take.
+// patientClient returns a client that waits longer than a slow transfer may take.
 func patientClient(g *rig.Gateway, userAgent string) *http.Client {
 	c := g.Client(userAgent)
 	c.Timeout = 3 * rateTime
 	return c
 }
 
-// TestSlowTransfers runs all that lasts for a window of min_rate at the same time: it takes one of the
-// few places of parallel tests for that time, and hardly any CPU.
+// TestSlowTransfers runs everything that lasts for a window of min_rate at the same time. It
+// occupies one of the few places of parallel tests, and hardly any CPU.
 func TestSlowTransfers(t *testing.T) {
 	t.Parallel()
 	for _, begin := range []func(*testing.T) (end func()){
@@ -121,8 +122,8 @@ func TestSlowTransfers(t *testing.T) {
 	}
 }
 
-// slowTransfers has each party of an exchange send, or take, less than min_rate, and ends it within
-// bounded time. Transfers above the rate, and a stream of events, go on for longer.
+// slowTransfers lets each party of an exchange send or read less than min_rate, which must end in
+// bounded time. Transfers above the rate, and a stream of events, must go on for longer.
 func slowTransfers(t *testing.T) (end func()) {
 	t.Helper()
 	site := startSlowSite(t)
@@ -197,7 +198,8 @@ func wantAnswer(a rig.Answer, err error, status int, body string) error {
 	return nil
 }
 
-// readSlowly asks for a large body and takes a byte of it from time to time until the gateway breaks it off.
+// readSlowly requests a large body and reads a byte of it now and then, until the gateway breaks it
+// off.
 func readSlowly(g *rig.Gateway, rawURL string) {
 	dialer := &net.Dialer{}
 	conn, err := dialer.DialContext(g.T.Context(), "tcp", g.Addr)
@@ -216,7 +218,7 @@ func readSlowly(g *rig.Gateway, rawURL string) {
 		}
 		return false
 	}
-	const often = 4 * time.Second // the test ends so long after the gateway has
+	const often = 4 * time.Second // the test notices the end at most this late
 	var one [1]byte
 	for range 2 * rateTime / often {
 		if _, err := conn.Read(one[:]); err != nil || broken() {
@@ -224,10 +226,10 @@ func readSlowly(g *rig.Gateway, rawURL string) {
 		}
 		rig.Pause(g.T.Context(), often)
 	}
-	g.T.Error("the gateway still sends")
+	g.T.Error("the gateway did not break off the answer")
 }
 
-// dripAndReadOn sends a byte of a body, and reads what follows the refusal: the end of the connection.
+// dripAndReadOn sends a byte of a body, and checks that the connection ends after the refusal.
 func dripAndReadOn(conn *rig.Wire, rawURL string) error {
 	_ = conn.SetDeadline(time.Now().Add(3 * rateTime))
 	_, _ = io.WriteString(conn, "POST "+rawURL+" HTTP/1.1\r\nHost: "+rig.HostOf(rawURL)+"\r\nUser-Agent: Tester/1.0\r\nContent-Length: 100\r\n\r\nx")
@@ -240,12 +242,12 @@ func dripAndReadOn(conn *rig.Wire, rawURL string) error {
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if n, err := conn.Conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the connection goes on: %d bytes, error %w", n, err)
+		return fmt.Errorf("read %d bytes after the refusal, error %w, want EOF", n, err)
 	}
 	return nil
 }
 
-// slowUploadsInTunnels drips inside tunnels, over both versions of HTTP on both sides.
+// slowUploadsInTunnels uploads slowly inside tunnels, over both versions of HTTP on both sides.
 func slowUploadsInTunnels(t *testing.T) (end func()) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -255,16 +257,16 @@ func slowUploadsInTunnels(t *testing.T) (end func()) {
 			began := time.Now()
 			a, err := send(t.Context(), c.client, c.site.At("/upload"), drip(t.Context()))
 			if err := wantAnswer(a, err, http.StatusRequestTimeout, ""); err != nil || time.Since(began) > rateTime {
-				t.Errorf("%s: after %v: %v", c.name, time.Since(began), err)
+				t.Errorf("%s: after %v, error %v", c.name, time.Since(began), err)
 			}
 		})
 	}
 	return group.Wait
 }
 
-// slowUploadsOfAgents has one agent upload to a host by drips on as many connections as the host has
-// places, and on one more. Another agent's request is still answered, and the places are free again
-// within bounded time.
+// slowUploadsOfAgents lets one agent upload slowly to a host, on one connection more than the host
+// has places. Another agent's request is still answered, and the places are free again within
+// bounded time.
 func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 	return func(t *testing.T) (end func()) {
 		t.Helper()
@@ -276,9 +278,9 @@ func slowUploadsOfAgents(agents string) func(t *testing.T) (end func()) {
 		began := time.Now()
 		for range 9 {
 			group.Go(func() {
-				_, _ = send(t.Context(), slow, site.URL+"/upload", drip(t.Context())) // Go's client may take an early answer for an error
+				_, _ = send(t.Context(), slow, site.URL+"/upload", drip(t.Context())) // Go's client may report an early answer as an error
 				if took := time.Since(began); took > rateTime {
-					t.Errorf("a drip was ended after %v", took)
+					t.Errorf("a slow upload ended after %v, want at most %v", took, rateTime)
 				}
 			})
 		}

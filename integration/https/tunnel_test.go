@@ -39,18 +39,18 @@ func TestTunnelOpensForTheUnrestricted(t *testing.T) {
 	request := "GET " + rig.PrivatePage + " HTTP/1.1\r\nHost: " + site.Origin().Authority() + "\r\n\r\n"
 	a, err := inner.Ask(http.MethodGet, request)
 	if err != nil || a.Status != http.StatusOK {
-		t.Fatalf("GET inside the tunnel: status %d, %v", a.Status, err)
+		t.Fatalf("GET inside the tunnel: status %d, error %v", a.Status, err)
 	}
 	_ = w.Close()
 
 	l := g.Logs(1)[0]
 	if l.Request.Method != http.MethodConnect || l.Status != http.StatusOK || l.Robots.Reason != enforce.ReasonUnrestricted ||
 		l.Robots.PathVisible || l.Robots.Address != site.Origin().HostPort() {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 	// TLS adds some kilobytes for its handshake.
 	if l.BytesRead < int64(len(request)) || l.BytesRead > 16<<10 || l.Size < int64(len(a.Body)) || l.Size > 16<<10 {
-		t.Errorf("logged with %d bytes read and %d written; inside were %d and %d and more", l.BytesRead, l.Size, len(request), len(a.Body))
+		t.Errorf("the line has %d bytes read and %d written, want at least %d and %d", l.BytesRead, l.Size, len(request), len(a.Body))
 	}
 }
 
@@ -64,9 +64,9 @@ func TestTunnelOpensForCurl(t *testing.T) {
 	for agent, want := range map[string]string{"Free/1.0": "200 200", "Tester/1.0": "403 000"} {
 		out, _ := exec.CommandContext(t.Context(), curl, "--disable", "--silent", "--insecure", "--noproxy", "", "--proxy", "http://"+g.Addr,
 			"--user-agent", agent, "--output", filepath.Join(t.TempDir(), "body"), "--write-out", "%{http_connect} %{http_code}",
-			site.URL(rig.PrivatePage)).Output() // curl fails if the tunnel is refused: its output tells why
+			site.URL(rig.PrivatePage)).Output() // curl fails if the tunnel is refused; its output has the cause
 		if string(out) != want {
-			t.Errorf("%s: curl says %q, want %q", agent, out, want)
+			t.Errorf("%s: curl printed %q, want %q", agent, out, want)
 		}
 	}
 }
@@ -77,20 +77,20 @@ func TestTunnelIsRefusedToTheRestricted(t *testing.T) {
 	site := server.Site(t, testorigin.SiteConfig{Scheme: "https"})
 	site.SetRobots(testorigin.OK(rig.TunnelRules))
 	g := rig.NewTunnelGateway(t, server, "connect tunnel")
-	const tries = 30 // as often as some clients repeat it
+	const tries = 30 // some clients repeat it that often
 	for range tries {
 		resp := g.Dial().Connect(t, site.Origin().Authority(), "Tester/1.0")
 		a, err := rig.ReadAnswer(resp)
 		if err != nil || a.Status != http.StatusForbidden || !strings.HasPrefix(a.Reason, "Forbidden by robots.txt") || len(a.Reason) > 100 ||
 			!strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") || !strings.Contains(a.Body, site.URL("/robots.txt")) {
-			t.Fatalf("CONNECT: %q %v, %v: %s", resp.Status, a.Header, err, a.Body)
+			t.Fatalf("CONNECT: status %q, header %v, error %v: %s", resp.Status, a.Header, err, a.Body)
 		}
 	}
 	if n := len(site.RobotsExchanges()); n != 1 || len(site.PageExchanges()) > 0 {
-		t.Errorf("robots.txt was fetched %d times, and %d pages", n, len(site.PageExchanges()))
+		t.Errorf("%d fetches of robots.txt and %d pages, want 1 and 0", n, len(site.PageExchanges()))
 	}
 	if l := g.Logs(1)[0]; l.Status != http.StatusForbidden || l.Robots.Reason != enforce.ReasonTunnelRestricted {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 }
 
@@ -99,15 +99,15 @@ func TestTunnelsDenied(t *testing.T) {
 	g := rig.NewTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
 	a, err := rig.ReadAnswer(g.Dial().Connect(t, "127.0.0.1:443", "Free/1.0"))
 	if err != nil || a.Status != http.StatusForbidden || a.Reason == http.StatusText(http.StatusForbidden) {
-		t.Errorf("CONNECT: %d %q, %v", a.Status, a.Reason, err)
+		t.Errorf("CONNECT: status %d, reason phrase %q, error %v", a.Status, a.Reason, err)
 	}
 	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonConnectDenied {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 }
 
-// TestPlainHTTPInTunnels is what undici, got and linkinator do with http:// URLs. Whatever happens to TLS,
-// each request inside is enforced.
+// TestPlainHTTPInTunnels sends http:// requests through tunnels, like undici, got and linkinator.
+// Each request inside is enforced, whatever the gateway does with TLS.
 func TestPlainHTTPInTunnels(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"intercept", "tunnel", "deny"} {
@@ -133,7 +133,7 @@ func TestPlainHTTPInTunnels(t *testing.T) {
 			} {
 				a, err := w.Ask(http.MethodGet, "GET "+tt.path+" HTTP/1.1\r\nHost: "+tt.host+"\r\nUser-Agent: "+tt.agent+"\r\n\r\n")
 				if err != nil || a.Status != tt.status {
-					t.Fatalf("%s of %s for %s: status %d, %v, want %d", tt.path, tt.host, tt.agent, a.Status, err, tt.status)
+					t.Fatalf("%s of %s for %s: status %d, error %v, want %d", tt.path, tt.host, tt.agent, a.Status, err, tt.status)
 				}
 			}
 			_ = w.Close()
@@ -142,14 +142,14 @@ func TestPlainHTTPInTunnels(t *testing.T) {
 				got = append(got, e.Target)
 			}
 			if want := []string{rig.OpenPage, rig.PrivatePage, rig.OpenPage}; !slices.Equal(got, want) {
-				t.Errorf("the origin was asked for %q, want %q", got, want)
+				t.Errorf("the origin got %q, want %q", got, want)
 			}
 			checkPlainLog(t, g.Logs(6), site)
 		})
 	}
 }
 
-// checkPlainLog wants a line for each request inside and one for the tunnel, last.
+// checkPlainLog checks that each request inside has a line, and then the tunnel.
 func checkPlainLog(t *testing.T, lines []rig.LogLine, site *testorigin.Site) {
 	t.Helper()
 	want := []string{
@@ -162,16 +162,16 @@ func checkPlainLog(t *testing.T, lines []rig.LogLine, site *testorigin.Site) {
 		got = append(got, fmt.Sprint(l.Request.Method, " ", l.Request.URI, " ", l.Status))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("logged are %q, want %q", got, want)
+		t.Errorf("the log has %q, want %q", got, want)
 	}
 }
 
-// TestNodeTunnelsPlainHTTP is the same with a client that is not ours.
+// TestNodeTunnelsPlainHTTP is TestPlainHTTPInTunnels with Node as the client.
 func TestNodeTunnelsPlainHTTP(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("node is not installed; TestPlainHTTPInTunnels says the same by hand")
+		t.Skip("node is not installed; TestPlainHTTPInTunnels tests the same with its own client")
 	}
 	server := testorigin.Start(t, testorigin.Config{})
 	site := server.Site(t, testorigin.SiteConfig{})
@@ -180,11 +180,11 @@ func TestNodeTunnelsPlainHTTP(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "connect.mjs"), g.Addr,
 		site.URL(rig.OpenPage), site.URL(rig.PrivatePage), site.URL(rig.OpenPage)).CombinedOutput()
 	if err != nil || string(out) != "200\n403\n200\n" {
-		t.Errorf("node: %v: %q", err, out)
+		t.Errorf("node: error %v, output %q", err, out)
 	}
 }
 
-// TestTunnelOfHTTP10 is CONNECT as Python's http.client sends it: without any header, not even Host.
+// TestTunnelOfHTTP10 sends CONNECT like Python's http.client: without any header, not even Host.
 func TestTunnelOfHTTP10(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -200,16 +200,16 @@ func TestTunnelOfHTTP10(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: TLS inside: %v", policy, err)
 		}
-		for range 2 { // the tunnel stays open, whatever 1.0 means for other requests
+		for range 2 { // the tunnel stays open, unlike connections of other HTTP/1.0 requests
 			a, err := inner.Ask(http.MethodGet, "GET "+rig.OpenPage+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\n\r\n")
 			if err != nil || a.Status != http.StatusOK {
-				t.Fatalf("%s: GET inside: status %d, %v", policy, a.Status, err)
+				t.Fatalf("%s: GET inside: status %d, error %v", policy, a.Status, err)
 			}
 		}
 	}
 }
 
-// TestTunnelToAnotherName is domain fronting: the tunnel is to one host, the handshake inside names another.
+// TestTunnelToAnotherName tries domain fronting: the handshake inside a tunnel names another host.
 func TestTunnelToAnotherName(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -222,21 +222,22 @@ func TestTunnelToAnotherName(t *testing.T) {
 			t.Fatalf("%s: CONNECT: status %s", policy, resp.Status)
 		}
 		if _, err := w.Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "other.example"}); err == nil {
-			t.Errorf("%s: the handshake went through", policy)
+			t.Errorf("%s: the handshake succeeded", policy)
 		}
 		if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonMisdirected || l.Robots.Decision != "deny" {
-			t.Errorf("%s: logged as %s", policy, l.Raw)
+			t.Errorf("%s: the log line is %s", policy, l.Raw)
 		}
 	}
 	for _, e := range site.Exchanges() {
 		if !e.Robots() {
-			t.Errorf("the origin saw %+v", e)
+			t.Errorf("the origin got %+v, want only robots.txt", e)
 		}
 	}
 }
 
-// TestBlindTunnelWithoutServerName has handshakes name no host. A server of several sites would show one that nobody judged,
-// so in a tunnel to a name they are refused; an address has no server name (RFC 6066 section 3).
+// TestBlindTunnelWithoutServerName sends handshakes without a server name. A server with several
+// sites would show one that no decision was about, so the gateway refuses them in a tunnel to a
+// name. An address has no server name (RFC 6066 section 3).
 func TestBlindTunnelWithoutServerName(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -247,17 +248,17 @@ func TestBlindTunnelWithoutServerName(t *testing.T) {
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 		inner, err := w.Over(t, &tls.Config{InsecureSkipVerify: true}) // without a name, no SNI is sent
 		if opened := err == nil; opened != opens {
-			t.Errorf("%s: %v", target, err)
+			t.Errorf("%s: the handshake returned %v, want success %t", target, err, opens)
 		}
 		if err == nil {
 			if a, err := inner.Ask(http.MethodGet, "GET / HTTP/1.1\r\nHost: "+target+"\r\n\r\n"); err != nil || a.Status != http.StatusOK {
-				t.Errorf("%s: %d, %v", target, a.Status, err)
+				t.Errorf("%s: status %d, error %v", target, a.Status, err)
 			}
 		}
 		_ = w.Close()
 		if l := g.ClosedTunnel(target); l.Status != http.StatusOK || !opens && (l.Robots.Decision != "deny" ||
 			l.Robots.Reason != enforce.ReasonMisdirected || l.Robots.Detail != "the TLS handshake names no host") {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	if n := len(site.Arrived()); n != 1 {
@@ -265,11 +266,11 @@ func TestBlindTunnelWithoutServerName(t *testing.T) {
 	}
 }
 
-// TestTunnelToPort80 opens tunnels to the port of plain HTTP. What speaks TLS there is asked for its rules only when TLS comes:
-// a plain server would leave the gateway waiting for its part of a handshake.
+// TestTunnelToPort80 opens tunnels to the port of plain HTTP. The gateway fetches the rules of a
+// TLS server there only when TLS comes, because a plain server would never answer its handshake.
 func TestTunnelToPort80(t *testing.T) {
 	t.Parallel()
-	const target = "127.0.0.1:80" // only the upstream knows it
+	const target = "127.0.0.1:80" // only the upstream can reach it
 	for _, policy := range []string{"tunnel", "deny"} {
 		var handshakes atomic.Int64
 		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -289,32 +290,32 @@ func TestTunnelToPort80(t *testing.T) {
 		for path, status := range map[string]int{rig.OpenPage: http.StatusOK, rig.PrivatePage: http.StatusForbidden} {
 			a, err := w.Ask(http.MethodGet, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Tester/1.0\r\n\r\n")
 			if err != nil || a.Status != status {
-				t.Errorf("%s: %s: %d, %v, want %d", policy, path, a.Status, err, status)
+				t.Errorf("%s: %s: status %d, error %v, want %d", policy, path, a.Status, err, status)
 			}
 		}
 		_ = w.Close()
 		if n := handshakes.Load(); n > 0 {
-			t.Errorf("%s: %d attempts at TLS before the client spoke any", policy, n)
+			t.Errorf("%s: %d TLS handshakes of the gateway before any of the client, want 0", policy, n)
 		}
 		if l := g.ClosedTunnel(target); l.Status != http.StatusOK || policy == "tunnel" && l.Robots.Reason != enforce.ReasonIntercepted {
-			t.Errorf("%s: logged as %s", policy, l.Raw)
+			t.Errorf("%s: the log line is %s", policy, l.Raw)
 		}
 
 		reason := map[string]enforce.Reason{"tunnel": enforce.ReasonUnreachable, "deny": enforce.ReasonConnectDenied}[policy]
 		w = g.Tunnel(target)
 		if _, err := w.Over(t, &tls.Config{InsecureSkipVerify: true}); err == nil {
-			t.Errorf("%s: the handshake went through", policy)
+			t.Errorf("%s: the handshake succeeded", policy)
 		}
 		rig.Eventually(t, "the line of the tunnel with TLS", func() bool {
 			return slices.ContainsFunc(g.ReadLogs(), func(l rig.LogLine) bool { return l.Request.Method == http.MethodConnect && l.Robots.Reason == reason })
 		})
 		if n := handshakes.Load(); n > 0 != (policy == "tunnel") {
-			t.Errorf("%s: %d attempts at TLS when the client spoke it", policy, n)
+			t.Errorf("%s: %d TLS handshakes of the gateway after the client's", policy, n)
 		}
 	}
 }
 
-// TestInterceptedTunnels is the default: requests inside TLS are judged by their paths.
+// TestInterceptedTunnels checks the default: requests inside TLS are decided by their paths.
 func TestInterceptedTunnels(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -329,7 +330,7 @@ func TestInterceptedTunnels(t *testing.T) {
 		}
 	}
 	if n := site.PageExchanges(); len(n) != 1 || n[0].Target != rig.OpenPage {
-		t.Errorf("the origin was asked %+v", n)
+		t.Errorf("the origin got %+v, want one page", n)
 	}
 	client.CloseIdleConnections()
 	for _, l := range g.Logs(3) {
@@ -337,7 +338,7 @@ func TestInterceptedTunnels(t *testing.T) {
 			site.URL(rig.OpenPage): enforce.ReasonNoRule, site.URL(rig.PrivatePage): enforce.ReasonDisallowed, site.Origin().Authority(): enforce.ReasonIntercepted,
 		}[l.Request.URI]
 		if l.Robots.Reason != want || !l.Robots.PathVisible {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestTunnelsAreNoRequests sends https requests to sites that disallow everything, one gateway looking into their tunnels
-// and refusing tunnels to another site: in every output all are asked and refused, and none is allowed.
+// TestTunnelsAreNoRequests sends https requests to sites that disallow everything. The gateway
+// intercepts the tunnels to one site and refuses those to another. Every output must count all
+// requests as refused and none as allowed.
 func TestTunnelsAreNoRequests(t *testing.T) {
 	t.Parallel()
 	const n = 3
@@ -38,7 +39,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	for range n {
 		c := g.SecureClient("AcmeBot/1.0", 1)
 		if a, err := rig.TryGet(t.Context(), c, secure.URL("/page")); err != nil || a.Status != http.StatusForbidden {
-			t.Fatalf("%d, %v", a.Status, err)
+			t.Fatalf("status %d, error %v, want 403", a.Status, err)
 		}
 		rig.HangUp(c)
 		if _, err := rig.TryGet(t.Context(), c, blind.URL("/page")); err == nil {
@@ -79,11 +80,11 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 		opened, refused = opened+a.Tunnels.Allowed, refused+a.Tunnels.Refused
 	}
 	if allowed != 0 || denied != n || opened != n || refused != n {
-		t.Errorf("audited: %d allowed, %d denied; of tunnels %d, %d", allowed, denied, opened, refused)
+		t.Errorf("the audit counts %d requests allowed and %d denied, %d tunnels opened and %d refused", allowed, denied, opened, refused)
 	}
 	if out, err := rig.RunBinary(t, "robots", "audit", "--gateway", "unix/"+g.AdminSocket(), g.AccessLog()); err != nil ||
 		!regexp.MustCompile(`\nAcmeBot +\d +3 +0 +3 +0 +\d +\d +\d +0 +0 +0\n`).MatchString(out) {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error %v, output %s", err, out)
 	}
 
 	for format, want := range map[string]string{
@@ -94,13 +95,13 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	} {
 		out, err := rig.RunBinary(t, "robots", "report", "--format", format, g.AccessLog())
 		if err != nil || !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("%s: %v: %s", format, err, out)
+			t.Errorf("%s: error %v, output %s", format, err, out)
 		}
 	}
 
 	out, err := rig.RunBinary(t, "robots", "why", "--gateway", "unix/"+g.AdminSocket(), "--limit", "9", g.AccessLog())
 	if err != nil || strings.Count(out, "\ntunnel ") != 2*n || strings.Count(out, "\nrequest ") != n || strings.Contains(out, " allowed: ") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error %v, output %s", err, out)
 	}
 	off := filepath.Join(t.TempDir(), "off.Caddyfile")
 	if err := os.WriteFile(off, []byte(":3128 {\n\trobots {\n\t\tmode off\n\t\tconnect intercept\n\t}\n}\n"), 0o600); err != nil {
@@ -114,7 +115,7 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 			Lines int64
 		}
 	}
-	out, _ = rig.RunBinary(t, "robots", "simulate", "--json", "--gateway", "unix/"+g.AdminSocket(), "--config", off, g.AccessLog()) // its status is 1
+	out, _ = rig.RunBinary(t, "robots", "simulate", "--json", "--gateway", "unix/"+g.AdminSocket(), "--config", off, g.AccessLog()) // it exits with status 1
 	last := strings.TrimSpace(out)
 	if err := json.Unmarshal([]byte(last[strings.LastIndexByte(last, '\n')+1:]), &totals); err != nil ||
 		totals.Lines != 3*n || totals.Tunnels != 2*n || totals.Different != simulated.Totals.Different || !slices.ContainsFunc(totals.Changes, func(c struct {
@@ -124,12 +125,12 @@ func TestTunnelsAreNoRequests(t *testing.T) {
 	) bool {
 		return c.Old == "deny disallowed" && c.Lines == n
 	}) {
-		t.Errorf("%v: simulated %+v", err, totals)
+		t.Errorf("error %v, simulated totals %+v", err, totals)
 	}
 }
 
-// TestPlainTunnelsAreSeen sends plain HTTP through tunnels that would not be looked into if TLS came in them: the requests
-// have lines of their own, so the tunnels count as seen, whatever opened them.
+// TestPlainTunnelsAreSeen sends plain HTTP through tunnels that would stay blind for TLS. The
+// requests have their own lines, so the tunnels count as seen.
 func TestPlainTunnelsAreSeen(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]string{
@@ -152,25 +153,25 @@ func TestPlainTunnelsAreSeen(t *testing.T) {
 			}
 			_ = w.Close()
 			if l := g.Logs(2)[1]; l.Robots.Reason != enforce.ReasonIntercepted || !l.Robots.PathVisible || l.Robots.State != "unknown" {
-				t.Errorf("logged as %s", l.Raw)
+				t.Errorf("the log line is %s", l.Raw)
 			}
 			if line := "crawlgate_tunnel_decisions_total{decision=\"allow\",inside=\"seen\",reason=\"intercepted\"} 1\n"; !strings.Contains(g.Admin("/metrics").Body, line) {
 				t.Errorf("the metrics lack %s", line)
 			}
 			if n := g.Metric("crawlgate_tunnel_decisions_total"); n != 1 {
-				t.Errorf("%v tunnels", n)
+				t.Errorf("%v tunnels, want 1", n)
 			}
 			rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), g.AccessLog()).Clean(t, "the log")
 			out, err := rig.RunBinary(t, "robots", "report", "--format", "json", g.AccessLog())
 			if want := `"tunnels":{"asked":1,"allowed":1,"refused":0,"failed":0,"blind":0}`; err != nil || !strings.Contains(out, `"total":{"asked":1,"allowed":1,`) || !strings.Contains(out, want) {
-				t.Errorf("report: %v: %s", err, out)
+				t.Errorf("report: error %v, output %s", err, out)
 			}
 			same := filepath.Join(t.TempDir(), "same.Caddyfile")
 			if err := os.WriteFile(same, []byte(":3128 {\n\trobots {\n"+policy+"\n}\n}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if s := rig.Simulate(t, "--gateway", "unix/"+g.AdminSocket(), "--config", same, g.AccessLog()); s.Totals.Different != 0 || s.Totals.Lines != 2 || len(s.Totals.NotComputed) > 0 {
-				t.Errorf("simulated: %+v", s.Totals)
+				t.Errorf("the simulation has the totals %+v", s.Totals)
 			}
 		})
 	}

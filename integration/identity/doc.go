@@ -1,2 +1,3 @@
-// Package identity holds the tests of the binary that concern what requests say of their crawler: User-Agent, From, signatures. It has only tests.
+// Package identity tests with the binary how requests identify their crawler: User-Agent, From,
+// signatures. It has only tests.
 package identity

@@ -23,12 +23,12 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// verdict is what verify.mjs says of a request.
+// verdict is the output of verify.mjs about a request.
 type verdict struct {
 	Path, Authority, Version string
 	Verified                 bool
 	Why                      string
-	Lines                    int // of the three fields of a signature
+	Lines                    int // the number of fields of a signature
 	Key, Nonce, Tag          string
 	Age                      float64 // seconds
 	Signature                []string
@@ -75,7 +75,8 @@ func startVerifier(t *testing.T, robots string) *verifier {
 	return v
 }
 
-// config signs for acmebot. The address gets the string form, the name the dictionary.
+// config returns a configuration that signs for acmebot. The address gets the string form, the name
+// the dictionary.
 func (v *verifier) config(more string) rig.Config {
 	return rig.Config{Engine: rig.Unpaced, Site: fmt.Sprintf(`agent acmebot {
 		token AcmeBot
@@ -90,19 +91,19 @@ func (v *verifier) config(more string) rig.Config {
 	%s`, v.keys, more)}.Trusting(v.ca)
 }
 
-// trusting is the TLS configuration of a client without a gateway.
+// trusting returns the TLS configuration of a client that does not use the gateway.
 func (v *verifier) trusting() *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(v.ca.Cert)
 	return &tls.Config{RootCAs: pool}
 }
 
-// keygen types what docs/identity.md has for a new key and for a rotation.
+// keygen types the commands of docs/identity.md for a new key and for a rotation.
 func (v *verifier) keygen(t *testing.T, flags string) {
 	t.Helper()
 	commands := regexp.MustCompile("(?m)^```sh\n(.*\n)```$").FindAllStringSubmatch(testdocs.Text(t, "identity.md"), -1)
 	if len(commands) != 2 {
-		t.Fatalf("%d commands", len(commands))
+		t.Fatalf("docs/identity.md has %d commands, want 2", len(commands))
 	}
 	typed := strings.NewReplacer("sudo -u crawlgate ", "", "crawlgate robots", rig.Binary+" robots", "/var/lib/crawlgate/acmebot.jwk", v.keys)
 	for i, c := range commands {
@@ -112,12 +113,12 @@ func (v *verifier) keygen(t *testing.T, flags string) {
 		}
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), " signs\n") || strings.Contains(string(out), `"d"`) {
-			t.Fatalf("%s: %v: %s", line, err, out)
+			t.Fatalf("%s: error %v, output %s", line, err, out)
 		}
 	}
 }
 
-// crawler sends requests by both ways: in absolute form, and inside intercepted tunnels.
+// crawler sends requests in both ways: in absolute form, and inside intercepted tunnels.
 type crawler struct {
 	g      *rig.Gateway
 	wire   *rig.Wire
@@ -128,7 +129,7 @@ func newCrawler(g *rig.Gateway) *crawler {
 	return &crawler{g, g.Dial(), g.SecureClient("AcmeBot/1.0", 1)}
 }
 
-// ask sends a request with the signature of a client, which must not leave.
+// ask sends a request with a signature of the client, which the gateway must remove.
 func (c *crawler) ask(ctx context.Context, tunnel bool, authority, path string) (v verdict, err error) {
 	var a rig.Answer
 	if tunnel {
@@ -153,15 +154,17 @@ func (c *crawler) ask(ctx context.Context, tunnel bool, authority, path string) 
 		}
 	}
 	if err := json.Unmarshal([]byte(a.Body), &v); err != nil {
-		return v, fmt.Errorf("%d %s: %w", a.Status, a.Body, err)
+		return v, fmt.Errorf("status %d, %s: %w", a.Status, a.Body, err)
 	}
 	return v, nil
 }
 
-// young is how old a signature may be at the site if the test is not about that: the machine may be slow.
+// young is the greatest age of a signature at the site in tests that are not about ages. The
+// machine may be slow.
 const young = 30
 
-// right reports whether a signature is this gateway's alone, verifies, and was at most as many seconds old.
+// right reports whether the only signature is the gateway's, verifies, and is at most age seconds
+// old.
 func (v verdict) right(age float64) bool {
 	form := `sig1="https://bot.acme.example/.well-known/http-message-signatures-directory"`
 	if strings.HasPrefix(v.Authority, "127.0.0.1:") {
@@ -171,8 +174,9 @@ func (v verdict) right(age float64) bool {
 		v.UserAgent == "AcmeBot/2.1 (+https://bot.acme.example)" && v.From == "crawl@acme.example"
 }
 
-// TestSignatures: npm's http-message-signatures verifies every request, over HTTP/1.1 and HTTP/2, in absolute form and inside
-// tunnels, in both forms, through three rotations as docs/identity.md has them typed. No nonce comes twice.
+// TestSignatures verifies every request with npm's http-message-signatures, over HTTP/1.1 and
+// HTTP/2, in absolute form and inside tunnels, in both forms, through three rotations as
+// docs/identity.md types them. No nonce is repeated.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	requests := 400
@@ -196,7 +200,7 @@ func TestSignatures(t *testing.T) {
 					one, err := c.ask(t.Context(), i/2%2 == 0, authority, fmt.Sprintf("/page/%d?q=%d", i, i))
 					mu.Lock()
 					if all[one.Nonce] = one; err != nil || !one.right(young) {
-						t.Errorf("%s: %+v, %v", authority, one, err)
+						t.Errorf("%s: %+v, error %v", authority, one, err)
 					}
 					sent++
 					mu.Unlock()
@@ -227,13 +231,13 @@ func TestSignatures(t *testing.T) {
 		versions[one.Version]++
 	}
 	if len(all) != sent || sent < requests || len(keys()) != 4 || versions["1.1"] < requests/3 || versions["2.0"] < requests/3 {
-		t.Errorf("%d requests with %d nonces, %v, keys %v", sent, len(all), versions, keys())
+		t.Errorf("%d requests with %d nonces, HTTP versions %v, keys %v", sent, len(all), versions, keys())
 	}
 	t.Logf("%d requests verified, by HTTP version %v, keys %v", sent, versions, keys())
 	wantLogged(t, g, sent, all)
 }
 
-// wantLogged checks that the log names the keys, and the metrics count.
+// wantLogged checks that the log names the keys, and that the metrics count the signatures.
 func wantLogged(t *testing.T, g *rig.Gateway, sent int, all map[string]verdict) {
 	t.Helper()
 	keys := make(map[string]int)
@@ -249,20 +253,20 @@ func wantLogged(t *testing.T, g *rig.Gateway, sent int, all map[string]verdict) 
 			form = "string"
 		}
 		if keys[l.Robots.Signed]--; l.Robots.SignatureForm != form || l.Robots.UserAgentSent != "AcmeBot/2.1 (+https://bot.acme.example)" || l.Robots.UserAgent != "AcmeBot/1.0" || l.Robots.Unsigned != "" {
-			t.Errorf("logged %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	for key, n := range keys {
 		if n != 0 {
-			t.Errorf("the log has %d requests less with key %s", n, key)
+			t.Errorf("the log lacks %d requests with key %s", n, key)
 		}
 	}
 	if n := g.Metric(`crawlgate_agent_signatures_total{agent="acmebot",owner="",result="signed"}`); n != float64(sent) {
-		t.Errorf("%v are counted, of %d", n, sent)
+		t.Errorf("the metric counts %v signatures, want %d", n, sent)
 	}
 }
 
-// TestReplay: what a site was sent is worth nothing at another authority.
+// TestReplay checks that another authority does not accept the signature that a site got.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "")
@@ -273,7 +277,7 @@ func TestReplay(t *testing.T) {
 		for _, hosts := range [][2]string{{"localhost", "127.0.0.1"}, {"127.0.0.1", "localhost"}} {
 			one, err := c.ask(t.Context(), tunnel, hosts[0]+":"+v.ports[0], "/page")
 			if err != nil || !one.right(young) {
-				t.Fatalf("%+v, %v", one, err)
+				t.Fatalf("the first request: %+v, error %v", one, err)
 			}
 			for i, host := range hosts {
 				again := one.replay(t, direct, host+":"+v.ports[0])
@@ -309,8 +313,8 @@ func (v verdict) replay(t *testing.T, direct *http.Client, authority string) (ag
 	return again
 }
 
-// TestSignedAfterTheWait: a request that waits for a Crawl-delay is signed when it may go, so at the site no signature is older
-// than 2 s.
+// TestSignedAfterTheWait checks that a request that waits for a Crawl-delay is signed after the
+// wait, so that no signature at the site is older than 2 s.
 func TestSignedAfterTheWait(t *testing.T) {
 	t.Parallel()
 	delay := 1
@@ -326,7 +330,7 @@ func TestSignedAfterTheWait(t *testing.T) {
 		c := newCrawler(g)
 		wg.Go(func() {
 			if one, err := c.ask(t.Context(), i%2 == 0, "localhost:"+v.ports[1], "/page"); err != nil || !one.right(2) {
-				t.Errorf("%+v, %v", one, err)
+				t.Errorf("%+v, error %v, want a signature of at most 2s", one, err)
 			}
 		})
 	}
@@ -336,7 +340,7 @@ func TestSignedAfterTheWait(t *testing.T) {
 		longest = max(longest, l.Robots.WaitMillis)
 	}
 	if least := time.Duration(crowd-1) * time.Duration(delay) * time.Second; time.Duration(longest)*time.Millisecond < least-time.Second/2 {
-		t.Errorf("the longest wait is %d ms, not %s", longest, least)
+		t.Errorf("the longest wait is %d ms, want at least %s", longest, least)
 	}
 }
 
@@ -371,9 +375,9 @@ func TestKeysAfterAReload(t *testing.T) {
 	}
 }
 
-// TestSignedRobotsTxt checks that the gateway asks in the agent's name if a site refuses its own fetch: each hop has
-// the agent's User-Agent and From, and a signature for the host of that hop. The gateway's own fetch has no such
-// fields.
+// TestSignedRobotsTxt checks the fetch of robots.txt in the agent's name after a site refuses the
+// gateway's own. Each hop has the agent's User-Agent and From, and a signature for the host of that
+// hop. The gateway's own fetch has none of these.
 func TestSignedRobotsTxt(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "knows crawlers")
@@ -382,7 +386,7 @@ func TestSignedRobotsTxt(t *testing.T) {
 	for _, port := range v.ports {
 		origin := "https://localhost:" + port
 		if a := g.MustFetch("AcmeBot/1.0", origin+"/private"); a.Status != http.StatusForbidden || !strings.Contains(a.Header.Get("Crawlgate-Decision"), "disallowed") {
-			t.Fatalf("%d %s", a.Status, a.Body)
+			t.Fatalf("status %d, want 403: %s", a.Status, a.Body)
 		}
 	}
 	transport := &http.Transport{TLSClientConfig: v.trusting()}
@@ -392,7 +396,7 @@ func TestSignedRobotsTxt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(seen) != 6 {
-		t.Fatalf("%d fetches: %+v", len(seen), seen)
+		t.Fatalf("%d fetches, want 6: %+v", len(seen), seen)
 	}
 	for i, one := range seen {
 		own := i%3 == 0
@@ -401,6 +405,6 @@ func TestSignedRobotsTxt(t *testing.T) {
 		}
 	}
 	if n := g.Metric(`crawlgate_agent_signatures_total{agent="acmebot",owner="",result="signed"}`); n != 4 {
-		t.Errorf("%v signed fetches are counted", n)
+		t.Errorf("the metric counts %v signed fetches, want 4", n)
 	}
 }

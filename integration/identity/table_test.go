@@ -18,7 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestWhatLeaves: what each kind of request says of its sender at the site, and what the log has of it.
+// TestWhatLeaves checks what the site learns about the sender of each kind of request, and what the
+// log has about it.
 func TestWhatLeaves(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "")
@@ -55,7 +56,7 @@ func TestWhatLeaves(t *testing.T) {
 	ours := "AcmeBot/2.1 (+https://bot.acme.example)"
 	for i, c := range []struct {
 		client, url        string
-		agent, from, signs string // what arrives
+		agent, from, signs string // at the site
 		unsigned           string
 	}{
 		{"AcmeBot/1.0", plain.URL, ours, "crawl@acme.example", "", "scheme"},
@@ -83,7 +84,7 @@ func TestWhatLeaves(t *testing.T) {
 			signs = "in part"
 		}
 		if err != nil || a.Status != http.StatusOK || h.Get("User-Agent") != c.agent || h.Get("From") != c.from || signs != c.signs {
-			t.Errorf("%s to %s: %d, %v, signed %q, %v", c.client, c.url, a.Status, h, signs, err)
+			t.Errorf("%s to %s: status %d, header %v, signed %q, error %v", c.client, c.url, a.Status, h, signs, err)
 		}
 		l := g.Logs(i + 1)[i].Robots
 		sent := ""
@@ -91,25 +92,25 @@ func TestWhatLeaves(t *testing.T) {
 			sent = c.agent
 		}
 		if l.Unsigned != c.unsigned || (l.Signed != "") != (c.signs == "ours") || l.UserAgentSent != sent || l.UserAgent != c.client {
-			t.Errorf("%s to %s is logged as %+v", c.client, c.url, l)
+			t.Errorf("%s to %s: the log line is %+v", c.client, c.url, l)
 		}
 	}
 	for result, want := range map[string]float64{`acmebot",owner="",result="scheme`: 1, `ended",owner="",result="no_key`: 1, `ended",owner="",result="scheme`: 1, `acmebot",owner="",result="signed`: 1} {
 		if n := g.Metric(`crawlgate_agent_signatures_total{agent="` + result + `"}`); n != want {
-			t.Errorf("%s: %v", result, n)
+			t.Errorf("%s: the metric is %v, want %v", result, n, want)
 		}
 	}
 	g.Stop()
 	if out, err := rig.RunBinary(t, "robots", "why", "--store", g.Store(), "--url", secure.At("/page"), "--agent", "acmebot", g.AccessLog()); !regexp.MustCompile(`(?m)^sent as +AcmeBot/2\.1 .*\nsigned by +\S{43} \(dictionary\)$`).MatchString(out) {
-		t.Errorf("why: %v: %s", err, out)
+		t.Errorf("why: error %v, output %s", err, out)
 	}
 	if run := rig.Audit(t, "--store", g.Store(), g.AccessLog()); run.Status != 0 {
-		t.Errorf("audit: %+v", run)
+		t.Errorf("the audit returned %+v, want status 0", run)
 	}
 }
 
-// TestUnseenTunnel: the line of a tunnel that is not looked into says that nothing in it is signed. A request that a site refuses
-// after it was signed is counted.
+// TestUnseenTunnel checks that the line of a blind tunnel says that nothing in it is signed, and
+// that a request that a site refuses is counted after it was signed.
 func TestUnseenTunnel(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "")
@@ -126,23 +127,24 @@ func TestUnseenTunnel(t *testing.T) {
 	a, err := inner.Ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: localhost:"+v.ports[0]+"\r\nUser-Agent: AcmeBot/1.0\r\n\r\n")
 	_ = inner.Close()
 	if err != nil || !strings.Contains(a.Body, `"lines":0,`) || !strings.Contains(a.Body, `"userAgent":"AcmeBot/1.0"`) {
-		t.Errorf("%d %s, %v", a.Status, a.Body, err)
+		t.Errorf("status %d, body %s, error %v", a.Status, a.Body, err)
 	}
 	if l := g.Logs(1)[0]; l.Request.Method != http.MethodConnect || l.Robots.Unsigned != "tunnel" || l.Robots.Signed != "" || l.Robots.UserAgentSent != "" {
-		t.Errorf("logged %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 	if one, err := newCrawler(g).ask(t.Context(), false, "localhost:"+v.ports[1], "/forbidden"); err != nil || !one.right(young) {
-		t.Errorf("%+v, %v", one, err)
+		t.Errorf("%+v, error %v", one, err)
 	}
 	g.Logs(2)
 	for name, labels := range map[string]string{"signatures": `result="tunnel"`, "signed_rejected": `status="403"`} {
 		if n := g.Metric(`crawlgate_agent_` + name + `_total{agent="acmebot",owner="",` + labels + `}`); n != 1 {
-			t.Errorf("%s %s: %v", name, labels, n)
+			t.Errorf("%s %s: the metric is %v, want 1", name, labels, n)
 		}
 	}
 }
 
-// TestRetrySignedAnew: a request whose kept connection breaks before the answer is sent again with a signature of its own.
+// TestRetrySignedAnew checks that a request that is repeated after its kept connection breaks gets
+// a new signature.
 func TestRetrySignedAnew(t *testing.T) {
 	t.Parallel()
 	v := startVerifier(t, "")
@@ -188,18 +190,18 @@ func TestRetrySignedAnew(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for i := range 2 {
 		if a := g.MustFetch("AcmeBot/1.0", fmt.Sprintf("https://localhost:%s/page/%d", port, i)); a.Status != http.StatusOK {
-			t.Fatalf("%d %s", a.Status, a.Body)
+			t.Fatalf("status %d, want 200: %s", a.Status, a.Body)
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if len(inputs) != 3 || inputs[1] == "" || inputs[1] == inputs[2] {
-		t.Errorf("%d requests, signed %q", len(inputs), inputs)
+		t.Errorf("%d requests with the signatures %q, want 3 with different ones", len(inputs), inputs)
 	}
 }
 
-// TestKeysAtLoad: a configuration whose keys cannot be read, or are another agent's too, is refused, and the message names the file
-// or the key. No message has a secret.
+// TestKeysAtLoad checks that a configuration is refused if its keys cannot be read or are another
+// agent's too. The message names the file or the key, and contains no secret.
 func TestKeysAtLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -227,7 +229,7 @@ func TestKeysAtLoad(t *testing.T) {
 		config := write("Caddyfile", "{\nadmin off\nstorage file_system "+dir+"\n}\n:3128 {\nrobots {\n"+agents+"}\n}\n")
 		out, err := rig.RunBinary(t, "validate", "--config", config)
 		if (err == nil) != (want == "") || !strings.Contains(out, want) || strings.Contains(out, secret) {
-			t.Errorf("%s: %v: want %q in %s", agents, err, want, out)
+			t.Errorf("%s: error %v, want %q in the output %s", agents, err, want, out)
 		}
 	}
 }

@@ -26,7 +26,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// counted is a site that counts what reaches it: connections, and requests, those for its robots.txt too.
+// counted is a site that counts the connections and requests that reach it, those for its
+// robots.txt too.
 type counted struct {
 	*httptest.Server
 	port                  string
@@ -65,7 +66,7 @@ func startCounted(t *testing.T, ca *rig.TestCA) *counted {
 	return s
 }
 
-// world is two sites that agents may reach, and two that they may not.
+// world has two sites that agents may reach, and two that they must not.
 type world struct {
 	ca                                 *rig.TestCA
 	plain, secure, plainOut, secureOut *counted
@@ -77,25 +78,26 @@ func newWorld(t *testing.T) *world {
 	return &world{ca, startCounted(t, nil), startCounted(t, ca), startCounted(t, nil), startCounted(t, ca)}
 }
 
-// gateway runs a gateway with an agent for each kind of boundary: by the other kinds it may reach all.
+// gateway starts a gateway with an agent for each kind of boundary. The other boundaries permit
+// that agent everything.
 func (w *world) gateway(t *testing.T, site string) *rig.Gateway {
 	t.Helper()
 	agents := fmt.Sprintf("agent hostbot {\nhosts localhost\n}\nagent portbot {\nports %s %s\n}\nagent methodbot {\nmethods GET\n}\n", w.plain.port, w.secure.port)
 	return rig.New(t, rig.Config{Engine: rig.Unpaced, Site: agents + site}.Trusting(w.ca))
 }
 
-// untouched fails if anything has reached the sites that no agent may reach.
+// untouched fails the test if anything has reached the sites that no agent may reach.
 func (w *world) untouched(t *testing.T) {
 	t.Helper()
 	for name, s := range map[string]*counted{"plain": w.plainOut, "secure": w.secureOut} {
 		if c, r := s.connections.Load(), s.requests.Load(); c > 0 || r > 0 {
-			t.Errorf("%d connections and %d requests reached the %s site that nobody may reach", c, r, name)
+			t.Errorf("%d connections and %d requests reached the %s site, which no agent may reach", c, r, name)
 		}
 	}
 }
 
-// ways are the ways in which a client sends a request through a gateway. Each gives the status and the reason of a
-// refusal.
+// ways returns the ways in which a client sends a request through a gateway. Each returns the
+// status and the reason of a refusal.
 func ways(t *testing.T, g *rig.Gateway) map[string]func(agent, method, url string) (int, string, error) {
 	t.Helper()
 	over := func(version int) func(agent, method, url string) (int, string, error) {
@@ -124,7 +126,7 @@ func ways(t *testing.T, g *rig.Gateway) map[string]func(agent, method, url strin
 			a, err := w.Ask(method, method+" /"+path+" HTTP/1.1\r\nHost: "+rig.HostOf(url)+"\r\nUser-Agent: "+agent+"\r\n\r\n")
 			return a.Status, reasonOf(a.Header), err
 		},
-		"redirect": func(agent, method, url string) (int, string, error) { // to a URL that redirects
+		"redirect": func(agent, method, url string) (int, string, error) { // through a URL that redirects
 			c := g.SecureClient(agent, 1)
 			c.CheckRedirect = nil
 			defer rig.HangUp(c)
@@ -147,7 +149,7 @@ func send(t *testing.T, c *http.Client, method, url string) (int, string, error)
 	return a.Status, reasonOf(a.Header), err
 }
 
-// reasonOf is the reason of a refusal, by the field of the gateway.
+// reasonOf returns the reason of a refusal in the field of the gateway.
 func reasonOf(h http.Header) string {
 	decision, rest, _ := strings.Cut(h.Get(enforce.HeaderDecision), "; reason=")
 	reason, _, _ := strings.Cut(rest, ";")
@@ -157,8 +159,9 @@ func reasonOf(h http.Header) string {
 	return reason
 }
 
-// TestBoundaries sends requests that a boundary permits and others that it does not, in all ways. Nothing that is not
-// permitted leaves the gateway, no fetch of a robots.txt either, and log, audit, simulation and check agree.
+// TestBoundaries sends requests that a boundary permits and others that it forbids, in all ways.
+// Nothing forbidden leaves the gateway, not even a fetch of a robots.txt, and log, audit,
+// simulation and check agree.
 func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,7 +188,7 @@ func TestBoundaries(t *testing.T) {
 				} {
 					if way == "redirect" {
 						if tt.agent == "methodbot" {
-							continue // a redirect changes no method
+							continue // a redirect does not change the method
 						}
 						tt.url = at(scheme, "localhost", in, "/away?to="+url.QueryEscape(tt.url))
 						sent++
@@ -197,7 +200,7 @@ func TestBoundaries(t *testing.T) {
 						want = http.StatusForbidden
 					}
 					if err != nil || status != want || reason != tt.reason {
-						t.Errorf("%s: %s %s %s: %d %q, %v; want %d %q", way, tt.agent, tt.method, tt.url, status, reason, err, want, tt.reason)
+						t.Errorf("%s: %s %s %s: status %d, reason %q, error %v; want %d, %q", way, tt.agent, tt.method, tt.url, status, reason, err, want, tt.reason)
 					}
 				}
 			}
@@ -211,7 +214,7 @@ func TestBoundaries(t *testing.T) {
 		at("https", "localhost", w.secure, "/page"): "no_rule", at("https", "127.0.0.1", w.secureOut, "/page"): "agent_host",
 	} {
 		if out, _ := g.Robots("check", "--agent", "hostbot", url); !strings.Contains(out, want) {
-			t.Errorf("robots check %s: %s", url, out)
+			t.Errorf("robots check %s does not print %q: %s", url, want, out)
 		}
 	}
 	w.untouched(t)
@@ -220,12 +223,12 @@ func TestBoundaries(t *testing.T) {
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log")
 	r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog())
 	if r.Status != 0 || r.Totals.Different > 0 || r.Totals.Same < int64(sent) {
-		t.Errorf("simulated: %+v", r)
+		t.Errorf("the simulation returned %+v", r)
 	}
 }
 
-// TestBoundariesOfBlindTunnels: a tunnel that is not looked into is judged by its CONNECT, and refused if the agent has
-// methods, unless plain HTTP comes.
+// TestBoundariesOfBlindTunnels checks that a blind tunnel is decided by its CONNECT, and refused if
+// the agent has methods, unless plain HTTP comes.
 func TestBoundariesOfBlindTunnels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,19 +246,19 @@ func TestBoundariesOfBlindTunnels(t *testing.T) {
 		c := g.Dial()
 		resp := c.Connect(t, tt.host+":"+tt.site.port, tt.agent)
 		if reason := reasonOf(resp.Header); reason != tt.reason {
-			t.Errorf("%s to %s: %s %q, want %q", tt.agent, tt.host, resp.Status, reason, tt.reason)
+			t.Errorf("%s to %s: status %s, reason %q, want %q", tt.agent, tt.host, resp.Status, reason, tt.reason)
 			continue
 		}
 		if tt.reason == "" {
 			inner := rig.Inside(t, c)
 			if a, err := inner.Ask("POST", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"); err != nil || a.Status != http.StatusOK {
-				t.Errorf("%s: %+v, %v", tt.agent, a, err)
+				t.Errorf("%s: %+v, error %v", tt.agent, a, err)
 			}
 		}
 	}
 	c := g.Dial() // accepted for plain HTTP; TLS gets nothing
 	if resp := c.Connect(t, "localhost:"+w.secureOut.port, "methodbot"); resp.StatusCode != http.StatusOK {
-		t.Errorf("methodbot: %s", resp.Status)
+		t.Errorf("CONNECT of methodbot: status %s, want 200", resp.Status)
 	}
 	if _, err := c.Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"}); err == nil {
 		t.Error("a tunnel that hides methods was opened")
@@ -269,35 +272,36 @@ func TestBoundariesOfBlindTunnels(t *testing.T) {
 	for method, want := range map[string]string{"GET": "", "HEAD": "agent_method"} {
 		site := map[string]*counted{"GET": w.plain, "HEAD": w.plainOut}[method]
 		if _, reason, err := plain("methodbot", method, "http://localhost:"+site.port+"/page"); err != nil || reason != want {
-			t.Errorf("%s in plain HTTP: %q, %v", method, reason, err)
+			t.Errorf("%s in plain HTTP: reason %q, error %v, want %q", method, reason, err, want)
 		}
 	}
 	w.untouched(t)
 }
 
-// TestConnectOfOneAgent: if all that may be inside is one agent, its CONNECT is refused at once, though it would be looked
-// into.
+// TestConnectOfOneAgent checks that the CONNECT of an intercepted tunnel is refused at once if only
+// one agent can be inside and that agent must not reach the host.
 func TestConnectOfOneAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g := rig.New(t, rig.Config{Site: "agent hostbot {\nhosts localhost\n}"})
 	resp := g.Dial().Connect(t, "127.0.0.1:"+w.secureOut.port, "")
 	if reason := reasonOf(resp.Header); resp.StatusCode != http.StatusForbidden || reason != "agent_host" {
-		t.Errorf("%s %s", resp.Status, reason)
+		t.Errorf("status %s, reason %s, want 403 and agent_host", resp.Status, reason)
 	}
 	if a := g.Tunnel("localhost:" + w.secure.port); a == nil {
-		t.Error("no tunnel")
+		t.Error("the tunnel to a permitted host was not opened")
 	}
 	for page, want := range map[string]int{"/agent": http.StatusOK, "/refused": http.StatusForbidden} {
 		if a, err := g.Fetch("hostbot", "http://"+enforce.OwnHost+page); err != nil || a.Status != want {
-			t.Errorf("the gateway's own page %s: %+v, %v", page, a, err)
+			t.Errorf("the gateway's own page %s: %+v, error %v, want status %d", page, a, err, want)
 		}
 	}
 	w.untouched(t)
 }
 
-// TestHostsFile: a change of the file holds for requests and for blind tunnels that are open. A file with a fault leaves
-// the hosts before, and one that cannot be read at load is an error.
+// TestHostsFile checks that a change of the file applies to requests and to open blind tunnels. A
+// file with an error leaves the earlier hosts in force, and a file that cannot be read at load is
+// an error.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +320,7 @@ func TestHostsFile(t *testing.T) {
 		return a.Status == http.StatusOK
 	}
 	if !reaches("localhost") || reaches("127.0.0.1") {
-		t.Error("the file is not kept")
+		t.Error("the hosts of the file are not in force")
 	}
 	c := g.Dial()
 	if resp := c.Connect(t, "localhost:"+w.secure.port, "hostbot"); resp.StatusCode != http.StatusOK {
@@ -330,7 +334,7 @@ func TestHostsFile(t *testing.T) {
 	write("127.0.0.1\nhttp://x\n")
 	rig.Eventually(t, "an error", func() bool { return strings.Contains(g.Stderr.String(), file+": line 2: host pattern") })
 	if !reaches("localhost") || reaches("127.0.0.1") {
-		t.Error("a file with a fault was taken")
+		t.Error("a file with an error changed the hosts")
 	}
 	if a, err := inner.Ask("GET", ask); err != nil || a.Status != http.StatusOK {
 		t.Error("the tunnel ended", a, err)
@@ -338,22 +342,23 @@ func TestHostsFile(t *testing.T) {
 	write("127.0.0.1\n")
 	rig.Eventually(t, "the other host", func() bool { return reaches("127.0.0.1") })
 	if reaches("localhost") {
-		t.Error("the host before is still there")
+		t.Error("the earlier host is still permitted")
 	}
 	rig.Eventually(t, "the end of the tunnel", func() bool {
 		_, err := inner.Ask("GET", ask)
 		return err != nil
 	})
 	if l := g.ClosedTunnel("localhost:" + w.secure.port); !strings.Contains(l.Robots.Detail, "outside of a boundary") {
-		t.Errorf("logged as %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 	write("127.0.0.1 localhost\n")
 	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), file+": line 1: host pattern") {
-		t.Errorf("a reload with a fault in the file: %v", err)
+		t.Errorf("a reload with an error in the file returned %v", err)
 	}
 }
 
-// TestHours: outside of its hours an agent gets 429, and is told when they begin; after its last day it gets 403.
+// TestHours checks that an agent gets 429 outside its hours, with the time when they begin, and 403
+// after its last day.
 func TestHours(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -369,24 +374,24 @@ func TestHours(t *testing.T) {
 	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if told := time.Now().Add(time.Duration(seconds) * time.Second); a.Status != http.StatusTooManyRequests || reasonOf(a.Header) != "window" || err != nil ||
 		told.Before(opens) || told.After(opens.Add(time.Since(before)+2*time.Second)) {
-		t.Errorf("%d %v, %v: it opens at %s", a.Status, a.Header, err, opens)
+		t.Errorf("status %d, header %v, error %v; want 429 until %s", a.Status, a.Header, err, opens)
 	}
 	if a := g.MustFetch("old", url); a.Status != http.StatusForbidden || reasonOf(a.Header) != "agent_expired" || !strings.Contains(a.Body, "SEC-4711") {
-		t.Errorf("%+v", a)
+		t.Errorf("the expired agent got %+v", a)
 	}
 	w.untouched(t)
 	if a := g.MustFetch("trial", "http://localhost:"+w.plain.port+"/page"); a.Status != http.StatusOK {
-		t.Errorf("%+v", a)
+		t.Errorf("an agent before its last day got %+v", a)
 	}
 	if !strings.Contains(g.Stderr.String(), `agent \"old\": expired on 2026-01-01`) {
-		t.Errorf("no warning: %s", g.Stderr)
+		t.Errorf("the log has no warning of the expired agent: %s", g.Stderr)
 	}
 	if ends := g.Metric("crawlgate_exception_ends_seconds"); ends != float64(last.Unix()) {
 		t.Errorf("the next end is %v, want %d", ends, last.Unix())
 	}
 }
 
-// TestPage types what docs/limits.md shows of boundaries.
+// TestPage types the commands about boundaries in docs/limits.md.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	curl := rig.Need(t, "curl")
@@ -404,7 +409,7 @@ func TestPage(t *testing.T) {
 		typed = strings.Replace(strings.Replace(typed, "localhost:3128", g.Addr, 1), "curl ", curl+" --noproxy '' ", 1)
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", typed).Output()
 		if shown++; err != nil || string(out) != want {
-			t.Errorf("%s: %q, %v; the page shows %q", typed, out, err, want)
+			t.Errorf("%s printed %q, error %v; the page shows %q", typed, out, err, want)
 		}
 	}
 	if shown == 0 {
@@ -415,8 +420,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestVisitTime: an agent that keeps the hours of a site gets 429 until they begin, one that does not passes, and the audit
-// computes both from the text.
+// TestVisitTime checks that an agent that keeps a site's hours gets 429 until they begin, that
+// another one passes, and that the audit computes both from the text.
 func TestVisitTime(t *testing.T) {
 	t.Parallel()
 	opens := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
@@ -428,7 +433,7 @@ func TestVisitTime(t *testing.T) {
 	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if told := time.Now().Add(time.Duration(seconds) * time.Second); a.Status != http.StatusTooManyRequests || reasonOf(a.Header) != "visit_time" || err != nil ||
 		told.Before(opens) || told.After(opens.Add(time.Since(before)+2*time.Second)) || !strings.Contains(a.Body, "(line 3)") {
-		t.Errorf("%d %s %v, %v: it opens at %s", a.Status, a.Reason, a.Header, err, opens)
+		t.Errorf("status %d, reason %s, header %v, error %v; want 429 until %s", a.Status, a.Reason, a.Header, err, opens)
 	}
 	for agent, path := range map[string]string{"keeper": "/robots.txt", "other": "/page"} {
 		if a := g.MustFetch(agent, site.URL(path)); a.Status != http.StatusOK {
@@ -436,7 +441,7 @@ func TestVisitTime(t *testing.T) {
 		}
 	}
 	if n := len(site.PageExchanges()); n != 1 {
-		t.Errorf("%d pages reached the site", n)
+		t.Errorf("%d pages reached the site, want 1", n)
 	}
 	if out, _ := g.Robots("check", "--agent", "keeper", site.URL("/page")); !strings.Contains(out, "visit_time") {
 		t.Errorf("robots check: %s", out)
@@ -445,7 +450,7 @@ func TestVisitTime(t *testing.T) {
 	g.Stop()
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "the log")
 	if r := rig.Simulate(t, "--store", g.Store(), "--config", filepath.Join(g.Dir, "Caddyfile"), g.AccessLog()); r.Status != 0 || r.Totals.Same != 3 {
-		t.Errorf("simulated: %+v", r)
+		t.Errorf("the simulation returned %+v", r)
 	}
 }
 

@@ -1,3 +1,3 @@
-// Package limits holds the tests of the binary that concern what single agents may do: boundaries, budgets, exceptions at run time. It has
-// only tests.
+// Package limits tests with the binary what each agent may do: boundaries, budgets, exceptions at
+// run time. It has only tests.
 package limits

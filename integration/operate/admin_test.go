@@ -19,22 +19,23 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// The users of TestAdminEndpointOfPackages, which need no names.
+// The users of TestAdminEndpointOfPackages. They need no names.
 const (
 	service, group, member, stranger = 64010, 64011, 64012, 65534
 )
 
-// packaged is a gateway by the Caddyfile of the packages, with their folders below another one.
+// packaged is a gateway with the Caddyfile of the packages, and with their folders in a temporary
+// folder.
 type packaged struct {
 	t                           *testing.T
 	dir, config, proxy, metrics string
 }
 
-// run runs the binary as a user, with one group.
+// run runs the binary as a user with one group.
 func (p *packaged) run(uid, gid uint32, args ...string) (string, int) {
 	p.t.Helper()
 	cmd := p.command(p.t.Context(), uid, gid, args...)
-	out, _ := cmd.CombinedOutput() // the status tells
+	out, _ := cmd.CombinedOutput() // the status has the outcome
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
@@ -48,7 +49,7 @@ func (p *packaged) command(ctx context.Context, uid, gid uint32, args ...string)
 	return cmd
 }
 
-// newPackaged makes the folders as systemd does, and starts the gateway as the unit does.
+// newPackaged makes the folders like systemd, and starts the gateway like the unit.
 func newPackaged(t *testing.T) *packaged {
 	t.Helper()
 	p := &packaged{t: t, dir: rig.TempDir(t), proxy: rig.FreePort(t), metrics: rig.FreePort(t)}
@@ -81,7 +82,7 @@ func newPackaged(t *testing.T) *packaged {
 	return p
 }
 
-// status is the status of an answer, 0 for none.
+// status returns the status of an answer, or 0 without an answer.
 func (p *packaged) status(method, addr, path, body string) int {
 	r, err := http.NewRequestWithContext(p.t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
@@ -95,8 +96,9 @@ func (p *packaged) status(method, addr, path, body string) int {
 	return resp.StatusCode
 }
 
-// TestAdminEndpointOfPackages: by the Caddyfile of the packages root and the members of the group give and lift stops, the members in
-// their own names alone. Nobody else does, also after a reload.
+// TestAdminEndpointOfPackages checks that, with the Caddyfile of the packages, root and the members
+// of the group can give and lift stops, the members only in their own names. No other user can,
+// even after a reload.
 func TestAdminEndpointOfPackages(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -109,14 +111,14 @@ func TestAdminEndpointOfPackages(t *testing.T) {
 	held := func(want string) {
 		t.Helper()
 		if out, status := p.run(0, 0, "robots", "deny"); status != 0 || !strings.Contains(out, want) {
-			t.Errorf("the stops are %d %s, want %s", status, out, want)
+			t.Errorf("robots deny: status %d, output %s, want %s", status, out, want)
 		}
 	}
 	socket := p.dir + "/run/admin.sock"
 	shut := func() {
 		t.Helper()
 		if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
-			t.Errorf("the socket: %v %v", info, err)
+			t.Errorf("the socket: %v, error %v, want the mode 0660", info, err)
 		}
 		for _, args := range [][]string{
 			{"robots", "deny", "all", "--by", "dora"},
@@ -127,41 +129,41 @@ func TestAdminEndpointOfPackages(t *testing.T) {
 			{"reload", "--config", p.config, "--address", p.metrics},
 		} {
 			if out, status := p.run(stranger, stranger, args...); status == 0 || !strings.Contains(out, "permission denied") && !strings.Contains(out, "404") {
-				t.Errorf("%q of a stranger: %d %s", args, status, out)
+				t.Errorf("%q of another user: status %d, %s", args, status, out)
 			}
 		}
 		for _, path := range []string{"/robots/deny", "/load", "/stop", "/config/"} {
 			for _, addr := range []string{p.metrics, p.proxy} {
 				if status := p.status(http.MethodPost, addr, path, `{"scope":"all"}`); status < 300 {
-					t.Errorf("POST %s%s: %d", addr, path, status)
+					t.Errorf("POST %s%s: status %d, want an error", addr, path, status)
 				}
 			}
 		}
 		held("held.example")
 	}
 	if out, status := p.run(0, 0, "robots", "deny", "host", "held.example", "--by", "dora"); status != 0 || !strings.Contains(out, ", by dora;") {
-		t.Errorf("root names another: %d %s", status, out)
+		t.Errorf("root gives a stop in another name: status %d, %s", status, out)
 	}
 	shut()
 	if out, status := p.run(service, group, "reload", "--config", p.config, "--force"); status != 0 {
-		t.Errorf("a reload: %d %s", status, out)
+		t.Errorf("a reload: status %d, %s", status, out)
 	}
 	shut()
 	out, status := p.run(stranger, stranger, "robots", "deny")
 	if status != 2 || !strings.Contains(out, "members of the group") {
-		t.Errorf("a stranger is told: %d %s", status, out)
+		t.Errorf("the message for another user: status %d, %s", status, out)
 	}
 	if out, status := p.run(member, group, "robots", "deny", "host", "shop.example", "--by", "dora"); status != 0 || !strings.Contains(out, "stopped: host shop.example, by uid 64012;") {
-		t.Errorf("a member in another's name: %d %s", status, out)
+		t.Errorf("a member gives a stop in another name: status %d, %s", status, out)
 	}
 	if out, status := p.run(member, group, "robots", "undeny", "host", "held.example", "--by", "dora"); status != 0 || !strings.Contains(out, "lifted by uid 64012: stop of host held.example, by dora") {
-		t.Errorf("a member lifts: %d %s", status, out)
+		t.Errorf("a member lifts a stop: status %d, %s", status, out)
 	}
 	if out, status := p.run(member, group, "robots", "undeny", "host", "held.example"); status != 1 || !strings.Contains(out, "there is no such order: host held.example; stopped: host shop.example") {
-		t.Errorf("a lift of nothing: %d %s", status, out)
+		t.Errorf("a lift of no stop: status %d, %s", status, out)
 	}
 	held("shop.example")
 	if status := p.status(http.MethodGet, p.metrics, "/metrics", ""); status != http.StatusOK {
-		t.Errorf("the metrics: %d", status)
+		t.Errorf("the metrics: status %d, want 200", status)
 	}
 }

@@ -27,16 +27,16 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// watched are the metrics that examples/monitoring/rules.yml looks at.
+// watched matches the metrics that examples/monitoring/rules.yml uses.
 var watched = regexp.MustCompile(`(?m)^(crawlgate_(?:decisions_total|tunnel_decisions_total|agent_decisions_total|early_requests_total|store_up|shared_clock_up|shared_clock_wanted|fleet_up|fleet_expected|` +
 	`fleet_gateways|fleet_orders_version|fleet_orders_pending|fleet_actions_pending|dropped_total|handshake_failures_total|fetch_queue_seconds_bucket|pace_wait_seconds_bucket|fetches_total|evidence_up|` +
 	`evidence_checkpoint_age_seconds|evidence_unsealed_lines|evidence_kept|evidence_unwitnessed_total|evidence_lost_total|log_up|log_lost_total|texts_dropped_total|ca_not_after_seconds|exception_ends_seconds|budget_left|budget_limit)(?:\{.*\})?|` +
 	`caddy_config_last_reload_successful|caddy_admin_http_request_errors_total\{.*path="/load".*\}) (\S+)$`)
 
-// scrape has the metrics of a gateway at one moment; nil if it did not answer.
+// scrape has the metrics of a gateway at one moment, or is nil if the gateway did not answer.
 type scrape map[string]float64
 
-// scraped asks a gateway. A time that it gives counts from now, as the clock of promtool begins at 0.
+// scraped returns a gateway's metrics. Times count from now, because promtool's clock begins at 0.
 func scraped(g *rig.Gateway) scrape {
 	g.T.Helper()
 	a, err := g.TryAdmin(g.T.Context(), "/metrics")
@@ -57,22 +57,22 @@ func scraped(g *rig.Gateway) scrape {
 	return found
 }
 
-// phase is a time of steady load: the same requests arrive in each of its minutes.
+// phase is a time of constant load: each of its minutes has the same requests.
 type phase struct {
 	comment string
 	minutes int
-	alerts  []string  // that fire at its end, and at which gateway: "CrawlgateDown gw2"
+	alerts  []string  // the alerts at its end and their gateways: "CrawlgateDown gw2"
 	after   [2]scrape // of each gateway
 }
 
-// recording is what two gateways went through.
+// recording is the history of two gateways.
 type recording struct {
 	book   *runbook
 	before [2]scrape
 	phases []phase
 }
 
-// record adds a phase that has ended, and follows the runbook at each gateway that has a new alert.
+// record adds a phase that has ended, and follows the runbook at each gateway with a new alert.
 func (r *recording) record(gateways [2]*rig.Gateway, comment string, minutes int, alerts []string) {
 	p := phase{comment: comment, minutes: minutes, alerts: alerts}
 	for i, g := range gateways {
@@ -85,7 +85,7 @@ func (r *recording) record(gateways [2]*rig.Gateway, comment string, minutes int
 	r.phases = append(r.phases, p)
 }
 
-// series writes the recording of one gateway for promtool.
+// series returns the recording of one gateway in promtool's format.
 func (r *recording) series(gateway int) string {
 	names := map[string]bool{}
 	for _, p := range r.phases {
@@ -141,7 +141,7 @@ func (r *recording) values(gateway int, name string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// ruleTests writes rules_test.yml.
+// ruleTests returns the text of rules_test.yml.
 func (r *recording) ruleTests() string {
 	var b strings.Builder
 	b.WriteString("# Written by TestRecordedAlerts of integration/operate with -update: the metrics of two gateways. What came in a phase\n" +
@@ -163,8 +163,9 @@ func (r *recording) ruleTests() string {
 	return b.String()
 }
 
-// TestRecordedAlerts takes two gateways through a good time and through failures, and has promtool try the alert rules on
-// their metrics: in a good time none fires, and in the failures each does. With -update it writes them.
+// TestRecordedAlerts takes two gateways through a good time and through failures, and tests the
+// alert rules on their metrics with promtool. No alert fires in the good time, and each fires in
+// the failures. With -update it writes the recording.
 func TestRecordedAlerts(t *testing.T) {
 	rig.LoadsMachine(t)
 	promtool := rig.Need(t, "promtool")
@@ -213,11 +214,12 @@ func TestRecordedAlerts(t *testing.T) {
 	}
 }
 
-// silentWitness is an option of a sealed log: nobody listens there. The key is that of RFC 8032's first test.
+// silentWitness is an option of a sealed log. Nothing listens at its address; its key is that of
+// RFC 8032's first test.
 const silentWitness = "witness http://127.0.0.1:9 witness.example+82bca4dd+BNdamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea"
 
-// chaosFleet is two gateways of a fleet: the first has Redis as its store and a sealed log, the second a file and little
-// room.
+// chaosFleet is two gateways of a fleet. The first has Redis as its store and a sealed log, the
+// second a file as its store and little space.
 type chaosFleet struct {
 	t             *testing.T
 	redis         *redistest.Server
@@ -256,7 +258,7 @@ func startChaosFleet(t *testing.T) *chaosFleet {
 	return c
 }
 
-// robots gives an order at the first gateway.
+// robots runs a command at the first gateway.
 func (c *chaosFleet) robots(words ...string) error {
 	c.t.Helper()
 	out, err := rig.RunBinary(c.t, slices.Concat([]string{"robots"}, words, []string{"--gateway", c.first.Config.Admin})...)
@@ -266,7 +268,8 @@ func (c *chaosFleet) robots(words ...string) error {
 	return nil
 }
 
-// emptyRedis has the first gateway write its orders into Redis again, and seal its log without a witness.
+// emptyRedis empties Redis, waits until the first gateway has written its orders there again, and
+// seals its log without a witness.
 func (c *chaosFleet) emptyRedis() {
 	config := c.first.Config
 	config.Global = strings.Replace(config.Global, silentWitness, "", 1)
@@ -281,7 +284,7 @@ func (c *chaosFleet) emptyRedis() {
 	})
 }
 
-// good asks both gateways for pages that are allowed and refused.
+// good requests permitted and disallowed pages from both gateways.
 func (c *chaosFleet) good() {
 	for _, g := range c.both {
 		c.ordinary(g, 20)
@@ -299,7 +302,7 @@ func (c *chaosFleet) ordinary(g *rig.Gateway, times int) {
 	}
 }
 
-// trouble is sites and clients that behave badly, and a configuration with what ends soon.
+// trouble adds sites and clients that fail, and a configuration in which something ends soon.
 func (c *chaosFleet) trouble() {
 	config := c.first.Config
 	config.Global = c.log.Config(silentWitness).Global
@@ -317,7 +320,7 @@ func (c *chaosFleet) trouble() {
 	slow.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 11\n"))
 	var wg sync.WaitGroup
 	for range 2 {
-		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), c.first.Client("Tester/1.0"), slow.URL("/")) }) // the clock tells
+		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), c.first.Client("Tester/1.0"), slow.URL("/")) }) // the host's clock has the outcome
 	}
 	wg.Go(c.fillTexts)
 	c.crowd()
@@ -334,12 +337,13 @@ func (c *chaosFleet) trouble() {
 	c.refused()
 }
 
-// refused gives the first gateway a configuration that cannot be loaded, and the second a Caddyfile with a fault.
+// refused gives the first gateway a configuration that cannot be loaded, and the second a Caddyfile
+// with an error.
 func (c *chaosFleet) refused() {
 	config := c.first.Config
 	config.Egress += "\ntrust_ca " + filepath.Join(c.t.TempDir(), "nowhere.pem")
 	if err := c.first.Reload(config); err == nil {
-		c.t.Error("the first takes a configuration that lacks a file")
+		c.t.Error("the first gateway accepts a configuration with a missing file")
 	}
 	curl := exec.CommandContext(c.t.Context(), "curl", "-sS", "--unix-socket", c.second.AdminSocket(), "-H", "Content-Type: text/caddyfile", "--data-binary", "{\nnonsense\n}", "http://localhost/load")
 	if out, err := curl.CombinedOutput(); err != nil || !strings.Contains(string(out), "error") {
@@ -347,7 +351,7 @@ func (c *chaosFleet) refused() {
 	}
 }
 
-// fillTexts has the second gateway meet more and longer texts than it has room and turns for.
+// fillTexts makes the second gateway fetch more and longer texts than it can keep and parse.
 func (c *chaosFleet) fillTexts() {
 	random := rand.New(rand.NewPCG(1, 2))
 	client := c.second.Client("Tester/1.0")
@@ -359,12 +363,12 @@ func (c *chaosFleet) fillTexts() {
 		}
 		site := c.server.Site(c.t, testorigin.SiteConfig{})
 		site.SetRobots(testorigin.OK(fmt.Sprintf("User-agent: *\n# %s\n", base64.StdEncoding.EncodeToString(text))))
-		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), client, site.URL("/")) }) // some come too late
+		wg.Go(func() { _, _ = rig.TryGet(c.t.Context(), client, site.URL("/")) }) // some time out
 	}
 	wg.Wait()
 }
 
-// crowd has more clients of the second gateway wait for one robots.txt than may.
+// crowd makes more clients of the second gateway wait for one robots.txt than may wait.
 func (c *chaosFleet) crowd() {
 	site := c.server.Site(c.t, testorigin.SiteConfig{})
 	site.SetRobots(testorigin.HangBeforeHead())
@@ -379,7 +383,7 @@ func (c *chaosFleet) crowd() {
 	}
 	rig.Eventually(c.t, "the crowd to be too large", func() bool { return c.second.Metric("crawlgate_dropped_total") > 0 })
 	gone := 0
-	for some := range slices.Chunk(crowd, 600) { // all lines at once are more than a busy machine writes in time
+	for some := range slices.Chunk(crowd, 600) { // a busy machine cannot write all lines at once in time
 		for _, w := range some {
 			w.Close()
 		}
@@ -394,9 +398,9 @@ func (c *chaosFleet) crowd() {
 	}
 }
 
-// outage takes descriptors, the state of the evidence and Redis from the first gateway.
+// outage takes the descriptors, the state of the evidence, and Redis from the first gateway.
 func (c *chaosFleet) outage() {
-	c.ordinary(c.first, 50) // of all these, the one that is refused for want of descriptors is no wave of unreachable sites
+	c.ordinary(c.first, 50) // beside these, one request refused for lack of descriptors is no wave of unreachable sites
 	w := c.first.Dial()
 	defer w.Close()
 	ask := func() (rig.Answer, error) {
@@ -421,7 +425,7 @@ func (c *chaosFleet) outage() {
 		return g.Metric("crawlgate_fleet_up")+g.Metric("crawlgate_shared_clock_up")+g.Metric("crawlgate_store_up")+g.Metric("crawlgate_evidence_up") == 0
 	})
 	if c.robots("deny", "agent", "newsbot") == nil {
-		c.t.Error("a stop has reached the other gateways without Redis")
+		c.t.Error("a stop without Redis reports success")
 	}
 	config := c.first.Config
 	config.Global += "\nlog collected {\noutput stdout\ninclude http.log.access\n}"

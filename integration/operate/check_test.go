@@ -24,35 +24,35 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// checked is a machine that check.sh looks at: where only the gateway knows the name of a site, which is one way to
-// close all others.
+// checked is a machine that check.sh checks. Only the gateway can resolve the name of the site,
+// which is one way to close the direct way.
 type checked struct {
 	*rig.Gateway
 	dir         string   // its files
-	env         []string // of a machine that is set up right
+	env         []string // of a machine with the right settings
 	allowed     string   // URLs of the site
 	refused     string
-	http, https string // the site, by its two schemes
-	far         string // a page at a name and an address that others cannot connect to
-	portal      string // one that others get from somebody else
+	http, https string // the site with each scheme
+	far         string // a page that only the gateway can connect to
+	portal      string // a page that another server answers for other clients
 }
 
-// shells are those that run check.sh: Debian's sh, Alpine's, and the one that most people type into.
+// shells are the shells that run check.sh: Debian's sh, Alpine's sh, and the one at most prompts.
 var shells = [][]string{{"dash"}, {"busybox", "sh"}, {"bash"}}
 
-// TestCheckFromTheCrawlersSide runs the script that the gateway serves on a machine that is set up right, and on others.
-// Each fault has a line of its own, which the machine that is right does not have.
+// TestCheckFromTheCrawlersSide runs the script that the gateway serves, on a machine with the right
+// settings and on others. Each error has its own line, which the right machine does not have.
 func TestCheckFromTheCrawlersSide(t *testing.T) {
 	t.Parallel()
 	m := startChecked(t, "", "")
-	plain := m.like(rig.New(t, withSite(m.Config, "")), "") // has no agents
+	plain := m.like(rig.New(t, withSite(m.Config, "")), "") // a gateway without agents
 	tests := []struct {
 		name   string
 		on     *checked // m if nil
 		change []string // variables: NAME=value, or NAME for unset
-		args   []string // of the script; by default the User-Agent of no agent, and the URLs of the site
+		args   []string // of the script; by default a User-Agent of no agent, and the URLs of the site
 		status int
-		want   []string // all lines that are not ok, in their order, and as far as they go
+		want   []string // the beginnings of all lines that are not ok, in order
 		ok     string   // an ok line that must be there
 	}{
 		{name: "right", ok: "agent over https: acmebot, known by credential"},
@@ -101,7 +101,7 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 				"??     allowed: ", "??     allowed: ", "??     refused: ", "??     refused: ",
 			},
 		},
-		{name: "no_proxy for all among others", change: []string{"no_proxy=localhost,*"}, status: 1, want: []string{"WRONG  no_proxy: takes"}}, // not to curl
+		{name: "no_proxy for all among others", change: []string{"no_proxy=localhost,*"}, status: 1, want: []string{"WRONG  no_proxy: takes"}}, // curl ignores it there
 		{name: "NO_PROXY for .com", change: []string{"NO_PROXY=localhost, *.com"}, status: 1, want: []string{"WRONG  NO_PROXY: takes"}},
 		{
 			name: "no_proxy for the site", change: []string{"no_proxy=127.0.0.1"}, status: 1,
@@ -177,8 +177,8 @@ func TestCheckFromTheCrawlersSide(t *testing.T) {
 	}
 }
 
-// TestCheckOfOtherGateways runs it against gateways that are stopped, refuse the machine, look into no https, or have a
-// certificate that is not valid yet.
+// TestCheckOfOtherGateways runs the script against gateways that are stopped, that refuse the
+// machine, that do not intercept https, or whose certificate is not valid yet.
 func TestCheckOfOtherGateways(t *testing.T) {
 	t.Parallel()
 	t.Run("stopped", func(t *testing.T) {
@@ -233,14 +233,15 @@ func TestCheckOfOtherGateways(t *testing.T) {
 	})
 }
 
-// TestCheckIsReadFirst checks that a person can read the script, and that nothing but an address is filled in.
+// TestCheckIsReadFirst checks that a person can read the script, and that the gateway fills in only
+// an address.
 func TestCheckIsReadFirst(t *testing.T) {
 	t.Parallel()
 	shellcheck := rig.Need(t, "shellcheck")
 	g := rig.New(t, rig.Config{})
 	a := g.Own("/check.sh")
 	if a.Status != http.StatusOK || a.Header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.HasPrefix(a.Body, "#!/bin/sh\n") {
-		t.Fatalf("%d %s: %s", a.Status, a.Header, a.Body)
+		t.Fatalf("status %d, header %v: %s", a.Status, a.Header, a.Body)
 	}
 	file := filepath.Join(t.TempDir(), "check.sh")
 	if err := os.WriteFile(file, []byte(a.Body), 0o644); err != nil {
@@ -251,7 +252,7 @@ func TestCheckIsReadFirst(t *testing.T) {
 	}
 	for line := range strings.Lines(a.Body) {
 		if len(line) > 180 {
-			t.Errorf("too long to be read: %s", line)
+			t.Errorf("the line is longer than 180 bytes: %s", line)
 		}
 	}
 	for host, want := range map[string]string{"gate.example:3128": "gate.example:3128", "[::1]:3128": "[::1]:3128", "a';id;'": g.Addr, "$(id)": g.Addr, "GATEWAY": "gateway:80"} {
@@ -262,7 +263,7 @@ func TestCheckIsReadFirst(t *testing.T) {
 	}
 }
 
-// TestOwnName asks the gateway for itself, through the proxy.
+// TestOwnName requests the gateway's own name through the proxy.
 func TestOwnName(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced, Site: "connect deny"})
@@ -278,22 +279,23 @@ func TestOwnName(t *testing.T) {
 		"http://crawlgate.invalid/proxy.pac": {http.StatusNotFound, "There is nothing at this path"},
 	} {
 		if a := g.MustFetch("Tester/1.0", url); a.Status != want.status || !strings.Contains(a.Body, want.body) {
-			t.Errorf("%s: %d %s", url, a.Status, a.Body)
+			t.Errorf("%s: status %d, want %d and %q: %s", url, a.Status, want.status, want.body, a.Body)
 		}
 	}
 	if a := g.Own("/agent"); a.Status != http.StatusNotFound {
-		t.Errorf("not through the proxy: %d %s", a.Status, a.Body)
+		t.Errorf("without the proxy: status %d, want 404: %s", a.Status, a.Body)
 	}
 	g.Stop()
 	for _, l := range g.ReadLogs() {
 		if l.Robots.Schema != 0 {
-			t.Errorf("a line with a decision: %s", l.Raw)
+			t.Errorf("a line about the gateway's own page has a decision: %s", l.Raw)
 		}
 	}
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a log of the gateway's own pages")
 }
 
-// startChecked starts a site that only the gateway can find, a gateway with two agents, and a machine that uses it.
+// startChecked starts a site that only the gateway can find, a gateway with two agents, and a
+// machine that uses the gateway.
 func startChecked(t *testing.T, global, site string) *checked {
 	t.Helper()
 	authority := rig.NewTestCA(t)
@@ -329,7 +331,7 @@ func startChecked(t *testing.T, global, site string) *checked {
 	return m
 }
 
-// like is a machine that uses another gateway to the same site, with credentials.
+// like returns a machine that uses another gateway to the same site, with credentials.
 func (m *checked) like(g *rig.Gateway, credentials string) *checked {
 	n := *m
 	n.Gateway, n.dir = g, rig.TempDir(g.T)
@@ -355,7 +357,7 @@ func (m *checked) like(g *rig.Gateway, credentials string) *checked {
 	return &n
 }
 
-// withSite is a configuration with another site.
+// withSite returns the configuration with another site block.
 func withSite(c rig.Config, site string) rig.Config {
 	c.Site = site
 	return c
@@ -363,7 +365,7 @@ func withSite(c rig.Config, site string) rig.Config {
 
 func (m *checked) file(name string) string { return filepath.Join(m.dir, name) }
 
-// proxies are the four variables for a proxy.
+// proxies returns the four variables for a proxy.
 func (*checked) proxies(authority string) (env []string) {
 	for _, name := range []string{"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"} {
 		env = append(env, name+"=http://"+authority)
@@ -371,7 +373,7 @@ func (*checked) proxies(authority string) (env []string) {
 	return env
 }
 
-// otherProxy answers everything, as a captive portal or a wrong proxy does.
+// otherProxy starts a proxy that answers everything itself, like a captive portal.
 func otherProxy(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -385,8 +387,8 @@ func otherProxy(t *testing.T) string {
 	return s.URL
 }
 
-// twoSites is a page for the gateway. Others, to which a name under localhost is 127.0.0.1, find another one there, or
-// nobody.
+// twoSites starts a page for the gateway. For other clients, which resolve a name under localhost
+// to 127.0.0.1, there is another page or none.
 func twoSites(t *testing.T, portal bool) string {
 	t.Helper()
 	for range 20 {
@@ -427,7 +429,7 @@ func (m *checked) check(t *testing.T, change, args []string, status int, want []
 	m.checkWith(t, m.Own("/check.sh").Body, change, args, status, want, ok)
 }
 
-// checkWith runs a script in each shell, as if it were piped there, and compares its lines and its status.
+// checkWith pipes a script into each shell, and compares its lines and its exit status.
 func (m *checked) checkWith(t *testing.T, script string, change, args []string, status int, want []string, ok string) {
 	t.Helper()
 	curl := rig.Need(t, "curl")
@@ -442,7 +444,7 @@ func (m *checked) checkWith(t *testing.T, script string, change, args []string, 
 	for len(args) < 3 {
 		args = append(args, []string{"", m.allowed, m.refused}[len(args)])
 	}
-	path := rig.TempDir(t) // nothing but curl is there
+	path := rig.TempDir(t) // a PATH with curl only
 	if err := os.Symlink(curl, filepath.Join(path, "curl")); err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +474,7 @@ func (m *checked) checkWith(t *testing.T, script string, change, args []string, 
 		}
 		for _, secret := range []string{rig.RightPassword + "@", "wrong@", "bot:"} {
 			if strings.Contains(out, secret) {
-				t.Errorf("%s: a password is shown:\n%s", shell[0], out)
+				t.Errorf("%s: the output has a password:\n%s", shell[0], out)
 			}
 		}
 	}

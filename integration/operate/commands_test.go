@@ -13,14 +13,15 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// foreign is what would give this program another name or the manual of another.
+// foreign matches text that gives this program Caddy's name, or leads to Caddy's manual.
 var foreign = regexp.MustCompile(`Caddy (process|instance|binary)|(?m:^| |'|")caddy [a-z]|docs/command-line`)
 
-// TestCommandsThatReplaceTheBinary checks that Caddy's commands that would put another binary in the place of this one
-// do nothing but say so, that nothing leads to them, and that help and manual have the name and the links of this program.
+// TestCommandsThatReplaceTheBinary checks that Caddy's commands that replace the binary only report
+// that they are disabled, that no help text offers them, and that help and manual have this
+// program's name and links.
 func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	t.Parallel()
-	// A copy, which a command may replace without harm.
+	// Use a copy, which a command could replace without harm.
 	text, err := os.ReadFile(rig.Binary)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	run := func(args ...string) (out string, status int) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), own, args...)
-		cmd.Env = append(os.Environ(), "HTTPS_PROXY=http://127.0.0.1:9") // nothing is downloaded, even if it fails
+		cmd.Env = append(os.Environ(), "HTTPS_PROXY=http://127.0.0.1:9") // a faulty command must not download anything
 		all, _ := cmd.CombinedOutput()
 		return string(all), cmd.ProcessState.ExitCode()
 	}
@@ -41,17 +42,17 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 		for _, args := range [][]string{{name}, {name, "github.com/example/module"}, {name, "--keep-backup"}, {name, "--help"}} {
 			out, status := run(args...)
 			if status != 1 || !strings.Contains(out, "docs/operate.md") || strings.Contains(out, "EXPERIMENTAL") {
-				t.Errorf("%q: %d %s", args, status, out)
+				t.Errorf("%q: status %d, want 1 and a link to docs/operate.md: %s", args, status, out)
 			}
 		}
 	}
 	pages := rig.TempDir(t)
 	if out, status := run("manpage", "--directory", pages); status != 0 {
-		t.Fatalf("manpage: %d %s", status, out)
+		t.Fatalf("manpage: status %d, %s", status, out)
 	}
 	manual, err := filepath.Glob(pages + "/*")
 	if err != nil || len(manual) < 20 {
-		t.Errorf("%d manual pages, %v", len(manual), err)
+		t.Errorf("%d manual pages, error %v, want at least 20", len(manual), err)
 	}
 	overview, err := os.ReadFile(filepath.Join(pages, "crawlgate.8"))
 	if err != nil {
@@ -60,7 +61,7 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	for _, page := range manual {
 		text, err := os.ReadFile(page)
 		if name := foreign.FindString(string(text)); err != nil || name != "" {
-			t.Errorf("%s: %q, %v", page, name, err)
+			t.Errorf("%s contains %q, error %v", page, name, err)
 		}
 	}
 	if !strings.Contains(string(overview), "crawlgate - makes every crawler of a company obey robots.txt") {
@@ -83,11 +84,11 @@ func TestCommandsThatReplaceTheBinary(t *testing.T) {
 	} {
 		for _, name := range removed {
 			if strings.Contains(text, name) {
-				t.Errorf("%s has %s", what, name)
+				t.Errorf("%s offers the command %s", what, name)
 			}
 		}
 		if !strings.Contains(text, "trust") {
-			t.Errorf("%s has no other commands: %s", what, text)
+			t.Errorf("%s lacks the other commands: %s", what, text)
 		}
 	}
 }

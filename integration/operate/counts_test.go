@@ -21,14 +21,14 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// countedRequests is how many requests a scenario sends for each of its counts.
+// countedRequests is the number of requests of a scenario for each count.
 const countedRequests = 2000
 
-// TestCounts bounds what a request costs, by counts that do not depend on the speed of the machine: the
-// bytes and objects that it allocates, and its system calls on sockets and files. Calls of the scheduler, such
-// as futex and epoll_pwait, depend on the load and are not counted. The bounds are the counts of
-// two busy cores, and about a twentieth more. If one breaks, find out why the request costs more before
-// you raise it.
+// TestCounts bounds what a request costs, by counts that do not depend on the speed of the machine:
+// the bytes and objects that it allocates, and its system calls on sockets and files. Calls of the
+// scheduler, such as futex and epoll_pwait, depend on the load and are not counted. The bounds are
+// the counts of two busy cores, and about a twentieth more. If one breaks, find out why the request
+// costs more before you raise it.
 func TestCounts(t *testing.T) {
 	strace := rig.Need(t, "strace")
 	rig.LoadsMachine(t)
@@ -54,7 +54,7 @@ func TestCounts(t *testing.T) {
 
 	for _, tt := range []struct {
 		name                  string
-		clients               int // that send one request after another; those of HTTP/2 share a connection and its writes
+		clients               int // each sends one request after another; those of HTTP/2 share a connection
 		version               int // of HTTP, to the gateway
 		url                   func(n int64) string
 		bytes, objects, calls float64 // the most a request may take
@@ -92,7 +92,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// send sends the requests of a scenario and fails if one is not answered with the page.
+// send sends the requests of a scenario, and fails the test unless each gets the page.
 func send(t *testing.T, client *http.Client, clients int, url func(n int64) string) {
 	t.Helper()
 	var next atomic.Int64
@@ -101,7 +101,7 @@ func send(t *testing.T, client *http.Client, clients int, url func(n int64) stri
 		all.Go(func() {
 			for n := next.Add(1); n <= countedRequests; n = next.Add(1) {
 				if a, err := rig.TryGet(t.Context(), client, url(n)); err != nil || a.Status != http.StatusOK {
-					t.Errorf("%s: %d %v %s", url(n), a.Status, err, a.Body)
+					t.Errorf("%s: status %d, error %v, %s", url(n), a.Status, err, a.Body)
 					return
 				}
 			}
@@ -113,12 +113,13 @@ func send(t *testing.T, client *http.Client, clients int, url func(n int64) stri
 	}
 }
 
-// schedulers are the calls that strace does not trace, because they depend on the load of the machine.
+// schedulers are the calls that strace does not trace, because they depend on the load of the
+// machine.
 const schedulers = "!futex,epoll_pwait,epoll_wait,nanosleep,sched_yield,madvise,getpid,tgkill,rt_sigreturn,rt_sigprocmask,sigaltstack,gettid,restart_syscall,mmap,clone,clone3"
 
 var straceTotal = regexp.MustCompile(`(?m)^100\.00 +(\d+) .*total$`)
 
-// traced counts the system calls of a gateway while do runs. It gives the table of strace too.
+// traced counts the system calls of a gateway while do runs. It also returns strace's table.
 func traced(t *testing.T, strace string, g *rig.Gateway, do func()) (calls float64, table string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -140,7 +141,7 @@ func traced(t *testing.T, strace string, g *rig.Gateway, do func()) (calls float
 	<-ended
 	found := straceTotal.FindStringSubmatch(out.String())
 	if found == nil {
-		t.Fatalf("strace counted nothing: %s", out.String())
+		t.Fatalf("strace printed no total: %s", out.String())
 	}
 	calls, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
@@ -149,7 +150,7 @@ func traced(t *testing.T, strace string, g *rig.Gateway, do func()) (calls float
 	return calls, out.String()
 }
 
-// notice passes on everything that is written, and closes seen when the text has arrived.
+// notice is a writer that closes seen when the text has been written.
 type notice struct {
 	text string
 	seen chan struct{}

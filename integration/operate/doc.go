@@ -1,2 +1,3 @@
-// Package operate holds the tests of the binary that concern its operators: starting, reloading, stopping, commands, logs and metrics. It has only tests.
+// Package operate tests operators' tasks with the binary: starting, reloading, stopping, commands,
+// logs and metrics. It has only tests.
 package operate

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// former is a copy of what release 0.1.0 wrote in a folder of testdata/upgrade-0.1.0.
+// former returns a copy of the files of release 0.1.0 in a folder of testdata/upgrade-0.1.0.
 func former(t *testing.T, folder string) string {
 	t.Helper()
 	dir := rig.TempDir(t)
@@ -25,8 +25,8 @@ func former(t *testing.T, folder string) string {
 	return dir
 }
 
-// upgraded starts a gateway whose state is in dir. No name resolves, so that all it knows of a site is what 0.1.0 fetched,
-// however long ago that was.
+// upgraded starts a gateway with the state in dir. No name resolves, so the gateway knows only what
+// 0.1.0 fetched, at any age.
 func upgraded(t *testing.T, dir string, c rig.Config) *rig.Gateway {
 	t.Helper()
 	c.Wrap = rig.StartDNS(t, "", nil).Command
@@ -38,7 +38,7 @@ func upgraded(t *testing.T, dir string, c rig.Config) *rig.Gateway {
 	return g
 }
 
-// goesOn checks that rules and stops of 0.1.0 decide, and not the one that was lifted.
+// goesOn checks that the rules and stops of 0.1.0 are in force, and that a lifted stop is not.
 func goesOn(t *testing.T, g *rig.Gateway) {
 	t.Helper()
 	for _, tt := range []struct{ agent, url, decision, body string }{
@@ -55,11 +55,12 @@ func goesOn(t *testing.T, g *rig.Gateway) {
 	}
 	out, err := g.Robots("deny")
 	if err != nil || strings.Count(out, "dora") != 2 {
-		t.Errorf("the stops: %v %s", err, out)
+		t.Errorf("robots deny: error %v, output %s", err, out)
 	}
 }
 
-// TestUpgradeOfFiles: a gateway goes on with the store, the stops, the blocks and the sealed log of 0.1.0.
+// TestUpgradeOfFiles checks that a gateway continues with the store, the stops, the blocks and the
+// sealed log of 0.1.0.
 func TestUpgradeOfFiles(t *testing.T) {
 	t.Parallel()
 	log, dir := &rig.SealedLog{T: t, Dir: former(t, "file")}, rig.TempDir(t)
@@ -69,35 +70,35 @@ func TestUpgradeOfFiles(t *testing.T) {
 	blockAgain(t, filepath.Join(dir, "caddy", "crawlgate", "blocks.json"))
 	config, audits := log.Config(""), []string{"--seal", "--store", filepath.Join(dir, "caddy", "crawlgate", "robots.db"), log.Dir}
 	config.Engine += "\nstore file " + audits[2] + " {\nretain 36500d\n}"
-	// The lines have no times of decisions, so that what the history says of them is not provable.
+	// The lines have no times of decisions, so the audit cannot prove them by the history.
 	if r := rig.Audit(t, audits...); r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 4 {
-		t.Errorf("the audit before: %+v", r)
+		t.Errorf("the audit before the upgrade returned %+v", r)
 	}
 	for range 2 {
 		g := upgraded(t, dir, config)
 		goesOn(t, g)
 		if a := g.MustFetch("somebot", "http://busy.example/page"); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
-			t.Errorf("the host that answered 429: %v %s", a.Header, a.Body)
+			t.Errorf("the host that answered 429: header %v, %s", a.Header, a.Body)
 		}
 		g.Stop()
 	}
 	for name, want := range map[string]string{"stops.json": `"badbot"`, "kills.json": "a later release keeps the stops in stops.json"} {
 		text, err := os.ReadFile(filepath.Join(dir, "caddy", "crawlgate", name))
 		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s: %v %s", name, err, text)
+			t.Errorf("%s: error %v, want %q in %s", name, err, want, text)
 		}
 	}
 	r := rig.Audit(t, audits...)
 	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 16 || len(r.Verified.Generations) != 2 {
-		t.Errorf("the audit after: %+v", r)
+		t.Errorf("the audit after the upgrade returned %+v", r)
 	}
 	text, err := os.ReadFile(filepath.Join(log.Dir, "access.log"))
 	if n := strings.Count(string(text), `"reason":"release 0.1 sealed the lines before, and its state has another form"`); err != nil || n != 1 {
-		t.Errorf("%v: %d lines say why the second generation began", err, n)
+		t.Errorf("error %v, %d lines with the reason of the second generation, want 1", err, n)
 	}
 }
 
-// blockAgain moves the end of the one block in a file to an hour from now.
+// blockAgain moves the end of the only block in a file to an hour from now.
 func blockAgain(t *testing.T, name string) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -106,7 +107,7 @@ func blockAgain(t *testing.T, name string) {
 	}
 	end := regexp.MustCompile(`"until":"[^"]+"`)
 	if len(end.FindAll(text, -1)) != 1 {
-		t.Fatalf("%s", text)
+		t.Fatalf("not one block in %s", text)
 	}
 	text = end.ReplaceAll(text, []byte(`"until":"`+time.Now().Add(time.Hour).UTC().Format(time.RFC3339)+`"`))
 	if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -114,8 +115,8 @@ func blockAgain(t *testing.T, name string) {
 	}
 }
 
-// TestUpgradeOfRedis: a new gateway reads the records and orders that 0.1.0 shared, and so does one with the files of 0.1.0,
-// whose plain log has no findings.
+// TestUpgradeOfRedis checks that a new gateway reads the records and orders that 0.1.0 shared, and
+// that one with the files of 0.1.0 does so too. Its plain log has no findings.
 func TestUpgradeOfRedis(t *testing.T) {
 	t.Parallel()
 	dir := former(t, "redis")
@@ -125,10 +126,10 @@ func TestUpgradeOfRedis(t *testing.T) {
 	goesOn(t, g)
 	r := rig.Audit(t, "--gateway", "unix/"+g.AdminSocket(), filepath.Join(dir, "access.log"))
 	if r.Status != 0 || len(r.Findings)+len(r.Errors) > 0 || r.Totals.Checked != 4 {
-		t.Errorf("the audit: %+v", r)
+		t.Errorf("the audit returned %+v", r)
 	}
 	g.Stop()
-	if err := os.Rename(filepath.Join(dir, "access.log"), filepath.Join(dir, "former.log")); err != nil { // the gateway writes there
+	if err := os.Rename(filepath.Join(dir, "access.log"), filepath.Join(dir, "former.log")); err != nil { // the gateway writes access.log
 		t.Fatal(err)
 	}
 	g = upgraded(t, dir, config)

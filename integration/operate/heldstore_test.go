@@ -17,16 +17,16 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// heldTime is within what an operator waits for a refusal: the wait for the lock, and the start of a process.
+// heldTime bounds a refusal: the wait for the lock, and the start of a process.
 const heldTime = 10 * time.Second
 
-// busyClients ask a gateway without end, each request over a connection of its own.
+// busyClients send requests to a gateway without pause, each over a new connection.
 type busyClients struct {
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
 	mu      sync.Mutex
-	answers map[int]int // by status; 0 is no answer
+	answers map[int]int // by status; 0 stands for no answer
 	longest time.Duration
 }
 
@@ -59,14 +59,15 @@ func (b *busyClients) note(status int, took time.Duration) {
 	b.longest = max(b.longest, took)
 }
 
-// end stops the clients and returns the statuses they got and the longest time.
+// end stops the clients, and returns the number of answers by status and the longest time of a
+// request.
 func (b *busyClients) end() (answers map[int]int, longest time.Duration) {
 	b.stop()
 	b.all.Wait()
 	return b.answers, b.longest
 }
 
-// undisturbed ends clients that must not have noticed anything.
+// undisturbed ends the clients and checks that all their requests succeeded soon.
 func (b *busyClients) undisturbed(t *testing.T) {
 	t.Helper()
 	answers, longest := b.end()
@@ -80,8 +81,8 @@ func holderNamed(text string, holder *rig.Gateway) bool {
 	return strings.Contains(text, holder.Store()) && strings.Contains(text, fmt.Sprintf("another process has it open: process %d ", holder.Cmd.Process.Pid))
 }
 
-// TestSecondGatewayAtAStore starts gateways with the store of one that serves. Caddy starts apps in no particular order, so
-// there are several starts.
+// TestSecondGatewayAtAStore starts gateways with the store of a running one. Caddy starts apps in
+// no particular order, so the test repeats the start.
 func TestSecondGatewayAtAStore(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -98,27 +99,28 @@ func TestSecondGatewayAtAStore(t *testing.T) {
 		select {
 		case <-second.Exited:
 		case <-time.After(time.Minute):
-			t.Fatal("the second gateway runs on")
+			t.Fatal("the second gateway did not exit")
 		}
 		answers, longest := asking.end()
 		t.Logf("%q: ended after %v with %v; clients saw %v within %v", admin, time.Since(began), second.Cmd.ProcessState, answers, longest)
 		if took := time.Since(began); took > heldTime || longest > heldTime {
-			t.Errorf("%q: the second gateway ended after %v, its clients waited up to %v", admin, took, longest)
+			t.Errorf("%q: the second gateway exited after %v, and clients waited up to %v; want at most %v", admin, took, longest, heldTime)
 		}
 		if second.Cmd.ProcessState.ExitCode() <= 0 || !holderNamed(second.Stderr.String(), first) {
-			t.Errorf("%q: %v: %s", admin, second.Cmd.ProcessState, second.Stderr)
+			t.Errorf("%q: the second gateway exited with %v, want an error that names the process: %s", admin, second.Cmd.ProcessState, second.Stderr)
 		}
 		for status, n := range answers {
 			if status != 0 && (admin == "" || status != http.StatusServiceUnavailable) {
-				t.Errorf("%q: %d answers with status %d", admin, n, status)
+				t.Errorf("%q: %d answers have the status %d", admin, n, status)
 			}
 		}
 	}
 	clients.undisturbed(t)
 }
 
-// TestReloadToAHeldStore loads a configuration into a busy gateway that names the store of another one, and differs in
-// everything else too. It is refused, and all settings stay as they were.
+// TestReloadToAHeldStore loads a configuration into a busy gateway that names the store of another
+// gateway, and that differs in everything else too. The reload fails, and all settings stay in
+// force.
 func TestReloadToAHeldStore(t *testing.T) {
 	t.Parallel()
 	origins := testorigin.Start(t, testorigin.Config{})
@@ -129,7 +131,7 @@ func TestReloadToAHeldStore(t *testing.T) {
 		Engine: "user_agent Before/1\nfetch {\nforbidden disallow\n}\npace {\nrate off\nbackoff 1h 2h\n}",
 	})
 	if a := g.MustFetch("Tester/1.0", blocked.URL("/")); a.Status != http.StatusTooManyRequests {
-		t.Fatalf("status %d", a.Status)
+		t.Fatalf("status %d, want 429", a.Status)
 	}
 	deny := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "host", killed.Origin().Host, "--gateway", "unix/"+g.AdminSocket())
 	if out, err := deny.CombinedOutput(); err != nil {
@@ -146,12 +148,13 @@ func TestReloadToAHeldStore(t *testing.T) {
 			Site:   "deny *",
 		})
 		if err == nil || !holderNamed(err.Error(), holder) || time.Since(began) > heldTime {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("the reload returned after %v: %v, want an error that names the process", time.Since(began), err)
 		}
 	}
 	clients.undisturbed(t)
 	keptSettings(g, origins, blocked, killed, counted)
-	// Nor may one that is refused for another fault, and its own store has to be found again under another spelling.
+	// A reload that fails for another reason changes nothing either, and the gateway recognizes its
+	// own store under another spelling.
 	if err := g.Reload(rig.Config{Egress: "trust_ca /nonexistent.pem"}); err == nil {
 		t.Error("a configuration with a missing file was loaded")
 	}
@@ -161,47 +164,47 @@ func TestReloadToAHeldStore(t *testing.T) {
 	}
 }
 
-// keptSettings checks that store, clocks, fetcher, stops and metrics are the same as before the refused
-// reload.
+// keptSettings checks that store, clocks, fetcher, stops and metrics are still those from before
+// the failed reload.
 func keptSettings(g *rig.Gateway, origins *testorigin.Server, blocked, killed *testorigin.Site, counted float64) {
 	t := g.T
 	t.Helper()
 	shut := origins.Site(t, testorigin.SiteConfig{})
 	shut.SetRobots(testorigin.Status(http.StatusForbidden))
 	if a := g.MustFetch("Tester/1.0", shut.URL("/")); rig.WithoutUntil(t, a.Header.Get("Crawlgate-Decision")) != "deny; reason=robots_forbidden" {
-		t.Errorf("cache: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
+		t.Errorf("cache: status %d, decision %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	if got := shut.RobotsExchanges()[0].Header.Get("User-Agent"); got != "Before/1" {
-		t.Errorf("fetcher: User-Agent %q", got)
+		t.Errorf(`fetcher: User-Agent %q, want "Before/1"`, got)
 	}
 	asked := len(blocked.PageExchanges())
 	if a := g.MustFetch("Tester/1.0", blocked.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" || len(blocked.PageExchanges()) != asked {
-		t.Errorf("clocks: the block of a host is gone: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
+		t.Errorf("clocks: a block is gone: status %d, decision %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	again := origins.Site(t, testorigin.SiteConfig{})
 	again.SetPages(rig.Overloaded(http.StatusServiceUnavailable, ""))
 	g.MustFetch("Tester/1.0", again.URL("/"))
 	if a := g.MustFetch("Tester/1.0", again.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
-		t.Errorf("clocks: no pause after a 503: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
+		t.Errorf("clocks: no pause after a 503: status %d, decision %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	if a := g.MustFetch("Tester/1.0", killed.URL("/")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("stops: %d %q", a.Status, a.Header.Get("Crawlgate-Decision"))
+		t.Errorf("stops: status %d, decision %q", a.Status, a.Header.Get("Crawlgate-Decision"))
 	}
 	if n := g.Metric("crawlgate_decisions_total"); n < counted+20 {
-		t.Errorf("metrics: %v decisions, %v before", n, counted)
+		t.Errorf("metrics: %v decisions, want at least 20 more than %v", n, counted)
 	}
 	rig.Eventually(t, "the record to be stored", func() bool { return stored(t, g.Store()) >= 3 })
 }
 
-// TestStartWithoutRedis: a gateway starts without its store, works, and reports that the store is away.
+// TestStartWithoutRedis checks that a gateway starts without its store, works, and reports it.
 func TestStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := rig.New(t, rig.Config{Engine: "store redis redis://" + rig.FreePort(t)})
 	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusOK {
-		t.Errorf("status %d", a.Status)
+		t.Errorf("status %d, want 200", a.Status)
 	}
 	if up := g.Metric("crawlgate_store_up"); up != 0 || !strings.Contains(g.Stderr.String(), "connection refused") {
-		t.Errorf("store up: %v: %s", up, g.Stderr)
+		t.Errorf("crawlgate_store_up is %v, want 0 and a message: %s", up, g.Stderr)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// blocksOf are the blocks of code of a page.
+// blocksOf returns the code blocks of a page.
 func blocksOf(t *testing.T, page string) *section {
 	t.Helper()
 	b := &section{t: t}
@@ -27,7 +27,7 @@ func blocksOf(t *testing.T, page string) *section {
 	return b
 }
 
-// sealed waits until the log has this number of requests, and each line has a checkpoint.
+// sealed waits until the log has the given number of requests, and each line has a checkpoint.
 func (m *machine) sealed(requests int) {
 	m.t.Helper()
 	rig.Eventually(m.t, "the seals of all lines", func() bool {
@@ -36,7 +36,8 @@ func (m *machine) sealed(requests int) {
 	})
 }
 
-// TestInquiryPage types the commands of docs/inquiry.md in order. They count, explain, prove and stop, as the page says.
+// TestInquiryPage types the commands of docs/inquiry.md in order. They count, explain, prove and
+// stop, as the page promises.
 func TestInquiryPage(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -68,23 +69,23 @@ func TestInquiryPage(t *testing.T) {
 		said := m.types(b.next("sh"))
 		for _, text := range want {
 			if !strings.Contains(said, text) {
-				t.Errorf("no %q in %s", text, said)
+				t.Errorf("the output lacks %q: %s", text, said)
 			}
 		}
 	}
 	if len(b.left) > 0 {
-		t.Errorf("nobody types %q", b.left)
+		t.Errorf("the test does not type %q", b.left)
 	}
 	if a := m.g.MustFetch("AcmeBot", site.URL(rig.OpenPage)); a.Status != http.StatusForbidden || a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("after the stop: %d %v", a.Status, a.Header)
+		t.Errorf("after the stop: status %d, header %v", a.Status, a.Header)
 	}
 	if a := m.g.MustFetch("AcmeBot", other.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("at another site: %d %v", a.Status, a.Header)
+		t.Errorf("at another site: status %d, header %v, want 200", a.Status, a.Header)
 	}
 }
 
-// reportedMachine is a machine with a sealed log of two requests, one of them refused. Commands for November 2026 are typed
-// for the current month.
+// reportedMachine returns a machine with a sealed log of two requests, one of them refused. It
+// types commands for November 2026 with the current month.
 func reportedMachine(t *testing.T) *machine {
 	t.Helper()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -100,8 +101,9 @@ func reportedMachine(t *testing.T) *machine {
 	return m
 }
 
-// TestReportPage types the command of docs/report.md. Its page has the title, the statement and the lines for a signature.
-// The flags limit the report, and a file that cannot be read makes the exit status 2.
+// TestReportPage types the command of docs/report.md. The report has the title, the statement, and
+// the lines for a signature. The flags limit the report, and a file that cannot be read makes the
+// exit status 2.
 func TestReportPage(t *testing.T) {
 	t.Parallel()
 	m := reportedMachine(t)
@@ -111,11 +113,11 @@ func TestReportPage(t *testing.T) {
 	page := string(readFile(t, m.path("root/report.html")))
 	for _, want := range []string{"<h1>Acme Ltd: crawling in November 2026</h1>", "refused 1 (50.0%) of 2 requests from ", "Date, signature"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the report has no %q: %s", want, page)
+			t.Errorf("the report lacks %q: %s", want, page)
 		}
 	}
 	if len(b.left) > 0 {
-		t.Errorf("nobody types %q", b.left)
+		t.Errorf("the test does not type %q", b.left)
 	}
 	for _, flag := range []string{"--agent OtherBot", "--host other.example", "--owner nobody"} {
 		m.types(strings.Replace(command, "--format", flag+" --format", 1))
@@ -125,6 +127,6 @@ func TestReportPage(t *testing.T) {
 	}
 	m.write("var/log/crawlgate/broken.xz", "\xfd7zXZ\x00broken", 0o600)
 	if err := m.command(command).Run(); err == nil || err.Error() != "exit status 2" {
-		t.Errorf("a file that cannot be read: %v", err)
+		t.Errorf("a file that cannot be read: error %v, want exit status 2", err)
 	}
 }

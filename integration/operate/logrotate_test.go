@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestLogrotate rotates an unsealed log in each way that logrotate has, and checks where the next line goes
-// (docs/operate.md, "Rotate the log").
+// TestLogrotate rotates an unsealed log in each way that logrotate supports, and checks which file
+// gets the next line (docs/operate.md, "Rotate the log").
 func TestLogrotate(t *testing.T) {
 	t.Parallel()
 	rename := func(t *testing.T, g *rig.Gateway, log string) {
@@ -93,7 +93,7 @@ func TestLogrotate(t *testing.T) {
 					if err == nil && bytes.Contains(text, []byte("?after")) {
 						got = strings.TrimPrefix(name, log)
 						if zeros := bytes.HasPrefix(text, []byte{0}); zeros != tt.zeros {
-							t.Errorf("%s begins with zeros: %t", name, zeros)
+							t.Errorf("%s begins with zeros: %t, want %t", name, zeros, tt.zeros)
 						}
 						return true
 					}
@@ -101,12 +101,12 @@ func TestLogrotate(t *testing.T) {
 				return false
 			})
 			if got != tt.into {
-				t.Errorf("the line is in plain.log%s, not in plain.log%s", got, tt.into)
+				t.Errorf("the next line is in plain.log%s, want plain.log%s", got, tt.into)
 			}
 			if tt.warns && runtime.GOOS == "linux" {
 				rig.Eventually(t, "the warning", func() bool { return strings.Contains(g.Stderr.String(), "a log was renamed") })
 			} else if strings.Contains(g.Stderr.String(), "a log was renamed") {
-				t.Errorf("it warns in vain: %s", g.Stderr.String())
+				t.Errorf("the gateway warns without a cause: %s", g.Stderr.String())
 			}
 		})
 	}

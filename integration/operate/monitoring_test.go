@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// startPrometheus runs Debian's Prometheus over the configuration and waits until it answers.
+// startPrometheus runs Debian's Prometheus with a configuration and waits until it answers.
 func startPrometheus(t *testing.T, config string) (addr string) {
 	t.Helper()
 	program, dir := rig.Need(t, "prometheus"), rig.TempDir(t)
@@ -49,7 +49,8 @@ func startPrometheus(t *testing.T, config string) (addr string) {
 	return addr
 }
 
-// sampled reports how many series an expression gives, and fails where Prometheus refuses it.
+// sampled returns the number of series of an expression, and fails the test if Prometheus rejects
+// the expression.
 func sampled(t *testing.T, addr, expr string) int {
 	t.Helper()
 	a := rig.Get(t, http.DefaultClient, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr))
@@ -57,12 +58,12 @@ func sampled(t *testing.T, addr, expr string) int {
 		Data struct{ Result []json.RawMessage }
 	}
 	if err := json.Unmarshal([]byte(a.Body), &found); err != nil || a.Status != http.StatusOK {
-		t.Fatalf("%s: %d %s", expr, a.Status, a.Body)
+		t.Fatalf("%s: status %d, %s", expr, a.Status, a.Body)
 	}
 	return len(found.Data.Result)
 }
 
-// dashboardExprs are the expressions of the dashboard, as Grafana would send them.
+// dashboardExprs returns the expressions of the dashboard as Grafana sends them.
 func dashboardExprs(t *testing.T) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(testdocs.Path("examples", "monitoring", "dashboard.json"))
@@ -82,13 +83,13 @@ func dashboardExprs(t *testing.T) (list []string) {
 		}
 	}
 	if len(list) < 25 {
-		t.Fatalf("only %d expressions", len(list))
+		t.Fatalf("%d expressions, want at least 25", len(list))
 	}
 	return list
 }
 
-// TestDashboard: every expression of the dashboard has an answer of a Prometheus that scrapes a gateway under traffic of
-// all kinds.
+// TestDashboard checks that a Prometheus that scrapes a gateway under all kinds of traffic has an
+// answer to every expression of the dashboard.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	rig.Need(t, "prometheus")
@@ -118,7 +119,7 @@ func TestDashboard(t *testing.T) {
 		missing = still
 	}
 	for _, expr := range missing {
-		t.Errorf("no answer: %s", expr)
+		t.Errorf("no series for %s", expr)
 	}
 	for _, page := range append([]string{"metrics.md"}, testdocs.RunbookPages...) {
 		for _, block := range blocks(testdocs.Text(t, page), "promql") {
@@ -132,7 +133,7 @@ func TestDashboard(t *testing.T) {
 	t.Logf("%d expressions", all)
 }
 
-// traffic is requests of all kinds through a gateway.
+// traffic sends requests of all kinds through a gateway.
 type traffic struct {
 	t                                        *testing.T
 	g                                        *rig.Gateway
@@ -156,7 +157,8 @@ func newTraffic(t *testing.T, g *rig.Gateway, server *testorigin.Server) *traffi
 	return f
 }
 
-// once asks for a page of each site, and opens a tunnel with a client that does not trust the gateway.
+// once requests a page of each site, and opens a tunnel with a client that does not trust the
+// gateway.
 func (f *traffic) once() {
 	client := f.g.Client("Tester/1.0")
 	client.Timeout = 5 * time.Second
@@ -165,16 +167,16 @@ func (f *traffic) once() {
 	} {
 		_, _ = rig.TryGet(f.t.Context(), client, page) // some of them fail
 	}
-	_, _ = rig.TryGet(f.t.Context(), client, f.secure.URL(rig.OpenPage)) // does not trust the gateway's authority
+	_, _ = rig.TryGet(f.t.Context(), client, f.secure.URL(rig.OpenPage)) // this client does not trust the gateway's authority
 	w := f.g.Dial()
 	defer w.Close()
 	if resp := w.Connect(f.t, rig.HostOf(f.secure.URL("/")), "Tester/1.0"); resp.StatusCode == http.StatusOK {
-		_ = tls.Client(w, &tls.Config{RootCAs: f.g.Authority(), ServerName: "localhost"}).Handshake() // a tunnel that is looked into
+		_ = tls.Client(w, &tls.Config{RootCAs: f.g.Authority(), ServerName: "localhost"}).Handshake() // an intercepted tunnel
 	}
 }
 
-// TestStandingMetrics: what tells how the configuration stands follows a reload, and so do the labels of agents. A
-// certificate is the one that clients get.
+// TestStandingMetrics checks that the metrics of the configuration, and the labels of agents,
+// follow a reload. The certificate metric is about the one that clients get.
 func TestStandingMetrics(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Site: "agent oldbot {\nowner \"Search team\"\n}\nconnect intercept\nexcept shop.example news.example {\nuntil 2099-01-01\nreason test\n}"})
@@ -195,21 +197,21 @@ func TestStandingMetrics(t *testing.T) {
 	line := fmt.Sprintf(`crawlgate_ca_not_after_seconds{certificate="root"} %v`, float64(root.NotAfter.Unix()))
 	for _, want := range []string{line, `certificate="intermediate"`, `crawlgate_early_requests_total{agent="oldbot",owner="Search team"} 0`} {
 		if !strings.Contains(body, want) {
-			t.Errorf("no %s in %s", want, body)
+			t.Errorf("the metrics lack %s: %s", want, body)
 		}
 	}
 	if err := g.Reload(rig.Config{Site: "agent newbot\nconnect deny"}); err != nil {
 		t.Fatal(err)
 	}
 	if body := g.Admin("/metrics").Body; strings.Contains(body, "oldbot") || !strings.Contains(body, `crawlgate_agent_held_seconds_total{agent="newbot",owner=""} 0`) {
-		t.Errorf("after the reload: %s", body)
+		t.Errorf("after the reload, the agents in the metrics are wrong: %s", body)
 	}
 	for _, absent := range []string{"crawlgate_ca_not_after_seconds{", "crawlgate_exception_ends_seconds "} {
 		if strings.Contains(g.Admin("/metrics").Body, absent) {
-			t.Errorf("%s is there after the reload", absent)
+			t.Errorf("the metrics still have %s after the reload", absent)
 		}
 	}
 	if n := g.Metric("crawlgate_exceptions"); n != 0 {
-		t.Errorf("%v exceptions after the reload", n)
+		t.Errorf("%v exceptions after the reload, want 0", n)
 	}
 }

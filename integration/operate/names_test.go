@@ -19,7 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/version"
 )
 
-// TestOwnerAndContact: refusals, log and audit tell who answers for a crawler.
+// TestOwnerAndContact checks that refusals, log and audit name the person responsible for a
+// crawler.
 func TestOwnerAndContact(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -28,33 +29,33 @@ func TestOwnerAndContact(t *testing.T) {
 	refused := site.URL(rig.PrivatePage)
 	text := g.MustFetch("newsbot/1.0", refused)
 	if !strings.Contains(text.Body, "\nowner:       team news\ncontact:     news@acme.example\n") {
-		t.Errorf("text: %s", text.Body)
+		t.Errorf("the refusal as text lacks the owner: %s", text.Body)
 	}
 	w := g.Dial()
 	problem, err := w.Ask(http.MethodGet, "GET "+refused+" HTTP/1.1\r\nHost: "+rig.HostOf(refused)+
 		"\r\nUser-Agent: newsbot/1.0\r\nAccept: application/json\r\n\r\n")
 	if err != nil || !strings.Contains(problem.Body, `"owner": "team news"`) || !strings.Contains(problem.Body, `"contact": "news@acme.example"`) {
-		t.Errorf("JSON: %v %s", err, problem.Body)
+		t.Errorf("the refusal as JSON: error %v, %s", err, problem.Body)
 	}
-	g.Logs(2) // which may come after the line of the next request
+	g.Logs(2) // a line may come after that of the next request
 	if other := g.MustFetch("otherbot/1.0", refused); strings.Contains(other.Body, "owner") || strings.Contains(other.Body, "contact:") {
-		t.Errorf("an agent without: %s", other.Body)
+		t.Errorf("an agent without an owner: %s", other.Body)
 	}
 	g.Stop()
 	lines := g.ReadLogs()
 	if len(lines) != 3 || lines[0].Robots.Owner != "team news" || lines[0].Robots.Contact != "news@acme.example" {
-		t.Errorf("log: %+v", lines)
+		t.Errorf("the log has %+v", lines)
 	}
 	if strings.Contains(lines[2].Raw, `"owner"`) || strings.Contains(lines[2].Raw, `"contact"`) {
-		t.Errorf("log of an agent without: %s", lines[2].Raw)
+		t.Errorf("the log line of an agent without an owner: %s", lines[2].Raw)
 	}
 	agents := rig.Audit(t, "--store", g.Store(), g.AccessLog()).Totals.Agents
 	if len(agents) != 2 || agents[0].Owner != "team news" || agents[0].Contact != "news@acme.example" || agents[1].Owner+agents[1].Contact != "" {
-		t.Errorf("audit: %+v", agents)
+		t.Errorf("the audit has the agents %+v", agents)
 	}
 }
 
-// built is the version of the binary under test, as its build information has it.
+// built returns the version in the build information of the binary under test.
 func built(t *testing.T) string {
 	t.Helper()
 	info, err := buildinfo.ReadFile(rig.Binary)
@@ -67,7 +68,8 @@ func built(t *testing.T) string {
 	return info.Main.Version
 }
 
-// TestHelp: the type of a problem is a page of the running version, or of the operator's.
+// TestHelp checks that the type of a problem is a page of the running version, or of the
+// operator's.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -89,15 +91,15 @@ func TestHelp(t *testing.T) {
 	check("help https://wiki.acme.example/robots?why=", own, own)
 }
 
-// TestVersion: the command, each line of the log, the health of the gateway and its fetches of robots.txt tell which
-// build it is.
+// TestVersion checks that the command, each log line, /health and the fetches of robots.txt tell
+// the build.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := built(t)
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		out, err := exec.CommandContext(t.Context(), rig.Binary, args...).Output()
 		if err != nil || !strings.HasPrefix(string(out), "Crawlgate "+want+", Caddy v2.") || strings.Count(string(out), "\n") != 1 {
-			t.Errorf("%v: %v %q", args, err, out)
+			t.Errorf("%v: error %v, output %q", args, err, out)
 		}
 	}
 	host, err := os.Hostname()
@@ -108,14 +110,14 @@ func TestVersion(t *testing.T) {
 	for engine, name := range map[string]string{"": host, "gateway east-1": "east-1"} {
 		g := rig.New(t, rig.Config{Engine: engine})
 		if a := rig.Get(t, http.DefaultClient, "http://"+g.Addr+"/health"); a.Body != "ok\ncrawlgate "+want+"\n" {
-			t.Errorf("health %q", a.Body)
+			t.Errorf("/health is %q", a.Body)
 		}
 		g.MustFetch("Tester/1.0", site.URL("/"))
 		agent := "crawlgate/" + strings.TrimPrefix(want, "v") + " (+https://github.com/crawlgate/crawlgate)"
 		if got := site.RobotsExchanges()[0].Header.Get("User-Agent"); got != agent {
 			t.Errorf("User-Agent %q, want %q", got, agent)
 		}
-		// The line of a request with a password is written elsewhere.
+		// The line of a request with a password is written in another place.
 		g.MustFetch("Tester/1.0", strings.Replace(site.URL("/"), "//", "//user:secret@", 1))
 		g.Stop()
 		for _, line := range g.ReadLogs() {
@@ -124,13 +126,13 @@ func TestVersion(t *testing.T) {
 			}
 		}
 		if n := len(g.ReadLogs()); n != 2 {
-			t.Errorf("%d lines", n)
+			t.Errorf("%d lines, want 2", n)
 		}
 	}
 }
 
-// TestSchema2: a line names the configuration in force, whatever the gateway's name is, and has the
-// time at which its request went out, if it did.
+// TestSchema2 checks that a line names the configuration in force, independent of the gateway's
+// name, and that it has the time at which its request was sent, if it was.
 func TestSchema2(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -156,11 +158,11 @@ func TestSchema2(t *testing.T) {
 		before := float64(time.Now().UnixMicro()) / 1e6
 		g.MustFetch("Tester/1.0", site.URL("/"))
 		after := float64(time.Now().UnixMicro()) / 1e6
-		g.Logs(2*i + 1) // which may come after the line of the next request
+		g.Logs(2*i + 1) // a line may come after that of the next request
 		g.MustFetch("Tester/1.0", site.URL("/private"))
 		lines := g.Logs(2 * (i + 1))[2*i:]
 		if sent := float64(lines[0].Robots.SentAt); sent < before || sent > after {
-			t.Errorf("%s: sent at %f, not from %f to %f", step.name, sent, before, after)
+			t.Errorf("%s: sent at %f, want between %f and %f", step.name, sent, before, after)
 		}
 		if r := lines[1].Robots; r.Decision != "deny" || r.SentAt != 0 || r.Config != lines[0].Robots.Config {
 			t.Errorf("%s: %s", step.name, lines[1].Raw)
@@ -170,7 +172,7 @@ func TestSchema2(t *testing.T) {
 	var got []string
 	for digest, names := range digests {
 		if len(digest) != 16 {
-			t.Errorf("config %q", digest)
+			t.Errorf("the digest of the configuration is %q, want 16 characters", digest)
 		}
 		got = append(got, strings.Join(names, " "))
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// typeBackup: the archive gives a fresh machine the same rulesets, orders, certificate authority, log and configuration.
+// typeBackup restores the archive on a fresh machine, which must have the same rulesets, orders,
+// certificate authority, log and configuration.
 func typeBackup(t *testing.T, b *section) {
 	t.Helper()
 	rig.Need(t, "tar")
@@ -36,7 +37,7 @@ func typeBackup(t *testing.T, b *section) {
 	}
 	authority := m.g.Authority()
 	m.types(b.next("sh"))
-	if a := m.g.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK { // it runs again
+	if a := m.g.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK { // the gateway runs again
 		t.Errorf("status %d after the backup", a.Status)
 	}
 	m.g.Stop()
@@ -49,29 +50,29 @@ func typeBackup(t *testing.T, b *section) {
 	}
 	fresh.types(b.next("sh"))
 	if a := fresh.g.MustFetch("somebot", site.URL("/page")); a.Status != http.StatusOK || len(site.RobotsExchanges()) != fetched {
-		t.Errorf("status %d, robots.txt fetched %d times before and %d after", a.Status, fetched, len(site.RobotsExchanges()))
+		t.Errorf("status %d; %d fetches of robots.txt before and %d after", a.Status, fetched, len(site.RobotsExchanges()))
 	}
 	if a := fresh.g.MustFetch("badbot", site.URL("/page")); a.Header.Get("Crawlgate-Decision") != "deny; reason=kill_switch" {
-		t.Errorf("an order did not survive: %d %v", a.Status, a.Header)
+		t.Errorf("an order is not in force: status %d, header %v", a.Status, a.Header)
 	}
 	if !fresh.g.Authority().Equal(authority) {
-		t.Error("another authority")
+		t.Error("the restored authority differs")
 	}
 	for _, name := range []string{"etc/crawlgate/Caddyfile", "var/log/crawlgate/evidence/access/key"} {
 		old, err := os.ReadFile(m.path(name))
 		if restored, restoredErr := os.ReadFile(fresh.path(name)); err != nil || restoredErr != nil || !bytes.Equal(old, restored) {
-			t.Errorf("%s: %v, %v", name, err, restoredErr)
+			t.Errorf("%s differs after the restore; errors %v, %v", name, err, restoredErr)
 		}
 	}
 	fresh.g.Stop()
 	r := rig.Audit(t, "--store", fresh.g.Store(), "--seal", fresh.path("var/log/crawlgate"))
 	if r.Clean(t, "the log that was restored and goes on"); r.Totals.Checked != 3 {
-		t.Errorf("%d lines", r.Totals.Checked)
+		t.Errorf("the audit checked %d lines, want 3", r.Totals.Checked)
 	}
 }
 
-// TestWhatToFile types the commands of docs/audit.md for a period: the report has its requests, and the audit of the log
-// says PASS, with all lines proven.
+// TestWhatToFile types the commands of docs/audit.md for a period. The report has its requests, and
+// the audit of the log prints PASS with all lines proven.
 func TestWhatToFile(t *testing.T) {
 	t.Parallel()
 	m := reportedMachine(t)
@@ -81,7 +82,7 @@ func TestWhatToFile(t *testing.T) {
 	page, audited := string(readFile(t, m.path("root/november.html"))), string(readFile(t, m.path("root/november.audit")))
 	for _, want := range []string{"<h1>Acme: November 2026</h1>", "refused 1 (50.0%) of 2 requests from ", " of 1 crawler: 1 (50.0%) by a rule of robots.txt", "Every line has a seal"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the report has no %q: %s", want, page)
+			t.Errorf("the report lacks %q: %s", want, page)
 		}
 	}
 	if !strings.HasPrefix(audited, "PASS: ") || !strings.Contains(audited, " 0 findings, 0 not proven\n") {
@@ -89,7 +90,8 @@ func TestWhatToFile(t *testing.T) {
 	}
 }
 
-// typeRotateAuthority: clients that trust both roots notice nothing, and those with the old root alone fail after the swap.
+// typeRotateAuthority checks that clients that trust both roots notice nothing, and that those with
+// only the old root fail after the change.
 func typeRotateAuthority(t *testing.T, b *section) {
 	t.Helper()
 	origins := rig.NewTestCA(t)
@@ -137,7 +139,8 @@ func typeRotateAuthority(t *testing.T, b *section) {
 	}
 }
 
-// typeDisk checks that the commands show the files and the metrics, and that the numbers of bytes fit a log.
+// typeDisk checks that the commands show the files and the metrics, and that the page's numbers of
+// bytes fit a log.
 func typeDisk(t *testing.T, b *section) {
 	t.Helper()
 	m := newMachine(t)
@@ -156,12 +159,12 @@ func typeDisk(t *testing.T, b *section) {
 	out := m.types(b.next("sh"))
 	for _, want := range []string{"/var/log/crawlgate\n", "/var/lib/crawlgate\n", "Use%", "crawlgate_evidence_lines_total{", "crawlgate_evidence_kept{"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q", want)
+			t.Errorf("the output lacks %q", want)
 		}
 	}
 	count := regexp.MustCompile(`crawlgate_evidence_lines_total\{[^}]*\} (\d+)`).FindStringSubmatch(out)
 	if n, err := strconv.Atoi(count[1]); err != nil || n < lines {
-		t.Errorf("%v: %s", err, count)
+		t.Errorf("error %v, output %s", err, count)
 	}
 	m.g.Stop()
 	text, err := os.ReadFile(m.path("var/log/crawlgate/access.log"))
@@ -187,7 +190,8 @@ func typeDisk(t *testing.T, b *section) {
 	}
 }
 
-// typeLogrotate: logrotate copies and empties the log, and the gateway goes on in it.
+// typeLogrotate checks that logrotate copies and truncates the log, and that the gateway goes on in
+// the same file.
 func typeLogrotate(t *testing.T, b *section) {
 	t.Helper()
 	rig.Need(t, "logrotate")
@@ -210,7 +214,8 @@ func typeLogrotate(t *testing.T, b *section) {
 	}
 }
 
-// typeStreams: a log that comes out of an archive has the audit of the files, packed or not, and from several gateways.
+// typeStreams checks that a log from an archive has the same audit as the files, packed or not, and
+// from several gateways.
 func typeStreams(t *testing.T, b *section) {
 	t.Helper()
 	for _, program := range []string{"gzip", "zstdcat", "xzcat"} {
@@ -230,7 +235,7 @@ func typeStreams(t *testing.T, b *section) {
 		other.g.MustFetch("AcmeBot", page)
 	}
 	other.g.Stop()
-	m.g.Stop() // all lines are sealed
+	m.g.Stop() // seals all lines
 	if err := m.g.Start(m.g.Config); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +268,7 @@ for part in one two; do zstd -q -c $part; done > "$OLDPWD/access.log.zst"`)
 	check(b.next("sh"), asked)
 }
 
-// loggedAt is the time of a line, as a collector takes it from there.
+// loggedAt returns the time of a line, as a collector reads it.
 func loggedAt(line []byte) float64 {
 	var l struct{ TS float64 }
 	_ = json.Unmarshal(line, &l) // the last one is empty

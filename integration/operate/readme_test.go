@@ -22,7 +22,7 @@ import (
 // typed is a command of a page and the output shown below it.
 type typed struct {
 	command string
-	shown   string // empty: nothing is shown
+	shown   string // "" if the page shows nothing
 }
 
 var (
@@ -31,7 +31,7 @@ var (
 	fraction    = regexp.MustCompile(`\b\d+\.\d{3,}\b`)
 )
 
-// readmeCommands returns the commands of the blocks `sh`, a line each, and `console`, after "$ ".
+// readmeCommands returns the commands of the blocks `sh`, one a line, and `console`, after "$ ".
 func readmeCommands(page string) (list []typed) {
 	for _, block := range readmeBlock.FindAllStringSubmatch(page, -1) {
 		for line := range strings.Lines(block[2]) {
@@ -46,8 +46,8 @@ func readmeCommands(page string) (list []typed) {
 	return list
 }
 
-// pattern matches what may be printed where a page shows text: "..." stands for any lines or, in
-// a line, for any characters, and runs of blanks and whole seconds count.
+// pattern matches the output that a page shows: "..." stands for any lines or, in a line, for any
+// characters; runs of blanks and whole seconds match others.
 func pattern(shown string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`\A`)
@@ -69,7 +69,7 @@ func pattern(shown string) *regexp.Regexp {
 	return regexp.MustCompile(b.String() + `\z`)
 }
 
-// seconds rounds times, which differ from run to run.
+// seconds rounds times, which differ between runs.
 func seconds(text string) string {
 	return fraction.ReplaceAllStringFunc(text, func(s string) string {
 		f, err := strconv.ParseFloat(s, 64)
@@ -80,12 +80,12 @@ func seconds(text string) string {
 	})
 }
 
-// printed is what a person reads of what a terminal got.
+// printed returns the text that a person reads in the output of a terminal.
 func printed(out string) string {
 	return seconds(escapes.ReplaceAllString(strings.ReplaceAll(out, "\r", ""), ""))
 }
 
-// TestReadmePattern checks that what differs is found.
+// TestReadmePattern checks that pattern finds differences.
 func TestReadmePattern(t *testing.T) {
 	for _, tt := range []struct {
 		shown, printed string
@@ -105,17 +105,17 @@ func TestReadmePattern(t *testing.T) {
 		{"", "a\n", false},
 	} {
 		if got := pattern(tt.shown).MatchString(printed(tt.printed)); got != tt.want {
-			t.Errorf("%q printed where %q is shown: %v", tt.printed, tt.shown, got)
+			t.Errorf("pattern(%q) matches %q: %v, want %v", tt.shown, tt.printed, got, tt.want)
 		}
 	}
 }
 
-// TestReadme types every command of the README, but for the one that types all this.
+// TestReadme types every command of the README except the one that runs this test.
 func TestReadme(t *testing.T) {
 	rig.LoadsMachine(t)
 	const all = "go test ./..."
 	if commands := typePage(t, testdocs.Path("README.md"), all); len(commands) < 8 || !slices.Contains(commands, all) {
-		t.Errorf("the README has the commands %q", commands)
+		t.Errorf("the README has the commands %q, want at least 8", commands)
 	}
 }
 
@@ -123,12 +123,13 @@ func TestReadme(t *testing.T) {
 func TestStart(t *testing.T) {
 	rig.LoadsMachine(t)
 	if commands := typePage(t, testdocs.Path("docs", "start.md"), ""); len(commands) < 9 {
-		t.Errorf("the page has the commands %q", commands)
+		t.Errorf("the page has the commands %q, want at least 9", commands)
 	}
 }
 
-// typePage types every command of a page but one into a terminal, in a copy of the source, compares its output with the page,
-// and returns all commands. Only ports and the public site are replaced.
+// typePage types every command of a page except one into a terminal, in a copy of the source. It
+// compares the output with the page and returns all commands. It replaces only ports and the public
+// site.
 func typePage(t *testing.T, page, but string) (all []string) {
 	t.Helper()
 	for _, tool := range []string{"bash", "script", "git", "curl"} {
@@ -152,8 +153,8 @@ func typePage(t *testing.T, page, but string) (all []string) {
 	return all
 }
 
-// newReader copies the source, gives its examples free ports, and returns who follows a page there and what replaces the
-// ports of the page.
+// newReader copies the source and gives its examples free ports. It returns a reader of the page
+// there, and the replacer of the page's ports.
 func newReader(t *testing.T) (*reader, *strings.Replacer) {
 	t.Helper()
 	port := func() string { return rig.FreePort(t)[len("127.0.0.1"):] }
@@ -164,7 +165,7 @@ func newReader(t *testing.T) (*reader, *strings.Replacer) {
 		r.place = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"`, r.dir, testdocs.Path()}
 	}
 	r.env = append(os.Environ(), "CADDY_ADMIN="+admin, "XDG_DATA_HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir, "SHELL=bash", "no_proxy=", "NO_PROXY=",
-		"http_proxy=http://127.0.0.1:9") // a reader whose machine has another proxy, which does not answer here
+		"http_proxy=http://127.0.0.1:9") // the reader's machine has another proxy, which does not answer here
 	for _, name := range []string{"try", "minimal"} {
 		file := filepath.Join(r.dir, "examples", name, "Caddyfile")
 		text, err := os.ReadFile(file)
@@ -182,7 +183,8 @@ func newReader(t *testing.T) (*reader, *strings.Replacer) {
 	return r, ports
 }
 
-// copySource copies what git knows or would add, so that the commands write into no working tree.
+// copySource copies the files that git knows or would add, so that the commands do not write into a
+// working tree.
 func copySource(t *testing.T) string {
 	t.Helper()
 	dir := rig.TempDir(t)
@@ -194,18 +196,18 @@ func copySource(t *testing.T) string {
 	return dir
 }
 
-// reader is someone at a terminal who follows a page.
+// reader is a person at a terminal who follows a page.
 type reader struct {
 	t   *testing.T
 	dir string
 	env []string
-	// place is put before a command to give the copy the path of the checkout, so that go finds its build cache. Without the
-	// right to mount it is empty, and go compiles the copy.
+	// place precedes a command to give the copy the path of the checkout, so that go finds its
+	// build cache. It is empty if the test cannot mount; then go compiles the copy.
 	place []string
-	stop  func() // ends the gateway that runs, as Ctrl-C does
+	stop  func() // ends the running gateway like Ctrl-C
 }
 
-// terminal runs a command in one of its own.
+// terminal returns a command in a new session.
 func (r *reader) terminal(command string) *exec.Cmd {
 	words := append(slices.Clone(r.place), "script", "-qefc", command, "/dev/null")
 	cmd := exec.Command(words[0], words[1:]...)
@@ -213,10 +215,11 @@ func (r *reader) terminal(command string) *exec.Cmd {
 	return cmd
 }
 
-// buildTime is what the first build may take on a busy machine.
+// buildTime bounds the first build on a busy machine.
 const buildTime = 5 * time.Minute
 
-// serve starts a gateway, in place of the one before, and waits until it has printed the output shown.
+// serve starts a gateway in place of the one before, and waits until it has printed the output
+// shown.
 func (r *reader) serve(c typed) {
 	r.t.Helper()
 	if r.stop != nil {
@@ -243,7 +246,7 @@ func (r *reader) serve(c typed) {
 		select {
 		case err := <-exited:
 			ended := err == nil
-			if strings.HasPrefix(c.command, "go run ") { // go itself ends with 1 on Ctrl-C
+			if strings.HasPrefix(c.command, "go run ") { // go itself exits with 1 on Ctrl-C
 				ended = strings.Contains(printed(out.String()), `"exit_code": 0}`)
 			}
 			if !ended {
@@ -264,7 +267,7 @@ func (r *reader) serve(c typed) {
 		text := printed(out.String())
 		return want.MatchString(text[:strings.LastIndexByte(text, '\n')+1])
 	}
-	if strings.HasPrefix(c.command, "go run ") { // it prints nothing while it builds
+	if strings.HasPrefix(c.command, "go run ") { // go prints nothing while it builds
 		for end := time.Now().Add(buildTime); out.String() == "" && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -272,7 +275,7 @@ func (r *reader) serve(c typed) {
 	rig.Eventually(r.t, "what the page shows of "+c.command, shown)
 }
 
-// enter runs a command to its end. A command without output in the page has to succeed.
+// enter runs a command to its end. A command without output in the page must succeed.
 func (r *reader) enter(c typed) {
 	r.t.Helper()
 	out, err := r.terminal(c.command).CombinedOutput()

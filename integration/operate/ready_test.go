@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// readyLine is the line of a configuration whose servers listen.
+// readyLine is the log line of a configuration whose servers listen.
 type readyLine struct {
 	Logger string   `json:"logger"`
 	Msg    string   `json:"msg"`
@@ -21,7 +21,7 @@ type readyLine struct {
 	Listen []string `json:"listen"`
 }
 
-// readyLines reads them from the process's own log.
+// readyLines returns these lines of the process's own log.
 func readyLines(g *rig.Gateway) (lines []readyLine) {
 	for line := range strings.Lines(g.Stderr.String()) {
 		var l readyLine
@@ -32,8 +32,8 @@ func readyLines(g *rig.Gateway) (lines []readyLine) {
 	return lines
 }
 
-// TestReadyLine checks that each configuration logs once where its gateway accepts requests, as
-// soon as it does. A refused configuration logs nothing.
+// TestReadyLine checks that each configuration logs once where its gateway accepts requests, when
+// it does. A rejected configuration logs nothing.
 func TestReadyLine(t *testing.T) {
 	origin := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	g := rig.New(t, rig.Config{})
@@ -43,17 +43,17 @@ func TestReadyLine(t *testing.T) {
 		t.Fatalf("got %+v, want %+v once", got, want)
 	}
 	if a := rig.Get(t, g.Client("AcmeBot"), origin.URL("/")); a.Status != http.StatusOK {
-		t.Errorf("through that address: %d %s", a.Status, a.Body)
+		t.Errorf("through that address: status %d, %s", a.Status, a.Body)
 	}
-	// Caddy cannot bind an address of no interface, and so refuses the configuration as it starts.
+	// Caddy cannot bind an address of no interface, so it rejects the configuration as it starts.
 	if err := g.Reload(rig.Config{Around: "bind 192.0.2.1"}); err == nil || !strings.Contains(err.Error(), "listening on 192.0.2.1") {
-		t.Errorf("a configuration that cannot listen: %v", err)
+		t.Errorf("a configuration that cannot listen: Reload = %v, want an error", err)
 	}
 	if err := g.Reload(rig.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	rig.Eventually(t, "the line of the reload", func() bool { return len(readyLines(g)) > 1 })
 	if got := readyLines(g); !reflect.DeepEqual(got, []readyLine{want, want}) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want %+v twice", got, want)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache/boltstore"
 )
 
-// TestReloadMidCrawl reloads the configuration three times while crawlers are at work on a site that asks for a
-// Crawl-delay, on one that does not, and on one whose only answer takes longer than the whole crawl.
+// TestReloadMidCrawl reloads the configuration three times while crawlers use a site with a
+// Crawl-delay, one without, and one whose only answer takes longer than the whole crawl.
 func TestReloadMidCrawl(t *testing.T) {
 	t.Parallel()
 	const pages, delay = 18, 500 * time.Millisecond
@@ -44,7 +44,7 @@ func TestReloadMidCrawl(t *testing.T) {
 		asked.Add(1)
 		a, err := rig.TryGet(t.Context(), client, site.URL(path))
 		if err != nil || a.Status != http.StatusOK || want != "" && a.Body != want {
-			t.Errorf("%s: status %d, %v: %q", site.URL(path), a.Status, err, a.Body)
+			t.Errorf("%s: status %d, error %v: %q", site.URL(path), a.Status, err, a.Body)
 		}
 	}
 
@@ -73,11 +73,11 @@ func TestReloadMidCrawl(t *testing.T) {
 	crawl.Wait()
 
 	if least := rig.LeastGap(slow.PageExchanges()); least < delay {
-		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
+		t.Errorf("two requests came %v apart, want at least the Crawl-delay of %v", least, delay)
 	}
 	for _, site := range []*testorigin.Site{slow, fast, long} {
 		if n := len(site.RobotsExchanges()); n != 1 || site.Dropped() > 0 {
-			t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+			t.Errorf("%s: %d fetches of robots.txt, want 1", site.Origin(), n)
 		}
 	}
 	if n := len(slow.PageExchanges()); n != pages {
@@ -90,7 +90,8 @@ func TestReloadMidCrawl(t *testing.T) {
 	t.Logf("%d requests over 3 reloads", asked.Load())
 }
 
-// TestRestartRefetchesNothing ends the process, kindly and not, and looks whether the next one knows the rulesets.
+// TestRestartRefetchesNothing ends the process gracefully or not, and checks that the next one has
+// the rulesets.
 func TestRestartRefetchesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -128,7 +129,7 @@ func TestRestartRefetchesNothing(t *testing.T) {
 			visit()
 			for _, site := range server.Sites() {
 				if n := len(site.RobotsExchanges()); n != 1 {
-					t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+					t.Errorf("%s: %d fetches of robots.txt, want 1", site.Origin(), n)
 				}
 			}
 			g.Stop()
@@ -138,14 +139,15 @@ func TestRestartRefetchesNothing(t *testing.T) {
 			}
 			for _, l := range lines[len(lines)/2:] {
 				if s := l.Robots.Source; s != "store" && s != "hot" {
-					t.Errorf("after the restart: %s from %q", l.Request.URI, s)
+					t.Errorf("after the restart: the rules for %s came from %q", l.Request.URI, s)
 				}
 			}
 		})
 	}
 }
 
-// stored counts the records in a copy of a store that is in use. A copy that was taken in the middle of a commit is invalid.
+// stored counts the records in a copy of a store in use. A copy made during a commit may be
+// invalid.
 func stored(t *testing.T, path string) int {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -168,8 +170,8 @@ func stored(t *testing.T, path string) int {
 	return len(records)
 }
 
-// TestARefusedReloadForgetsNoAgent: a configuration that lacks an agent, and that is refused only once a part of it runs,
-// leaves the agent's counters as they were.
+// TestARefusedReloadForgetsNoAgent loads a configuration without an agent that fails only when a
+// part of it runs. The agent's counters must stay.
 func TestARefusedReloadForgetsNoAgent(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -183,10 +185,10 @@ func TestARefusedReloadForgetsNoAgent(t *testing.T) {
 	}
 	refused := config
 	refused.Site = "agent otherbot\nunidentified allow"
-	refused.Sites = "http://:8080 {\nbind 192.0.2.1\n}" // no address of this machine: Caddy finds that out when it starts
-	for range 10 {                                      // Caddy starts its parts in no order: in half of them the listener is the first
+	refused.Sites = "http://:8080 {\nbind 192.0.2.1\n}" // no address of this machine, which Caddy notices as it starts
+	for range 10 {                                      // Caddy starts its parts in any order; the listener is first in half of the tries
 		if err := g.Reload(refused); err == nil {
-			t.Fatal("it was not refused")
+			t.Fatal("the reload did not fail")
 		}
 		if !counted() {
 			t.Fatal("the counter of acmebot is gone")

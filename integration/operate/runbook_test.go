@@ -16,9 +16,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// runbook acts as an operator with docs/runbook.md and docs/runbook-fleet.md, who types its commands on a gateway's machine while the alert
-// fires. It replaces ports, files and a placeholder. It imitates systemd only as far as needed: whether the process
-// runs, and its log.
+// runbook acts like an operator with docs/runbook.md and docs/runbook-fleet.md, who types the
+// commands on a gateway's machine while the alert fires. It replaces ports, files and a
+// placeholder. It imitates systemd only as far as needed: whether the process runs, and its log.
 type runbook struct {
 	t        *testing.T
 	fleet    *chaosFleet
@@ -27,13 +27,13 @@ type runbook struct {
 	typed    map[string]bool
 }
 
-// answer is what a command of the runbook prints, as a regular expression, and its exit status.
+// answer is the output of a command of the runbook, as a regular expression, and its exit status.
 type answer struct {
 	prints string
 	status int
 }
 
-// unknown is a status that does not matter.
+// unknown stands for any exit status.
 const unknown = -1
 
 // answers lists the answers of the commands of each section, in order.
@@ -66,7 +66,7 @@ var answers = map[string][]answer{
 	"CrawlgateTextsDropped":        {{`early="true"\} [1-9]`, 0}, {"robots.db", 0}},
 }
 
-// blocks are the code blocks of one language in a text.
+// blocks returns the code blocks of one language in a text.
 func blocks(text, language string) (list []string) {
 	for _, block := range strings.Split(text, "\n```"+language+"\n")[1:] {
 		body, _, _ := strings.Cut(block, "\n```")
@@ -92,7 +92,7 @@ func newRunbook(t *testing.T, fleet *chaosFleet) *runbook {
 	return b
 }
 
-// systemd has the two commands speak of a gateway.
+// systemd makes imitations of systemctl and journalctl for a gateway.
 func (b *runbook) systemd(g *rig.Gateway) {
 	b.t.Helper()
 	journal := filepath.Join(b.bin, "journal")
@@ -107,7 +107,8 @@ func (b *runbook) systemd(g *rig.Gateway) {
 	}
 }
 
-// follow types the commands of an alert's section at the gateway, once.
+// follow types the commands of an alert's section at the gateway, the first time that the alert
+// fires.
 func (b *runbook) follow(alert string, g *rig.Gateway) {
 	b.t.Helper()
 	if b.typed[alert] {
@@ -119,12 +120,12 @@ func (b *runbook) follow(alert string, g *rig.Gateway) {
 		commands = slices.AppendSeq(commands, strings.SplitSeq(block, "\n"))
 	}
 	if len(commands) == 0 || len(commands) != len(answers[alert]) {
-		b.t.Errorf("%s: %d commands, and answers of %d", alert, len(commands), len(answers[alert]))
+		b.t.Errorf("%s: %d commands, want %d", alert, len(commands), len(answers[alert]))
 		return
 	}
 	b.systemd(g)
 	socket, port, _ := strings.Cut(blocks(testdocs.Text(b.t, "runbook.md"), "sh")[0], "\n")
-	admin := socket // how the admin endpoint is asked
+	admin := socket // the address of the admin endpoint
 	if g.Config.Admin != "" {
 		admin = port
 	}
@@ -134,20 +135,20 @@ func (b *runbook) follow(alert string, g *rig.Gateway) {
 	for i, command := range commands {
 		cmd := exec.CommandContext(b.t.Context(), "bash", "-c", here.Replace(admin+"\n"+command))
 		cmd.Env = append(os.Environ(), "PATH="+b.bin+":"+os.Getenv("PATH"), "CRAWLGATE_GATEWAY="+g.AdminAddress(g.Config), "no_proxy=*")
-		out, _ := cmd.CombinedOutput() // its status is below
+		out, _ := cmd.CombinedOutput() // the status is checked below
 		want, status := answers[alert][i], cmd.ProcessState.ExitCode()
 		if want.status != unknown && status != want.status || !regexp.MustCompile(want.prints).Match(out) {
-			b.t.Errorf("%s: %s\nexits with %d and prints, want %d and %s:\n%.2000s", alert, command, status, want.status, want.prints, out)
+			b.t.Errorf("%s: %s\nexited with %d, want %d and the output %s:\n%.2000s", alert, command, status, want.status, want.prints, out)
 		}
 	}
 }
 
-// whole checks that no section is left.
+// whole checks that no section was left out.
 func (b *runbook) whole() {
 	b.t.Helper()
 	for alert := range b.sections {
 		if !b.typed[alert] {
-			b.t.Errorf("nothing of %s is typed", alert)
+			b.t.Errorf("no command of %s was typed", alert)
 		}
 	}
 }

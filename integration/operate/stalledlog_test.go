@@ -25,14 +25,14 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// collector takes the lines of a log, once it is told to.
+// collector reads the lines of a log when it is told to.
 type collector struct {
-	output string // of the log that goes there
-	stdout string // of the process; empty for none
+	output string // the output option of its log
+	stdout string // standard output of the process, or ""
 	lines  func() io.Reader
 }
 
-// netCollector listens, and does not read.
+// netCollector listens but does not read.
 func netCollector(t *testing.T) collector {
 	t.Helper()
 	small := func(_, _ string, raw syscall.RawConn) error {
@@ -53,7 +53,7 @@ func netCollector(t *testing.T) collector {
 	return collector{output: "net " + l.Addr().String(), lines: func() io.Reader { return <-conns }}
 }
 
-// pipeCollector is a pipe for the standard output, which is full after three lines.
+// pipeCollector returns a pipe for the standard output that is full after three lines.
 func pipeCollector(t *testing.T) collector {
 	t.Helper()
 	name := filepath.Join(rig.TempDir(t), "stdout")
@@ -72,7 +72,7 @@ func pipeCollector(t *testing.T) collector {
 	return collector{output: "stdout", stdout: name, lines: func() io.Reader { return pipe }}
 }
 
-// config has a second access log that goes to the collector.
+// config returns a configuration with a second access log, for the collector.
 func (c collector) config(engine string) rig.Config {
 	return rig.Config{
 		Engine: rig.PaceOff + "\n" + engine, Stdout: c.stdout,
@@ -80,8 +80,8 @@ func (c collector) config(engine string) rig.Config {
 	}
 }
 
-// stalls asks for pages, with little patience, until one is refused for the log: at first they fill the buffers between the
-// gateway and the collector.
+// stalls requests pages with short timeouts until one is refused for the log. The first requests
+// fill the buffers between the gateway and the collector.
 func stalls(t *testing.T, g *rig.Gateway, site *testorigin.Site) {
 	t.Helper()
 	client := g.Client("Tester/1.0")
@@ -95,7 +95,7 @@ func stalls(t *testing.T, g *rig.Gateway, site *testorigin.Site) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the log does not stall")
+			t.Fatal("the log did not stall")
 		}
 	}
 }
@@ -104,14 +104,15 @@ func refusedForLog(a rig.Answer) bool {
 	return a.Status == http.StatusServiceUnavailable && strings.Contains(a.Header.Get("Crawlgate-Decision"), "reason=log_unavailable")
 }
 
-// lostLines is what a line says of those before it that the log did not take.
+// lostLines is the part of a line that reports lost lines before it.
 type lostLines struct {
 	Lost  int64   `json:"lost"`
 	Since float64 `json:"lost_since"`
 }
 
-// TestStalledLog: while an access log takes no lines, requests are refused by name, the gateway says so, and all else goes
-// on. When the log goes on, so does the gateway, and a line tells how many were answered without one.
+// TestStalledLog checks that requests are refused while an access log accepts no lines, that the
+// gateway reports it, and that everything else works. When the log continues, so does the gateway,
+// and a line has the number of lost lines.
 func TestStalledLog(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) collector{"net": netCollector, "stdout": pipeCollector} {
@@ -122,14 +123,14 @@ func TestStalledLog(t *testing.T) {
 			site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 			stalls(t, g, site)
 			if a := g.Own("/health"); a.Status != http.StatusOK {
-				t.Errorf("/health: %d", a.Status)
+				t.Errorf("/health: status %d, want 200", a.Status)
 			}
 			a, err := g.Dial().Ask(http.MethodConnect, "CONNECT "+rig.HostOf(site.URL("/"))+" HTTP/1.1\r\nHost: x\r\nUser-Agent: Tester/1.0\r\n\r\n")
 			if err != nil || !refusedForLog(a) {
-				t.Errorf("CONNECT: %d, %v", a.Status, err)
+				t.Errorf("CONNECT: status %d, error %v, want a refusal for the log", a.Status, err)
 			}
 			if up := g.Metric("crawlgate_log_up"); up != 0 {
-				t.Errorf("log_up is %v", up)
+				t.Errorf("crawlgate_log_up is %v, want 0", up)
 			}
 			rig.Eventually(t, "the process log to say so", func() bool { return strings.Contains(g.Stderr.String(), "an access log takes no lines") })
 
@@ -146,32 +147,33 @@ func TestStalledLog(t *testing.T) {
 			}()
 			rig.Eventually(t, "the log to go on", func() bool { return g.Metric("crawlgate_log_up") == 1 })
 			if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-				t.Errorf("afterwards: %d", a.Status)
+				t.Errorf("afterwards: status %d, want 200", a.Status)
 			}
 			var lost float64
 			select {
 			case line := <-told:
 				if lost = g.Metric("crawlgate_log_lost_total"); float64(line.Lost) != lost {
-					t.Errorf("the line tells of %d, the metric of %v", line.Lost, lost)
+					t.Errorf("the line has %d lost lines, the metric %v", line.Lost, lost)
 				}
 				if time.Since(time.Unix(int64(line.Since), 0)) > time.Minute {
-					t.Errorf("lost since %v", line.Since)
+					t.Errorf("lines were lost since %v, want within the last minute", line.Since)
 				}
 			case <-time.After(rig.Patience):
-				t.Error("no line tells of those that were lost")
+				t.Error("no line reports the lost lines")
 			}
 			rig.Eventually(t, "the process log to say so", func() bool { return strings.Contains(g.Stderr.String(), "the access log takes lines again") })
 			g.Stop()
 			r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
 			if r.Status != 2 || len(r.Errors) != 1 || !strings.Contains(r.Errors[0], fmt.Sprintf("%v lines are missing, because it took none from", lost)) {
-				t.Errorf("audit: status %d, %q", r.Status, r.Errors)
+				t.Errorf("audit: status %d, errors %q", r.Status, r.Errors)
 			}
 		})
 	}
 }
 
-// TestStalledLogReleases: also a client whose line is on its way when the log stalls gets what there is of its answer, and
-// an end, by either version of HTTP. Over HTTP/1.1 the answer is whole if its length is known.
+// TestStalledLogReleases checks that a client whose line is being written when the log stalls gets
+// the rest of its answer and an end, over both versions of HTTP. Over HTTP/1.1 the answer is
+// complete if its length is known.
 func TestStalledLogReleases(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -190,18 +192,19 @@ func TestStalledLogReleases(t *testing.T) {
 				began := time.Now()
 				a, err := rig.TryGet(ctx, client, site.URL(rig.OpenPage+"?"+strings.Repeat("x", 15000)))
 				if took := time.Since(began); took > 15*time.Second || site == plain && (err != nil || a.Status != http.StatusOK && !refusedForLog(a)) {
-					t.Errorf("HTTP/%d of %s: %d, %.100v after %v", version, site.Origin(), a.Status, err, took)
+					t.Errorf("HTTP/%d of %s: status %d, error %.100v, after %v", version, site.Origin(), a.Status, err, took)
 				}
 			})
 		}
 	}
 	asking.Wait()
 	if a := g.MustFetch("Tester/1.0", plain.URL(rig.OpenPage)); !refusedForLog(a) {
-		t.Errorf("afterwards: %d", a.Status)
+		t.Errorf("afterwards: status %d, want a refusal for the log", a.Status)
 	}
 }
 
-// TestStalledLogServes: with `unlogged serve` requests pass, late at first, and count as lost.
+// TestStalledLogServes checks that with `unlogged serve` requests pass, the first ones late, and
+// count as lost.
 func TestStalledLogServes(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, pipeCollector(t).config("unlogged serve"))
@@ -214,24 +217,24 @@ func TestStalledLogServes(t *testing.T) {
 	for i := range 3 {
 		began := time.Now()
 		if a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-			t.Fatalf("%d: %s", a.Status, a.Body)
+			t.Fatalf("status %d, want 200: %s", a.Status, a.Body)
 		}
 		if took := time.Since(began); took > 10*time.Second || i > 0 && took > 3*time.Second {
 			t.Errorf("request %d took %v", i, took)
 		}
 	}
 	if lost := g.Metric("crawlgate_log_lost_total"); lost < 3 {
-		t.Errorf("lost: %v", lost)
+		t.Errorf("%v lost lines, want at least 3", lost)
 	}
 }
 
-// TestStopWithStalledLog: SIGTERM ends the process within the grace period, or 10 s without one, whichever of its logs takes
-// no lines.
+// TestStopWithStalledLog checks that SIGTERM ends the process within the grace period, or within 10
+// s without one, whichever of its logs stalls.
 func TestStopWithStalledLog(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, global string
-		process      bool // it is the log of the process
+		process      bool // the process log stalls, not the access log
 		limit        time.Duration
 	}{
 		{"access log, grace period", "grace_period 2s", false, 2 * time.Second},
@@ -265,13 +268,14 @@ func TestStopWithStalledLog(t *testing.T) {
 			select {
 			case <-g.Exited:
 			case <-time.After(tt.limit + 5*time.Second):
-				t.Errorf("the process has not ended after %v", time.Since(began))
+				t.Errorf("the process still runs after %v", time.Since(began))
 			}
 		})
 	}
 }
 
-// TestStopWithStalledLogInGrace: a request that is under way has its grace period also if the log stalls.
+// TestStopWithStalledLogInGrace checks that a request under way has its grace period even if the
+// log stalls.
 func TestStopWithStalledLogInGrace(t *testing.T) {
 	t.Parallel()
 	began, finish := make(chan struct{}), make(chan struct{})
@@ -303,6 +307,6 @@ func TestStopWithStalledLogInGrace(t *testing.T) {
 	rig.Pause(t.Context(), time.Second)
 	close(finish)
 	if got := <-answers; got != "begun, finished<nil>" {
-		t.Errorf("it got %q", got)
+		t.Errorf("the client got %q, want the whole answer", got)
 	}
 }

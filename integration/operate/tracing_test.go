@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// exportedSpan is what the console exporter of OpenTelemetry prints of a span.
+// exportedSpan is a span as OpenTelemetry's console exporter prints it.
 type exportedSpan struct {
 	Name        string
 	SpanContext struct{ TraceID, SpanID string }
@@ -28,8 +28,9 @@ type exportedSpan struct {
 	}
 }
 
-// TestTracing has Caddy trace the requests of a crawler that is itself traced: the steps of each are children of its
-// span, in the crawler's trace, and nothing of it reaches the origin, whatever form the trace headers have.
+// TestTracing lets Caddy trace the requests of a crawler that is traced itself. The steps of each
+// request are children of its span, in the crawler's trace. The origin gets no trace headers of any
+// form.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -62,16 +63,16 @@ func TestTracing(t *testing.T) {
 		for name := range e.Header {
 			lower := strings.ToLower(name)
 			if strings.Contains(lower, "trace") || strings.Contains(lower, "b3") || lower == "baggage" || strings.HasPrefix(lower, "uber") || strings.HasPrefix(lower, "ot-") {
-				t.Errorf("%s: the origin was told %s: %q", e.Target, name, e.Header[name])
+				t.Errorf("%s: the origin got %s: %q", e.Target, name, e.Header[name])
 			}
 		}
 	}
 	spans := readSpans(t, stdout)
 	var requests []string
-	names := map[string][]string{} // of the children, by the span
+	names := map[string][]string{} // the names of a span's children
 	for _, s := range spans {
 		if s.SpanContext.TraceID != trace {
-			continue // of the question whether the gateway is there
+			continue // the check that the gateway has started
 		}
 		if s.Name == "crawl" {
 			requests = append(requests, s.SpanContext.SpanID)
@@ -80,7 +81,7 @@ func TestTracing(t *testing.T) {
 	}
 	want := [][]string{{"decide", "wait", "dial"}, {"decide", "wait", "dial"}, {"decide"}}
 	if len(requests) != len(want) {
-		t.Fatalf("%d requests were traced, want %d: %+v", len(requests), len(want), spans)
+		t.Fatalf("%d traced requests, want %d: %+v", len(requests), len(want), spans)
 	}
 	for i, id := range requests {
 		if !slices.Equal(names[id], want[i]) {
@@ -93,19 +94,19 @@ func TestTracing(t *testing.T) {
 	}
 	for _, text := range []string{"robots.decision", "robots.reason", "robots.origin", "robots.address", "robots.wait_ms", `"fetch"`} {
 		if !strings.Contains(string(content), text) {
-			t.Errorf("no span says %s", text)
+			t.Errorf("no span has %s", text)
 		}
 	}
 	for _, s := range spans {
 		for _, a := range s.Attributes {
 			if v, ok := a.Value.Value.(string); ok && strings.HasPrefix(a.Key, "robots.") && strings.Contains(v, "hidden") {
-				t.Errorf("span %s tells %s=%s", s.Name, a.Key, v)
+				t.Errorf("span %s has the secret %s=%s", s.Name, a.Key, v)
 			}
 		}
 	}
 }
 
-// readSpans reads what the console exporter has printed, in the order of the ends of the spans.
+// readSpans reads the output of the console exporter, in the order in which the spans ended.
 func readSpans(t *testing.T, file string) (spans []exportedSpan) {
 	t.Helper()
 	f, err := os.Open(file)

@@ -18,8 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// TestOperatePage types each command of docs/operate.md, section by section. Only folders, ports and names of hosts are
-// replaced, and the programs that a test cannot have: see stubs.
+// TestOperatePage types each command of docs/operate.md, section by section. It replaces only
+// folders, ports and host names, and the programs that a test cannot have: see stubs.
 func TestOperatePage(t *testing.T) {
 	t.Parallel()
 	scenarios := map[string]func(*testing.T, *section){
@@ -35,7 +35,7 @@ func TestOperatePage(t *testing.T) {
 		scenario := scenarios[heading]
 		if scenario == nil {
 			if strings.Contains(text, "```sh") {
-				t.Errorf("nobody types the commands of %q", heading)
+				t.Errorf("the test does not type the commands of %q", heading)
 			}
 			continue
 		}
@@ -44,7 +44,7 @@ func TestOperatePage(t *testing.T) {
 			t.Parallel()
 			b.t = t
 			if scenario(t, b); len(b.left) > 0 && !t.Failed() {
-				t.Errorf("nobody types %q", b.left)
+				t.Errorf("the test does not type %q", b.left)
 			}
 		})
 	}
@@ -55,24 +55,24 @@ func TestOperatePage(t *testing.T) {
 
 var fenced = regexp.MustCompile("(?ms)^( *)```([a-z]*)\n(.*?)^ *```$")
 
-// section has the blocks of code of a section.
+// section has the code blocks of a section.
 type section struct {
 	t           *testing.T
 	left, kinds []string
 }
 
-// next takes the next block.
+// next returns the next block.
 func (s *section) next(kind string) string {
 	s.t.Helper()
 	if len(s.left) == 0 || s.kinds[0] != kind {
-		s.t.Fatalf("no block %q is next: %q", kind, s.left)
+		s.t.Fatalf("the next block is not of the kind %q: %q", kind, s.left)
 	}
 	text := s.left[0]
 	s.left, s.kinds = s.left[1:], s.kinds[1:]
 	return text
 }
 
-// machine is a machine with the package installed, below a folder, and the programs of stubs.
+// machine is a machine with the package installed in a folder, and with the programs of stubs.
 type machine struct {
 	t       *testing.T
 	root    string
@@ -80,10 +80,10 @@ type machine struct {
 	replace []string // further replacements
 }
 
-// stubs stand for programs that need a machine of their own, or a service on the network.
+// stubs replace programs that need a machine of their own, or a service on the network.
 var stubs = map[string]string{
 	"systemctl": `curl -sS --fail-with-body -X POST "$CONTROL/$1/$2"`,
-	"apt":       `test -f "$2" && systemctl try-restart crawlgate.service`, // as postinst.sh does
+	"apt":       `test -f "$2" && systemctl try-restart crawlgate.service`, // like postinst.sh
 	"runuser": `test "$1 $2 $3" = "-u crawlgate --" && shift 3
 case $(readlink -f "$(dirname "$1")")/ in "$(pwd -P)"/*) exit 126 ;; esac # the user may not read the folder of root
 exec "$@"`,
@@ -97,7 +97,7 @@ esac`,
 	"logcli": `test "$*" = "query --quiet --forward --limit=0 --output=raw --from=2026-11-01T00:00:00Z --to=2026-12-01T00:00:00Z {app=\"crawlgate\"}" && cat "$ARCHIVE/stream"`,
 }
 
-// newMachine makes a machine. Its gateway has not been started.
+// newMachine makes a machine whose gateway is not started yet.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	rig.Need(t, "curl")
@@ -127,7 +127,7 @@ func (m *machine) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// config is the package's configuration, with a sealed log in its place.
+// config returns the package's configuration with a sealed log.
 func (m *machine) config(more string) rig.Config {
 	return rig.Config{
 		Engine: rig.Unpaced,
@@ -146,7 +146,7 @@ func (m *machine) start(c rig.Config) {
 	}
 }
 
-// control is what systemctl tells.
+// control answers for systemctl.
 func (m *machine) control(w http.ResponseWriter, r *http.Request) {
 	order, unit, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if strings.TrimSuffix(unit, ".service") != "crawlgate" {
@@ -165,14 +165,14 @@ func (m *machine) control(w http.ResponseWriter, r *http.Request) {
 
 var absolute = regexp.MustCompile(`(?:^|\s)/\S*`)
 
-// command is a shell that types a block on the machine.
+// command returns a shell command that types a block on the machine.
 func (m *machine) command(block string) *exec.Cmd {
 	replace := append(m.replace, " -C /", " -C "+m.root, "127.0.0.1:3128", m.g.Addr, "/run/crawlgate/admin.sock", m.g.AdminSocket())
 	for _, dir := range []string{"/var/lib/crawlgate", "/var/log/crawlgate", "/etc/crawlgate", "/etc/logrotate.d", "/opt/", "/root/", "/tmp/"} {
 		replace = append(replace, dir, m.root+dir)
 	}
 	typed := strings.NewReplacer(replace...).Replace(block)
-	for _, path := range absolute.FindAllString(typed, -1) { // nothing is written to the machine of the test
+	for _, path := range absolute.FindAllString(typed, -1) { // the block must not write to this machine
 		if !strings.HasPrefix(strings.TrimSpace(path), m.root) {
 			m.t.Fatalf("%q is outside %s: %s", path, m.root, block)
 		}
@@ -196,7 +196,7 @@ func (m *machine) types(block string) string {
 	return string(out)
 }
 
-// portOf is the port of an address, with its colon.
+// portOf returns the port of an address with a colon before it.
 func portOf(t *testing.T, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)

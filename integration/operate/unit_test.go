@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// TestUnit has systemd judge the unit of the packages: it can be loaded, and it exposes little.
+// TestUnit checks the packages' unit with systemd: it can be loaded, and its exposure is low.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	analyze := rig.Need(t, "systemd-analyze")
@@ -23,10 +23,10 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The program of ExecStart has to be there for `verify`.
+	// `verify` needs the program of ExecStart.
 	local := strings.ReplaceAll(string(text), "/usr/bin/crawlgate", rig.Binary)
 	if local == string(text) {
-		t.Fatal("the unit starts no /usr/bin/crawlgate")
+		t.Fatal("the unit does not start /usr/bin/crawlgate")
 	}
 	unit := filepath.Join(rig.TempDir(t), "crawlgate.service")
 	if err := os.WriteFile(unit, []byte(local), 0o600); err != nil {
@@ -42,14 +42,14 @@ func TestUnit(t *testing.T) {
 	}
 	level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindSubmatch(out)
 	if level == nil {
-		t.Fatalf("no level in\n%s", out)
+		t.Fatalf("the output has no exposure level:\n%s", out)
 	}
 	if exposure, err := strconv.ParseFloat(string(level[1]), 64); err != nil || exposure > 2.5 {
-		t.Errorf("exposure %s, %v\n%s", level[1], err, out)
+		t.Errorf("exposure %s, error %v, want at most 2.5\n%s", level[1], err, out)
 	}
 }
 
-// TestWayOutUnit has systemd judge the unit of examples/egress, which loads the rules at boot.
+// TestWayOutUnit checks with systemd the unit of examples/egress, which loads the rules at boot.
 func TestWayOutUnit(t *testing.T) {
 	t.Parallel()
 	analyze := rig.Need(t, "systemd-analyze")

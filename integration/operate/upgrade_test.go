@@ -18,7 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// typeUpgrade: the new binary validates the Caddyfile, and the gateway serves again.
+// typeUpgrade checks that the new binary validates the Caddyfile, and that the gateway serves
+// again.
 func typeUpgrade(t *testing.T, b *section) {
 	t.Helper()
 	m := newMachine(t)
@@ -28,11 +29,12 @@ func typeUpgrade(t *testing.T, b *section) {
 		t.Error(out)
 	}
 	if out := m.types(b.next("sh")); !strings.Contains(out, "ok\n") || m.g.Cmd.Process.Pid == before {
-		t.Errorf("process %d before and %d after: %s", before, m.g.Cmd.Process.Pid, out)
+		t.Errorf("the process is %d before and %d after the upgrade: %s", before, m.g.Cmd.Process.Pid, out)
 	}
 }
 
-// typeUpgradeOfTwo upgrades two gateways behind HAProxy, one after the other, while clients send requests. None fails.
+// typeUpgradeOfTwo upgrades two gateways behind HAProxy, one after the other, while clients send
+// requests. No request fails.
 func typeUpgradeOfTwo(t *testing.T, b *section) {
 	t.Helper()
 	one, two := newMachine(t), newMachine(t)
@@ -48,7 +50,7 @@ func typeUpgradeOfTwo(t *testing.T, b *section) {
 		before := load.answers.Load()
 		m.types(command)
 		if n := load.answers.Load() - before; n < 100 {
-			t.Errorf("%d answers during an upgrade", n)
+			t.Errorf("%d answers during an upgrade, want at least 100", n)
 		}
 	}
 	for _, failure := range load.stop() {
@@ -57,13 +59,13 @@ func typeUpgradeOfTwo(t *testing.T, b *section) {
 	for i, m := range []*machine{one, two} {
 		m.g.Stop()
 		if n := len(m.g.ReadLogs()); n == 0 {
-			t.Errorf("gateway %d had no request", i+1)
+			t.Errorf("gateway %d got no request", i+1)
 		}
 	}
 	t.Logf("%d answers", load.answers.Load())
 }
 
-// load is 800 requests a second, plain ones over connections that are kept, and those in tunnels.
+// load sends 800 requests a second: plain ones over kept connections, and others in tunnels.
 type load struct {
 	answers atomic.Int64
 	ended   atomic.Bool
@@ -90,7 +92,7 @@ func startLoad(t *testing.T, proxy string) *load {
 			}
 		}
 		if status, err := ask(0); err != nil || status != http.StatusOK {
-			t.Fatalf("%s: %d, %v", site.Origin(), status, err)
+			t.Fatalf("%s: status %d, error %v", site.Origin(), status, err)
 		}
 		l.group.Go(func() {
 			tick := time.NewTicker(20 * time.Millisecond)
@@ -100,7 +102,7 @@ func startLoad(t *testing.T, proxy string) *load {
 				status, err := ask(n)
 				if l.answers.Add(1); err != nil || status != http.StatusOK {
 					l.mu.Lock()
-					l.failed = append(l.failed, fmt.Sprintf("request %d to %s: %d, %v", n, site.Origin(), status, err))
+					l.failed = append(l.failed, fmt.Sprintf("request %d to %s: status %d, error %v", n, site.Origin(), status, err))
 					l.mu.Unlock()
 				}
 			}
@@ -116,7 +118,7 @@ func (l *load) stop() []string {
 	return l.failed
 }
 
-// inTunnel asks for a page over plain HTTP in a tunnel of its own.
+// inTunnel requests a page over plain HTTP in a new tunnel.
 func inTunnel(proxy, authority, path string) (status int, err error) {
 	conn, err := net.Dial("tcp", proxy)
 	if err != nil {

@@ -21,14 +21,15 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestPaceHeedsTheOrigin has two agents of five workers each crawl a host that wants to be left alone for a while: no
-// request of either reaches it before its time, some soon after, and then at the rate, without a burst.
+// TestPaceHeedsTheOrigin lets two agents with five workers each crawl a host that asks for a pause.
+// No request reaches the host during the pause, some do soon after, and they keep the rate without
+// a burst.
 func TestPaceHeedsTheOrigin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name        string
 		answer      func() testorigin.Behaviour
-		least, most time.Duration // of the pause, from the moment at which the origin had the request
+		least, most time.Duration // bounds of the pause, which begins when the origin got the request
 	}{
 		{"429 with seconds", func() testorigin.Behaviour { return rig.Overloaded(429, "3") }, 3 * time.Second, 3 * time.Second},
 		{"503 with seconds", func() testorigin.Behaviour { return rig.Overloaded(503, "3") }, 3 * time.Second, 3 * time.Second},
@@ -53,7 +54,7 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 			}
 			rig.Eventually(t, "the crawl to begin", func() bool { return len(site.PageExchanges()) >= 5 })
 			site.SetPages(tt.answer())
-			refused := 0 // where in the record the refusal is
+			refused := 0 // the index of the refusal in the record
 			rig.Eventually(t, "the origin to refuse", func() bool {
 				for i, e := range site.PageExchanges() {
 					if e.Status == http.StatusTooManyRequests || e.Status == 430 || e.Status == http.StatusServiceUnavailable {
@@ -68,15 +69,16 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 			stop()
 			workers.Wait()
 
-			// Requests that came before the origin, which may be slow, had answered were on their way.
+			// Ignore requests that were under way before the origin, which may be slow, had
+			// answered.
 			refusal := site.PageExchanges()[refused]
 			after := slices.DeleteFunc(rig.Arrivals(site), func(at time.Time) bool { return !at.After(refusal.End) })
 			pause := after[0].Sub(refusal.Arrived)
 			if pause < tt.least || pause > tt.most+rig.Scheduling {
-				t.Errorf("the origin was left alone for %v, want %v to %v", pause, tt.least, tt.most)
+				t.Errorf("the pause was %v, want %v to %v", pause, tt.least, tt.most)
 			}
 			if least := rig.Shortest(after, rate); least < time.Second {
-				t.Errorf("%d requests came within %v after the pause, at a rate of %d a second", rate+1, least, rate)
+				t.Errorf("%d requests came within %v after the pause, want at most %d a second", rate+1, least, rate)
 			}
 			g.Stop()
 			said := make(map[enforce.Reason]int)
@@ -84,14 +86,14 @@ func TestPaceHeedsTheOrigin(t *testing.T) {
 				said[l.Robots.Reason]++
 			}
 			if said[enforce.ReasonBackoff] == 0 {
-				t.Errorf("the log says %v", said)
+				t.Errorf("the log has the reasons %v, want backoff", said)
 			}
-			t.Logf("left alone for %v; %v", pause, said)
+			t.Logf("the pause was %v; reasons %v", pause, said)
 		})
 	}
 }
 
-// TestPaceBackoffDoubles has an origin refuse without end, and without saying for how long.
+// TestPaceBackoffDoubles lets an origin refuse every request without naming a pause.
 func TestPaceBackoffDoubles(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -101,7 +103,8 @@ func TestPaceBackoffDoubles(t *testing.T) {
 	defer stop()
 	var workers sync.WaitGroup
 	g.CrawlUntil(ctx, &workers, "Tester", 8, site)
-	// With a rate of none, several may be on their way when the first refusal comes; the pauses follow their bunch.
+	// Without a rate, several requests may be under way at the first refusal; the pauses follow
+	// their bunch.
 	rig.Eventually(t, "five bunches", func() bool { return len(bunches(rig.Arrivals(site))) >= 5 })
 	stop()
 	workers.Wait()
@@ -113,7 +116,7 @@ func TestPaceBackoffDoubles(t *testing.T) {
 	}
 }
 
-// bunches are the arrivals that follow half a second of quiet.
+// bunches returns the arrivals that follow half a second without any.
 func bunches(times []time.Time) (begins []time.Time) {
 	for i, at := range times {
 		if i == 0 || at.Sub(times[i-1]) > 500*time.Millisecond {
@@ -123,7 +126,7 @@ func bunches(times []time.Time) (begins []time.Time) {
 	return begins
 }
 
-// TestPaceBlockOutlivesTheProcess ends the gateway in three ways while a host wants to be left alone.
+// TestPaceBlockOutlivesTheProcess ends the gateway in three ways while a host is blocked.
 func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	config := rig.Config{Engine: "pace {\nwait 0s\n}"}
@@ -152,7 +155,7 @@ func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 			g := rig.New(t, config)
 			began := time.Now()
 			if a := g.MustFetch("Alpha/1.0", site.URL("/")); a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") != "100" {
-				t.Fatalf("the origin's own answer came as %d: %s", a.Status, a.Body)
+				t.Fatalf("the origin's own answer: status %d, want 503: %s", a.Status, a.Body)
 			}
 			rig.CheckRefusal(t, g.MustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
 			if err := tt.again(g); err != nil {
@@ -162,14 +165,14 @@ func TestPaceBlockOutlivesTheProcess(t *testing.T) {
 			gone := time.Since(began).Truncate(time.Second)
 			rig.CheckRefusal(t, a, 99*time.Second-gone, 101*time.Second-gone)
 			if n := len(site.PageExchanges()); n != 1 {
-				t.Errorf("%d requests reached the origin", n)
+				t.Errorf("%d requests reached the origin, want 1", n)
 			}
 			g.CheckReason(enforce.ReasonBackoff, 2)
 		})
 	}
 }
 
-// TestPaceBackoffOff ignores what the origin says, as the operator wants.
+// TestPaceBackoffOff checks that `backoff off` ignores the origin's pauses.
 func TestPaceBackoffOff(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -177,12 +180,13 @@ func TestPaceBackoffOff(t *testing.T) {
 	g := rig.New(t, rig.Config{Engine: "pace {\nwait 0s\nbackoff off\n}"})
 	for i := range 3 {
 		if a := g.MustFetch("Tester/1.0", site.URL("/"+strconv.Itoa(i))); a.Header.Get("Proxy-Status") != "" {
-			t.Errorf("refused by the gateway: %d: %s", a.Status, a.Body)
+			t.Errorf("the gateway refused the request: status %d: %s", a.Status, a.Body)
 		}
 	}
 }
 
-// TestPaceBlockIsShared tells one gateway to leave a host alone: the other one does so at once.
+// TestPaceBlockIsShared blocks a host at one gateway, and checks that the other gateway keeps the
+// block at once.
 func TestPaceBlockIsShared(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -194,14 +198,15 @@ func TestPaceBlockIsShared(t *testing.T) {
 		rig.Eventually(t, "the clocks to be shared", func() bool { return g.Metric("crawlgate_shared_clock_up") == 1 })
 	}
 	if a := one.MustFetch("Alpha/1.0", site.URL("/")); a.Header.Get("Proxy-Status") != "" {
-		t.Fatalf("status %d: %s", a.Status, a.Body)
+		t.Fatalf("the gateway refused the first request: status %d: %s", a.Status, a.Body)
 	}
 	rig.CheckRefusal(t, other.MustFetch("Beta/1.0", site.URL("/")), 90*time.Second, 100*time.Second)
-	redis.Kill() // it is no less blocked without
+	redis.Kill() // the block stays without Redis
 	rig.Eventually(t, "redis to be missed", func() bool { return other.Metric("crawlgate_shared_clock_up") == 0 })
-	// While Redis is away the gateways take turns: the first one after the block may begin a moment later.
+	// Without Redis the gateways take turns, so the first request after the block may begin a
+	// moment later.
 	rig.CheckRefusal(t, other.MustFetch("Beta/1.0", site.URL("/")), 80*time.Second, 101*time.Second)
 	if n := len(site.PageExchanges()); n != 1 {
-		t.Errorf("%d requests reached the origin", n)
+		t.Errorf("%d requests reached the origin, want 1", n)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPaceCountsWhoComesEarly: one crawler heeds Retry-After, one does not, and one has no block. Each counts by itself, and
-// only who came back too early counts as such.
+// TestPaceCountsWhoComesEarly sends one crawler that keeps Retry-After, one that does not, and one
+// without a block of its own. Each is counted separately, and only requests before their time count
+// as early.
 func TestPaceCountsWhoComesEarly(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -31,7 +32,7 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 	if a.Status != http.StatusTooManyRequests || err != nil {
 		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	time.Sleep(time.Duration(after) * time.Second) // as it was told
+	time.Sleep(time.Duration(after) * time.Second) // the Retry-After
 	page := g.MustFetch("patient/1.0", site.URL("/again"))
 	if page.Status != http.StatusOK || page.Body == "" {
 		t.Errorf("status %d: %s", page.Status, page.Body)
@@ -41,7 +42,7 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 			t.Fatalf("status %d: %s", a.Status, a.Body)
 		}
 	}
-	if a := g.MustFetch("hasty/1.0", site.URL("/other")); a.Status != http.StatusTooManyRequests { // another page is no second try
+	if a := g.MustFetch("hasty/1.0", site.URL("/other")); a.Status != http.StatusTooManyRequests { // another page does not count as early
 		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	metrics := g.Admin("/metrics").Body
@@ -53,7 +54,7 @@ func TestPaceCountsWhoComesEarly(t *testing.T) {
 		`agent_decisions_total{agent="other",decision="deny",owner="other",reason="rate_limited"} 2`, `early_requests_total{agent="other",owner="other"} 1`,
 	} {
 		if !strings.Contains(metrics, "\ncrawlgate_"+want+"\n") {
-			t.Errorf("no line %s", want)
+			t.Errorf("the metrics lack %s", want)
 		}
 	}
 }

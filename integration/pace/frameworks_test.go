@@ -17,8 +17,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPaceSharesBetweenFrameworks: Scrapy, which keeps 8 requests to a host open, and curl with 2 ask one site for pages. While
-// both ask, neither has less than two fifths of them, and the site is not asked sooner than it wants. Nothing is set but the proxy.
+// TestPaceSharesBetweenFrameworks lets Scrapy, with 8 open requests to a host, and curl, with 2,
+// crawl one site. While both crawl, each gets at least two fifths of the slots, and the Crawl-delay
+// holds. The proxy is the only setting.
 func TestPaceSharesBetweenFrameworks(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"scrapy", "curl"} {
@@ -52,20 +53,20 @@ func TestPaceSharesBetweenFrameworks(t *testing.T) {
 	run("curl", append([]string{"--disable", "--silent", "--show-error", "--fail", "--parallel", "--parallel-max", "2", "--remote-name-all"}, urls("modest", modest)...)...)
 	both.Wait()
 	if least := rig.Shortest(rig.Arrivals(site), 1); least < time.Second {
-		t.Errorf("two requests came %v apart", least)
+		t.Errorf("two requests came %v apart, want at least 1s", least)
 	}
 
 	got, of := sharesWhileBothAsk(site)
 	t.Logf("%v of %d slots while both asked", got, of)
 	if of < modest || 5*got["scrapy"] < 2*of || 5*got["curl"] < 2*of {
-		t.Errorf("of %d slots: %v, want two fifths for each", of, got)
+		t.Errorf("the shares of %d slots are %v, want two fifths for each", of, got)
 	}
 	if n := len(site.PageExchanges()); n < modest+greedy {
-		t.Errorf("the site was asked for %d pages, want %d", n, modest+greedy)
+		t.Errorf("the site got %d pages, want %d", n, modest+greedy)
 	}
 }
 
-// sharesWhileBothAsk counts requests by agent, from the first to the last of each.
+// sharesWhileBothAsk counts requests by agent while both agents send requests.
 func sharesWhileBothAsk(site *testorigin.Site) (got map[string]int, of int) {
 	all := site.PageExchanges()
 	of = len(all)

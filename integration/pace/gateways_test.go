@@ -16,8 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// longer is how long a phase of a test lasts if the environment asks for the full length behind the figures
-// in pace/RESULTS.md.
+// longer returns the duration of a phase of a test. The environment can ask for the full length
+// behind the figures in pace/RESULTS.md.
 func longer(t *testing.T, short time.Duration, variable string) time.Duration {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -31,7 +31,7 @@ func longer(t *testing.T, short time.Duration, variable string) time.Duration {
 	return d
 }
 
-// redisGateways is some gateways with one redis, crawling the same hosts for as long as the test runs.
+// redisGateways is some gateways with one Redis that crawl the same hosts while the test runs.
 type redisGateways struct {
 	t        *testing.T
 	redis    *redistest.Server
@@ -41,7 +41,8 @@ type redisGateways struct {
 	stop     context.CancelFunc
 }
 
-// startRedisGateways has each gateway send two workers to each host. Every second host asks for the Crawl-delay.
+// startRedisGateways sends two workers from each gateway to each host. Every second host has the
+// Crawl-delay.
 func startRedisGateways(t *testing.T, gateways, hosts int, engine, delay string) *redisGateways {
 	t.Helper()
 	f := &redisGateways{t: t, redis: redistest.Start(t)}
@@ -61,12 +62,13 @@ func startRedisGateways(t *testing.T, gateways, hosts int, engine, delay string)
 	for _, g := range f.gateways {
 		f.awaitShared(g, 1)
 	}
-	time.Sleep(2 * time.Second) // two heartbeats: each knows of all others
+	time.Sleep(2 * time.Second) // two heartbeats, after which each gateway knows all others
 	ctx, stop := context.WithCancel(t.Context())
 	f.stop = stop
 	t.Cleanup(stop)
 	for _, site := range f.sites {
-		// One host after the other, as crawls begin: else all would be due in the same moments.
+		// Start one host after the other, like real crawls, so that they are not all due at the
+		// same moments.
 		time.Sleep(time.Second / time.Duration(hosts))
 		for i, g := range f.gateways {
 			g.CrawlUntil(ctx, &f.workers, fmt.Sprintf("Agent-%c", 'a'+i), 2, site)
@@ -80,21 +82,21 @@ func (f *redisGateways) awaitShared(g *rig.Gateway, want float64) {
 	rig.Eventually(f.t, fmt.Sprintf("shared clocks: %v", want), func() bool { return g.Metric("crawlgate_shared_clock_up") == want })
 }
 
-// end stops the workers and returns the times at which each host had its requests.
+// end stops the workers and returns the times of the requests by host.
 func (f *redisGateways) end() [][]time.Time {
 	f.stop()
 	f.workers.Wait()
 	all := make([][]time.Time, len(f.sites))
 	for i, site := range f.sites {
 		if n := site.Dropped(); n > 0 {
-			f.t.Errorf("%d requests are missing in the record", n)
+			f.t.Errorf("the record lacks %d requests", n)
 		}
 		all[i] = rig.Arrivals(site)
 	}
 	return all
 }
 
-// between are the times in a phase.
+// between returns the times in a phase.
 func between(times []time.Time, from, to time.Time) (in []time.Time) {
 	for _, at := range times {
 		if at.After(from) && at.Before(to) {
@@ -104,16 +106,16 @@ func between(times []time.Time, from, to time.Time) (in []time.Time) {
 	return in
 }
 
-// TestPaceThreeGateways has 300 workers behind three gateways crawl 50 hosts, kills Redis for a while and then one of
-// the gateways. With Redis no host sees more than its rate in any second, or than its Crawl-delay allows; without it none
-// sees more than that and a request of each gateway; and none is left alone for long.
+// TestPaceThreeGateways sends 300 workers behind three gateways to 50 hosts, and kills Redis for a
+// while and then one of the gateways. With Redis no host gets more than its rate or its Crawl-delay
+// allows, without it no more than that and one request of each gateway. No host is idle for long.
 func TestPaceThreeGateways(t *testing.T) {
 	rig.NeedsQuiet(t)
 	const (
 		rate     = 2 // a second
 		interval = time.Second / rate
 		delay    = 700 * time.Millisecond
-		settled  = 5 * time.Second // after Redis is back gateways keep to their part for as long
+		settled  = 5 * time.Second // gateways keep to their share for this long after Redis is back
 	)
 	f := startRedisGateways(t, 3, 50, "rate 2/s\nburst 1\nwait 60s", "0.7")
 	phase := 5 * time.Second
@@ -145,37 +147,38 @@ func TestPaceThreeGateways(t *testing.T) {
 		want := [2]time.Duration{interval, delay}[i%2]
 		for _, shared := range [][]time.Time{between(times, began, killed), between(times, rejoined.Add(settled), ended)} {
 			worst[i%2] = min(worst[i%2], rig.Shortest(shared, 1))
-			// One may have been late on its way: the shared clock does not hear of it. So one interval is left out; that
-			// no two slots are closer is held by the tests of redisclock, whose clock is injected.
+			// A request may be late on its way without the shared clock's knowledge, so the bound
+			// leaves out one interval. The tests of redisclock, with an injected clock, check that
+			// no two slots are closer.
 			for n := rate; n < len(shared); n++ {
 				if took, least := rig.Shortest(shared, n), time.Duration(n-1)*want; took < least {
-					t.Errorf("host %d saw %d requests within %v, want %v: %v", i, n+1, took, least, around(shared, n, killed))
+					t.Errorf("host %d got %d requests within %v, want at least %v: %v", i, n+1, took, least, around(shared, n, killed))
 				}
 			}
 		}
 		alone[i%2] = min(alone[i%2], rig.Shortest(between(times, killed, back), 1))
-		for n := len(f.gateways) + 1; n < len(times); n++ { // one may have been late on its way
+		for n := len(f.gateways) + 1; n < len(times); n++ { // one request may have been late on its way
 			if took, least := rig.Shortest(times, n), time.Duration(n-len(f.gateways))*want; took < least {
-				t.Errorf("host %d saw %d requests within %v, want %v", i, n+1, took, least)
+				t.Errorf("host %d got %d requests within %v, want at least %v", i, n+1, took, least)
 			}
 		}
-		// Of the gateway that died at most the next slot was booked.
+		// The dead gateway had reserved at most the next slot.
 		for after := between(times, died.Add(-2*want), ended); len(after) > 1; after = after[1:] {
 			if gap := after[1].Sub(after[0]); gap > 2*want+rig.Scheduling {
-				t.Logf("host %d was left alone for %v when a gateway died", i, gap)
+				t.Logf("host %d was idle for %v when a gateway died", i, gap)
 				lonely++
 			}
 		}
 	}
-	// A gateway that has to wait for the processor misses a slot too; that the dead one's is lost for longer would show at
-	// all hosts.
+	// A gateway that waits for the processor misses a slot too. If the dead gateway's slots were
+	// lost for longer, all hosts would show it.
 	if lonely > len(all)/2 {
-		t.Errorf("%d hosts were left alone for more than one interval when a gateway died", lonely)
+		t.Errorf("%d hosts were idle for more than one interval when a gateway died, want at most half", lonely)
 	}
 	for _, p := range []struct {
 		name     string
 		from, to time.Time
-		least    float64 // of what the rate allows: a machine that is busy with other things keeps half
+		least    float64 // of what the rate allows; a busy machine reaches half
 	}{
 		{"with redis", began, killed, 0.5},
 		{"without redis", killed, back, 0.3},
@@ -190,7 +193,7 @@ func TestPaceThreeGateways(t *testing.T) {
 		most := seconds * float64(len(all)) / 2 * (rate + float64(time.Second)/float64(delay))
 		t.Logf("%s: %d requests in %.1f s, %.0f%% of what the hosts allow", p.name, n, seconds, 100*float64(n)/most)
 		if float64(n) < p.least*most {
-			t.Errorf("%s: %d requests in %.1f s, of %.0f that the hosts allow", p.name, n, seconds, most)
+			t.Errorf("%s: %d requests in %.1f s, too few of the %.0f that the hosts allow", p.name, n, seconds, most)
 		}
 	}
 	t.Logf("shortest gaps: %v at an interval of %v, %v at a Crawl-delay of %v; without redis %v and %v",
@@ -198,12 +201,13 @@ func TestPaceThreeGateways(t *testing.T) {
 	for i, g := range f.gateways {
 		said := g.Stderr.String()
 		if n := strings.Count(said, "redis does not answer"); n != 1 {
-			t.Errorf("gateway %d said %d times that redis was away, want once: %s", i, n, said)
+			t.Errorf("gateway %d logged %d times that Redis does not answer, want once: %s", i, n, said)
 		}
 	}
 }
 
-// around are the times, in seconds after the given one, of the requests that came closest together, with their neighbours.
+// around returns the times, in seconds after zero, of the n+1 requests that came closest together,
+// and their neighbours.
 func around(times []time.Time, n int, zero time.Time) []string {
 	least := rig.Shortest(times, n)
 	for i := n; i < len(times); i++ {

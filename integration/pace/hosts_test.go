@@ -17,8 +17,9 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestPaceManyHosts asks one page of each of many hosts and looks what their clocks cost: memory, and processor time
-// once nobody asks any more. CRAWLGATE_PACE_HOSTS sets their number; pace/RESULTS.md has the figures for 100,000.
+// TestPaceManyHosts requests one page of each of many hosts and measures the cost of their clocks:
+// memory, and processor time when no requests come. CRAWLGATE_PACE_HOSTS sets their number;
+// pace/RESULTS.md has the figures for 100,000.
 func TestPaceManyHosts(t *testing.T) {
 	rig.LoadsMachine(t)
 	hosts, quiet := 5_000, time.Second
@@ -27,7 +28,7 @@ func TestPaceManyHosts(t *testing.T) {
 		if hosts, err = strconv.Atoi(text); err != nil || hosts > 1<<22 {
 			t.Fatalf("CRAWLGATE_PACE_HOSTS: %q, %v", text, err)
 		}
-		quiet = 5 * time.Second // for a figure; nothing is held of it
+		quiet = 5 * time.Second // measured, but without a bound
 	}
 	port, pages := startEverywhere(t)
 	g := rig.New(t, rig.Config{Engine: "store none\npace {\nrate 1/10s\nburst 1\nwait 0s\n}"})
@@ -45,7 +46,7 @@ func TestPaceManyHosts(t *testing.T) {
 		crawl.Go(func() {
 			for i := next.Add(1); i < int64(hosts); i = next.Add(1) {
 				if a, err := rig.TryGet(t.Context(), client, visit(int(i))); err != nil || a.Status != http.StatusOK {
-					t.Errorf("%s: status %d, %v", visit(int(i)), a.Status, err)
+					t.Errorf("%s: status %d, error %v", visit(int(i)), a.Status, err)
 				}
 			}
 		})
@@ -53,7 +54,7 @@ func TestPaceManyHosts(t *testing.T) {
 	crawl.Wait()
 	took := time.Since(began)
 	if n := pages.Load(); n != int64(hosts) {
-		t.Errorf("%d pages were asked for, want %d", n, hosts)
+		t.Errorf("%d pages were requested, want %d", n, hosts)
 	}
 	after, peak := g.Metric("go_memstats_heap_inuse_bytes"), g.Usage().PeakRSS
 	used := g.Usage().Cpu
@@ -62,7 +63,7 @@ func TestPaceManyHosts(t *testing.T) {
 	t.Logf("%d hosts in %v, %.0f bytes of heap each with their records, %d MiB RSS at most, %v of processor time in %v of quiet",
 		hosts, took, (after-before)/float64(hosts), peak>>20, used, quiet)
 	if peak > 2<<30 {
-		t.Errorf("%d MiB of memory for %d hosts", peak>>20, hosts)
+		t.Errorf("%d MiB of memory for %d hosts, want at most 2 GiB", peak>>20, hosts)
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestPacePerSite paces by registrable domain: hosts of one company share a clock, others do not. Nothing leaves, so
-// the names need not exist.
+// TestPacePerSite paces by registrable domain: hosts of one company share a clock, others do not.
+// No request leaves the gateway, so the names need not exist.
 func TestPacePerSite(t *testing.T) {
 	t.Parallel()
 	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -56,12 +56,12 @@ func TestPacePerSite(t *testing.T) {
 	}
 	for _, l := range g.Logs(9) { // docs/access-log.md, sent_at
 		if sent := l.Robots.SentAt > 0; sent != (l.Robots.Decision == enforce.OutcomeAllow) {
-			t.Errorf("%+v", l.Robots)
+			t.Errorf("sent_at does not agree with the decision: %+v", l.Robots)
 		}
 	}
 }
 
-// TestPacePerAddress paces names by where they lead: two names of one machine share a clock.
+// TestPacePerAddress paces names by their addresses: two names of one machine share a clock.
 func TestPacePerAddress(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -81,7 +81,7 @@ func TestPacePerAddress(t *testing.T) {
 	}
 }
 
-// TestPaceTunnels opens tunnels that are not looked into: each takes a slot of the host.
+// TestPaceTunnels opens blind tunnels, each of which takes a slot of the host.
 func TestPaceTunnels(t *testing.T) {
 	t.Parallel()
 	const delay, tunnels = time.Second, 4
@@ -116,9 +116,9 @@ func TestPaceTunnels(t *testing.T) {
 				return
 			}
 			inner := &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
-			for range 2 { // requests inside are not paced: nobody sees them
+			for range 2 { // requests inside are not paced, because the gateway does not see them
 				if a, err := inner.Ask(http.MethodGet, "GET /page HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); err != nil || a.Status != http.StatusOK {
-					t.Errorf("inside the tunnel: status %d, %v", a.Status, err)
+					t.Errorf("inside the tunnel: status %d, error %v", a.Status, err)
 				}
 			}
 		})
@@ -136,7 +136,7 @@ func TestPaceTunnels(t *testing.T) {
 	}
 }
 
-// acceptTimes notes when connections are accepted, and how late the process runs in that time.
+// acceptTimes records when connections are accepted, and how late the process wakes meanwhile.
 type acceptTimes struct {
 	net.Listener
 	mu    sync.Mutex
@@ -156,7 +156,7 @@ func (l *acceptTimes) watch(ctx context.Context) {
 	}
 }
 
-// late is how late the process was at the worst.
+// late returns the longest delay of the process.
 func (l *acceptTimes) late() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

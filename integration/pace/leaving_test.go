@@ -19,15 +19,16 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// A leaver has a request held, and returns how its client leaves.
+// A leaver sends a request that is held, and returns a function that makes its client leave.
 type leaver func(g *rig.Gateway, site *testorigin.Site) (leave func())
 
-// heldAsIs has a GET held that is sent as it stands over a connection, in a tunnel or not.
+// heldAsIs sends a complete GET over a connection, in a tunnel or not.
 func heldAsIs(scheme string, tunnel bool, leave func(conn, inner *rig.Wire)) leaver {
 	return heldWithBody(scheme, tunnel, http.MethodGet, "\r\n", leave)
 }
 
-// heldWithBody has a request held that ends with end: the fields that give its body's length, and the body or a part of it.
+// heldWithBody sends a request that ends with end: the fields for the length of its body, and the
+// body or a part of it.
 func heldWithBody(scheme string, tunnel bool, method, end string, leave func(conn, inner *rig.Wire)) leaver {
 	return func(g *rig.Gateway, site *testorigin.Site) func() {
 		w := g.Dial()
@@ -56,7 +57,7 @@ func insideOf(g *rig.Gateway, w *rig.Wire, site *testorigin.Site, protocol strin
 	return inner
 }
 
-// heldOverH2 has a request held that came over HTTP/2 in a tunnel.
+// heldOverH2 sends a request over HTTP/2 in a tunnel.
 func heldOverH2(leave func(w *rig.Wire, h *rig.RawH2)) leaver {
 	return func(g *rig.Gateway, site *testorigin.Site) func() {
 		w := g.Dial()
@@ -69,8 +70,9 @@ func heldOverH2(leave func(w *rig.Wire, h *rig.RawH2)) leaver {
 	}
 }
 
-// TestPaceLeaving has the client of the request that would go next leave. Its place is free at once, whatever way it came and
-// goes: the one behind it goes at that time, and the number of those who wait goes down.
+// TestPaceLeaving lets the client of the next request leave. However the request came and however
+// the client leaves, its slot is free at once: the request behind it takes the slot, and the number
+// of waiting requests goes down.
 func TestPaceLeaving(t *testing.T) {
 	t.Parallel()
 	shut := func(w *rig.Wire) { _ = w.Close() }
@@ -89,15 +91,15 @@ func TestPaceLeaving(t *testing.T) {
 		held         leaver
 	}{
 		{"HTTP/1.1", "http", heldAsIs("http", false, closes)},
-		{"HTTP/1.1, by half", "http", heldAsIs("http", false, halfCloses)},
+		{"HTTP/1.1, half-closed", "http", heldAsIs("http", false, halfCloses)},
 		{"plain HTTP/1.1 in a tunnel", "http", heldAsIs("http", true, closes)},
-		{"plain HTTP/1.1 in a tunnel, by half", "http", heldAsIs("http", true, halfCloses)},
+		{"plain HTTP/1.1 in a tunnel, half-closed", "http", heldAsIs("http", true, halfCloses)},
 		{"HTTP/1.1 in a tunnel", "https", heldAsIs("https", true, closes)},
-		{"HTTP/1.1 in a tunnel, by half", "https", heldAsIs("https", true, halfCloses)},
-		{"HTTP/1.1 in a tunnel, by half of TLS", "https", heldAsIs("https", true, func(_, inner *rig.Wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
+		{"HTTP/1.1 in a tunnel, half-closed", "https", heldAsIs("https", true, halfCloses)},
+		{"HTTP/1.1 in a tunnel, TLS half-closed", "https", heldAsIs("https", true, func(_, inner *rig.Wire) { _ = inner.Conn.(*tls.Conn).CloseWrite() })},
 		{"a body over HTTP/1.1", "http", heldWithBody("http", false, http.MethodPost, whole, closes)},
-		{"a body over HTTP/1.1, by half", "http", heldWithBody("http", false, http.MethodPost, whole, halfCloses)},
-		{"a body over HTTP/1.1, by reset", "http", heldWithBody("http", false, http.MethodPost, whole, reset)},
+		{"a body over HTTP/1.1, half-closed", "http", heldWithBody("http", false, http.MethodPost, whole, halfCloses)},
+		{"a body over HTTP/1.1, reset", "http", heldWithBody("http", false, http.MethodPost, whole, reset)},
 		{"a body sent in part", "http", heldWithBody("http", false, http.MethodPost, part, closes)},
 		{"a body in chunks, without its end", "http", heldWithBody("http", false, http.MethodPut, chunked, closes)},
 		{"a body not sent before 100 Continue", "http", heldWithBody("http", false, http.MethodPost, expects, closes)},
@@ -106,8 +108,8 @@ func TestPaceLeaving(t *testing.T) {
 		{"a body in a tunnel", "https", heldWithBody("https", true, http.MethodPost, whole, closes)},
 		{"a body in a tunnel, sent in part", "https", heldWithBody("https", true, http.MethodPost, part, halfCloses)},
 		{"HTTP/2 in a tunnel", "https", heldOverH2(func(w *rig.Wire, _ *rig.RawH2) { shut(w) })},
-		{"HTTP/2 in a tunnel, by half", "https", heldOverH2(func(w *rig.Wire, _ *rig.RawH2) { half(w) })},
-		{"HTTP/2 in a tunnel, its stream", "https", heldOverH2(func(_ *rig.Wire, h *rig.RawH2) { _ = h.Framer.WriteRSTStream(1, http2.ErrCodeCancel) })},
+		{"HTTP/2 in a tunnel, half-closed", "https", heldOverH2(func(w *rig.Wire, _ *rig.RawH2) { half(w) })},
+		{"HTTP/2 in a tunnel, stream reset", "https", heldOverH2(func(_ *rig.Wire, h *rig.RawH2) { _ = h.Framer.WriteRSTStream(1, http2.ErrCodeCancel) })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,21 +134,22 @@ func TestPaceLeaving(t *testing.T) {
 			left := time.Now()
 			rig.Eventually(t, "the place to be free", waiting(1))
 			if took := time.Since(left); took > rig.Scheduling {
-				t.Errorf("its place was taken for another %s", took)
+				t.Errorf("its place was free only after %s, want at most %s", took, rig.Scheduling)
 			}
 			if a, err := next.Ask(http.MethodGet, ""); err != nil || a.Status != http.StatusOK {
-				t.Errorf("the one behind: %d %v: %s", a.Status, err, a.Body)
+				t.Errorf("the request behind it: status %d, error %v: %s", a.Status, err, a.Body)
 			}
 			times := rig.Arrivals(site)
 			if len(times) != 2 || times[1].Sub(times[0]) < 6*time.Second || times[1].Sub(times[0]) > 7*time.Second+rig.Scheduling {
-				t.Errorf("the site saw requests at %v, want two in 6 s", times)
+				t.Errorf("the site got requests at %v, want two 6s apart", times)
 			}
 			g.CheckReason(enforce.ReasonCanceled, 1)
 		})
 	}
 }
 
-// TestPaceHeldForLong holds requests for longer than client and server may be idle: a held one is neither, whatever way it came.
+// TestPaceHeldForLong holds requests for longer than client and server may be idle. A held request
+// does not count as idle, however it came.
 func TestPaceHeldForLong(t *testing.T) {
 	t.Parallel()
 	const ask = "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n"
@@ -180,10 +183,10 @@ func TestPaceHeldForLong(t *testing.T) {
 				a, err = h.Ask(":method", "GET", ":scheme", "https", ":authority", authority, ":path", "/held", "user-agent", "Tester/1.0")
 			}
 			if err != nil || a.Status != http.StatusOK {
-				t.Errorf("status %d, %v: %s", a.Status, err, a.Body)
+				t.Errorf("status %d, error %v: %s", a.Status, err, a.Body)
 			}
 			if times := rig.Arrivals(site); len(times) != 2 || times[1].Sub(times[0]) < 5*time.Second {
-				t.Errorf("the site saw requests at %v", times)
+				t.Errorf("the site got requests at %v, want two at least 5s apart", times)
 			}
 		})
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPaceRefusesAtOnce asks twice in a configuration that holds no request. The second answer comes at once, and says
-// when the next request can pass. It does pass then.
+// TestPaceRefusesAtOnce sends two requests in a configuration that holds none. The second answer
+// comes at once with the time at which the next request can pass, which it then does.
 func TestPaceRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, engine, site, robots string }{
@@ -42,26 +42,26 @@ func TestPaceRefusesAtOnce(t *testing.T) {
 				rig.CheckRefusal(t, a, time.Second, 3*time.Second)
 			}
 			if took := time.Since(began); took > rig.Scheduling {
-				t.Errorf("three refusals took %v", took)
+				t.Errorf("three refusals took %v, want at most %v", took, rig.Scheduling)
 			}
 			last := rig.Get(t, client, site.URL("/3"))
 			rig.CheckRefusal(t, last, time.Second, 3*time.Second)
 			after, _ := time.ParseDuration(last.Header.Get("Retry-After") + "s")
-			time.Sleep(after) // as a client does that heeds it
+			time.Sleep(after) // like a client that keeps Retry-After
 			if a := rig.Get(t, client, site.URL("/4")); a.Status != http.StatusOK {
 				t.Errorf("after its Retry-After: status %d: %s", a.Status, a.Body)
 			}
-			// The fourth came when it was due: refusals had used no slot. And not before.
+			// The fourth request came when it was due and not before: refusals use no slot.
 			times := rig.Arrivals(site)
 			if len(times) != 2 || times[1].Sub(times[0]) < 3*time.Second || times[1].Sub(times[0]) > 4*time.Second+rig.Scheduling {
-				t.Errorf("the origin saw requests at %v", times)
+				t.Errorf("the origin got requests at %v, want two about 3s apart", times)
 			}
 			g.CheckReason(enforce.ReasonRateLimited, 4)
 		})
 	}
 }
 
-// TestPaceQueueFull has as many held as may be: the next is refused at once.
+// TestPaceQueueFull fills the queue: the next request is refused at once.
 func TestPaceQueueFull(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -84,18 +84,19 @@ func TestPaceQueueFull(t *testing.T) {
 		case a := <-answers:
 			rig.CheckRefusal(t, a, time.Second, 8*time.Second)
 		case <-time.After(rig.Patience):
-			t.Fatal("nobody was refused")
+			t.Fatal("no request was refused")
 		}
 	}
 	if n := len(site.PageExchanges()); n > 2 {
-		t.Errorf("%d requests reached the origin before the queue was full", n)
+		t.Errorf("%d requests reached the origin before the queue was full, want at most 2", n)
 	}
 	leave()
 	held.Wait()
 	g.CheckReason(enforce.ReasonQueueFull, 2)
 }
 
-// TestPaceClientLeaves lets a client hang up while it is held: it is never sent out, and the next one has its slot.
+// TestPaceClientLeaves lets clients leave while their requests are held. These are never sent, and
+// the next request gets their slot.
 func TestPaceClientLeaves(t *testing.T) {
 	t.Parallel()
 	const delay = 2 * time.Second
@@ -111,7 +112,7 @@ func TestPaceClientLeaves(t *testing.T) {
 	for i := range 5 {
 		held.Go(func() {
 			if a, err := rig.TryGet(ctx, client, site.URL(fmt.Sprintf("/left/%d", i))); err == nil {
-				t.Errorf("one that left was answered: %d", a.Status)
+				t.Errorf("a request whose client left was answered: status %d", a.Status)
 			}
 		})
 	}
@@ -123,7 +124,7 @@ func TestPaceClientLeaves(t *testing.T) {
 	}
 	held.Go(func() {
 		if a, err := rig.TryGet(t.Context(), client, site.URL("/last")); err != nil || a.Status != http.StatusOK {
-			t.Errorf("the last one: status %d, error %v", a.Status, err)
+			t.Errorf("the last request: status %d, error %v", a.Status, err)
 		}
 	})
 	rig.Eventually(t, "the last one to be held", func() bool { return strings.Contains(g.Admin("/robots/clocks").Body, `"waiting":6`) })
@@ -132,16 +133,17 @@ func TestPaceClientLeaves(t *testing.T) {
 
 	exchanges := site.PageExchanges()
 	if len(exchanges) != 2 || exchanges[1].Path != "/last" {
-		t.Fatalf("the origin saw %+v", exchanges)
+		t.Fatalf("the origin got %+v, want two requests, the second for /last", exchanges)
 	}
 	if gap := exchanges[1].Start.Sub(exchanges[0].Start); gap < delay || gap > delay+rig.Scheduling {
-		t.Errorf("the one behind them came %v after the first, want %v", gap, delay)
+		t.Errorf("the last request came %v after the first, want %v", gap, delay)
 	}
 	g.CheckReason(enforce.ReasonCanceled, 5)
 }
 
-// TestPaceConcurrency bounds the open responses of a host, whatever the rate: a place is taken until the answer's last
-// byte, or until the client hangs up in the middle of it. Two agents share the places, as one alone gets all but one.
+// TestPaceConcurrency checks the bound on the open responses of a host, at any rate. A response is
+// open until its last byte, or until the client leaves in the middle of it. Two agents use all
+// places, because one alone gets all but one.
 func TestPaceConcurrency(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -161,7 +163,7 @@ func TestPaceConcurrency(t *testing.T) {
 		return !slices.ContainsFunc(site.PageExchanges(), func(e testorigin.Exchange) bool { return e.End.IsZero() })
 	})
 	if n := mostAtOnce(site.PageExchanges()); n != 3 {
-		t.Errorf("%d open at once, want 3", n)
+		t.Errorf("%d responses were open at once, want 3", n)
 	}
 
 	site.SetPages(testorigin.HangInBody("half an answer", 4))
@@ -173,7 +175,7 @@ func TestPaceConcurrency(t *testing.T) {
 			t.Fatal(err)
 		}
 		if resp, err := http.ReadResponse(w.Reader, nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%v, %v", resp, err)
+			t.Fatalf("response %v, error %v, want 200", resp, err)
 		}
 		clients = append(clients, w)
 	}
@@ -185,11 +187,11 @@ func TestPaceConcurrency(t *testing.T) {
 	}()
 	select {
 	case a := <-answered:
-		t.Fatalf("a fourth was answered with %d while three were open", a.Status)
+		t.Fatalf("a fourth request got status %d while three responses were open", a.Status)
 	case <-time.After(time.Second):
 	}
 	if n := len(site.PageExchanges()) - before; n != 3 {
-		t.Errorf("%d reached the origin, want 3", n)
+		t.Errorf("%d requests reached the origin, want 3", n)
 	}
 	_ = clients[0].Close()
 	select {
@@ -198,11 +200,11 @@ func TestPaceConcurrency(t *testing.T) {
 			t.Errorf("status %d: %s", a.Status, a.Body)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the place of an aborted request was not given to the next")
+		t.Error("the next request did not get the place of an aborted one")
 	}
 }
 
-// mostAtOnce counts exchanges that overlap.
+// mostAtOnce returns the largest number of exchanges that overlap.
 func mostAtOnce(exchanges []testorigin.Exchange) int {
 	most := 0
 	for _, e := range exchanges {
@@ -217,7 +219,7 @@ func mostAtOnce(exchanges []testorigin.Exchange) int {
 	return most
 }
 
-// TestPaceCrawlDelay goes through what the operator may make of a site's Crawl-delay.
+// TestPaceCrawlDelay checks the operator's options for a site's Crawl-delay.
 func TestPaceCrawlDelay(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -247,7 +249,7 @@ func TestPaceCrawlDelay(t *testing.T) {
 			crawl.Wait()
 			times := rig.Arrivals(site)
 			if least := rig.Shortest(times, 1); len(times) != 3 || least < tt.want || least > tt.want+rig.Scheduling {
-				t.Errorf("%d requests, %v apart, want %v", len(times), least, tt.want)
+				t.Errorf("%d requests, at least %v apart, want 3 requests %v apart", len(times), least, tt.want)
 			}
 		})
 	}
@@ -259,18 +261,18 @@ func TestPaceCrawlDelayRefused(t *testing.T) {
 	site.SetRobots(testorigin.OK("User-agent: Quick\nDisallow:\n\nUser-agent: *\nCrawl-delay: 60\n"))
 	g := rig.New(t, rig.Config{Engine: "pace {\ncrawl_delay 0s 1s refuse\n}"})
 	if a := g.MustFetch("Tester/1.0", site.URL("/")); a.Status != http.StatusForbidden || a.Header.Get("Proxy-Status") == "" {
-		t.Errorf("status %d, Proxy-Status %q: %s", a.Status, a.Header.Get("Proxy-Status"), a.Body)
+		t.Errorf("status %d, Proxy-Status %q, want 403 by the gateway: %s", a.Status, a.Header.Get("Proxy-Status"), a.Body)
 	}
 	if a := g.MustFetch("Quick/1.0", site.URL("/")); a.Status != http.StatusOK {
 		t.Errorf("an agent whose group asks for no delay: status %d: %s", a.Status, a.Body)
 	}
 	if n := len(site.PageExchanges()); n != 1 {
-		t.Errorf("%d requests reached the origin", n)
+		t.Errorf("%d requests reached the origin, want 1", n)
 	}
 	g.CheckReason(enforce.ReasonCrawlDelay, 1)
 }
 
-// TestPaceAgentRate slows one agent down and leaves the other alone.
+// TestPaceAgentRate slows one agent down and not the other.
 func TestPaceAgentRate(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -299,14 +301,14 @@ func TestPaceAgentRate(t *testing.T) {
 		}
 	}
 	if least := rig.LeastGap(slow); len(slow) != 4 || least < time.Second {
-		t.Errorf("%d requests of the slow one, %v apart", len(slow), least)
+		t.Errorf("%d requests of the slow agent, %v apart, want 4 at least 1s apart", len(slow), least)
 	}
 	if len(quick) != 4 || quick[3].Start.Sub(quick[0].Start) > rig.Scheduling {
-		t.Errorf("%d requests of the quick one: %+v", len(quick), quick)
+		t.Errorf("%d requests of the quick agent, want 4 without a pause: %+v", len(quick), quick)
 	}
 }
 
-// TestPaceReloadKeepsTheClock loads a configuration between two requests.
+// TestPaceReloadKeepsTheClock reloads the configuration between two requests.
 func TestPaceReloadKeepsTheClock(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -321,6 +323,6 @@ func TestPaceReloadKeepsTheClock(t *testing.T) {
 	}
 	rig.CheckRefusal(t, g.MustFetch("Tester/1.0", site.URL("/")), 10*time.Second, 30*time.Second)
 	if n := len(site.PageExchanges()); n != 1 {
-		t.Errorf("%d requests reached the origin", n)
+		t.Errorf("%d requests reached the origin, want 1", n)
 	}
 }

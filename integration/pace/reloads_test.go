@@ -19,11 +19,13 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestManyReloads loads a configuration again and again under load: no request is lost, none is counted twice or not at
-// all, and nothing of the configurations before stays behind. CRAWLGATE_RELOADS sets how many.
+// TestManyReloads loads a configuration over and over under load. No request is lost, each is
+// counted once, and nothing of earlier configurations remains. CRAWLGATE_RELOADS sets the number of
+// reloads.
 //
-// Caddy opens a socket of its own for each configuration. Unless net.ipv4.tcp_migrate_req is set, Linux resets the
-// connections that wait in the old one's backlog: their requests reached nobody, which the counts at the end show.
+// Caddy opens a socket for each configuration. Unless net.ipv4.tcp_migrate_req is set, Linux resets
+// the connections in the old socket's backlog. Their requests reached no listener, as the counts at
+// the end show.
 func TestManyReloads(t *testing.T) {
 	t.Parallel()
 	reloads := 10
@@ -49,11 +51,11 @@ func TestManyReloads(t *testing.T) {
 					asked.Add(1)
 					a, err := rig.TryGet(t.Context(), client, sites[i%len(sites)].URL(fmt.Sprintf("/%d/%d", w, i)))
 					if errors.Is(rig.Unread(err), rig.ErrUnread) {
-						lost.Add(1) // with its connection, while the old listener's backlog held that
+						lost.Add(1) // reset in the old listener's backlog
 						continue
 					}
 					if err != nil || a.Status != http.StatusOK {
-						t.Errorf("status %d, %v: %s", a.Status, err, a.Body)
+						t.Errorf("status %d, error %v: %s", a.Status, err, a.Body)
 						return
 					}
 					answered.Add(1)
@@ -74,58 +76,60 @@ func TestManyReloads(t *testing.T) {
 				t.Error(err)
 			}
 			if n := int64(g.Metric("crawlgate_decisions_total")); n > asked.Load() {
-				t.Errorf("%d requests were counted, of %d", n, asked.Load())
+				t.Errorf("%d requests were counted, want at most %d", n, asked.Load())
 			}
 		}
 		stop()
 		load.Wait()
 	}
 
-	round(1, 3) // everything that is made once is made now
+	round(1, 3) // makes everything that is made once
 	before := rests(g)
 	round(4, 3+reloads)
 	after := rests(g)
 	t.Logf("%d requests, %d reloads, %d connections reset", answered.Load(), reloads, lost.Load())
 	if n := lost.Load(); n > 0 && migrates() {
-		t.Errorf("%d connections were reset, although the kernel gives them to the next listener", n)
+		t.Errorf("%d connections were reset, although the kernel hands them to the next listener", n)
 	} else if n > int64(8*(3+reloads)) { // a worker has one connection at a time
-		t.Errorf("%d connections were reset", n)
+		t.Errorf("%d connections were reset, want at most one for each worker and reload", n)
 	}
 	t.Logf("before: %+v", before)
 	t.Logf("after:  %+v", after)
 
 	if n := int64(g.Metric("crawlgate_decisions_total")); n != answered.Load() {
-		t.Errorf("%d requests were counted, %d were answered", n, answered.Load())
+		t.Errorf("%d requests were counted, want the %d answered ones", n, answered.Load())
 	}
 	reached := 0
 	for _, site := range sites {
 		reached += len(site.PageExchanges())
 	}
 	if int64(reached) != answered.Load() {
-		t.Errorf("%d requests reached the origins, %d were answered", reached, answered.Load())
+		t.Errorf("%d requests reached the origins, want the %d answered ones", reached, answered.Load())
 	}
-	// A configuration that stayed would hold some goroutines and a megabyte for each reload.
+	// A remaining configuration would hold some goroutines and a megabyte for each reload.
 	if after.goroutines > before.goroutines+reloads/2+5 {
 		t.Errorf("%d goroutines after %d reloads, %d before: %s", after.goroutines, reloads, before.goroutines, pprof(g, "goroutine?debug=1"))
 	}
 	if grown := after.heap - before.heap; grown > int64(reloads)<<17+8<<20 {
-		t.Errorf("%d KiB more heap after %d reloads", grown>>10, reloads)
+		t.Errorf("the heap has grown by %d KiB after %d reloads", grown>>10, reloads)
 	}
 }
 
-// migrates says whether the kernel hands the backlog of a socket that is closed to another of the same port.
+// migrates reports whether the kernel hands the backlog of a closed socket to another one at the
+// same port.
 func migrates() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_migrate_req")
 	return err == nil && strings.TrimSpace(string(text)) == "1"
 }
 
-// rest is what a gateway holds when nobody asks anything.
+// rest is what a gateway holds without requests.
 type rest struct {
 	goroutines int
 	heap, rss  int64 // bytes
 }
 
-// rests waits until the gateway is quiet: old servers close their last connections within a second or so.
+// rests waits until the gateway is idle. Old servers close their last connections within about a
+// second.
 func rests(g *rig.Gateway) rest {
 	g.T.Helper()
 	var r rest
@@ -142,13 +146,13 @@ func rests(g *rig.Gateway) rest {
 	}
 	r.goroutines = least
 	pprof(g, "heap?gc=1")
-	pprof(g, "heap?gc=1") // what finalizers and pools held until then
+	pprof(g, "heap?gc=1") // frees what finalizers and pools hold
 	r.heap = int64(g.Metric("go_memstats_heap_alloc_bytes"))
 	r.rss = int64(g.Metric("process_resident_memory_bytes"))
 	return r
 }
 
-// pprof asks the admin endpoint for a profile.
+// pprof returns a profile of the gateway.
 func pprof(g *rig.Gateway, what string) string {
 	g.T.Helper()
 	return g.Admin("/debug/pprof/" + what).Body

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// restarts are the ways in which a gateway ends and another one goes on.
+// restarts are the ways in which one gateway ends and another one follows.
 var restarts = map[string]func(g *rig.Gateway, c rig.Config) error{
 	"stop":    func(g *rig.Gateway, c rig.Config) error { g.Stop(); return g.Start(c) },
 	"kill -9": func(g *rig.Gateway, c rig.Config) error { g.Kill(); return g.Start(c) },
@@ -47,8 +47,8 @@ var restarts = map[string]func(g *rig.Gateway, c rig.Config) error{
 	},
 }
 
-// TestPaceDelayOutlivesTheProcess: the origin has no two requests closer together than its
-// Crawl-delay, however the gateway between them ended. The audit agrees.
+// TestPaceDelayOutlivesTheProcess checks that two requests to an origin are never closer than its
+// Crawl-delay, however the gateway between them ended, and that the audit agrees.
 func TestPaceDelayOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	const delay = 4 * time.Second
@@ -66,30 +66,30 @@ func TestPaceDelayOutlivesTheProcess(t *testing.T) {
 					}
 				}
 				if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != http.StatusNotFound && a.Status != http.StatusOK {
-					t.Fatalf("%s: %d: %s", path, a.Status, a.Body)
+					t.Fatalf("%s: status %d, %s", path, a.Status, a.Body)
 				}
 			}
 			at := rig.Arrivals(site)
 			if len(at) != 2 {
-				t.Fatalf("%d requests reached the origin", len(at))
+				t.Fatalf("%d requests reached the origin, want 2", len(at))
 			}
 			gap := at[1].Sub(at[0])
 			if gap < delay {
-				t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", gap, delay)
+				t.Errorf("two requests came %v apart, want at least the Crawl-delay of %v", gap, delay)
 			}
 			t.Logf("%v apart", gap)
 			g.Stop()
 			store, _ := filepath.Glob(filepath.Join(g.Dir, "moved", "robots.db"))
 			store = append(store, g.Store())
 			if gaps := rig.Audit(t, "--store", store[0], filepath.Join(g.Dir, "access.log")).Totals.Gaps; gaps.Pairs != 1 || gaps.Kept != 1 {
-				t.Errorf("the audit says %+v of the gaps", gaps)
+				t.Errorf("the audit counts the gaps %+v, want one, kept", gaps)
 			}
 		})
 	}
 }
 
-// TestPaceRestartHoldsNobodyUp: over an orderly stop a host that was not asked of late is asked at
-// once, whatever its Crawl-delay, and so it is by a gateway that never ran before.
+// TestPaceRestartHoldsNobodyUp checks that a host without recent requests gets the next one at
+// once, after an orderly stop or from a new gateway, whatever its Crawl-delay.
 func TestPaceRestartHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -97,7 +97,7 @@ func TestPaceRestartHoldsNobodyUp(t *testing.T) {
 	config := rig.Config{Engine: "pace {\nrate off\nwait 0s\n}"}
 	g := rig.New(t, config)
 	if a := g.MustFetch("Tester/1.0", site.URL("/a")); a.Status >= 400 {
-		t.Errorf("the first request of a new gateway: %d: %s", a.Status, a.Body)
+		t.Errorf("the first request of a new gateway: status %d, %s", a.Status, a.Body)
 	}
 	g.Stop()
 	began := time.Now()
@@ -106,12 +106,12 @@ func TestPaceRestartHoldsNobodyUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := g.MustFetch("Tester/1.0", site.URL("/b")); a.Status >= 400 {
-		t.Errorf("%d: %s", a.Status, a.Body)
+		t.Errorf("after a restart: status %d, %s", a.Status, a.Body)
 	}
 }
 
-// TestPaceKillKeepsTheGapOfAnother: an agent without a delay of its own keeps, over a kill, the gap
-// of the agent before it. The gap is on the disk a second after the request.
+// TestPaceKillKeepsTheGapOfAnother checks that an agent without a delay keeps the gap of an agent
+// before it, over a kill. The gap is on the disk a second after the request.
 func TestPaceKillKeepsTheGapOfAnother(t *testing.T) {
 	t.Parallel()
 	const delay = 5 * time.Second
@@ -130,12 +130,13 @@ func TestPaceKillKeepsTheGapOfAnother(t *testing.T) {
 	}
 	g.MustFetch("Quick/1.0", site.URL("/b"))
 	if at := rig.Arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
-		t.Errorf("requests came at %v, want a gap of %v", at, delay)
+		t.Errorf("requests came at %v, want two with a gap of at least %v", at, delay)
 	}
 }
 
-// TestPaceKillForgetsTheOrderlyEnd: what an orderly stop wrote down, that no other host was asked of late, holds until the
-// next start only: a request that leaves then keeps its gap over a kill at once.
+// TestPaceKillForgetsTheOrderlyEnd checks that the record of an orderly stop, that no other host
+// had recent requests, holds only until the next start: a request after that start keeps its gap
+// even over an immediate kill.
 func TestPaceKillForgetsTheOrderlyEnd(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second
@@ -150,11 +151,11 @@ func TestPaceKillForgetsTheOrderlyEnd(t *testing.T) {
 		g.MustFetch("Tester/1.0", site.URL("/"))
 	}
 	if at := rig.Arrivals(site); len(at) != 2 || at[1].Sub(at[0]) < delay {
-		t.Errorf("requests came at %v, want a gap of %v", at, delay)
+		t.Errorf("requests came at %v, want two with a gap of at least %v", at, delay)
 	}
 }
 
-// TestPaceSharedDelayOutlivesTheGateway: clocks in Redis are kept there.
+// TestPaceSharedDelayOutlivesTheGateway checks that clocks in Redis outlive a gateway.
 func TestPaceSharedDelayOutlivesTheGateway(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Second

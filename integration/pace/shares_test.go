@@ -15,8 +15,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPaceSharesOneHost lets five agents of 20 workers each want one host that asks for a Crawl-delay: the gap holds by
-// the origin's clock, each agent gets a fifth, and no slot is left unused.
+// TestPaceSharesOneHost lets five agents of 20 workers each crawl one host with a Crawl-delay. The
+// gap holds by the origin's clock, each agent gets a fifth of the slots, and no slot is left
+// unused.
 func TestPaceSharesOneHost(t *testing.T) {
 	t.Parallel()
 	const (
@@ -43,13 +44,14 @@ func TestPaceSharesOneHost(t *testing.T) {
 	exchanges := site.PageExchanges()
 	least := rig.LeastGap(exchanges)
 	if least < delay {
-		t.Errorf("two requests came %v apart, which is less than the Crawl-delay of %v", least, delay)
+		t.Errorf("two requests came %v apart, want at least the Crawl-delay of %v", least, delay)
 	}
 	got := make(map[string]int)
 	for _, e := range exchanges {
 		agent, _, _ := strings.Cut(e.Header.Get("User-Agent"), "/")
 		got[agent]++
-		// The gateway has to notice that they left. If it did not, theirs would go on arriving for 15 s.
+		// The gateway must notice that the clients left. Otherwise their requests would arrive for
+		// 15 s.
 		if late := e.Start.Sub(left); late > rig.Scheduling {
 			t.Errorf("%s arrived %v after all clients had left", e.Target, late)
 		}
@@ -57,17 +59,18 @@ func TestPaceSharesOneHost(t *testing.T) {
 	share := float64(len(exchanges)) / float64(len(agents))
 	for _, agent := range agents {
 		if n := float64(got[agent]); n < 0.9*share || n > 1.1*share {
-			t.Errorf("%s got %d of %d, want %.1f within a tenth", agent, got[agent], len(exchanges), share)
+			t.Errorf("%s got %d of %d slots, want %.1f within a tenth", agent, got[agent], len(exchanges), share)
 		}
 	}
 	if used := time.Duration(len(exchanges)) * delay; used < left.Sub(began)*3/4 {
-		t.Errorf("%d requests went in %v: slots were left unused", len(exchanges), left.Sub(began))
+		t.Errorf("%d requests in %v left slots unused", len(exchanges), left.Sub(began))
 	}
 	checkGone(g, len(agents)*20, len(exchanges))
 	t.Logf("%d requests in %v, the shortest gap %v, shares %v", len(exchanges), left.Sub(began), least, got)
 }
 
-// checkGone looks whether the log has those who were held when they left as such, and no other refusal.
+// checkGone checks that the log has the requests whose clients left while they were held, and no
+// other refusal.
 func checkGone(g *rig.Gateway, most, allowed int) {
 	g.T.Helper()
 	var gone, went int
@@ -78,10 +81,10 @@ func checkGone(g *rig.Gateway, most, allowed int) {
 		case l.Status == http.StatusOK:
 			went++
 		default:
-			g.T.Errorf("logged as %s", l.Raw)
+			g.T.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	if gone == 0 || gone > most || went > allowed || gone+went < allowed {
-		g.T.Errorf("the log has %d answered and %d that left; %d reached the origin", went, gone, allowed)
+		g.T.Errorf("the log has %d answered requests and %d whose clients left; %d reached the origin", went, gone, allowed)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestUnblock: an operator lifts a site's back-off after talking to the site, and it stays lifted after a
-// restart.
+// TestUnblock lifts a site's back-off as an operator does after talking to the site. It stays
+// lifted after a restart.
 func TestUnblock(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -23,34 +23,34 @@ func TestUnblock(t *testing.T) {
 	config := rig.Config{Engine: "pace {\nwait 1s\n}"}
 	g := rig.New(t, config)
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusTooManyRequests {
-		t.Fatalf("%d %s", a.Status, a.Body)
+		t.Fatalf("status %d, want 429: %s", a.Status, a.Body)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Header.Get("Crawlgate-Decision") != "deny; reason=backoff" {
-		t.Errorf("a host that asked for a pause: %d %v", a.Status, a.Header)
+		t.Errorf("a blocked host: status %d, header %v", a.Status, a.Header)
 	}
 	site.SetPages(testorigin.Status(http.StatusOK))
 	if out, err := g.Robots("unblock", site.URL("/page")); err != nil || !strings.HasPrefix(out, host+" was blocked until ") {
-		t.Errorf("unblock: %v: %s", err, out)
+		t.Errorf("unblock: error %v, output %s", err, out)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("after unblock: %d %s", a.Status, a.Body)
+		t.Errorf("after unblock: status %d, %s", a.Status, a.Body)
 	}
 	if out, err := g.Robots("unblock", host); err == nil || !strings.Contains(out, "is not blocked") {
-		t.Errorf("unblock of a host that is not blocked: %v: %s", err, out)
+		t.Errorf("unblock of a host that is not blocked: error %v, output %s", err, out)
 	}
 	if log := g.Stderr.String(); !strings.Contains(log, "back-off lifted by the operator") {
-		t.Errorf("the log does not tell: %s", log)
+		t.Errorf("the log has no line about unblock: %s", log)
 	}
 	g.Stop()
 	if err := g.Start(config); err != nil {
 		t.Fatal(err)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("after a restart: %d %s", a.Status, a.Body)
+		t.Errorf("after a restart: status %d, %s", a.Status, a.Body)
 	}
 }
 
-// TestUnblockIsWrittenDown: the end of a block that was acknowledged outlives a kill at that moment.
+// TestUnblockIsWrittenDown checks that an acknowledged unblock survives an immediate kill.
 func TestUnblockIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -71,6 +71,6 @@ func TestUnblockIsWrittenDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("after a kill: %d %s", a.Status, a.Body)
+		t.Errorf("after a kill: status %d, %s", a.Status, a.Body)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestPaceUnnoticedRequests asks twice for an unreachable site. A name that does not resolve uses no slot, because no
-// site has noticed anything. An attempt to connect uses one.
+// TestPaceUnnoticedRequests sends two requests to an unreachable site. A name that does not resolve
+// uses no slot, because no site noticed the request. An attempt to connect uses one.
 func TestPaceUnnoticedRequests(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: "pace {\nrate 1/30s\nburst 1\nwait 0s\n}", Site: "mode off"})
@@ -30,13 +30,14 @@ func TestPaceUnnoticedRequests(t *testing.T) {
 	}
 	closed := "http://" + rig.FreePort(t) + "/"
 	if a := g.MustFetch("Tester/1.0", closed); a.Status != http.StatusBadGateway {
-		t.Errorf("a port where nobody listens: status %d: %s", a.Status, a.Body)
+		t.Errorf("a closed port: status %d: %s", a.Status, a.Body)
 	}
 	rig.CheckRefusal(t, g.MustFetch("Tester/1.0", closed), 10*time.Second, 30*time.Second)
 }
 
-// TestPaceSlowToConnect has a connection take longer than the interval, while another request goes: the first one then
-// waits for another slot, or is refused if it may not be held. Nothing of it is sent before.
+// TestPaceSlowToConnect lets a connection take longer than the interval while another request is
+// sent. The first request then waits for another slot, or is refused if it must not be held. No
+// byte of it is sent before.
 func TestPaceSlowToConnect(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -73,13 +74,14 @@ func TestPaceSlowToConnect(t *testing.T) {
 					status <- a.Status
 				}()
 				rig.Eventually(t, "the slow connection", func() bool { return slow.accepted.Load() == 1 })
-				time.Sleep(2200 * time.Millisecond) // one slot further
+				time.Sleep(2200 * time.Millisecond) // until the next slot
 				w := g.Dial()
 				quick, err := w.Ask(http.MethodGet, "GET "+origin.URL+"/quick HTTP/1.1\r\nHost: h\r\nUser-Agent: T/1\r\n\r\n")
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Over HTTP/2 both may go by the slow connection; then it is the other one that is too late.
+				// Over HTTP/2 both requests may use the slow connection; then the other one is too
+				// late.
 				if a, b := quick.Status, <-status; max(a, b) != tt.want || min(a, b) != http.StatusOK {
 					t.Errorf("status %d and %d, want %d and %d", a, b, http.StatusOK, tt.want)
 				}
@@ -88,16 +90,16 @@ func TestPaceSlowToConnect(t *testing.T) {
 				if len(times) != tt.requests {
 					t.Errorf("%d requests were sent, want %d", len(times), tt.requests)
 				}
-				// The server reads when it wakes: it may be late, and is never early.
+				// The server may read late, but never early.
 				if least := rig.Shortest(times, 1); least < 2*time.Second-rig.Scheduling {
-					t.Errorf("the two were %v apart", least)
+					t.Errorf("the two requests came %v apart, want at least 2s", least)
 				}
 			})
 		}
 	}
 }
 
-// slowListener holds the first connection back before its handshake.
+// slowListener delays the first connection before its handshake.
 type slowListener struct {
 	net.Listener
 	hold     time.Duration
@@ -113,7 +115,7 @@ func (l *slowListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// slowConn reads nothing before its time.
+// slowConn does not read before its time.
 type slowConn struct {
 	net.Conn
 	until time.Time

@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// cleanRoot is a small Debian with nothing of ours in it.
+// cleanRoot makes a small Debian without anything of this project.
 func cleanRoot(t *testing.T) string {
 	t.Helper()
 	release, err := os.ReadFile("/etc/os-release")
@@ -26,23 +26,23 @@ func cleanRoot(t *testing.T) string {
 	}
 	suite := regexp.MustCompile(`(?m)^VERSION_CODENAME=(\w+)$`).FindSubmatch(release)
 	if suite == nil {
-		t.Fatalf("no suite in %s", release)
+		t.Fatalf("%s does not name the suite", release)
 	}
 	root := filepath.Join(t.TempDir(), "root")
 	run(t, "mmdebstrap", "--mode=root", "--variant=apt", "--include=ca-certificates", "--quiet", string(suite[1]), root)
-	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // another user walks through it
+	if err := os.Chmod(filepath.Dir(filepath.Dir(root)), 0o755); err != nil { // another user must reach the root
 		t.Fatal(err)
 	}
 	return root
 }
 
-// dpkg runs it in a root.
+// dpkg runs dpkg for a root.
 func dpkg(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	return run(t, "env", append([]string{"-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "chroot", root, "dpkg"}, args...)...)
 }
 
-// install puts a package into a root.
+// install installs a package in a root.
 func install(t *testing.T, root, deb string) {
 	t.Helper()
 	data, err := os.ReadFile(deb)
@@ -52,11 +52,11 @@ func install(t *testing.T, root, deb string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody is there to answer: what dpkg does by default becomes of a changed configuration.
+	// Without a terminal, dpkg resolves a changed configuration in its default way.
 	dpkg(t, root, "--force-confdef", "--install", "/tmp/crawlgate.deb")
 }
 
-// older is the package with the same files and an earlier version than the release's.
+// older returns the package with the same files and a version before the release's.
 func older(t *testing.T, deb string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func older(t *testing.T, deb string) string {
 	if err := os.WriteFile(control, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// The Caddyfile of before was another one, so that dpkg has to choose.
+	// The older Caddyfile differs, so that dpkg must choose.
 	if err := os.WriteFile(dir+"/files/etc/crawlgate/Caddyfile", []byte("# of an older version\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func older(t *testing.T, deb string) string {
 	return dir + "/older.deb"
 }
 
-// unitCommand is the command of the unit in a root, run there as the unit's user without any
-// privilege and with its variables.
+// unitCommand returns the unit's command in a root, with the unit's user and variables and without
+// any privilege.
 func unitCommand(t *testing.T, root string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/crawlgate.service"))
@@ -89,7 +89,7 @@ func unitCommand(t *testing.T, root string) []string {
 	value := func(name string) []string {
 		m := regexp.MustCompile(`(?m)^` + name + `=(.*)$`).FindSubmatch(text)
 		if m == nil {
-			t.Fatalf("the unit has no %s", name)
+			t.Fatalf("the unit lacks %s", name)
 		}
 		return strings.Fields(string(m[1]))
 	}
@@ -106,7 +106,7 @@ exec chroot "$root" "$@"`
 }
 
 // TestDeb installs the older package in a clean Debian, edits its configuration, upgrades, runs the
-// gateway as the unit does, and removes it.
+// gateway like the unit, and removes the package.
 func TestDeb(t *testing.T) {
 	t.Parallel()
 	need(t, true, "mmdebstrap", "dpkg-deb", "unshare", "mount", "chroot", "setpriv")
@@ -118,13 +118,13 @@ func TestDeb(t *testing.T) {
 	overwrite(t, config, edited)
 	install(t, root, deb)
 	if text, err := os.ReadFile(config); err != nil || string(text) != edited {
-		t.Errorf("after the upgrade the configuration is %s, %v", text, err)
+		t.Errorf("after the upgrade, the configuration is %s, error %v, want the edited one", text, err)
 	}
 	if out := dpkg(t, root, "--verify", "crawlgate"); strings.Contains(out, "/usr/") {
 		t.Errorf("dpkg --verify: %s", out)
 	}
 	if sum(t, filepath.Join(root, "usr/bin/crawlgate")) != sum(t, binary) {
-		t.Error("the binary in the package is another one")
+		t.Error("the binary in the package differs from the release's")
 	}
 
 	g, stop := start(t, port, unitCommand(t, root)...)
@@ -132,7 +132,7 @@ func TestDeb(t *testing.T) {
 	stop()
 	log, err := os.ReadFile(filepath.Join(root, "var/log/crawlgate/access.log"))
 	if err != nil || strings.Count(string(log), `"disallowed"`) != 1 {
-		t.Errorf("the access log: %v %s", err, log)
+		t.Errorf("the access log: error %v, want one refusal: %s", err, log)
 	}
 	overwrite(t, config, packaged(t, deb))
 	validate := unitCommand(t, root)
@@ -146,17 +146,18 @@ func TestDeb(t *testing.T) {
 
 	dpkg(t, root, "--remove", "crawlgate")
 	if _, err := os.Stat(filepath.Join(root, "var/lib/crawlgate/caddy/crawlgate/robots.db")); err != nil {
-		t.Errorf("a removal takes the state: %v", err)
+		t.Errorf("the removal deleted the state: %v", err)
 	}
 	dpkg(t, root, "--purge", "crawlgate")
 	for _, gone := range []string{"etc/crawlgate", "var/lib/crawlgate", "var/log/crawlgate", "usr/bin/crawlgate"} {
 		if _, err := os.Stat(filepath.Join(root, gone)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after the purge there is %s: %v", gone, err)
+			t.Errorf("after the purge, %s still exists: %v", gone, err)
 		}
 	}
 }
 
-// strangerMayNot runs the gateway by the Caddyfile of the package, and holds that uid 65534 can neither give nor lift a stop.
+// strangerMayNot runs the gateway with the package's Caddyfile, and checks that uid 65534 can
+// neither give nor lift a stop.
 func strangerMayNot(t *testing.T, root, config, caddyfile string) {
 	t.Helper()
 	port, metrics := testorigin.ReservePort(t), testorigin.ReservePort(t)
@@ -177,20 +178,20 @@ func strangerMayNot(t *testing.T, root, config, caddyfile string) {
 		return string(out), err
 	}
 	if out, err := as("0", "crawlgate", "robots", "deny", "host", "held.example", "--by", "dora"); err != nil {
-		t.Errorf("root, which has no capabilities here: %v %s", err, out)
+		t.Errorf("robots deny by root without capabilities: error %v, output %s", err, out)
 	}
 	for _, args := range [][]string{{"deny", "all"}, {"undeny", "host", "held.example"}} {
 		if out, err := as("65534", "65534", append([]string{"robots"}, args...)...); err == nil || !strings.Contains(out, "permission denied") {
-			t.Errorf("a stranger's %q: %v %s", args, err, out)
+			t.Errorf("%q by uid 65534: error %v, output %s", args, err, out)
 		}
 	}
 	if out, err := as("0", "crawlgate", "robots", "deny"); err != nil || !strings.Contains(out, "held.example") || strings.Contains(out, "all ") {
-		t.Errorf("the stops: %v %s", err, out)
+		t.Errorf("robots deny: error %v, output %s", err, out)
 	}
 	stop()
 }
 
-// overwrite keeps the owner and mode of a file.
+// overwrite writes a file and keeps its owner and mode.
 func overwrite(t *testing.T, path, text string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
@@ -203,7 +204,7 @@ func overwrite(t *testing.T, path, text string) {
 	}
 }
 
-// packaged is the Caddyfile in a package.
+// packaged returns the Caddyfile in a package.
 func packaged(t *testing.T, deb string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -215,7 +216,7 @@ func packaged(t *testing.T, deb string) string {
 	return string(text)
 }
 
-// TestLintian: Debian's own judge finds no errors in the packages of both architectures.
+// TestLintian checks that Debian's lintian finds no errors in the packages of both architectures.
 func TestLintian(t *testing.T) {
 	t.Parallel()
 	need(t, false, "lintian")
@@ -224,8 +225,8 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// TestRPM: its digests are right, it has the files of the .deb, and its binary is the
-// release's.
+// TestRPM checks the digests of the .rpm, that it has the files of the .deb, and that its binary is
+// the release's.
 func TestRPM(t *testing.T) {
 	t.Parallel()
 	need(t, false, "rpm", "rpm2cpio", "cpio")
@@ -233,7 +234,7 @@ func TestRPM(t *testing.T) {
 		rpm := artefact(t, "crawlgate-*."+name+".rpm")
 		db := "--dbpath=" + t.TempDir()
 		if out := run(t, "rpm", db, "--checksig", "--nosignature", rpm); !strings.Contains(out, "digests OK") {
-			t.Errorf("%s", out)
+			t.Errorf("rpm --checksig: %s", out)
 		}
 		list := strings.Fields(run(t, "rpm", db, "--query", "--package", "--list", rpm))
 		for _, want := range []string{
@@ -243,23 +244,24 @@ func TestRPM(t *testing.T) {
 			"/usr/share/bash-completion/completions/crawlgate", "/usr/share/zsh/site-functions/_crawlgate", "/usr/share/fish/vendor_completions.d/crawlgate.fish",
 		} {
 			if !strings.Contains("\n"+strings.Join(list, "\n")+"\n", "\n"+want+"\n") {
-				t.Errorf("%s is not in %q", want, list)
+				t.Errorf("the .rpm lacks %s: %q", want, list)
 			}
 		}
 		if out := run(t, "rpm", db, "--query", "--package", "--configfiles", rpm); out != "/etc/crawlgate/Caddyfile\n" {
-			t.Errorf("configuration %q", out)
+			t.Errorf("the configuration files are %q", out)
 		}
 		dir := t.TempDir()
-		// The names in the archive are absolute: without the option they would be written into this machine.
+		// The names in the archive are absolute. Without the option, cpio would write to this
+		// machine's root.
 		run(t, "sh", "-ec", `rpm2cpio "$1" | (cd "$2" && cpio --quiet --no-absolute-filenames -idm)`, "sh", rpm, dir)
 		if sum(t, dir+"/usr/bin/crawlgate") != sum(t, artefact(t, "crawlgate_*_linux_"+arch)) {
-			t.Error("the binary in the package is another one")
+			t.Error("the binary in the package differs from the release's")
 		}
 	}
 }
 
-// TestRPMRuns installs the .rpm into a root, runs the gateway as the unit does, upgrades, and removes it. The root is
-// Debian's, so what the package asks of Fedora's is not looked at.
+// TestRPMRuns installs the .rpm in a root, runs the gateway like the unit, upgrades, and removes
+// the package. The root is Debian's, so the test ignores the package's requirements for Fedora.
 func TestRPMRuns(t *testing.T) {
 	t.Parallel()
 	need(t, true, "mmdebstrap", "rpm", "unshare", "mount", "chroot", "setpriv")
@@ -273,13 +275,13 @@ func TestRPMRuns(t *testing.T) {
 	stop()
 	run(t, "rpm", "--root="+root, "--nodeps", "--upgrade", "--force", rpm)
 	if text, err := os.ReadFile(config); err != nil || string(text) != edited {
-		t.Errorf("after the upgrade the configuration is %s, %v", text, err)
+		t.Errorf("after the upgrade, the configuration is %s, error %v, want the edited one", text, err)
 	}
 	run(t, "rpm", "--root="+root, "--nodeps", "--erase", "crawlgate")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/crawlgate")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("after the removal there is a binary: %v", err)
+		t.Errorf("after the removal, the binary still exists: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(root, "var/lib/crawlgate/caddy/crawlgate/robots.db")); err != nil {
-		t.Errorf("a removal takes the state: %v", err)
+		t.Errorf("the removal deleted the state: %v", err)
 	}
 }

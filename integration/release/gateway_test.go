@@ -17,8 +17,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// caddyfile is a gateway at a port of 127.0.0.1 that reaches sites there. log is an output of
-// Caddy's.
+// caddyfile returns a Caddyfile of a gateway at a port of 127.0.0.1 that reaches sites there. log
+// is an output of Caddy's.
 func caddyfile(port uint16, log string) string {
 	return fmt.Sprintf(`{
 	admin off
@@ -40,15 +40,15 @@ func caddyfile(port uint16, log string) string {
 `, port, log)
 }
 
-// gateway is one that runs in a folder as its root.
+// gateway is a process whose root is a folder.
 type gateway struct {
 	addr   string
 	output strings.Builder
 	exited chan struct{}
 }
 
-// start runs a command that is a gateway at a port, waits until it answers, and ends it with the
-// test or by stop.
+// start runs a command that starts a gateway at a port, waits until it answers, and stops it with
+// stop or at the end of the test.
 func start(t *testing.T, port uint16, command ...string) (g *gateway, stop func()) {
 	t.Helper()
 	g = &gateway{addr: fmt.Sprintf("127.0.0.1:%d", port), exited: make(chan struct{})}
@@ -58,17 +58,17 @@ func start(t *testing.T, port uint16, command ...string) (g *gateway, stop func(
 		t.Fatal(err)
 	}
 	go func() {
-		_ = cmd.Wait() // it is ended by a signal
+		_ = cmd.Wait() // the signal is its error
 		close(g.exited)
 	}()
 	stop = func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the process may have exited
 		select {
 		case <-g.exited:
 		case <-time.After(20 * time.Second):
 			_ = cmd.Process.Kill()
 			<-g.exited
-			t.Error("it does not stop")
+			t.Error("the gateway does not stop")
 		}
 		if t.Failed() {
 			t.Logf("%q wrote\n%s", command, g.output.String())
@@ -93,9 +93,9 @@ func (g *gateway) await(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-g.exited:
-			t.Fatalf("it has ended: %s", g.output.String())
+			t.Fatalf("the gateway has exited: %s", g.output.String())
 		case <-ctx.Done():
-			t.Fatal("it does not answer")
+			t.Fatal("the gateway does not answer")
 		}
 	}
 }
@@ -115,7 +115,8 @@ func ask(ctx context.Context, c *http.Client, page string) (status int, body str
 	return resp.StatusCode, string(text), err
 }
 
-// check fetches a page through the gateway, and is refused another. version is of the gateway.
+// check fetches a permitted page through the gateway and is refused another one. version is the
+// gateway's.
 func (g *gateway) check(t *testing.T, version string) {
 	t.Helper()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -124,13 +125,13 @@ func (g *gateway) check(t *testing.T, version string) {
 	defer proxy.CloseIdleConnections()
 	for path, want := range map[string]int{"/page": http.StatusOK, "/private/page": http.StatusForbidden} {
 		if status, body, err := ask(t.Context(), proxy, site.URL(path)); err != nil || status != want {
-			t.Errorf("%s: %d %v, want %d: %s", path, status, err, want, body)
+			t.Errorf("%s: status %d, error %v, want %d: %s", path, status, err, want, body)
 		}
 	}
 	if n := len(site.PageExchanges()); n != 1 {
-		t.Errorf("the site was asked for %d pages, want 1", n)
+		t.Errorf("the site got requests for %d pages, want 1", n)
 	}
 	if _, body, err := ask(t.Context(), http.DefaultClient, "http://"+g.addr+"/health"); err != nil || body != "ok\ncrawlgate "+version+"\n" {
-		t.Errorf("health %q %v, want version %s", body, err, version)
+		t.Errorf("/health: %q, error %v, want the version %s", body, err, version)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// imageConfig is what the image says of itself.
+// imageConfig is the image's configuration.
 type imageConfig struct {
 	Architecture string
 	Created      string
@@ -32,7 +32,7 @@ type imageConfig struct {
 	}
 }
 
-// inspect reads the image's configuration by skopeo.
+// inspect reads the image's configuration with skopeo.
 func inspect(t *testing.T, archive string) (c imageConfig) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(run(t, "skopeo", "inspect", "--config", "oci-archive:"+archive)), &c); err != nil {
@@ -41,7 +41,7 @@ func inspect(t *testing.T, archive string) (c imageConfig) {
 	return c
 }
 
-// TestImageConfig: user, ports, volume and labels of the images of both architectures.
+// TestImageConfig checks user, ports, volume and labels of the images of both architectures.
 func TestImageConfig(t *testing.T) {
 	t.Parallel()
 	need(t, false, "skopeo", "git")
@@ -53,10 +53,10 @@ func TestImageConfig(t *testing.T) {
 		_, volume := c.Config.Volumes["/data"]
 		_, port := c.Config.ExposedPorts["3128/tcp"]
 		if c.Architecture != arch || c.Config.User != "65532:65532" || !volume || !port {
-			t.Errorf("%s: %+v", arch, c)
+			t.Errorf("%s: wrong user, port, volume or architecture: %+v", arch, c)
 		}
 		if len(c.Config.Entrypoint) != 1 || len(c.Config.Cmd) == 0 {
-			t.Errorf("%s: %q %q", arch, c.Config.Entrypoint, c.Config.Cmd)
+			t.Errorf("%s: entrypoint %q, command %q", arch, c.Config.Entrypoint, c.Config.Cmd)
 		}
 		for name, want := range map[string]string{
 			"version": version, "revision": commit, "licenses": "Apache-2.0", "source": "https://github.com/crawlgate/crawlgate",
@@ -68,27 +68,27 @@ func TestImageConfig(t *testing.T) {
 	}
 }
 
-// TestImageRuns: the binary is the release's; the image runs as its user with a read-only root,
-// and holds authorities for https.
+// TestImageRuns checks that the image's binary is the release's, that the image runs as its user
+// with a read-only root, and that it has certificate authorities for https.
 func TestImageRuns(t *testing.T) {
 	t.Parallel()
 	need(t, true, "skopeo", "unshare", "chroot", "mount")
 	archive, binary := artefact(t, "crawlgate_*_oci_amd64.tar"), artefact(t, "crawlgate_*_linux_amd64")
 	c, root, data := inspect(t, archive), t.TempDir(), t.TempDir()
 	unpack(t, archive, root)
-	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // another user walks through it
+	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // another user must reach the root
 		t.Fatal(err)
 	}
 	inside := filepath.Join(root, c.Config.Entrypoint[0])
 	if sum(t, inside) != sum(t, binary) {
-		t.Error("the binary in the image is another one")
+		t.Error("the binary in the image differs from the release's")
 	}
 	if got := components(t, binary+".cdx.json"); !slices.Equal(got, modules(t, inside)) {
-		t.Errorf("SBOM %q", got)
+		t.Errorf("the SBOM has %q, want the binary's modules", got)
 	}
 	authorities, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt"))
 	if err != nil || strings.Count(string(authorities), "BEGIN CERTIFICATE") < 100 {
-		t.Errorf("authorities: %v, %d bytes", err, len(authorities))
+		t.Errorf("certificate authorities: error %v, %d bytes, want at least 100 certificates", err, len(authorities))
 	}
 	if err := os.Chown(data, 65532, 65532); err != nil {
 		t.Fatal(err)
@@ -112,11 +112,11 @@ exec chroot --userspec=65532:65532 "$root" "$@"`
 	g, _ := start(t, port, command...)
 	g.check(t, build(t, binary).Main.Version)
 	if _, err := os.Stat(filepath.Join(data, "caddy/crawlgate/robots.db")); err != nil {
-		t.Errorf("the store: %v", err)
+		t.Errorf("the gateway made no store: %v", err)
 	}
 }
 
-// unpack writes the files of an image into a folder, with their owners.
+// unpack extracts the files of an image into a folder, with their owners.
 func unpack(t *testing.T, archive, root string) {
 	t.Helper()
 	layout := t.TempDir()

@@ -19,7 +19,7 @@ import (
 
 type digest map[string]string
 
-// statement is in-toto's v1 with the members of SLSA's provenance v1 that a release has.
+// statement is in-toto's v1 statement with the members of SLSA's provenance v1 that a release has.
 type statement struct {
 	Type    string `json:"_type"`
 	Subject []struct {
@@ -44,8 +44,8 @@ type statement struct {
 	}
 }
 
-// TestProvenance: the statement has the form of in-toto and SLSA, the hash of each file, and what the binaries and the
-// commit say.
+// TestProvenance checks that the statement has the form of in-toto and SLSA, the hash of each file,
+// and the facts of the binaries and the commit.
 func TestProvenance(t *testing.T) {
 	t.Parallel()
 	path := artefact(t, "crawlgate_*.provenance.json")
@@ -61,7 +61,7 @@ func TestProvenance(t *testing.T) {
 	}
 	const repository = "https://github.com/crawlgate/crawlgate"
 	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" {
-		t.Errorf("%q, %q", s.Type, s.PredicateType)
+		t.Errorf("the types are %q and %q", s.Type, s.PredicateType)
 	}
 	var subjects, files []string
 	for _, subject := range s.Subject {
@@ -87,29 +87,29 @@ func TestProvenance(t *testing.T) {
 	settings := make(map[string]map[string]string)
 	for _, target := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"} {
 		info := build(t, artefact(t, "crawlgate_*_"+target))
-		flags := made.InternalParameters.Settings[target]["-ldflags"] // which no binary has
+		flags := made.InternalParameters.Settings[target]["-ldflags"] // no binary records them
 		if !strings.HasPrefix(flags, "-s -w") {
-			t.Errorf("%s: linked with %q", target, flags)
+			t.Errorf("%s: linked with %q, want -s -w", target, flags)
 		}
 		settings[target] = map[string]string{"-ldflags": flags}
 		for _, setting := range info.Settings {
 			settings[target][setting.Key] = setting.Value
 		}
 		if info.GoVersion != made.InternalParameters.Go || info.Main.Version != made.ExternalParameters.Version || revision(info) != made.ExternalParameters.Commit {
-			t.Errorf("%s: %+v, want %s", target, made, info)
+			t.Errorf("%s: the statement has %+v, the binary %s", target, made, info)
 		}
 	}
 	if in := made.InternalParameters; in.Tree != "clean" || !reflect.DeepEqual(in.Settings, settings) {
-		t.Errorf("%+v, want %+v", in, settings)
+		t.Errorf("the statement has %+v, want the settings %+v", in, settings)
 	}
 	commit := made.ExternalParameters.Commit
 	goSum := sha256.Sum256([]byte(run(t, "git", "-C", testdocs.Path(), "show", commit+":go.sum")))
 	of := made.ResolvedDependencies
 	if len(of) != 2 || of[0].URI != "git+"+repository+"@"+commit || of[0].Digest["gitCommit"] != commit ||
 		of[1].Name != "go.sum" || of[1].Digest["sha256"] != hex.EncodeToString(goSum[:]) {
-		t.Errorf("made of %+v", of)
+		t.Errorf("the materials are %+v", of)
 	}
 	if !strings.HasPrefix(made.BuildType, repository+"/") || s.Predicate.RunDetails.Builder.ID != repository+"/blob/main/packaging/release.sh" {
-		t.Errorf("%q by %q", made.BuildType, s.Predicate.RunDetails.Builder.ID)
+		t.Errorf("the build type is %q, the builder %q", made.BuildType, s.Predicate.RunDetails.Builder.ID)
 	}
 }

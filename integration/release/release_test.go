@@ -21,30 +21,30 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// maxBinary is how long a binary may be.
+// maxBinary is the largest size of a binary.
 const maxBinary = 66 << 20
 
-// dist is the folder of the release under test.
+// dist returns the folder of the release under test.
 func dist(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(os.Getenv("CRAWLGATE_RELEASE"))
 	if err != nil || os.Getenv("CRAWLGATE_RELEASE") == "" {
-		t.Fatalf("CRAWLGATE_RELEASE has to name the folder that `make release` filled: %v", err)
+		t.Fatalf("CRAWLGATE_RELEASE must name the folder that `make release` filled: %v", err)
 	}
 	return dir
 }
 
-// artefact is the one file of the release that a pattern fits.
+// artefact returns the only file of the release that matches a pattern.
 func artefact(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dist(t), pattern))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%s: %q, %v", pattern, found, err)
+		t.Fatalf("%s matches %q, error %v, want one file", pattern, found, err)
 	}
 	return found[0]
 }
 
-// run is the output of a program that has to end well.
+// run returns the output of a program that must succeed.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -56,7 +56,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return out.String()
 }
 
-// need is for the programs that a test drives, and for root. A laptop without them skips; CI fails.
+// need skips a test if one of its programs is missing, or if it needs root. In CI the test fails.
 func need(t *testing.T, root bool, names ...string) {
 	t.Helper()
 	var missing []string
@@ -87,7 +87,7 @@ func sum(t *testing.T, path string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// build is the build information of a binary.
+// build returns the build information of a binary.
 func build(t *testing.T, path string) *debug.BuildInfo {
 	t.Helper()
 	info, err := buildinfo.ReadFile(path)
@@ -97,7 +97,7 @@ func build(t *testing.T, path string) *debug.BuildInfo {
 	return info
 }
 
-// modules are path@version of all modules in a binary but the main one.
+// modules returns path@version of all modules in a binary except the main one.
 func modules(t *testing.T, path string) (list []string) {
 	t.Helper()
 	for _, m := range build(t, path).Deps {
@@ -109,8 +109,8 @@ func modules(t *testing.T, path string) (list []string) {
 	return list
 }
 
-// TestBinaries: each is small, static and of the commit, without the modules that are left out, and
-// its SBOM has the modules that are in.
+// TestBinaries checks that each binary is small, static and built from the commit, that it lacks
+// the excluded modules, and that its SBOM lists the others.
 func TestBinaries(t *testing.T) {
 	t.Parallel()
 	version := ""
@@ -122,19 +122,19 @@ func TestBinaries(t *testing.T) {
 		}
 		t.Logf("%s: %.1f MiB", target, float64(stat.Size())/(1<<20))
 		if stat.Size() > maxBinary || stat.Mode().Perm() != 0o755 {
-			t.Errorf("%s: %d bytes, %s", target, stat.Size(), stat.Mode())
+			t.Errorf("%s: %d bytes, mode %s", target, stat.Size(), stat.Mode())
 		}
 		info := build(t, path)
 		if version == "" {
 			version = info.Main.Version
 		}
 		if v := info.Main.Version; v != version || !strings.HasPrefix(v, "v") {
-			t.Errorf("%s: version %q, and %q", target, v, version)
+			t.Errorf("%s: version %q, want %q", target, v, version)
 		}
 		list := modules(t, path)
 		for _, m := range list {
 			if path, _, _ := strings.Cut(m, "@"); slices.Contains([]string{"github.com/dgraph-io/badger/v2", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}, path) {
-				t.Errorf("%s has %s", target, m)
+				t.Errorf("%s has the excluded module %s", target, m)
 			}
 		}
 		if got := components(t, path+".cdx.json"); len(list) < 100 || !slices.Equal(got, list) {
@@ -150,7 +150,7 @@ func TestBinaries(t *testing.T) {
 	}
 }
 
-// checkStatic: neither a loader nor a library is asked for.
+// checkStatic checks that a binary needs neither a loader nor a library.
 func checkStatic(t *testing.T, path string) {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -160,12 +160,12 @@ func checkStatic(t *testing.T, path string) {
 	defer file.Close()
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-			t.Errorf("%s: %s", path, p.Type)
+			t.Errorf("%s has a segment %s", path, p.Type)
 		}
 	}
 }
 
-// components are path@version of the components of an SBOM, in its order.
+// components returns path@version of the components of an SBOM, in order.
 func components(t *testing.T, path string) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -180,19 +180,19 @@ func components(t *testing.T, path string) (list []string) {
 		t.Fatal(err)
 	}
 	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion == "" || bom.SerialNumber != "" {
-		t.Errorf("%s: %q %q %q", path, bom.BOMFormat, bom.SpecVersion, bom.SerialNumber)
+		t.Errorf("%s: format %q, version %q, serial number %q", path, bom.BOMFormat, bom.SpecVersion, bom.SerialNumber)
 	}
 	for _, c := range bom.Components {
 		if c.Purl != "pkg:golang/"+c.Name+"@"+c.Version {
-			t.Errorf("%s: %q", path, c)
+			t.Errorf("%s: the purl does not fit the component %q", path, c)
 		}
 		list = append(list, c.Name+"@"+c.Version)
 	}
 	return list
 }
 
-// TestVerify types "Verify a download" of docs/install.md. A changed file is refused, and so are changed sums and another
-// key.
+// TestVerify types the commands of "Verify a download" in docs/install.md. They must reject a
+// changed file, changed sums, and another key.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	need(t, false, "minisign")
@@ -225,7 +225,7 @@ func TestVerify(t *testing.T) {
 	info := build(t, artefact(t, binary))
 	for _, want := range []string{revision(info), binary + ": OK", "Signature and comment signature verified"} {
 		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("%v %s\nwant %q", err, out, want)
+			t.Errorf("error %v, output %s\nwant %q", err, out, want)
 		}
 	}
 	for name, spoil := range map[string]func(dir string){
@@ -238,7 +238,7 @@ func TestVerify(t *testing.T) {
 		},
 	} {
 		if out, err := try(spoil); err == nil {
-			t.Errorf("another %s is accepted: %s", name, out)
+			t.Errorf("a changed %s passes: %s", name, out)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// revision is the commit of a binary.
+// revision returns the commit of a binary.
 func revision(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
@@ -258,7 +258,7 @@ func revision(info *debug.BuildInfo) string {
 	return "no commit"
 }
 
-// TestSums: SHA256SUMS names each file of the release, once.
+// TestSums checks that SHA256SUMS names each file of the release once.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(artefact(t, "SHA256SUMS"))
@@ -276,6 +276,6 @@ func TestSums(t *testing.T) {
 		}
 	}
 	if string(text) != want.String() {
-		t.Errorf("%s\nwant\n%s", text, want.String())
+		t.Errorf("SHA256SUMS is\n%s\nwant\n%s", text, want.String())
 	}
 }

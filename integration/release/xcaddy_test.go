@@ -14,9 +14,9 @@ import (
 
 const path = "github.com/crawlgate/crawlgate"
 
-// TestXcaddy does what `xcaddy build --with github.com/crawlgate/crawlgate@VERSION` does: a module
-// with Caddy's main and an import of ours, which comes from a module proxy. The proxy is a folder
-// with the commit of this checkout.
+// TestXcaddy does the same as `xcaddy build --with github.com/crawlgate/crawlgate@VERSION`: it
+// builds a module with Caddy's main and an import of this module from a module proxy. The proxy is
+// a folder with the commit of this checkout.
 func TestXcaddy(t *testing.T) {
 	t.Parallel()
 	need(t, false, "go", "git")
@@ -45,8 +45,8 @@ func main() { caddycmd.Main() }
 			t.Fatal(err)
 		}
 	}
-	// The module cache is separate and filled from the machine's, because others should not find the
-	// commit of a checkout. The same flags as in the release, so that packages are built once.
+	// Use a separate module cache, filled from the machine's, so that no other build finds this
+	// checkout's commit. Use the flags of the release, so that packages are compiled once.
 	cache := strings.TrimSpace(run(t, "go", "env", "GOMODCACHE"))
 	upstream := strings.TrimSpace(run(t, "go", "env", "GOPROXY"))
 	run(
@@ -59,11 +59,11 @@ func main() { caddycmd.Main() }
 	}
 	out := run(t, dir+"/caddy", "list-modules", "--versions")
 	if !strings.Contains(out, "http.handlers.robots "+version+"\n") {
-		t.Errorf("no handler of %s among the modules: %s", version, out)
+		t.Errorf("the modules lack the handler of %s: %s", version, out)
 	}
 }
 
-// publish makes a module proxy with one version of this module, from the commit of the checkout.
+// publish makes a module proxy with one version of this module, from this checkout's commit.
 func publish(t *testing.T, version string) (dir string) {
 	t.Helper()
 	root := strings.TrimSpace(run(t, "git", "rev-parse", "--show-toplevel"))

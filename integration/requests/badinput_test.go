@@ -9,18 +9,20 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestTLSToThePlainPort speaks TLS where HTTP is expected, as some clients do with an https proxy URL.
+// TestTLSToThePlainPort sends TLS to a port for HTTP, like some clients with an https proxy URL.
 func TestTLSToThePlainPort(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Global: "servers {\ntimeouts {\nread_header 2s\n}\n}"})
 	w := g.Dial()
-	// net/http answers and closes at once, which may reset the connection while the body is read.
+	// net/http answers and closes at once, which may reset the connection before the client has
+	// read the body.
 	if a, err := w.Ask(http.MethodGet, rig.ClientHello(t, "example.com")); a.Status != http.StatusBadRequest {
-		t.Errorf("the answer is %d, %v", a.Status, err)
+		t.Errorf("status %d, error %v, want 400", a.Status, err)
 	}
 }
 
-// TestBinaryRobotsTxt gives a robots.txt of 64 KiB of all bytes, with a rule on a line of its own in the middle.
+// TestBinaryRobotsTxt serves a robots.txt of 64 KiB of all bytes, with a rule on its own line in
+// the middle.
 func TestBinaryRobotsTxt(t *testing.T) {
 	t.Parallel()
 	var noise strings.Builder

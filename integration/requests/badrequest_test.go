@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ambiguous are fields that a request may have only once.
+// ambiguous are fields that a request must not repeat.
 var ambiguous = []struct{ name, first, second string }{
 	{"User-Agent", "Tester/1.0", "Other/1.0"},
 	{"User-Agent", "Tester/1.0", "Tester/1.0"},
@@ -22,8 +22,9 @@ var ambiguous = []struct{ name, first, second string }{
 	{"Proxy-Authorization", "Basic dTpw", "Basic dTpx"},
 }
 
-// TestRepeatedFields sends User-Agent and Proxy-Authorization twice, everywhere: plainly, to open a tunnel, and inside of
-// one by HTTP/1.1 and HTTP/2 (RFC 9110 section 5.3). The gateway would judge one of two names and the site see the other.
+// TestRepeatedFields repeats User-Agent and Proxy-Authorization in all kinds of requests: plain, to
+// open a tunnel, and inside a tunnel over HTTP/1.1 and HTTP/2 (RFC 9110 section 5.3). Otherwise the
+// gateway would judge one of two names, and the site would see the other.
 func TestRepeatedFields(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -37,7 +38,7 @@ func TestRepeatedFields(t *testing.T) {
 		sent++
 		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Header.Get("Proxy-Status"), "more than one") &&
 			!strings.Contains(a.Body, "more than one") {
-			t.Errorf("%s: %d, %v: %v %s", where, a.Status, err, a.Header, a.Body)
+			t.Errorf("%s: status %d, error %v, want 400: %v %s", where, a.Status, err, a.Header, a.Body)
 		}
 	}
 	for _, f := range ambiguous {
@@ -47,7 +48,7 @@ func TestRepeatedFields(t *testing.T) {
 		check("absolute form, "+f.name, a, err)
 		_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 		if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
-			t.Errorf("%s: the connection goes on: %q, %v", f.name, rest, err)
+			t.Errorf("%s: after the refusal, read %q, error %v, want the end", f.name, rest, err)
 		}
 		a, err = g.Dial().Ask(http.MethodConnect, "CONNECT "+plain+" HTTP/1.1\r\nHost: "+plain+"\r\n"+twice+"\r\n")
 		check("CONNECT, "+f.name, a, err)
@@ -75,15 +76,15 @@ func TestRepeatedFields(t *testing.T) {
 		}
 	}
 	if refused != sent {
-		t.Errorf("%d of %d are logged as refused", refused, sent)
+		t.Errorf("the log has %d refusals, want %d", refused, sent)
 	}
 	if n := site.Arrived(); len(n) > 0 {
-		t.Errorf("the site was asked for %+v", n)
+		t.Errorf("requests reached the site: %+v", n)
 	}
 }
 
-// TestMethodThatIsNoToken sends methods that HTTP/1.1 could not carry (RFC 9110 section 9.1) by HTTP/2, where net/http lets
-// them pass.
+// TestMethodThatIsNoToken sends methods that HTTP/1.1 cannot carry (RFC 9110 section 9.1) over
+// HTTP/2, where net/http accepts them.
 func TestMethodThatIsNoToken(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -97,7 +98,7 @@ func TestMethodThatIsNoToken(t *testing.T) {
 		}
 		a, err := rig.NewRawH2(t, secure).Ask(":method", method, ":scheme", "https", ":authority", site.Authority(), ":path", "/news/a.html", "user-agent", "Tester/1.0")
 		if err != nil || a.Status != http.StatusBadRequest || !strings.Contains(a.Body, "not a token") {
-			t.Errorf("%q: %d, %v: %s", method, a.Status, err, a.Body)
+			t.Errorf("%q: status %d, error %v, want 400: %s", method, a.Status, err, a.Body)
 		}
 	}
 	rig.Eventually(t, "the lines", func() bool {
@@ -108,11 +109,12 @@ func TestMethodThatIsNoToken(t *testing.T) {
 		return rig.CountReason(reasons, enforce.ReasonBadRequest) == len(methods)
 	})
 	if n := site.Arrived(); len(n) > 0 {
-		t.Errorf("the site was asked for %+v", n)
+		t.Errorf("requests reached the site: %+v", n)
 	}
 }
 
-// bothLengths are heads whose length can be understood in two ways (RFC 9112 section 6.1). TARGET stands for the request target.
+// bothLengths are heads with an ambiguous length (RFC 9112 section 6.1). TARGET stands for the
+// request target.
 var bothLengths = []struct{ name, raw string }{
 	{"length, then coding", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 	{"coding, then length", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"},
@@ -124,8 +126,8 @@ var bothLengths = []struct{ name, raw string }{
 	{"behind chunks", "POST TARGET HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\nPOST TARGET HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 }
 
-// TestLengthInTwoWays sends Content-Length together with Transfer-Encoding everywhere that HTTP/1 is spoken: 400, closed, and
-// of what follows nothing is read.
+// TestLengthInTwoWays sends Content-Length together with Transfer-Encoding to everything that reads
+// HTTP/1. The gateway must answer 400, close the connection, and read no more from it.
 func TestLengthInTwoWays(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -151,30 +153,30 @@ func TestLengthInTwoWays(t *testing.T) {
 			raw := strings.NewReplacer("TARGET", way.target, "HOST", way.host).Replace(tt.raw + smuggled)
 			if strings.HasPrefix(tt.name, "behind") {
 				if a, err := w.Ask(http.MethodPost, raw); err != nil || a.Status == http.StatusBadRequest {
-					t.Errorf("%s, %s: the request before: %d, %v", way.name, tt.name, a.Status, err)
+					t.Errorf("%s, %s: the request before it: status %d, error %v", way.name, tt.name, a.Status, err)
 				}
 				raw = ""
 			}
 			a, err := w.Ask(http.MethodPost, raw)
 			if raw == "" && errors.Is(err, io.ErrUnexpectedEOF) {
-				continue // a site that answers before it has the whole body ends the connection of its client too
+				continue // a site that answers before it has the whole body also ends the client's connection
 			}
 			if err != nil || a.Status != http.StatusBadRequest {
-				t.Errorf("%s, %s: %d, %v: %.80q", way.name, tt.name, a.Status, err, a.Body)
+				t.Errorf("%s, %s: status %d, error %v, want 400: %.80q", way.name, tt.name, a.Status, err, a.Body)
 			}
 			if rest, err := io.ReadAll(w); err != nil || len(rest) > 0 {
-				t.Errorf("%s, %s: the connection goes on: %.80q, %v", way.name, tt.name, rest, err)
+				t.Errorf("%s, %s: after the refusal, read %.80q, error %v, want the end", way.name, tt.name, rest, err)
 			}
 		}
 	}
 	for _, e := range plain.PageExchanges() {
 		if e.Target != "/" || e.Method != http.MethodPost {
-			t.Errorf("the site was asked for %s %s", e.Method, e.Target)
+			t.Errorf("the site got %s %s", e.Method, e.Target)
 		}
 	}
 	for _, target := range secure.Targets() {
 		if target != "/" {
-			t.Errorf("the https site was asked for %s", target)
+			t.Errorf("the https site got %s", target)
 		}
 	}
 }

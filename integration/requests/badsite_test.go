@@ -16,8 +16,9 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestSitesThatCannotWork hands the binary configurations under which some requests would get Caddy's empty 200, or that
-// RFC 9309 does not permit, or that contradict themselves, in every form: neither `validate` nor `run` may take them.
+// TestSitesThatCannotWork runs the binary with configurations that would answer some requests with
+// Caddy's empty 200, that RFC 9309 does not permit, or that contradict themselves. Neither
+// `validate` nor `run` may accept them in any form.
 func TestSitesThatCannotWork(t *testing.T) {
 	t.Parallel()
 	const gateway = `{"handler":"robots"}`
@@ -76,8 +77,8 @@ func TestSitesThatCannotWork(t *testing.T) {
 	}
 }
 
-// refuses checks that the binary ends with an error that has the given text, in which FILE stands for the
-// configuration. An error in a Caddyfile also has a line.
+// refuses checks that the binary exits with an error that contains the given text, where FILE
+// stands for the configuration. An error in a Caddyfile also has a line.
 func refuses(t *testing.T, adapter, text, want string) {
 	t.Helper()
 	dir := rig.TempDir(t)
@@ -102,7 +103,7 @@ func refuses(t *testing.T, adapter, text, want string) {
 		cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 		out, err := cmd.CombinedOutput()
 		if err == nil || ctx.Err() != nil || !bytes.Contains(out, []byte(want)) || !bytes.Contains(out, []byte(line)) {
-			t.Errorf("%s takes, or refuses for another reason (%v):\n%s\n%s", command, err, text, out)
+			t.Errorf("%s: error %v, want %q\n%s\noutput:\n%s", command, err, want, text, out)
 		}
 		cancel()
 	}

@@ -21,11 +21,12 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestConnectRefusalIsOneSegment reads refusals of CONNECT in one go: some clients look only at the first segment.
+// TestConnectRefusalIsOneSegment reads refusals of CONNECT in one call, because some clients read
+// only the first segment.
 func TestConnectRefusalIsOneSegment(t *testing.T) {
 	t.Parallel()
 	g := rig.NewTunnelGateway(t, testorigin.Start(t, testorigin.Config{}), "connect deny")
-	for range 50 { // two segments may still come as one
+	for range 50 { // a single read may get two segments
 		w := g.Dial()
 		if _, err := io.WriteString(w, "CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -34,13 +35,14 @@ func TestConnectRefusalIsOneSegment(t *testing.T) {
 		n, err := w.Conn.Read(first)
 		rest, _ := io.ReadAll(w.Conn)
 		if head, body, _ := strings.Cut(string(first[:n]), "\r\n\r\n"); err != nil || body == "" || !strings.HasPrefix(head, "HTTP/1.1 403 ") || len(rest) > 0 {
-			t.Fatalf("first came %q, then %q, %v", first[:n], rest, err)
+			t.Fatalf("the first read got %q, the rest %q, error %v; want the whole refusal at once", first[:n], rest, err)
 		}
 		_ = w.Close()
 	}
 }
 
-// breaksOffAfter is a site without a robots.txt that breaks each answer off within, after a while.
+// breaksOffAfter returns a handler of a site without robots.txt that breaks off each answer after a
+// while.
 func breaksOffAfter(while time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
@@ -54,8 +56,8 @@ func breaksOffAfter(while time.Duration) http.HandlerFunc {
 	}
 }
 
-// TestTruncationOfHTTP10 breaks off answers that end with their connection, everywhere that HTTP/1.0 is spoken. The
-// client must not take the part for the whole.
+// TestTruncationOfHTTP10 breaks off answers that end with their connection, for all kinds of
+// requests over HTTP/1.0. The client must not take a part for the whole answer.
 func TestTruncationOfHTTP10(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -93,18 +95,18 @@ func TestTruncationOfHTTP10(t *testing.T) {
 		stream, isStream := errors.AsType[http2.StreamError](err)
 		if !strings.HasPrefix(string(all), "HTTP/1.0 200 ") || err == nil ||
 			!errors.Is(err, syscall.ECONNRESET) && !isStream && !strings.Contains(err.Error(), "INTERNAL_ERROR") {
-			t.Errorf("%s: the client sees %v %v behind %.300q", tt.name, err, stream, all)
+			t.Errorf("%s: the client got error %v, stream error %v, after %.300q", tt.name, err, stream, all)
 		}
 		_ = w.Close()
 	}
 	for _, l := range g.Logs(7) {
 		if l.Request.Method == http.MethodGet && (l.Status != http.StatusOK || l.Robots.Decision != "error") {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }
 
-// TestStalledUpload has clients stop in the middle of a body.
+// TestStalledUpload lets clients stop in the middle of a body.
 func TestStalledUpload(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -141,7 +143,7 @@ func TestStalledUpload(t *testing.T) {
 			sent++
 			a, err := uploadOver(w, "POST "+way.target+" HTTP/1.1\r\nHost: "+way.host+"\r\nUser-Agent: Tester/1.0\r\n"+upload)
 			if err != nil || a.Status != http.StatusRequestTimeout || !strings.Contains(a.Header.Get("Crawlgate-Decision"), "client_timeout") {
-				t.Errorf("%s, %q: %d, %v after %v: %v %.100s", way.name, upload, a.Status, err, time.Since(began), a.Header, a.Body)
+				t.Errorf("%s, %q: status %d, error %v after %v, want 408: %v %.100s", way.name, upload, a.Status, err, time.Since(began), a.Header, a.Body)
 			}
 			_ = w.Close()
 		}
@@ -161,7 +163,7 @@ func TestStalledUpload(t *testing.T) {
 			a, err = rig.Answer{}, errors.New("only 100")
 		}
 		if err != nil || a.Status != http.StatusRequestTimeout {
-			t.Errorf("HTTP/2, Expect %t: %d, %v: %v", expect, a.Status, err, a.Header)
+			t.Errorf("HTTP/2, Expect %t: status %d, error %v, want 408: %v", expect, a.Status, err, a.Header)
 		}
 	}
 	lines := make(map[enforce.Reason]int)
@@ -176,7 +178,7 @@ func TestStalledUpload(t *testing.T) {
 	})
 }
 
-// uploadOver sends bytes and reads the answer behind 100 Continue.
+// uploadOver sends bytes and reads the answer after 100 Continue.
 func uploadOver(w *rig.Wire, raw string) (rig.Answer, error) {
 	a, err := w.Ask(http.MethodPost, raw)
 	if err == nil && a.Status == http.StatusContinue {
@@ -190,8 +192,8 @@ func newWire(conn net.Conn) *rig.Wire {
 	return &rig.Wire{Conn: conn, Reader: bufio.NewReader(conn)}
 }
 
-// TestBrokenOffIsTimed breaks answers off after a while, wherever a request may come from: the line has the time that
-// the request took, and the client got the part of the answer that had come.
+// TestBrokenOffIsTimed breaks answers off after a while, for all kinds of requests. The log line
+// has the duration of the request, and the client gets the first part of the answer.
 func TestBrokenOffIsTimed(t *testing.T) {
 	t.Parallel()
 	const while = 400 * time.Millisecond
@@ -218,7 +220,7 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		}
 		all, _ := io.ReadAll(w)
 		if s := string(all); !strings.HasPrefix(s, "HTTP/1.1 200 ") || !strings.Contains(s, "the first part") || strings.HasSuffix(s, "\r\n0\r\n\r\n") {
-			t.Errorf("%s: the client has %.300q", tt.target, all)
+			t.Errorf("%s: the client got %.300q", tt.target, all)
 		}
 		_ = w.Close()
 	}
@@ -227,14 +229,14 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := tls.Client(g.Tunnel(secure.Authority()).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost", NextProtos: []string{"h2"}})
-	h2, err := new(http2.Transport).NewClientConn(over) //nolint:staticcheck // http.Transport makes none over a connection that is there
+	h2, err := new(http2.Transport).NewClientConn(over) //nolint:staticcheck // http.Transport cannot use an existing connection
 	if err != nil {
 		t.Fatal(err)
 	}
 	if resp, err := h2.RoundTrip(req); err != nil {
 		t.Error(err)
 	} else if part, err := io.ReadAll(resp.Body); err == nil || string(part) != "the first part" {
-		t.Errorf("by HTTP/2 the client has %q, %v", part, err)
+		t.Errorf("over HTTP/2, the client got %q, error %v", part, err)
 	}
 	_ = over.Close()
 	gets := 0
@@ -244,13 +246,13 @@ func TestBrokenOffIsTimed(t *testing.T) {
 		}
 		gets++
 		if took := l.Duration; l.Status != http.StatusOK || l.Robots.Decision != "error" || took < while.Seconds() || took > 10 {
-			t.Errorf("logged as %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 		if r := l.Robots; r.DecidedAt <= 0 || r.EndedAt.Time().Sub(r.DecidedAt.Time()) < while || r.SentAt < r.DecidedAt || r.SentAt > r.EndedAt {
-			t.Errorf("its times are %s", l.Raw)
+			t.Errorf("the times in the log line are wrong: %s", l.Raw)
 		}
 	}
 	if gets != 5 {
-		t.Errorf("%d lines", gets)
+		t.Errorf("%d log lines, want 5", gets)
 	}
 }

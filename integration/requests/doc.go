@@ -1,3 +1,3 @@
-// Package requests holds the tests of the binary that concern what a request is: malformed ones, paths, fields, lengths, ftp, names that
-// crawlers give themselves. It has only tests.
+// Package requests tests kinds of requests with the binary: malformed ones, paths, fields, lengths,
+// ftp, names of crawlers. It has only tests.
 package requests

@@ -14,8 +14,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestConnectionsBoundToTheirClient sends credentials that bind a connection to who sends them (RFC 4559 section 6): no other
-// request may go over it, before or after.
+// TestConnectionsBoundToTheirClient sends credentials that bind a connection to their sender (RFC
+// 4559 section 6). No other request may use that connection, before or after.
 func TestConnectionsBoundToTheirClient(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -32,7 +32,7 @@ func TestConnectionsBoundToTheirClient(t *testing.T) {
 			w := g.Dial()
 			a, err := w.Ask(http.MethodGet, "GET "+site.URL(path)+" HTTP/1.1\r\nHost: "+site.Origin().Authority()+"\r\n"+field+"\r\n\r\n")
 			if err != nil || a.Status != http.StatusOK {
-				t.Errorf("%s with %q: %d, %v", path, field, a.Status, err)
+				t.Errorf("%s with %q: status %d, error %v", path, field, a.Status, err)
 			}
 			_ = w.Close()
 		}
@@ -51,17 +51,18 @@ func TestConnectionsBoundToTheirClient(t *testing.T) {
 			if len(targets) > 1 {
 				shared++
 				if slices.ContainsFunc(targets, func(s string) bool { return strings.HasPrefix(s, "/bound") }) {
-					t.Errorf("%s: one connection had %q", scheme, targets)
+					t.Errorf("%s: one connection got %q", scheme, targets)
 				}
 			}
 		}
 		if shared == 0 {
-			t.Errorf("%s: no connection was shared at all: %v", scheme, conns)
+			t.Errorf("%s: no two requests shared a connection: %v", scheme, conns)
 		}
 	}
 }
 
-// TestBoundConnectionsAreHTTP1 goes to a site that would speak HTTP/2, whose connections are shared.
+// TestBoundConnectionsAreHTTP1 sends such credentials to a site with HTTP/2, whose connections are
+// shared.
 func TestBoundConnectionsAreHTTP1(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -70,7 +71,7 @@ func TestBoundConnectionsAreHTTP1(t *testing.T) {
 	for _, field := range []string{"X-A: b", "Authorization: Negotiate YIIJvwYG"} {
 		w := g.Dial()
 		if a, err := w.Ask(http.MethodPost, "POST "+site.At("/news/a.html")+" HTTP/1.1\r\nHost: "+site.Authority()+"\r\nContent-Length: 0\r\n"+field+"\r\n\r\n"); err != nil || a.Status != http.StatusOK {
-			t.Fatalf("%q: %d, %v", field, a.Status, err)
+			t.Fatalf("%q: status %d, error %v", field, a.Status, err)
 		}
 	}
 	var protos []string
@@ -78,12 +79,13 @@ func TestBoundConnectionsAreHTTP1(t *testing.T) {
 		protos = append(protos, e.Proto)
 	}
 	if want := []string{"HTTP/2.0", "HTTP/1.1"}; !slices.Equal(protos, want) {
-		t.Errorf("the site was asked by %q, want %q", protos, want)
+		t.Errorf("the site got requests over %q, want %q", protos, want)
 	}
 }
 
-// forbiddenTrailers are fields that must not be in a trailer section (RFC 9110 section 6.5.1): they frame, route, modify,
-// authenticate or control, or say what the content is. With User-Agent and From a site would see another name there.
+// forbiddenTrailers are fields that must not be in a trailer section (RFC 9110 section 6.5.1),
+// because they frame, route, modify, authenticate or control, or describe the content. User-Agent
+// and From there would show a site another name.
 var forbiddenTrailers = []string{
 	"Content-Encoding", "Content-Type", "Content-Range", "Host", "Cache-Control", "Expect", "Max-Forwards", "Pragma", "Range", "If-Match",
 	"If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Authorization", "Proxy-Authenticate", "Proxy-Authorization",
@@ -91,7 +93,8 @@ var forbiddenTrailers = []string{
 	"Keep-Alive", "TE", "User-Agent", "From",
 }
 
-// TestForbiddenTrailers sends them both ways, announced and not, beside one that may pass.
+// TestForbiddenTrailers sends these fields in both directions, announced and not, beside one that
+// may pass.
 func TestForbiddenTrailers(t *testing.T) {
 	t.Parallel()
 	var section strings.Builder
@@ -132,25 +135,25 @@ func TestForbiddenTrailers(t *testing.T) {
 		}
 		answer, err := io.ReadAll(w)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") || !strings.Contains(string(answer), "ok\r\n0\r\nX-Checksum: 42\r\n\r\n") {
-			t.Errorf("%s: %q, %v", path, answer, err)
+			t.Errorf("%s: answer %q, error %v", path, answer, err)
 		}
 		if strings.Contains(string(answer), "forged") {
-			t.Errorf("%s: the client got %q", path, answer)
+			t.Errorf("%s: the client got a forbidden trailer: %q", path, answer)
 		}
 		for line := range strings.SplitSeq(string(answer), "\r\n") {
 			if names, ok := strings.CutPrefix(line, "Trailer: "); ok && names != "X-Checksum" {
-				t.Errorf("%s: announced to the client are %q", path, names)
+				t.Errorf("%s: the trailers announced to the client are %q", path, names)
 			}
 		}
 		got := <-arrived
 		for _, name := range forbiddenTrailers {
 			if _, ok := got[textproto.CanonicalMIMEHeaderKey(name)]; ok {
-				t.Errorf("%s: the site got %s", path, name)
+				t.Errorf("%s: the site got the trailer %s", path, name)
 			}
 		}
-		// Caddy's copy of the request hides those that were not announced.
+		// Caddy's copy of the request lacks trailers that were not announced.
 		if got.Get("X-Checksum") != "42" && path == "/announced" {
-			t.Errorf("%s: the site got %v", path, got)
+			t.Errorf("%s: the site got the trailers %v, want X-Checksum", path, got)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 const ftpRules = "User-agent: *\nDisallow: /private\nDisallow: /pub/c++/\nDisallow: /pub/list/$\n"
 
-// ftpOrigin is a scripted FTP server with rules, and files that they match.
+// ftpOrigin returns a scripted FTP server with rules, and files that they match.
 func ftpOrigin() *testorigin.FTPSite {
 	return &testorigin.FTPSite{
 		Files: map[string]string{
@@ -33,7 +33,7 @@ func ftpOrigin() *testorigin.FTPSite {
 	}
 }
 
-// realFTP serves a folder with pyftpdlib, and returns its URL.
+// realFTP serves a folder with pyftpdlib and returns its URL.
 func realFTP(t *testing.T, files map[string]string) string {
 	t.Helper()
 	rig.Need(t, rig.SystemPython)
@@ -63,17 +63,17 @@ func realFTP(t *testing.T, files map[string]string) string {
 	}
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Process.Kill() // it has nothing to lose
+		_ = cmd.Process.Kill() // it has no state to save
 		_ = cmd.Wait()
 	})
 	port, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the FTP server does not start: %v", err)
+		t.Fatalf("the FTP server did not start: %v", err)
 	}
 	return "ftp://127.0.0.1:" + strings.TrimSpace(port)
 }
 
-// TestFTPByCurl has curl read from a real FTP server.
+// TestFTPByCurl reads from a real FTP server with curl.
 func TestFTPByCurl(t *testing.T) {
 	t.Parallel()
 	curl := rig.Need(t, "curl")
@@ -97,7 +97,7 @@ func TestFTPByCurl(t *testing.T) {
 		path   string
 		args   []string
 		status string
-		body   string // a part
+		body   string // a part of it
 	}{
 		{"/pub/a.txt", nil, "200 10 text/plain; charset=utf-8", "some text\n"},
 		{"/pub/big.bin", nil, "200 10000000 application/octet-stream", strings.Repeat("0123456789", 1_000_000)},
@@ -111,28 +111,29 @@ func TestFTPByCurl(t *testing.T) {
 		{"/robots.txt", nil, fmt.Sprintf("200 %d text/plain; charset=utf-8", len(ftpRules)), ftpRules},
 	} {
 		if status, body := ask(tt.path, tt.args...); status != tt.status || !strings.Contains(body, tt.body) {
-			t.Errorf("%s %q: %s, %.300q", tt.path, tt.args, status, body)
+			t.Errorf("%s %q: got %q, %.300q; want %q, %q", tt.path, tt.args, status, body, tt.status, tt.body)
 		}
 	}
 	if status, body := ask("/private/s"); !strings.HasPrefix(status, "403 ") || !strings.Contains(body, "(line 2)") {
-		t.Errorf("/private/s: %s, %.300q", status, body)
+		t.Errorf("/private/s: got %q, %.300q; want 403 by line 2", status, body)
 	}
 	for _, method := range []string{"PUT", "POST", "DELETE", "OPTIONS"} {
 		if status, body := ask("/pub/a.txt", "--request", method, "--include"); !strings.HasPrefix(status, "405 ") || !strings.Contains(body, "\nAllow: GET, HEAD\r\n") {
-			t.Errorf("%s: %s, %.300q", method, status, body)
+			t.Errorf("%s: got %q, %.300q; want 405", method, status, body)
 		}
 	}
 	g.Stop()
 	for _, l := range g.ReadLogs() {
 		reached := l.Status == 200 && !strings.HasSuffix(l.Request.URI, "/robots.txt")
 		if l.Robots.Origin != site || reached && (l.Robots.Decision != "allow" || l.Robots.Address != strings.TrimPrefix(site, "ftp://")) {
-			t.Errorf("logged: %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 }
 
-// TestFTPSpellings: whatever the spelling, nothing that robots.txt disallows is asked of the server, even if paths are
-// judged as sent, and nothing that it allows is refused if it names one file.
+// TestFTPSpellings checks that no spelling makes the gateway request a disallowed path from the
+// server, even if paths are judged as sent, and that no spelling of a single permitted file is
+// refused.
 func TestFTPSpellings(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
@@ -158,12 +159,12 @@ func TestFTPSpellings(t *testing.T) {
 	} {
 		a, err := g.Fetch("Tester/1.0", site+path)
 		if err != nil || a.Status != want {
-			t.Errorf("%q: status %d, %v, want %d: %.200s", path, a.Status, err, want, a.Body)
+			t.Errorf("%q: status %d, error %v, want %d: %.200s", path, a.Status, err, want, a.Body)
 		}
 		if a.Status == http.StatusMovedPermanently {
 			location := a.Header.Get("Location")
 			if next := g.MustFetch("Tester/1.0", site+location); next.Status == http.StatusMovedPermanently {
-				t.Errorf("%q leads to %q, and that to %q", path, location, next.Header.Get("Location"))
+				t.Errorf("%q redirects to %q, which redirects to %q", path, location, next.Header.Get("Location"))
 			}
 		}
 	}
@@ -172,19 +173,19 @@ func TestFTPSpellings(t *testing.T) {
 			continue
 		}
 		if a, err := g.Fetch("Tester/1.0", site+s.sent()); err != nil || a.Status != http.StatusBadRequest {
-			t.Errorf("%q: status %d, %v", s.path, a.Status, err)
+			t.Errorf("%q: status %d, error %v, want 400", s.path, a.Status, err)
 		}
 	}
 	for _, command := range origin.Commands() {
 		for _, secret := range []string{"/private", "/pub/c++", "/pub/list/", "\\", "..", "\xff", ";"} {
 			if strings.Contains(command, secret) {
-				t.Errorf("the server was sent %q", command)
+				t.Errorf("the server got the command %q", command)
 			}
 		}
 	}
 }
 
-// TestFTPUserinfo: there is one login, the anonymous one.
+// TestFTPUserinfo checks that the gateway logs in only as anonymous.
 func TestFTPUserinfo(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
@@ -192,18 +193,18 @@ func TestFTPUserinfo(t *testing.T) {
 	g := rig.New(t, rig.Config{})
 	for _, user := range []string{"u:p@", "anonymous@", "anonymous:x@", "@"} {
 		if a := g.MustFetch("Tester/1.0", "ftp://"+user+addr+"/pub/a.txt"); a.Status != http.StatusBadRequest && user != "@" {
-			t.Errorf("%s: status %d", user, a.Status)
+			t.Errorf("%s: status %d, want 400", user, a.Status)
 		}
 	}
 	for _, c := range origin.Commands() {
 		if strings.HasPrefix(c, "USER ") && c != "USER anonymous" {
-			t.Errorf("the server was sent %q", c)
+			t.Errorf("the server got the command %q", c)
 		}
 	}
 }
 
-// TestFTPPorts: port 21 is open for ftp and for nothing else, and PASV leads only to the server itself, never
-// to a listener of the gateway.
+// TestFTPPorts checks that port 21 is open for ftp only, and that PASV leads only to the server
+// itself, never to a listener of the gateway.
 func TestFTPPorts(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.2:0")
@@ -242,7 +243,7 @@ func TestFTPPorts(t *testing.T) {
 	} {
 		a := g.MustFetch("Tester/1.0", tt.url)
 		if a.Status != tt.status {
-			t.Errorf("%s: status %d: %s", tt.url, a.Status, a.Body)
+			t.Errorf("%s: status %d, want %d: %s", tt.url, a.Status, tt.status, a.Body)
 		}
 		logs := g.Logs(1)
 		rig.Eventually(t, tt.url+" in the log", func() bool {
@@ -250,16 +251,17 @@ func TestFTPPorts(t *testing.T) {
 			return slices.ContainsFunc(logs, func(l rig.LogLine) bool { return l.Request.URI == tt.url })
 		})
 		if last := logs[len(logs)-1]; last.Robots.Reason != tt.reason {
-			t.Errorf("%s: logged %s", tt.url, last.Raw)
+			t.Errorf("%s: the log line is %s", tt.url, last.Raw)
 		}
 	}
 	_ = other.(*net.TCPListener).SetDeadline(time.Now())
 	if conn, err := other.Accept(); err == nil {
-		t.Errorf("somebody was led to %s", conn.LocalAddr())
+		t.Errorf("the gateway connected to %s", conn.LocalAddr())
 	}
 }
 
-// TestFTPHostile: what a server does wrong is seen by the client and told in the log.
+// TestFTPHostile checks that the client gets an error for a server's faults, and that the log names
+// them.
 func TestFTPHostile(t *testing.T) {
 	t.Parallel()
 	half := func(_, data net.Conn, content string) {
@@ -277,7 +279,7 @@ func TestFTPHostile(t *testing.T) {
 		path     string
 		replies  map[string]string
 		transfer func(control, data net.Conn, content string)
-		status   int // 0: the answer breaks off
+		status   int // 0 if the answer breaks off
 		reason   enforce.Reason
 	}{
 		{"no FTP", "/pub/a.txt", map[string]string{"": "HTTP/1.1 400 Bad Request"}, nil, 502, "protocol"},
@@ -299,7 +301,7 @@ func TestFTPHostile(t *testing.T) {
 		url := "ftp://" + testorigin.StartFTP(t, origin) + tt.path
 		a, err := g.Fetch("Tester/1.0", url)
 		if tt.status == 0 && !errors.Is(err, io.ErrUnexpectedEOF) || tt.status != 0 && (err != nil || a.Status != tt.status) {
-			t.Errorf("%s: status %d, %v: %.200s", tt.name, a.Status, err, a.Body)
+			t.Errorf("%s: status %d, error %v, want %d: %.200s", tt.name, a.Status, err, tt.status, a.Body)
 		}
 		var line rig.LogLine
 		rig.Eventually(t, tt.name+" in the log", func() bool {
@@ -311,12 +313,12 @@ func TestFTPHostile(t *testing.T) {
 			return i >= 0
 		})
 		if line.Robots.Reason != tt.reason || line.Robots.Address == "" {
-			t.Errorf("%s: logged %s", tt.name, line.Raw)
+			t.Errorf("%s: the log line is %s", tt.name, line.Raw)
 		}
 	}
 }
 
-// TestFTPBackoff: 421 is what 503 is with HTTP.
+// TestFTPBackoff checks that 421 has the effect of HTTP's 503.
 func TestFTPBackoff(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
@@ -324,18 +326,18 @@ func TestFTPBackoff(t *testing.T) {
 	url := "ftp://" + testorigin.StartFTP(t, origin) + "/pub/a.txt"
 	g := rig.New(t, rig.Config{Site: "mode off", Engine: "pace {\nwait 0s\nbackoff 60s 24h\n}"})
 	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "421 too many users") {
-		t.Errorf("first: %d %s", a.Status, a.Body)
+		t.Errorf("the first request: status %d, %s", a.Status, a.Body)
 	}
-	g.Logs(1) // which may come after the line of the next request
+	g.Logs(1) // a line may come after that of the next request
 	if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
-		t.Errorf("second: %d %s", a.Status, a.Body)
+		t.Errorf("the second request: status %d, %s", a.Status, a.Body)
 	}
 	if logs := g.Logs(2); logs[0].Robots.Reason != enforce.ReasonRobotsOff || logs[1].Robots.Reason != enforce.ReasonBackoff {
-		t.Errorf("logged %s, then %s", logs[0].Raw, logs[1].Raw)
+		t.Errorf("the log lines are %s and %s", logs[0].Raw, logs[1].Raw)
 	}
 }
 
-// TestFTPPaced: one clock a host, for ftp too.
+// TestFTPPaced checks that a host has one clock, for ftp too.
 func TestFTPPaced(t *testing.T) {
 	t.Parallel()
 	url := "ftp://" + testorigin.StartFTP(t, ftpOrigin()) + "/pub/a.txt"
@@ -343,7 +345,7 @@ func TestFTPPaced(t *testing.T) {
 	began := time.Now()
 	for range 3 {
 		if a := g.MustFetch("Tester/1.0", url); a.Status != http.StatusOK {
-			t.Errorf("status %d: %s", a.Status, a.Body)
+			t.Errorf("status %d, want 200: %s", a.Status, a.Body)
 		}
 	}
 	if took := time.Since(began); took < time.Second { // two intervals, however late each request comes
@@ -351,7 +353,7 @@ func TestFTPPaced(t *testing.T) {
 	}
 }
 
-// TestFTPStop: an order ends a transfer in its middle, and the server sees its end.
+// TestFTPStop checks that a stop ends a transfer in the middle, and that the server sees the end.
 func TestFTPStop(t *testing.T) {
 	t.Parallel()
 	origin := ftpOrigin()
@@ -386,10 +388,10 @@ func TestFTPStop(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("the client sees %v", err)
+		t.Errorf("the client got the error %v, want an unexpected EOF", err)
 	}
 	<-ended
 	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonKillSwitch || l.Robots.Address == "" {
-		t.Errorf("logged %s", l.Raw)
+		t.Errorf("the log line is %s", l.Raw)
 	}
 }

@@ -15,15 +15,17 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// malformed is a request that must not be served. SITE stands for the authority of a site that is there and would answer.
+// malformed is a request that must not be served. SITE stands for the authority of a site that
+// exists and would answer.
 type malformed struct {
 	name   string
 	raw    string
 	status int
-	reason enforce.Reason // empty where net/http cannot read it, so that it has no line in the access log
+	reason enforce.Reason // "" if net/http cannot read it, so that the access log has no line
 }
 
-// malformedRequests are requests that break RFC 9110 and 9112, or whose target has no canonical spelling.
+// malformedRequests are requests that violate RFC 9110 and 9112, or whose target has no canonical
+// spelling.
 var malformedRequests = []malformed{
 	// The request line.
 	{"no method", " http://SITE/ HTTP/1.1\r\nHost: SITE\r\n\r\n", 400, ""},
@@ -178,7 +180,7 @@ var malformedRequests = []malformed{
 	{"two User-Agents with CONNECT", "CONNECT SITE HTTP/1.1\r\nHost: SITE\r\nUser-Agent: A\r\nUser-Agent: B\r\n\r\n", 400, "bad_request"},
 }
 
-// longRequests are those above the limit for a header.
+// longRequests returns requests above the limit for a header.
 func longRequests() []malformed {
 	const host = "Host: SITE\r\n"
 	return []malformed{
@@ -189,8 +191,8 @@ func longRequests() []malformed {
 	}
 }
 
-// TestMalformedRequests sends them to the gateway's port. What net/http cannot read it answers itself; the rest has its line in
-// the access log. Nothing reaches the site.
+// TestMalformedRequests sends the requests to the gateway's port. net/http answers the ones that it
+// cannot read; the others have a line in the access log. None reaches the site.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -205,14 +207,14 @@ func TestMalformedRequests(t *testing.T) {
 		a, err := w.Ask(method, raw)
 		// Unread data makes the system reset the connection after the answer.
 		if err != nil && (tt.reason != "" || !errors.Is(err, syscall.ECONNRESET)) || a.Status != tt.status {
-			t.Errorf("%s: %d, %v, want %d: %.300q", tt.name, a.Status, err, tt.status, a.Body)
+			t.Errorf("%s: status %d, error %v, want %d: %.300q", tt.name, a.Status, err, tt.status, a.Body)
 		}
 		if strings.Contains(a.Body, "password") {
 			t.Errorf("%s: the answer repeats the credentials: %s", tt.name, a.Body)
 		}
 		if tt.reason != enforce.ReasonBadTarget {
 			if n, err := w.Reader.Peek(1); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("%s: the connection goes on: %q, %v", tt.name, n, err)
+				t.Errorf("%s: after the answer, read %q, error %v, want the end", tt.name, n, err)
 			}
 		}
 		if tt.reason == "" {
@@ -222,19 +224,19 @@ func TestMalformedRequests(t *testing.T) {
 		l := g.Logs(refused)[refused-1]
 		if l.Status != tt.status || l.Robots.Reason != tt.reason || l.Robots.Decision != "deny" || l.Request.Method != method ||
 			!strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=http_request_error") {
-			t.Errorf("%s: answered with %v, logged as %s", tt.name, a.Header, l.Raw)
+			t.Errorf("%s: header %v, log line %s", tt.name, a.Header, l.Raw)
 		}
 		if !strings.Contains(target, "password") && l.Request.URI != target {
-			t.Errorf("%s: logged for %q", tt.name, l.Request.URI)
+			t.Errorf("%s: the log line has the URI %q", tt.name, l.Request.URI)
 		}
 	}
 	if n := site.Exchanges(); len(n) > 0 {
-		t.Errorf("the site was asked: %+v", n)
+		t.Errorf("requests reached the site: %+v", n)
 	}
 	tellsUnread(g)
 }
 
-// tellsUnread checks that the process log told of requests that cannot be read.
+// tellsUnread checks that the process log reports requests that cannot be read.
 func tellsUnread(g *rig.Gateway) {
 	g.T.Helper()
 	rig.Eventually(g.T, "a line of a request that cannot be read", func() bool {
@@ -242,7 +244,8 @@ func tellsUnread(g *rig.Gateway) {
 	})
 }
 
-// TestMalformedRequestsInTunnels sends those that cannot be read inside tunnels, by TLS and in clear text.
+// TestMalformedRequestsInTunnels sends the requests that cannot be read inside tunnels, over TLS
+// and as plain HTTP.
 func TestMalformedRequestsInTunnels(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -251,7 +254,7 @@ func TestMalformedRequestsInTunnels(t *testing.T) {
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced}.Trusting(authority))
 	for _, tt := range append(malformedRequests, longRequests()...) {
 		if tt.reason != "" {
-			continue // inside it is for another authority, or has a path
+			continue // in a tunnel, it is for another authority or has a path
 		}
 		for authority, open := range map[string]func() *rig.Wire{
 			plain.Origin().Authority(): func() *rig.Wire { return g.Tunnel(plain.Origin().Authority()) },
@@ -259,32 +262,32 @@ func TestMalformedRequestsInTunnels(t *testing.T) {
 		} {
 			raw := strings.NewReplacer("http://SITE/", "/", "SITE", authority).Replace(tt.raw)
 			if first := raw[0] | 0x20; first < 'a' || first > 'z' {
-				continue // neither TLS nor HTTP for a tunnel
+				continue // a tunnel takes it for neither TLS nor HTTP
 			}
 			method, _, _ := strings.Cut(raw, " ")
 			w := open()
 			_ = w.SetDeadline(time.Now().Add(10 * time.Second))
 			a, err := w.Ask(method, raw)
 			if err != nil || a.Status != tt.status {
-				t.Errorf("%s, to %s: %d, %v, want %d: %.300q", tt.name, authority, a.Status, err, tt.status, a.Body)
+				t.Errorf("%s, to %s: status %d, error %v, want %d: %.300q", tt.name, authority, a.Status, err, tt.status, a.Body)
 			}
 			if n, err := w.Reader.Peek(1); err == nil {
-				t.Errorf("%s, to %s: the connection goes on: %q", tt.name, authority, n)
+				t.Errorf("%s, to %s: after the answer, read %q, want the end", tt.name, authority, n)
 			}
 			_ = w.Close()
 		}
 	}
 	if n := plain.Exchanges(); len(n) > 0 {
-		t.Errorf("the site was asked: %+v", n)
+		t.Errorf("requests reached the site: %+v", n)
 	}
 	if n := secure.Arrived(); len(n) > 0 {
-		t.Errorf("the https site was asked: %+v", n)
+		t.Errorf("requests reached the https site: %+v", n)
 	}
 	tellsUnread(g)
 }
 
-// TestLonePercent asks for URLs as browsers spell them: a percent sign that begins no escape is %25 to the rules, the site, the
-// log and the audit, inside tunnels too.
+// TestLonePercent requests URLs as browsers spell them. A percent sign that begins no escape is %25
+// for the rules, the site, the log and the audit, also inside tunnels.
 func TestLonePercent(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -307,7 +310,7 @@ func TestLonePercent(t *testing.T) {
 				w = g.Tunnel(host)
 			}
 			if a, err := w.Ask(http.MethodGet, raw); err != nil || a.Status != tt.status {
-				t.Errorf("%.60q: %d, %v: %s", raw, a.Status, err, a.Body)
+				t.Errorf("%.60q: status %d, error %v, want %d: %s", raw, a.Status, err, tt.status, a.Body)
 			}
 		}
 		logged := 0
@@ -317,22 +320,23 @@ func TestLonePercent(t *testing.T) {
 			}
 		}
 		if logged != 2 {
-			t.Errorf("%s: %d lines for %s", tt.path, logged, tt.uri)
+			t.Errorf("%s: %d log lines for %s, want 2", tt.path, logged, tt.uri)
 		}
 		for _, e := range site.PageExchanges() {
 			if strings.Contains(e.Target, "%-") || strings.HasSuffix(e.Target, "/%") {
-				t.Errorf("the site was asked for %q", e.Target)
+				t.Errorf("the site got the target %q", e.Target)
 			}
 		}
 	}
 	g.Stop()
 	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || r.Totals.Checked < 8 {
-		t.Errorf("audit: status %d, %d checked, %+v: %s", r.Status, r.Totals.Checked, r.Findings, r.Stderr)
+		t.Errorf("audit: status %d, %d lines checked, findings %+v: %s", r.Status, r.Totals.Checked, r.Findings, r.Stderr)
 	}
 }
 
-// TestLonePercentInHTTP2: net/http resets the stream of a request whose path it cannot read, and asks nobody. The site is
-// not asked, and the log tells. Over HTTP/1.1 in the same tunnel, the request is served.
+// TestLonePercentInHTTP2 checks that the log reports a path that net/http cannot read in HTTP/2.
+// net/http resets the stream without calling a handler, and the site gets no request. Over HTTP/1.1
+// in the same tunnel, the request succeeds.
 func TestLonePercentInHTTP2(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -344,21 +348,21 @@ func TestLonePercentInHTTP2(t *testing.T) {
 		return string(out), err
 	}
 	if out, err := curl("--http1.1"); err != nil {
-		t.Errorf("HTTP/1.1: %v: %s", err, out)
+		t.Errorf("HTTP/1.1: error %v, output %s", err, out)
 	}
 	if out, err := curl("--http2"); err == nil || !strings.Contains(out, "HTTP/2") {
-		t.Errorf("HTTP/2: %v: %s", err, out)
+		t.Errorf("HTTP/2: error %v, output %s", err, out)
 	}
 	tellsUnread(g)
 	if n := g.Metric("crawlgate_connections_refused_total"); n < 1 {
-		t.Errorf("%v requests are counted", n)
+		t.Errorf("the metric counts %v requests, want at least 1", n)
 	}
 	if pages := site.PageExchanges(); len(pages) != 1 || pages[0].Target != "/sale-50%25-off" {
-		t.Errorf("the site was asked for %+v", pages)
+		t.Errorf("the site got %+v, want one page", pages)
 	}
 }
 
-// TestLonePercentInHTTP2ToTheGateway is the same for requests that come in no tunnel.
+// TestLonePercentInHTTP2ToTheGateway is TestLonePercentInHTTP2 without a tunnel.
 func TestLonePercentInHTTP2ToTheGateway(t *testing.T) {
 	t.Parallel()
 	config, port := rig.Config{Engine: rig.Unpaced}.WithTLSPort(t, rig.NewTestCA(t), "")
@@ -366,13 +370,13 @@ func TestLonePercentInHTTP2ToTheGateway(t *testing.T) {
 	h := port.RawH2(t)
 	a, err := h.Ask(":method", "GET", ":scheme", "https", ":authority", port.Addr, ":path", "/sale-50%-off", "user-agent", "Tester/1.0")
 	if err == nil {
-		t.Errorf("answered: %d %s", a.Status, a.Body)
+		t.Errorf("the request got status %d, want a reset: %s", a.Status, a.Body)
 	}
 	tellsUnread(g)
 	if n := g.Metric("crawlgate_connections_refused_total"); n != 1 {
-		t.Errorf("%v requests are counted", n)
+		t.Errorf("the metric counts %v requests, want 1", n)
 	}
 	if a, err := h.Ask(":method", "GET", ":scheme", "https", ":authority", port.Addr, ":path", "/", "user-agent", "Tester/1.0"); err != nil {
-		t.Errorf("the next request of the connection: %d, %v", a.Status, err)
+		t.Errorf("the next request of the connection: status %d, error %v", a.Status, err)
 	}
 }

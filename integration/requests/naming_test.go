@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// namedRules refuse /private to the crawlers that they name and to nobody else.
+// namedRules disallow /private for the named crawlers only.
 const namedRules = "User-agent: GPTBot\nUser-agent: Applebot\nUser-agent: Storebot-Google\nUser-agent: Bytespider\n" +
 	"User-agent: Baiduspider-image\nUser-agent: Linux\nUser-agent: U\nUser-agent: Safari\nDisallow: /private\n"
 
@@ -24,8 +24,8 @@ const (
 	chrome     = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36"
 )
 
-// TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers: without agent blocks the product token is all that tells a crawler, wherever
-// it stands in the field.
+// TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers checks that without agent blocks the product token
+// identifies a crawler, anywhere in the field.
 func TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -53,8 +53,8 @@ func TestRFC9309_2_2_1_CrawlersThatPoseAsBrowsers(t *testing.T) {
 	}
 }
 
-// TestAgentsThatPoseAsBrowsers: with agent blocks, an agent is found in the same places, and nobody else's requests go out
-// under its name.
+// TestAgentsThatPoseAsBrowsers checks that agent blocks find an agent in the same places, and that
+// no other request is sent under its name.
 func TestAgentsThatPoseAsBrowsers(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})

@@ -26,10 +26,10 @@ type spelling struct {
 	deny bool
 }
 
-// sent is the path as it is sent: a URL holds no raw backslash (RFC 3986 section 2).
+// sent returns the path as a client sends it. A URL has no raw backslash (RFC 3986 section 2).
 func (s spelling) sent() string { return strings.ReplaceAll(s.path, `\`, "%5C") }
 
-// readSpellings reads the table, and makes sure that it is worth its name.
+// readSpellings reads the table and checks that its rows are useful.
 func readSpellings(t *testing.T) (all []spelling) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "paths.tsv"))
@@ -44,7 +44,7 @@ func readSpellings(t *testing.T) (all []spelling) {
 		}
 		s := spelling{rest, verdict == "deny"}
 		if reaches := reachesPrivate(s.sent()); reaches != s.deny || strings.HasPrefix(s.path, "/private") {
-			t.Errorf("%s: some server serves the private page: %t; the row does not belong there", s.path, reaches)
+			t.Errorf("%s: the row is wrong or useless; a server serves the private page: %t", s.path, reaches)
 		}
 		if s.deny {
 			denied++
@@ -52,19 +52,20 @@ func readSpellings(t *testing.T) (all []spelling) {
 		all = append(all, s)
 	}
 	if denied < 120 || len(all)-denied < denied {
-		t.Errorf("the table has %d rows to deny and %d to pass", denied, len(all)-denied)
+		t.Errorf("the table has %d rows to deny and %d to pass, want at least 120 and no fewer", denied, len(all)-denied)
 	}
 	return all
 }
 
-// servers are the ways in which servers resolve a request target. They share no code with the gateway.
+// servers has functions that resolve a request target like known servers. They share no code with
+// the gateway.
 var servers = map[string]func(target string) string{
 	"nginx": func(target string) string {
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return path.Clean("/" + decoded)
 	},
 	"Tomcat": func(target string) string { return asTomcat(beforeQuery(target)) },
-	"Tomcat behind nginx": func(target string) string { // which decodes, encodes percent signs, and sends that on
+	"Tomcat behind nginx": func(target string) string { // nginx decodes, encodes percent signs, and forwards that
 		decoded, _ := url.PathUnescape(beforeQuery(target))
 		return asTomcat(strings.ReplaceAll(path.Clean("/"+decoded), "%", "%25"))
 	},
@@ -79,8 +80,8 @@ var servers = map[string]func(target string) string{
 	},
 }
 
-// asTomcat cuts parameters before it decodes, and accepts encoded slashes and backslashes, which Tomcat has
-// options for.
+// asTomcat resolves a target like Tomcat: it removes parameters before decoding. It accepts encoded
+// slashes and backslashes, which Tomcat has options for.
 func asTomcat(target string) string {
 	var segments []string
 	for segment := range strings.SplitSeq(target, "/") {
@@ -96,7 +97,7 @@ func beforeQuery(target string) string {
 	return before
 }
 
-// reachesPrivate reports whether some server would serve a page below /private.
+// reachesPrivate reports whether one of the servers would serve a page below /private.
 func reachesPrivate(target string) bool {
 	for _, resolve := range servers {
 		if p := resolve(target); p == "/private" || strings.HasPrefix(p, "/private/") {
@@ -106,8 +107,9 @@ func reachesPrivate(target string) bool {
 	return false
 }
 
-// TestPathSpellings asks for a page that is disallowed in all spellings that some server resolves to it, and for others in
-// the same spellings. Disallowed pages do not reach the origin; all others do, byte for byte.
+// TestPathSpellings requests a disallowed page in all spellings that one of the servers resolves to
+// it, and others in the same spellings. Disallowed pages do not reach the origin. All others do,
+// byte for byte.
 func TestPathSpellings(t *testing.T) {
 	t.Parallel()
 	all := readSpellings(t)
@@ -145,7 +147,7 @@ func TestPathSpellings(t *testing.T) {
 		var got []string
 		for _, e := range site.PageExchanges() {
 			if got = append(got, e.Target); paths == "strict" && reachesPrivate(e.Target) {
-				t.Errorf("%s reached the origin, and some server serves the private page for it", e.Target)
+				t.Errorf("%s reached the origin, although a server would serve the private page for it", e.Target)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -157,22 +159,22 @@ func TestPathSpellings(t *testing.T) {
 	}
 }
 
-// checkForms compares the log with the forms that are to decide, by URI.
+// checkForms compares the forms in the log with the wanted ones, by URI.
 func checkForms(t *testing.T, g *rig.Gateway, forms map[string]enforce.PathForm) {
 	t.Helper()
 	for _, l := range g.ReadLogs() {
 		want, ok := forms[l.Request.URI]
 		if !ok || l.Robots.Form != want {
-			t.Errorf("%s: logged with form %q, want %q; asked for: %t", l.Request.URI, l.Robots.Form, want, ok)
+			t.Errorf("%s: the log has the form %q, want %q; requested: %t", l.Request.URI, l.Robots.Form, want, ok)
 		}
 		delete(forms, l.Request.URI)
 	}
 	if len(forms) > 0 {
-		t.Errorf("not logged: %v", forms)
+		t.Errorf("the log lacks %v", forms)
 	}
 }
 
-// TestPathSpellingsInATunnel asks inside TLS.
+// TestPathSpellingsInATunnel sends spellings inside TLS.
 func TestPathSpellingsInATunnel(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -190,7 +192,7 @@ func TestPathSpellingsInATunnel(t *testing.T) {
 	} {
 		a, err := inner.Ask(http.MethodGet, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", target, site.Authority()))
 		if err != nil || a.Status != want {
-			t.Errorf("%s: status %d, %v, want %d", target, a.Status, err, want)
+			t.Errorf("%s: status %d, error %v, want %d", target, a.Status, err, want)
 		}
 	}
 	got := site.Targets()
@@ -200,8 +202,9 @@ func TestPathSpellingsInATunnel(t *testing.T) {
 	}
 }
 
-// TestURLInAPath checks that a URL which is part of a path, with its slashes escaped, is no folders of the site: a rule
-// about some folder anywhere does not refuse it. What could reach such a folder stays refused.
+// TestURLInAPath checks that a URL in a path, with its slashes escaped, does not count as folders
+// of the site: a rule about a folder anywhere does not match it. Anything that could reach such a
+// folder is still refused.
 func TestURLInAPath(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -223,8 +226,8 @@ func TestURLInAPath(t *testing.T) {
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "a URL in a path")
 }
 
-// TestDollarInsideARule checks RFC 9309 section 2.2.2 for the byte $: raw and as %24 it is the same in a rule and in a
-// target, but for a $ that closes the rule (section 2.2.3).
+// TestDollarInsideARule checks RFC 9309 section 2.2.2 for the byte $: raw or as %24, it is the same
+// in a rule and in a target, except a $ that closes the rule (section 2.2.3).
 func TestDollarInsideARule(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -241,8 +244,8 @@ func TestDollarInsideARule(t *testing.T) {
 	}
 }
 
-// TestPathsOfPieces tries all paths of up to four pieces, and many longer ones. If some server resolves a path to a
-// private one, the gateway must refuse it.
+// TestPathsOfPieces tries all paths of up to four pieces, and many longer ones. The gateway must
+// refuse a path if one of the servers resolves it to a private one.
 func TestPathsOfPieces(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"/", "/private", "/x", "/..", "/.", "/..;", ";y", ";..", "%2f", "%2f..", "%5c", "%3b", "%2e", "https%3A%2F%2F", "/y=http:%2f%2f"}
@@ -250,7 +253,7 @@ func TestPathsOfPieces(t *testing.T) {
 	check := func(path string) {
 		m, _, _ := enforce.MatchPath(group, http.MethodGet, path, enforce.PathsStrict)
 		if m.Allowed && reachesPrivate(path) {
-			t.Errorf("%s is allowed, and some server takes it for a private one", path)
+			t.Errorf("%s is allowed, although a server resolves it to a private path", path)
 		}
 	}
 	var build func(path string, left int)

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// byteSite answers by hand what a path asks for, and keeps the request lines and Hosts that came.
+// rawSite answers with the raw bytes that a path selects, and keeps the request lines and Hosts.
 type rawSite struct {
 	authority string
 	mu        sync.Mutex
@@ -65,8 +65,8 @@ func (s *rawSite) arrived() []string {
 
 const rulesAnswer = "\r\n\r\nUser-agent: *\nDisallow: /private\n"
 
-// TestHeadsOfSites checks RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages: a lost field of a head may
-// be a site's refusal, or matter to the crawler.
+// TestHeadsOfSites checks RFC 9112 sections 5.1, 5.2 and 6.3 for robots.txt and for pages. A field
+// lost from a head may be a site's refusal, or matter to the crawler.
 func TestHeadsOfSites(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
@@ -86,7 +86,7 @@ func TestHeadsOfSites(t *testing.T) {
 			"/page": "HTTP/1.1 200 OK\r\nSet-Cookie : a=1\r\nX-Robots-Tag\t: noindex\r\nX Y: z\r\nTransfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nbody",
 		})
 		if a := g.MustFetch("Tester/1.0", "http://"+site.authority+"/private"); a.Status != 403 || strings.Contains(a.Body, "state:       unreachable") != tt.broken {
-			t.Errorf("%s: %d for a disallowed page: %s", name, a.Status, a.Body)
+			t.Errorf("%s: status %d for a disallowed page, want 403: %s", name, a.Status, a.Body)
 		}
 		if tt.broken {
 			continue
@@ -95,15 +95,15 @@ func TestHeadsOfSites(t *testing.T) {
 			for way, ask := range g.Through(method, site.authority, "/page") {
 				a, err := ask()
 				if err != nil || a.Body != "body" || a.Header.Get("Set-Cookie") != "a=1" || a.Header.Get("X-Robots-Tag") != "noindex" {
-					t.Errorf("%s, %s, %s: %d %v %q, %v", name, way, method, a.Status, a.Header, a.Body, err)
+					t.Errorf("%s, %s, %s: status %d, header %v, body %q, error %v", name, way, method, a.Status, a.Header, a.Body, err)
 				}
 			}
 		}
 	}
 }
 
-// TestDotOfTheRoot checks RFC 3986 section 3.2.2: a name with the dot of the root is the same host, for the rules, the
-// operator and the clock, and goes out without it.
+// TestDotOfTheRoot checks RFC 3986 section 3.2.2: a name with the dot of the root is the same host
+// for the rules, the operator and the clock, and the site gets it without the dot.
 func TestDotOfTheRoot(t *testing.T) {
 	t.Parallel()
 	site := startRawSite(t, map[string]string{
@@ -122,7 +122,7 @@ func TestDotOfTheRoot(t *testing.T) {
 		"http://localhost.%2e:" + port + "/private": 400,
 	} {
 		if a := g.MustFetch("Tester/1.0", target); a.Status != want {
-			t.Errorf("%s: %d, want %d: %s", target, a.Status, want, a.Body)
+			t.Errorf("%s: status %d, want %d: %s", target, a.Status, want, a.Body)
 		}
 	}
 	fetches := 0
@@ -131,11 +131,11 @@ func TestDotOfTheRoot(t *testing.T) {
 			fetches++
 		}
 		if strings.Contains(asked, ".:") {
-			t.Errorf("the site was asked for %s", asked)
+			t.Errorf("the site got %s", asked)
 		}
 	}
 	if fetches != 1 {
-		t.Errorf("the rules of one host were fetched %d times: %q", fetches, site.arrived())
+		t.Errorf("%d fetches of one host's robots.txt, want 1: %q", fetches, site.arrived())
 	}
 }
 
@@ -147,7 +147,7 @@ func TestOptionsWithoutPath(t *testing.T) {
 	for _, path := range []string{"", "/"} {
 		raw := fmt.Sprintf("OPTIONS http://%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Tester/1.0\r\n\r\n", site.authority, path, site.authority)
 		if a, err := g.Dial().Ask(http.MethodOptions, raw); err != nil || a.Status != 204 {
-			t.Errorf("%q: %d, %v: %s", path, a.Status, err, a.Body)
+			t.Errorf("%q: status %d, error %v, want 204: %s", path, a.Status, err, a.Body)
 		}
 	}
 	want := []string{"GET /robots.txt", "OPTIONS *", "OPTIONS /"}
@@ -155,6 +155,6 @@ func TestOptionsWithoutPath(t *testing.T) {
 		want[i] += " " + site.authority
 	}
 	if got := site.arrived(); !slices.Equal(got, want) {
-		t.Errorf("the site was asked for %q, want %q", got, want)
+		t.Errorf("the site got %q, want %q", got, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// LogLine is the part of an access-log line that tests look at.
+// LogLine is the part of an access-log line that tests use.
 type LogLine struct {
 	Request struct {
 		Method string `json:"method"`
@@ -30,9 +30,9 @@ type LogLine struct {
 	Raw       string
 }
 
-// Logs reads the access log when it holds n lines or more. Caddy writes a line when the handler
-// returns, which may be after the client has its answer. To see that there are no more than n, stop
-// the gateway first.
+// Logs returns the lines of the access log when there are at least n. Caddy writes a line when the
+// handler returns, possibly after the client has its answer. To check that there are no more than
+// n, stop the gateway first.
 func (g *Gateway) Logs(n int) []LogLine {
 	g.T.Helper()
 	var lines []LogLine
@@ -43,8 +43,8 @@ func (g *Gateway) Logs(n int) []LogLine {
 	return lines
 }
 
-// ReadLogs reads all whole lines about requests, but for those about the gateway's own pages, which
-// have no object "robots".
+// ReadLogs returns all complete lines about requests, except those about the gateway's own pages,
+// which have no object "robots".
 func (g *Gateway) ReadLogs() []LogLine {
 	g.T.Helper()
 	content, err := os.ReadFile(filepath.Join(g.Dir, "access.log"))
@@ -70,17 +70,17 @@ func (g *Gateway) ReadLogs() []LogLine {
 	return lines
 }
 
-// WithoutUntil is a decision without the time until which the robots.txt of the site refuses: a day at most (RFC 9309
-// section 2.4).
+// WithoutUntil returns a decision without the time until which the site's robots.txt refuses: a day
+// at most (RFC 9309 section 2.4).
 func WithoutUntil(t *testing.T, decision string) string {
 	t.Helper()
 	rest, until, found := strings.Cut(decision, "; until=@")
 	seconds, err := strconv.ParseInt(until, 10, 64)
 	if left := time.Until(time.Unix(seconds, 0)); found && (err != nil || left < time.Minute || left > 24*time.Hour) {
-		t.Errorf("%s: ends in %s, %v", decision, left, err)
+		t.Errorf("%s ends in %s, error %v, want a minute to a day", decision, left, err)
 	}
 	if found == strings.HasPrefix(decision, "allow") {
-		t.Errorf("%s: only what robots.txt refuses ends with it", decision)
+		t.Errorf("%s: only a refusal by robots.txt has an end", decision)
 	}
 	return rest
 }

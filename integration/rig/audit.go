@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// AuditRun is what `crawlgate robots audit --json` said.
+// AuditRun is the output of `crawlgate robots audit --json`.
 type AuditRun struct {
 	Status   int
 	Findings []AuditFinding
@@ -41,10 +41,10 @@ type AuditRun struct {
 		} `json:"agents"`
 	}
 	Stderr   string
-	Verified Verified // what the verifier says of the same files, for --seal on one log
+	Verified Verified // the verifier's result for the same files, for --seal on one log
 }
 
-// AuditOutcomes is what an audit, or a report, counts of requests, or of tunnels.
+// AuditOutcomes has the counts of an audit or a report, of requests or of tunnels.
 type AuditOutcomes struct {
 	Asked   int64 `json:"asked"`
 	Allowed int64 `json:"allowed"`
@@ -58,10 +58,11 @@ type AuditFinding struct {
 	Line                int
 }
 
-// Audit runs the command.
+// Audit runs `crawlgate robots audit`.
 func Audit(t *testing.T, args ...string) (r AuditRun) {
 	t.Helper()
-	// A gap is judged with more tolerance than by default: in CI tests of all packages share two processors.
+	// The tolerance for gaps is larger than the default, because in CI all packages share two
+	// processors.
 	cmd := exec.CommandContext(t.Context(), Binary, append([]string{"robots", "audit", "--json", "--tolerance", "300ms", "--crawl-delay-max", "5s"}, args...)...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -100,7 +101,7 @@ func Audit(t *testing.T, args ...string) (r AuditRun) {
 	return r
 }
 
-// Clean fails the test if there is anything to find.
+// Clean fails the test if the audit found anything.
 func (r AuditRun) Clean(t *testing.T, what string) {
 	t.Helper()
 	if r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 || len(r.Totals.NotProvable) > 0 {
@@ -111,19 +112,19 @@ func (r AuditRun) Clean(t *testing.T, what string) {
 	}
 }
 
-// LogFiles are the files of a log. While a file is packed it has a copy that ends in .tmp, which
-// stays if the gateway ends before that: all of its lines are in the file itself.
+// LogFiles returns the files of a log. While a file is being packed it has a copy that ends in
+// .tmp, which remains if the gateway exits meanwhile. All of its lines are in the file itself.
 func LogFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "access*"))
 	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no logs: %v", err)
+		t.Fatalf("no log files: %v", err)
 	}
 	return files
 }
 
-// Unpacked is the text of a log.
+// Unpacked returns the text of a log, packed or not.
 func Unpacked(t *testing.T, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -141,7 +142,8 @@ func Unpacked(t *testing.T, file string) []byte {
 	return data
 }
 
-// Verified is what verify_evidence.py prints: a program that was written from the rules of docs/evidence-format.md alone.
+// Verified is the output of verify_evidence.py, a program that was written from the rules in
+// docs/evidence-format.md alone.
 type Verified struct {
 	Verdict     string
 	Generations map[string]struct {
@@ -150,7 +152,7 @@ type Verified struct {
 	Findings, Incomplete []AuditFinding
 }
 
-// VerifyLog has files of a log recomputed.
+// VerifyLog runs verify_evidence.py on files of a log.
 func VerifyLog(t *testing.T, args ...string) (found Verified) {
 	t.Helper()
 	program := testdocs.Path("integration", "clients", "verify_evidence.py")
@@ -161,7 +163,8 @@ func VerifyLog(t *testing.T, args ...string) (found Verified) {
 	return found
 }
 
-// agree checks that the verifier comes to the verdict of an audit with --seal on the one log in a folder.
+// agree checks that the verifier and an audit with --seal have the same verdict on the one log in a
+// folder.
 func (r *AuditRun) agree(t *testing.T, args []string) {
 	t.Helper()
 	var kept, folders []string
@@ -186,7 +189,7 @@ func (r *AuditRun) agree(t *testing.T, args []string) {
 	}
 	files := LogFiles(t, folders[0])
 	for i, name := range files {
-		if packed, ok := strings.CutSuffix(name, ".zst"); ok && !slices.Contains(files, packed) { // which Python's library does not read
+		if packed, ok := strings.CutSuffix(name, ".zst"); ok && !slices.Contains(files, packed) { // Python's library does not read zstd
 			files[i] = filepath.Join(t.TempDir(), filepath.Base(packed))
 			if err := os.WriteFile(files[i], Unpacked(t, name), 0o600); err != nil {
 				t.Fatal(err)
@@ -201,6 +204,6 @@ func (r *AuditRun) agree(t *testing.T, args []string) {
 	}
 	r.Verified = VerifyLog(t, slices.Concat(kept, states, files)...)
 	if v := r.Verified; v.Verdict != verdict {
-		t.Errorf("verify_evidence.py says %s, robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.Findings, r.Errors)
+		t.Errorf("the verdict of verify_evidence.py is %s, of robots audit %s: %+v %+v; %+v %q", v.Verdict, verdict, v.Findings, v.Incomplete, r.Findings, r.Errors)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Chromium is a browser with a profile of its own.
+// Chromium is a browser with a new profile.
 type Chromium struct {
 	t    *testing.T
 	path string
@@ -16,7 +16,7 @@ type Chromium struct {
 	home string
 }
 
-// StartChromium makes a profile that goes through a proxy and trusts certificates.
+// StartChromium makes a profile that uses a proxy and trusts certificates.
 func StartChromium(t *testing.T, proxy, version string, trusted ...string) *Chromium {
 	t.Helper()
 	b := &Chromium{t: t, path: Need(t, "chromium"), home: t.TempDir()}
@@ -41,7 +41,7 @@ func StartChromium(t *testing.T, proxy, version string, trusted ...string) *Chro
 	return b
 }
 
-// Visit loads a page as a person would, and returns what the browser shows.
+// Visit loads a page and returns the text that the browser shows.
 func (b *Chromium) Visit(url string) string {
 	b.t.Helper()
 	cmd := exec.Command(b.path, append(slices.Clone(b.args), "--dump-dom", url)...)

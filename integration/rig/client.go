@@ -26,7 +26,7 @@ import (
 // Patience bounds every exchange of a test with the gateway.
 const Patience = 60 * time.Second
 
-// Client is a Go client that sends everything through the gateway, loopback targets included.
+// Client returns a Go client that sends everything through the gateway, loopback targets included.
 func (g *Gateway) Client(userAgent string) *http.Client {
 	proxy := &url.URL{Scheme: "http", Host: g.Addr}
 	base := &http.Transport{Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 256, DisableCompression: true}
@@ -38,7 +38,7 @@ func (g *Gateway) Client(userAgent string) *http.Client {
 	}
 }
 
-// AgentTransport sends every request with a User-Agent of its own.
+// AgentTransport sends every request with its own User-Agent.
 type AgentTransport struct {
 	UserAgent string
 	Base      *http.Transport
@@ -51,7 +51,8 @@ func (a *AgentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.Base.RoundTrip(r)
 }
 
-// CloseIdleConnections closes the connections that are kept; [http.Client.CloseIdleConnections] calls it.
+// CloseIdleConnections closes the connections that are kept; [http.Client.CloseIdleConnections]
+// calls it.
 func (a *AgentTransport) CloseIdleConnections() { a.Base.CloseIdleConnections() }
 
 // Answer is a whole response, read.
@@ -62,7 +63,7 @@ type Answer struct {
 	Body   string
 }
 
-// Get asks for a URL and reads the answer. An error ends the test.
+// Get requests a URL and reads the answer. An error ends the test.
 func Get(t *testing.T, c *http.Client, rawURL string) Answer {
 	t.Helper()
 	a, err := TryGet(t.Context(), c, rawURL)
@@ -72,7 +73,7 @@ func Get(t *testing.T, c *http.Client, rawURL string) Answer {
 	return a
 }
 
-// TryGet asks for a URL and reads the answer.
+// TryGet requests a URL and reads the answer.
 func TryGet(ctx context.Context, c *http.Client, rawURL string) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
@@ -101,7 +102,7 @@ func cutStatus(status string) (code, reason string, ok bool) {
 	return status[:3], status[4:], true
 }
 
-// Wire is a connection on which a test writes its own bytes.
+// Wire is a connection on which a test writes raw bytes.
 type Wire struct {
 	net.Conn
 	Reader *bufio.Reader
@@ -119,7 +120,7 @@ func (g *Gateway) Dial() *Wire {
 	return &Wire{conn, bufio.NewReader(conn)}
 }
 
-// Read reads the bytes that Ask left in the buffer first.
+// Read reads from the buffer of Ask and then from the connection.
 func (w *Wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 
 // Ask sends bytes and reads one response to the method.
@@ -134,7 +135,7 @@ func (w *Wire) Ask(method, raw string) (Answer, error) {
 	return ReadAnswer(resp)
 }
 
-// Fetch asks for an absolute URL of any scheme as it is written, on a connection of its own.
+// Fetch requests an absolute URL of any scheme, exactly as written, on a new connection.
 func (g *Gateway) Fetch(userAgent, rawURL string) (Answer, error) {
 	g.T.Helper()
 	w := g.Dial()
@@ -142,7 +143,8 @@ func (g *Gateway) Fetch(userAgent, rawURL string) (Answer, error) {
 	return w.Ask(http.MethodGet, "GET "+rawURL+" HTTP/1.1\r\nHost: "+HostOf(rawURL)+"\r\nUser-Agent: "+userAgent+"\r\n\r\n")
 }
 
-// Through asks for a path of an authority through the gateway: by absolute form, and as plain HTTP in a tunnel.
+// Through returns two ways to request a path of an authority through the gateway: in absolute form,
+// and as plain HTTP in a tunnel.
 func (g *Gateway) Through(method, authority, path string) map[string]func() (Answer, error) {
 	request := func(target string) string {
 		return method + " " + target + " HTTP/1.1\r\nHost: " + authority + "\r\nUser-Agent: Tester/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -165,7 +167,7 @@ func (g *Gateway) Through(method, authority, path string) map[string]func() (Ans
 	}
 }
 
-// HostOf is the host and port of a URL.
+// HostOf returns the host and port of a URL.
 func HostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -187,7 +189,7 @@ func RunBinary(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// MustFetch is Fetch for a test that cannot go on without an answer.
+// MustFetch is like Fetch, but an error ends the test.
 func (g *Gateway) MustFetch(userAgent, rawURL string) Answer {
 	g.T.Helper()
 	a, err := g.Fetch(userAgent, rawURL)
@@ -197,7 +199,7 @@ func (g *Gateway) MustFetch(userAgent, rawURL string) Answer {
 	return a
 }
 
-// Admin asks the admin endpoint and reads the answer. An error ends the test.
+// Admin requests a path from the admin endpoint and reads the answer. An error ends the test.
 func (g *Gateway) Admin(path string) Answer {
 	g.T.Helper()
 	a, err := g.TryAdmin(g.T.Context(), path)
@@ -207,7 +209,7 @@ func (g *Gateway) Admin(path string) Answer {
 	return a
 }
 
-// TryAdmin asks the admin endpoint and reads the answer.
+// TryAdmin requests a path from the admin endpoint and reads the answer.
 func (g *Gateway) TryAdmin(ctx context.Context, path string) (Answer, error) {
 	resp, err := g.AskAdmin(ctx, path)
 	if err != nil {
@@ -216,12 +218,12 @@ func (g *Gateway) TryAdmin(ctx context.Context, path string) (Answer, error) {
 	return ReadAnswer(resp)
 }
 
-// Authority is the CA by which the gateway intercepts, as clients get it.
+// Authority returns the gateway's CA for intercepted tunnels, as clients get it.
 func (g *Gateway) Authority() *x509.CertPool {
 	g.T.Helper()
 	pool := x509.NewCertPool()
 	if a := Get(g.T, http.DefaultClient, "http://"+g.Addr+"/ca.crt"); !pool.AppendCertsFromPEM([]byte(a.Body)) {
-		g.T.Fatalf("no CA certificate: %d %s", a.Status, a.Body)
+		g.T.Fatalf("/ca.crt is not a certificate: status %d, %s", a.Status, a.Body)
 	}
 	return pool
 }
@@ -247,7 +249,8 @@ func usageOf(pid int) (u Usage, err error) {
 	if err != nil {
 		return u, err
 	}
-	// Fields count from the closing bracket of the command, which may hold blanks: utime and stime are 14 and 15.
+	// Fields count from the closing bracket of the command, which may contain blanks; utime and
+	// stime are 14 and 15.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	for _, f := range fields[11:13] {
 		ticks, err := strconv.ParseInt(f, 10, 64)
@@ -270,10 +273,11 @@ func usageOf(pid int) (u Usage, err error) {
 	return u, errors.New("no VmHWM")
 }
 
-// TunnelRules leave one crawler unrestricted.
+// TunnelRules are rules that leave one crawler unrestricted.
 const TunnelRules = "User-agent: Free\nDisallow:\n\nUser-agent: *\nDisallow: /private\n"
 
-// Connect sends a CONNECT and returns its answer; the connection is the tunnel if that is 200.
+// Connect sends a CONNECT and returns its answer. If the status is 200, the connection is the
+// tunnel.
 func (w *Wire) Connect(t *testing.T, authority, userAgent string) *http.Response {
 	t.Helper()
 	head := "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n"
@@ -306,13 +310,14 @@ func (w *Wire) Over(t *testing.T, config *tls.Config) (*Wire, error) {
 	return &Wire{conn, bufio.NewReader(conn)}, nil
 }
 
-// NewTunnelGateway trusts the CA of the origins.
+// NewTunnelGateway starts a gateway that trusts the CA of the origins.
 func NewTunnelGateway(t *testing.T, server *testorigin.Server, site string) *Gateway {
 	t.Helper()
 	return New(t, Config{Site: site, Egress: "trust_ca " + CAFile(t, server)})
 }
 
-// ClientHello is what a client of TLS says first to a host, which it does not name if it is an address.
+// ClientHello returns the first message of a TLS client to a host. It has no server name if the
+// host is an address.
 func ClientHello(t *testing.T, host string) string {
 	t.Helper()
 	client, server := net.Pipe()
@@ -321,15 +326,15 @@ func ClientHello(t *testing.T, host string) string {
 	n, err := server.Read(hello)
 	_, _ = client.Close(), server.Close()
 	if err != nil || n < 24 {
-		t.Fatalf("%d bytes of a handshake: %v", n, err)
+		t.Fatalf("%d bytes of a handshake, error %v", n, err)
 	}
 	return string(hello[:n])
 }
 
-// ErrUnread is a connection that the gateway closed without a word.
+// ErrUnread is the error of a connection that the gateway closed without an answer.
 var ErrUnread = errors.New("closed before CONNECT was read")
 
-// Unread marks the errors of a connection that was closed.
+// Unread wraps the errors of a closed connection in [ErrUnread].
 func Unread(err error) error {
 	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, closed) {

@@ -18,13 +18,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// lastNameServer counts the addresses that fakeDNS gave away.
+// lastNameServer counts the addresses of name servers.
 var lastNameServer atomic.Uint32
 
-// FakeDNS is a name server with names of its own. A gateway under its command knows it as the only one, with the search
-// list "test" and the hosts file given. It takes a mount namespace and port 53, so it needs root on Linux.
+// FakeDNS is a name server with its own names. A gateway that runs under its command uses only this
+// server, with the search list "test" and the given hosts file. It uses a mount namespace and
+// port 53, so it needs root on Linux.
 type FakeDNS struct {
-	Command []string            // for gatewayConfig.Wrap
+	Command []string            // for Config.Wrap
 	names   map[string][]string // "*" for all others
 
 	mu    sync.Mutex
@@ -32,7 +33,7 @@ type FakeDNS struct {
 	texts map[string]string // TXT records
 }
 
-// Publish gives a name a TXT record in place of the one that it had.
+// Publish sets the TXT record of a name.
 func (d *FakeDNS) Publish(name, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,7 +48,7 @@ func StartDNS(t *testing.T, hosts string, names map[string][]string) *FakeDNS {
 	var addr string
 	var conn net.PacketConn
 	err := error(syscall.EADDRINUSE)
-	for errors.Is(err, syscall.EADDRINUSE) && lastNameServer.Load() < 250 { // by the tests of another checkout
+	for errors.Is(err, syscall.EADDRINUSE) && lastNameServer.Load() < 250 { // used by the tests of another checkout
 		addr = fmt.Sprintf("127.53.0.%d", lastNameServer.Add(1))
 		conn, err = net.ListenPacket("udp", addr+":53")
 	}
@@ -56,9 +57,9 @@ func StartDNS(t *testing.T, hosts string, names map[string][]string) *FakeDNS {
 	}
 	if err != nil {
 		if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
-			t.Fatalf("a name server of the test's own is required: %v", err)
+			t.Fatalf("a name server for the test is required: %v", err)
 		}
-		t.Skipf("no name server of the test's own: %v", err)
+		t.Skipf("no name server for the test: %v", err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -132,7 +133,7 @@ func (d *FakeDNS) answer(m dnsmessage.Message) ([]byte, error) {
 	return reply.Pack()
 }
 
-// Questions are the names that were asked for, each once.
+// Questions returns the names in the questions so far, without repetitions.
 func (d *FakeDNS) Questions() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

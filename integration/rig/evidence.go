@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// SealedLog is a log of a gateway that is sealed, besides the ordinary one.
+// SealedLog is a sealed log of a gateway, besides the ordinary one.
 type SealedLog struct {
 	T   *testing.T
 	Dir string
 }
 
-// NewSealedLog makes a folder for a log.
+// NewSealedLog makes a folder for a sealed log.
 func NewSealedLog(t *testing.T) *SealedLog {
 	t.Helper()
 	return &SealedLog{t, TempDir(t)}
 }
 
-// Config writes a configuration with the sealed log; lines are options of the writer.
+// Config returns a configuration with the sealed log; lines are options of the writer.
 func (s *SealedLog) Config(lines string) Config {
 	return Config{
 		Engine: "gateway gw1.acme.example\npace {\nrate off\nconcurrency 64\n}",
@@ -36,7 +36,7 @@ func (s *SealedLog) Config(lines string) Config {
 	}
 }
 
-// State is the folder of its evidence.
+// State returns the folder of the log's evidence.
 func (s *SealedLog) State() string { return filepath.Join(s.Dir, "evidence", "access") }
 
 // Files lists the log's files, the oldest first.
@@ -50,7 +50,7 @@ func (s *SealedLog) Files() []string {
 	return append(names, filepath.Join(s.Dir, "access.log"))
 }
 
-// Check has another program verify the log ([VerifyLog]).
+// Check verifies the log with another program ([VerifyLog]).
 func (s *SealedLog) Check() Verified {
 	return VerifyLog(s.T, append([]string{s.State()}, s.Files()...)...)
 }

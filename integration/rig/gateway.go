@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Gateway is one running crawlgate process.
+// Gateway is a running crawlgate process.
 type Gateway struct {
 	T      *testing.T
 	Dir    string // config, data, logs and admin socket
@@ -29,9 +29,9 @@ type Gateway struct {
 	Stderr *Tail
 }
 
-// Config is what differs between the tests; everything else is as a company would run it.
+// Config has the options that differ between tests. All others are as a company would set them.
 type Config struct {
-	Engine string // lines of the global robots block, but for egress
+	Engine string // lines of the global robots block, without egress
 	Egress string // lines of its egress block; loopback is allowed in any case
 	Site   string // lines of the site's robots block
 	Around string // further directives of the site
@@ -41,12 +41,13 @@ type Config struct {
 	Public bool   // loopback is not allowed as origin
 
 	Env    []string // further variables of the process
-	Wrap   []string // the words of a command that runs the gateway's
+	Wrap   []string // a command that runs the gateway's command
 	Stdout string   // a file for its standard output
 	Stderr string   // a file for its standard error; tests read that too
 }
 
-// Caddyfile writes the configuration of a gateway with its admin socket, its log and loopback allowed as origin.
+// Caddyfile writes the gateway's configuration, with its admin socket, its log, and loopback
+// allowed as origin.
 func (g *Gateway) Caddyfile(c Config) string {
 	_, port, _ := net.SplitHostPort(g.Addr)
 	allow := "allow_private 127.0.0.0/8"
@@ -84,7 +85,7 @@ http://:%[4]s {
 `, g.AdminAddress(c), c.Engine, c.Egress, port, g.AccessLog(), c.Around, c.Site, c.Global, allow, c.Sites)
 }
 
-// AdminAddress is the address of the admin endpoint in a configuration.
+// AdminAddress returns the address of the admin endpoint in a configuration.
 func (g *Gateway) AdminAddress(c Config) string {
 	if c.Admin != "" {
 		return c.Admin
@@ -92,13 +93,13 @@ func (g *Gateway) AdminAddress(c Config) string {
 	return "unix/" + g.AdminSocket()
 }
 
-// AdminSocket is the socket of the admin endpoint if the configuration names no address.
+// AdminSocket returns the socket of the admin endpoint, for configurations without an address.
 func (g *Gateway) AdminSocket() string { return filepath.Join(g.Dir, "admin.sock") }
 
-// AccessLog is the file of the access log.
+// AccessLog returns the path of the access log.
 func (g *Gateway) AccessLog() string { return filepath.Join(g.Dir, "access.log") }
 
-// Store is the file of the store.
+// Store returns the path of the store.
 func (g *Gateway) Store() string { return filepath.Join(g.Dir, "caddy", "crawlgate", "robots.db") }
 
 // New runs the binary on a free port and waits until it answers.
@@ -106,21 +107,21 @@ func New(t *testing.T, c Config) *Gateway {
 	t.Helper()
 	g := &Gateway{T: t, Dir: TempDir(t)}
 	var err error
-	for range 5 { // another process may take the port between the look and the start
+	for range 5 { // another process may take the port before the start
 		g.Addr = FreePort(t)
 		if err = g.Start(c); err == nil {
 			return g
 		}
 		if g.Exited != nil {
-			g.Kill() // it may be another gateway that answered at the port
+			g.Kill() // another gateway may have answered at the port
 		}
 	}
 	t.Fatalf("starting the gateway: %v", err)
 	return nil
 }
 
-// Start runs the binary and waits until it answers. A gateway that was stopped or killed goes on with its data, at the
-// same port.
+// Start runs the binary and waits until it answers. A gateway that was stopped or killed continues
+// with its data, at the same port.
 func (g *Gateway) Start(c Config) error {
 	if err := g.Launch(c); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (g *Gateway) Start(c Config) error {
 	return g.Ready()
 }
 
-// captured has the flags to open the files of standard streams, as a service supervisor does.
+// captured has the flags with which a service supervisor opens the files of standard streams.
 const captured = os.O_APPEND | os.O_CREATE | os.O_WRONLY
 
 // Launch runs the binary.
@@ -146,12 +147,12 @@ func (g *Gateway) Launch(c Config) error {
 		if err != nil {
 			return err
 		}
-		defer out.Close() // the process has its own
+		defer out.Close() // the process has its own descriptor
 		g.Cmd.Stdout = out
 	}
 	g.Stderr = new(Tail)
 	g.Cmd.Stderr = g.Stderr
-	var stderr *os.File // nil for none
+	var stderr *os.File // nil without a file
 	if c.Stderr != "" {
 		var err error
 		if stderr, err = os.OpenFile(c.Stderr, captured, 0o600); err != nil {
@@ -166,14 +167,15 @@ func (g *Gateway) Launch(c Config) error {
 	g.Exited = exited
 	go func() {
 		_ = cmd.Wait()
-		_ = stderr.Close() // of none it is an error
+		_ = stderr.Close() // closing nil is only an error
 		close(exited)
 	}()
 	g.T.Cleanup(g.Stop)
 	return nil
 }
 
-// Ready waits for the gateway's own page, and then for all else that the configuration starts, such as other ports.
+// Ready waits for the gateway's own page, and then for everything else that the configuration
+// starts, such as other ports.
 func (g *Gateway) Ready() error {
 	ctx, cancel := context.WithTimeout(g.T.Context(), 30*time.Second)
 	defer cancel()
@@ -186,7 +188,7 @@ func (g *Gateway) Ready() error {
 		}
 		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
 			_ = resp.Body.Close()
-			resp, err := g.AskAdmin(ctx, "/config/") // Caddy answers when it has started all
+			resp, err := g.AskAdmin(ctx, "/config/") // Caddy answers when it has started everything
 			if err == nil {
 				_, err = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
@@ -196,20 +198,20 @@ func (g *Gateway) Ready() error {
 		select {
 		case <-tick.C:
 		case <-g.Exited:
-			return fmt.Errorf("the gateway ended: %s", g.Stderr)
+			return fmt.Errorf("the gateway exited: %s", g.Stderr)
 		case <-ctx.Done():
 			return fmt.Errorf("the gateway does not answer: %s", g.Stderr)
 		}
 	}
 }
 
-// Stop shuts the process down cleanly and waits for it. Its log is complete then.
+// Stop shuts the process down gracefully and waits for it. Its log is then complete.
 func (g *Gateway) Stop() { g.Signal(syscall.SIGTERM) }
 
-// Kill ends it as a power cut would.
+// Kill kills the process, like a power cut.
 func (g *Gateway) Kill() { g.Signal(syscall.SIGKILL) }
 
-// Signal ends the process by sig, and looks whether anything in it has failed.
+// Signal ends the process with sig, and checks that nothing in it has failed.
 func (g *Gateway) Signal(sig syscall.Signal) {
 	g.T.Helper()
 	select {
@@ -220,11 +222,11 @@ func (g *Gateway) Signal(sig syscall.Signal) {
 	select {
 	case <-g.Exited:
 	case <-time.After(20 * time.Second):
-		g.T.Errorf("the gateway did not end on %v: %s", sig, g.Stderr)
+		g.T.Errorf("the gateway did not exit on %v: %s", sig, g.Stderr)
 		_ = g.Cmd.Process.Kill()
 		<-g.Exited
 	}
-	// net/http recovers the panic of a handler, so the process alone does not tell.
+	// net/http recovers the panic of a handler, so the exit status does not show it.
 	for _, word := range []string{"panic", "DATA RACE", "fatal error"} {
 		if out := g.Stderr.String(); strings.Contains(out, word) {
 			g.T.Errorf("%q in the gateway's own log: %s", word, out)
@@ -232,7 +234,7 @@ func (g *Gateway) Signal(sig syscall.Signal) {
 	}
 }
 
-// Reload loads another configuration into the running process, as an operator does.
+// Reload loads another configuration into the running process, like an operator.
 func (g *Gateway) Reload(c Config) error {
 	config := filepath.Join(g.Dir, "Caddyfile")
 	if err := os.WriteFile(config, []byte(g.Caddyfile(c)), 0o600); err != nil {
@@ -244,13 +246,14 @@ func (g *Gateway) Reload(c Config) error {
 		return fmt.Errorf("reload: %w: %s", err, out)
 	}
 	g.Config = c
-	// The old configuration's listener closes a moment later. A connection that the kernel has put into its queue is lost,
-	// as with any server; tests that are not about that go on when it is gone.
+	// The old configuration's listener closes a moment later. A connection in its queue is then
+	// lost, as with any server. Tests of other things wait until the listener is closed.
 	Eventually(g.T, "the old listener to close", func() bool { return g.Listeners() <= 1 })
 	return nil
 }
 
-// Listeners returns how many sockets listen at the gateway's port, or 0 if the system does not say.
+// Listeners returns the number of sockets that listen at the gateway's port, or 0 if the system
+// does not tell.
 func (g *Gateway) Listeners() (n int) {
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
@@ -267,7 +270,7 @@ func (g *Gateway) Listeners() (n int) {
 	return n
 }
 
-// AskAdmin asks the admin endpoint for a path.
+// AskAdmin requests a path from the admin endpoint.
 func (g *Gateway) AskAdmin(ctx context.Context, path string) (*http.Response, error) {
 	client, base := http.DefaultClient, "http://"+g.Config.Admin
 	if g.Config.Admin == "" {
@@ -286,7 +289,7 @@ func (g *Gateway) AskAdmin(ctx context.Context, path string) (*http.Response, er
 	return client.Do(req)
 }
 
-// Metric reads the sum of a counter or gauge over its labels from the admin endpoint.
+// Metric returns the sum of a counter or gauge over its labels, from the admin endpoint.
 func (g *Gateway) Metric(name string) float64 {
 	g.T.Helper()
 	resp, err := g.AskAdmin(g.T.Context(), "/metrics")
@@ -313,7 +316,7 @@ func (g *Gateway) Metric(name string) float64 {
 	return sum
 }
 
-// LimitDescriptors sets how many files the gateway may have open from now on.
+// LimitDescriptors sets the number of files that the gateway may have open.
 func (g *Gateway) LimitDescriptors(n int) {
 	g.T.Helper()
 	pid := strconv.Itoa(g.Cmd.Process.Pid)

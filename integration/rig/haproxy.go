@@ -13,7 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// haproxyRecipe is the configuration in docs/fleet.md, for other addresses and for as many gateways as there are.
+// haproxyRecipe returns the configuration in docs/fleet.md with other addresses and any number of
+// gateways.
 func haproxyRecipe(t *testing.T, bind string, gateways []*Gateway) string {
 	t.Helper()
 	_, recipe, _ := strings.Cut(testdocs.Text(t, "fleet.md"), "```haproxy\n")
@@ -24,7 +25,7 @@ func haproxyRecipe(t *testing.T, bind string, gateways []*Gateway) string {
 	}
 	for i := 0; i < len(replace); i += 2 {
 		if found = found && strings.Contains(recipe, replace[i]); !found {
-			t.Fatalf("docs/fleet.md has no %q", replace[i])
+			t.Fatalf("docs/fleet.md lacks %q", replace[i])
 		}
 	}
 	var lines strings.Builder
@@ -36,7 +37,8 @@ func haproxyRecipe(t *testing.T, bind string, gateways []*Gateway) string {
 	return lines.String()
 }
 
-// StartHAProxy runs the configuration in docs/fleet.md, and more, before gateways. It is a gateway to clients.
+// StartHAProxy runs HAProxy with the configuration in docs/fleet.md, and more, in front of
+// gateways. Clients use it like a gateway.
 func StartHAProxy(t *testing.T, gateways []*Gateway, more string) *Gateway {
 	t.Helper()
 	balancer := &Gateway{T: t, Dir: TempDir(t), Addr: FreePort(t)}

@@ -11,7 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TempDir is short, because the path of a unix socket may have only some 100 bytes.
+// TempDir returns a folder with a short path, because the path of a unix socket has at most about
+// 100 bytes.
 func TempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // t.TempDir is long
@@ -22,14 +23,14 @@ func TempDir(t *testing.T) string {
 	return dir
 }
 
-// FreePort is an address at a port that is free on all addresses, and stays so: the gateway takes its own port for its
-// own at each of them, a site of the test's there included.
+// FreePort returns an address whose port is free on all addresses, and stays reserved. The gateway
+// counts its own port as its own on each address, so no site may use it.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", testorigin.ReservePort(t))
 }
 
-// CAFile is a file with the CA of the origins, for trust_ca.
+// CAFile writes the CA of the origins to a file, for trust_ca.
 func CAFile(t *testing.T, server *testorigin.Server) string {
 	t.Helper()
 	file := filepath.Join(TempDir(t), "ca.pem")
@@ -39,23 +40,24 @@ func CAFile(t *testing.T, server *testorigin.Server) string {
 	return file
 }
 
-// Eventually polls, bounded, until done. It is for what another process does in its own time.
+// Eventually polls until done returns true, for a bounded time. It waits for what another process
+// does.
 func Eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
 
-// Tail keeps the last bytes of the process's own log.
+// Tail keeps the last bytes that are written to it, such as the process's own log.
 type Tail struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
-// tailSize holds the goroutine dump of a panic.
+// tailSize is enough for the goroutine dump of a panic.
 const tailSize = 256 << 10
 
 // Write implements [io.Writer].
@@ -75,10 +77,10 @@ func (t *Tail) String() string {
 	return string(t.buf)
 }
 
-// PaceOff is a configuration under which nothing waits for its turn.
+// PaceOff is a configuration that holds no request.
 const PaceOff = "pace {\nrate off\nbackoff off\nconcurrency 4000\nqueue 4000\nwait 60s\n}"
 
-// FleetEngine is the configuration of one gateway of a fleet.
+// FleetEngine returns the configuration of one gateway of a fleet.
 func FleetEngine(name, url string, expect int) string {
 	return fmt.Sprintf("gateway %s\n%s\nfleet redis %s {\nexpect %d\n}", name, PaceOff, url, expect)
 }

@@ -2,5 +2,5 @@
 
 package rig
 
-// RaceEnabled says that the tests run under the race detector; the gateway then does too.
+// RaceEnabled reports whether the tests, and thus the gateway, run under the race detector.
 const RaceEnabled = false

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// LeastGap is the shortest time between the arrivals of two requests; see [Arrivals].
+// LeastGap returns the shortest time between the arrivals of two requests; see [Arrivals].
 func LeastGap(exchanges []testorigin.Exchange) time.Duration {
 	slices.SortFunc(exchanges, func(a, b testorigin.Exchange) int { return a.Arrived.Compare(b.Arrived) })
 	least := time.Duration(1<<63 - 1)
@@ -25,12 +25,12 @@ func LeastGap(exchanges []testorigin.Exchange) time.Duration {
 	return least
 }
 
-// Scheduling is how late something may be noticed on a busy machine. It is added to how long a thing may take at most,
-// and never to how soon it may happen.
+// Scheduling is the delay with which a busy machine may notice an event. Tests add it to upper
+// bounds of times, never to lower ones.
 const Scheduling = 750 * time.Millisecond
 
-// CrawlUntil has workers ask one site for one page after the other until ctx ends; a refused one tries again a little
-// later, as clients do that do not honour Retry-After.
+// CrawlUntil lets workers request one page after the other from a site until ctx ends. A refused
+// worker tries again a little later, like clients that ignore Retry-After.
 func (g *Gateway) CrawlUntil(ctx context.Context, group *sync.WaitGroup, agent string, workers int, site *testorigin.Site) {
 	g.T.Helper()
 	client := g.Client(agent + "/1.0")
@@ -54,7 +54,8 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Arrivals are the times at which requests for pages had arrived, by the clock of the origin's kernel.
+// Arrivals returns the times at which requests for pages arrived, by the clock of the origin's
+// kernel.
 func Arrivals(site *testorigin.Site) []time.Time {
 	exchanges := site.PageExchanges()
 	times := make([]time.Time, len(exchanges))
@@ -65,8 +66,8 @@ func Arrivals(site *testorigin.Site) []time.Time {
 	return times
 }
 
-// Shortest is the least time in which n+1 requests came. If a rate allows n requests per second, it is never below a
-// second.
+// Shortest returns the shortest time in which n+1 requests came. With a rate of n requests per
+// second it is at least a second.
 func Shortest(times []time.Time, n int) time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for i := n; i < len(times); i++ {
@@ -75,7 +76,8 @@ func Shortest(times []time.Time, n int) time.Duration {
 	return least
 }
 
-// CheckRefusal looks whether an answer is the gateway's refusal for politeness, and when it says to come back.
+// CheckRefusal checks that an answer is a refusal for politeness, and that its Retry-After is
+// within bounds.
 func CheckRefusal(t *testing.T, a Answer, least, most time.Duration) {
 	t.Helper()
 	if a.Status != http.StatusTooManyRequests {
@@ -88,14 +90,15 @@ func CheckRefusal(t *testing.T, a Answer, least, most time.Duration) {
 		t.Errorf("Retry-After: %q, want %v to %v", a.Header.Get("Retry-After"), least, most)
 	}
 	if status := a.Header.Get("Proxy-Status"); !strings.HasPrefix(status, "crawlgate; error=http_request_denied;") {
-		t.Errorf("Proxy-Status: %q", status)
+		t.Errorf("Proxy-Status is %q", status)
 	}
 	if a.Header.Get("Cache-Control") != "no-store" || a.Body == "" {
 		t.Errorf("Cache-Control %q, body %q", a.Header.Get("Cache-Control"), a.Body)
 	}
 }
 
-// CheckReason ends the gateway and looks how many requests its log says were refused for the reason.
+// CheckReason stops the gateway, and checks the number of requests in its log that were refused for
+// the reason.
 func (g *Gateway) CheckReason(reason enforce.Reason, want int) {
 	g.T.Helper()
 	g.Stop()
@@ -106,6 +109,6 @@ func (g *Gateway) CheckReason(reason enforce.Reason, want int) {
 		}
 	}
 	if n != want {
-		g.T.Errorf("%d lines say %s, want %d", n, reason, want)
+		g.T.Errorf("%d lines have the reason %s, want %d", n, reason, want)
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// RightPassword is the password of every agent of these tests.
+// RightPassword is the password of every agent in these tests.
 const RightPassword = "right"
 
-// hashes has the hash of the right password by algorithm. A hash takes a second, so tests share them.
+// hashes has the hash of the right password by algorithm. A hash takes a second, so tests share
+// them.
 var hashes sync.Map
 
-// Hashed gives a hash as an operator makes it, with the parameters that Caddy takes by default.
+// Hashed returns a hash of the right password, with Caddy's default parameters.
 func Hashed(t *testing.T, algorithm string) string {
 	t.Helper()
 	if hash, ok := hashes.Load(algorithm); ok {
@@ -24,7 +25,7 @@ func Hashed(t *testing.T, algorithm string) string {
 	return hash
 }
 
-// MakeHash has the binary make a hash of the right password.
+// MakeHash makes a hash of the right password with the binary.
 func MakeHash(t *testing.T, algorithm string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), Binary, "hash-password", "--plaintext", RightPassword, "--algorithm", algorithm).Output()

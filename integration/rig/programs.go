@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// SystemPython is Debian's, for which requests and Scrapy are installed.
+// SystemPython is Debian's Python, which has requests and Scrapy.
 const SystemPython = "/usr/bin/python3"
 
-// Missing is [Need] for something that is not a program.
+// Missing is like [Need] for something that is not a program.
 func Missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CRAWLGATE_REQUIRE_ALL") == "1" {
@@ -36,11 +36,11 @@ func NodePrograms(t *testing.T, folder ...string) string {
 	return dir
 }
 
-// installed are the folders with npm's packages, by their lock files.
+// installed has the folders with npm's packages, by their lock files.
 var installed sync.Map
 
-// InstallNode does what `npm ci` does in a folder. Packages of the same lock file are installed once for all tests of a
-// process, and then linked: no test changes them.
+// InstallNode does the same as `npm ci` in a folder. It installs the packages of a lock file once
+// for all tests of a process and then links them, because no test changes them.
 func InstallNode(t *testing.T, dir string) {
 	t.Helper()
 	npm, cp := Need(t, "npm"), Need(t, "cp")
@@ -60,7 +60,7 @@ func InstallNode(t *testing.T, dir string) {
 	}
 }
 
-// npmCI installs the packages of a folder elsewhere, by npm's cache as far as it goes.
+// npmCI installs the packages of a folder in another folder, from npm's cache as far as possible.
 func npmCI(npm, dir string) (modules string, err error) {
 	at, err := os.MkdirTemp(shared, "npm")
 	if err != nil {
@@ -85,14 +85,15 @@ func npmCI(npm, dir string) (modules string, err error) {
 	return filepath.Join(at, "node_modules"), nil
 }
 
-// RunBounded runs a program for two minutes at most and returns its standard output. Its failure is the test's.
+// RunBounded runs a program for at most two minutes and returns its standard output. A failure ends
+// the test.
 func RunBounded(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
 	bounded.Dir, bounded.Env, bounded.Stdin = cmd.Dir, cmd.Env, cmd.Stdin
-	bounded.WaitDelay = time.Second // children that hold the pipes do not hold the test
+	bounded.WaitDelay = time.Second // do not wait for children that hold the pipes
 	var stdout, stderr bytes.Buffer
 	bounded.Stdout, bounded.Stderr = &stdout, &stderr
 	if err := bounded.Run(); err != nil {

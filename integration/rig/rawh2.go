@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// RawH2 is an HTTP/2 connection on which a test sends fields that no client library would.
+// RawH2 is an HTTP/2 connection on which a test sends fields that no client library sends.
 type RawH2 struct {
 	Framer *http2.Framer
 	encode *hpack.Encoder
@@ -20,7 +20,7 @@ type RawH2 struct {
 	stream uint32
 }
 
-// NewRawH2 speaks HTTP/2 over a connection that has agreed on it.
+// NewRawH2 starts HTTP/2 on a connection that has negotiated it.
 func NewRawH2(t *testing.T, conn net.Conn) *RawH2 {
 	t.Helper()
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
@@ -35,10 +35,11 @@ func NewRawH2(t *testing.T, conn net.Conn) *RawH2 {
 	return h
 }
 
-// Ask sends a request without a body, as names and values in turn, and reads its answer.
+// Ask sends a request without a body and reads its answer. fields are names and values in turn.
 func (h *RawH2) Ask(fields ...string) (Answer, error) { return h.send(true, fields) }
 
-// Open sends the head of a request that goes on, and reads its answer or, if that goes on as well, the head of it.
+// Open sends the head of a request with a body to follow. It reads the answer, or only its head if
+// the answer has no end yet.
 func (h *RawH2) Open(fields ...string) (Answer, error) { return h.send(false, fields) }
 
 func (h *RawH2) send(whole bool, fields []string) (Answer, error) {

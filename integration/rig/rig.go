@@ -10,9 +10,9 @@
 //		...
 //	}
 //
-// A [Gateway] is a running process; it stops with its test. [Wire] is a connection for bytes that no client would send,
-// [SecureSite] an https origin, [TLSPort] a gateway's port for TLS, [FakeDNS] a name server. [Audit] and [Simulate] run the
-// commands of these names on a log.
+// A [Gateway] is a running process; it stops with its test. [Wire] is a connection for bytes that
+// no client would send, [SecureSite] an https origin, [TLSPort] a gateway's port for TLS, [FakeDNS]
+// a name server. [Audit] and [Simulate] run the commands of these names on a log.
 package rig
 
 import (
@@ -31,20 +31,20 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// Binary is the crawlgate under test, built once for all packages of tests.
+// Binary is the path of the crawlgate under test, built once for all packages.
 var Binary string
 
-// Main runs the tests of a package with [Binary], and ends its process.
+// Main runs the tests of a package with [Binary], and exits.
 func Main(tests func() int) {
 	flag.Parse()
-	// Parallel tests wait for clocks, limits and LoadsMachine most of their time.
+	// Parallel tests mostly wait: for clocks, limits and LoadsMachine.
 	if err := flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(run(tests))
 }
 
-// shared is a folder of the tests of this process.
+// shared is a folder for the tests of this process.
 var shared string
 
 func run(tests func() int) int {
@@ -68,10 +68,10 @@ func run(tests func() int) int {
 	return tests()
 }
 
-// build builds the gateway, with cgo if the tests use it, so that they share a third of the compiled packages. It stays at
-// its place: the next package finds it, and go builds it again only if something in it has changed. CRAWLGATE_BIN names
-// another binary, such as one that is to be released. Under the race detector the gateway runs under it too. If two
-// packages need the binary at once, one waits until the other one has built it.
+// build builds the gateway, with cgo if the tests use it, so that they share compiled packages. The
+// file stays: the next package finds it, and go rebuilds it only after a change. CRAWLGATE_BIN
+// names another binary, such as one to be released. Under the race detector the gateway runs under
+// it too. If two packages need the binary at once, one waits until the other has built it.
 func build(out string) error {
 	done, err := turn("build", syscall.LOCK_EX)
 	if err != nil {
@@ -91,15 +91,16 @@ func build(out string) error {
 	return nil
 }
 
-// checkoutFile is a path outside the checkout for a file of its own kind, for this user alone.
+// checkoutFile returns a path outside the checkout for a file of a kind, for this user alone.
 func checkoutFile(kind string) string {
 	checkout := fnv.New64a()
 	_, _ = checkout.Write([]byte(testdocs.Path()))
 	return filepath.Join(os.TempDir(), fmt.Sprintf("crawlgate-%s-%d-%x", kind, os.Getuid(), checkout.Sum64()))
 }
 
-// turn waits for a turn of a kind among the processes that test this checkout: by LOCK_EX for the only one, by LOCK_SH for
-// one that others of LOCK_SH share. The system ends it with its process.
+// turn waits for a turn of a kind among the processes that test this checkout. With LOCK_EX the
+// turn is exclusive, with LOCK_SH others with LOCK_SH share it. The system ends the turn with the
+// process.
 func turn(kind string, how int) (done func(), err error) {
 	file, err := os.Create(checkoutFile(kind) + ".lock")
 	if err != nil {
@@ -115,15 +116,16 @@ func turn(kind string, how int) (done func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// LoadsMachine marks a test that takes a good part of the CPUs: one of them runs at a time, of whatever package, beside
-// tests that wait. Two took the time from each other by which their bounds are set.
+// LoadsMachine marks a test that uses much of the CPUs. Only one such test runs at a time, over all
+// packages, beside tests that wait. Two would take the time from each other that their bounds
+// assume.
 func LoadsMachine(t *testing.T) {
 	t.Helper()
 	takeTurn(t, syscall.LOCK_EX)
 }
 
-// NeedsQuiet marks a test that waits most of its time, for longer than others, and whose bounds a loaded machine breaks: it
-// runs beside others of its kind, and beside none of [LoadsMachine].
+// NeedsQuiet marks a test that mostly waits, longer than others, and whose bounds a loaded machine
+// breaks. It runs beside others of its kind, but not beside any of [LoadsMachine].
 func NeedsQuiet(t *testing.T) {
 	t.Helper()
 	takeTurn(t, syscall.LOCK_SH)
@@ -139,7 +141,8 @@ func takeTurn(t *testing.T, how int) {
 	t.Cleanup(done)
 }
 
-// Need finds a program that a test drives. A laptop without it skips the test; CI fails.
+// Need returns the path of a program that a test runs. Without it the test is skipped; in CI it
+// fails.
 func Need(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -153,6 +156,6 @@ func Need(t *testing.T, name string) string {
 	return ""
 }
 
-// Long reports whether the tests of scale run in their full size, some minutes: CRAWLGATE_LONG=1. The results are in
-// bench/overhead/RESULTS.md.
+// Long reports whether tests of scale run in full size, which takes some minutes: CRAWLGATE_LONG=1.
+// The results are in bench/overhead/RESULTS.md.
 func Long() bool { return os.Getenv("CRAWLGATE_LONG") == "1" }

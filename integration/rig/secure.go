@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// TestCA signs the certificates of https origins. Gateways trust it by trust_ca.
+// TestCA signs the certificates of https origins. Gateways trust it with trust_ca.
 type TestCA struct {
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -44,7 +44,7 @@ func NewTestCA(t *testing.T) *TestCA {
 	return a
 }
 
-// Issue makes a certificate for names and addresses; change, if not nil, spoils it first.
+// Issue makes a certificate for names and addresses; change, if not nil, modifies it first.
 func (a *TestCA) Issue(t *testing.T, hosts []string, change func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
 	key := NewKey(t)
@@ -74,7 +74,8 @@ func NewKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// Sign makes a certificate that is valid now unless the template says otherwise; without a parent, self-signed.
+// Sign makes a certificate that is valid now unless the template says otherwise. Without a parent
+// it is self-signed.
 func Sign(t *testing.T, template, parent *x509.Certificate, public any, signer *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	if key, ok := public.(*ecdsa.PrivateKey); ok {
@@ -123,11 +124,11 @@ func WriteKey(t *testing.T, file string, key any) {
 	WritePEM(t, file, "PRIVATE KEY", der)
 }
 
-// SecureSite is an https origin that speaks HTTP/2 and HTTP/1.1 as net/http does, at localhost and on 127.0.0.1.
+// SecureSite is an https origin on net/http, with HTTP/2 and HTTP/1.1, at localhost and 127.0.0.1.
 type SecureSite struct {
 	*httptest.Server
 	Port string
-	Tls  atomic.Pointer[tls.Config] // for the handshakes from now on
+	Tls  atomic.Pointer[tls.Config] // for later handshakes
 
 	Mu   sync.Mutex
 	Seen []Seen
@@ -144,13 +145,14 @@ type Seen struct {
 // SecureRules has a rule of each kind that a small site needs.
 const SecureRules = "User-agent: *\nDisallow: /private/\nAllow: /private/open.html\nDisallow: /search\n"
 
-// SecurePages are the pages of a site, and whether secureRules allow them.
+// SecurePages are the pages of a site, and whether SecureRules permit them.
 var SecurePages = map[string]bool{
 	"/": true, "/news/a.html": true, "/news/b.html": true, "/private/open.html": true,
 	"/private/page.html": false, "/search?q=robots": false,
 }
 
-// StartSecureSite starts a site with secureRules and securePages; a handler, if not nil, answers all but /robots.txt.
+// StartSecureSite starts a site with SecureRules and SecurePages; a handler, if not nil, answers
+// everything except /robots.txt.
 func StartSecureSite(t *testing.T, a *TestCA, h http.Handler) *SecureSite {
 	t.Helper()
 	s := NewSecureSite(t, a, h)
@@ -159,7 +161,7 @@ func StartSecureSite(t *testing.T, a *TestCA, h http.Handler) *SecureSite {
 	return s
 }
 
-// NewSecureSite is StartSecureSite for a site that is not started yet.
+// NewSecureSite is like StartSecureSite, but does not start the site.
 func NewSecureSite(t *testing.T, a *TestCA, h http.Handler) *SecureSite {
 	t.Helper()
 	s := new(SecureSite)
@@ -188,11 +190,11 @@ func NewSecureSite(t *testing.T, a *TestCA, h http.Handler) *SecureSite {
 	return s
 }
 
-// portsOfSites holds the ports that listenAnew gave.
+// portsOfSites has the ports that listenAnew has returned.
 var portsOfSites sync.Map
 
-// listenAnew listens at a port that no secure site of this run had: tests that share a gateway have sites that come and
-// go, and its cache and its log know a site by its port.
+// listenAnew listens at a port that no secure site of this process had before. Tests that share a
+// gateway start and stop sites, and the gateway's cache and log know a site by its port.
 func listenAnew(t *testing.T) net.Listener {
 	t.Helper()
 	for {
@@ -203,16 +205,16 @@ func listenAnew(t *testing.T) net.Listener {
 		if _, had := portsOfSites.LoadOrStore(l.Addr().String(), true); !had {
 			return l
 		}
-		defer l.Close() // later, so that the same port is not given again
+		defer l.Close() // not before the end, so that the system does not return the same port
 	}
 }
 
-// Show makes a certificate the site's.
+// Show changes the site's certificate.
 func (s *SecureSite) Show(cert *tls.Certificate) {
 	s.Tls.Store(&tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"h2", "http/1.1"}})
 }
 
-// ServePages answers with a page that links to all pages.
+// ServePages serves pages that link to all other pages.
 func ServePages(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	var page strings.Builder
@@ -223,20 +225,20 @@ func ServePages(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, page.String())
 }
 
-// Authority is the site's host and port.
+// Authority returns the site's host and port.
 func (s *SecureSite) Authority() string { return "localhost:" + s.Port }
 
-// At is the absolute URL of a path.
+// At returns the absolute URL of a path.
 func (s *SecureSite) At(path string) string { return "https://" + s.Authority() + path }
 
-// Arrived gives what reached the site, in order.
+// Arrived returns the requests that reached the site, in order.
 func (s *SecureSite) Arrived() []Seen {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return slices.Clone(s.Seen)
 }
 
-// Targets gives the paths and queries that reached the site.
+// Targets returns the paths and queries that reached the site, in order.
 func (s *SecureSite) Targets() []string {
 	var targets []string
 	for _, r := range s.Arrived() {
@@ -245,7 +247,7 @@ func (s *SecureSite) Targets() []string {
 	return targets
 }
 
-// Trusting adds what a gateway needs for the site of an authority.
+// Trusting returns c with the options for sites of an authority.
 func (c Config) Trusting(a *TestCA) Config {
 	c.Egress = strings.TrimSpace(c.Egress + "\ntrust_ca " + a.File)
 	return c

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// Simulated is what `crawlgate robots simulate --json` printed.
+// Simulated is the output of `crawlgate robots simulate --json`.
 type Simulated struct {
 	Status int
 	Lines  map[int]SimulatedLine // by their lines in the log
@@ -32,7 +32,7 @@ type SimulatedLine struct {
 	Old, New                        enforce.LogRecord
 }
 
-// Simulate runs the command to its end.
+// Simulate runs `crawlgate robots simulate`.
 func Simulate(t *testing.T, args ...string) (r Simulated) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Binary, append([]string{"robots", "simulate", "--json"}, args...)...)
@@ -64,7 +64,7 @@ func Simulate(t *testing.T, args ...string) (r Simulated) {
 	return r
 }
 
-// Decided is the part of a decision that tests compare.
+// Decided returns the part of a decision that tests compare.
 func Decided(r enforce.LogRecord) string {
 	return fmt.Sprintf("%s %s %t %q %q %q %d %s %q", r.Decision, r.Reason, r.WouldDeny, r.Agent, r.Group, r.Rule, r.Line, r.Form, r.Exception)
 }

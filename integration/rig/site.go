@@ -12,10 +12,10 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// Rules is the robots.txt of most sites of these tests.
+// Rules is the robots.txt of most sites in these tests.
 const Rules = "User-agent: *\nDisallow: /private\nDisallow: /deep/*.pdf$\n"
 
-// The pages that tell an origin's state: one that the rules disallow, and one that no rule concerns.
+// The pages that show an origin's state: one that the rules disallow, and one that no rule matches.
 const (
 	PrivatePage = "/private/page"
 	OpenPage    = "/open"
@@ -31,10 +31,10 @@ func LinksIn(page string) (links []string) {
 	return links
 }
 
-// Everywhere opens the gateway's egress to all that an operator can open by ranges.
+// Everywhere opens the gateway's egress to all ranges that an operator can open.
 const Everywhere = "allow_private 0.0.0.0/0 ::/0"
 
-// Overloaded answers with a status, and with Retry-After if there is any.
+// Overloaded answers with a status, and with Retry-After unless it is "".
 func Overloaded(status int, retryAfter string) testorigin.Behaviour {
 	r := testorigin.Response{Status: status, Body: []byte("later\n")}
 	if retryAfter != "" {
@@ -43,8 +43,8 @@ func Overloaded(status int, retryAfter string) testorigin.Behaviour {
 	return testorigin.Respond(r)
 }
 
-// Bouncer is a site that answers 403 for its robots.txt to strangers. Crawlers that it knows get their own text, or the
-// status 503.
+// Bouncer is a site that answers 403 to strangers' requests for its robots.txt. Crawlers that it
+// knows get their own text, or the status 503.
 type Bouncer struct {
 	Known map[string]string // the texts, or "503", by User-Agent
 	mu    sync.Mutex
@@ -72,14 +72,14 @@ func (s *Bouncer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Asked are the User-Agents of all requests for robots.txt.
+// Asked returns the User-Agents of all requests for robots.txt.
 func (s *Bouncer) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.asked)
 }
 
-// Times is how often a name that begins so asked for robots.txt.
+// Times returns the number of requests for robots.txt from User-Agents with the prefix name.
 func (s *Bouncer) Times(name string) (n int) {
 	for _, a := range s.Asked() {
 		if strings.HasPrefix(a, name) {
@@ -89,7 +89,7 @@ func (s *Bouncer) Times(name string) (n int) {
 	return n
 }
 
-// Forget begins to count again.
+// Forget resets the counts.
 func (s *Bouncer) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Dial connects to the port by TLS, to speak HTTP/1.1.
+// Dial opens a TLS connection to the port for HTTP/1.1.
 func (p *TLSPort) Dial(t *testing.T) *Wire {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -28,14 +28,14 @@ func (p *TLSPort) Dial(t *testing.T) *Wire {
 	return &Wire{conn, bufio.NewReader(conn)}
 }
 
-// TLSPort is a port of a gateway at which it is spoken to by TLS.
+// TLSPort is a port of a gateway for TLS.
 type TLSPort struct {
 	Addr      string
 	Authority *TestCA // of the port's own certificate
 }
 
-// WithTLSPort adds a second site to a gateway: the same, by TLS. Its closing brackets are those that the harness
-// writes after the first.
+// WithTLSPort adds a second site to a gateway, like the first but over TLS. Its closing brackets
+// are those that Caddyfile writes after the first site.
 func (c Config) WithTLSPort(t *testing.T, a *TestCA, tlsOptions string) (Config, *TLSPort) {
 	t.Helper()
 	p := &TLSPort{Addr: FreePort(t), Authority: a}
@@ -44,7 +44,7 @@ func (c Config) WithTLSPort(t *testing.T, a *TestCA, tlsOptions string) (Config,
 	cert := a.Issue(t, []string{"localhost", "127.0.0.1"}, nil)
 	WritePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", cert.Certificate...)
 	WriteKey(t, filepath.Join(dir, "key.pem"), cert.PrivateKey)
-	c.Global += "\nauto_https disable_redirects" // else Caddy listens at port 80 as well
+	c.Global += "\nauto_https disable_redirects" // otherwise Caddy also listens at port 80
 	c.Site += fmt.Sprintf(`
 	}
 }
@@ -98,7 +98,8 @@ func ConnectOver(ctx context.Context, cc *http.ClientConn, authority string) (ne
 	return &stream{Reader: resp.Body, down: resp.Body, up: body}, nil
 }
 
-// stream is a tunnel within HTTP/2 as a connection. Deadlines are the tests' own.
+// stream is a tunnel in an HTTP/2 stream as a connection. It ignores deadlines, which tests bound
+// themselves.
 type stream struct {
 	io.Reader
 	down io.Closer

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Inside makes a TLS connection inside a tunnel. Other tests check its certificate.
+// Inside starts TLS inside a tunnel. Other tests check the certificate.
 func Inside(t *testing.T, w *Wire) *Wire {
 	t.Helper()
 	inner, err := w.Over(t, &tls.Config{InsecureSkipVerify: true, ServerName: "localhost"})
@@ -27,23 +27,24 @@ func Inside(t *testing.T, w *Wire) *Wire {
 	return inner
 }
 
-// RootFile is the certificate that clients of the gateway must trust, as the gateway serves it.
+// RootFile writes the certificate that clients of the gateway must trust, as the gateway serves it,
+// to a file.
 func (g *Gateway) RootFile() string {
 	g.T.Helper()
-	file := filepath.Join(g.T.TempDir(), "ca.crt") // subtests run in parallel, each with its client
+	file := filepath.Join(g.T.TempDir(), "ca.crt") // for each call, because subtests run in parallel
 	if err := os.WriteFile(file, []byte(g.Own("/ca.crt").Body), 0o644); err != nil {
 		g.T.Fatal(err)
 	}
 	return file
 }
 
-// Own asks the gateway for one of its own pages.
+// Own requests one of the gateway's own pages.
 func (g *Gateway) Own(path string) Answer {
 	g.T.Helper()
 	return Get(g.T, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "http://"+g.Addr+path)
 }
 
-// Browse gets one of the gateway's own pages as a browser does.
+// Browse requests one of the gateway's own pages like a browser.
 func (g *Gateway) Browse(path string) Answer {
 	g.T.Helper()
 	req, err := http.NewRequestWithContext(g.T.Context(), http.MethodGet, "http://"+g.Addr+path, http.NoBody)
@@ -62,12 +63,14 @@ func (g *Gateway) Browse(path string) Answer {
 	return a
 }
 
-// SecureClient sends everything through the gateway and trusts its certificate. HTTP/2 is spoken inside if version is 2.
+// SecureClient returns a client that sends everything through the gateway and trusts its
+// certificate. It uses HTTP/2 inside if version is 2.
 func (g *Gateway) SecureClient(userAgent string, version int) *http.Client {
 	return g.ClientOf(userAgent, version, &url.URL{Scheme: "http", Host: g.Addr}, &tls.Config{RootCAs: g.Authority()})
 }
 
-// ClientOf sends everything through a proxy, such as the gateway's TLS port, with the given TLS configuration.
+// ClientOf returns a client that sends everything through a proxy, such as the gateway's TLS port,
+// with the given TLS configuration.
 func (g *Gateway) ClientOf(userAgent string, version int, proxy *url.URL, config *tls.Config) *http.Client {
 	base := &http.Transport{
 		Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -81,7 +84,7 @@ func (g *Gateway) ClientOf(userAgent string, version int, proxy *url.URL, config
 	}
 }
 
-// HangUp closes the tunnels of a client, which the gateway logs then.
+// HangUp closes the tunnels of a client, which the gateway then logs.
 func HangUp(c *http.Client) {
 	if a, ok := c.Transport.(*AgentTransport); ok {
 		a.Base.CloseIdleConnections()
@@ -98,7 +101,7 @@ func (g *Gateway) Tunnel(authority string) *Wire {
 	return w
 }
 
-// Of is the same gateway for a subtest, whose own failures are to be its own.
+// Of returns the same gateway for a subtest, which then reports its own failures.
 func (g *Gateway) Of(t *testing.T) *Gateway {
 	t.Helper()
 	sub := *g
@@ -125,7 +128,7 @@ func (g *Gateway) ClosedTunnel(authority string) (line LogLine) {
 	return line
 }
 
-// SecureLine has the fields of a line that tests of tunnels need beyond [LogLine].
+// SecureLine has the fields of a line that tests of tunnels need besides [LogLine].
 type SecureLine struct {
 	Request struct {
 		Proto    string `json:"proto"`
@@ -138,7 +141,7 @@ type SecureLine struct {
 	UserID string `json:"user_id"`
 }
 
-// Secure reads the fields of a line about TLS.
+// Secure returns the TLS fields of a line.
 func (l LogLine) Secure(t *testing.T) (s SecureLine) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(l.Raw), &s); err != nil {
@@ -147,7 +150,7 @@ func (l LogLine) Secure(t *testing.T) (s SecureLine) {
 	return s
 }
 
-// OpenTunnel opens a tunnel outside of the test's own goroutine. The caller closes it.
+// OpenTunnel opens a tunnel outside the test's own goroutine. The caller closes it.
 func (g *Gateway) OpenTunnel(ctx context.Context, authority string) (*Wire, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", g.Addr)
 	if err != nil {
@@ -172,7 +175,7 @@ func (g *Gateway) OpenTunnel(ctx context.Context, authority string) (*Wire, erro
 	return nil, err
 }
 
-// OneTunnel opens a tunnel, asks for a page inside and gives the chain that verified.
+// OneTunnel opens a tunnel, requests a page inside, and returns the verified chain.
 func (g *Gateway) OneTunnel(site *SecureSite, roots *x509.CertPool) ([]*x509.Certificate, error) {
 	w, err := g.OpenTunnel(g.T.Context(), site.Authority())
 	if err != nil {

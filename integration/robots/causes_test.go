@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestRefusalsNameTheCause: a refusal because of an unreachable robots.txt names the cause, in its
-// first line, its header and the log, and the audit counts it.
+// TestRefusalsNameTheCause checks that a refusal for an unreachable robots.txt names the cause, in
+// its first line, its header and the log, and that the audit counts it.
 func TestRefusalsNameTheCause(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -31,7 +31,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		return s.URL(rig.OpenPage)
 	}
 	expired := time.Now().Add(-time.Hour).UTC().Format(time.DateOnly)
-	cases := []struct{ url, cause, want, told string }{ // told is what the client gets, if it differs from the log
+	cases := []struct{ url, cause, want, told string }{ // told is the text for the client, if it differs from the log
 		{site("http", testorigin.Status(503)), "status", "status 503", ""},
 		{site("http", testorigin.Status(429)), "status", "status 429", ""},
 		{site("https", testorigin.BadCertificate(testorigin.CertificateExpired, rig.Rules)), "tls", "certificate has expired on " + expired, ""},
@@ -49,7 +49,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		first, _, _ := strings.Cut(a.Body, "\n")
 		told := cmp.Or(c.told, c.want)
 		if a.Status != http.StatusForbidden || !strings.Contains(first, told) || !strings.Contains(a.Header.Get("Proxy-Status"), told) {
-			t.Errorf("%s: %d %q, Proxy-Status %q, want %q", c.want, a.Status, first, a.Header.Get("Proxy-Status"), told)
+			t.Errorf("%s: status %d, first line %q, Proxy-Status %q, want %q", c.want, a.Status, first, a.Header.Get("Proxy-Status"), told)
 		}
 		if len(first) > 120 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d bytes, Retry-After %q", first, len(first), a.Header.Get("Retry-After"))
@@ -62,7 +62,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 	}
 	for _, c := range cases {
 		if r := logged[c.url]; r.Reason != enforce.ReasonUnreachable || r.Cause != c.cause || !strings.Contains(r.Detail, c.want) {
-			t.Errorf("%s logged as reason %s, cause %q, detail %q", c.want, r.Reason, r.Cause, r.Detail)
+			t.Errorf("%s: the log has the reason %s, cause %q, detail %q", c.want, r.Reason, r.Cause, r.Detail)
 		}
 	}
 	if out, err := robotsAudit(t, g); err != nil {
@@ -76,7 +76,7 @@ func TestRefusalsNameTheCause(t *testing.T) {
 		}
 	}
 	if jsonErr := json.Unmarshal([]byte(out), &report); err != nil || jsonErr != nil {
-		t.Fatalf("the report: %v, %v: %s", err, jsonErr, out)
+		t.Fatalf("the report: error %v, %v: %s", err, jsonErr, out)
 	}
 	counted := map[string]int{}
 	for _, row := range report.Unreachable {
@@ -88,13 +88,14 @@ func TestRefusalsNameTheCause(t *testing.T) {
 	}
 }
 
-// robotsAudit audits the log of a gateway that was stopped.
+// robotsAudit audits the log of a stopped gateway.
 func robotsAudit(t *testing.T, g *rig.Gateway) (string, error) {
 	t.Helper()
 	return rig.RunBinary(t, "robots", "audit", "--json", "--store", g.Store(), g.AccessLog())
 }
 
-// TestCrawlDelayRefusalNamesTheLimit: a refusal for a long Crawl-delay tells both numbers.
+// TestCrawlDelayRefusalNamesTheLimit checks that a refusal for a long Crawl-delay names both
+// numbers.
 func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -104,15 +105,15 @@ func TestCrawlDelayRefusalNamesTheLimit(t *testing.T) {
 	const want = "Crawl-delay 1h is above the limit of 30s"
 	first, _, _ := strings.Cut(a.Body, "\n")
 	if a.Status != http.StatusForbidden || !strings.Contains(first, want) || a.Header.Get("Retry-After") != "" {
-		t.Errorf("%d %q", a.Status, first)
+		t.Errorf("status %d, first line %q, want %q", a.Status, first, want)
 	}
 	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonCrawlDelay || l.Robots.Detail != want {
-		t.Errorf("logged as %+v", l.Robots)
+		t.Errorf("the log line is %+v", l.Robots)
 	}
 }
 
-// TestForbiddenOriginIsNoOutage: if the gateway itself may not connect, the refusal says so. It is
-// not the site's outage, so nothing is kept, and a reload that permits the address is enough.
+// TestForbiddenOriginIsNoOutage checks the refusal if the gateway itself must not connect. This is
+// not the site's outage, so no record is kept, and a reload that permits the address is enough.
 func TestForbiddenOriginIsNoOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -135,32 +136,32 @@ func TestForbiddenOriginIsNoOutage(t *testing.T) {
 			a := g.MustFetch("AcmeBot/1.0", page)
 			decision := fmt.Sprintf("deny; reason=%s", c.reason)
 			if a.Status != http.StatusForbidden || a.Header.Get("Crawlgate-Decision") != decision || a.Header.Get("Retry-After") != "" {
-				t.Errorf("%s: %d %q, Retry-After %q, want %s: %s", page, a.Status, a.Header.Get("Crawlgate-Decision"), a.Header.Get("Retry-After"), decision, a.Body)
+				t.Errorf("%s: status %d, decision %q, Retry-After %q, want %s: %s", page, a.Status, a.Header.Get("Crawlgate-Decision"), a.Header.Get("Retry-After"), decision, a.Body)
 			}
 		}
 	}
 	if out, err := g.Robots("origins"); err != nil || out != "" {
-		t.Errorf("kept of forbidden origins: %v %s", err, out)
+		t.Errorf("records of forbidden origins: error %v, output %s", err, out)
 	}
 	if out, err := g.Robots("refresh", site.Origin().String()); err == nil || !strings.Contains(out, "is not open for egress") {
-		t.Errorf("a refresh: %v %s", err, out)
+		t.Errorf("a refresh: error %v, output %s", err, out)
 	}
 	config.Egress = fmt.Sprintf("ports 80 443 %d", site.Origin().Port)
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", site.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("after the reload: %d %s", a.Status, a.Body)
+		t.Errorf("after the reload: status %d, want 200: %s", a.Status, a.Body)
 	}
 	for _, l := range g.Logs(2*len(cases) + 1)[:2*len(cases)] {
 		if l.Robots.State != "unknown" || l.Robots.Detail == "" {
-			t.Errorf("logged as %+v", l.Robots)
+			t.Errorf("the log line is %+v", l.Robots)
 		}
 	}
 }
 
-// TestFetchTimeoutIsOneBudget: the header of a robots.txt has as long as the whole fetch, whatever answers to crawlers
-// have, and no longer.
+// TestFetchTimeoutIsOneBudget checks that the header of a robots.txt may take as long as the whole
+// fetch, independent of the limits for answers to crawlers, and no longer.
 func TestFetchTimeoutIsOneBudget(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced + "\nfetch {\ntimeout 3s\n}", Egress: rig.Everywhere + "\nresponse_header_timeout 500ms"})
@@ -169,15 +170,15 @@ func TestFetchTimeoutIsOneBudget(t *testing.T) {
 	slow.SetRobots(testorigin.OK(rig.Rules).After(time.Second))
 	slower.SetRobots(testorigin.OK(rig.Rules).After(6 * time.Second))
 	if a := g.MustFetch("Tester/1.0", slow.URL(rig.OpenPage)); a.Status != http.StatusOK {
-		t.Errorf("after a second: %d %s", a.Status, a.Body)
+		t.Errorf("after a second: status %d, want 200: %s", a.Status, a.Body)
 	}
 	if a := g.MustFetch("Tester/1.0", slower.URL(rig.OpenPage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(timeout)") {
-		t.Errorf("after six seconds: %d %s", a.Status, a.Body)
+		t.Errorf("after six seconds: status %d, want 403: %s", a.Status, a.Body)
 	}
 }
 
-// TestUpstreamAnswersForItself: what an upstream proxy answers itself is not the site's (RFC 9110 section 15.5.8): it permits
-// nothing, and leaves no record of the site.
+// TestUpstreamAnswersForItself checks that an upstream proxy's own answer does not count as the
+// site's (RFC 9110 section 15.5.8). It permits nothing and leaves no record of the site.
 func TestUpstreamAnswersForItself(t *testing.T) {
 	t.Parallel()
 	var own atomic.Bool
@@ -197,10 +198,10 @@ func TestUpstreamAnswersForItself(t *testing.T) {
 	own.Store(true)
 	for _, site := range []string{"http://127.0.0.2:8080", "http://127.0.0.3:8080"} {
 		if a := g.MustFetch("Tester/1.0", site+rig.OpenPage); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "unreachable (upstream)") {
-			t.Errorf("%s: %d %s", site, a.Status, a.Body)
+			t.Errorf("%s: status %d, want 403: %s", site, a.Status, a.Body)
 		}
 		if out, err := g.Robots("show", site); err == nil || !strings.Contains(out, "nothing is known") {
-			t.Errorf("show %s: %v: %s", site, err, out)
+			t.Errorf("show %s: error %v, output %s", site, err, out)
 		}
 	}
 	own.Store(false)
@@ -208,6 +209,6 @@ func TestUpstreamAnswersForItself(t *testing.T) {
 		return g.MustFetch("Tester/1.0", "http://127.0.0.2:8080"+rig.OpenPage).Status == http.StatusOK
 	})
 	if a := g.MustFetch("Tester/1.0", "http://127.0.0.2:8080"+rig.PrivatePage); a.Status != http.StatusForbidden {
-		t.Errorf("by the site's own rules: %d %s", a.Status, a.Body)
+		t.Errorf("by the site's own rules: status %d, want 403: %s", a.Status, a.Body)
 	}
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// crawlSites are real files of robotstxt/testdata (its INDEX.tsv has source and licence) and how many pages the site
-// behind each gets. Each speaks to crawlers without a group of their own.
+// crawlSites are real files of robotstxt/testdata (INDEX.tsv has their sources and licences), and
+// the number of pages of the site with each. Each file has rules for crawlers without their own
+// group.
 var crawlSites = []struct {
 	file  string
 	pages int
@@ -30,10 +31,11 @@ var crawlSites = []struct {
 	{"pixabay.com.txt", 50},      // Crawl-delay: 1
 }
 
-// crawlAgent is the product token of both crawlers: no file names it.
+// crawlAgent is the product token of both crawlers. No file names it.
 const crawlAgent = "Reckless"
 
-// TestCrawl lets two crawlers that obey nothing loose on sites with real robots.txt files, through a gateway each.
+// TestCrawl lets two crawlers that obey nothing crawl sites with real robots.txt files, each
+// through its own gateway.
 func TestCrawl(t *testing.T) {
 	t.Parallel()
 	t.Run("curl", func(t *testing.T) {
@@ -46,7 +48,7 @@ func TestCrawl(t *testing.T) {
 	})
 }
 
-// checkCrawl is the oracle: it knows the sites' pages, their robots.txt, and what the origins saw.
+// checkCrawl is the oracle. It knows the sites' pages, their robots.txt, and what the origins got.
 func checkCrawl(t *testing.T, program string, crawl crawler) {
 	t.Helper()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -81,12 +83,12 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 	for url, allowed := range planned {
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[allowed]
 		if got, ok := asked[url]; !ok || got != want {
-			t.Errorf("%s: the crawler got %d (asked: %t), want %d", url, got, ok, want)
+			t.Errorf("%s: the crawler got %d (requested: %t), want %d", url, got, ok, want)
 		}
 	}
 	for url := range asked {
 		if _, ok := planned[url]; !ok {
-			t.Errorf("the crawler asked for %s, which is not among the pages", url)
+			t.Errorf("the crawler requested %s, which is not among the pages", url)
 		}
 	}
 	for _, site := range sites {
@@ -96,7 +98,7 @@ func checkCrawl(t *testing.T, program string, crawl crawler) {
 	checkReplay(t, g.ReadLogs(), bodies, planned)
 }
 
-// checkPlan makes sure that the crawl is worth running.
+// checkPlan checks that the crawl has enough pages of both kinds.
 func checkPlan(t *testing.T, planned map[string]bool) {
 	t.Helper()
 	allowed := 0
@@ -110,11 +112,11 @@ func checkPlan(t *testing.T, planned map[string]bool) {
 	}
 }
 
-// checkOrigin compares what reached an origin with what may: every allowed page once, and nothing else.
+// checkOrigin checks that every permitted page reached an origin once, and nothing else did.
 func checkOrigin(t *testing.T, site *testorigin.Site, planned map[string]bool) {
 	t.Helper()
 	if site.Dropped() > 0 {
-		t.Fatal("the origin's record is not complete")
+		t.Fatal("the origin's record is incomplete")
 	}
 	seen := make(map[string]int)
 	for _, e := range site.PageExchanges() {
@@ -127,15 +129,15 @@ func checkOrigin(t *testing.T, site *testorigin.Site, planned map[string]bool) {
 	}
 	for url, allowed := range planned {
 		if allowed && strings.HasPrefix(url, site.Origin().String()+"/") && seen[url] == 0 {
-			t.Errorf("%s is allowed and never reached the origin", url)
+			t.Errorf("%s is allowed but never reached the origin", url)
 		}
 	}
 	if n := len(site.RobotsExchanges()); n != 1 {
-		t.Errorf("%s: robots.txt was fetched %d times", site.Origin(), n)
+		t.Errorf("%s: %d fetches of robots.txt, want 1", site.Origin(), n)
 	}
 }
 
-// checkGaps measures the Crawl-delay by the origin's clock.
+// checkGaps checks the Crawl-delay by the origin's clock.
 func checkGaps(t *testing.T, site *testorigin.Site, body []byte) {
 	t.Helper()
 	delay, ok := robotstxt.Parse(body).Select(robotstxt.Agent{Tokens: []string{crawlAgent}}).CrawlDelay()
@@ -145,11 +147,12 @@ func checkGaps(t *testing.T, site *testorigin.Site, body []byte) {
 	least := rig.LeastGap(site.PageExchanges())
 	t.Logf("%s: the shortest gap is %v, the Crawl-delay %v", site.Origin(), least, delay)
 	if least < delay {
-		t.Errorf("%s: two requests came %v apart, which is less than the Crawl-delay of %v", site.Origin(), least, delay)
+		t.Errorf("%s: two requests came %v apart, want at least the Crawl-delay of %v", site.Origin(), least, delay)
 	}
 }
 
-// checkReplay judges each logged request again by the origin's file: one line a request, and each agrees with the rules.
+// checkReplay decides each logged request again by the origin's file. Each request has one line,
+// which agrees with the rules.
 func checkReplay(t *testing.T, lines []rig.LogLine, bodies map[string][]byte, planned map[string]bool) {
 	t.Helper()
 	logged := make(map[string]int)
@@ -159,20 +162,20 @@ func checkReplay(t *testing.T, lines []rig.LogLine, bodies map[string][]byte, pl
 		body, ok := bodies[r.Origin]
 		path, under := strings.CutPrefix(l.Request.URI, r.Origin)
 		if !ok || !under {
-			t.Errorf("logged for origin %q: %s", r.Origin, l.Raw)
+			t.Errorf("the log line has the origin %q: %s", r.Origin, l.Raw)
 			continue
 		}
 		m, form := judged(robotstxt.Parse(body), r.Tokens, path)
 		want := map[bool]string{true: "allow", false: "deny"}[m.Allowed]
 		if r.Decision != want || r.Rule != m.Rule || r.Line != m.Line || r.Group != m.Group || r.Form != form {
-			t.Errorf("%s: logged as %s by %q (line %d, group %q, form %q), replays to %s by %q (line %d, group %q, form %q)", path,
+			t.Errorf("%s: the log has %s by %q (line %d, group %q, form %q), the rules give %s by %q (line %d, group %q, form %q)", path,
 				r.Decision, r.Rule, r.Line, r.Group, r.Form, want, m.Rule, m.Line, m.Group, form)
 		}
 		if r.Agent != crawlAgent || !slices.Equal(r.Tokens, []string{crawlAgent}) || r.SHA256 != sum(body) || !r.PathVisible {
 			t.Errorf("%s: evidence in the log: %+v", path, r)
 		}
 		if l.Status != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[m.Allowed] {
-			t.Errorf("%s: logged with status %d", path, l.Status)
+			t.Errorf("%s: the log has the status %d", path, l.Status)
 		}
 	}
 	for url := range planned {
@@ -181,11 +184,11 @@ func checkReplay(t *testing.T, lines []rig.LogLine, bodies map[string][]byte, pl
 		}
 	}
 	if len(logged) != len(planned) {
-		t.Errorf("%d URLs are logged, want %d", len(logged), len(planned))
+		t.Errorf("the log has %d URLs, want %d", len(logged), len(planned))
 	}
 }
 
-// judged is what the rules say about a page, as a gateway asks them by default.
+// judged returns the rules' decision on a page, with the gateway's default forms.
 func judged(rules *robotstxt.Ruleset, tokens []string, page string) (robotstxt.Match, enforce.PathForm) {
 	m, form, _ := enforce.MatchPath(rules.Select(robotstxt.Agent{Tokens: tokens}), http.MethodGet, page, enforce.PathsStrict)
 	return m, form

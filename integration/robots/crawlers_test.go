@@ -18,10 +18,11 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// A crawler follows every link of some sites through the gateway and returns the URLs that it reports, each with the status it got.
+// A crawler follows every link of some sites through the gateway and returns the status of each URL
+// that it requested.
 type crawler func(t *testing.T, program string, g *rig.Gateway, sites []*testorigin.Site) map[string]int
 
-// crawlByCurl follows links with one curl a site, eight transfers at a time.
+// crawlByCurl follows links with one curl for each site, eight transfers at a time.
 func crawlByCurl(t *testing.T, curl string, g *rig.Gateway, sites []*testorigin.Site) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -51,14 +52,14 @@ func crawlByCurl(t *testing.T, curl string, g *rig.Gateway, sites []*testorigin.
 	return asked
 }
 
-// curlAnswer is what curl says of one transfer.
+// curlAnswer is curl's report of one transfer.
 type curlAnswer struct {
 	url    string
 	status int
 	body   string
 }
 
-// curlAll has curl fetch URLs through the gateway.
+// curlAll fetches URLs through the gateway with curl.
 func curlAll(t *testing.T, curl string, g *rig.Gateway, urls []string) []curlAnswer {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +83,7 @@ func curlAll(t *testing.T, curl string, g *rig.Gateway, urls []string) []curlAns
 		var a curlAnswer
 		var file string
 		if _, err := fmt.Sscan(line, &a.status, &file, &a.url); err != nil {
-			t.Errorf("curl says %q: %v", line, err)
+			t.Errorf("curl printed %q: %v", line, err)
 			return nil
 		}
 		body, err := os.ReadFile(file)
@@ -122,7 +123,7 @@ func crawlByScrapy(t *testing.T, scrapy string, g *rig.Gateway, sites []*testori
 			Error  string `json:"error"`
 		}
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatalf("scrapy says %q: %v", line, err)
+			t.Fatalf("scrapy printed %q: %v", line, err)
 		}
 		if a.Error != "" {
 			t.Errorf("scrapy: %s: %s", a.URL, a.Error)

@@ -11,9 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestDenyHoldsForRobotsFetches: what the operator's deny list names is asked for nothing, not even
-// for its robots.txt: neither by a redirect of another site, nor by a refresh, be it ordered or in
-// the background.
+// TestDenyHoldsForRobotsFetches checks that hosts on the operator's deny list get no request at
+// all, not even for robots.txt: no redirect of another site, no refresh by order, and none in the
+// background.
 func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -29,17 +29,17 @@ func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	g := rig.New(t, config)
 
 	if a := g.MustFetch("AcmeBot/1.0", denied.URL("/robots.txt")); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "operator_deny") {
-		t.Errorf("robots.txt of a denied host: %d %s", a.Status, a.Body)
+		t.Errorf("robots.txt of a denied host: status %d, want 403: %s", a.Status, a.Body)
 	}
 	if a := g.MustFetch("AcmeBot/1.0", leading.URL(rig.OpenPage)); a.Status != http.StatusForbidden {
-		t.Errorf("a site whose robots.txt is at a denied host: %d %s", a.Status, a.Body)
+		t.Errorf("a site whose robots.txt is at a denied host: status %d, want 403: %s", a.Status, a.Body)
 	}
 	out, err := g.Robots("refresh", denied.Origin().String())
 	if err == nil || !strings.Contains(out, "deny "+denied.Origin().Host) {
-		t.Errorf("a refresh of a denied host: %v: %s", err, out)
+		t.Errorf("a refresh of a denied host: error %v, output %s", err, out)
 	}
 
-	// Both are asked about after their fetch, and so have a refresh to come.
+	// Both sites get requests after their fetch, and so a refresh is due.
 	for range 2 {
 		for _, s := range []*testorigin.Site{known, control} {
 			g.MustFetch("AcmeBot/1.0", s.URL(rig.OpenPage))
@@ -51,9 +51,9 @@ func TestDenyHoldsForRobotsFetches(t *testing.T) {
 	}
 	rig.Eventually(t, "the refresh of another site", func() bool { return len(control.RobotsExchanges()) > 1 })
 	if n := len(known.RobotsExchanges()); n != 1 {
-		t.Errorf("robots.txt of a host that a reload denied was fetched %d times, want once, before", n)
+		t.Errorf("%d fetches of robots.txt from a host that a reload denied, want only the one before", n)
 	}
 	if all := denied.Exchanges(); len(all) != 0 {
-		t.Errorf("the denied host was asked: %+v", all)
+		t.Errorf("requests reached the denied host: %+v", all)
 	}
 }

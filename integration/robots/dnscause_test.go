@@ -11,7 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/integration/rig"
 )
 
-// TestRFC9309_2_3_1_4_DNSCause asks for a host under .onion, which resolvers refuse by themselves (RFC 7686).
+// TestRFC9309_2_3_1_4_DNSCause requests a host under .onion, which resolvers refuse by themselves
+// (RFC 7686).
 func TestRFC9309_2_3_1_4_DNSCause(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{})
@@ -20,6 +21,6 @@ func TestRFC9309_2_3_1_4_DNSCause(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q: %s", a.Status, a.Header.Get("Retry-After"), a.Body)
 	}
 	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.Cause != string(fetch.CauseDNS) {
-		t.Errorf("logged as %+v", l.Robots)
+		t.Errorf("the log line is %+v", l.Robots)
 	}
 }

@@ -1,2 +1,3 @@
-// Package robots holds the tests of the binary that concern robots.txt: whole crawls by real crawlers, RFC 9309, hostile sites, sitemaps. It has only tests.
+// Package robots tests robots.txt with the binary: whole crawls by real crawlers, RFC 9309, hostile
+// sites, sitemaps. It has only tests.
 package robots

@@ -20,9 +20,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestHostileOrigins checks what the gateway makes of the answers for robots.txt of some 120
-// origins that err, lie, stall or attack. None of them may lift rules that it does not lift itself,
-// keep others waiting, or bring the gateway down.
+// TestHostileOrigins checks the gateway with some 120 origins whose answers for robots.txt are
+// wrong, false, slow or hostile. None of them may lift rules that it does not lift itself, delay
+// other requests, or stop the gateway.
 func TestHostileOrigins(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -36,26 +36,26 @@ func TestHostileOrigins(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range cases {
 		if names[c.name] {
-			t.Errorf("%q is there twice", c.name)
+			t.Errorf("the name %q is not unique", c.name)
 		}
 		names[c.name] = true
 	}
 	const least = 60
 	if len(cases) < least {
-		t.Errorf("%d behaviours, want %d at least", len(cases), least)
+		t.Errorf("%d behaviours, want at least %d", len(cases), least)
 	}
 	t.Logf("%d behaviours", len(cases))
 	checkRobotsCases(t, server, cases, "fetch {\ntimeout 8s\n}")
 }
 
-// says is an origin that answers with these bytes and closes the connection.
+// says returns an origin that answers with these bytes and closes the connection.
 func says(name, raw string, meaning testorigin.Meaning, cause fetch.Cause) robotsCase {
 	b := testorigin.Raw(name, []byte(raw))
 	b.Meaning = meaning
 	return robotsCase{name: name, behaviour: b, meaning: meaning, rules: []byte(rig.Rules), cause: cause}
 }
 
-// file is a 200 with header fields and a body.
+// file returns a 200 with header fields and a body.
 func file(fields, body string) string {
 	return "HTTP/1.1 200 OK\r\n" + fields + "\r\n" + body
 }
@@ -129,7 +129,7 @@ func hostileHeaders() []robotsCase {
 		says("100,000 fields", with(strings.Repeat("Set-Cookie: a=b\r\n", 100_000)), unreachable, ""),
 		says("field without a colon", with("nonsense\r\n"), unreachable, fetch.CauseProtocol),
 		says("field without a name", with(": x\r\n"), unreachable, fetch.CauseProtocol),
-		says("blank in a field name", with("X Y: z\r\n"), known, ""), // nothing rests on it
+		says("blank in a field name", with("X Y: z\r\n"), known, ""), // nothing depends on it
 		says("blank in a field name that decides", with("X-Robots -Tag: none\r\n"), unreachable, fetch.CauseProtocol),
 		says("control byte in a field", with("X: a\x00b\r\n"), unreachable, fetch.CauseProtocol),
 		says("folded field", with("X: a\r\n b\r\n"), known, ""),
@@ -186,11 +186,11 @@ func hostileRedirects(t *testing.T, server *testorigin.Server) []robotsCase {
 	}
 }
 
-// packed is rules, and zeros behind them up to size bytes, in gzip.
+// packed returns rules in gzip, padded with zeros up to size bytes.
 func packed(size int) string {
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is one
-	_, _ = w.Write([]byte(rig.Rules + "#"))               // a buffer takes everything
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
+	_, _ = w.Write([]byte(rig.Rules + "#"))               // a buffer does not fail
 	zeros := make([]byte, 1<<20)
 	for range size >> 20 {
 		_, _ = w.Write(zeros)
@@ -205,7 +205,7 @@ func hostileCodings() []robotsCase {
 	var window bytes.Buffer
 	if w, err := zstd.NewWriter(&window, zstd.WithWindowSize(64<<20)); err == nil {
 		_, _ = w.Write(bytes.Repeat([]byte(rig.Rules), 1<<20/len(rig.Rules)))
-		_ = w.Flush() // so that the frame has no size, and needs its window
+		_ = w.Flush() // so that the frame has no size and needs its window
 		_ = w.Close()
 	}
 	return []robotsCase{
@@ -255,7 +255,7 @@ func hostileTimes() []robotsCase {
 		of("refused connections", testorigin.Refuse(), fetch.CauseConnect),
 		of("close before the header", testorigin.CloseAtOnce(), fetch.CauseReset),
 		of("reset before the header", testorigin.ResetAtOnce(), fetch.CauseReset),
-		of("reset in the header", testorigin.ResetInHead(), ""), // whether the bytes before it are read is the kernel's choice
+		of("reset in the header", testorigin.ResetInHead(), ""), // the kernel may drop the bytes before the reset
 		of("reset in the body", testorigin.ResetInBody(rig.Rules, half), fetch.CauseTruncated),
 		of("silence", testorigin.HangBeforeHead(), fetch.CauseTimeout),
 		of("silence in the header", testorigin.HangInHead(), fetch.CauseTimeout),
@@ -282,8 +282,8 @@ func hostileTLS() []robotsCase {
 	return cases
 }
 
-// TestHostileRetryAfter: no site decides for longer than a day when it is asked again, and none is
-// asked at once.
+// TestHostileRetryAfter checks that no site can postpone its next fetch for longer than a day, and
+// that none is fetched at once.
 func TestHostileRetryAfter(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -297,13 +297,13 @@ func TestHostileRetryAfter(t *testing.T) {
 		a := g.MustFetch("Tester/1.0", site.URL(rig.OpenPage))
 		after, err := strconv.Atoi(a.Header.Get("Retry-After"))
 		if a.Status != http.StatusForbidden || err != nil || after < 50 || after > 24*60*60 {
-			t.Errorf("Retry-After %q: %d, %q", value, a.Status, a.Header.Get("Retry-After"))
+			t.Errorf("Retry-After %q of the site: status %d, Retry-After %q", value, a.Status, a.Header.Get("Retry-After"))
 		}
 	}
 }
 
-// TestHostilePages: an answer for a page that breaks HTTP is refused with the reason, and the next
-// one passes.
+// TestHostilePages checks that an answer for a page that violates HTTP is refused with the reason,
+// and that the next answer passes.
 func TestHostilePages(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -329,13 +329,13 @@ func TestHostilePages(t *testing.T) {
 		site.SetPath("/bad", testorigin.Raw(tt.name, []byte(tt.raw)))
 		a := g.MustFetch("Tester/1.0", site.URL("/bad"))
 		if a.Status != tt.want || a.Status == http.StatusOK && !slices.Equal(a.Header["Crawlgate-Decision"], []string{"allow; reason=absent"}) {
-			t.Errorf("%s: %d %v %s", tt.name, a.Status, a.Header, a.Body)
+			t.Errorf("%s: status %d, want %d; header %v, %s", tt.name, a.Status, tt.want, a.Header, a.Body)
 		}
 		if a.Status != http.StatusOK && !strings.Contains(a.Header.Get("Proxy-Status"), "crawlgate; error=") {
-			t.Errorf("%s: Proxy-Status %q", tt.name, a.Header.Get("Proxy-Status"))
+			t.Errorf("%s: Proxy-Status is %q, want an error of the gateway", tt.name, a.Header.Get("Proxy-Status"))
 		}
 		if a := g.MustFetch("Tester/1.0", site.URL("/good")); a.Status != http.StatusOK {
-			t.Errorf("%s: the next page: %d %s", tt.name, a.Status, a.Body)
+			t.Errorf("%s: the next page: status %d, want 200: %s", tt.name, a.Status, a.Body)
 		}
 	}
 }

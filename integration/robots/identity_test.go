@@ -14,7 +14,7 @@ import (
 )
 
 // moodySite answers its robots.txt by the name of the client: 403 for attack tools, rules for all
-// others. It notes who asked for robots.txt.
+// others. It records the User-Agents of these requests.
 type moodySite struct {
 	mu    sync.Mutex
 	asked []string
@@ -42,9 +42,9 @@ func (s *moodySite) agents() []string {
 	return append([]string(nil), s.asked...)
 }
 
-// TestRobotsTxtIsFetchedAsTheEngine: what a site answers to one client must not bind the others.
-// RFC 9309 section 2.3.1.3 makes a 403 an absent file, so one client with a bad name would have
-// lifted the rules for all.
+// TestRobotsTxtIsFetchedAsTheEngine checks that a site's answer to one client does not apply to
+// others. RFC 9309 section 2.3.1.3 makes a 403 an absent file, so one client with a bad name would
+// lift the rules for all.
 func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
 	t.Parallel()
 	site := new(moodySite)
@@ -53,20 +53,20 @@ func TestRobotsTxtIsFetchedAsTheEngine(t *testing.T) {
 	g := rig.New(t, rig.Config{})
 	for _, agent := range []string{"sqlmap/1.9", "AcmeBot/1.0"} {
 		if a := g.MustFetch(agent, server.URL+rig.PrivatePage); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(line 2)") {
-			t.Errorf("%s: %d %s", agent, a.Status, a.Body)
+			t.Errorf("%s: status %d, want 403 by line 2: %s", agent, a.Status, a.Body)
 		}
 	}
 	agents := site.agents()
 	if len(agents) != 1 || !strings.HasPrefix(agents[0], "crawlgate/") || !strings.HasSuffix(agents[0], " (+https://github.com/crawlgate/crawlgate)") {
-		t.Errorf("robots.txt was asked for by %q", agents)
+		t.Errorf("robots.txt was fetched by %q", agents)
 	}
 	if log := g.Stderr.String(); !strings.Contains(log, "set user_agent") {
-		t.Errorf("nothing warns that a contact is missing: %s", log)
+		t.Errorf("the log does not warn that the contact is missing: %s", log)
 	}
 }
 
-// TestRobotsTxtIsFetchedAsConfigured: the operator's user_agent is sent with first fetches,
-// refreshes and probes.
+// TestRobotsTxtIsFetchedAsConfigured checks that first fetches, refreshes and probes have the
+// operator's user_agent.
 func TestRobotsTxtIsFetchedAsConfigured(t *testing.T) {
 	t.Parallel()
 	const engine = "AcmeCrawl/1.0 (+https://acme.example/bot)"
@@ -80,9 +80,9 @@ func TestRobotsTxtIsFetchedAsConfigured(t *testing.T) {
 	}
 	agents := site.agents()
 	if len(agents) != 2 || agents[0] != engine || agents[1] != engine {
-		t.Errorf("robots.txt was asked for by %q, want %q twice", agents, engine)
+		t.Errorf("robots.txt was fetched by %q, want %q twice", agents, engine)
 	}
 	if log := g.Stderr.String(); strings.Contains(log, "set user_agent") {
-		t.Errorf("a warning that a contact is missing: %s", log)
+		t.Errorf("the log warns that the contact is missing: %s", log)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// sendTo makes a request with a method and a User-Agent on a connection of its own; fields are further lines of its head.
+// sendTo sends a request with a method and a User-Agent on a new connection; fields are further
+// lines of its head.
 func sendTo(g *rig.Gateway, method, rawURL, userAgent string, fields ...string) rig.Answer {
 	g.T.Helper()
 	w := g.Dial()
@@ -33,8 +34,8 @@ func sendTo(g *rig.Gateway, method, rawURL, userAgent string, fields ...string) 
 	return a
 }
 
-// TestRobotsTxtIsAllowedToBeRead checks RFC 9309 section 2.2.2: /robots.txt may be fetched whatever the rules say. What
-// else a request does to it is judged by the rules.
+// TestRobotsTxtIsAllowedToBeRead checks RFC 9309 section 2.2.2: /robots.txt may be fetched whatever
+// the rules say. Other requests for it are judged by the rules.
 func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -66,7 +67,7 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 			return len(lines) > 0 && lines[len(lines)-1].Request.URI == closed.URL(tt.path) && lines[len(lines)-1].Request.Method == tt.method
 		})
 		if r := lines[len(lines)-1].Robots.Reason; r != tt.reason {
-			t.Errorf("%s %s: logged as %s, want %s", tt.method, tt.path, r, tt.reason)
+			t.Errorf("%s %s: the log has the reason %s, want %s", tt.method, tt.path, r, tt.reason)
 		}
 	}
 	for _, e := range closed.Exchanges() {
@@ -74,9 +75,9 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 			t.Errorf("%s %s reached the site", e.Method, e.Target)
 		}
 	}
-	// If no rule concerns it, a POST passes and reaches the site.
+	// A POST that no rule matches passes and reaches the site.
 	if a := sendTo(g, http.MethodPost, open.URL("/robots.txt"), "Tester/1.0"); a.Status != http.StatusOK {
-		t.Errorf("POST where nothing forbids it: status %d: %s", a.Status, a.Body)
+		t.Errorf("POST without a matching rule: status %d, want 200: %s", a.Status, a.Body)
 	}
 	posted := false
 	for _, e := range open.Exchanges() {
@@ -89,12 +90,13 @@ func TestRobotsTxtIsAllowedToBeRead(t *testing.T) {
 	rig.Audit(t, "--store", g.Store(), g.AccessLog()).Clean(t, "methods at /robots.txt")
 }
 
-// whoAgents are agents that a request on loopback matches only by its source. All other requests are refused as
-// unidentified.
+// whoAgents are agents that a request on loopback matches only by its source. All other requests
+// are refused as unidentified.
 const whoAgents = "unidentified deny\nagent AlphaBot {\nuser_agent AlphaBot\n}\nagent FarBot {\nuser_agent FarBot\nfrom 192.0.2.0/24\n}"
 
-// TestRobotsTxtForWhoeverAsks has robots.txt read under User-Agents that everything else is refused to: the robots
-// libraries of crawlers send a User-Agent of their own, and read 403 as "all is disallowed".
+// TestRobotsTxtForWhoeverAsks fetches robots.txt with User-Agents for which everything else is
+// refused. The robots libraries of crawlers send their own User-Agent, and take 403 for "everything
+// is disallowed".
 func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	const rules = "User-agent: *\nDisallow: /private\n"
@@ -119,36 +121,37 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			a := sendTo(tt.gateway, method, site.URL("/robots.txt"), tt.userAgent)
 			if want := map[string]string{http.MethodGet: rules}[method]; a.Status != http.StatusOK || a.Body != want {
-				t.Errorf("%s robots.txt as %.20q: status %d: %s", method, tt.userAgent, a.Status, a.Body)
+				t.Errorf("%s robots.txt as %.20q: status %d, want 200 with the rules: %s", method, tt.userAgent, a.Status, a.Body)
 			}
 		}
 		for _, refused := range []struct{ method, path string }{{"GET", rig.OpenPage}, {"POST", "/robots.txt"}, {"GET", "/robots.txt?x"}} {
 			a := sendTo(tt.gateway, refused.method, site.URL(refused.path), tt.userAgent)
 			if want := "deny; reason=" + string(tt.reason); a.Status != http.StatusForbidden || a.Header.Get(enforce.HeaderDecision) != want {
-				t.Errorf("%s %s as %.20q: status %d, %s, want %s", refused.method, refused.path, tt.userAgent, a.Status, a.Header.Get(enforce.HeaderDecision), want)
+				t.Errorf("%s %s as %.20q: status %d, decision %s, want %s", refused.method, refused.path, tt.userAgent, a.Status, a.Header.Get(enforce.HeaderDecision), want)
 			}
 		}
 	}
 	if a := rig.Get(t, g.SecureClient("Python-urllib/3.11", 1), secure.At("/robots.txt")); a.Status != http.StatusOK || a.Body != rig.SecureRules {
-		t.Errorf("inside a tunnel: status %d: %s", a.Status, a.Body)
+		t.Errorf("inside a tunnel: status %d, want 200 with the rules: %s", a.Status, a.Body)
 	}
 	if a := rig.Get(t, g.SecureClient("Python-urllib/3.11", 1), secure.At("/")); a.Status != http.StatusForbidden {
-		t.Errorf("a page inside a tunnel: status %d", a.Status)
+		t.Errorf("a page inside a tunnel: status %d, want 403", a.Status)
 	}
-	// What the operator denies stays denied.
+	// Hosts on the operator's deny list stay denied.
 	if a := sendTo(g, http.MethodGet, denied.URL("/robots.txt"), "Python-urllib/3.11"); a.Header.Get(enforce.HeaderDecision) != "deny; reason=operator_deny" {
-		t.Errorf("a denied host: %d %v", a.Status, a.Header)
+		t.Errorf("a denied host: status %d, header %v", a.Status, a.Header)
 	}
 	out, err := exec.CommandContext(t.Context(), rig.Binary, "robots", "deny", "all", "--gateway", "unix/"+g.AdminSocket()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("deny all: %v: %s", err, out)
 	}
 	if a := sendTo(g, http.MethodGet, site.URL("/robots.txt"), "Python-urllib/3.11"); a.Header.Get(enforce.HeaderDecision) != "deny; reason=kill_switch" {
-		t.Errorf("after deny all: %d %v", a.Status, a.Header)
+		t.Errorf("after deny all: status %d, header %v", a.Status, a.Header)
 	}
 }
 
-// TestRobotsTxtNeedsCredentials checks that robots.txt asks for credentials too, where agents are named by them.
+// TestRobotsTxtNeedsCredentials checks that robots.txt needs credentials too if agents are named by
+// them.
 func TestRobotsTxtNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -169,8 +172,8 @@ func TestRobotsTxtNeedsCredentials(t *testing.T) {
 	}
 }
 
-// TestRobotsTxtForPython asks Python's own urllib.robotparser, which sends "Python-urllib/3.x" and takes 403 for a refusal
-// of everything, what an agent may fetch.
+// TestRobotsTxtForPython uses Python's urllib.robotparser, which sends "Python-urllib/3.x" and
+// takes 403 for a disallowed site.
 func TestRobotsTxtForPython(t *testing.T) {
 	t.Parallel()
 	python := rig.Need(t, "python3")
@@ -184,12 +187,13 @@ func TestRobotsTxtForPython(t *testing.T) {
 	cmd.Env = append(os.Environ(), "http_proxy=http://"+g.Addr, "no_proxy=", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	if want := fmt.Sprintf("%s True\n%s False\n", site.URL(rig.OpenPage), site.URL(rig.PrivatePage)); err != nil || string(out) != want {
-		t.Errorf("robotparser says %q, %v, want %q", out, err, want)
+		t.Errorf("robotparser printed %q, error %v, want %q", out, err, want)
 	}
 }
 
-// TestRobotsTxtIsServedAsJudged: of a file above 500 KiB (RFC 9309 section 2.5), crawlers read the lines that the gateway
-// judges by, not a half one that closes the whole site. The log points to that text.
+// TestRobotsTxtIsServedAsJudged checks that of a file above 500 KiB (RFC 9309 section 2.5) crawlers
+// get exactly the lines that the gateway uses, not half a line that disallows the whole site. The
+// log has the hash of that text.
 func TestRobotsTxtIsServedAsJudged(t *testing.T) {
 	t.Parallel()
 	const head, tail = "User-agent: *\nDisallow: /private\n", "\nDisallow: /"
@@ -199,7 +203,7 @@ func TestRobotsTxtIsServedAsJudged(t *testing.T) {
 	g := rig.New(t, rig.Config{Engine: rig.Unpaced})
 	want := whole + "\n"
 	if a := g.MustFetch("Tester/1.0", site.URL("/robots.txt")); a.Status != http.StatusOK || a.Body != want {
-		t.Errorf("status %d, %d bytes that end in %q, want %d", a.Status, len(a.Body), a.Body[max(len(a.Body)-20, 0):], len(want))
+		t.Errorf("status %d, %d bytes that end in %q, want %d bytes", a.Status, len(a.Body), a.Body[max(len(a.Body)-20, 0):], len(want))
 	}
 	for path, status := range map[string]int{"/x": http.StatusOK, rig.PrivatePage: http.StatusForbidden} {
 		if a := g.MustFetch("Tester/1.0", site.URL(path)); a.Status != status {
@@ -211,7 +215,7 @@ func TestRobotsTxtIsServedAsJudged(t *testing.T) {
 		t.Errorf("the text by its hash: status %d, %d bytes", a.Status, len(a.Body))
 	}
 	if out, err := g.Robots("show", site.Origin().String()); err != nil || !strings.Contains(out, sha) {
-		t.Errorf("show: %v: %s; want %s", err, out, sha)
+		t.Errorf("show: error %v, output %s; want %s", err, out, sha)
 	}
 	for _, l := range g.ReadLogs() {
 		if fmt.Sprintf("%x", l.Robots.SHA256) != sha && fmt.Sprint(l.Robots.SHA256) != sha {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// pagesFor makes n pages out of the rules of a robots.txt: pages they match, pages they nearly match, and the same in
-// other spellings; and some pages that have nothing to do with any rule.
+// pagesFor makes n pages from the rules of a robots.txt: pages that match, pages that nearly match,
+// the same in other spellings, and some pages that have nothing to do with any rule.
 func pagesFor(robots []byte, n int) []string {
 	pages := []string{"/news/today.html", "/search?q=robots&page=2", "/caf%C3%A9/men%C3%BC", "/a%2Fb", "/~user/", "/index.html"}
 	var variants []string
@@ -20,13 +20,13 @@ func pagesFor(robots []byte, n int) []string {
 			variants = append(variants, variantsOf(strings.TrimSpace(value))...)
 		}
 	}
-	// At regular steps, so that all rules and all kinds of variants have their share.
+	// Take pages at regular steps, so that all rules and all kinds of variants occur.
 	step := max(1, len(variants)/(n-len(pages)))
 	for step%variantKinds == 0 {
 		step--
 	}
 	for i := 0; i < len(variants) && len(pages) < n; i += step {
-		// curl leaves an empty query out (TestWire has it).
+		// curl drops an empty query; TestWire has one.
 		if !slices.Contains(pages, variants[i]) && !strings.HasSuffix(variants[i], "?") {
 			pages = append(pages, variants[i])
 		}
@@ -34,7 +34,7 @@ func pagesFor(robots []byte, n int) []string {
 	return pages
 }
 
-// variantKinds is how many pages variantsOf makes.
+// variantKinds is the number of pages that variantsOf makes.
 const variantKinds = 8
 
 // variantsOf makes pages from the path of one rule.
@@ -56,7 +56,7 @@ func variantsOf(rule string) []string {
 	}
 }
 
-// escapeFirst replaces the first byte behind the leading slash that is chosen by its escape.
+// escapeFirst escapes the first byte after the leading slash that choose selects.
 func escapeFirst(path string, choose func(path string, i int) bool) string {
 	for i := 1; i < len(path); i++ {
 		if choose(path, i) {
@@ -72,7 +72,8 @@ func isLetter(path string, i int) bool {
 
 func isInnerSlash(path string, i int) bool { return path[i] == '/' && i < len(path)-1 }
 
-// uriBytes escapes what a URI cannot hold (RFC 3986 section 2), and brackets, which clients treat differently.
+// uriBytes escapes bytes that a URI cannot contain (RFC 3986 section 2), and brackets, which
+// clients treat differently.
 func uriBytes(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -13,7 +13,7 @@ import (
 
 const someDisallowed = "User-agent: *\nDisallow: /private/\n"
 
-// TestPlaceholders has Caddy's own directives use the decision, on allowed and on refused requests.
+// TestPlaceholders uses the decision in Caddy's own directives, for allowed and refused requests.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -44,7 +44,8 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// TestErrorRoutes has the routes of handle_errors answer what the gateway refuses. Machines still see whose refusal it is.
+// TestErrorRoutes answers the gateway's refusals with the routes of handle_errors. Programs can
+// still tell that the gateway refused.
 func TestErrorRoutes(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -55,16 +56,16 @@ func TestErrorRoutes(t *testing.T) {
 	a := g.MustFetch("Tester/1.0", site.URL("/private/x"))
 	want := "house rules: Forbidden by robots.txt: Tester may not fetch " + site.URL("/private/x") + " (line 2), 403"
 	if a.Status != http.StatusForbidden || a.Body != want {
-		t.Errorf("got %d %q, want %q", a.Status, a.Body, want)
+		t.Errorf("status %d, body %q, want %q", a.Status, a.Body, want)
 	}
 	if d := a.Header.Get("Crawlgate-Decision"); rig.WithoutUntil(t, d) != "deny; reason=disallowed; line=2" || a.Header.Get("X-House") != "yes" || a.Header.Get("Proxy-Status") == "" {
-		t.Errorf("header: %v", a.Header)
+		t.Errorf("the refusal has the header %v", a.Header)
 	}
-	g.Logs(1) // which may come after the line of the next request
+	g.Logs(1) // a line may come after that of the next request
 	if a := g.MustFetch("Tester/1.0", site.URL("/page")); a.Header.Get("X-House") != "" || a.Header.Get("Crawlgate-Decision") != "allow; reason=no_rule" {
-		t.Errorf("an allowed answer has %v", a.Header)
+		t.Errorf("an allowed answer has the header %v", a.Header)
 	}
 	if lines := g.Logs(2); lines[0].Status != http.StatusForbidden || lines[0].Robots.Reason != "disallowed" {
-		t.Errorf("logged: %s", lines[0].Raw)
+		t.Errorf("the log line is %s", lines[0].Raw)
 	}
 }

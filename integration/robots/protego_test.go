@@ -17,10 +17,11 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// TestCrawlPlanByAnotherEngine has Scrapy's own engine judge the pages of TestCrawl, which judges them by ours.
+// TestCrawlPlanByAnotherEngine decides the pages of TestCrawl with Scrapy's parser, and compares
+// the decisions with this project's.
 func TestCrawlPlanByAnotherEngine(t *testing.T) {
 	t.Parallel()
-	rig.Need(t, "scrapy") // which depends on protego
+	rig.Need(t, "scrapy") // Scrapy depends on protego
 	type question struct{ file, path string }
 	var questions []question
 	var input bytes.Buffer
@@ -55,14 +56,15 @@ func TestCrawlPlanByAnotherEngine(t *testing.T) {
 		}
 		differences++
 		if !knownDifference(q.path, m) {
-			t.Errorf("%s of %s: we say allowed=%t by %q, protego says %s", q.path, filepath.Base(q.file), m.Allowed, m.Rule, answers.Text())
+			t.Errorf("%s of %s: allowed=%t by %q, but protego says %s", q.path, filepath.Base(q.file), m.Allowed, m.Rule, answers.Text())
 		}
 	}
 	t.Logf("%d pages, %d known differences", len(questions), differences)
 }
 
-// knownDifference reports where we differ from Protego and why: it compares escapes in a query as they are written,
-// against the figure in RFC 9309 section 2.2.2; and it puts a slash before a rule that has none.
+// knownDifference reports whether Protego is known to differ. It compares escapes in a query as
+// written, against the figure in RFC 9309 section 2.2.2, and puts a slash before a rule without
+// one.
 func knownDifference(path string, m robotstxt.Match) bool {
 	_, query, _ := strings.Cut(path, "?")
 	return strings.Contains(query, "%") && !m.Allowed || m.Allowed && m.Rule == "" && strings.HasPrefix(path, "/?print")

@@ -16,9 +16,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestShowSitemapsAndFlags: show and the API give the sitemaps, and say of a text that it is an
-// HTML page or came with 202, which both stand for something else than a robots.txt. What decides
-// stays what parses (RFC 9309 section 2.2.4).
+// TestShowSitemapsAndFlags checks that show and the API have the sitemaps, and that they report an
+// HTML page or a 202, which are probably not a robots.txt. The parsed rules still decide (RFC 9309
+// section 2.2.4).
 func TestShowSitemapsAndFlags(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -43,7 +43,7 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 		{accepted, nil, []string{"status_202"}, []string{"the answer was 202 (Accepted)"}},
 	} {
 		if a := g.MustFetch("AcmeBot/1.0", tt.site.URL(rig.PrivatePage)); a.Status != http.StatusForbidden || !strings.Contains(a.Body, "(line ") {
-			t.Errorf("%s: %d %s", tt.site.Origin(), a.Status, a.Body)
+			t.Errorf("%s: status %d, want 403: %s", tt.site.Origin(), a.Status, a.Body)
 		}
 		var d struct {
 			Record struct {
@@ -60,12 +60,12 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 			sitemaps = append(sitemaps, s.URL)
 		}
 		if err != nil || !slices.Equal(sitemaps, tt.sitemaps) || !slices.Equal(d.Record.Flags, tt.flags) {
-			t.Errorf("the API: %v %+v, want %q and %q", err, d, tt.sitemaps, tt.flags)
+			t.Errorf("the API: error %v, %+v, want %q and %q", err, d, tt.sitemaps, tt.flags)
 		}
 		out, err := g.Robots("show", tt.site.Origin().String())
 		for _, want := range tt.shown {
 			if err != nil || !strings.Contains(out, want) {
-				t.Errorf("show: %v: %s; want %q", err, out, want)
+				t.Errorf("show: error %v, output %s; want %q", err, out, want)
 			}
 		}
 	}
@@ -81,8 +81,8 @@ func TestShowSitemapsAndFlags(t *testing.T) {
 	}
 }
 
-// TestOriginsShowTheOutage: the list says since when an origin is unreachable and when it is asked
-// again.
+// TestOriginsShowTheOutage checks that the list has the time since when an origin is unreachable,
+// and the time of the next fetch.
 func TestOriginsShowTheOutage(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -92,14 +92,15 @@ func TestOriginsShowTheOutage(t *testing.T) {
 	out, err := g.Robots("origins")
 	lines := strings.Split(out, "\n")
 	if err != nil || len(lines) < 2 || !strings.Contains(lines[0], "UNREACHABLE SINCE") || !strings.Contains(lines[0], "NEXT ATTEMPT") {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("error %v, output %s", err, out)
 	}
 	if since := strings.Index(lines[0], "UNREACHABLE SINCE"); strings.Count(lines[1][since:], "T") != 2 {
-		t.Errorf("no two times behind column %d: %s", since, out)
+		t.Errorf("want two times from column %d on: %s", since, out)
 	}
 }
 
-// TestShowHost: for a host without a scheme, the command shows what the gateway knows, and does not guess.
+// TestShowHost checks that for a host without a scheme the command shows what the gateway knows,
+// without a guess.
 func TestShowHost(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -109,23 +110,23 @@ func TestShowHost(t *testing.T) {
 
 	out, err := g.Robots("show", one.Origin().Host)
 	if err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
-		t.Errorf("the only origin of a host: %v: %s", err, out)
+		t.Errorf("the only origin of a host: error %v, output %s", err, out)
 	}
 	if out, err := g.Robots("show", "127.9.9.9"); err == nil || !strings.Contains(out, "nothing is known about 127.9.9.9") {
-		t.Errorf("an unknown host: %v: %s", err, out)
+		t.Errorf("an unknown host: error %v, output %s", err, out)
 	}
-	// Sites of testorigin have a host each, so the second one is a redirect's target at another
-	// port of the same host.
+	// Sites of testorigin have different hosts, so the second origin is a redirect's target at
+	// another port.
 	other := strings.Replace(one.Origin().String(), strconv.Itoa(int(one.Origin().Port)), "1024", 1)
 	g.MustFetch("AcmeBot/1.0", other+rig.OpenPage)
 	g.MustFetch("AcmeBot/1.0", "http://"+one.Origin().Host+".example.onion"+rig.OpenPage)
 	out, err = g.Robots("show", one.Origin().Host)
 	if err == nil || !strings.Contains(out, one.Origin().String()) || !strings.Contains(out, other) || strings.Contains(out, "onion") ||
 		!strings.Contains(out, "say which one is meant") {
-		t.Errorf("two origins of a host: %v: %s", err, out)
+		t.Errorf("two origins of a host: error %v, output %s", err, out)
 	}
 	if out, err := g.Robots("show", one.Origin().HostPort()); err != nil || !strings.Contains(out, one.Origin().RobotsURL()) {
-		t.Errorf("a host with a port: %v: %s", err, out)
+		t.Errorf("a host with a port: error %v, output %s", err, out)
 	}
 	var page struct {
 		Origins []struct {
@@ -134,12 +135,12 @@ func TestShowHost(t *testing.T) {
 	}
 	a := g.Admin("/robots/origins?host=" + one.Origin().Host)
 	if err := json.Unmarshal([]byte(a.Body), &page); err != nil || len(page.Origins) != 2 || page.Origins[0].Origin != other {
-		t.Errorf("the API: %d %s", a.Status, a.Body)
+		t.Errorf("the API: status %d, %s", a.Status, a.Body)
 	}
 }
 
-// TestClocksBlockedAreBlocked: a clock whose block is over is not among the blocked ones, although
-// its strikes count on.
+// TestClocksBlockedAreBlocked checks that a clock whose block has ended is not listed as blocked,
+// although its strikes still count.
 func TestClocksBlockedAreBlocked(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -159,9 +160,9 @@ func TestClocksBlockedAreBlocked(t *testing.T) {
 		return strings.Contains(out, "1 clocks blocked")
 	})
 	if !strings.Contains(out, long.Origin().Host+" ") || strings.Contains(out, over.Origin().Host+" ") || strings.Contains(out, free.Origin().Host+" ") {
-		t.Errorf("blocked: %s", out)
+		t.Errorf("the blocked clocks are %s", out)
 	}
 	if out, _ := g.Robots("clocks"); !strings.Contains(out, "over") {
-		t.Errorf("all: %s", out)
+		t.Errorf("the list of all clocks lacks the ended block: %s", out)
 	}
 }

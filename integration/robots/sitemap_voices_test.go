@@ -18,15 +18,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// voice is another library that reads the sitemaps of robots.txt files.
+// voice is another library that reads the sitemaps in robots.txt files.
 type voice struct {
 	name    string
-	command func(t *testing.T) *exec.Cmd // it takes files, and prints a JSON array for each
-	// differs explains each file of the corpus on which it does not agree with us.
+	command func(t *testing.T) *exec.Cmd // takes files and prints a JSON array for each
+	// differs explains each file of the corpus for which the library finds other sitemaps.
 	differs map[string]disagreement
 }
 
-// disagreement is a reason why a library finds other sitemaps than we do. It has to explain the sitemaps found.
+// disagreement is a reason why a library finds other sitemaps. It reports whether it explains those
+// found.
 type disagreement func(ours, theirs []string) bool
 
 // isHTTP reports whether a value is an absolute URL of http or https (RFC 3986 section 4.3).
@@ -35,37 +36,39 @@ func isHTTP(value string) bool {
 	return (scheme == "http" || scheme == "https") && rest != ""
 }
 
-// withoutValues checks that theirs are ours, and values that are no URL of http or https.
+// withoutValues reports whether theirs are ours and values that are no URL of http or https.
 func withoutValues(ours, theirs []string) bool {
 	kept := slices.DeleteFunc(slices.Clone(theirs), func(v string) bool { return !isHTTP(v) })
 	return len(kept) < len(theirs) && slices.Equal(ours, kept)
 }
 
 var (
-	// noURL is a value that is no absolute URL, which sitemaps.org asks for: relative, a template that
-	// was not filled in, bytes before the scheme.
+	// noURL is a value that is no absolute URL, which sitemaps.org requires: relative, an unfilled
+	// template, or with bytes before the scheme.
 	noURL disagreement = withoutValues
-	// noBreakSpace is one before the URL. robots-parser trims as JavaScript does, with all of
-	// Unicode's white space. Google's parser trims ASCII white space, and so do we.
+	// noBreakSpace is a no-break space before the URL. robots-parser trims all Unicode white space,
+	// like JavaScript. Google's parser and this project's trim ASCII white space.
 	noBreakSpace disagreement = func(ours, theirs []string) bool { return len(ours) == 0 && len(theirs) == 1 }
 	// refused is a file that temoto/robotstxt rejects entirely, because a rule or a Crawl-delay
 	// comes before any User-agent.
 	refused disagreement = func(ours, theirs []string) bool { return len(ours) > 0 && len(theirs) == 0 }
-	// blankColon is "Sitemap : URL". temoto/robotstxt takes the colon for the value.
+	// blankColon is "Sitemap : URL". temoto/robotstxt reads the colon as the value.
 	blankColon disagreement = func(ours, theirs []string) bool { return len(ours) == 1 && slices.Equal(theirs, []string{":"}) }
-	// noValue is "Sitemap:" with nothing behind it. temoto/robotstxt takes the end of the line for it.
+	// noValue is "Sitemap:" without a value. temoto/robotstxt reads the end of the line as the
+	// value.
 	noValue disagreement = withoutValues
-	// otherWord is the word Sitemap inside a user-agent line. temoto/robotstxt reads it as the field.
+	// otherWord is the word Sitemap inside a user-agent line. temoto/robotstxt reads it as the
+	// field.
 	otherWord disagreement = withoutValues
-	// noColon is "sitemap http://…": the first colon is the URL's. To us these are two words, and
-	// the first is the field. To robots-parser the field is "sitemap http", which it does not know.
-	// temoto/robotstxt takes "http" for the value.
+	// noColon is "sitemap http://…": the first colon is the URL's. This project reads two words,
+	// the first of which is the field. robots-parser reads the unknown field "sitemap http", and
+	// temoto/robotstxt reads the value "http".
 	noColon disagreement = func(ours, theirs []string) bool {
 		return len(ours) > 0 && !slices.ContainsFunc(theirs, func(v string) bool { return v != "http" })
 	}
 )
 
-// alike are the files on which both differ from us for the same reason.
+// alike are the files for which both libraries differ for the same reason.
 var alike = same(noURL,
 	"18f.gov", "ballotpedia.org", "ferroncity.org", "gothamist.com", "in.bookmyshow.com", "kooora.com", "mariescountymo.gov",
 	"ndrin.org", "tfl.gov.uk", "www.acronymfinder.com", "www.game.co.za", "www.icims.com", "www.iinet.net.au",
@@ -112,8 +115,8 @@ var voices = []voice{
 	)},
 }
 
-// TestSitemapsByOtherVoices has two libraries read the sitemaps of real files, and holds that each
-// difference is one that the tables explain, and each explanation one that there is.
+// TestSitemapsByOtherVoices reads the sitemaps of real files with two libraries. The tables must
+// explain each difference, and each explanation must occur.
 func TestSitemapsByOtherVoices(t *testing.T) {
 	t.Parallel()
 	folder, whole := os.Getenv("CRAWLGATE_CORPUS"), true
@@ -143,12 +146,12 @@ func TestSitemapsByOtherVoices(t *testing.T) {
 				site := strings.TrimSuffix(filepath.Base(file), ".txt")
 				differences[site] = true
 				if d, known := v.differs[site]; !known || !d(ours, found[i]) {
-					t.Errorf("%s: we have %q, it has %q", site, ours, found[i])
+					t.Errorf("%s: got %q, but the library has %q", site, ours, found[i])
 				}
 			}
 			for site := range v.differs {
 				if whole && !differences[site] {
-					t.Errorf("%s: there is no difference to be explained", site)
+					t.Errorf("%s: the table explains a difference that does not exist", site)
 				}
 			}
 			t.Logf("%d files, %d sitemaps, %d differences, all explained", len(files), sitemaps, len(differences))
@@ -156,7 +159,7 @@ func TestSitemapsByOtherVoices(t *testing.T) {
 	}
 }
 
-// read has the library read files.
+// read reads files with the library.
 func (v *voice) read(t *testing.T, files []string) [][]string {
 	t.Helper()
 	cmd := v.command(t)
@@ -170,13 +173,13 @@ func (v *voice) read(t *testing.T, files []string) [][]string {
 	lines := json.NewDecoder(bytes.NewReader(out))
 	for i := range all {
 		if err := lines.Decode(&all[i]); err != nil {
-			t.Fatalf("the answer of %s about %s: %v", v.name, files[i], err)
+			t.Fatalf("the output of %s for %s: %v", v.name, files[i], err)
 		}
 	}
 	return all
 }
 
-// sitemapsIn is what we read in a file.
+// sitemapsIn returns the sitemaps that this project finds in a file.
 func sitemapsIn(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// sitemapSites are a site with sitemaps at three origins, and the two others: one that is closed to
-// all but AlphaBot, and one that no request asks for.
+// sitemapSites returns a site with sitemaps at three origins, and the two other origins: one that
+// is closed to all but AlphaBot, and one that must get no request.
 func sitemapSites(t *testing.T) (site, closed, never *testorigin.Site) {
 	t.Helper()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -24,7 +24,7 @@ func sitemapSites(t *testing.T) (site, closed, never *testorigin.Site) {
 	return site, closed, never
 }
 
-// TestSitemapsForOperators checks the commands, whose output moves no cursor.
+// TestSitemapsForOperators checks the commands for sitemaps. They change no state.
 func TestSitemapsForOperators(t *testing.T) {
 	t.Parallel()
 	site, closed, never := sitemapSites(t)
@@ -49,7 +49,7 @@ func TestSitemapsForOperators(t *testing.T) {
 	} {
 		out, err := g.Robots("sitemaps", tt.args...)
 		if want := strings.Join(append(tt.want, ""), "\n"); err != nil || out != want {
-			t.Errorf("%q: %v: %s, want %s", tt.args, err, out, want)
+			t.Errorf("%q: error %v, output %s, want %s", tt.args, err, out, want)
 		}
 	}
 	out, err := g.Robots("sitemaps", "--known", "--agent", "BetaBot")
@@ -59,7 +59,7 @@ func TestSitemapsForOperators(t *testing.T) {
 		`{"origin":"` + other.Origin().String() + `","url":"http://h.example/\\x1b[2J","line":1,"in_scope":false,"access":"deny"}` + "\n",
 	} {
 		if other := strings.Contains(want, "h.example"); err != nil || strings.Contains(out, want) == other {
-			t.Errorf("--known: %v: %s, want %s", err, out, want)
+			t.Errorf("--known: error %v, output %s, want %s", err, out, want)
 		}
 	}
 	out, err = g.Robots("show", "--agent", "BetaBot", o)
@@ -68,16 +68,16 @@ func TestSitemapsForOperators(t *testing.T) {
 		all[2] + " (line 5, another origin, deny)", all[3] + " (line 6, another origin, unknown)",
 	} {
 		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("show: %v: %s, want %s", err, out, want)
+			t.Errorf("show: error %v, output %s, want %s", err, out, want)
 		}
 	}
 	if n := len(never.Exchanges()); n > 0 {
-		t.Errorf("a site that nobody asked for was asked %d times", n)
+		t.Errorf("a site that no command named got %d requests", n)
 	}
 }
 
-// TestPricesAndSignaturesStay checks which fields leave by whose word, and that an answer 402 is in
-// the log and the metrics.
+// TestPricesAndSignaturesStay checks which fields of a request leave the gateway, and that the log
+// and the metrics have a 402.
 func TestPricesAndSignaturesStay(t *testing.T) {
 	t.Parallel()
 	site := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -91,7 +91,7 @@ func TestPricesAndSignaturesStay(t *testing.T) {
 	for agent, removed := range want {
 		a := sendTo(g, http.MethodGet, site.URL(rig.OpenPage), agent+"/1.0", fields...)
 		if a.Status != http.StatusPaymentRequired || a.Header.Get("Crawler-Price") != "USD 1" {
-			t.Errorf("%s: %d %v", agent, a.Status, a.Header)
+			t.Errorf("%s: status %d, header %v, want 402", agent, a.Status, a.Header)
 		}
 		exchanges := site.Exchanges()
 		header := exchanges[len(exchanges)-1].Header
@@ -103,15 +103,15 @@ func TestPricesAndSignaturesStay(t *testing.T) {
 			}
 		}
 		if left != len(fields)-removed {
-			t.Errorf("%s: %d fields arrived: %v", agent, left, header)
+			t.Errorf("%s: %d fields arrived, want %d: %v", agent, left, len(fields)-removed, header)
 		}
 	}
 	for _, l := range g.Logs(len(want)) {
 		if l.Robots.Removed != want[l.Robots.Agent] || !l.Robots.PaymentRequired || l.Robots.Decision != "allow" {
-			t.Errorf("the log: %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	if n := g.Metric("crawlgate_payment_required_total"); n != float64(len(want)) {
-		t.Errorf("the metric is %v", n)
+		t.Errorf("the metric is %v, want %d", n, len(want))
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestStampedeFetchesOnce lets 2,000 crawlers of as many names meet an unknown origin at once, whose robots.txt is slow:
-// it is fetched once, for all of them.
+// TestStampedeFetchesOnce sends 2,000 crawlers with different names to an unknown origin with a
+// slow robots.txt. There must be one fetch for all of them.
 func TestStampedeFetchesOnce(t *testing.T) {
 	t.Parallel()
 	const crawlers = 2000
@@ -51,15 +51,15 @@ func TestStampedeFetchesOnce(t *testing.T) {
 		t.Errorf("robots.txt was fetched %d times, want once", n)
 	}
 	if n := len(site.PageExchanges()); n != crawlers/2 {
-		t.Errorf("%d pages were asked for, want the %d allowed ones", n, crawlers/2)
+		t.Errorf("%d pages were requested, want the %d allowed ones", n, crawlers/2)
 	}
 	g.Stop()
 	sources := make(map[string]int)
 	for _, l := range g.ReadLogs() {
 		sources[l.Robots.Source]++
 	}
-	// A request that came too late to wait was served from memory or, because the hot tier is slow, from
-	// the store.
+	// A request that came too late to wait got the rules from memory or, because the hot tier is
+	// slow, from the store.
 	if n := sources["fetch"] + sources["wait"] + sources["hot"] + sources["store"]; n != crawlers || sources["fetch"] != 1 {
 		t.Errorf("sources in the log: %v, want %d in all and one fetch", sources, crawlers)
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// robotsCase is a robots.txt answer and what a crawler may conclude from it.
+// robotsCase is an answer for robots.txt and its meaning for a crawler.
 type robotsCase struct {
 	name      string
 	scheme    string
 	behaviour testorigin.Behaviour
 	meaning   testorigin.Meaning
 	rules     []byte      // for MeansRules
-	cause     fetch.Cause // that the log has to give; empty: any that goes with the meaning
+	cause     fetch.Cause // the cause in the log; "" for any that fits the meaning
 }
 
-// TestRFC9309_2_3_1_Statuses takes every status that HTTP knows as the answer for robots.txt.
+// TestRFC9309_2_3_1_Statuses answers robots.txt with every status of HTTP.
 func TestRFC9309_2_3_1_Statuses(t *testing.T) {
 	t.Parallel()
 	var cases []robotsCase
@@ -39,12 +39,12 @@ func TestRFC9309_2_3_1_Statuses(t *testing.T) {
 	checkRobotsCases(t, testorigin.Start(t, testorigin.Config{}), cases, "")
 }
 
-// meaningOf is the table of docs/status-table.md for an answer without Location.
+// meaningOf returns the meaning in docs/status-table.md of an answer without Location.
 func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
 	switch {
-	case status < 200 && status != http.StatusSwitchingProtocols: // interim, and no final answer follows
+	case status < 200 && status != http.StatusSwitchingProtocols: // an interim answer without a final one
 		return testorigin.MeansUnreachable, fetch.CauseReset
-	case status < 200, status == 206, status == 304, status == 407: // nobody asked for another protocol, a part, a comparison or a proxy
+	case status < 200, status == 206, status == 304, status == 407: // the request was not for another protocol, a part, a comparison or a proxy
 		return testorigin.MeansUnreachable, fetch.CauseProtocol
 	case status < 300:
 		return testorigin.MeansRules, ""
@@ -57,7 +57,7 @@ func meaningOf(status int) (testorigin.Meaning, fetch.Cause) {
 	}
 }
 
-// TestRFC9309_2_3_1_2_Redirects takes redirects that lead somewhere, and such that do not.
+// TestRFC9309_2_3_1_2_Redirects uses redirects with usable and unusable targets.
 func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -87,7 +87,7 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 		to("a mistyped scheme", "htps://127.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("no scheme", "www.example.com:443/robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
 		to("no host", "http:///robots.txt", testorigin.MeansUnreachable, fetch.CauseRedirects),
-		// 10.0.0.0/8 is not among the addresses that these gateways may reach.
+		// These gateways must not reach 10.0.0.0/8.
 		to("a forbidden address", "http://10.0.0.1/robots.txt", testorigin.MeansUnreachable, fetch.CauseForbiddenAddress),
 	}
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -97,7 +97,8 @@ func TestRFC9309_2_3_1_2_Redirects(t *testing.T) {
 	checkRobotsCases(t, server, cases, "")
 }
 
-// TestRFC9309_2_3_1_2_FiveRedirects checks the limit: five are followed, six mean that there is no robots.txt.
+// TestRFC9309_2_3_1_2_FiveRedirects checks the limit: five redirects are followed; six mean that
+// there is no robots.txt.
 func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -115,7 +116,8 @@ func TestRFC9309_2_3_1_2_FiveRedirects(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_3_1_4_Failures takes each way in which a retrieval can fail, and answers that look like a failure but are not one.
+// TestRFC9309_2_3_1_4_Failures uses each way in which a fetch can fail, and answers that only look
+// like a failure.
 func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 	t.Parallel()
 	var cases []robotsCase
@@ -126,7 +128,7 @@ func TestRFC9309_2_3_1_4_Failures(t *testing.T) {
 			switch {
 			case b.Name == "status 206", b.Name == "status 304":
 				c.meaning, c.cause = testorigin.MeansUnreachable, fetch.CauseProtocol
-			case strings.HasSuffix(b.Name, " bomb"): // the first 500 KiB are read, and no more
+			case strings.HasSuffix(b.Name, " bomb"): // only the first 500 KiB are read
 				c.meaning = testorigin.MeansRules
 			}
 			cases = append(cases, c)
@@ -152,7 +154,8 @@ var causes = map[string]fetch.Cause{
 	"self-signed certificate": fetch.CauseTLS,
 }
 
-// TestRFC9309_2_3_1_4_UnresolvableName asks for a host under .onion, which resolvers refuse by themselves (RFC 7686).
+// TestRFC9309_2_3_1_4_UnresolvableName requests a host under .onion, which resolvers refuse by
+// themselves (RFC 7686).
 func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 	t.Parallel()
 	g := rig.New(t, rig.Config{})
@@ -161,11 +164,11 @@ func TestRFC9309_2_3_1_4_UnresolvableName(t *testing.T) {
 		t.Errorf("status %d, Retry-After %q: %s", a.Status, a.Header.Get("Retry-After"), a.Body)
 	}
 	if l := g.Logs(1)[0]; l.Robots.Reason != enforce.ReasonUnreachable || l.Robots.State != "unreachable" {
-		t.Errorf("logged as %+v", l.Robots)
+		t.Errorf("the log line is %+v", l.Robots)
 	}
 }
 
-// checkRobotsCases puts one origin behind each case and crawls all of them through one gateway.
+// checkRobotsCases starts an origin for each case and crawls all of them through one gateway.
 func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCase, engine string) {
 	t.Helper()
 	g := rig.New(t, rig.Config{Engine: engine, Egress: "trust_ca " + rig.CAFile(t, server)})
@@ -206,7 +209,7 @@ func checkRobotsCases(t *testing.T, server *testorigin.Server, cases []robotsCas
 	}
 }
 
-// allows reports whether a crawler may ask for a page, as far as the case itself tells.
+// allows reports whether a crawler may fetch a page by the case alone.
 func (c *robotsCase) allows(page string) bool {
 	switch c.meaning {
 	case testorigin.MeansRules:
@@ -225,9 +228,9 @@ func (c *robotsCase) checkAnswer(t *testing.T, g *rig.Gateway, site *testorigin.
 	case err != nil:
 		t.Errorf("%s: GET %s: %v", c.name, page, err)
 	case c.allows(page) && a.Status != http.StatusOK, !c.allows(page) && a.Status != http.StatusForbidden:
-		t.Errorf("%s: %s: status %d, want it allowed: %t: %.300s", c.name, page, a.Status, c.allows(page), a.Body)
+		t.Errorf("%s: %s: status %d, want allowed %t: %.300s", c.name, page, a.Status, c.allows(page), a.Body)
 	case c.meaning == testorigin.MeansUnreachable && a.Header.Get("Retry-After") == "":
-		t.Errorf("%s: %s: a refusal for want of robots.txt has no Retry-After: %v", c.name, page, a.Header)
+		t.Errorf("%s: %s: a refusal without a robots.txt has no Retry-After: %v", c.name, page, a.Header)
 	}
 }
 
@@ -248,10 +251,10 @@ func (c *robotsCase) checkRecord(t *testing.T, page string, r enforce.LogRecord)
 		reason = enforce.ReasonUnreachable
 	}
 	if r.Reason != reason || r.State != c.meaning.String() || r.Line != line {
-		t.Errorf("%s: %s logged as %+v, want reason %s, state %s, line %d", c.name, page, r, reason, c.meaning, line)
+		t.Errorf("%s: %s: the log line is %+v, want reason %s, state %s, line %d", c.name, page, r, reason, c.meaning, line)
 	}
 	if c.meaning == testorigin.MeansRules && r.Cause != "" || c.meaning != testorigin.MeansRules && r.Cause == "" ||
 		c.cause != "" && r.Cause != string(c.cause) {
-		t.Errorf("%s: %s logged with cause %q, want %q", c.name, page, r.Cause, c.cause)
+		t.Errorf("%s: %s: the log has the cause %q, want %q", c.name, page, r.Cause, c.cause)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// wireRules tell spellings apart that net/url would make one of.
+// wireRules distinguish spellings that net/url would make equal.
 const wireRules = `User-agent: *
 Disallow: /private
 Disallow: /a%2Fb%7B
@@ -23,8 +23,8 @@ Disallow: /list?x={
 Disallow: /*?$
 `
 
-// TestWire sends targets that Go would rewrite, and compares three texts: the one the client wrote, the one the origin
-// got, and the one the rules matched.
+// TestWire sends targets that Go would rewrite, and compares three texts: the client's, the
+// origin's, and the one that the rules matched.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -32,15 +32,15 @@ func TestWire(t *testing.T) {
 	verdicts := make(map[string]robotstxt.Match) // by the URI as the client wrote it
 	for _, tt := range []struct {
 		name   string
-		client string // what stands in the request line behind the authority
-		origin string // what the origin gets; empty: the same; "-": nothing, as it is disallowed
+		client string // the request line after the authority
+		origin string // the target at the origin; "" for the same, "-" for a disallowed one
 	}{
 		{"nothing", "", "/"},
 		{"no path but a query", "?x=1", "/?x=1"},
 		{"an escaped slash", "/a%2Fb", ""},
 		{"an escaped slash in small hex", "/a%2fb", ""},
 		{"an escaped slash and a byte that must be escaped", "/a%2Fx{c}", "/a%2Fx%7Bc%7D"},
-		{"such, disallowed", "/a%2Fb{c", "-"},
+		{"such a target, disallowed", "/a%2Fb{c", "-"},
 		{"the same escaped", "/a%2fb%7bc", "-"},
 		{"not the same: a real slash", "/a/b{c", "/a/b%7Bc"},
 		{"raw UTF-8", "/caf\xc3\xa9", "/caf%C3%A9"},
@@ -59,7 +59,7 @@ func TestWire(t *testing.T) {
 		{"plus, semicolon, comma", "/a+b;c=d,e", ""},
 		{"a query with a query", "/q?a=b?c=d", ""},
 		{"a query with bytes that must be escaped", "/q?x={1}|\"2\"", "/q?x=%7B1%7D%7C%222%22"},
-		{"such, disallowed", "/list?x={1}", "-"},
+		{"such a query, disallowed", "/list?x={1}", "-"},
 		{"an empty query, disallowed", "/page?", "-"},
 		{"no query", "/page", ""},
 		{"a fragment", "/page#part", "/page"},
@@ -94,11 +94,11 @@ func TestWire(t *testing.T) {
 	for _, l := range g.ReadLogs() {
 		want, ok := verdicts[l.Request.URI]
 		if !ok || l.Robots.Rule != want.Rule || l.Robots.Line != want.Line {
-			t.Errorf("logged: %s by %q (line %d), want %q (line %d); asked for: %t", l.Request.URI, l.Robots.Rule, l.Robots.Line, want.Rule, want.Line, ok)
+			t.Errorf("%s: the log has %q (line %d), want %q (line %d); requested: %t", l.Request.URI, l.Robots.Rule, l.Robots.Line, want.Rule, want.Line, ok)
 		}
 		delete(verdicts, l.Request.URI)
 	}
 	for uri := range verdicts {
-		t.Errorf("not logged: %s", uri)
+		t.Errorf("the log lacks %s", uri)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/htmlhead"
 )
 
-// spokenTo is what one page says: its fields and its meta tags.
+// spokenTo has the signals of one page: its fields and its meta tags.
 type spokenTo struct {
 	Agent string             `json:"agent"`
 	Now   int64              `json:"now"`
@@ -34,9 +34,9 @@ var compared = []string{"noindex", "nofollow", "noarchive", "nosnippet", "noimag
 // directivesNow is between the dates of the generated pages.
 var directivesNow = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-// voiceDifferences are all differences between us and robot-directives 0.4.0. Each turns our answer
-// into the other's: rewriting removes from a page what robot-directives does not read, adding adds
-// directives that it infers. A row counts on pages where one of them changes something.
+// voiceDifferences are all known differences from robot-directives 0.4.0. Each turns this project's
+// answer into the other's: rewriting removes from a page what robot-directives does not read,
+// adding adds directives that it infers. A row counts on pages where one of them changes something.
 var voiceDifferences = []struct {
 	why       string
 	rewriting func(text string, page spokenTo) string
@@ -56,7 +56,7 @@ var voiceDifferences = []struct {
 		},
 	},
 	{
-		why:       "a name without bot, spider or the like in it is no crawler's, so nothing can be said to it",
+		why:       "a name without bot, spider or the like is not a crawler's, so no directive is for it",
 		rewriting: func(text string, _ spokenTo) string { return without(text, "sitesearch: ") },
 	},
 	{
@@ -77,17 +77,17 @@ var voiceDifferences = []struct {
 		},
 	},
 	{
-		why: "words between which there is only space are one unknown word; we read them, as it can only be stricter",
+		why: "words separated only by space are one unknown word; this project reads each, which can only be stricter",
 		rewriting: func(text string, _ spokenTo) string {
 			return strings.ReplaceAll(text, "nosnippet noodp", "unknown")
 		},
 	},
 	{
-		why:       "nocache is noarchive: Bing's word, which to us is another",
+		why:       "nocache is noarchive; to this project Bing's word is a separate one",
 		rewriting: func(text string, _ spokenTo) string { return strings.ReplaceAll(text, "nocache", "noarchive") },
 	},
 	{
-		why: "a date that is over, or that it cannot read, is noindex; to us the page says noindex",
+		why: "a past or unreadable date is noindex",
 		adding: func(said map[string]bool, page spokenTo) {
 			if voiceUnavailable(page) {
 				said["noindex"] = true
@@ -95,7 +95,7 @@ var voiceDifferences = []struct {
 		},
 	},
 	{
-		why: "noindex means all the others but nofollow; we add nothing to it",
+		why: "noindex means all the others except nofollow; this project adds nothing",
 		adding: func(said map[string]bool, _ spokenTo) {
 			if said["noindex"] {
 				for _, name := range compared[2:] {
@@ -106,7 +106,7 @@ var voiceDifferences = []struct {
 	},
 }
 
-// without empties a text that begins so.
+// without returns "" for a text that begins with begin, and other texts unchanged.
 func without(text, begin string) string {
 	if strings.HasPrefix(text, begin) {
 		return ""
@@ -114,9 +114,9 @@ func without(text, begin string) string {
 	return text
 }
 
-// voiceUnavailable reports whether robot-directives takes a page for over: it reads the last date
-// for everybody that is at the beginning of a line or content, and with anything behind it, or in a
-// zone that RFC 822 does not have, no date at all.
+// voiceUnavailable reports whether robot-directives takes a page for expired. It reads the last
+// date for all crawlers that is at the beginning of a line or content. A date with text after it,
+// or in a zone that RFC 822 does not have, is no date.
 func voiceUnavailable(page spokenTo) (over bool) {
 	texts := slices.Clone(page.Lines)
 	for _, m := range page.Metas {
@@ -140,7 +140,7 @@ var voiceDates = []string{
 	"monday, 25-jun-40 15:00:00 pst", "mon, 25 jun 2040 15:00:00 gmt", "2040-06-25t15:00:00+02:00", "2040-06-25", "25 jun 2040 15:00:00 cet",
 }
 
-// TestDirectivesByAnotherReader has npm's robot-directives read 1,000 pages too.
+// TestDirectivesByAnotherReader reads 1,000 pages with npm's robot-directives too.
 func TestDirectivesByAnotherReader(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 15))
@@ -181,19 +181,19 @@ func TestDirectivesByAnotherReader(t *testing.T) {
 			}
 		}
 		if !maps.Equal(said, answers[i]) {
-			t.Errorf("%+v: we say %v, robot-directives %v; the table explains only %v", page, ours, answers[i], said)
+			t.Errorf("%+v: got %v, robot-directives %v; the table explains only %v", page, ours, answers[i], said)
 		}
 	}
 	for j, d := range voiceDifferences {
 		t.Logf("%d pages: %s", seen[j], d.why)
 		if seen[j] == 0 {
-			t.Errorf("no page shows it: %s", d.why)
+			t.Errorf("no page shows this difference: %s", d.why)
 		}
 	}
-	t.Logf("%d pages, %d of them read otherwise", len(pages), differences)
+	t.Logf("%d pages, %d of them read differently", len(pages), differences)
 }
 
-// saidTo is what we read, as far as the other can say it.
+// saidTo returns this project's reading, as far as the other library can express it.
 func saidTo(page spokenTo) map[string]bool {
 	tokens := []string{page.Agent}
 	names := directives.Header(page.Lines, tokens).Join(directives.Meta(page.Metas, tokens)).Names()
@@ -210,7 +210,7 @@ func rewrite(page spokenTo, f func(string, spokenTo) string) spokenTo {
 		page.Lines[i] = f(strings.ToLower(line), page)
 	}
 	for i, m := range page.Metas {
-		if f(m.Name+": ", page) == "" { // the name in the place of a scope
+		if f(m.Name+": ", page) == "" { // the name in place of a scope
 			page.Metas[i].Content = ""
 			continue
 		}
@@ -219,7 +219,7 @@ func rewrite(page spokenTo, f func(string, spokenTo) string) spokenTo {
 	return page
 }
 
-// generatePage makes what a page says, at random.
+// generatePage makes a page's signals at random.
 func generatePage(r *rand.Rand) spokenTo {
 	page := spokenTo{Agent: pick(r, "Googlebot", "ExampleBot", "sitesearch"), Now: directivesNow.UnixMilli()}
 	for range r.IntN(3) {
@@ -239,8 +239,8 @@ func generatePage(r *rand.Rand) spokenTo {
 	return page
 }
 
-// generateList makes a list of directives. Only the first one may have a date, as robot-directives
-// reads none elsewhere.
+// generateList makes a list of directives. Only the first one may have a date, because
+// robot-directives reads no other.
 func generateList(r *rand.Rand) string {
 	var list []string
 	if r.IntN(8) == 0 {
@@ -259,7 +259,7 @@ func generateList(r *rand.Rand) string {
 
 func pick(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
 
-// throughHTML writes the meta tags into a page, codes it, and finds them again.
+// throughHTML writes the meta tags into a page, encodes it, and finds them again.
 func throughHTML(t *testing.T, r *rand.Rand, page spokenTo) []directives.Named {
 	t.Helper()
 	var b strings.Builder
@@ -279,12 +279,12 @@ func throughHTML(t *testing.T, r *rand.Rand, page spokenTo) []directives.Named {
 	text, cut := htmlhead.Decode(coding, coded, 64<<10)
 	found, missed := htmlhead.Scan(text, htmlhead.Options{Names: []string{"Googlebot", "ExampleBot", "sitesearch", "otherbot"}})
 	if cut || missed || len(page.Metas) != len(found.Robots) || len(page.Metas) > 0 && !reflect.DeepEqual(found.Robots, page.Metas) {
-		t.Errorf("%s of %s: %q, cut %t, %t, want %q", coding, b.String(), found.Robots, cut, missed, page.Metas)
+		t.Errorf("%s of %s: got %q, cut %t, missed %t, want %q", coding, b.String(), found.Robots, cut, missed, page.Metas)
 	}
 	return found.Robots
 }
 
-// askRobotDirectives has the Node program judge the pages.
+// askRobotDirectives judges the pages with the Node program.
 func askRobotDirectives(t *testing.T, pages []spokenTo) []map[string]bool {
 	t.Helper()
 	var input bytes.Buffer
@@ -312,7 +312,7 @@ func askRobotDirectives(t *testing.T, pages []spokenTo) []map[string]bool {
 		answers = append(answers, answer)
 	}
 	if len(answers) != len(pages) {
-		t.Fatalf("%d answers to %d pages", len(answers), len(pages))
+		t.Fatalf("%d answers for %d pages", len(answers), len(pages))
 	}
 	return answers
 }

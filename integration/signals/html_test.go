@@ -22,12 +22,12 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// aPage is a page with directives in its head. It is longer than the part that is read.
+// aPage is a page with directives in its head. It is longer than the part that the gateway reads.
 var aPage = []byte("<!DOCTYPE html><html><head><title>A page</title><meta name=Robots content='NOINDEX, noai'>" +
 	"<meta name=seeker content=noarchive></head><body>" + strings.Repeat("<p>Some text, and more of it.</p>\n", 20_000) + "</body></html>")
 
-// TestHTML: the tags of a page are logged; where answers are held they are shown to the crawler too,
-// and can refuse it. The audit computes them again.
+// TestHTML checks that the tags of a page are logged. If answers are held, the crawler gets the
+// tags too, and they can refuse the answer. The audit computes them again.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -71,7 +71,7 @@ func TestHTML(t *testing.T) {
 				a := g.MustFetch(tt.agent+"/1.0", site.URL(tt.path))
 				got := strings.ReplaceAll(a.Header.Get("Crawlgate-Signals"), "train-ai=n;from=meta, ", "")
 				if refused := a.Status == http.StatusForbidden; refused != tt.refused || !refused && (a.Status != http.StatusOK || got != tt.shown) {
-					t.Errorf("%s%s: %d, signals %q, want %q", tt.agent, tt.path, a.Status, got, tt.shown)
+					t.Errorf("%s%s: status %d, signals %q, want %q", tt.agent, tt.path, a.Status, got, tt.shown)
 				}
 			}
 			g.Stop()
@@ -82,23 +82,23 @@ func TestHTML(t *testing.T) {
 			logged := strings.Contains(string(text), `"meta robots: NOINDEX, noai"`) && strings.Contains(string(text), `"meta seeker: noarchive"`) &&
 				strings.Contains(string(text), `"preference_conflict":"train-ai=n;from=meta"`)
 			if logged != (mode != "off") || strings.Contains(string(text), `"signals_cut":true`) {
-				t.Errorf("the log: %s", text)
+				t.Errorf("the log has wrong tags: %s", text)
 			}
 			if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 {
-				t.Errorf("audit: %+v", r)
+				t.Errorf("the audit returned %+v", r)
 			}
 			forged := filepath.Join(rig.TempDir(t), "access.log")
 			if err := os.WriteFile(forged, bytes.ReplaceAll(text, []byte("meta seeker: noarchive"), []byte("meta seeker: nothing")), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) > 0 != logged {
-				t.Errorf("audit of a forged log: %+v", r)
+				t.Errorf("the audit of a forged log returned %+v", r)
 			}
 		})
 	}
 }
 
-// endings are the names that Caddy gives to files in a coding.
+// endings are the suffixes of files in a coding, as Caddy expects them.
 var endings = map[string]string{"gzip": ".gz", "br": ".br", "zstd": ".zst"}
 
 // writePages writes the page and its coded forms into a folder.
@@ -115,10 +115,10 @@ func writePages(t *testing.T, dir string) {
 	}
 }
 
-// webServer is one that others have written, with a port for http and one for https.
+// webServer is a server of another project, with a port for http and one for https.
 type webServer struct{ plain, secure string }
 
-// startServer runs a command with a configuration whose files are in dir.
+// startServer runs a server's command with a configuration whose files are in dir.
 func startServer(t *testing.T, dir, config, ready string, args ...string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600); err != nil {
@@ -146,8 +146,8 @@ func startServer(t *testing.T, dir, config, ready string, args ...string) {
 	})
 }
 
-// startCaddy serves the pages by Caddy's file server: as they are, coded before, and coded for the
-// request.
+// startCaddy serves the pages with Caddy's file server: uncoded, coded in advance, and coded for
+// the request.
 func startCaddy(t *testing.T, a *rig.TestCA) webServer {
 	t.Helper()
 	dir, s := rig.TempDir(t), webServer{rig.FreePort(t), rig.FreePort(t)}
@@ -180,7 +180,7 @@ https://%[2]s {
 	return s
 }
 
-// startNginx serves the pages by nginx, coded before or, for gzip, for the request.
+// startNginx serves the pages with nginx, coded in advance or, for gzip, for the request.
 func startNginx(t *testing.T, a *rig.TestCA) webServer {
 	t.Helper()
 	nginx := rig.Need(t, "nginx")
@@ -227,8 +227,8 @@ func authorityFiles(t *testing.T, a *rig.TestCA, dir string) (certificate, key s
 	return certificate, key
 }
 
-// TestHTMLPassesUnchanged: a page of a real server reaches the crawler byte for byte, whatever its
-// coding and version of HTTP, while its tags are read.
+// TestHTMLPassesUnchanged checks that a page of a real server reaches the crawler byte for byte, in
+// every coding and version of HTTP, while its tags are read.
 func TestHTMLPassesUnchanged(t *testing.T) {
 	t.Parallel()
 	authority := rig.NewTestCA(t)
@@ -271,13 +271,13 @@ func TestHTMLPassesUnchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if read := strings.Count(string(text), `"meta robots: NOINDEX, noai"`); read != asked {
-				t.Errorf("the tags of %d of %d pages are in the log", read, asked)
+				t.Errorf("the log has the tags of %d pages, want %d", read, asked)
 			}
 		})
 	}
 }
 
-// passesUnchanged asks for a page through the gateway and without it.
+// passesUnchanged compares a page through the gateway with the page without it.
 func passesUnchanged(t *testing.T, name string, through, direct *http.Client, rawURL, coding string) {
 	t.Helper()
 	var answers [2]rig.Answer
@@ -298,12 +298,11 @@ func passesUnchanged(t *testing.T, name string, through, direct *http.Client, ra
 	want, got := answers[0], answers[1]
 	if want.Status != http.StatusOK || got.Status != want.Status || got.Body != want.Body ||
 		got.Header.Get("Content-Encoding") != want.Header.Get("Content-Encoding") {
-		t.Errorf("%s of %s: %d and %d bytes, want %d and %d", name, rawURL, got.Status, len(got.Body), want.Status, len(want.Body))
+		t.Errorf("%s of %s: status %d and %d bytes, want %d and %d", name, rawURL, got.Status, len(got.Body), want.Status, len(want.Body))
 	}
 }
 
-// TestHTMLEndless: a thousand pages that do not end, under way at the same time, hold a bounded copy
-// each.
+// TestHTMLEndless checks that a thousand concurrent pages without an end hold a bounded copy each.
 func TestHTMLEndless(t *testing.T) {
 	t.Parallel()
 	const pages, passed = 1000, 256 << 10
@@ -314,7 +313,7 @@ func TestHTMLEndless(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write(aPage[:passed]) // the client hangs up before its end
+		_, _ = w.Write(aPage[:passed]) // the client leaves before the end
 		_ = http.NewResponseController(w).Flush()
 		<-all
 	}))
@@ -349,9 +348,10 @@ func TestHTMLEndless(t *testing.T) {
 	grown := g.Usage().PeakRSS - before
 	close(all)
 	group.Wait()
-	// A copy of 64 KiB and some 100 KiB of connections and buffers each; the collector may let it double.
+	// A page has a copy of 64 KiB and some 100 KiB of connections and buffers; the collector may
+	// double that.
 	if grown > pages*(400<<10) {
-		t.Errorf("%d pages took %d MiB", pages, grown>>20)
+		t.Errorf("%d pages took %d MiB, want at most 400 KiB each", pages, grown>>20)
 	}
 	t.Logf("%d pages took %d MiB", pages, grown>>20)
 }

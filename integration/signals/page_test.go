@@ -10,7 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPage types what docs/signals.md shows first: its configuration, a site's robots.txt, and what two crawlers get.
+// TestPage types the first example of docs/signals.md: its configuration, a site's robots.txt, and
+// what two crawlers get.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	curl := rig.Need(t, "curl")
@@ -20,7 +21,7 @@ func TestPage(t *testing.T) {
 		_, rest, found := strings.Cut(section, begin)
 		text, _, ended := strings.Cut(rest, end)
 		if !found || !ended {
-			t.Fatalf("the page has nothing between %q and %q", begin, end)
+			t.Fatalf("docs/signals.md has nothing between %q and %q", begin, end)
 		}
 		return text
 	}
@@ -29,7 +30,7 @@ func TestPage(t *testing.T) {
 	g := rig.New(t, rig.Config{Site: between("robots {\n", "\n\t}\n")})
 	commands := strings.Split(between("```\n$ ", "```"), "\n$ ")
 	if len(commands) != 2 {
-		t.Fatalf("%d commands", len(commands))
+		t.Fatalf("docs/signals.md has %d commands, want 2", len(commands))
 	}
 	typed := strings.NewReplacer("curl ", curl+" --noproxy '' ", "localhost:3128", g.Addr, "http://news.example", strings.TrimSuffix(site.URL("/"), "/"))
 	for _, command := range commands {
@@ -37,7 +38,7 @@ func TestPage(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", typed.Replace(line)).Output()
 		got := strings.TrimSpace(strings.ReplaceAll(string(out), strings.TrimSuffix(site.URL("/"), "/"), "http://news.example"))
 		if want = strings.TrimSpace(want); err != nil || got != want {
-			t.Errorf("%s: %q, %v; the page shows %q", line, got, err, want)
+			t.Errorf("%s printed %q, error %v; the page shows %q", line, got, err, want)
 		}
 	}
 }

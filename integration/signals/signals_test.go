@@ -12,9 +12,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestPreferences: a site's preferences for the use of its content are shown to the crawler and
-// logged. If the operator wants it, they refuse the agents that have such a purpose: before the
-// request leaves if robots.txt says it, otherwise before the answer reaches the crawler. The audit
+// TestPreferences checks that a site's preferences about the use of its content are shown to the
+// crawler and logged. If the operator wants it, they refuse agents with such a purpose: before the
+// request if they are in robots.txt, otherwise before the answer reaches the crawler. The audit
 // computes them again.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
@@ -74,13 +74,13 @@ func TestPreferences(t *testing.T) {
 		exact := tt.signals != "noarchive"
 		if a.Status != tt.status || !strings.Contains(a.Body, tt.says) || asked != tt.asked ||
 			tt.status == 200 && (exact && got != tt.signals || !strings.Contains(got, tt.signals)) || strings.Contains(got, "forged") {
-			t.Errorf("%s at %s: %d %q, asked %t, signals %q", tt.agent, tt.site.Origin(), a.Status, a.Body, asked, got)
+			t.Errorf("%s at %s: status %d, body %q, requested %t, signals %q", tt.agent, tt.site.Origin(), a.Status, a.Body, asked, got)
 		}
 	}
 	g.Stop()
 	r := rig.Audit(t, "--store", g.Store(), g.AccessLog())
 	if r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
-		t.Errorf("audit: %+v", r)
+		t.Errorf("the audit returned %+v", r)
 	}
 	text, err := os.ReadFile(g.AccessLog())
 	if err != nil {
@@ -99,13 +99,14 @@ func TestPreferences(t *testing.T) {
 		}
 	}
 	if found < 3 {
-		t.Errorf("audit of a forged log: %+v", r)
+		t.Errorf("the audit of a forged log returned %+v", r)
 	}
 }
 
-// TestPreferencesOfErrors: a preference is about the content that is sent (draft-ietf-aipref-attach-05
-// section 2). Redirects, errors and prices reach the crawler as the site gave them, whatever their fields
-// and tags say, and audit and simulation agree. A 304 has no body, and speaks of content.
+// TestPreferencesOfErrors checks that a preference is about the content that is sent
+// (draft-ietf-aipref-attach-05 section 2). Redirects, errors and prices reach the crawler unchanged,
+// whatever their fields and tags say, and audit and simulation agree. A 304 has no body but is about
+// content.
 func TestPreferencesOfErrors(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -126,23 +127,23 @@ func TestPreferencesOfErrors(t *testing.T) {
 			want = http.StatusForbidden
 		}
 		if a.Status != want || want == status && (a.Header.Get("Retry-After") != "7" || a.Header.Get("Location") != "/moved" || a.Header.Get("X-Robots-Tag") != "noindex") {
-			t.Errorf("%d: the crawler gets %d, %v", status, a.Status, a.Header)
+			t.Errorf("%d: the crawler got status %d, header %v", status, a.Status, a.Header)
 		}
 	}
 	for _, l := range g.Logs(11) {
 		if denied := l.Robots.Reason == enforce.ReasonPreferenceDenied; denied != (l.Status == http.StatusForbidden) || denied == (len(l.Robots.SignalFields) == 0) {
-			t.Errorf("the log: %s", l.Raw)
+			t.Errorf("the log line is %s", l.Raw)
 		}
 	}
 	g.Stop()
 	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
-		t.Errorf("audit: %+v", r)
+		t.Errorf("the audit returned %+v", r)
 	}
 }
 
-// TestPreferencesInModeReport: what a preference would refuse passes in mode report, with its body,
-// and the log says so. The simulation of that log by mode enforce comes to what that mode decides, and
-// back.
+// TestPreferencesInModeReport checks that in mode report an answer that a preference would refuse
+// passes with its body, and that the log says so. Simulations of the log under the other mode, in
+// both directions, have that mode's decisions.
 func TestPreferencesInModeReport(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -179,10 +180,10 @@ func TestPreferencesInModeReport(t *testing.T) {
 		r := report.Logs(i + 1)[i].Robots
 		if a.Status != http.StatusOK || !strings.HasSuffix(a.Body, "the page") || a.Header.Get("Crawlgate-Decision") != decision ||
 			r.Decision != "allow" || r.WouldDeny != (conflict != "") || r.Conflict != conflict || r.SentAt == 0 {
-			t.Errorf("%s: %d %q, %v, logged %+v", path, a.Status, a.Body, a.Header, r)
+			t.Errorf("%s: status %d, body %q, header %v, log %+v", path, a.Status, a.Body, a.Header, r)
 		}
 		if a := enforces.MustFetch("trainer/1.0", s.URL(path)); a.Status != status {
-			t.Errorf("%s in mode enforce: %d", path, a.Status)
+			t.Errorf("%s in mode enforce: status %d, want %d", path, a.Status, status)
 		}
 	}
 	report.Stop()
@@ -193,20 +194,21 @@ func TestPreferencesInModeReport(t *testing.T) {
 	}{{report, report, 0}, {report, enforces, 3}, {enforces, enforces, 0}, {enforces, report, 3}} {
 		r := rig.Simulate(t, "--store", tt.log.Store(), "--config", filepath.Join(tt.by.Dir, "Caddyfile"), tt.log.AccessLog())
 		if r.Totals.Different != tt.different || r.Totals.Same != 4-tt.different || r.Totals.AsRecorded != 0 {
-			t.Errorf("simulated: %+v", r)
+			t.Errorf("the simulation returned %+v", r)
 		}
 		for _, l := range r.Lines {
 			if l.Type == "difference" && l.New.Reason != "preference_denied" {
-				t.Errorf("simulated: %+v", l)
+				t.Errorf("the simulation has the line %+v", l)
 			}
 		}
 		if r := rig.Audit(t, "--store", tt.log.Store(), tt.log.AccessLog()); r.Status != 0 || len(r.Findings) > 0 {
-			t.Errorf("audit: %+v", r)
+			t.Errorf("the audit returned %+v", r)
 		}
 	}
 }
 
-// TestPreferencesWithoutTags: a gateway that could refuse by tags of pages, and reads none, says so once.
+// TestPreferencesWithoutTags checks that a gateway that could refuse by the tags of pages, but
+// reads none, warns once.
 func TestPreferencesWithoutTags(t *testing.T) {
 	t.Parallel()
 	const agents = "agent finder {\npurpose search\npreferences deny\n}\nagent trainer {\npurpose train-ai\npreferences deny\n}"
@@ -214,7 +216,7 @@ func TestPreferencesWithoutTags(t *testing.T) {
 		g := rig.New(t, rig.Config{Engine: rig.Unpaced + signals, Site: agents})
 		g.Stop()
 		if n := strings.Count(g.Stderr.String(), "preferences deny sees no tags of pages"); n != want {
-			t.Errorf("with %q: said %d times, want %d", signals, n, want)
+			t.Errorf("with %q: %d warnings, want %d", signals, n, want)
 		}
 	}
 }

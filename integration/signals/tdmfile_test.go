@@ -14,7 +14,7 @@ import (
 
 const tdmPath = "/.well-known/tdmrep.json"
 
-// tdmConfig reads TDM files, for an agent that needs them and one that does not.
+// tdmConfig reads TDM files for two agents, one with a purpose that needs them and one without.
 var tdmConfig = rig.Config{
 	Engine: "user_agent \"acmegate/1.0\"\nsignals {\ntdm_file on\n}\nfetch {\ntimeout 2s\n}\n" + rig.PaceOff,
 	Site: `
@@ -30,7 +30,7 @@ var tdmConfig = rig.Config{
 		}`,
 }
 
-// tdmSite is a site with a robots.txt and a TDM file.
+// tdmSite returns a site with a robots.txt and a TDM file.
 func tdmSite(t *testing.T, server *testorigin.Server, robots string, file testorigin.Behaviour) *testorigin.Site {
 	t.Helper()
 	s := server.Site(t, testorigin.SiteConfig{})
@@ -40,7 +40,7 @@ func tdmSite(t *testing.T, server *testorigin.Server, robots string, file testor
 	return s
 }
 
-// asked counts the exchanges of a site for a path.
+// asked returns the number of exchanges of a site for a path.
 func asked(s *testorigin.Site, path string) (n int) {
 	for _, e := range s.PageExchanges() {
 		if e.Path == path {
@@ -50,9 +50,10 @@ func asked(s *testorigin.Site, path string) (n int) {
 	return n
 }
 
-// TestTDMFile: with `tdm_file on` the TDM file of a site refuses an agent that has a purpose of it, before anything is sent. It
-// is fetched once, and not for others. One that cannot be had or read refuses nothing (TDMRep, "TDM File on the Origin Server").
-// The audit computes the decisions again.
+// TestTDMFile checks that with `tdm_file on` a site's TDM file refuses an agent that has one of its
+// purposes before the request. The file is fetched once, and not for other agents. A file that
+// cannot be fetched or parsed refuses nothing (TDMRep, "TDM File on the Origin Server"). The audit
+// computes the decisions again.
 func TestTDMFile(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -71,7 +72,7 @@ func TestTDMFile(t *testing.T) {
 		site    *testorigin.Site
 		path    string
 		status  int
-		fetches int // of the file, in all so far
+		fetches int // of the file, in total so far
 	}{
 		{"another purpose", "seeker", reserved, "/a", 200, 0},
 		{"reserved", "trainer", reserved, "/a", 403, 1},
@@ -81,7 +82,7 @@ func TestTDMFile(t *testing.T) {
 		{"404", "trainer", tdmSite(t, server, open, testorigin.Status(404)), "/a", 200, 1},
 		{"500", "trainer", tdmSite(t, server, open, testorigin.Status(500)), "/a", 200, 1},
 		{"no answer", "trainer", tdmSite(t, server, open, testorigin.HangBeforeHead()), "/a", 200, 1},
-		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 2}, // a broken first answer is asked for once more
+		{"reset", "trainer", tdmSite(t, server, open, testorigin.ResetAtOnce()), "/a", 200, 2}, // a broken first answer is fetched again
 		{"a comma too many", "trainer", tdmSite(t, server, open, testorigin.OK(closed[:len(closed)-1]+",]")), "/a", 200, 1},
 		{"too large", "trainer", tdmSite(t, server, open, testorigin.OK(closed+strings.Repeat(" ", 100<<10))), "/a", 200, 1},
 		{"too large to be fetched", "trainer", tdmSite(t, server, open, testorigin.OK(closed+"\n"+strings.Repeat(" ", 600<<10))), "/b", 200, 1},
@@ -94,20 +95,21 @@ func TestTDMFile(t *testing.T) {
 		a := g.MustFetch(tt.agent+"/1.0", tt.site.URL(tt.path))
 		passed := asked(tt.site, tt.path) > sent
 		if a.Status != tt.status || passed != (tt.status == 200) || asked(tt.site, tdmPath) != tt.fetches {
-			t.Errorf("%s: %d %s, sent %t, the file was asked for %d times", tt.name, a.Status, a.Body, passed, asked(tt.site, tdmPath))
+			t.Errorf("%s: status %d, %s, sent %t, %d fetches of the file", tt.name, a.Status, a.Body, passed, asked(tt.site, tdmPath))
 		}
 	}
 	if n := asked(other, tdmPath); n > 0 {
-		t.Errorf("the file behind the redirect was asked for %d times", n)
+		t.Errorf("%d fetches of the file behind the redirect, want 0", n)
 	}
 	if out, err := g.Robots("show", "--json", reserved.Origin().String()); err != nil || !strings.Contains(out, `"tdm_file":"read"`) {
-		t.Errorf("show: %s, %v", out, err)
+		t.Errorf("show: output %s, error %v", out, err)
 	}
 	g.Stop()
 	checkTDMLog(t, g)
 }
 
-// checkTDMLog checks what the log has of TDM files, and the audit of the log as it is and of a forged one.
+// checkTDMLog checks the log's fields about TDM files, and the audits of the log and of a forged
+// one.
 func checkTDMLog(t *testing.T, g *rig.Gateway) {
 	t.Helper()
 	read, unread := 0, map[string]int{}
@@ -122,21 +124,21 @@ func checkTDMLog(t *testing.T, g *rig.Gateway) {
 		}
 	}
 	if read != 5 { // the three of the site that reserves rights, the one without a robots.txt, and the last one
-		t.Errorf("%d lines say that a TDM file was read", read)
+		t.Errorf("%d lines have a TDM file, want 5", read)
 	}
 	for _, why := range []string{
 		"status", "timeout", "reset", "redirects", "robots.txt does not allow it",
 		"reading a tdm file: invalid character '<' looking for beginning of value", "reading a tdm file: invalid character ']' looking for beginning of value",
 	} {
 		if unread[why] != 1 {
-			t.Errorf("%d lines say %q: %v", unread[why], why, unread)
+			t.Errorf("%d lines have %q, want 1: %v", unread[why], why, unread)
 		}
 	}
 	if n := unread["tdm file: more than 64 KiB"]; n != 2 {
-		t.Errorf("%d files are too large: %v", n, unread)
+		t.Errorf("%d files are too large, want 2: %v", n, unread)
 	}
 	if r := rig.Audit(t, "--store", g.Store(), g.AccessLog()); r.Status != 0 || len(r.Findings) > 0 || len(r.Errors) > 0 {
-		t.Errorf("audit: %+v", r)
+		t.Errorf("the audit returned %+v", r)
 	}
 	text, err := os.ReadFile(g.AccessLog())
 	if err != nil {
@@ -148,12 +150,12 @@ func checkTDMLog(t *testing.T, g *rig.Gateway) {
 		t.Fatal(err)
 	}
 	if r := rig.Audit(t, "--store", g.Store(), forged); len(r.Findings) != 4 || r.Findings[0].Kind != "preference" {
-		t.Errorf("audit of a forged log: %+v", r)
+		t.Errorf("the audit of a forged log returned %+v", r)
 	}
 }
 
-// TestTDMFileIsFetchedOnce: requests that come at once share one fetch. A reload does not forget its result; a purge
-// does.
+// TestTDMFileIsFetchedOnce checks that concurrent requests share one fetch, that a reload keeps the
+// result, and that a purge removes it.
 func TestTDMFileIsFetchedOnce(t *testing.T) {
 	t.Parallel()
 	server := testorigin.Start(t, testorigin.Config{})
@@ -163,7 +165,7 @@ func TestTDMFileIsFetchedOnce(t *testing.T) {
 	for range 50 {
 		requests.Go(func() {
 			if a, err := g.Fetch("trainer/1.0", site.URL("/a")); err != nil || a.Status != http.StatusForbidden {
-				t.Errorf("%d, %v", a.Status, err)
+				t.Errorf("status %d, error %v, want 403", a.Status, err)
 			}
 		})
 	}
@@ -174,12 +176,12 @@ func TestTDMFileIsFetchedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := g.MustFetch("trainer/1.0", site.URL("/a")); a.Status != http.StatusForbidden || asked(site, tdmPath) != 1 || asked(site, "/a") != 0 {
-		t.Errorf("%d; the file was asked for %d times, the page %d times", a.Status, asked(site, tdmPath), asked(site, "/a"))
+		t.Errorf("status %d; %d requests for the file, %d for the page", a.Status, asked(site, tdmPath), asked(site, "/a"))
 	}
 	if out, err := g.Robots("purge", site.Origin().String()); err != nil {
 		t.Fatal(out, err)
 	}
 	if g.MustFetch("trainer/1.0", site.URL("/a")); asked(site, tdmPath) != 2 {
-		t.Errorf("after the purge the file was asked for %d times", asked(site, tdmPath))
+		t.Errorf("after the purge, %d fetches of the file, want 2", asked(site, tdmPath))
 	}
 }

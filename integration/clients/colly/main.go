@@ -54,7 +54,7 @@ func crawl(proxy, ca string, http2 bool, root string) error {
 	})
 	out := json.NewEncoder(os.Stdout)
 	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
-		_ = e.Request.Visit(e.Attr("href")) // the only errors left are of pages that were visited before
+		_ = e.Request.Visit(e.Attr("href")) // an error here means that the page was visited before
 	})
 	c.OnScraped(func(r *colly.Response) {
 		_ = out.Encode(page{URL: r.Request.URL.String(), Status: r.StatusCode, Body: string(r.Body)})

@@ -1,4 +1,4 @@
-// Command plain crawls a site as the first example of Colly's own pages does.
+// Command plain crawls a site like the first example of Colly's documentation.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command sitemaps prints the sitemaps that github.com/temoto/robotstxt, which colly reads
-// robots.txt with, finds in files: for each argument a JSON array in a line.
+// Command sitemaps prints the sitemaps that github.com/temoto/robotstxt, the robots.txt parser of
+// colly, finds in files: a JSON array in a line for each argument.
 package main
 
 import (
