@@ -34,7 +34,7 @@ func docPages(t *testing.T, visit func(page, text string)) {
 	})
 }
 
-// unfinished are pages that the new form of the documentation has not reached, and "words" until all pages together have
+// unfinished returns pages that the new form of the documentation has not reached, and "words" until all pages together have
 // few enough.
 func unfinished(t *testing.T) []string {
 	t.Helper()
@@ -118,7 +118,7 @@ var (
 	mdFence   = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// slugs are the anchors that a forge gives to the headings of a page.
+// slugs returns the anchors that a forge gives to the headings of a page.
 func slugs(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, m := range mdHeading.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {

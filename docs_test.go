@@ -128,7 +128,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// usersOfModules are the folders that import each module that go.mod requires, without those that only tests use.
+// usersOfModules returns the folders that import each module that go.mod requires, without those that only tests use.
 func usersOfModules(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	gomod, err := os.ReadFile("go.mod")
@@ -160,7 +160,7 @@ func usersOfModules(t *testing.T) map[string]map[string]bool {
 	return users
 }
 
-// moduleOf is the module among those of go.mod that has a package.
+// moduleOf returns the module among those of go.mod that has a package.
 func moduleOf(modules map[string]map[string]bool, path string) (owner string) {
 	for m := range modules {
 		if (path == m || strings.HasPrefix(path, m+"/")) && len(m) > len(owner) {

@@ -155,7 +155,7 @@ func TestEventsNeverBlock(t *testing.T) {
 	g.Stop() // does not wait for the handler
 }
 
-// dropped is the number of events that were dropped.
+// dropped returns the number of events that were dropped.
 func dropped(t *testing.T, g *testgateway.Gateway) (n int) {
 	t.Helper()
 	_, after, found := strings.Cut(string(g.Admin("GET", "/metrics", nil).Body), `crawlgate_dropped_total{what="event"} `)

@@ -142,7 +142,7 @@ func goList(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// within is an import path of ours as importRules has it.
+// within returns an import path of ours as importRules has it.
 func within(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }
@@ -185,7 +185,7 @@ func permitted(pkg, row, path string) bool {
 	})
 }
 
-// topFolder is the topmost folder of a row, whose internal packages are for all below it.
+// topFolder returns the topmost folder of a row, whose internal packages are for all below it.
 func topFolder(row string) string {
 	top, _, _ := strings.Cut(row, "/")
 	return top

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// monitoring is the text of a file of examples/monitoring.
+// monitoring returns the text of a file of examples/monitoring.
 func monitoring(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("examples", "monitoring", name))
@@ -30,7 +30,7 @@ var (
 	metricName  = regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
 )
 
-// alerts are the names of the rules.
+// alerts returns the names of the rules.
 func alerts(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -46,7 +46,7 @@ const settingsOfLeaving = `
 [All clients](../clients/README.md).
 `
 
-// problemPage is the page that a refusal's problem type leads to.
+// problemPage returns the page that a refusal's problem type leads to.
 func problemPage(t *testing.T, r enforce.Reason) []byte {
 	t.Helper()
 	var b bytes.Buffer

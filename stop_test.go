@@ -81,7 +81,7 @@ func newStopRig(t *testing.T, siteLines, globalLines string) *stopRig {
 	return &stopRig{testgateway.New(t, siteLines, globalLines), t}
 }
 
-// site is the origin of a URL.
+// site returns the origin of a URL.
 func site(tb testing.TB, raw string) origin.Origin {
 	tb.Helper()
 	o, err := origin.Parse(raw)
@@ -111,7 +111,7 @@ func killed(t *testing.T, line map[string]any) {
 	}
 }
 
-// visiting is visit in the background.
+// visiting returns visit in the background.
 func (g *stopRig) visiting(page, agent string) <-chan int {
 	statuses := make(chan int, 1)
 	go func() {

@@ -12,7 +12,7 @@ var Methods = routes
 // HandlerOf answers for a path.
 func HandlerOf(path string) caddy.AdminHandlerFunc { return handler(routes[path]) }
 
-// CatalogOf is a catalog that has read the given records.
+// CatalogOf returns a catalog that has read the given records.
 func CatalogOf(all []CatalogOrigin, at time.Time) *Catalog {
 	c := new(Catalog)
 	p := &CatalogPage{Origins: all, All: len(all), ReadAt: at}

@@ -27,7 +27,7 @@ func (oneFile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("User-agent: *\nDisallow: /private/\n")), Request: r}, nil
 }
 
-// adminEngine is an engine without listeners and files, with one site.
+// adminEngine returns an engine without listeners and files, with one site.
 func adminEngine(tb testing.TB) *engine.Engine {
 	tb.Helper()
 	config := engine.Config{Store: engine.Store{Kind: "none"}}

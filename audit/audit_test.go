@@ -250,7 +250,7 @@ func TestFilesOfOneLog(t *testing.T) {
 	}
 }
 
-// sealedLine is a sealed notice with the given number.
+// sealedLine returns a sealed notice with the given number.
 func sealedLine(seq int64) string {
 	return strings.TrimSuffix(string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence"}`), "gw1/access/1", seq)), "\n")
 }

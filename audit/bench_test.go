@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// wildLog is a log of lines about 150 real files, of the length that lines have, and their texts.
+// wildLog returns a log of lines about 150 real files, of the length that lines have, and their texts.
 func wildLog(tb testing.TB) (log string, n int, store memory) {
 	tb.Helper()
 	store = memory{}
@@ -35,7 +35,7 @@ func wildLog(tb testing.TB) (log string, n int, store memory) {
 	return logOf(tb, lines...), len(lines), store
 }
 
-// repeated is the first n lines of a log that begins again at its end.
+// repeated returns the first n lines of a log that begins again at its end.
 func repeated(log string, n int) [][]Source {
 	return [][]Source{{{"log", func() (io.ReadCloser, error) {
 		var again []io.Reader

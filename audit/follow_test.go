@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// wild are the real files of the parser's own tests.
+// wild returns the real files of the parser's own tests.
 func wild(tb testing.TB) (texts []string) {
 	tb.Helper()
 	names, err := filepath.Glob("../robotstxt/testdata/wild/*.txt")

@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// encoded is the end and the duration of a request, as Caddy's encoder writes them.
+// encoded returns the end and the duration of a request, as Caddy's encoder writes them.
 func encoded(tb testing.TB, c logging.LogEncoderConfig, end time.Time, took time.Duration) (ts, duration json.RawMessage) {
 	tb.Helper()
 	line, err := zapcore.NewJSONEncoder(c.ZapcoreEncoderConfig()).EncodeEntry(zapcore.Entry{Time: end}, []zapcore.Field{zap.Duration("duration", took)})

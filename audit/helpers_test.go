@@ -54,7 +54,7 @@ func (s sites) Fetch(_ context.Context, k fetch.Key, _ fetch.Gate) fetch.Outcome
 	return s[k.Origin.Host]
 }
 
-// rulesOf is a cache over sites.
+// rulesOf returns a cache over sites.
 func rulesOf(tb testing.TB, s sites, p fetch.Policy) *robotscache.Cache {
 	tb.Helper()
 	c, err := robotscache.New(robotscache.Config{Store: memstore.New(memstore.Config{}), Fetcher: s, Policy: p})
@@ -69,7 +69,7 @@ func goodText(text string) fetch.Outcome {
 	return fetch.Outcome{Kind: fetch.KindRules, Status: 200, Body: []byte(text)}
 }
 
-// crawler is the identity of a crawler without configuration.
+// crawler returns the identity of a crawler without configuration.
 func crawler(tb testing.TB, token string) enforce.Identity {
 	tb.Helper()
 	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{})
@@ -99,7 +99,7 @@ func target(tb testing.TB, rawURL string) origin.Target {
 // object is a line as JSON has it, to be changed.
 type object map[string]any
 
-// lineOf is the access-log line of a decision on a request that ended then, 20 ms after it was
+// lineOf returns the access-log line of a decision on a request that ended then, 20 ms after it was
 // made.
 func lineOf(tb testing.TB, rec enforce.LogRecord, method, uri string, end time.Time) object {
 	tb.Helper()

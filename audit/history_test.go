@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// answered is a line about the robots.txt of an origin, some seconds after noon.
+// answered returns a line about the robots.txt of an origin, some seconds after noon.
 func answered(second int, a robotscache.Answer) object {
 	a.Schema, a.At = robotscache.AnswerSchema, noon.Add(time.Duration(second)*time.Second)
 	if a.Event == "" {

@@ -18,7 +18,7 @@ import (
 
 const sample = "User-agent: *\nDisallow: /private/\nAllow: /private/open\nCrawl-delay: 2\n\nUser-agent: Loner\nDisallow: /*?secret=\nDisallow: /end$\nDisallow: /plain\n\nUser-agent: Shut\nDisallow: /\n"
 
-// sampleLines are honest lines about a site with that file, and one without.
+// sampleLines returns honest lines about a site with that file, and one without.
 func sampleLines(tb testing.TB, store memory) map[string]object {
 	tb.Helper()
 	store.keep(sample)

@@ -8,7 +8,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// ReadingOf is what an agent's page says of the robots.txt of a URL's origin, empty for nothing.
+// ReadingOf returns what an agent's page says of the robots.txt of a URL's origin, empty for nothing.
 func ReadingOf(e *engine.Engine, agent, url string) string {
 	site, id, _ := e.Agent(agent)
 	target, err := origin.ParseTarget(url)

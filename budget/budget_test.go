@@ -70,7 +70,7 @@ func (p *memory) Draw(_ context.Context, a Ask) (Grant, error) {
 	return answer, nil
 }
 
-// gateways are n gateways with one pool.
+// gateways returns n gateways with one pool.
 func (p *memory) gateways(n int) []*Keeper {
 	for range n {
 		p.keepers = append(p.keepers, New(p))

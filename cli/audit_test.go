@@ -60,7 +60,7 @@ func auditLine(t *testing.T, d enforce.Decision, rawURL string, after int) strin
 	return string(line) + "\n"
 }
 
-// auditAnswer is the line about a robots.txt that was fetched a minute before noon.
+// auditAnswer returns the line about a robots.txt that was fetched a minute before noon.
 func auditAnswer(t *testing.T, site string, sha [32]byte) string {
 	t.Helper()
 	at := time.Date(2026, 11, 21, 11, 59, 0, 0, time.UTC)
@@ -77,7 +77,7 @@ func auditAnswer(t *testing.T, site string, sha [32]byte) string {
 	return string(line) + "\n"
 }
 
-// auditDecision is an honest decision about a page of the site.
+// auditDecision returns an honest decision about a page of the site.
 func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 	t.Helper()
 	u, err := url.Parse(rawURL)
@@ -99,7 +99,7 @@ func auditDecision(t *testing.T, sha [32]byte, rawURL string) enforce.Decision {
 	return d
 }
 
-// exampleLog is the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and
+// exampleLog returns the log of docs/audit.md: a flipped verdict, a gap, a text that is missing, and
 // honest lines.
 func exampleLog(t *testing.T, sha [32]byte) string {
 	t.Helper()
@@ -121,7 +121,7 @@ func exampleLog(t *testing.T, sha [32]byte) string {
 		auditLine(t, other, "https://example.net/", 9000)
 }
 
-// shownAudit is what an audit of the example prints, with what differs from run to run replaced.
+// shownAudit returns what an audit of the example prints, with what differs from run to run replaced.
 func shownAudit(t *testing.T, args ...string) commandRun {
 	t.Helper()
 	store, sha := auditStore(t)

@@ -75,7 +75,7 @@ var (
 	pageLink = regexp.MustCompile(`docs/([a-z-]+\.md)(#[a-z-]+)?`)
 )
 
-// prose is a text of a command as Markdown.
+// prose returns a text of a command as Markdown.
 func prose(text string) string {
 	text = strings.NewReplacer("*", `\*`, "<", `\<`, "|", `\|`).Replace(text)
 	text = anyFlag.ReplaceAllString(text, "`$0`")
@@ -109,7 +109,7 @@ func (p *cliPage) long(text string) {
 	}
 }
 
-// lastBlock is the text behind the last empty line.
+// lastBlock returns the text behind the last empty line.
 func lastBlock(text string) string {
 	return text[strings.LastIndex(text, "\n\n")+1:]
 }

@@ -46,7 +46,7 @@ func TestChangesSince(t *testing.T) {
 	}
 }
 
-// sent is how many bytes Redis has sent, and how often it has listed all ids.
+// sent returns how many bytes Redis has sent, and how often it has listed all ids.
 func sent(tb testing.TB, s *redistest.Server) (total, lists int) {
 	tb.Helper()
 	read := func(command, pattern string) (n int) {

@@ -115,7 +115,7 @@ func join(tb testing.TB, s *redistest.Server, name string, g *gateway) *Fleet {
 	return f
 }
 
-// three is a fleet that has met.
+// three returns a fleet that has met.
 func three(t *testing.T) (s *redistest.Server, all []*Fleet, gateways []*gateway) {
 	t.Helper()
 	s = redistest.Start(t)
@@ -162,7 +162,7 @@ func lift(t *testing.T, f *Fleet, g *gateway, id string) Acknowledgements {
 	return f.Given(t.Context(), LiftOf(id), 0)
 }
 
-// held are the ids of the orders at a gateway.
+// held returns the ids of the orders at a gateway.
 func held(g *gateway) string {
 	var all []string
 	for _, order := range g.stops.List() {

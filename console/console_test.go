@@ -73,7 +73,7 @@ func (r *rig) ask(method, path string, form url.Values, edit func(*http.Request)
 
 func ada(req *http.Request) { req.SetBasicAuth("ada", "open sesame") }
 
-// orders are those in force.
+// orders returns those in force.
 func (r *rig) orders() []enforce.Stop {
 	r.t.Helper()
 	return engine.Current().Stops().List()

@@ -56,14 +56,14 @@ func (f *frames) text() string {
 	return f.got.String()
 }
 
-// sent is when something was written.
+// sent returns when something was written.
 func (f *frames) sent() []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.times)
 }
 
-// data is how many frames had something.
+// data returns how many frames had something.
 func (f *frames) data() int { return strings.Count(f.text(), "data: ") }
 
 // TestFrames checks that a viewer hears of what changed, at most once a second, and else only that

@@ -19,7 +19,7 @@ var (
 	LeastLeft      = leastLeft
 )
 
-// Rendered is a part of the overview before the records were read.
+// Rendered returns a part of the overview before the records were read.
 func Rendered(name string, hour engine.Recent) string {
 	var b strings.Builder
 	_ = pages.ExecuteTemplate(&b, name, &overview{Hour: hour})
@@ -29,7 +29,7 @@ func Rendered(name string, hour engine.Recent) string {
 // MaxViewers is maxViewers.
 const MaxViewers = maxViewers
 
-// Following is a page without a server, whose life ends with ctx.
+// Following returns a page without a server, whose life ends with ctx.
 func Following(ctx context.Context) *Handler {
 	return &Handler{life: ctx, hosts: []string{"localhost"}, cross: http.NewCrossOriginProtection(), viewers: make(chan struct{}, maxViewers)}
 }

@@ -103,7 +103,7 @@ func (g *intercepting) dial(tb testing.TB, authority string) halfConn {
 	return c
 }
 
-// client is an HTTP client whose connections are TLS inside tunnels through the gateway.
+// client returns an HTTP client whose connections are TLS inside tunnels through the gateway.
 func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	tb.Helper()
 	c.RootCAs = g.authority.Pool()

@@ -21,7 +21,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// proxyServer is an upstream proxy with absolute form and CONNECT, and a log of its requests.
+// proxyServer returns an upstream proxy with absolute form and CONNECT, and a log of its requests.
 func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -73,7 +73,7 @@ func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func(
 	}
 }
 
-// socksServer is a SOCKS5 proxy (RFC 1928 and 1929) that records its requests in asked.
+// socksServer returns a SOCKS5 proxy (RFC 1928 and 1929) that records its requests in asked.
 func socksServer(t *testing.T, asked chan<- string) *httptest.Server {
 	t.Helper()
 	return rawOrigin(t, func(c net.Conn, br *bufio.Reader) {

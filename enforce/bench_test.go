@@ -255,7 +255,7 @@ func BenchmarkReadPage(b *testing.B) {
 	}
 }
 
-// htmlPage is a usual page whose head has a tag near its end.
+// htmlPage returns a usual page whose head has a tag near its end.
 func htmlPage(tag string) string {
 	var s strings.Builder
 	s.WriteString("<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>A page &amp; its title</title>\n")

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// limited is an enforcer whose one agent, acme, has boundaries, at a time.
+// limited returns an enforcer whose one agent, acme, has boundaries, at a time.
 func limited(tb testing.TB, robots string, b Boundaries, at time.Time, mode Mode) (*Enforcer, *site, Identity) {
 	tb.Helper()
 	if at.IsZero() {

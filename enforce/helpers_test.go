@@ -65,7 +65,7 @@ func mustPolicy(tb testing.TB, cfg PolicyConfig) *Policy {
 	return p
 }
 
-// rules is the record of a site with this robots.txt, fetched five minutes ago.
+// rules returns the record of a site with this robots.txt, fetched five minutes ago.
 func rules(body string) fetch.Record {
 	return fetch.Record{
 		State: fetch.StateRules, Body: []byte(body), SHA256: sha256.Sum256([]byte(body)), Status: 200,
@@ -73,7 +73,7 @@ func rules(body string) fetch.Record {
 	}
 }
 
-// absent is the record of a site that answers with the status, a 4xx.
+// absent returns the record of a site that answers with the status, a 4xx.
 func absent(status int) fetch.Record {
 	return fetch.Record{
 		State: fetch.StateAbsent, Cause: fetch.CauseStatus, Status: status,
@@ -81,7 +81,7 @@ func absent(status int) fetch.Record {
 	}
 }
 
-// unreachable is the record of a site that has not answered since then.
+// unreachable returns the record of a site that has not answered since then.
 func unreachable(since time.Duration, lastGood string) fetch.Record {
 	r := fetch.Record{
 		State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
@@ -117,7 +117,7 @@ func newEnforcer(rules Lookup, p *Policy, k *Stops) *Enforcer {
 	return &Enforcer{Rules: rules, Policy: p, Stops: k, Now: func() time.Time { return now }}
 }
 
-// crawler is the identity of a crawler without configuration.
+// crawler returns the identity of a crawler without configuration.
 func crawler(tb testing.TB, userAgent string) Identity {
 	tb.Helper()
 	return mustIdentifier(tb, IdentifierConfig{AllowUnidentified: true}).Identify(tb.Context(), Sender{UserAgent: userAgent})

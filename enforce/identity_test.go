@@ -51,7 +51,7 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 	}
 }
 
-// company is a configuration with every kind of condition.
+// company returns a configuration with every kind of condition.
 func company(t *testing.T, allow bool) *Identifier {
 	t.Helper()
 	return mustIdentifier(t, IdentifierConfig{AllowUnidentified: allow, Agents: []Agent{

@@ -46,7 +46,7 @@ Disallow: /*?sort=
 Sitemap: https://example.com/sitemap.xml
 `
 
-// sample is a plausible refusal for the reason.
+// sample returns a plausible refusal for the reason.
 func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	tb.Helper()
 	d := Decision{
@@ -214,7 +214,7 @@ const (
 	upstream = ReasonUnreachable + "_upstream" // for a fault of the operator's own proxy
 )
 
-// sampleAs is the refusal of a sample in one of the forms.
+// sampleAs returns the refusal of a sample in one of the forms.
 func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 	tb.Helper()
 	base, _, _ := strings.Cut(string(r), "_resolved")
@@ -343,7 +343,7 @@ func dump(r Refusal) []byte {
 	return b.Bytes()
 }
 
-// hostile is a decision whose foreign texts all attack the program that shows them.
+// hostile returns a decision whose foreign texts all attack the program that shows them.
 func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	tb.Helper()
 	d, _ := sample(tb, r)

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// answered is a decision that let a request of Seeker pass, whose content is for training.
+// answered returns a decision that let a request of Seeker pass, whose content is for training.
 func answered(mode Mode, p PreferenceMode) Decision {
 	d := Decision{Allowed: true, Mode: mode, Reason: ReasonNoRule, Purposes: []string{"train-ai"}}
 	d.Tokens = []string{"Seeker"}
@@ -178,7 +178,7 @@ func TestReadAnswerByStatus(t *testing.T) {
 	}
 }
 
-// robotsSays are the preferences of a robots.txt for everybody.
+// robotsSays returns the preferences of a robots.txt for everybody.
 func robotsSays(t *testing.T, text string) preferences.Set {
 	t.Helper()
 	return Bind(robotstxt.Parse([]byte(text)), robotstxt.Agent{}, nil).Preferences("/", PathsAsSent)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// allow is an exception that was given now, for a day.
+// allow returns an exception that was given now, for a day.
 func allow(id, value string) Stop {
 	return Stop{ID: id, Scope: StopAllow, Value: value, By: "ada", Ticket: "OPS-7", At: now, Until: now.Add(24 * time.Hour)}
 }

@@ -33,7 +33,7 @@ const (
 	tdmSays  = "train-ai=n;from=tdmrep"
 )
 
-// trainer is the identity of an agent with these purposes.
+// trainer returns the identity of an agent with these purposes.
 func trainer(tb testing.TB, mode PreferenceMode, denyUnknown bool, purposes ...string) Identity {
 	tb.Helper()
 	agent := Agent{Name: "trainer", Purposes: purposes, Preferences: mode, DenyUnknown: denyUnknown}

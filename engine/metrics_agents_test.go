@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// agentSite is a site with agents, each "name/owner".
+// agentSite returns a site with agents, each "name/owner".
 func agentSite(t *testing.T, names ...string) *SitePolicy {
 	t.Helper()
 	var c enforce.IdentifierConfig

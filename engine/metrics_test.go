@@ -91,7 +91,7 @@ func decisions(t *testing.T, registry *prometheus.Registry) (total float64) {
 	return total
 }
 
-// descriptions are the descriptions of all collectors.
+// descriptions returns the descriptions of all collectors.
 func descriptions() (list []*prometheus.Desc) {
 	descs := make(chan *prometheus.Desc)
 	go func() {

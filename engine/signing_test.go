@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// signers is a site with agents that sign, by their files of keys.
+// signers returns a site with agents that sign, by their files of keys.
 func signers(t *testing.T, files map[string]string) *SitePolicy {
 	t.Helper()
 	var c enforce.IdentifierConfig

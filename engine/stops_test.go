@@ -19,7 +19,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// site is the origin of a URL.
+// site returns the origin of a URL.
 func site(tb testing.TB, raw string) origin.Origin {
 	tb.Helper()
 	o, err := origin.Parse(raw)
@@ -29,7 +29,7 @@ func site(tb testing.TB, raw string) origin.Origin {
 	return o
 }
 
-// sum is how many all orders ended.
+// sum returns how many all orders ended.
 func sum(ended map[string]int) (all int) {
 	for _, n := range ended {
 		all += n

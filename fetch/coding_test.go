@@ -47,7 +47,7 @@ func encode(tb testing.TB, coding string, text []byte) []byte {
 	return buf.Bytes()
 }
 
-// headerOf is the Content-Encoding of a coding of encode.
+// headerOf returns the Content-Encoding of a coding of encode.
 func headerOf(coding string) string {
 	if coding == "raw" {
 		coding = "deflate"
@@ -236,7 +236,7 @@ func TestExt_ConcatenatedMembers(t *testing.T) {
 	}
 }
 
-// bomb is n times one character under a coding, possibly several times over.
+// bomb returns n times one character under a coding, possibly several times over.
 func bomb(tb testing.TB, n int, codings ...string) []byte {
 	tb.Helper()
 	data := bytes.Repeat([]byte("#"), n)
@@ -246,7 +246,7 @@ func bomb(tb testing.TB, n int, codings ...string) []byte {
 	return data
 }
 
-// emptyMembers is size bytes of gzip members without a text.
+// emptyMembers returns size bytes of gzip members without a text.
 func emptyMembers(tb testing.TB, size int) []byte {
 	tb.Helper()
 	member := encode(tb, "gzip", nil)
@@ -318,7 +318,7 @@ func TestExt_DecoderMemory(t *testing.T) {
 	}
 }
 
-// zstdWindow is a frame that needs a window of the given size.
+// zstdWindow returns a frame that needs a window of the given size.
 func zstdWindow(tb testing.TB, size int) []byte {
 	tb.Helper()
 	var buf bytes.Buffer
@@ -335,7 +335,7 @@ func zstdWindow(tb testing.TB, size int) []byte {
 	return buf.Bytes()
 }
 
-// zstdSegment is a frame whose window is all of its n bytes.
+// zstdSegment returns a frame whose window is all of its n bytes.
 func zstdSegment(tb testing.TB, n int) []byte {
 	tb.Helper()
 	w, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
@@ -345,7 +345,7 @@ func zstdSegment(tb testing.TB, n int) []byte {
 	return w.EncodeAll(make([]byte, n), nil)
 }
 
-// brotliWindow is a stream with a window of 1<<lgWin bytes, all of them used.
+// brotliWindow returns a stream with a window of 1<<lgWin bytes, all of them used.
 func brotliWindow(tb testing.TB, lgWin int) []byte {
 	tb.Helper()
 	var buf bytes.Buffer

@@ -206,7 +206,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// permitted is what a record permits now: a text without the rules permits all.
+// permitted returns what a record permits now: a text without the rules permits all.
 func permitted(r Record) permission {
 	switch access := (Policy{}).Access(r, t0); access {
 	case AccessAllow:

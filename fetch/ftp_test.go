@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ftpSite is an FTP server with one file, and other replies than the usual ones.
+// ftpSite returns an FTP server with one file, and other replies than the usual ones.
 func ftpSite(file string, replies ...string) *testorigin.FTPSite {
 	s := &testorigin.FTPSite{Files: map[string]string{"/robots.txt": file}, Replies: make(map[string]string)}
 	for i := 0; i < len(replies); i += 2 {
@@ -26,7 +26,7 @@ func ftpSite(file string, replies ...string) *testorigin.FTPSite {
 	return s
 }
 
-// ftpTransport is the gateway's own, which speaks FTP, with loopback open.
+// ftpTransport returns the gateway's own, which speaks FTP, with loopback open.
 func ftpTransport(tb testing.TB) *egress.Transport {
 	tb.Helper()
 	allowed := &guard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}

@@ -150,7 +150,7 @@ func replying(raw string) func(net.Conn) {
 	}
 }
 
-// realTransport is what egress hands in, but for the guard.
+// realTransport returns what egress hands in, but for the guard.
 func realTransport(tb testing.TB) *http.Transport {
 	tb.Helper()
 	t := &http.Transport{
@@ -169,7 +169,7 @@ func fetchReal(tb testing.TB, rawURL string) Outcome {
 	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL), nil)
 }
 
-// pipeTransport is a real http.Transport whose connections are pipes to serve,
+// pipeTransport returns a real http.Transport whose connections are pipes to serve,
 // for tests in a synctest bubble.
 func pipeTransport(tb testing.TB, serve func(net.Conn)) *http.Transport {
 	tb.Helper()

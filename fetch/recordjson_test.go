@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// samples are records of every shape, each made by Next.
+// samples returns records of every shape, each made by Next.
 func samples() map[string]Record {
 	p := Policy{}
 	hops := []string{"https://a.example/robots.txt", "https://b.example/robots.txt"}
@@ -36,7 +36,7 @@ func samples() map[string]Record {
 	}
 }
 
-// withoutBody is what a record is after decoding.
+// withoutBody returns what a record is after decoding.
 func withoutBody(r Record) Record {
 	r.Body = nil
 	if r.LastGood != nil {

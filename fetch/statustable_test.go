@@ -239,7 +239,7 @@ func answerCases() []answerCase {
 	}
 }
 
-// forbidden is what 401 and 403 permit with the switch.
+// forbidden returns what 401 and 403 permit with the switch.
 func forbidden(tb testing.TB) string {
 	tb.Helper()
 	p := Policy{ForbiddenDisallow: true}
@@ -332,7 +332,7 @@ func writeRetryAfter(tb testing.TB, b *strings.Builder) {
 	}
 }
 
-// short is a duration without its zero parts.
+// short returns a duration without its zero parts.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

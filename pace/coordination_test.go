@@ -46,7 +46,7 @@ func newFakeShared(up bool) *fakeShared {
 	return &fakeShared{up: up, met: up, since: time.Now().Add(-time.Hour), clocks: map[string]gcra{}, places: map[string]int{}}
 }
 
-// gateways are n Pacers that share the clock.
+// gateways returns n Pacers that share the clock.
 func (f *fakeShared) gateways(n int) []*Pacer {
 	out := make([]*Pacer, 0, n)
 	for i := range n {

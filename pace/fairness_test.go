@@ -70,7 +70,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// crew is n agents with the same limit; the first has flood workers, of the
+// crew returns n agents with the same limit; the first has flood workers, of the
 // disobedient kind, the others as many as given.
 func crew(l Limit, n, flood, workers int) []crawler {
 	all := make([]crawler, 0, n)

@@ -45,7 +45,7 @@ func (v *visits) went() []visit {
 	return out
 }
 
-// earliest is when a request could go after those that went, worked out
+// earliest returns when a request could go after those that went, worked out
 // from the whole history instead of from GCRA's one timestamp: over every window
 // of the past, the intervals of the requests in it must have passed but for the
 // burst, and the gap to the last one must hold for both.

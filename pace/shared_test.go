@@ -50,7 +50,7 @@ func newCluster(t *testing.T, n int) *cluster {
 	return c
 }
 
-// clock is that of another gateway.
+// clock returns that of another gateway.
 func (c *cluster) clock(t *testing.T, heartbeat time.Duration) *redisclock.Clock {
 	t.Helper()
 	l, err := link.New(link.Config{URL: c.redis.URL(), Heartbeat: heartbeat})
@@ -124,7 +124,7 @@ func (c *cluster) up() bool {
 	return !slices.ContainsFunc(c.gateways, func(g *gateway) bool { return !g.clock.Peers().Up })
 }
 
-// total is the number of requests, by host in order of time.
+// total returns the number of requests, by host in order of time.
 func (c *cluster) total() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

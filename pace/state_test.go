@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// restarted is a new Pacer with what another one left in a file, after the given time. An orderly
+// restarted returns a new Pacer with what another one left in a file, after the given time. An orderly
 // end lists all keys, a kill leaves the list of before.
 func restarted(t *testing.T, old *Pacer, orderly bool, after time.Duration) *Pacer {
 	t.Helper()

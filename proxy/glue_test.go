@@ -124,7 +124,7 @@ func TestPlaceholderDocs(t *testing.T) {
 	}
 }
 
-// recordFields are the names of the log's fields.
+// recordFields returns the names of the log's fields.
 func recordFields() (names []string) {
 	for f := range reflect.TypeFor[enforce.LogRecord]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

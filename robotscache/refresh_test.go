@@ -16,7 +16,7 @@ func portKey(n int) fetch.Key {
 	return fetch.Key{Origin: origin.Origin{Scheme: "http", Host: "due.example", Port: uint16(n)}}
 }
 
-// refreshing is a cache whose fetches are written down, and end with it.
+// refreshing returns a cache whose fetches are written down, and end with it.
 func refreshing(t *testing.T, cfg Config) (c *Cache, fetched func() []int) {
 	t.Helper()
 	var mu sync.Mutex

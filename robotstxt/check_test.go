@@ -18,10 +18,10 @@ type check struct {
 	want   string // "allow" or "deny" and the line that decides, "allow -" when none does
 }
 
-// disallow is a file that disallows a path to the crawler a, in its line 2.
+// disallow returns a file that disallows a path to the crawler a, in its line 2.
 func disallow(path string) string { return "User-agent: a\nDisallow: " + path }
 
-// named is a file that disallows /x to a crawler of the given name.
+// named returns a file that disallows /x to a crawler of the given name.
 func named(agent string) string { return "User-agent: " + agent + "\nDisallow: /x" }
 
 // runChecks asks both engines, the fast one and the oracle.

@@ -2,13 +2,13 @@ package robotstxt
 
 import "slices"
 
-// Canonical is the form in which a target is compared.
+// Canonical returns the form in which a target is compared.
 func Canonical(target string) string { return string(appendTarget(nil, target)) }
 
 // IsCanonical is the shortcut for targets that are their own canonical form.
 var IsCanonical = isCanonical
 
-// ByHeads is rs with an index of heads, however few rules it has.
+// ByHeads returns rs with an index of heads, however few rules it has.
 func (rs *Ruleset) ByHeads() *Ruleset {
 	indexed := *rs
 	indexed.blocks, indexed.byHead = slices.Clone(rs.blocks), nil

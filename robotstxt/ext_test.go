@@ -506,7 +506,7 @@ func TestParseKeepsNoReference(t *testing.T) {
 	}
 }
 
-// licensesOf are the License lines that apply, which are all crawlers'.
+// licensesOf returns the License lines that apply, which are all crawlers'.
 func licensesOf(rs *robotstxt.Ruleset) []robotstxt.Preference {
 	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{"nobody"}, IgnoreWildcard: true}).AppendPreferences(nil, "/")
 	return slices.DeleteFunc(all, func(p robotstxt.Preference) bool { return p.Kind != robotstxt.License })

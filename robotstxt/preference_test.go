@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// applying are the lines that apply to a target, in order.
+// applying returns the lines that apply to a target, in order.
 func applying(rs *robotstxt.Ruleset, token, target string) []int {
 	var lines []int
 	all, _ := rs.Select(robotstxt.Agent{Tokens: []string{token}}).AppendPreferences(nil, target)

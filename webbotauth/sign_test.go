@@ -13,7 +13,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// rfcKey is the key of RFC 9421 appendix B.1.4, which ParseKeys refuses.
+// rfcKey returns the key of RFC 9421 appendix B.1.4, which ParseKeys refuses.
 func rfcKey(tb testing.TB) SigningKey {
 	tb.Helper()
 	seed, err := base64.RawURLEncoding.DecodeString("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU")

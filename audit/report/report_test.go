@@ -84,12 +84,12 @@ func day() []string {
 	}
 }
 
-// counts are counts of requests.
+// counts returns counts of requests.
 func counts(asked, allowed, refused, failed, held int64, wait float64) Counts {
 	return Counts{Counts: audit.Counts{Outcomes: audit.Outcomes{Asked: asked, Allowed: allowed, Refused: refused, Failed: failed}}, Held: held, WaitSeconds: wait}
 }
 
-// row is a row whose only key is its name.
+// row returns a row whose only key is its name.
 func row(name string, c Counts) Row { return Row{Name: name, Counts: c} }
 
 func TestReport(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/fetch"
 )
 
-// sameLines is a log of n lines of one request.
+// sameLines returns a log of n lines of one request.
 func sameLines(tb testing.TB, n int) [][]audit.Source {
 	tb.Helper()
 	text := strings.Repeat(disallowed().line(tb), n)

@@ -67,7 +67,7 @@ type request struct {
 	Before []robotscache.Answer
 }
 
-// answered is a line about the site's robots.txt, the given time before noon.
+// answered returns a line about the site's robots.txt, the given time before noon.
 func answered(ago time.Duration, a robotscache.Answer) robotscache.Answer {
 	a.Schema, a.Event, a.Origin, a.At = robotscache.AnswerSchema, robotscache.EventFetched, "https://example.com", noon.Add(-ago)
 	return a
@@ -84,7 +84,7 @@ func atRunTime(left time.Duration) func(*request) {
 	}
 }
 
-// disallowed is a request that the text refuses.
+// disallowed returns a request that the text refuses.
 func disallowed() request {
 	sha := sha256.Sum256([]byte(text))
 	return request{
@@ -114,7 +114,7 @@ func (r request) line(tb testing.TB) string {
 		noon.Unix(), r.Status, r.Client, r.Method, r.URI, r.Headers, r.TLS, robots)
 }
 
-// limited is the one agent, with boundaries.
+// limited returns the one agent, with boundaries.
 func limited(b enforce.Boundaries) []enforce.Agent {
 	return []enforce.Agent{{Name: "AcmeBot", Boundaries: b}}
 }

@@ -64,7 +64,7 @@ func newWorldwide(p plan, regions, gateways, hosts int, foreign float64, length 
 	return w
 }
 
-// delay is the Crawl-delay of a host: 1 s for most, 5 s for a tenth, 30 s for a hundredth.
+// delay returns the Crawl-delay of a host: 1 s for most, 5 s for a tenth, 30 s for a hundredth.
 func delay(host uint32) uint32 {
 	switch n := mix(uint64(host)) % 100; {
 	case n == 0:
@@ -83,7 +83,7 @@ func mix(n uint64) uint64 {
 	return n ^ n>>31
 }
 
-// home is the region with the greatest hash among those that are there (rendezvous hashing), so
+// home returns the region with the greatest hash among those that are there (rendezvous hashing), so
 // only the hosts of a region that is lost move.
 func (w *worldwide) home(host uint32, without int) (best int) {
 	most := uint64(0)
@@ -184,7 +184,7 @@ func (w *worldwide) ask(host uint32, from int, now uint32) bool {
 	return true
 }
 
-// owner is the region that sends requests for a host, as the region that asks knows it. A region
+// owner returns the region that sends requests for a host, as the region that asks knows it. A region
 // that takes a host over waits until the one before has stopped, a quiet time, and the host's delay.
 func (w *worldwide) owner(host uint32, from int, now uint32) (region int, ok bool) {
 	region = w.home(host, nobody)

@@ -147,7 +147,7 @@ func (c *h2Client) close() {
 	}
 }
 
-// host is the origin's host and port.
+// host returns the origin's host and port.
 func (s *site) host() string {
 	_, host, _ := strings.Cut(s.url, "://")
 	return host

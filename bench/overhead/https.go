@@ -83,7 +83,7 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 	return nil
 }
 
-// authority is what clients of the gateway trust, as it serves it.
+// authority returns what clients of the gateway trust, as it serves it.
 func (g *gateway) authority(ctx context.Context) (*x509.CertPool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.addr+"/ca.crt", http.NoBody)
 	if err != nil {

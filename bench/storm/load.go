@@ -81,7 +81,7 @@ func (t tally) String() string {
 		len(t.took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
 }
 
-// quantile is the time within which permille of a thousand requests had their answers.
+// quantile returns the time within which permille of a thousand requests had their answers.
 func (t tally) quantile(permille int) time.Duration {
 	took := slices.Sorted(slices.Values(t.took))
 	if len(took) == 0 {

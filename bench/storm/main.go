@@ -171,7 +171,7 @@ func (s *storm) watch(name string, length time.Duration) error {
 	return nil
 }
 
-// load is the machine's load average over a minute.
+// load returns the machine's load average over a minute.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -53,7 +53,7 @@ func (o *origins) close() { _ = o.server.Close() }
 func (o *origins) known(i int) string { return o.url(1, i) }
 func (o *origins) fresh(i int) string { return o.url(2, i) }
 
-// private is a page of the i-th known origin that its robots.txt disallows.
+// private returns a page of the i-th known origin that its robots.txt disallows.
 func (o *origins) private(i int) string { return strings.Replace(o.known(i), "/page", "/private", 1) }
 
 func (o *origins) url(network, i int) string {

@@ -42,7 +42,7 @@ func openAs(t *testing.T, s *redistest.Server, url string, room int) gateway {
 	return g
 }
 
-// word is the n-th line of an answer of the protocol from the end.
+// word returns the n-th line of an answer of the protocol from the end.
 func word(answer string, n int) string {
 	lines := strings.Split(strings.TrimSpace(answer), "\r\n")
 	return strings.TrimPrefix(lines[max(len(lines)-n, 0)], ":")
@@ -66,7 +66,7 @@ func limits(t *testing.T, c budget.Config) *budget.Allowance {
 	return l
 }
 
-// calls are the calls of scripts, since the server has started.
+// calls returns the calls of scripts, since the server has started.
 func calls(s *redistest.Server) (n int) {
 	_, stats, _ := strings.Cut(s.Say("INFO commandstats"), "cmdstat_evalsha:calls=")
 	_, _ = fmt.Sscan(strings.ReplaceAll(stats, ",", " "), &n)

@@ -36,7 +36,7 @@ func named(t *testing.T, to string) *name {
 	return listening(t, "127.0.0.1:0", to)
 }
 
-// listening is a name at an address.
+// listening returns a name at an address.
 func listening(t *testing.T, at, to string) *name {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
@@ -271,7 +271,7 @@ func TestAClientThatWasReplacedSaysNothing(t *testing.T) {
 	}
 }
 
-// node is a redis-server that the tests of Sentinel and Cluster start with arguments of their own.
+// node returns a redis-server that the tests of Sentinel and Cluster start with arguments of their own.
 func node(t *testing.T, args func(port string) []string) (address string, kill func()) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {

@@ -140,7 +140,7 @@ func signed(c *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	return der, key
 }
 
-// overTLS are the options of a server that speaks TLS at a port, with the certificate c.
+// overTLS returns the options of a server that speaks TLS at a port, with the certificate c.
 func overTLS(t *testing.T, port string, c *x509.Certificate) []string {
 	t.Helper()
 	der, key := signed(c)

@@ -13,7 +13,7 @@ const modules = "github.com/caddyserver/caddy/v2/modules"
 // leftOut are the packages of Caddy's standard modules that the binary does not have.
 var leftOut = []string{modules + "/caddypki/acmeserver"}
 
-// imports are the packages that a package imports if it is built for an operating system.
+// imports returns the packages that a package imports if it is built for an operating system.
 func imports(t *testing.T, goos, pkg string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, pkg)

@@ -278,7 +278,7 @@ func (b *bench) verify(generation int, first int) (signed int64) {
 	return signed
 }
 
-// newest is the tree of the newest checkpoint.
+// newest returns the tree of the newest checkpoint.
 func newest(tb testing.TB, checkpoints []byte, verifier note.Verifier) (tree tlog.Tree) {
 	tb.Helper()
 	for checkpoint, err := range evidence.ReadCheckpoints(bytes.NewReader(checkpoints), note.VerifierList(verifier)) {
@@ -310,7 +310,7 @@ func (b *bench) noLeftovers(dir string, size int64) {
 	})
 }
 
-// snapshot is the contents of all files of a folder.
+// snapshot returns the contents of all files of a folder.
 func (b *bench) snapshot() map[string][]byte {
 	files := map[string][]byte{}
 	filepath.WalkDir(b.dir, func(path string, d os.DirEntry, err error) error {

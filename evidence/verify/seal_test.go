@@ -357,7 +357,7 @@ func TestHonestLogs(t *testing.T) {
 	}
 }
 
-// madeUp is a line that was never written.
+// madeUp returns a line that was never written.
 func madeUp(seq int) string {
 	return string(evidence.Splice([]byte(`{"msg":"handled request","made":"up"}`), id(1), int64(seq)))
 }
@@ -486,7 +486,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// own is a line of the writer of generation 2.
+// own returns a line of the writer of generation 2.
 func own(seq int, members string) string {
 	return string(evidence.Splice([]byte(`{"logger":"crawlgate.evidence",`+members+`}`), id(2), int64(seq)))
 }

@@ -30,7 +30,7 @@ func ask(method, target string, html bool, header ...string) *httptest.ResponseR
 	return w
 }
 
-// files are the pages in docs/ on the disk, and their text.
+// files returns the pages in docs/ on the disk, and their text.
 func files(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)

@@ -125,7 +125,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// hostile are pairs of texts of 500 KiB for which it takes long to find the fewest edits.
+// hostile returns pairs of texts of 500 KiB for which it takes long to find the fewest edits.
 func hostile() map[string][2][]byte {
 	numbered := func(prefix string) []byte {
 		var b bytes.Buffer

@@ -38,7 +38,7 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// properties are the colours of a part of the sheet.
+// properties returns the colours of a part of the sheet.
 func properties(css string) map[string]string {
 	all := make(map[string]string)
 	for _, m := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(css, -1) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Used is what the process has used until now, in the kernel too.
+// Used returns what the process has used until now, in the kernel too.
 func Used(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage

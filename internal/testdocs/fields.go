@@ -26,7 +26,7 @@ type Field struct {
 	Text    string // the rest of the comment, with the JSON names of fields
 }
 
-// Fields are the fields of a struct of this repository that JSON has, in the order of the source. Fields of embedded
+// Fields returns the fields of a struct of this repository that JSON has, in the order of the source. Fields of embedded
 // structs are in the place of the struct. A field without its own comment fails the test.
 func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
 	t.Helper()
@@ -59,7 +59,7 @@ func Fields(t *testing.T, typ reflect.Type) (fields []Field) {
 	return fields
 }
 
-// Comment is the doc comment of a struct of this repository, without the name that it begins with.
+// Comment returns the doc comment of a struct of this repository, without the name that it begins with.
 func Comment(t *testing.T, typ reflect.Type) string {
 	t.Helper()
 	return inJSON(commentsOf(t, typ)[""], typ.Name(), nil)
@@ -71,7 +71,7 @@ func IsOurs(t *testing.T, typ reflect.Type) bool {
 	return strings.HasPrefix(typ.PkgPath()+"/", modulePath+"/") && commentsOf(t, typ) != nil
 }
 
-// Table is a Markdown table of fields.
+// Table returns a Markdown table of fields.
 func Table(fields []Field) string {
 	var b strings.Builder
 	b.WriteString("| field | type | default | meaning |\n|---|---|---|---|\n")
@@ -81,7 +81,7 @@ func Table(fields []Field) string {
 	return b.String()
 }
 
-// LineTable is a Markdown table of the fields of a log line. It says which are always there.
+// LineTable returns a Markdown table of the fields of a log line. It says which are always there.
 func LineTable(fields []Field) string {
 	var b strings.Builder
 	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
@@ -142,7 +142,7 @@ func (p *Page) Inner() {
 	}
 }
 
-// name is the name of a type, with its package if the page has another type of this name.
+// name returns the name of a type, with its package if the page has another type of this name.
 func (p *Page) name(typ reflect.Type) string {
 	for _, other := range p.shown {
 		if other.Name() == typ.Name() {
@@ -155,7 +155,7 @@ func (p *Page) name(typ reflect.Type) string {
 	return typ.Name()
 }
 
-// TypeName is what JSON has for a type, in words.
+// TypeName returns what JSON has for a type, in words.
 func TypeName(typ reflect.Type) string {
 	if typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && typ.String() != "time.Time" {
 		return "text"
@@ -251,7 +251,7 @@ var parsed struct {
 	packages map[string]map[string]map[string]string // path of a package, struct, field (empty for the struct), comment
 }
 
-// commentsOf are the comments of the fields of a struct by their Go names, and its own by the empty name.
+// commentsOf returns the comments of the fields of a struct by their Go names, and its own by the empty name.
 func commentsOf(t *testing.T, typ reflect.Type) map[string]string {
 	t.Helper()
 	parsed.Lock()
@@ -266,7 +266,7 @@ func commentsOf(t *testing.T, typ reflect.Type) map[string]string {
 	return parsed.packages[path][typ.Name()]
 }
 
-// commentsIn are the comments of all types of a package by the names of the types.
+// commentsIn returns the comments of all types of a package by the names of the types.
 func commentsIn(t *testing.T, folder string) map[string]map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))

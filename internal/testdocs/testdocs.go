@@ -17,13 +17,13 @@ import (
 // packages share this flag.
 var Update = flag.Bool("update", false, "write golden files and generated pages instead of comparing them")
 
-// Path is the path of a file of this repository.
+// Path returns the path of a file of this repository.
 func Path(elements ...string) string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(append([]string{filepath.Dir(file), "..", ".."}, elements...)...)
 }
 
-// Text is the text of a page of docs/.
+// Text returns the text of a page of docs/.
 func Text(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(Path("docs", name))
@@ -33,7 +33,7 @@ func Text(t *testing.T, name string) string {
 	return string(text)
 }
 
-// Line is the rest of the one line of a page of docs/ that begins with a text.
+// Line returns the rest of the one line of a page of docs/ that begins with a text.
 func Line(t *testing.T, name, begin string) string {
 	t.Helper()
 	_, line, found := strings.Cut(Text(t, name), "\n"+begin)
@@ -104,7 +104,7 @@ var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
 )
 
-// Spans are the texts that are set as code.
+// Spans returns the texts that are set as code.
 func Spans(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -113,7 +113,7 @@ func Spans(text string) map[string]bool {
 	return names
 }
 
-// Named are the names in the first column of the tables of a text.
+// Named returns the names in the first column of the tables of a text.
 func Named(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, row := range tableRow.FindAllStringSubmatch(text, -1) {
@@ -137,7 +137,7 @@ func Same(t *testing.T, what string, inCode, inDocs map[string]bool) {
 	}
 }
 
-// SetOf is a set of names.
+// SetOf returns a set of names.
 func SetOf(names ...string) map[string]bool {
 	set := map[string]bool{}
 	for _, name := range names {

@@ -33,7 +33,7 @@ const (
 	RulesB = "User-agent: *\nDisallow: /private/\nDisallow: /new/\n# \x1b[2J\xff\n"
 )
 
-// Hash is the SHA-256 of a text as the gateway shows it.
+// Hash returns the SHA-256 of a text as the gateway shows it.
 func Hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // Gateway is a running one. All its listeners are unix sockets: no port is taken.
@@ -186,7 +186,7 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Address is where commands find the admin endpoint.
+// Address returns where commands find the admin endpoint.
 func (g *Gateway) Address() string { return "unix/" + g.dir + "/admin.sock" }
 
 // Dial reaches one of the gateway's sockets.
@@ -197,7 +197,7 @@ func (g *Gateway) Dial(name string) func(context.Context, string, string) (net.C
 	}
 }
 
-// Crawler is a client of the gateway.
+// Crawler returns a client of the gateway.
 func (g *Gateway) Crawler() *http.Client {
 	transport := &http.Transport{
 		Proxy:       http.ProxyURL(&url.URL{Scheme: "http", Host: "gateway"}),
@@ -286,7 +286,7 @@ func Ask[T any](g *Gateway, method, path string, body any) (v T) {
 	return v
 }
 
-// Lines are the access-log objects so far, waiting until there are n.
+// Lines returns the access-log objects so far, waiting until there are n.
 func (g *Gateway) Lines(n int) []map[string]any {
 	g.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

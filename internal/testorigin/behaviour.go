@@ -108,7 +108,7 @@ func (b Behaviour) ThenPages() Behaviour {
 	return b
 }
 
-// Refuse is a host on which nothing listens: connections are refused.
+// Refuse returns a host on which nothing listens: connections are refused.
 func Refuse() Behaviour {
 	return Behaviour{Name: "refuse connections", where: atDial, serve: (*session).reset}
 }
@@ -243,7 +243,7 @@ func Catalogue(scheme, rules string) []Behaviour {
 	return all
 }
 
-// correct are answers that HTTP allows.
+// correct returns answers that HTTP allows.
 func correct(rules string) []Behaviour {
 	return slices.Concat(successes(rules), statuses(), redirects())
 }
@@ -295,7 +295,7 @@ func redirectNowhere(location string) Behaviour {
 	return b
 }
 
-// broken are failures of the network or of HTTP.
+// broken returns failures of the network or of HTTP.
 func broken(rules string) []Behaviour {
 	half := len(rules) / 2
 	return []Behaviour{

@@ -130,7 +130,7 @@ func textBody(name, contentType string, raw []byte) Behaviour {
 	return b
 }
 
-// codedBody is a 200 with a body that is said to be coded; it means unreachable.
+// codedBody returns a 200 with a body that is said to be coded; it means unreachable.
 // The bytes are made when they are first sent: many sites have many behaviours
 // that they never get to show.
 func codedBody(coding string, raw func() []byte) Behaviour {

@@ -139,7 +139,7 @@ func stampOf(oob []byte) int64 {
 	return 0
 }
 
-// arrival is when the last byte read of a connection had arrived, given the
+// arrival returns when the last byte read of a connection had arrived, given the
 // time now. Where that is not known it is now.
 func arrival(conn net.Conn, now time.Time) time.Time {
 	c, ok := conn.(*stampedConn)

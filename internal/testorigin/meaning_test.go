@@ -110,7 +110,7 @@ const (
 // errAbsent is a redirect that leads nowhere (RFC 9309 section 2.3.1.2).
 var errAbsent = errors.New("no usable redirect")
 
-// crawl is the reference crawler.
+// crawl returns the reference crawler.
 func crawl(ctx context.Context, transport http.RoundTripper, robotsURL string) (testorigin.Meaning, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -58,7 +58,7 @@ func reserve(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
 	return r
 }
 
-// at is the slot on Redis's clock.
+// at returns the slot on Redis's clock.
 func at(t *testing.T, r pace.Reservation) time.Duration {
 	t.Helper()
 	us, err := strconv.ParseInt(r.Token.([]token)[0].slot, 10, 64)

@@ -45,7 +45,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// dependencies are the modules that `go version -m` names in a binary.
+// dependencies returns the modules that `go version -m` names in a binary.
 func dependencies(t *testing.T, binary string) (list []string) {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), "go", "version", "-m", "-json", binary).Output()

@@ -62,7 +62,7 @@ func Run(t *testing.T, medium func(tb testing.TB) Medium) {
 	}
 }
 
-// start is when the histories of the suite begin: now, so that no store takes
+// start returns when the histories of the suite begin: now, so that no store takes
 // them for old, and whole nanoseconds that a careless encoding would lose.
 func start() time.Time { return time.Now().UTC().Round(0).Truncate(time.Second).Add(123456789) }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// says is what a Set says, for tables.
+// says returns what a Set says, for tables.
 func says(s Set) string {
 	words := s.Names()
 	if s.Cut {

@@ -48,7 +48,7 @@ func encode(tb testing.TB, coding string, text []byte) []byte {
 	return b.Bytes()
 }
 
-// noise is text that no coding makes much smaller.
+// noise returns text that no coding makes much smaller.
 func noise(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := make([]byte, n)

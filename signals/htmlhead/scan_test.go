@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// robots is what a page with these tags gives.
+// robots returns what a page with these tags gives.
 func robots(tags ...Named) Metas { return Metas{Robots: tags} }
 
 func TestScan(t *testing.T) {
@@ -218,7 +218,7 @@ func TestSearchLosesNothing(t *testing.T) {
 	t.Logf("%d pages, %d tags", pages, found)
 }
 
-// page is a usual page with a head and a body of the given sizes in bytes.
+// page returns a usual page with a head and a body of the given sizes in bytes.
 func page(head, body int, tags ...string) string {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>A page &amp; its title</title>\n")

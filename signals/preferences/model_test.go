@@ -25,7 +25,7 @@ type model struct {
 	tdm    [3]preferences.Value // of the file, the field and the meta element
 }
 
-// stronger is the rule of draft-ietf-aipref-vocab-07 section 5.1 for two values.
+// stronger returns the rule of draft-ietf-aipref-vocab-07 section 5.1 for two values.
 func stronger(a, b preferences.Value) preferences.Value {
 	for _, v := range []preferences.Value{preferences.No, preferences.Yes} {
 		if a == v || b == v {

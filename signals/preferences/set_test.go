@@ -51,7 +51,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// field is the crawler's field of a Set alone.
+// field returns the crawler's field of a Set alone.
 func field(s preferences.Set) string {
 	text, _ := preferences.Dictionary(s, nil)
 	return text

@@ -78,7 +78,7 @@ func (c *Cluster) must(n *Server, command string) {
 	}
 }
 
-// id is the name of a node in its cluster.
+// id returns the name of a node in its cluster.
 func (s *Server) id() string { return strings.Split(s.Say("CLUSTER MYID")+"\r\n", "\r\n")[1] }
 
 // URL names all nodes.

@@ -51,7 +51,7 @@ func Start(tb testing.TB, options ...string) *Server {
 	return s
 }
 
-// freePort is a port that nobody else gets from the kernel during the test.
+// freePort returns a port that nobody else gets from the kernel during the test.
 func freePort(tb testing.TB) string {
 	tb.Helper()
 	return strconv.Itoa(int(testorigin.ReservePort(tb)))
@@ -63,7 +63,7 @@ func (s *Server) Addr() string { return "127.0.0.1:" + s.port }
 // URL returns the URL of the server.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Dir is the folder of the server's files.
+// Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
 // Start starts the server again with what its files hold, and waits until it answers.

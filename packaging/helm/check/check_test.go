@@ -142,7 +142,7 @@ func render(t *testing.T, values string) []string {
 	return documents
 }
 
-// object is the type of a kind.
+// object returns the type of a kind.
 func object(kind string) any {
 	switch kind {
 	case "ConfigMap":

@@ -347,7 +347,7 @@ func (r redis) ask(args ...string) string {
 
 func (r redis) hasGateway() bool { return r.ask("ZCARD", "{crawlgate}:fleet:gateways") == "1" }
 
-// freePort is a port that nobody uses, and that the kernel gives to nobody before the test ends: it is bound here, so that
+// freePort returns a port that nobody uses, and that the kernel gives to nobody before the test ends: it is bound here, so that
 // only those get it who ask for its number.
 func freePort(t *testing.T) string {
 	t.Helper()
