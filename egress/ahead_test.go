@@ -64,10 +64,10 @@ func TestReadAheadGivesUp(t *testing.T) {
 		began := time.Now()
 		head, whole := readAhead(t.Context(), resp, 4)
 		if took := time.Since(began); string(head) != "ab" || whole || took != AheadTime {
-			t.Errorf("head %q after %s", head, took)
+			t.Errorf("head %q after %s, want ab after AheadTime", head, took)
 		}
 		if all, err := io.ReadAll(resp.Body); string(all) != "abcdef" || err != nil {
-			t.Errorf("body %q and %v", all, err)
+			t.Errorf("body %q, error %v, want abcdef", all, err)
 		}
 	})
 }
@@ -82,21 +82,21 @@ func TestReadAheadLeavesNoGoroutine(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if head, whole := readAhead(ctx, resp, 4); len(head) > 0 || whole {
-			t.Errorf("head %q, whole %v", head, whole)
+			t.Errorf("head %q, whole %v, want neither", head, whole)
 		}
 		_ = resp.Body.Close() // otherwise the bubble does not end
 		if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("read %d bytes after the close, and %v", n, err)
+			t.Errorf("read %d bytes after the close, error %v", n, err)
 		}
 	})
 }
 
-// looking are steps that look at the answer and its beginning, and keep a copy of its body.
+// looking is a set of steps that read the answer and its beginning, and keep a copy of its body.
 type looking struct {
 	unnoted
 	res           *Result
 	ahead         int
-	refuse, began bool // Answered or Began is to refuse the answer
+	refuse, began bool // Answered or Began refuses the answer
 	head          string
 	copied        bytes.Buffer
 }
@@ -111,8 +111,8 @@ func (l *looking) Began(head []byte, _ bool) bool {
 	return !l.began
 }
 
-// TestForwardLooksAtAnswers checks that a caller can see the beginning of an answer before its
-// client does, and keep the answer from it, and that it gets a copy of what the client got.
+// TestForwardLooksAtAnswers checks that a caller can read the beginning of an answer before the
+// client, can withhold the answer, and gets a copy of what the client got.
 func TestForwardLooksAtAnswers(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -145,7 +145,7 @@ func TestForwardLooksAtAnswers(t *testing.T) {
 					t.Errorf("body %q, %v; head %q, copy %q", body, err, look.head, &look.copied)
 				}
 				if refused := test.refuse || test.began; refused != (res.Err != nil && res.Err.Kind == KindWithheld) || refused == res.Started {
-					t.Errorf("result %+v", res)
+					t.Errorf("the result is %+v, want withheld: %t", res, refused)
 				}
 			})
 		}

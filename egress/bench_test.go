@@ -34,8 +34,8 @@ func BenchmarkServerName(b *testing.B) {
 	}
 }
 
-// BenchmarkForward is one request over connections that stay: client, gateway and origin share the
-// processor, so compare with direct.
+// BenchmarkForward measures one request over kept connections. Client, gateway and origin share the
+// processor, so compare it with "direct".
 func BenchmarkForward(b *testing.B) {
 	body := strings.Repeat("x", 64)
 	origin := startServer(b, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }), "h1")
@@ -92,7 +92,7 @@ func BenchmarkForwardBody(b *testing.B) {
 	}
 }
 
-// endless gives bytes without end.
+// endless is a reader without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -105,8 +105,8 @@ func heap() uint64 {
 	return s.HeapAlloc
 }
 
-// BenchmarkTunnelHandshake is a CONNECT, a handshake and one request: client and gateway share the
-// processor. "known" has the leaf already, "resumed" a session as well.
+// BenchmarkTunnelHandshake measures a CONNECT, a handshake and one request. Client and gateway
+// share the processor. "known" has the leaf already, "resumed" a session too.
 func BenchmarkTunnelHandshake(b *testing.B) {
 	for _, kind := range []string{"new host", "known", "resumed"} {
 		b.Run(kind, func(b *testing.B) {
@@ -149,7 +149,7 @@ func tunnelOnce(b *testing.B, g *intercepting, host string, c *tls.Config) {
 	}
 }
 
-// BenchmarkIntercepted is one request inside a tunnel that stays.
+// BenchmarkIntercepted measures one request inside a kept tunnel.
 func BenchmarkIntercepted(b *testing.B) {
 	g := startIntercepting(b, "h1", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") })
 	for name, config := range map[string]*tls.Config{"h1": {NextProtos: []string{"http/1.1"}}, "h2": {}} {

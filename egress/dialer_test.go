@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// names is a resolver that knows the given names and counts its questions.
+// names is a resolver that knows the given names and counts its lookups.
 type names struct {
 	addrs map[string][]string
 	asked atomic.Int32
@@ -87,7 +87,7 @@ func TestDialerDialsTheCheckedAddress(t *testing.T) {
 		}
 		asked := r.asked.Load() - before
 		if literal := i > 2; literal && (asked != 0 || info.DNS != 0) || !literal && asked != 1 {
-			t.Errorf("%s: asked the resolver %d times, %v", host, asked, info.DNS)
+			t.Errorf("%s: %d lookups, which took %v", host, asked, info.DNS)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestDialerRefuses(t *testing.T) {
 		"rebind6": {"fd00::1", "2606:4700::1"},
 		"cloud":   {"8.8.8.8", "168.63.129.16"},
 	}}
-	d := &Dialer{Resolver: r} // the zero guard
+	d := &Dialer{Resolver: r} // with the zero guard
 	tests := []struct {
 		addr string
 		want guard.Class
@@ -128,7 +128,8 @@ func TestDialerRefuses(t *testing.T) {
 	}
 }
 
-// TestDialerSocketGuard: at the socket, the guard is asked again about the address to connect to.
+// TestDialerSocketGuard checks that the guard is asked again at the socket, about the address to
+// connect to.
 func TestDialerSocketGuard(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
@@ -136,13 +137,13 @@ func TestDialerSocketGuard(t *testing.T) {
 	_, err := attempt(t.Context(), target, func(ap netip.AddrPort) error {
 		asked++
 		if ap != target {
-			t.Errorf("asked about %v, want %v", ap, target)
+			t.Errorf("the guard was asked about %v, want %v", ap, target)
 		}
 		return &guard.ForbiddenError{Addr: ap, Class: "loopback"}
 	})
 	checkRefusal(t, "socket", err, "loopback")
 	if asked != 1 {
-		t.Errorf("asked %d times, want once", asked)
+		t.Errorf("the guard was asked %d times, want 1", asked)
 	}
 }
 
@@ -169,7 +170,7 @@ func TestDialerErrors(t *testing.T) {
 		}
 		_, err := d.DialContext(t.Context(), "tcp", tt.addr)
 		if err == nil {
-			t.Errorf("%s: dialed", tt.name)
+			t.Errorf("%s: the dial succeeded", tt.name)
 			continue
 		}
 		if got := ClassifyDial(err); got.Kind != tt.want {
@@ -178,7 +179,7 @@ func TestDialerErrors(t *testing.T) {
 	}
 	for _, bad := range []string{"h", "h:http", "h:0", "h:70000", "a:b:80"} {
 		if _, err := new(Dialer).DialContext(t.Context(), "tcp", bad); err == nil {
-			t.Errorf("dialed %q", bad)
+			t.Errorf("the dial of %q succeeded", bad)
 		}
 	}
 }
@@ -194,7 +195,7 @@ func freePort(t *testing.T) uint16 {
 	return netip.MustParseAddrPort(l.Addr().String()).Port()
 }
 
-// stuck is a resolver that answers only when its caller gives up.
+// stuck is a resolver that answers only when the context ends.
 type stuck struct{}
 
 func (stuck) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
@@ -211,7 +212,7 @@ func TestDialerTimeout(t *testing.T) {
 			t.Errorf("%v is %v, want %v", err, kind, KindDNSTimeout)
 		}
 		if took := time.Since(start); took != DefaultDialTimeout {
-			t.Errorf("gave up after %v, want %v", took, DefaultDialTimeout)
+			t.Errorf("the dial gave up after %v, want %v", took, DefaultDialTimeout)
 		}
 	})
 }
@@ -223,10 +224,10 @@ func TestDialerHonoursContext(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		if _, err := (&Dialer{Resolver: stuck{}}).dial(ctx, "h", 80, toOrigin); err == nil {
-			t.Error("dialed")
+			t.Error("the dial succeeded")
 		}
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("went on for %v after the context had ended", took-time.Second)
+			t.Errorf("the dial went on for %v after the end of the context", took-time.Second)
 		}
 	})
 }
@@ -250,8 +251,8 @@ func TestDialerCheckWantsEveryAddressAllowed(t *testing.T) {
 	}
 }
 
-// TestDialerRefusesMixedNames: a name with both public and non-public addresses is refused, even if
-// the guard allows both.
+// TestDialerRefusesMixedNames checks that a name with both public and non-public addresses is
+// refused, even if the guard allows both.
 func TestDialerRefusesMixedNames(t *testing.T) {
 	t.Parallel()
 	target := listen(t, "127.0.0.1:0")
@@ -284,9 +285,9 @@ func (s *searching) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestTargetNamesAreAbsolute: a name from a client or a site is not looked up in the search list of
-// resolv.conf. Otherwise a rule for pub.test could be evaded by asking for pub. The name of an
-// upstream proxy is the operator's.
+// TestTargetNamesAreAbsolute checks that a name from a client or a site is not looked up in the
+// search list of resolv.conf. Otherwise a client could evade a rule for pub.test with the name pub.
+// The name of an upstream proxy comes from the operator.
 func TestTargetNamesAreAbsolute(t *testing.T) {
 	t.Parallel()
 	r := new(searching)
@@ -305,26 +306,26 @@ func TestTargetNamesAreAbsolute(t *testing.T) {
 		r.asked = nil
 		err := ask()
 		if got := ClassifyDial(err); got.Kind != KindDNS || !slices.Equal(r.asked, []string{"pub."}) {
-			t.Errorf("%s: asked for %q, %v", what, r.asked, err)
+			t.Errorf("%s: looked up %q, error %v, want only pub.", what, r.asked, err)
 		}
 		if dns, ok := errors.AsType[*net.DNSError](err); !ok || dns.Name != "pub" {
-			t.Errorf("%s: %v is not about the name that was asked for", what, err)
+			t.Errorf("%s: the error %v is not about the requested name", what, err)
 		}
 	}
 	r.asked = nil
 	_, err := upstream.DialTunnel(t.Context(), "127.0.0.1", 80)
 	if got := ClassifyDial(err); got.Kind != KindUpstream || !slices.Equal(r.asked, []string{"proxy"}) {
-		t.Errorf("proxy: asked for %q, %v", r.asked, err)
+		t.Errorf("proxy: looked up %q, error %v", r.asked, err)
 	}
 }
 
-// TestHostsFile: names in the hosts file are found in every build, although they are looked up as
-// absolute names.
+// TestHostsFile checks that every build finds names of the hosts file, although they are looked up
+// as absolute names.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
 	addrs, took, err := new(Dialer).lookup(t.Context(), "localhost", 80, toOrigin)
 	if err != nil || took == 0 || !slices.ContainsFunc(addrs, netip.Addr.IsLoopback) {
-		t.Errorf("localhost is %v, %v", addrs, err)
+		t.Errorf("localhost has the addresses %v, error %v", addrs, err)
 	}
 }
 
@@ -358,12 +359,11 @@ func TestPermittedIsBounded(t *testing.T) {
 	}
 	got, err := permitted(many, 80, new(guard.Guard).Allow)
 	if err != nil || len(got) != maxAddresses {
-		t.Errorf("%d addresses are tried, %v, want %d", len(got), err, maxAddresses)
+		t.Errorf("%d addresses are tried, error %v, want %d", len(got), err, maxAddresses)
 	}
 }
 
-// script is an attempt function that follows a plan per address: fail after a time, hang, or
-// connect.
+// script is an attempt function with a plan for each address: fail after a time, hang, or connect.
 type script map[string]struct {
 	after time.Duration
 	err   error
@@ -411,7 +411,7 @@ func TestRaceRFC8305(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { // a goroutine left over fails the test
+			synctest.Test(t, func(t *testing.T) { // a remaining goroutine fails the test
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				var targets []netip.AddrPort

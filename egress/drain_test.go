@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// drainingOrigin speaks HTTP/2 in frames, and HTTP/1.1. It answers with the protocol and the body,
-// but it refuses the first request over HTTP/2 once it has received all of it.
+// drainingOrigin speaks raw HTTP/2, and HTTP/1.1. It answers with the protocol and the body, but
+// refuses the first request over HTTP/2 after receiving all of it.
 type drainingOrigin struct {
 	*httptest.Server // for its certificate
 	net.Listener
@@ -95,7 +95,7 @@ func goAway(last uint32, code http2.ErrCode) func(*http2.Framer, uint32) error {
 	return func(f *http2.Framer, stream uint32) error {
 		_ = f.WriteGoAway(last, code, []byte("REFUSED_STREAM"))
 		if last >= stream {
-			return io.EOF // it closes
+			return io.EOF // the origin closes the connection
 		}
 		return nil
 	}
@@ -105,16 +105,16 @@ func reset(code http2.ErrCode) func(*http2.Framer, uint32) error {
 	return func(f *http2.Framer, stream uint32) error { return f.WriteRSTStream(stream, code) }
 }
 
-// TestDrainingOrigins checks RFC 9113 section 8.7: a request that was not processed is sent once
-// more, with its body, and no other request is.
+// TestDrainingOrigins checks RFC 9113 section 8.7: a request that was not processed is repeated
+// once, with its body, and no other request is.
 func TestDrainingOrigins(t *testing.T) {
 	t.Parallel()
 	const long = maxKept + 1
 	for name, tt := range map[string]struct {
 		refuse func(*http2.Framer, uint32) error
-		body   int    // its length
-		want   string // the answer begins with it
-		kind   Kind   // if there is no answer
+		body   int    // its length in bytes
+		want   string // the beginning of the answer
+		kind   Kind   // of the error, if any
 	}{
 		"GOAWAY":                                {goAway(0, http2.ErrCodeNo), 0, "h2:", ""},
 		"GOAWAY, with a body":                   {goAway(0, http2.ErrCodeNo), 100, "h2:x", ""},
@@ -151,17 +151,18 @@ func TestDrainingOrigins(t *testing.T) {
 			want := min(tt.body, 1<<10) + len("h2:")
 			if tt.kind != "" {
 				if res.Err == nil || res.Err.Kind != tt.kind || origin.heard.Load() != 1 {
-					t.Errorf("%+v, %d requests, want %s", res.Err, origin.heard.Load(), tt.kind)
+					t.Errorf("error %+v, %d requests; want the kind %s and one request", res.Err, origin.heard.Load(), tt.kind)
 				}
 			} else if res.Err != nil || !strings.HasPrefix(got, tt.want) || strings.HasPrefix(got, "h2") && len(got) != want || origin.heard.Load() != 2 {
-				t.Errorf("%.50q (%d), %+v, %d requests", got, len(got), res.Err, origin.heard.Load())
+				t.Errorf("got %.50q (%d bytes), error %+v, %d requests", got, len(got), res.Err, origin.heard.Load())
 			}
 		})
 	}
 }
 
-// TestDrainingFresh checks the same for the transport that fetches robots.txt, whose requests have
-// no body and a connection of their own. It uses HTTP/2 for GET only if an origin has nothing else.
+// TestDrainingFresh checks the same for the transport that fetches robots.txt. Its requests have no
+// body and a new connection each. It uses HTTP/2 only for GET, and only if an origin has nothing
+// else.
 func TestDrainingFresh(t *testing.T) {
 	t.Parallel()
 	for want, refuse := range map[string]func(*http2.Framer, uint32) error{
@@ -179,7 +180,7 @@ func TestDrainingFresh(t *testing.T) {
 			continue
 		}
 		if got := readAll(t, resp); !strings.HasPrefix(want, got) || origin.heard.Load() != 2 {
-			t.Errorf("%s: %q, %d requests", want, got, origin.heard.Load())
+			t.Errorf("%s: got %q, %d requests", want, got, origin.heard.Load())
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestClassifyExhausted: in every phase of a dial, a resource that this machine lacks is
+// TestClassifyExhausted checks that in every phase of a dial a missing resource of this machine is
 // distinguished from a failure of an origin or a proxy.
 func TestClassifyExhausted(t *testing.T) {
 	t.Parallel()
@@ -21,17 +21,17 @@ func TestClassifyExhausted(t *testing.T) {
 			fmt.Errorf("writing: %w", socket),
 		} {
 			if got := ClassifyDial(err); got.Kind != KindExhausted {
-				t.Errorf("%v is %s", err, got.Kind)
+				t.Errorf("ClassifyDial(%v) = %s, want exhausted", err, got.Kind)
 			}
 		}
 	}
 	if got := ClassifyDial(&DialError{Phase: PhaseResolve, Err: &net.DNSError{Err: "no such host"}}); got.Kind != KindDNS {
-		t.Errorf("a name that does not exist is %s", got.Kind)
+		t.Errorf("ClassifyDial of a missing name = %s, want dns", got.Kind)
 	}
 }
 
-// TestNeverReached: only failures before the first packet to the site leave it unaware of the
-// request.
+// TestNeverReached checks that only failures before the first packet to the site count as unnoticed
+// by it.
 func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	unaware := map[Kind]bool{
@@ -44,7 +44,7 @@ func TestNeverReached(t *testing.T) {
 		KindTLSCertificate, KindTLSAlert, KindTLS, KindTimeout, KindReset, KindUpstream, "",
 	} {
 		if got := (&Error{Kind: k}).NeverReached(); got != unaware[k] {
-			t.Errorf("%s: %v", k, got)
+			t.Errorf("NeverReached of %s = %v, want %v", k, got, unaware[k])
 		}
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/crawlgate/crawlgate/egress/guard"
 )
 
-// TestForwardBytes: the target that was judged is the target that is sent (RFC 9112 section 3.2.1).
-// The proxied form becomes origin form.
+// TestForwardBytes checks that the judged target is the target that is sent (RFC 9112 section
+// 3.2.1), in origin form.
 func TestForwardBytes(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 1)
@@ -41,16 +41,16 @@ func TestForwardBytes(t *testing.T) {
 		c, br := g.raw(t)
 		fmt.Fprintf(c, "GET %s%s HTTP/1.1\r\nHost: ignored\r\n\r\n", origin.URL, target)
 		if line, err := br.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 204 ") {
-			t.Fatalf("%s: answered %q, %v", target, line, err)
+			t.Fatalf("%s: the answer is %q, error %v", target, line, err)
 		}
 		if got, want := <-lines, "GET "+target+" HTTP/1.1"; got != want {
-			t.Errorf("origin was asked %q, want %q", got, want)
+			t.Errorf("the origin got %q, want %q", got, want)
 		}
 		c.Close()
 	}
 }
 
-// TestForwardRequestHeader checks which fields are sent and which are not, on the wire.
+// TestForwardRequestHeader checks which fields the origin gets.
 func TestForwardRequestHeader(t *testing.T) {
 	t.Parallel()
 	heads := make(chan []string, 1)
@@ -96,8 +96,8 @@ func TestForwardRequestHeader(t *testing.T) {
 			[]string{"Host: " + authority},
 		},
 		{"the gateway's own names", "Crawlgate-Agent: x\r\n", []string{"Host: " + authority}},
-		{"the name judged by cannot be taken out", "Connection: User-Agent, From\r\nUser-Agent: Bot/1\r\nFrom: a@b\r\n", []string{"From: a@b", "Host: " + authority, "User-Agent: Bot/1"}},
-		{"trailers are understood here", "TE: trailers, deflate\r\nConnection: TE\r\n", []string{"Host: " + authority, "Te: trailers"}},
+		{"Connection cannot remove the judged name", "Connection: User-Agent, From\r\nUser-Agent: Bot/1\r\nFrom: a@b\r\n", []string{"From: a@b", "Host: " + authority, "User-Agent: Bot/1"}},
+		{"TE: trailers passes", "TE: trailers, deflate\r\nConnection: TE\r\n", []string{"Host: " + authority, "Te: trailers"}},
 		{"expectation without a body", "Expect: 100-continue\r\n", []string{"Host: " + authority}},
 	}
 	for _, tt := range tests {
@@ -108,7 +108,7 @@ func TestForwardRequestHeader(t *testing.T) {
 		}
 		fmt.Fprintf(c, "GET %s/ HTTP/1.1\r\n%s%s\r\n", origin.URL, host, tt.sent)
 		if line, err := br.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 204 ") {
-			t.Fatalf("%s: answered %q, %v", tt.name, line, err)
+			t.Fatalf("%s: the answer is %q, error %v", tt.name, line, err)
 		}
 		if got := (<-heads)[1:]; !slices.Equal(got, tt.want) {
 			t.Errorf("%s: origin got\n%q, want\n%q", tt.name, got, tt.want)
@@ -125,7 +125,7 @@ func TestForwardResponseHeader(t *testing.T) {
 		sent     string
 		has, not []string
 	}{
-		{"outer server's fields give way", "X-A: 1\r\n", []string{"X-A: 1", "X-Preset: kept"}, []string{"Server", "Alt-Svc"}},
+		{"the outer server's fields are replaced", "X-A: 1\r\n", []string{"X-A: 1", "X-Preset: kept"}, []string{"Server", "Alt-Svc"}},
 		{"origin's own pass", "Server: nginx\r\n", []string{"Server: nginx"}, nil},
 		{"another way to the origin", "Alt-Svc: h3=\":443\", h2=\"alt.example:443\"\r\n", nil, []string{"Alt-Svc"}},
 		{
@@ -136,9 +136,9 @@ func TestForwardResponseHeader(t *testing.T) {
 		{"origin's value replaces a preset one", "X-Preset: origin\r\n", []string{"X-Preset: origin"}, nil},
 		{"hop by hop", "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n", nil, []string{"X-Hop", "Keep-Alive", "Proxy-Authenticate"}},
 		{"no type is guessed", "", nil, []string{"Content-Type"}},
-		{"our name is ours", "Proxy-Status: crawlgate; error=dns_error\r\nCrawlgate-Rule: 1\r\nCache-Status: \"crawlgate\"; hit\r\n", nil, []string{"Proxy-Status", "Crawlgate-Rule", "Cache-Status"}},
-		{"others keep theirs", "Proxy-Status: cdn; error=dns_error, crawlgate; error=dns_error\r\nCache-Status: cdn; hit\r\n", []string{"Proxy-Status: cdn;error=dns_error", "Cache-Status: cdn; hit"}, nil},
-		{"repeated fields stay so", "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n", []string{"Set-Cookie: a=1|b=2"}, nil},
+		{"the gateway's own fields are removed", "Proxy-Status: crawlgate; error=dns_error\r\nCrawlgate-Rule: 1\r\nCache-Status: \"crawlgate\"; hit\r\n", nil, []string{"Proxy-Status", "Crawlgate-Rule", "Cache-Status"}},
+		{"other proxies' fields pass", "Proxy-Status: cdn; error=dns_error, crawlgate; error=dns_error\r\nCache-Status: cdn; hit\r\n", []string{"Proxy-Status: cdn;error=dns_error", "Cache-Status: cdn; hit"}, nil},
+		{"repeated fields pass", "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n", []string{"Set-Cookie: a=1|b=2"}, nil},
 	}
 	for _, proto := range []string{"h1", "h2"} {
 		var answer string
@@ -175,7 +175,7 @@ func TestForwardResponseHeader(t *testing.T) {
 // pair is the client's protocol and the origin's.
 type pair struct{ client, origin string }
 
-// pairs are all four combinations.
+// pairs are all four combinations of protocols.
 var pairs = []pair{{"h1", "h1"}, {"h1", "h2"}, {"h2", "h1"}, {"h2", "h2"}}
 
 func (p pair) String() string { return "client " + p.client + " origin " + p.origin }
@@ -192,7 +192,7 @@ func (g *gateway) result(t *testing.T) Result {
 	case r := <-g.results:
 		return r
 	case <-time.After(20 * time.Second):
-		t.Fatal("the exchange does not end")
+		t.Fatal("the exchange did not end")
 		return Result{}
 	}
 }
@@ -240,11 +240,11 @@ func TestForwardBodies(t *testing.T) {
 				}
 				res := g.result(t)
 				if res.Err != nil || res.Status != 200 {
-					t.Errorf("%d: result %+v", i, res)
+					t.Errorf("request %d: result %+v, want status 200", i, res)
 				}
-				// The first of GET and the first of the others have a connection of their own.
+				// The first GET and the first other request open a connection each.
 				if !res.Dialed.Addr.IsValid() || (res.Dialed.Connect == 0) != (i > 1) {
-					t.Errorf("%d: connection %+v", i, res.Dialed)
+					t.Errorf("request %d: connection %+v", i, res.Dialed)
 				}
 			}
 		})
@@ -260,13 +260,13 @@ func TestForwardHead(t *testing.T) {
 			g, c := p.start(t, h)
 			resp := send(t, c, request(t, t.Context(), "HEAD", g.URL, nil))
 			if body := readAll(t, resp); body != "" || resp.ContentLength != 1234 {
-				t.Errorf("length %d, body %q", resp.ContentLength, body)
+				t.Errorf("length %d, body %q, want 1234 and no body", resp.ContentLength, body)
 			}
 		})
 	}
 }
 
-// TestForwardNotModified: a 304 may say how long the page would be (RFC 9110 section 8.6).
+// TestForwardNotModified checks that a 304 may have the length of the page (RFC 9110 section 8.6).
 func TestForwardNotModified(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -278,10 +278,11 @@ func TestForwardNotModified(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			g, c := p.start(t, h)
-			// A net/http client reports an HTTP/2 304 with a length as broken off, once it reads the body.
+			// A net/http client reports an HTTP/2 304 with a length as broken off when it reads the
+			// body.
 			resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
 			if resp.StatusCode != http.StatusNotModified || resp.Header.Get("ETag") != `"page"` {
-				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
+				t.Errorf("status %d, header %v, want 304", resp.StatusCode, resp.Header)
 			}
 			if res := g.result(t); res.Err != nil {
 				t.Errorf("result %+v", res)
@@ -305,7 +306,7 @@ func TestForwardStatuses(t *testing.T) {
 			for _, code := range []int{200, 204, 206, 299, 301, 304, 401, 403, 404, 418, 429, 451, 500, 503, 599, 999} {
 				resp := send(t, c, request(t, t.Context(), "GET", g.URL+"/"+itoa(code), nil))
 				if readAll(t, resp); resp.StatusCode != code {
-					t.Errorf("status %d came as %d", code, resp.StatusCode)
+					t.Errorf("status %d became %d", code, resp.StatusCode)
 				}
 				if res := g.result(t); res.Status != code || res.Err != nil {
 					t.Errorf("result %+v, want status %d", res, code)
@@ -331,7 +332,7 @@ func TestForwardRequestTrailers(t *testing.T) {
 				r.Trailer = http.Header{"X-Sum": nil, "X-Forwarded-For": nil, "Signature-Input": nil, "Signature_input": nil}
 				r.ContentLength = length
 				if g.TLS == nil {
-					r.ContentLength = -1 // in HTTP/1.1 trailers can only follow chunks
+					r.ContentLength = -1 // in HTTP/1.1, trailers only follow chunks
 				}
 				r.Body = io.NopCloser(io.MultiReader(strings.NewReader("body"), readerFunc(func([]byte) (int, error) {
 					r.Trailer["X-Sum"] = []string{"42"}
@@ -360,7 +361,7 @@ func TestForwardResponseTrailers(t *testing.T) {
 			w.Header().Set("Trailer", "X-Sum, Crawlgate-Sum")
 		}
 		body := q.Get("body")
-		if q.Has("length") && r.ProtoMajor == 2 { // a Go origin over HTTP/2 adds it by itself; others do so too
+		if q.Has("length") && r.ProtoMajor == 2 { // Go origins and others add it by themselves over HTTP/2
 			w.Header().Set("Content-Length", itoa(len(body)))
 		}
 		io.WriteString(w, body)
@@ -446,11 +447,12 @@ func TestForwardInterimEndless(t *testing.T) {
 	g := startGateway(t, "h1", origin)
 	resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 	if res := g.result(t); resp.StatusCode != http.StatusBadGateway || res.Err.Kind != KindProtocol {
-		t.Errorf("answered %d, %v", resp.StatusCode, res.Err)
+		t.Errorf("status %d, error %v, want 502 for a protocol error", resp.StatusCode, res.Err)
 	}
 }
 
-// TestForwardInterimHTTP10: clients of HTTP/1.0 know no interim responses, RFC 9110 section 15.2.
+// TestForwardInterimHTTP10 checks that clients of HTTP/1.0 get no interim responses (RFC 9110
+// section 15.2).
 func TestForwardInterimHTTP10(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -473,8 +475,8 @@ func TestForwardInterimHTTP10(t *testing.T) {
 	}
 }
 
-// TestForwardExpectAccepted: the client sends the body after the origin's 100, RFC 9110 section
-// 10.1.1.
+// TestForwardExpectAccepted checks that the client sends the body after the origin's 100 (RFC 9110
+// section 10.1.1).
 func TestForwardExpectAccepted(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -486,7 +488,7 @@ func TestForwardExpectAccepted(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			g, c := p.start(t, h)
-			c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // only a 100 brings the body
+			c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // only a 100 makes the client send the body
 			hundreds := 0
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { hundreds++ }})
 			r := request(t, ctx, "POST", g.URL, strings.NewReader("body"))
@@ -495,7 +497,8 @@ func TestForwardExpectAccepted(t *testing.T) {
 			if got := readAll(t, resp); got != "body" || hundreds != 1 {
 				t.Errorf("got %q after %d 100s", got, hundreds)
 			}
-			// Go's HTTP/2 server removes the field, and asks for the body when it is read.
+			// Go's HTTP/2 server removes the field, and sends the 100 when a handler reads the
+			// body.
 			if g.result(t); g.TLS == nil && resp.Header.Get("X-Proto") == "HTTP/1.1" && resp.Header.Get("X-Expect") != "100-continue" {
 				t.Error("the expectation did not reach the origin")
 			}
@@ -503,12 +506,12 @@ func TestForwardExpectAccepted(t *testing.T) {
 	}
 }
 
-// wrapBody hides the server's own body, as Caddy's read_body_idle does: net/http then no longer
-// knows that the client waits for 100 Continue.
+// wrapBody hides the server's own body, like Caddy's read_body_idle. net/http then no longer knows
+// that the client waits for 100 Continue.
 type wrapBody struct{ io.ReadCloser }
 
-// TestForwardExpectRefused: the refusal comes at once, the client is not asked for the body, and
-// the connection ends.
+// TestForwardExpectRefused checks that a refusal comes at once, that the client is not asked for
+// the body, and that the connection ends.
 func TestForwardExpectRefused(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -530,15 +533,15 @@ func TestForwardExpectRefused(t *testing.T) {
 				}
 				c, br := g.raw(t)
 				io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
-				resp, err := http.ReadResponse(br, nil) // blocks for ever if the body is awaited
+				resp, err := http.ReadResponse(br, nil) // blocks forever if the gateway waits for the body
 				if err != nil {
 					t.Fatal(err)
 				}
 				if resp.StatusCode != http.StatusExpectationFailed || !resp.Close || readAll(t, resp) != "no" {
-					t.Errorf("answered %d, close %v", resp.StatusCode, resp.Close)
+					t.Errorf("status %d, close %v, want 417 and the end", resp.StatusCode, resp.Close)
 				}
 				if n, err := br.Discard(1); err != io.EOF {
-					t.Errorf("%d more bytes, %v, want the end", n, err)
+					t.Errorf("%d more bytes, error %v, want EOF", n, err)
 				}
 				if res := g.result(t); res.Err != nil {
 					t.Errorf("result %+v", res)
@@ -548,7 +551,8 @@ func TestForwardExpectRefused(t *testing.T) {
 	}
 }
 
-// TestForwardExpectUnanswered: an origin that ignores expectations gets the body after a while.
+// TestForwardExpectUnanswered checks that an origin that ignores expectations gets the body after a
+// while.
 func TestForwardExpectUnanswered(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -561,7 +565,7 @@ func TestForwardExpectUnanswered(t *testing.T) {
 	c, br := g.raw(t)
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 	if line, err := br.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
-		t.Fatalf("got %q, %v", line, err)
+		t.Fatalf("got %q, error %v, want a 100", line, err)
 	}
 	br.ReadString('\n')
 	io.WriteString(c, "body")
@@ -574,7 +578,8 @@ func TestForwardExpectUnanswered(t *testing.T) {
 	}
 }
 
-// TestForwardExpectFailing: a refusal of the gateway itself does not wait for the body either.
+// TestForwardExpectFailing checks that an error of the gateway itself does not wait for the body
+// either.
 func TestForwardExpectFailing(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -585,12 +590,12 @@ func TestForwardExpectFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if readAll(t, resp); resp.StatusCode != http.StatusBadGateway || !resp.Close {
-		t.Errorf("answered %d, close %v", resp.StatusCode, resp.Close)
+		t.Errorf("status %d, close %v, want 502 and the end", resp.StatusCode, resp.Close)
 	}
 }
 
-// TestForwardStreams: bytes are passed on without waiting for more, in both directions and with
-// both kinds of length.
+// TestForwardStreams checks that bytes are forwarded without waiting for more, in both directions
+// and with both kinds of length.
 func TestForwardStreams(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -606,7 +611,7 @@ func TestForwardStreams(t *testing.T) {
 		rc.Flush()
 		buf := make([]byte, 2)
 		for {
-			n, err := io.ReadFull(r.Body, buf) // echoes in step with the client
+			n, err := io.ReadFull(r.Body, buf) // echoes piece by piece
 			w.Write(buf[:n])
 			rc.Flush()
 			if err != nil {
@@ -630,14 +635,15 @@ func TestForwardStreams(t *testing.T) {
 				}
 				pw.Close()
 				if rest := readAll(t, resp); rest != "" {
-					t.Errorf("%s: %q at the end", path, rest)
+					t.Errorf("%s: %q follows the end", path, rest)
 				}
 			}
 		})
 	}
 }
 
-// TestForwardCancel: when the client leaves, the origin notices, before and during the response.
+// TestForwardCancel checks that the origin notices when the client leaves, before and during the
+// response.
 func TestForwardCancel(t *testing.T) {
 	t.Parallel()
 	came, left := make(chan struct{}, 8), make(chan struct{}, 8)
@@ -669,14 +675,14 @@ func TestForwardCancel(t *testing.T) {
 			<-left
 			<-done
 			if res := g.result(t); res.Err == nil || res.Err.Kind != KindClientGone {
-				t.Errorf("%v %s: result %+v", p, path, res)
+				t.Errorf("%v %s: result %+v, want client_gone", p, path, res)
 			}
 		}
 	}
 }
 
-// TestForwardLeftWithAll: a client that has as many bytes as the length says may leave, although the origin has not ended
-// the stream (RFC 9113 section 8.1).
+// TestForwardLeftWithAll checks that a client that has all bytes of the length may leave, although
+// the origin has not ended the stream (RFC 9113 section 8.1).
 func TestForwardLeftWithAll(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -706,7 +712,7 @@ func TestForwardLeftWithAll(t *testing.T) {
 	}
 }
 
-// TestForwardTruncation: a response that breaks off never looks whole.
+// TestForwardTruncation checks that a response that breaks off never looks complete.
 func TestForwardTruncation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -738,11 +744,11 @@ func TestForwardTruncation(t *testing.T) {
 				resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 				half := make([]byte, 4)
 				if _, err := io.ReadFull(resp.Body, half); err != nil || string(half) != "half" {
-					t.Errorf("got %q, %v of the bytes before the end", half, err)
+					t.Errorf("got %q, error %v, want the bytes before the break", half, err)
 				}
 				close(seen)
 				if rest, err := io.ReadAll(resp.Body); err == nil {
-					t.Errorf("the broken body ended cleanly, after %q", rest)
+					t.Errorf("the broken body ended without an error, after %q", rest)
 				}
 				res := g.result(t)
 				if res.Err == nil || res.Err.Kind != tt.want || res.Status != 200 || !res.Started {
@@ -753,8 +759,8 @@ func TestForwardTruncation(t *testing.T) {
 	}
 }
 
-// TestForwardTruncationHTTP10: without a length, only a reset shows an HTTP/1.0 client that the
-// body is broken.
+// TestForwardTruncationHTTP10 checks that a broken body without a length ends with a reset, which
+// is the only sign for an HTTP/1.0 client.
 func TestForwardTruncationHTTP10(t *testing.T) {
 	t.Parallel()
 	cut := make(chan struct{})
@@ -771,11 +777,12 @@ func TestForwardTruncationHTTP10(t *testing.T) {
 	io.ReadFull(br, half)
 	close(cut)
 	if rest, err := io.ReadAll(br); err == nil {
-		t.Errorf("the broken body ended cleanly: %q, %q", half, rest)
+		t.Errorf("the broken body ended without an error: %q, %q", half, rest)
 	}
 }
 
-// TestForwardFailures: each failure before the response has its kind, and the caller may answer.
+// TestForwardFailures checks that each failure before the response has its kind, and that the
+// caller can still answer.
 func TestForwardFailures(t *testing.T) {
 	t.Parallel()
 	say := func(text string) func(net.Conn, *bufio.Reader) {
@@ -815,7 +822,7 @@ func TestForwardFailures(t *testing.T) {
 			readAll(t, resp)
 			res := g.result(t)
 			if res.Err == nil || res.Err.Kind != tt.want || res.Started || resp.StatusCode != http.StatusBadGateway {
-				t.Errorf("answered %d, result %+v (%v), want %v", resp.StatusCode, res, res.Err, tt.want)
+				t.Errorf("status %d, result %+v (%v), want %v", resp.StatusCode, res, res.Err, tt.want)
 			}
 			if res.Err.Addr.Port() != portOf(t, origin) {
 				t.Errorf("address %v, want the origin's", res.Err.Addr)
@@ -824,7 +831,7 @@ func TestForwardFailures(t *testing.T) {
 	}
 }
 
-// TestForwardOriginTLS: certificates are checked, and each way of failing has its kind.
+// TestForwardOriginTLS checks that certificates are verified, and that each failure has its kind.
 func TestForwardOriginTLS(t *testing.T) {
 	t.Parallel()
 	good := startServer(t, http.NotFoundHandler(), "h2")
@@ -853,18 +860,18 @@ func TestForwardOriginTLS(t *testing.T) {
 		var res Result
 		err := forward(g.forwarder, newDiscard(), request(t, t.Context(), "GET", tt.target, nil), mustURL(t, tt.target), &res)
 		if err == nil || err.Kind != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+			t.Errorf("%s: error %v, want the kind %v", tt.name, err, tt.want)
 		}
 	}
 	untrusting := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
 	var res Result
 	err := forward(untrusting, newDiscard(), request(t, t.Context(), "GET", good.URL, nil), mustURL(t, good.URL), &res)
 	if err == nil || err.Kind != KindTLSCertificate {
-		t.Errorf("unknown authority: %v", err)
+		t.Errorf("unknown authority: error %v, want a certificate error", err)
 	}
 }
 
-// discard is a ResponseWriter that must not be written to.
+// discard is a ResponseWriter that records whether it was written to.
 type discard struct {
 	h       http.Header
 	written bool
@@ -876,7 +883,7 @@ func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) Write(p []byte) (int, error) { d.written = true; return len(p), nil }
 func (d *discard) WriteHeader(int)             { d.written = true }
 
-// TestForwardWritesNothingOnFailure: the answer to a failure is the caller's.
+// TestForwardWritesNothingOnFailure checks that the answer to a failure is left to the caller.
 func TestForwardWritesNothingOnFailure(t *testing.T) {
 	t.Parallel()
 	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
@@ -892,12 +899,13 @@ func TestForwardWritesNothingOnFailure(t *testing.T) {
 		var res Result
 		err := forward(f, w, r, r.URL, &res)
 		if err == nil || err.Kind != want || res.Err != err || w.written || res.Started {
-			t.Errorf("%v: %v, wrote %v, result %+v", want, err, w.written, res)
+			t.Errorf("want %v: error %v, wrote %v, result %+v", want, err, w.written, res)
 		}
 	}
 }
 
-// TestForwardStalled: an origin that falls silent in the middle is given up; a slow client is not.
+// TestForwardStalled checks that an origin that falls silent in the middle is given up, but a slow
+// client is not.
 func TestForwardStalled(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -909,15 +917,15 @@ func TestForwardStalled(t *testing.T) {
 	g.forwarder.idle = 30 * time.Millisecond
 	resp := send(t, g.client(t), request(t, t.Context(), "GET", g.URL, nil))
 	if got, err := io.ReadAll(resp.Body); err == nil || string(got) != "half" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, error %v, want half an answer and an error", got, err)
 	}
 	if res := g.result(t); res.Err == nil || res.Err.Kind != KindStalled {
-		t.Errorf("result %+v", res)
+		t.Errorf("result %+v, want stalled", res)
 	}
 }
 
-// TestForwardClientBodyBreaks: if a client breaks its body off, the client is to blame, not the
-// origin.
+// TestForwardClientBodyBreaks checks that a broken request body is reported as the client's
+// failure, not the origin's.
 func TestForwardClientBodyBreaks(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
@@ -940,8 +948,7 @@ func TestForwardClientBodyBreaks(t *testing.T) {
 	}
 }
 
-// TestForwardClientBodyTooLarge: a limit that the caller has set on the body is reported as a
-// limit.
+// TestForwardClientBodyTooLarge checks that the caller's limit on the body is reported as a limit.
 func TestForwardClientBodyTooLarge(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
@@ -953,12 +960,13 @@ func TestForwardClientBodyTooLarge(t *testing.T) {
 	})
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, bytes.NewReader(make([]byte, 200))))
 	if body := readAll(t, resp); !strings.HasPrefix(body, string(KindClientTooLarge)) {
-		t.Errorf("answered %q", body)
+		t.Errorf("the answer is %q", body)
 	}
 }
 
-// TestForwardUnreadBody: net/http panics if it reads the rest of a body itself, after a handler
-// that has told it not to, and then goes on to the next request. So the connection must end.
+// TestForwardUnreadBody checks that the connection ends after a body that was not read. net/http
+// panics if it reads the rest of the body itself after a handler has forbidden it, and then reads
+// the next request.
 func TestForwardUnreadBody(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }), "h1")
@@ -979,19 +987,19 @@ func TestForwardUnreadBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if body := readAll(t, resp); !strings.HasPrefix(body, string(KindClientTooLarge)) || !resp.Close {
-		t.Errorf("answered %q, close %v", body, resp.Close)
+		t.Errorf("the answer is %q, close %v", body, resp.Close)
 	}
 	if _, err := br.Peek(1); err != io.EOF {
-		t.Errorf("the connection goes on: %v", err)
+		t.Errorf("after the answer: error %v, want EOF", err)
 	}
-	g.Close() // it waits for its connections
+	g.Close() // waits for its connections
 	if said.Len() > 0 {
-		t.Errorf("the server says %s", said.String())
+		t.Errorf("the server logged %s", said.String())
 	}
 }
 
-// TestForwardEarlyResponse: an origin may answer before it has the whole body, and the client gets
-// that answer.
+// TestForwardEarlyResponse checks that a client gets an origin's answer before the origin has the
+// whole body.
 func TestForwardEarlyResponse(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -1007,13 +1015,13 @@ func TestForwardEarlyResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readAll(t, resp); resp.StatusCode != http.StatusRequestEntityTooLarge || got != "no" {
-		t.Errorf("answered %d, %q", resp.StatusCode, got)
+		t.Errorf("status %d, body %q", resp.StatusCode, got)
 	}
 }
 
 func TestForwardWebSocket(t *testing.T) {
 	t.Parallel()
-	for _, proto := range []string{"h1", "h2"} { // an origin that could speak HTTP/2 is asked over HTTP/1.1
+	for _, proto := range []string{"h1", "h2"} { // an upgrade uses HTTP/1.1 even if the origin has HTTP/2
 		origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !isWebSocket(r.Header) || r.Header.Get("Sec-WebSocket-Key") != "k" || r.Header.Get("X-Forwarded-For") != "" {
 				http.Error(w, "not an upgrade", http.StatusBadRequest)
@@ -1040,7 +1048,7 @@ func TestForwardWebSocket(t *testing.T) {
 		}
 		want := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Accept": {"a"}}
 		if resp.StatusCode != 101 || !maps.EqualFunc(resp.Header, want, slices.Equal) {
-			t.Errorf("%s: answered %d %v", proto, resp.StatusCode, resp.Header)
+			t.Errorf("%s: status %d, header %v", proto, resp.StatusCode, resp.Header)
 		}
 		hello := make([]byte, 6)
 		io.ReadFull(br, hello)
@@ -1048,7 +1056,7 @@ func TestForwardWebSocket(t *testing.T) {
 		c.(*net.TCPConn).CloseWrite()
 		rest, err := io.ReadAll(br)
 		if got := string(hello) + string(rest); err != nil || got != "hello echo early late" {
-			t.Errorf("%s: got %q, %v", proto, got, err)
+			t.Errorf("%s: got %q, error %v", proto, got, err)
 		}
 		if res := g.result(t); res.Status != 101 || res.Err != nil || res.Uploaded != told.Load() {
 			t.Errorf("%s: result %+v, told of %d bytes", proto, res, told.Load())
@@ -1087,8 +1095,8 @@ func TestForwardTells(t *testing.T) {
 	}
 }
 
-// TestForwardUpgradeRefused: an origin that does not switch answers as usual, on a connection that
-// stays open.
+// TestForwardUpgradeRefused checks that an origin that does not switch answers as usual, on a
+// connection that stays open.
 func TestForwardUpgradeRefused(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -1097,14 +1105,14 @@ func TestForwardUpgradeRefused(t *testing.T) {
 		io.WriteString(c, "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil || resp.StatusCode != http.StatusNotFound {
-			t.Fatalf("answered %v, %v", resp, err)
+			t.Fatalf("the answer is %v, error %v, want 404", resp, err)
 		}
 		readAll(t, resp)
 	}
 }
 
-// TestForwardOtherUpgrades: h2c is not passed on, because requests that nobody judged would follow
-// a switch to it.
+// TestForwardOtherUpgrades checks that h2c is not forwarded, because requests without a decision
+// would follow.
 func TestForwardOtherUpgrades(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1118,7 +1126,7 @@ func TestForwardOtherUpgrades(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readAll(t, resp); got != "[] [] []" {
-		t.Errorf("origin saw %q", got)
+		t.Errorf("the origin got %q", got)
 	}
 	odd := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
 		skipHead(br)
@@ -1128,14 +1136,14 @@ func TestForwardOtherUpgrades(t *testing.T) {
 	c, br = g2.raw(t)
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	if resp, err := http.ReadResponse(br, nil); err != nil || resp.StatusCode != http.StatusBadGateway {
-		t.Fatalf("answered %v, %v", resp, err)
+		t.Fatalf("the answer is %v, error %v, want 502", resp, err)
 	}
 	if res := g2.result(t); res.Err.Kind != KindUpgrade {
-		t.Errorf("result %v", res.Err)
+		t.Errorf("error %v, want upgrade", res.Err)
 	}
 }
 
-// TestForwardKeepsConnections: both the client's and the origin's connection are reused.
+// TestForwardKeepsConnections checks that the client's and the origin's connections are reused.
 func TestForwardKeepsConnections(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
@@ -1155,7 +1163,7 @@ func TestForwardKeepsConnections(t *testing.T) {
 	}
 }
 
-// TestErrorUnwraps: an error still contains the transport's error.
+// TestErrorUnwraps checks that an error wraps the transport's error.
 func TestErrorUnwraps(t *testing.T) {
 	t.Parallel()
 	cause := &guard.ForbiddenError{Class: "private"}
@@ -1165,8 +1173,8 @@ func TestErrorUnwraps(t *testing.T) {
 	}
 }
 
-// TestForwardStalledUpload: an origin that stops reading a body is given up, and the client gets an
-// answer.
+// TestForwardStalledUpload checks that an origin that stops reading a body is given up, and that
+// the client gets an answer.
 func TestForwardStalledUpload(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
@@ -1178,12 +1186,12 @@ func TestForwardStalledUpload(t *testing.T) {
 	g.forwarder.idle = 50 * time.Millisecond
 	resp := send(t, g.client(t), request(t, t.Context(), "POST", g.URL, io.LimitReader(endless{}, 64<<20)))
 	if res := g.result(t); resp.StatusCode != http.StatusBadGateway || res.Err.Kind != KindStalled {
-		t.Errorf("answered %d, %v", resp.StatusCode, res.Err)
+		t.Errorf("status %d, error %v, want 502 for stalled", resp.StatusCode, res.Err)
 	}
 	close(stop)
 }
 
-// TestForwardMaxForwards: RFC 9110 section 7.6.2.
+// TestForwardMaxForwards checks RFC 9110 section 7.6.2.
 func TestForwardMaxForwards(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -1206,31 +1214,31 @@ func TestForwardMaxForwards(t *testing.T) {
 		r.Header.Set("Max-Forwards", tt.sent)
 		resp := send(t, g.client(t), r)
 		if got := readAll(t, resp); resp.StatusCode != tt.status || got != tt.want {
-			t.Errorf("%s with %s: %d %q", tt.method, tt.sent, resp.StatusCode, got)
+			t.Errorf("%s with %s: status %d, body %q; want %d, %q", tt.method, tt.sent, resp.StatusCode, got, tt.status, tt.want)
 		}
 		if res := g.result(t); res.Status != tt.status || !res.Started || res.Err != nil {
-			t.Errorf("%s with %s: %+v", tt.method, tt.sent, res)
+			t.Errorf("%s with %s: result %+v", tt.method, tt.sent, res)
 		}
 	}
 }
 
-// TestForwardFailedDialIsTold: the log can tell which address failed, and after how long.
+// TestForwardFailedDialIsTold checks that the result of a failed dial has the address and the time.
 func TestForwardFailedDialIsTold(t *testing.T) {
 	t.Parallel()
 	f := &Forwarder{Transport: newTestTransport(t, TransportConfig{})}
 	for _, target := range []string{fmt.Sprintf("http://127.0.0.1:%d/", freePort(t)), "http://10.0.0.1:80/"} {
 		var res Result
 		if err := forward(f, newDiscard(), request(t, t.Context(), "GET", target, nil), mustURL(t, target), &res); err == nil {
-			t.Fatalf("%s: forwarded", target)
+			t.Fatalf("%s: the request succeeded", target)
 		}
 		if got := "http://" + res.Dialed.Addr.String() + "/"; got != target || (res.Dialed.Connect == 0) != (res.Err.Kind == KindForbidden) {
-			t.Errorf("%s: %+v", target, res.Dialed)
+			t.Errorf("%s: the dial is reported as %+v", target, res.Dialed)
 		}
 	}
 }
 
 // halfAnswered answers the part of a body that it gets. net/http does so if the origin's answer
-// arrives after the end of the body and before the end of the connection.
+// arrives between the end of the body and the end of the connection.
 type halfAnswered struct{}
 
 func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -1238,8 +1246,8 @@ func (halfAnswered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
 }
 
-// TestAnswerToHalfABody: no client may take the answer to a part of its body for the answer to the
-// whole.
+// TestAnswerToHalfABody checks that no client gets the answer to a part of its body as if it were
+// the answer to the whole.
 func TestAnswerToHalfABody(t *testing.T) {
 	t.Parallel()
 	origin := startServer(t, http.NotFoundHandler(), "h1")
@@ -1263,8 +1271,8 @@ func TestAnswerToHalfABody(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusBadGateway { // the harness's answer to any failure
-				t.Errorf("status %d", resp.StatusCode)
+			if resp.StatusCode != http.StatusBadGateway { // the test's answer to any failure
+				t.Errorf("status %d, want 502", resp.StatusCode)
 			}
 			if res := <-g.results; res.Err == nil || res.Err.Kind != tt.want {
 				t.Errorf("error %v, want kind %v", res.Err, tt.want)

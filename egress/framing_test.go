@@ -18,10 +18,9 @@ import (
 	"time"
 )
 
-// pieces is a connection that returns a stream in reads of the given sizes, in turn, and uses each
-// size more than once.
+// pieces is a connection that returns a stream in reads of the given sizes, and repeats the sizes.
 type pieces struct {
-	net.Conn // nil: it is only read from
+	net.Conn // nil, because the tests only read
 	rest     []byte
 	sizes    []byte
 	reads    int
@@ -50,7 +49,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func (p *pieces) LocalAddr() net.Addr             { return textAddr("pieces") }
 func (p *pieces) SetReadDeadline(time.Time) error { return nil }
 
-// counted counts the bytes that are read of a stream.
+// counted counts the bytes that are read from a stream.
 type counted struct {
 	io.Reader
 	n int
@@ -62,15 +61,14 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heard is one request as a server hears it.
+// heard is one request as a server reads it.
 type heard struct {
 	method, uri, proto, body string
 	header, trailer          http.Header
 }
 
-// hear reads requests as net/http's server does, up to the first one that it would refuse; whole
-// reports that there was none. all[doubtful] is the first request whose length is ambiguous, if
-// there is one.
+// hear reads requests like net/http's server, up to the first one that it would reject; whole
+// reports that there was none. all[doubtful] is the first request with an ambiguous length, if any.
 func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool) {
 	source := &counted{Reader: conn}
 	br := bufio.NewReader(source)
@@ -102,7 +100,8 @@ func hear(conn io.Reader, stream []byte) (all []heard, doubtful int, whole bool)
 	return all, doubtful, whole
 }
 
-// isDoubtful examines a head that net/http has accepted. It does so in another way than [Strict].
+// isDoubtful reports whether a head that net/http has accepted has an ambiguous length. It shares
+// no code with [Strict].
 func isDoubtful(head []byte, minor int) bool {
 	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
 	_, _ = r.ReadLine()
@@ -114,7 +113,7 @@ func isDoubtful(head []byte, minor int) bool {
 
 var streams = []struct {
 	name, bytes string
-	want        int // requests that are heard
+	want        int // number of requests that are read
 	spoilt      bool
 }{
 	{"one", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", 1, false},
@@ -125,7 +124,7 @@ var streams = []struct {
 	{"trailers", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n1\r\nx\r\n0\r\nA: b\r\nContent-Length: 3\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx", 2, false},
 	{"a body that looks like a head", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 59\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
 	{"chunks that look like a head", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3B\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
-	{"such a chunk behind another", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n3D\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
+	{"a second chunk that looks like a head", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n3D\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n\r\n0\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
 	{"a value that goes on", "POST / HTTP/1.1\r\nHost: h\r\nX: a\r\n Transfer-Encoding: chunked\r\n\t\r\nContent-Length:\r\n 2\r\n\r\nxyGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
 	{"a length twice", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nxyGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
 	{"names that only begin so", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding-X: chunked\r\nContent-Lengt: 9\r\nContent-Length: 1\r\n\r\nxGET /2 HTTP/1.1\r\nHost: h\r\n\r\n", 2, false},
@@ -151,24 +150,24 @@ func TestStrict(t *testing.T) {
 		for _, sizes := range []string{"", "\x00", "\x00\x06\x02"} {
 			read := checkStrict(t, []byte(tt.bytes), []byte(sizes))
 			if len(read) != tt.want {
-				t.Errorf("%s: %d requests are read, want %d: %+v", tt.name, len(read), tt.want, read)
+				t.Errorf("%s: read %d requests, want %d: %+v", tt.name, len(read), tt.want, read)
 			}
 			through, _ := io.ReadAll(Strict(&pieces{rest: []byte(tt.bytes), sizes: []byte(sizes)}))
 			if spoilt := string(through) != tt.bytes; spoilt != tt.spoilt {
-				t.Errorf("%s: %q, want it spoilt: %t", tt.name, through, tt.spoilt)
+				t.Errorf("%s: got %q, want changed %t", tt.name, through, tt.spoilt)
 			}
 		}
 	}
 }
 
-// checkStrict checks that Strict does not change the requests that are read, up to the first whose
-// length is ambiguous, and that bytes which are no request pass unchanged.
+// checkStrict checks that Strict does not change the requests up to the first with an ambiguous
+// length, and that bytes that are no request pass unchanged.
 func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
 	if len(stream) > 0 && strings.IndexByte("\x04\x05\x16", stream[0]) >= 0 {
 		conn := &pieces{rest: stream, sizes: sizes}
 		if through, err := io.ReadAll(Strict(conn)); len(through) > 0 || err != nil || !bytes.HasPrefix(conn.written, []byte("HTTP/1.1 400 ")) {
-			t.Errorf("a stranger's %q: %q, %v, answered with %q", stream, through, err, conn.written)
+			t.Errorf("a client that is not permitted sent %q: read %q, error %v, answer %q", stream, through, err, conn.written)
 		}
 		return nil
 	}
@@ -183,13 +182,13 @@ func checkStrict(t *testing.T, stream, sizes []byte) []heard {
 	through, err := io.ReadAll(Strict(&pieces{rest: bytes.Clone(stream), sizes: sizes}))
 	changed := changes(through, stream)
 	if err != nil || len(through) != len(stream) || changed > 1 || changed > 0 && whole && doubtful == len(plain) {
-		t.Errorf("stream %q in reads of %v: %q, %v", stream, sizes, through, err)
+		t.Errorf("stream %q in reads of %v: got %q, error %v", stream, sizes, through, err)
 	}
 	return read
 }
 
-// checkPercents does the same for a stream with percent signs. It compares the stream to one with
-// tildes in their place, which net/http accepts wherever it accepts an escape, and elsewhere.
+// checkPercents does the same for a stream with percent signs. It compares the stream with one that
+// has tildes in their place, which net/http accepts at least wherever it accepts an escape.
 func checkPercents(t *testing.T, stream, sizes []byte) []heard {
 	t.Helper()
 	tildes := bytes.ReplaceAll(stream, []byte{'%'}, []byte{'~'})
@@ -207,8 +206,8 @@ func checkPercents(t *testing.T, stream, sizes []byte) []heard {
 	return read
 }
 
-// samePath reports whether a URI is another with escapes in place of its tildes, or, in the path,
-// with %25 in place of tildes that no hex digits follow.
+// samePath reports whether uri is tildes with escapes in place of its tildes or, in the path, with
+// %25 in place of tildes without two hex digits.
 func samePath(uri, tildes string) bool {
 	path := true
 	for ; uri != "" && tildes != ""; uri, tildes = uri[1:], tildes[1:] {
@@ -250,7 +249,7 @@ func FuzzStrict(f *testing.F) {
 	})
 }
 
-// parts are pieces of requests, good and bad.
+// parts are valid and invalid pieces of requests.
 var parts = []string{
 	"POST / HTTP/1.1\r\n", "GET /?Content-Length:1 HTTP/1.1\n", "PUT / HTTP/1.0\r\n", "Host: h\r\n", "Connection: keep-alive\r\n",
 	"Content-Length: 3\r\n", "content-length:0\n", "Content-Length:\r\n\t03 \r\n", "Transfer-Encoding: chunked\r\n", "\r\n", "\n", "abc",
@@ -284,11 +283,11 @@ func TestStrictAtRandom(t *testing.T) {
 		}
 		read += len(checkStrict(t, append(spell([]byte{0}), spell(choice)...), sizes))
 	}
-	t.Logf("%d requests are read", read)
+	t.Logf("read %d requests", read)
 }
 
-// TestStrictServer has a net/http server refuse the requests that Strict finds: it answers 400 and
-// closes, and no handler runs.
+// TestStrictServer checks that a net/http server rejects the requests that Strict finds: it answers
+// 400 and closes, and no handler runs.
 func TestStrictServer(t *testing.T) {
 	t.Parallel()
 	var served []string
@@ -307,15 +306,15 @@ func TestStrictServer(t *testing.T) {
 	for _, want := range []int{200, 400} {
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil || resp.StatusCode != want {
-			t.Fatalf("%+v, %v, want %d", resp, err, want)
+			t.Fatalf("response %+v, error %v, want status %d", resp, err, want)
 		}
 		readAll(t, resp)
 	}
 	if n, err := br.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d bytes after the 400", n)
+		t.Errorf("read %d bytes after the 400, want the end", n)
 	}
 	if strings.Join(served, " ") != "/1" {
-		t.Errorf("served are %q", served)
+		t.Errorf("the handler served %q, want only /1", served)
 	}
 }
 
@@ -329,7 +328,8 @@ func (l strictListener) Accept() (net.Conn, error) {
 	return Strict(c), nil
 }
 
-// TestStrictLetsHijackedBe: the bytes after a hijack are not HTTP, whatever they look like.
+// TestStrictLetsHijackedBe checks that the bytes after a hijack pass unchanged, whatever they look
+// like.
 func TestStrictLetsHijackedBe(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)
@@ -360,7 +360,7 @@ func TestStrictLetsHijackedBe(t *testing.T) {
 	io.WriteString(c, said)
 	_ = c.(*net.TCPConn).CloseWrite()
 	if s := <-got; s != said {
-		t.Errorf("%q came through, want %q", s, said)
+		t.Errorf("the hijacker read %q, want %q", s, said)
 	}
 }
 
@@ -377,24 +377,24 @@ func BenchmarkStrict(b *testing.B) {
 	}
 }
 
-// addrless is a connection whose address is not known yet, as with the PROXY protocol.
+// addrless is a connection with an unknown address, as with the PROXY protocol.
 type addrless struct{ net.Conn }
 
 func (addrless) LocalAddr() net.Addr { panic("the address was asked for") }
 
-// A server does this in its accept loop, where no connection may delay the next one.
+// A server uses Strict in its accept loop, where no connection may delay the next one.
 func TestStrictAsksForNoAddress(t *testing.T) {
 	t.Parallel()
 	c := Strict(addrless{})
 	ctx := WithConn(t.Context(), struct{ net.Conn }{c})
 	Unfollow(c, http.StateNew)
 	if noted := notedConn(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), nil); noted != c {
-		t.Errorf("noted as %T", noted)
+		t.Errorf("the context has a %T, want the connection", noted)
 	}
 }
 
-// TestLonePercent: a percent sign in a path that begins no escape is passed on as %25, however the
-// line arrives, and nothing else changes.
+// TestLonePercent checks that a percent sign in a path that begins no escape becomes %25, however
+// the line arrives, and that nothing else changes.
 func TestLonePercent(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string]string{
@@ -413,7 +413,7 @@ func TestLonePercent(t *testing.T) {
 		for _, sizes := range []string{"", "\x00", "\x01", "\x00\x06\x02"} {
 			got, err := io.ReadAll(Strict(&pieces{rest: []byte(stream), sizes: []byte(sizes)}))
 			if whole := "GET " + want + rest + "GET " + want + rest; err != nil || string(got) != whole {
-				t.Errorf("%q in reads of %v: %q, %v", sent, []byte(sizes), got, err)
+				t.Errorf("%q in reads of %v: got %q, error %v", sent, []byte(sizes), got, err)
 			}
 		}
 	}
@@ -440,8 +440,8 @@ func (l unreadListener) Accept() (net.Conn, error) {
 	return Strict(&unreadConn{c, l.told}), nil
 }
 
-// TestUnread: a request that cannot be read is answered and reported, at once; a handler's answer
-// is not reported.
+// TestUnread checks that a request that cannot be read is answered and reported at once, and that a
+// handler's answer is not reported.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)
@@ -472,23 +472,23 @@ func TestUnread(t *testing.T) {
 		c, br := rawConn(t, s)
 		io.WriteString(c, sent)
 		if line, err := br.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
-			t.Errorf("%.40q: %q, %v", sent, line, err)
+			t.Errorf("%.40q: the answer is %q, error %v", sent, line, err)
 		}
 		if want == "" {
 			_, _ = io.ReadAll(br)
 			if len(told) > 0 {
-				t.Errorf("%.40q: told %q", sent, <-told)
+				t.Errorf("%.40q: reported %q, want nothing", sent, <-told)
 			}
 			continue
 		}
 		if got := <-told; got != want {
-			t.Errorf("%.40q: told %q", sent, got)
+			t.Errorf("%.40q: reported %q, want %q", sent, got, want)
 		}
 	}
 }
 
-// TestStrictKeepsTheBeginningOfALine: a server interrupts its read when a handler returns, and
-// takes the connection over when one hijacks it. Neither loses the bytes that have come of a line.
+// TestStrictKeepsTheBeginningOfALine checks that no bytes of a partial line are lost when a server
+// interrupts its read at the end of a handler, or when a handler hijacks the connection.
 func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
 	t.Parallel()
 	server, client := net.Pipe()
@@ -504,7 +504,7 @@ func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
 			_ = c.SetReadDeadline(time.Unix(1, 0))
 		}()
 		if n, err := c.Read(make([]byte, 100)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%q: %d bytes, %v", sent, n, err)
+			t.Errorf("%q: read %d bytes, error %v, want a timeout", sent, n, err)
 		}
 		if err := c.SetReadDeadline(time.Time{}); err != nil {
 			t.Fatal(err)
@@ -514,7 +514,7 @@ func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
 		t.Helper()
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-			t.Errorf("%q, %v, want %q", got, err, want)
+			t.Errorf("read %q, error %v, want %q", got, err, want)
 		}
 	}
 	interrupted("GET /50")
@@ -528,8 +528,8 @@ func TestStrictKeepsTheBeginningOfALine(t *testing.T) {
 	expect("e")
 }
 
-// TestStrictRefusesALongLine: the part of a line that is kept is bounded. A request line ends with
-// its version, so it must be known whole.
+// TestStrictRefusesALongLine checks that the kept part of a line is bounded. A request line ends
+// with its version, so it must be known as a whole.
 func TestStrictRefusesALongLine(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{
@@ -538,13 +538,13 @@ func TestStrictRefusesALongLine(t *testing.T) {
 	} {
 		read, _, _ := hear(Strict(&pieces{rest: []byte(stream), sizes: []byte{255}}), []byte(stream))
 		if len(read) > 0 {
-			t.Errorf("%.30q: read", stream)
+			t.Errorf("%.30q: a request was read", stream)
 		}
 	}
 }
 
-// TestStrictLeavesNothingInTheSocket: a server that first looks at a few bytes has read the whole
-// head when it takes the first line.
+// TestStrictLeavesNothingInTheSocket checks that a server that first peeks at a few bytes has read
+// the whole head with the first line.
 func TestStrictLeavesNothingInTheSocket(t *testing.T) {
 	t.Parallel()
 	const stream = "GET http://www.example.com/page HTTP/1.1\r\nHost: www.example.com\r\n\r\n"
@@ -556,6 +556,6 @@ func TestStrictLeavesNothingInTheSocket(t *testing.T) {
 		}
 	}
 	if len(conn.rest) > 0 {
-		t.Errorf("left behind: %q", conn.rest)
+		t.Errorf("the socket still has %q", conn.rest)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ftpSite has a file, a directory and MLSD's reply about it.
+// ftpSite returns a site with a file, a directory, and a reply of MLSD.
 func ftpSite() *testorigin.FTPSite {
 	return &testorigin.FTPSite{
 		Files: map[string]string{"/pub/a.txt": "some text\n", "/pub/none": "", "/pub/one": "1", "/big": strings.Repeat("0123456789", 100_000)},
@@ -33,7 +33,7 @@ func ftpSite() *testorigin.FTPSite {
 	}
 }
 
-// with returns a site with other replies.
+// with returns a copy of a site with other replies.
 func with(s *testorigin.FTPSite, replies ...string) *testorigin.FTPSite {
 	s.Replies = make(map[string]string)
 	for i := 0; i < len(replies); i += 2 {
@@ -50,7 +50,8 @@ func askFTP(t *testing.T, site *testorigin.FTPSite, method, path string, accept 
 	return newTestTransport(t, TransportConfig{}).RoundTrip(r)
 }
 
-// TestFTPAnswers: RFC 1738 section 3.2.2, and the replies of RFC 959 section 4.2 as HTTP statuses.
+// TestFTPAnswers checks RFC 1738 section 3.2.2, and the HTTP statuses for the replies of RFC 959
+// section 4.2.
 func TestFTPAnswers(t *testing.T) {
 	t.Parallel()
 	const (
@@ -62,7 +63,7 @@ func TestFTPAnswers(t *testing.T) {
 		name, method, path string
 		site               *testorigin.FTPSite
 		status             int
-		header, body       string // body: a part of it
+		header, body       string // body is a part of the body
 		length             int64
 	}{
 		{"file", "GET", "/pub/a.txt", ftpSite(), 200, "Content-Type: text/plain; charset=utf-8", "some text\n", 10},
@@ -94,7 +95,7 @@ func TestFTPAnswers(t *testing.T) {
 		{"names alone", "GET", "/pub/", with(&testorigin.FTPSite{Dirs: map[string]string{"/pub": "a.txt\r\nsub\r\n"}}, "LIST", "502 no"), 200, "", `<a href="./sub">sub</a>`, page},
 		{"empty directory by 550", "GET", "/", with(ftpSite(), "NLST", "550 no files found"), 200, "", "<ul>\n</ul>", page},
 
-		{"escapes that rules tell from their bytes", "GET", "/pub/c%2b%2B/%28a%29%20", ftpSite(), 301, "Location: /pub/c++/(a)%20", "", 0},
+		{"escapes that rules distinguish from their bytes", "GET", "/pub/c%2b%2B/%28a%29%20", ftpSite(), 301, "Location: /pub/c++/(a)%20", "", 0},
 		{"no file", "GET", "/nothing", ftpSite(), 404, "Content-Type: text/plain; charset=utf-8", "The FTP server answers: 550 no such file or directory\n", page},
 		{"no directory", "GET", "/nothing/", ftpSite(), 404, "", "550", page},
 		{"login refused", "GET", "/pub/a.txt", with(ftpSite(), "PASS", "530 no"), 403, "", "530 no", page},
@@ -122,13 +123,13 @@ func TestFTPAnswers(t *testing.T) {
 			}
 			name, value, _ := strings.Cut(tt.header, ": ")
 			if resp.StatusCode != tt.status || resp.Header.Get(name) != value {
-				t.Errorf("status %d, header %v", resp.StatusCode, resp.Header)
+				t.Errorf("status %d, header %v, want %d and %q", resp.StatusCode, resp.Header, tt.status, tt.header)
 			}
 			if announced := resp.Header.Get("Content-Length"); resp.ContentLength != tt.length || announced != "" != (tt.length >= 0) {
-				t.Errorf("length %d, announced %q", resp.ContentLength, announced)
+				t.Errorf("length %d, Content-Length %q, want %d", resp.ContentLength, announced, tt.length)
 			}
 			if !strings.Contains(body, tt.body) || tt.method == "HEAD" && body != "" || tt.length >= 0 && tt.method == "GET" && int64(len(body)) != tt.length {
-				t.Errorf("body of %d: %.500q", len(body), body)
+				t.Errorf("body of %d bytes: %.500q", len(body), body)
 			}
 			for _, c := range tt.site.Commands() {
 				if word, _, _ := strings.Cut(c, " "); tt.method == "HEAD" && slices.Contains([]string{"RETR", "LIST", "NLST", "MLSD", "EPSV", "PASV"}, word) {
@@ -139,8 +140,8 @@ func TestFTPAnswers(t *testing.T) {
 	}
 }
 
-// TestFTPCommands: the commands that a server gets are these and no others. A directory is no
-// argument of LIST, which accepts wildcards and options.
+// TestFTPCommands checks the commands that a server gets. A directory must not be an argument of
+// LIST, which accepts wildcards and options.
 func TestFTPCommands(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][]string{
@@ -167,12 +168,12 @@ func TestFTPCommands(t *testing.T) {
 	}
 }
 
-// isPrefix allows for a QUIT that has not arrived yet.
+// isPrefix reports whether got begins want; a QUIT may not have arrived yet.
 func isPrefix(got, want []string) bool {
 	return len(got) >= len(want)-1 && len(got) <= len(want) && slices.Equal(got, want[:len(got)])
 }
 
-// TestFTPFails: failures have the same kinds as those with HTTP.
+// TestFTPFails checks that failures have the same kinds as with HTTP.
 func TestFTPFails(t *testing.T) {
 	t.Parallel()
 	endless := func(_, data net.Conn, _ string) {
@@ -213,7 +214,7 @@ func TestFTPFails(t *testing.T) {
 			resp, err := askFTP(t, tt.site, "GET", tt.path)
 			if err == nil {
 				resp.Body.Close()
-				t.Fatalf("answered %d", resp.StatusCode)
+				t.Fatalf("status %d, want an error", resp.StatusCode)
 			}
 			if got := classify(err, stageHeader); got.Kind != tt.want {
 				t.Errorf("%v is %s, want %s", err, got.Kind, tt.want)
@@ -232,8 +233,8 @@ func deadPort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestFTPBrokenTransfer: a client sees that a file is not whole, whatever length was announced, and
-// the result says why.
+// TestFTPBrokenTransfer checks that a client notices an incomplete file, with or without a length,
+// and that the result has the cause.
 func TestFTPBrokenTransfer(t *testing.T) {
 	t.Parallel()
 	cut := func(_, data net.Conn, content string) {
@@ -269,7 +270,7 @@ func TestFTPBrokenTransfer(t *testing.T) {
 					defer resp.Body.Close()
 					var body []byte
 					if body, err = io.ReadAll(resp.Body); err == nil {
-						t.Errorf("the client takes it for whole: %q", body)
+						t.Errorf("the client read the body without an error: %q", body)
 					}
 				}
 				res := <-g.results
@@ -300,7 +301,7 @@ func ftpGateway(t *testing.T, proto string, site *testorigin.FTPSite) *ftpForwar
 	return g
 }
 
-// TestFTPWhole: files with about the size of a buffer arrive unchanged.
+// TestFTPWhole checks that files with about the size of a buffer arrive unchanged.
 func TestFTPWhole(t *testing.T) {
 	t.Parallel()
 	site := &testorigin.FTPSite{Files: make(map[string]string)}
@@ -314,7 +315,7 @@ func TestFTPWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := readAll(t, resp); got != content {
-			t.Errorf("%s: got %d bytes", path, len(got))
+			t.Errorf("%s: got %d bytes, want %d unchanged ones", path, len(got), len(content))
 		}
 		if res := <-g.results; res.Err != nil {
 			t.Errorf("%s: result %+v", path, res)
@@ -322,7 +323,7 @@ func TestFTPWhole(t *testing.T) {
 	}
 }
 
-// TestFTPClientLeaves: a client that leaves in the middle ends both connections.
+// TestFTPClientLeaves checks that a client that leaves in the middle ends both connections.
 func TestFTPClientLeaves(t *testing.T) {
 	t.Parallel()
 	site := ftpSite()
@@ -354,7 +355,7 @@ func TestFTPClientLeaves(t *testing.T) {
 	}
 }
 
-// TestFTPTimes runs on the bubble's clock, over pipes.
+// TestFTPTimes checks timeouts in a synctest bubble, over pipes.
 func TestFTPTimes(t *testing.T) {
 	t.Parallel()
 	const limit = 60 * time.Second
@@ -396,7 +397,7 @@ func TestFTPTimes(t *testing.T) {
 		{"no listing", "/a/", says(list...), silent, KindTimeout, limit},
 		{"listing by drips", "/a/", says(list...), drips(strings.Repeat("x", 1000), limit-1), KindTimeout, limit},
 		{"no reply behind a transfer", "/a", says(transfer...), drips("123456789", 0), KindStalled, limit},
-		{"transfer by drips, which is for the watch", "/a", says(append(slices.Clone(transfer[:7]), "150 comes\r\n226 done")...), drips("123456789", limit), KindInternal, 9 * limit},
+		{"transfer by drips, which the watch bounds", "/a", says(append(slices.Clone(transfer[:7]), "150 comes\r\n226 done")...), drips("123456789", limit), KindInternal, 9 * limit},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -427,13 +428,14 @@ func TestFTPTimes(t *testing.T) {
 				t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 			}
 			if took != tt.took {
-				t.Errorf("%s: took %s, want %s", tt.name, took, tt.took)
+				t.Errorf("%s: the failure took %s, want %s", tt.name, took, tt.took)
 			}
 		})
 	}
 }
 
-// TestFTPGuard: port 21 is open to FTP connections only, and FTP opens no other port.
+// TestFTPGuard checks that port 21 is open to FTP connections only, and that FTP opens no other
+// port.
 func TestFTPGuard(t *testing.T) {
 	t.Parallel()
 	d := &Dialer{Guard: &guard.Guard{AllowPrivate: prefixes("127.0.0.1/32")}}
@@ -442,7 +444,7 @@ func TestFTPGuard(t *testing.T) {
 		resp, err := tr.RoundTrip(request(t, t.Context(), "GET", url, nil))
 		if err == nil {
 			resp.Body.Close()
-			t.Fatalf("%s: answered %d", url, resp.StatusCode)
+			t.Fatalf("%s: status %d, want an error", url, resp.StatusCode)
 		}
 		return classify(err, stageConnect)
 	}
@@ -461,7 +463,7 @@ func TestFTPGuard(t *testing.T) {
 		"ftp://10.0.0.1/":               KindForbidden,
 		"ftp://[::1]/":                  KindForbidden,
 		own.String() + "/a.txt":         KindForbiddenOwn,
-		"ftp://" + leads + "/pub/a.txt": KindForbiddenOwn, // by its data connection
+		"ftp://" + leads + "/pub/a.txt": KindForbiddenOwn, // as a data connection
 	} {
 		if got := get(url); got.Kind != want {
 			t.Errorf("%s: %v, want %s", url, got, want)
@@ -484,8 +486,8 @@ func proxyAddrOf(t *testing.T, u *url.URL) netip.AddrPort {
 	return netip.MustParseAddrPort(u.Host)
 }
 
-// TestFTPUpstream: if the operator has configured an upstream proxy, both connections go through
-// it, to the host that was checked. If the proxy does not work, nothing replaces it.
+// TestFTPUpstream checks that with an upstream proxy both connections go through it, to the checked
+// host. If the proxy fails, no direct connection replaces it.
 func TestFTPUpstream(t *testing.T) {
 	t.Parallel()
 	through := func(proxy *url.URL, target string) (*http.Response, error) {
@@ -502,18 +504,18 @@ func TestFTPUpstream(t *testing.T) {
 	proxy, asked := proxyServer(t, false, 0)
 	resp, err := through(mustURL(t, proxy.URL), target)
 	if err != nil || readAll(t, resp) != "some text\n" {
-		t.Fatalf("%v, %v", resp, err)
+		t.Fatalf("response %v, error %v", resp, err)
 	}
 	if got := asked(); len(got) != 2 || !strings.HasPrefix(got[0], "CONNECT "+addr+" ") || !strings.HasPrefix(got[1], "CONNECT 127.0.0.1:") {
-		t.Errorf("the proxy was asked %q", got)
+		t.Errorf("the proxy got %q", got)
 	}
 	targets := make(chan string, 2)
 	resp, err = through(withUser(t, "socks5://"+socksServer(t, targets).Listener.Addr().String()), "ftp://site.test:"+port+"/pub/a.txt")
 	if err != nil || readAll(t, resp) != "some text\n" {
-		t.Fatalf("%v, %v", resp, err)
+		t.Fatalf("response %v, error %v", resp, err)
 	}
 	if control, data := <-targets, <-targets; control != "u:p site.test:"+port || !strings.HasPrefix(data, "u:p site.test:") {
-		t.Errorf("the SOCKS proxy was asked for %q and %q", control, data)
+		t.Errorf("the SOCKS proxy got %q and %q", control, data)
 	}
 	for _, tt := range []struct {
 		proxy, target string
@@ -528,11 +530,11 @@ func TestFTPUpstream(t *testing.T) {
 		}
 	}
 	if got := asked(); len(got) != 2 {
-		t.Errorf("the proxy was asked %q", got)
+		t.Errorf("the proxy got %q, want no more requests", got)
 	}
 }
 
-// TestFTPTrace: the hooks that the pacing of hosts relies on are called once each, in order. A
+// TestFTPTrace checks that the hooks for the pacing of hosts are called once each, in order. A
 // session whose connection is given up sends nothing over it.
 func TestFTPTrace(t *testing.T) {
 	t.Parallel()
@@ -568,13 +570,13 @@ func TestFTPTrace(t *testing.T) {
 	}})
 	if resp, err := tr.RoundTrip(request(t, ctx, "GET", "ftp://"+addr+"/pub/", nil)); err == nil {
 		resp.Body.Close()
-		t.Error("the session went on")
+		t.Error("the request succeeded after the hook had ended it")
 	}
 	got := site.Commands()[before:]
-	if len(got) > 0 && got[0] == "QUIT" { // of the first session
+	if len(got) > 0 && got[0] == "QUIT" { // the QUIT of the first session
 		got = got[1:]
 	}
 	if len(got) > 0 {
-		t.Errorf("commands %q", got)
+		t.Errorf("the server got the commands %q, want none", got)
 	}
 }

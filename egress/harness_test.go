@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // net/http logs the faults that these tests provoke
+	log.SetOutput(io.Discard) // net/http logs the errors that these tests provoke
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -57,7 +57,7 @@ func startServer(tb testing.TB, h http.Handler, proto string) *httptest.Server {
 	return s
 }
 
-// certPool trusts the test servers' certificate.
+// certPool returns a pool with the test servers' certificate.
 func certPool(servers ...*httptest.Server) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, s := range servers {
@@ -81,8 +81,7 @@ func newTestTransport(tb testing.TB, c TransportConfig) *Transport {
 	return tr
 }
 
-// gateway forwards every request that it gets: a proxied request to its target, another one to the
-// given origin.
+// gateway forwards a proxied request to its target, and any other request to the given origin.
 type gateway struct {
 	*httptest.Server
 	forwarder *Forwarder
@@ -90,8 +89,8 @@ type gateway struct {
 	steps     func(*Result) // if not nil, sets the Steps of each exchange
 }
 
-// startGateway starts a gateway that speaks proto to its clients. Requests in origin form go to
-// origin, which lets clients speak HTTP/2 to it as well.
+// startGateway starts a gateway whose clients use proto. Requests in origin form go to origin, so
+// that clients can use HTTP/2 too.
 func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway {
 	tb.Helper()
 	g := &gateway{results: make(chan Result, 100)}
@@ -111,7 +110,7 @@ func startGateway(tb testing.TB, proto string, origin *httptest.Server) *gateway
 			target = &u
 			target.Scheme, target.Host = base.Scheme, base.Host
 		}
-		w.Header()["Server"] = []string{"Outer"} // as Caddy presets them
+		w.Header()["Server"] = []string{"Outer"} // like Caddy
 		w.Header()["Alt-Svc"] = []string{`h3=":3128"`}
 		w.Header()["X-Preset"] = []string{"kept"}
 		g.serve(w, r, target)
@@ -131,7 +130,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, target *url.URL)
 	}
 }
 
-// unnoted is for exchanges whose steps do not matter to a test.
+// unnoted is for tests that ignore the steps of an exchange.
 type unnoted struct{}
 
 func (unnoted) Connecting()                       {}
@@ -140,7 +139,7 @@ func (unnoted) Sent()                             {}
 func (unnoted) Answered(int, http.Header) bool    { return true }
 func (unnoted) Began([]byte, bool) bool           { return true }
 
-// forward sends a request out. The exchange ends with the request's context.
+// forward forwards a request. The exchange ends with the request's context.
 func forward(f *Forwarder, w http.ResponseWriter, r *http.Request, target *url.URL, res *Result) *Error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -163,7 +162,7 @@ func (g *gateway) client(tb testing.TB) *http.Client {
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// raw opens a connection to the gateway on which a test speaks HTTP/1.1 by hand.
+// raw opens a connection to the gateway for raw HTTP/1.1.
 func (g *gateway) raw(tb testing.TB) (net.Conn, *bufio.Reader) {
 	tb.Helper()
 	return rawConn(tb, g.Server)
@@ -179,7 +178,7 @@ func rawConn(tb testing.TB, s *httptest.Server) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// rawOrigin accepts connections one by one and hands each to serve, which speaks by hand.
+// rawOrigin accepts one connection at a time and passes it to serve.
 func rawOrigin(tb testing.TB, serve func(net.Conn, *bufio.Reader)) *httptest.Server {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -263,7 +262,7 @@ func proxyAddr(tb testing.TB, s *httptest.Server) netip.AddrPort {
 	return netip.MustParseAddrPort(s.Listener.Addr().String())
 }
 
-// newMinter makes the minter of a test.
+// newMinter returns a minter for a test.
 func newMinter(tb testing.TB, issuer mint.Issuer) *mint.Minter {
 	tb.Helper()
 	m, err := mint.New(issuer)
@@ -273,19 +272,19 @@ func newMinter(tb testing.TB, issuer mint.Issuer) *mint.Minter {
 	return m
 }
 
-// checkRefusal fails unless the guard has refused an address because of its class;
-// guard.ClassPublic stands for allowed.
+// checkRefusal fails the test unless the guard refused an address for its class; guard.ClassPublic
+// stands for no refusal.
 func checkRefusal(tb testing.TB, what string, err error, want guard.Class) {
 	tb.Helper()
 	if want == guard.ClassPublic {
 		if err != nil {
-			tb.Errorf("%s: %v, want it allowed", what, err)
+			tb.Errorf("%s: error %v, want it allowed", what, err)
 		}
 		return
 	}
 	forbidden, ok := errors.AsType[*guard.ForbiddenError](err)
 	if !ok || forbidden.Class != want {
-		tb.Errorf("%s: %v, want class %v", what, err, want)
+		tb.Errorf("%s: error %v, want the class %v", what, err, want)
 	}
 }
 

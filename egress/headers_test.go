@@ -31,8 +31,8 @@ func TestWithoutMembers(t *testing.T) {
 	}
 }
 
-// TestPass checks which fields need a permission. Without it they do not leave, but similar fields
-// do, and so do the other lines of a field with several lines.
+// TestPass checks which fields need a permission. Without it they are removed. Similar fields stay,
+// and so do the other lines of a field with several lines.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	in := http.Header{
@@ -72,9 +72,9 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// FuzzRequestHeader: whatever Connection says, no field of the hop or of the network inside leaves,
-// and the name that a client is judged by stays. Other fields stay unless Connection names them.
-// The input is not changed.
+// FuzzRequestHeader checks that, whatever Connection says, no field of the hop or of the internal
+// network leaves, and that the name by which a client is judged stays. Other fields stay unless
+// Connection names them. The input is not changed.
 func FuzzRequestHeader(f *testing.F) {
 	f.Add("Connection: close\r\nUser-Agent: Bot/1\r\n")
 	f.Add("Connection: X-A, user-agent , ,\r\nX-A: 1\r\nUser-Agent: Bot/1\r\nX-B: 2\r\n")
@@ -91,7 +91,7 @@ func FuzzRequestHeader(f *testing.F) {
 		before := in.Clone()
 		out, removed := RequestHeader(in, "Crawlgate-", Pass{})
 		if !maps.EqualFunc(in, before, slices.Equal) {
-			t.Fatalf("%q became %q", before, in)
+			t.Fatalf("the input %q became %q", before, in)
 		}
 		listed := connectionOptions(in)
 		for name, values := range out {
@@ -101,7 +101,7 @@ func FuzzRequestHeader(f *testing.F) {
 			if hopByHop[name] || internalFields[name] || listed[name] ||
 				strings.HasPrefix(name, "Crawlgate-") || strings.HasPrefix(name, "X-Forwarded-") ||
 				signatureFields[name] || priceFields[name] || name == "Authorization" && slices.ContainsFunc(values, pays) {
-				t.Fatalf("%s leaves", name)
+				t.Fatalf("the request still has %s", name)
 			}
 		}
 		for name, values := range in {
@@ -142,7 +142,7 @@ func TestIsWebSocket(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := isWebSocket(tt.h); got != tt.want {
-			t.Errorf("isWebSocket(%v) = %v", tt.h, got)
+			t.Errorf("isWebSocket(%v) = %v, want %v", tt.h, got, tt.want)
 		}
 	}
 }
@@ -157,13 +157,13 @@ func TestMayTrail(t *testing.T) {
 		"User-Agent": false,
 	} {
 		if got := mayTrail(name); got != want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("mayTrail(%s) = %t, want %t", name, got, want)
 		}
 	}
 }
 
-// FuzzResponseFields: whatever Connection says, no field of the hop, and none that speaks in the
-// gateway's name, reaches the client. The input is not changed.
+// FuzzResponseFields checks that, whatever Connection says, no field of the hop and none in the
+// gateway's name reaches the client. The input is not changed.
 func FuzzResponseFields(f *testing.F) {
 	f.Add("Connection: X-A\r\nX-A: 1\r\nX-B: 2\r\nAlt-Svc: h3=\":1\"\r\n")
 	f.Add("Proxy-Status: crawlgate; error=x, cdn\r\nCache-Status: \"crawlgate\"; hit\r\nCrawlgate-Decision: allow\r\n")
@@ -177,7 +177,7 @@ func FuzzResponseFields(f *testing.F) {
 		before := in.Clone()
 		responseFields(out, in, "crawlgate", "Crawlgate-")
 		if !maps.EqualFunc(in, before, slices.Equal) {
-			t.Fatalf("%q became %q", before, in)
+			t.Fatalf("the input %q became %q", before, in)
 		}
 		listed := connectionOptions(in)
 		for name, values := range out {

@@ -36,7 +36,7 @@ func captureHello(tb testing.TB, c *tls.Config) []byte {
 	return append(header[:], body...)
 }
 
-// split puts the handshake message of one record into records of size bytes.
+// split divides the handshake message of one record into records of size bytes.
 func split(record []byte, size int) []byte {
 	var out []byte
 	for part := range slices.Chunk(record[5:], size) {
@@ -46,12 +46,12 @@ func split(record []byte, size int) []byte {
 	return out
 }
 
-// serverNameOf reads the name in a hello from a tunnel whose client sends b and leaves.
+// serverNameOf returns the name in the hello of a tunnel whose client sends b and leaves.
 func serverNameOf(ctx context.Context, b []byte) (string, error) {
 	return newTunnel(&pieces{rest: b}).ServerName(ctx, time.Minute)
 }
 
-// wantsMore reports whether a hello was not complete when the client left.
+// wantsMore reports whether the error says that the hello was incomplete.
 func wantsMore(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
@@ -65,7 +65,7 @@ func TestServerName(t *testing.T) {
 	}{
 		{"name", &tls.Config{ServerName: "www.example.com"}, "www.example.com"},
 		{"case is kept", &tls.Config{ServerName: "WWW.Example.com"}, "WWW.Example.com"},
-		{"address", &tls.Config{ServerName: "192.0.2.1"}, ""}, // Go sends none for addresses
+		{"address", &tls.Config{ServerName: "192.0.2.1"}, ""}, // Go sends no name for addresses
 		{"none", &tls.Config{}, ""},
 		{"protocols", &tls.Config{ServerName: "a.example", NextProtos: []string{"h2", "http/1.1"}}, "a.example"},
 		{"TLS 1.2", &tls.Config{ServerName: "a.example", MaxVersion: tls.VersionTLS12}, "a.example"},
@@ -75,12 +75,12 @@ func TestServerName(t *testing.T) {
 		whole := captureHello(t, tt.config)
 		for _, said := range [][]byte{whole, append(bytes.Clone(whole), "more"...), split(whole, 1), split(whole, 3), split(whole, 100)} {
 			if got, err := serverNameOf(t.Context(), said); err != nil || got != tt.want {
-				t.Errorf("%s in %d bytes: %q, %v", tt.name, len(said), got, err)
+				t.Errorf("%s in %d bytes: got %q, error %v, want %q", tt.name, len(said), got, err, tt.want)
 			}
 		}
 		for n := range whole {
 			if _, err := serverNameOf(t.Context(), whole[:n]); !wantsMore(err) {
-				t.Errorf("%s cut at %d: %v, want more to be asked for", tt.name, n, err)
+				t.Errorf("%s cut at %d: error %v, want an incomplete hello", tt.name, n, err)
 			}
 		}
 	}
@@ -91,14 +91,14 @@ func TestServerNameRefuses(t *testing.T) {
 	good := captureHello(t, &tls.Config{ServerName: "a.example"})
 	change := func(at int, to byte) []byte { b := bytes.Clone(good); b[at] = to; return b }
 	tests := map[string][]byte{
-		"HTTP":           []byte("GET / HTTP/1.1\r\n\r\n"),
-		"alert":          {21, 3, 1, 0, 2, 2, 70},
-		"SSL 2.0":        {0x80, 0x2e, 1, 3, 1},
-		"other version":  change(1, 0x10),
-		"no ClientHello": change(5, 2),
-		"empty records":  bytes.Repeat([]byte{22, 3, 1, 0, 0}, 20),
-		"long record":    {22, 3, 1, 0x48, 1, 1},
-		"long message":   {22, 3, 1, 0, 4, 1, 1, 0, 1},
+		"HTTP":              []byte("GET / HTTP/1.1\r\n\r\n"),
+		"alert":             {21, 3, 1, 0, 2, 2, 70},
+		"SSL 2.0":           {0x80, 0x2e, 1, 3, 1},
+		"other version":     change(1, 0x10),
+		"not a ClientHello": change(5, 2),
+		"empty records":     bytes.Repeat([]byte{22, 3, 1, 0, 0}, 20),
+		"long record":       {22, 3, 1, 0x48, 1, 1},
+		"long message":      {22, 3, 1, 0, 4, 1, 1, 0, 1},
 		"length too short": func() []byte {
 			b := bytes.Clone(good)
 			b[8]-- // the message ends before its extensions
@@ -110,21 +110,21 @@ func TestServerNameRefuses(t *testing.T) {
 	}
 	for name, said := range tests {
 		if got, err := serverNameOf(t.Context(), said); err == nil || wantsMore(err) {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: got %q, error %v, want an error", name, got, err)
 		}
 	}
 }
 
-// twoNames turns the one name in a hello, "a.example", into two names without changing the length.
-// More than one is not allowed (RFC 6066 section 3), and would leave open which one counts.
+// twoNames turns the name in a hello, "a.example", into two names of the same total length. Two
+// names are forbidden (RFC 6066 section 3), because it is undefined which one counts.
 func twoNames(hello []byte) []byte {
 	one := append([]byte{0, 0, 9}, "a.example"...)
 	two := append([]byte{0, 0, 3}, "a.e\x00\x00\x03mpl"...)
 	return bytes.Replace(hello, one, two, 1)
 }
 
-// FuzzServerName: reading the name never panics, reads no more than is allowed, and takes nothing
-// away. The bytes that follow do not change the answer.
+// FuzzServerName checks that reading the name never panics, reads no more than the bound, and
+// consumes nothing. The bytes that follow do not change the result.
 func FuzzServerName(f *testing.F) {
 	for _, c := range []*tls.Config{
 		{ServerName: "www.example.com"},
@@ -145,14 +145,14 @@ func FuzzServerName(f *testing.F) {
 			t.Fatalf("%d bytes were read", len(tunnel.ahead))
 		}
 		if through, _ := io.ReadAll(tunnel); !bytes.Equal(through, b) {
-			t.Fatal("a look ahead has changed the bytes")
+			t.Fatal("reading ahead has changed the bytes")
 		}
 		if wantsMore(err) {
 			return
 		}
 		again, errAgain := serverNameOf(t.Context(), append(bytes.Clone(b), 22, 3, 1, 0, 1, 0))
 		if (err == nil) != (errAgain == nil) || got != again {
-			t.Fatalf("%q, %v became %q, %v because of the bytes that follow", got, err, again, errAgain)
+			t.Fatalf("got %q, error %v, but %q, error %v with the bytes that follow", got, err, again, errAgain)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type intercepting struct {
 	ended     chan error // the result of serving each tunnel
 }
 
-// describe is an inner handler that answers with a description of the request.
+// describe answers with a description of the request.
 func describe(w http.ResponseWriter, r *http.Request) {
 	p := ConnectFrom(r.Context())
 	if err := p.Resolve(r); err != nil {
@@ -89,7 +89,7 @@ func (g *intercepting) serveConnect(w http.ResponseWriter, r *http.Request) erro
 		return g.ServePlain(r.Context(), tunnel, p)
 	default:
 		tunnel.Close()
-		return fmt.Errorf("began %v", first)
+		return fmt.Errorf("the tunnel began with %v", first)
 	}
 }
 
@@ -103,7 +103,7 @@ func (g *intercepting) dial(tb testing.TB, authority string) halfConn {
 	return c
 }
 
-// client returns an HTTP client whose connections are TLS inside tunnels through the gateway.
+// client returns an HTTP client with TLS connections inside tunnels through the gateway.
 func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	tb.Helper()
 	c.RootCAs = g.authority.Pool()
@@ -118,8 +118,8 @@ func (g *intercepting) client(tb testing.TB, c *tls.Config) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// TestInterceptRequests: HTTP/1.1 and HTTP/2 work inside, over CONNECT of both, in one tunnel for
-// all requests.
+// TestInterceptRequests checks that HTTP/1.1 and HTTP/2 work inside a tunnel over CONNECT of both
+// versions, with one tunnel for all requests.
 func TestInterceptRequests(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -139,19 +139,20 @@ func TestInterceptRequests(t *testing.T) {
 				t.Error(err)
 			}
 			if g.minter.Len() != 1 || len(g.ended) != 0 {
-				t.Errorf("%d leaves made, %d more tunnels", g.minter.Len(), len(g.ended))
+				t.Errorf("%d leaves made, %d tunnels ended; want 1 and 0", g.minter.Len(), len(g.ended))
 			}
 		}
 	}
 }
 
-// TestInterceptAuthorities: literal addresses, with and without SNI, ports, upper case.
+// TestInterceptAuthorities checks authorities with literal addresses, ports and upper case, with
+// and without SNI.
 func TestInterceptAuthorities(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
 	tests := []struct {
 		authority, sni, host string
-		want                 string // of the inner request's URL; empty: the handshake is refused
+		want                 string // the inner request's URL; "" if the handshake is refused
 	}{
 		{"site.example:443", "site.example", "site.example", "https://site.example/"},
 		{"site.example:443", "SITE.Example", "SITE.Example", "https://site.example/"},
@@ -184,18 +185,18 @@ func TestInterceptAuthorities(t *testing.T) {
 		ended := <-g.ended
 		if tt.want != "" {
 			if err != nil || ended != nil {
-				t.Errorf("%s, SNI %q: %v, %v", tt.authority, tt.sni, err, ended)
+				t.Errorf("%s, SNI %q: client error %v, gateway error %v", tt.authority, tt.sni, err, ended)
 			}
 			continue
 		}
 		failed, ok := errors.AsType[*HandshakeError](ended)
 		if !ok || failed.Reason != HandshakeName || !strings.Contains(fmt.Sprint(err), "unrecognized name") {
-			t.Errorf("%s, SNI %q: client had %v, gateway %v", tt.authority, tt.sni, err, ended)
+			t.Errorf("%s, SNI %q: client error %v, gateway error %v, want an unrecognized name", tt.authority, tt.sni, err, ended)
 		}
 	}
 }
 
-// speakTLS does a handshake as a client and then talks.
+// speakTLS makes a handshake as a client and then calls talk.
 func speakTLS(c halfConn, sni string, verify func(tls.ConnectionState) error, talk func(net.Conn)) error {
 	client := tls.Client(&duplex{c}, &tls.Config{ServerName: sni, InsecureSkipVerify: true, VerifyConnection: verify})
 	if err := client.Handshake(); err != nil {
@@ -214,9 +215,9 @@ func verifyFor(state tls.ConnectionState, a *testca.Authority, host string) erro
 	return err
 }
 
-// TestInterceptAddressAsSNI: lftp, lynx, w3m, Scrapy, axios and others send a literal address as
-// SNI, against RFC 6066 section 3. crypto/tls does not, so the test writes the name into its hello
-// itself, and looks only at the first answer.
+// TestInterceptAddressAsSNI sends a literal address as SNI, like lftp, lynx, w3m, Scrapy, axios and
+// others, against RFC 6066 section 3. crypto/tls does not, so the test writes the name into a hello
+// itself and checks only the first answer.
 func TestInterceptAddressAsSNI(t *testing.T) {
 	t.Parallel()
 	const handshake, alert = 22, 21
@@ -228,14 +229,15 @@ func TestInterceptAddressAsSNI(t *testing.T) {
 		c.Write(hello)
 		answer := make([]byte, 1)
 		if _, err := io.ReadFull(c, answer); err != nil || answer[0] != want {
-			t.Errorf("SNI %s: answered by record %d, %v, want %d", sni, answer[0], err, want)
+			t.Errorf("SNI %s: the answer is record %d, error %v, want %d", sni, answer[0], err, want)
 		}
 		c.Close()
 		<-g.ended
 	}
 }
 
-// TestInterceptHandshakeFailures: each way in which a client's handshake fails has its reason.
+// TestInterceptHandshakeFailures checks that each way in which a client's handshake fails has its
+// reason.
 func TestInterceptHandshakeFailures(t *testing.T) {
 	t.Parallel()
 	insecure := func(c *tls.Config) func(halfConn) {
@@ -271,7 +273,7 @@ func TestInterceptHandshakeFailures(t *testing.T) {
 			tt.speak(c)
 			failed, ok := errors.AsType[*HandshakeError](<-g.ended)
 			if !ok || failed.Reason != tt.want {
-				t.Errorf("%v, want %v", failed, tt.want)
+				t.Errorf("the tunnel ended with %v, want %v", failed, tt.want)
 			}
 		})
 	}
@@ -282,13 +284,13 @@ func TestInterceptMintFails(t *testing.T) {
 	g := startIntercepting(t, "h1", describe)
 	g.authority.Renew(t, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
 	c := g.dial(t, "site.example:443")
-	speakTLS(c, "site.example", nil, func(net.Conn) { t.Error("served without a certificate") })
+	speakTLS(c, "site.example", nil, func(net.Conn) { t.Error("a request was served without a certificate") })
 	if failed, ok := errors.AsType[*HandshakeError](<-g.ended); !ok || failed.Reason != HandshakeMint {
-		t.Errorf("%v", failed)
+		t.Errorf("the tunnel ended with %v, want a failure to mint", failed)
 	}
 }
 
-// TestInterceptPlain: undici, got and linkinator tunnel http:// too.
+// TestInterceptPlain sends plain HTTP in a tunnel, like undici, got and linkinator.
 func TestInterceptPlain(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -303,7 +305,7 @@ func TestInterceptPlain(t *testing.T) {
 			}
 			want := "GET http://site.example/" + path[len(path)-1:] + " HTTP/1.1 true value"
 			if got := readAll(t, resp); got != want {
-				t.Errorf("%s: %q, want %q", outer, got, want)
+				t.Errorf("%s: got %q, want %q", outer, got, want)
 			}
 		}
 		c.Close()
@@ -313,8 +315,8 @@ func TestInterceptPlain(t *testing.T) {
 	}
 }
 
-// TestInterceptMisdirected: the Host inside must be the tunnel's. Otherwise a permitted name would
-// open the way to another.
+// TestInterceptMisdirected checks that the Host inside must be the tunnel's. Otherwise a permitted
+// host would open the way to another one.
 func TestInterceptMisdirected(t *testing.T) {
 	t.Parallel()
 	var asked string
@@ -344,12 +346,12 @@ func TestInterceptMisdirected(t *testing.T) {
 			t.Fatal(err)
 		}
 		if body := readAll(t, resp); resp.StatusCode != want || want == 200 && !strings.Contains(body, " http://site.example:8080") {
-			t.Errorf("%q: %d %q, want %d", head, resp.StatusCode, body, want)
+			t.Errorf("%q: status %d, body %q, want %d", head, resp.StatusCode, body, want)
 		}
 	}
 	c.Close()
 	<-g.ended
-	// Logs take the target of such a request from its URL.
+	// Logs get the target of such a request from its URL.
 	for head, want := range map[string]string{
 		"GET /a?q HTTP/1.1\r\nHost: other.example\r\n":                             "http://other.example/a?q",
 		"GET https://other.example/a HTTP/1.1\r\nHost: site.example:8080\r\n":      "http://other.example/a",
@@ -360,15 +362,15 @@ func TestInterceptMisdirected(t *testing.T) {
 		c := g.dial(t, "site.example:8080")
 		io.WriteString(c, head+"Connection: close\r\n\r\n")
 		io.Copy(io.Discard, c)
-		<-g.ended // ends after the handler
+		<-g.ended // the tunnel ends after the handler
 		if asked != want {
-			t.Errorf("%q: asked for %q, want %q", head, asked, want)
+			t.Errorf("%q: the handler got %q, want %q", head, asked, want)
 		}
 	}
 }
 
-// TestInterceptForwards goes the whole way, with features that work only if nothing on it buffers
-// or hides: trailers both ways, interim responses, a WebSocket, a cancelled request.
+// TestInterceptForwards uses features that work only if nothing on the way buffers or hides them:
+// trailers in both directions, interim responses, a WebSocket, a canceled request.
 func TestInterceptForwards(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 4)
@@ -431,10 +433,10 @@ func TestInterceptForwards(t *testing.T) {
 			}))
 			resp := send(t, c, r)
 			if got := readAll(t, resp); got != "body 41" || resp.Trailer.Get("X-Sum") != "42" || hints != 1 {
-				t.Errorf("%s: %q, trailers %v, %d hints", what, got, resp.Trailer, hints)
+				t.Errorf("%s: body %q, trailers %v, %d hints", what, got, resp.Trailer, hints)
 			}
 			if res := <-results; res.Err != nil || resp.Header.Get("X-Proto") != "HTTP/2.0" {
-				t.Errorf("%s: %+v", what, res)
+				t.Errorf("%s: result %+v, header %v", what, res, resp.Header)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			send(t, c, request(t, ctx, "GET", "https://"+authority+"/hang", nil))
@@ -442,7 +444,7 @@ func TestInterceptForwards(t *testing.T) {
 			cancel()
 			<-left
 			if res := <-results; res.Err == nil || res.Err.Kind != KindClientGone {
-				t.Errorf("%s: %+v", what, res)
+				t.Errorf("%s: result %+v, want client_gone", what, res)
 			}
 		}
 		tunnel := g.dial(t, authority)
@@ -451,26 +453,26 @@ func TestInterceptForwards(t *testing.T) {
 			br := bufio.NewReader(conn)
 			resp, err := http.ReadResponse(br, nil)
 			if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-				t.Errorf("%s: %v, %v", outer, resp, err)
+				t.Errorf("%s: response %v, error %v, want 101", outer, resp, err)
 				return
 			}
 			conn.(*tls.Conn).CloseWrite()
 			if got, err := io.ReadAll(br); err != nil || string(got) != "echo hello" {
-				t.Errorf("%s: WebSocket: %q, %v", outer, got, err)
+				t.Errorf("%s: WebSocket: got %q, error %v", outer, got, err)
 			}
 		})
 		if err != nil {
 			t.Error(err)
 		}
 		if res := <-results; res.Status != 101 {
-			t.Errorf("%s: %+v", outer, res)
+			t.Errorf("%s: result %+v, want status 101", outer, res)
 		}
 		tunnel.Close()
 	}
 }
 
-// TestInterceptShutdown: idle tunnels end at once, a running request is completed, new tunnels are
-// refused.
+// TestInterceptShutdown checks that idle tunnels end at once, that a running request is completed,
+// and that new tunnels are refused.
 func TestInterceptShutdown(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -514,8 +516,8 @@ func TestInterceptShutdown(t *testing.T) {
 	}
 }
 
-// TestInterceptShutdownIsBounded: a request that does not end is cut when the context of the
-// shutdown ends.
+// TestInterceptShutdownIsBounded checks that a request without an end is cut off when the
+// shutdown's context ends.
 func TestInterceptShutdownIsBounded(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -526,12 +528,12 @@ func TestInterceptShutdownIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := g.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("Shutdown returned %v, want a canceled context", err)
 	}
 	<-g.ended
 }
 
-// TestInterceptEndsWithOuter: when the CONNECT ends, so do the requests inside.
+// TestInterceptEndsWithOuter checks that the end of a CONNECT ends the requests inside.
 func TestInterceptEndsWithOuter(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []string{"h1", "h2"} {
@@ -550,13 +552,12 @@ func TestInterceptEndsWithOuter(t *testing.T) {
 	}
 }
 
-// stuckConn is a client's end that at some time stops accepting bytes. A write then ends only with
-// the connection, as on an HTTP/2 stream without any window left. A deadline that comes later does
-// not end it.
+// stuckConn is a client's end that stops accepting bytes at some time. A write then ends only with
+// the connection, as on an HTTP/2 stream without a window. A later deadline does not end it.
 type stuckConn struct {
 	net.Conn
 	shut    atomic.Bool
-	writing chan struct{} // receives once when a write is stuck
+	writing chan struct{} // receives a value when a write is stuck
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -578,8 +579,8 @@ func (c *stuckConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestInterceptStuckClient: a client that accepts no more bytes and leaves, while the header of a
-// response is being sent, does not keep its tunnel open, and does not keep the server from ending.
+// TestInterceptStuckClient checks that a client that accepts no more bytes and leaves during the
+// header of a response keeps neither its tunnel open nor the server running.
 func TestInterceptStuckClient(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()
@@ -605,7 +606,7 @@ func TestInterceptStuckClient(t *testing.T) {
 		resp, err := tr.RoundTrip(request(t, t.Context(), "GET", "https://site.example/", nil))
 		if err == nil {
 			resp.Body.Close()
-			t.Errorf("answered with %s", resp.Status)
+			t.Errorf("status %s, want no answer", resp.Status)
 		}
 	}()
 	<-conn.writing
@@ -613,7 +614,7 @@ func TestInterceptStuckClient(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Error("the tunnel stays")
+		t.Error("the tunnel did not end")
 		conn.Close()
 		<-ended
 	}
@@ -627,15 +628,15 @@ func TestInterceptWithoutMinter(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	if err := s.ServeTLS(t.Context(), newTunnel(server), &ConnectContext{Host: "h", Port: 443}); err == nil {
-		t.Error("TLS served without an authority")
+		t.Error("ServeTLS succeeded without an authority")
 	}
 	if ConnectFrom(t.Context()) != nil {
-		t.Error("a ConnectContext without a tunnel")
+		t.Error("ConnectFrom returned a ConnectContext without a tunnel")
 	}
 }
 
-// TestInterceptKeyExchange: a client may insist on any key exchange. One that does not needs no
-// second hello.
+// TestInterceptKeyExchange checks that a client may require any key exchange. A client without a
+// preference needs no second hello.
 func TestInterceptKeyExchange(t *testing.T) {
 	t.Parallel()
 	g := startIntercepting(t, "h1", describe)
@@ -643,19 +644,19 @@ func TestInterceptKeyExchange(t *testing.T) {
 		offered []tls.CurveID
 		want    tls.CurveID
 	}{
-		"a client as it comes":      {nil, tls.X25519MLKEM768},
-		"post-quantum or nothing":   {[]tls.CurveID{tls.X25519MLKEM768}, tls.X25519MLKEM768},
-		"strong, classical":         {[]tls.CurveID{tls.CurveP384}, tls.CurveP384},
-		"post-quantum with P-384":   {[]tls.CurveID{tls.SecP384r1MLKEM1024}, tls.SecP384r1MLKEM1024},
-		"as old as clients come":    {[]tls.CurveID{tls.CurveP256}, tls.CurveP256},
-		"the strongest that we had": {[]tls.CurveID{tls.CurveP521}, tls.CurveP521},
+		"default":                 {nil, tls.X25519MLKEM768},
+		"post-quantum or nothing": {[]tls.CurveID{tls.X25519MLKEM768}, tls.X25519MLKEM768},
+		"strong, classical":       {[]tls.CurveID{tls.CurveP384}, tls.CurveP384},
+		"post-quantum with P-384": {[]tls.CurveID{tls.SecP384r1MLKEM1024}, tls.SecP384r1MLKEM1024},
+		"the oldest in use":       {[]tls.CurveID{tls.CurveP256}, tls.CurveP256},
+		"formerly the strongest":  {[]tls.CurveID{tls.CurveP521}, tls.CurveP521},
 	} {
 		config := &tls.Config{RootCAs: g.authority.Pool(), ServerName: "site.example", CurvePreferences: tt.offered}
 		conn := tls.Client(&duplex{g.dial(t, "site.example:443")}, config)
 		if err := conn.HandshakeContext(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if s := conn.ConnectionState(); s.CurveID != tt.want || s.HelloRetryRequest && tt.offered == nil {
-			t.Errorf("%s: %v, want %v; asked again: %t", name, s.CurveID, tt.want, s.HelloRetryRequest)
+			t.Errorf("%s: curve %v, want %v; second hello: %t", name, s.CurveID, tt.want, s.HelloRetryRequest)
 		}
 		conn.Close()
 		<-g.ended

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestForwardFlatMemory: live memory does not grow while 64 MiB pass, up and down and to a client
-// or origin that has stopped reading. The test does not run in parallel with others, whose memory
-// it would see.
+// TestForwardFlatMemory checks that live memory does not grow while 64 MiB pass, in both directions
+// and to a client or origin that has stopped reading. It does not run in parallel with other tests,
+// because it would measure their memory.
 func TestForwardFlatMemory(t *testing.T) {
 	const size, step, bound = 64 << 20, 16 << 20, 6 << 20
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,11 +32,11 @@ func TestForwardFlatMemory(t *testing.T) {
 		base := heap()
 		check := func(what string, n int) {
 			now := heap()
-			for range 3 { // memory that an ending goroutine still held is free by then
+			for range 3 { // ending goroutines may still hold memory the first time
 				now = min(now, heap())
 			}
 			if now > base+bound {
-				t.Errorf("%v %s: %d KiB alive after %d MiB", p, what, (now-base)>>10, n>>20)
+				t.Errorf("%v %s: live memory has grown by %d KiB after %d MiB", p, what, (now-base)>>10, n>>20)
 			}
 		}
 		resp := send(t, c, request(t, t.Context(), "GET", g.URL, nil))
@@ -65,11 +65,11 @@ func TestForwardFlatMemory(t *testing.T) {
 	}
 }
 
-// steps lets the origin of TestForwardFlatMemory take the next part of a body.
+// steps makes the origin of TestForwardFlatMemory read the next part of a body.
 var steps = make(chan struct{})
 
-// BenchmarkIdleTunnels measures the memory of a tunnel that has carried something and then falls
-// silent. It includes the client's end, which is in the same process, and the stacks.
+// BenchmarkIdleTunnels measures the memory of a tunnel that has been used and is now silent. It
+// includes the client's end, which is in the same process, and the stacks.
 func BenchmarkIdleTunnels(b *testing.B) {
 	const tunnels = 500
 	origin := rawOrigin(b, sayEcho)

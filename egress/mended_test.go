@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// oddHeads are answers whose heads net/http reads only in part, or refuses, with the fields and the
-// body that are in them. An answer without a field is broken.
+// oddHeads are answers whose heads net/http reads only in part or rejects, with the fields and
+// bodies that they have. An answer without a field is broken.
 var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"RFC 9112 5.1: a blank before the colon", "HTTP/1.1 200 OK\r\nX-Robots-Tag : noindex\r\nContent-Length: 4\r\n\r\nbody", "X-Robots-Tag", "noindex", "body"},
 	{"a tab before the colon", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nSet-Cookie\t: a=1\r\n\r\nbody", "Set-Cookie", "a=1", "body"},
@@ -26,7 +26,7 @@ var oddHeads = []struct{ name, answer, field, value, body string }{
 	{"identity and a length", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: identity\r\nA: b\r\n\r\nbody", "A", "b", "body"},
 	{"a blank in a name", "HTTP/1.1 200 OK\r\nX B: c\r\nA: b\r\nContent-Length: 4\r\n\r\nbody", "A", "b", "body"},
 
-	{"a blank in a name that decides", "HTTP/1.1 200 OK\r\nX-Robots -Tag: none\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
+	{"a blank in a decisive name", "HTTP/1.1 200 OK\r\nX-Robots -Tag: none\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"an odd byte in a name", "HTTP/1.1 200 OK\r\nX(A): b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no name", "HTTP/1.1 200 OK\r\n: b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
 	{"no colon", "HTTP/1.1 200 OK\r\nA b\r\nContent-Length: 4\r\n\r\nbody", "", "", ""},
@@ -87,7 +87,7 @@ func TestMendedHeads(t *testing.T) {
 					if tt.field == "" {
 						if err == nil {
 							resp.Body.Close()
-							t.Errorf("%s: read as %+v", what, resp)
+							t.Errorf("%s: got %+v, want an error", what, resp)
 						}
 						continue
 					}
@@ -99,17 +99,17 @@ func TestMendedHeads(t *testing.T) {
 						t.Errorf("%s: %s is %q, want %q", what, tt.field, got, tt.value)
 					}
 					if got := readAll(t, resp); got != tt.body {
-						t.Errorf("%s: %q, want %q", what, got, tt.body)
+						t.Errorf("%s: body %q, want %q", what, got, tt.body)
 					}
-					tr.CloseIdleConnections() // the origin has closed this one
+					tr.CloseIdleConnections() // the origin has closed this connection
 				}
 			}
 		}
 	}
 }
 
-// TestMendedTrailers checks RFC 9112 section 5.1 for trailers, announced or not, and for responses
-// that follow others on one connection.
+// TestMendedTrailers checks RFC 9112 section 5.1 for trailers, announced or not, and for later
+// responses on one connection.
 func TestMendedTrailers(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) {
@@ -122,7 +122,7 @@ func TestMendedTrailers(t *testing.T) {
 		for _, method := range []string{"GET", "POST"} {
 			resp := send(t, g.client(t), request(t, t.Context(), method, g.URL, nil))
 			if got := readAll(t, resp); got != "x" || resp.Header.Get("A") != "b" || resp.Header.Get("X-One") != "field" || !slices.Equal(resp.Trailer["X-One"], []string{"1"}) || resp.Trailer.Get("X-Two") != "2" {
-				t.Errorf("%s: %q with %v, trailers %v", method, got, resp.Header, resp.Trailer)
+				t.Errorf("%s: body %q, header %v, trailers %v", method, got, resp.Header, resp.Trailer)
 			}
 			<-g.results
 		}
@@ -154,7 +154,7 @@ func TestUpstreamGrants(t *testing.T) {
 			continue
 		}
 		if got := readAll(t, resp); got != "hello" {
-			t.Errorf("%s: %q", status, got)
+			t.Errorf("%s: got %q, want hello", status, got)
 		}
 		conn, err := tr.DialTunnel(t.Context(), "127.0.0.1", portOf(t, origin))
 		if err != nil {
@@ -190,12 +190,13 @@ func TestOptionsAsterisk(t *testing.T) {
 			continue
 		}
 		if got := <-asked; got != want {
-			t.Errorf("through %q: %q, want %q", through, got, want)
+			t.Errorf("through %q: the origin got %q, want %q", through, got, want)
 		}
 	}
 }
 
-// TestStepsOfOneExchange: the transport reports the steps of an exchange to no other exchange.
+// TestStepsOfOneExchange checks that the transport reports the steps of an exchange to no other
+// exchange.
 func TestStepsOfOneExchange(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "h1", startServer(t, http.NotFoundHandler(), "h1"))
@@ -205,12 +206,12 @@ func TestStepsOfOneExchange(t *testing.T) {
 		readAll(t, send(t, g.client(t), request(t, t.Context(), "POST", g.URL, strings.NewReader("x"))))
 		<-g.results
 		if connected != i+1 {
-			t.Fatalf("%d exchanges saw %d connections", i+1, connected)
+			t.Fatalf("%d exchanges got the steps of %d connections", i+1, connected)
 		}
 	}
 }
 
-// countingSteps counts the connections that exchanges see.
+// countingSteps counts the connections that are reported to exchanges.
 type countingSteps struct {
 	unnoted
 	n *int

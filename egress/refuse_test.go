@@ -42,30 +42,31 @@ func TestRefuseHTTP1(t *testing.T) {
 	} {
 		c, br := g.raw(t)
 		io.WriteString(c, sent)
-		all, err := io.ReadAll(br) // the connection ends by itself, with the answer whole
+		all, err := io.ReadAll(br) // the gateway closes the connection after the whole answer
 		if err != nil {
 			t.Fatal(err)
 		}
 		head, body, _ := strings.Cut(string(all), "\r\n\r\n")
 		lines := strings.Split(head, "\r\n")
 		if lines[0] != "HTTP/1.1 403 Forbidden by robots.txt: /x" || body != "why\n" {
-			t.Errorf("got %q", all)
+			t.Errorf("the answer is %q", all)
 		}
 		for _, want := range []string{
 			"Proxy-Status: crawlgate; error=http_request_denied", "Content-Length: 4", "Cache-Control: no-store", "Connection: close",
 		} {
 			if !strings.Contains(head, want) {
-				t.Errorf("%q is missing in %q", want, head)
+				t.Errorf("the answer lacks %q: %q", want, head)
 			}
 		}
 		if status := <-told; status != http.StatusForbidden {
-			t.Errorf("the writer was told %d", status)
+			t.Errorf("the writer got the status %d, want 403", status)
 		}
 	}
 }
 
-// TestRefuseKeepsConnection: Apache's client and Chromium answer a 407 on the same connection. It
-// also stays open after a refusal without a reason phrase of its own, or with one that would end the line.
+// TestRefuseKeepsConnection checks that the connection stays open for a 407, which Apache's client
+// and Chromium answer on the same connection, and for a refusal without a reason phrase or with one
+// that would end the line.
 func TestRefuseKeepsConnection(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Refusal{
@@ -83,7 +84,7 @@ func TestRefuseKeepsConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			if body := readAll(t, resp); resp.StatusCode != a.Status || body != string(a.Body) || resp.Close || resp.Header.Get("Set-Cookie") != "" {
-				t.Errorf("answered %v, %q", resp, body)
+				t.Errorf("the answer is %v, %q", resp, body)
 			}
 		}
 	}
@@ -95,15 +96,15 @@ func TestRefuseHTTP2(t *testing.T) {
 	resp, c := connect(t, g.Server, "site:443")
 	body, err := io.ReadAll(c)
 	if err != nil || resp.StatusCode != http.StatusForbidden || string(body) != "why\n" {
-		t.Errorf("answered %v, %q, %v", resp, body, err)
+		t.Errorf("the answer is %v, %q, error %v", resp, body, err)
 	}
 	if status := <-told; status != http.StatusForbidden {
-		t.Errorf("the writer was told %d", status)
+		t.Errorf("the writer got the status %d, want 403", status)
 	}
 }
 
-// TestPrepareRefusal: a client that waits for 100 Continue gets its refusal at once, even if a
-// middleware has wrapped the body.
+// TestPrepareRefusal checks that a client that waits for 100 Continue gets a refusal at once, even
+// if a middleware has wrapped the body.
 func TestPrepareRefusal(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,20 +118,21 @@ func TestPrepareRefusal(t *testing.T) {
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n")
 	resp, err := http.ReadResponse(br, nil)
 	if err != nil || resp.StatusCode != http.StatusForbidden || !resp.Close {
-		t.Fatalf("answered %v, %v", resp, err)
+		t.Fatalf("the answer is %v, error %v, want 403 and the end", resp, err)
 	}
 	c, br = rawConn(t, s)
-	for range 2 { // without the expectation the connection goes on
+	for range 2 { // without the expectation the connection stays open
 		fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil || resp.StatusCode != http.StatusForbidden || resp.Close {
-			t.Fatalf("answered %v, %v", resp, err)
+			t.Fatalf("the answer is %v, error %v, want 403 without the end", resp, err)
 		}
 		readAll(t, resp)
 	}
 }
 
-// TestRefuseIsOneWrite: some clients read only the first segment of the answer.
+// TestRefuseIsOneWrite checks that a refusal is one write, because some clients read only the first
+// segment.
 func TestRefuseIsOneWrite(t *testing.T) {
 	t.Parallel()
 	w := new(writes)
@@ -142,7 +144,7 @@ func TestRefuseIsOneWrite(t *testing.T) {
 	}
 }
 
-// notedWrites is a response whose connection records its writes.
+// notedWrites is a response on a connection that records its writes.
 type notedWrites struct {
 	*writes
 	hijacked net.Conn
@@ -157,7 +159,7 @@ func (w *notedWrites) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // writes is a connection that records each write.
 type writes struct {
-	net.Conn // nil: there may only be writes, and deadlines
+	net.Conn // nil, because only writes and deadlines are used
 
 	mu  sync.Mutex
 	all []string

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// wire is one end of a connection in memory whose halves can be closed one by one.
+// wire is one end of an in-memory connection whose halves can be closed separately.
 type wire struct {
 	*io.PipeReader
 	*io.PipeWriter
@@ -47,19 +47,20 @@ func TestRelayHalfCloses(t *testing.T) {
 		big := strings.Repeat("x", 3*copyBufferSize+17)
 		go func() { io.WriteString(client, big); client.CloseWrite() }()
 		if got, err := io.ReadAll(origin); err != nil || string(got) != big {
-			t.Errorf("origin got %d bytes, %v", len(got), err)
+			t.Errorf("the origin got %d bytes, error %v", len(got), err)
 		}
 		go func() { io.WriteString(origin, "answer"); origin.CloseWrite() }()
 		if got, err := io.ReadAll(client); err != nil || string(got) != "answer" {
-			t.Errorf("client got %q, %v", got, err)
+			t.Errorf("the client got %q, error %v", got, err)
 		}
 		if err := <-out; err != nil {
-			t.Errorf("ended with %v", err)
+			t.Errorf("Relay returned %v, want nil", err)
 		}
 	})
 }
 
-// TestRelayIdle: a byte either way keeps both directions alive. Without a byte the relay ends.
+// TestRelayIdle checks that a byte in one direction keeps both open, and that the relay ends
+// without any.
 func TestRelayIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,10 +75,10 @@ func TestRelayIdle(t *testing.T) {
 			io.ReadFull(origin, buf)
 		}
 		if err := <-out; !errors.Is(err, errStalled) {
-			t.Errorf("ended with %v", err)
+			t.Errorf("Relay returned %v, want errStalled", err)
 		}
 		if took := time.Since(start); took != 560*time.Second {
-			t.Errorf("ended after %v, want a minute after the last byte", took)
+			t.Errorf("Relay took %v, want a minute after the last byte", took)
 		}
 		if _, err := client.Read(buf); err == nil {
 			t.Error("the client's end is still open")
@@ -103,13 +104,14 @@ func TestRelayEndsWithContext(t *testing.T) {
 			synctest.Wait()
 			cancel(reason)
 			if err := <-out; !errors.Is(err, reason) {
-				t.Errorf("ended with %v", err)
+				t.Errorf("Relay returned %v, want %v", err, reason)
 			}
 		}
 	})
 }
 
-// TestRelayWithoutHalf: if an end cannot be half-closed, the relay ends when the other end does.
+// TestRelayWithoutHalf checks that the relay ends with the other end if one end cannot be
+// half-closed.
 func TestRelayWithoutHalf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,15 +120,15 @@ func TestRelayWithoutHalf(t *testing.T) {
 		out := startRelay(t.Context(), noHalf{a}, b, time.Minute)
 		go func() { io.WriteString(origin, "bye"); origin.CloseWrite() }()
 		if got, err := io.ReadAll(client); err != nil || string(got) != "bye" {
-			t.Errorf("client got %q, %v", got, err)
+			t.Errorf("the client got %q, error %v", got, err)
 		}
 		if err := <-out; err != nil {
-			t.Errorf("ended with %v", err)
+			t.Errorf("Relay returned %v, want nil", err)
 		}
 	})
 }
 
-// TestRelayBlames: the kind says which end failed.
+// TestRelayBlames checks that the kind of an error tells which end failed.
 func TestRelayBlames(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -137,8 +139,8 @@ func TestRelayBlames(t *testing.T) {
 	}{
 		{"client breaks", func(c, _ wire) { c.CloseWithError(broken) }, KindClientGone},
 		{"origin breaks", func(_, o wire) { o.CloseWithError(broken) }, KindIncomplete},
-		{"client does not take", func(c, o wire) { c.PipeReader.CloseWithError(broken); io.WriteString(o, "x") }, KindClientGone},
-		{"origin does not take", func(c, o wire) { o.PipeReader.CloseWithError(broken); io.WriteString(c, "x") }, KindIncomplete},
+		{"client does not read", func(c, o wire) { c.PipeReader.CloseWithError(broken); io.WriteString(o, "x") }, KindClientGone},
+		{"origin does not read", func(c, o wire) { o.PipeReader.CloseWithError(broken); io.WriteString(c, "x") }, KindIncomplete},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +151,7 @@ func TestRelayBlames(t *testing.T) {
 			tt.fail(client, origin)
 			err := <-out
 			if got, ok := errors.AsType[*Error](err); !ok || !errors.Is(err, broken) || got.Kind != tt.want {
-				t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+				t.Errorf("%s: error %v, want the kind %v", tt.name, err, tt.want)
 			}
 		})
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestStreamConnClosed: bytes that were read ahead are gone once the connection is closed.
+// TestStreamConnClosed checks that bytes that were read ahead are dropped when the connection is
+// closed.
 func TestStreamConnClosed(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -19,7 +20,7 @@ func TestStreamConnClosed(t *testing.T) {
 		}
 		_ = c.Close()
 		if n, err := c.Read(make([]byte, 10)); n != 0 || !errors.Is(err, net.ErrClosed) {
-			t.Errorf("read %d, %v", n, err)
+			t.Errorf("read %d bytes, error %v, want net.ErrClosed", n, err)
 		}
 	}), "h2")
 	resp := send(t, s.Client(), request(t, t.Context(), "POST", s.URL, strings.NewReader("bytes")))

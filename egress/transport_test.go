@@ -64,7 +64,7 @@ func proxyServer(t *testing.T, tlsToo bool, answer int) (*httptest.Server, func(
 	})
 	proto := "h1"
 	if tlsToo {
-		proto = "h2" // it offers HTTP/2, which must not be used
+		proto = "h2" // offer HTTP/2, which must not be used
 	}
 	return startServer(t, h, proto), func() []string {
 		mu.Lock()
@@ -116,8 +116,8 @@ func withUser(t *testing.T, raw string) *url.URL {
 	return u
 }
 
-// TestUpstreamHTTP: requests and tunnels go through the proxy, by name, with its credentials and
-// our Via.
+// TestUpstreamHTTP checks that requests and tunnels go through the proxy, by name, with its
+// credentials and the gateway's Via.
 func TestUpstreamHTTP(t *testing.T) {
 	t.Parallel()
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("u:p"))
@@ -140,7 +140,7 @@ func TestUpstreamHTTP(t *testing.T) {
 				t.Fatalf("secure %v, %s: %v", secure, target, err)
 			}
 			if got := readAll(t, resp); got != "hello " && !strings.HasPrefix(target, "http:") {
-				t.Errorf("%s: %q", target, got)
+				t.Errorf("%s: got %q", target, got)
 			}
 		}
 		conn, err := tr.DialTunnel(t.Context(), "localhost", portOf(t, plain))
@@ -152,7 +152,7 @@ func TestUpstreamHTTP(t *testing.T) {
 			t.Error(err)
 		}
 		if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "hello ") {
-			t.Errorf("tunnel: %q, %v", got, err)
+			t.Errorf("tunnel: got %q, error %v", got, err)
 		}
 		conn.Close()
 		want := []string{
@@ -161,7 +161,7 @@ func TestUpstreamHTTP(t *testing.T) {
 			fmt.Sprintf("CONNECT localhost:%d 1.1 %s %s", portOf(t, plain), tr.via, basic),
 		}
 		if got := asked(); strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("secure %v: the proxy was asked\n%s, want\n%s", secure, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("secure %v: the proxy got\n%s, want\n%s", secure, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }
@@ -190,19 +190,19 @@ func TestUpstreamSOCKS(t *testing.T) {
 	}
 	defer conn.Close()
 	if got := <-asked; got != want {
-		t.Errorf("asked for %q, want %q", got, want)
+		t.Errorf("the proxy got %q, want %q", got, want)
 	}
 	fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
 	if err := closeWrite(conn); err != nil {
 		t.Error(err)
 	}
 	if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "hello") {
-		t.Errorf("tunnel: %q, %v", got, err)
+		t.Errorf("tunnel: got %q, error %v", got, err)
 	}
 }
 
-// TestUpstreamKeepsGuard: a target that this gateway would not dial is not handed over to a proxy
-// either. The proxy gets no request at all.
+// TestUpstreamKeepsGuard checks that a target that this gateway must not dial does not reach a
+// proxy either. The proxy gets no request at all.
 func TestUpstreamKeepsGuard(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -218,22 +218,22 @@ func TestUpstreamKeepsGuard(t *testing.T) {
 			for _, scheme := range []string{"http", "https"} {
 				_, err := tr.RoundTrip(request(t, t.Context(), "POST", scheme+"://"+host+"/", strings.NewReader("x")))
 				if got := classify(err, stageConnect); got.Kind != want {
-					t.Errorf("%s %s: %v, want %v", scheme, host, err, want)
+					t.Errorf("%s %s: error %v, want the kind %v", scheme, host, err, want)
 				}
 			}
 			_, err := tr.DialTunnel(t.Context(), host, 443)
 			if got := ClassifyDial(err); got.Kind != want {
-				t.Errorf("tunnel to %s: %v, want %v", host, err, want)
+				t.Errorf("tunnel to %s: error %v, want the kind %v", host, err, want)
 			}
 		}
 	}
 	if got := asked(); got != nil || len(socksAsked) != 0 {
-		t.Errorf("the proxy was asked %q", got)
+		t.Errorf("the proxy got %q, want nothing", got)
 	}
 }
 
-// TestUpstreamByHost: the first proxy that matches is used, other hosts are reached directly, and
-// being a proxy does not open an address as a target.
+// TestUpstreamByHost checks that the first matching proxy is used, that other hosts are reached
+// directly, and that a proxy's address is not open as a target.
 func TestUpstreamByHost(t *testing.T) {
 	t.Parallel()
 	proxy, asked := proxyServer(t, false, 0)
@@ -250,12 +250,12 @@ func TestUpstreamByHost(t *testing.T) {
 	}
 	readAll(t, resp)
 	if got := asked(); got != nil {
-		t.Errorf("the proxy was asked %q", got)
+		t.Errorf("the proxy got %q, want nothing", got)
 	}
 	resolver.addrs["dead.test"] = []string{"127.0.0.1"}
 	_, err = tr.RoundTrip(request(t, t.Context(), "GET", "http://dead.test/", nil))
 	if got := classify(err, stageConnect); got.Kind != KindUpstream {
-		t.Errorf("dead proxy: %v is %v", err, got.Kind)
+		t.Errorf("dead proxy: %v has the kind %v, want upstream", err, got.Kind)
 	}
 	closed := newTestTransport(t, TransportConfig{
 		Dialer:    &Dialer{Resolver: resolver}, // no private address is open
@@ -273,8 +273,8 @@ func TestUpstreamByHost(t *testing.T) {
 	checkRefusal(t, "a proxy that is this gateway", err, guard.ClassOwn)
 }
 
-// TestUpstreamRefuses: a proxy's refusal of a tunnel is reported as the proxy's, and its 407 is not
-// passed on.
+// TestUpstreamRefuses checks that a proxy's refusal of a tunnel is reported as the proxy's, and
+// that its 407 is not forwarded.
 func TestUpstreamRefuses(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{403, 407, 502} {
@@ -286,18 +286,18 @@ func TestUpstreamRefuses(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, t.Context(), "GET", "https://site.test/", nil))
 		told := fmt.Sprintf(" answered %d", status)
 		if got := classify(err, stageConnect); got.Kind != KindUpstream || !strings.HasSuffix(got.Error(), told) {
-			t.Errorf("%d: %v", status, err)
+			t.Errorf("%d: error %v, want one of the proxy", status, err)
 		}
 		_, err = tr.DialTunnel(t.Context(), "site.test", 443)
 		if got := ClassifyDial(err); got.Kind != KindUpstream || !strings.HasSuffix(got.Error(), told) {
-			t.Errorf("%d: tunnel: %v", status, err)
+			t.Errorf("%d: tunnel: error %v, want one of the proxy", status, err)
 		}
 		var res Result
 		w := newDiscard()
 		f := &Forwarder{Transport: tr}
 		got := forward(f, w, request(t, t.Context(), "GET", "http://site.test/", nil), mustURL(t, "http://site.test/"), &res)
 		if status == 407 && (got == nil || got.Kind != KindUpstream || w.written) {
-			t.Errorf("407 for a request: %v", got)
+			t.Errorf("a 407 for a request: error %v", got)
 		}
 	}
 }
@@ -307,13 +307,13 @@ func TestNewTransportRefuses(t *testing.T) {
 	d := new(Dialer)
 	for _, raw := range []string{"ftp://h:1", "http://", "http://h/path", "http://h:0", "http://h?q", "socks4://h:1", "//h"} {
 		if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{URL: withUser(t, raw)}}}); err == nil {
-			t.Errorf("%q accepted", raw)
+			t.Errorf("NewTransport accepts the proxy %q", raw)
 		} else if strings.Contains(err.Error(), "u:p") {
-			t.Errorf("%q: %v tells the password", raw, err)
+			t.Errorf("%q: the error %v contains the password", raw, err)
 		}
 	}
 	if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{}}}); err == nil {
-		t.Error("no URL accepted")
+		t.Error("NewTransport accepts a proxy without a URL")
 	}
 	for _, raw := range []string{"http://h", "https://h:8443/", "socks5://[::1]", "socks5h://h:9"} {
 		if _, err := NewTransport(TransportConfig{Dialer: d, Upstreams: []Upstream{{URL: mustURL(t, raw)}}}); err != nil {
@@ -331,26 +331,26 @@ func TestLooped(t *testing.T) {
 		"crawlgate-1": false, "1.1 crawlgate-12": false, "1.1 crawlgate-1:80": false,
 	} {
 		if got := tr.Looped(http.Header{"Via": {"1.1 first", via}}); got != want {
-			t.Errorf("Via %q: looped %v", via, got)
+			t.Errorf("Looped with Via %q = %v, want %v", via, got, want)
 		}
 	}
 	a, b := newTestTransport(t, TransportConfig{}), newTestTransport(t, TransportConfig{})
 	if a.via == b.via || a.via == "" {
-		t.Errorf("two gateways are called %q and %q", a.via, b.via)
+		t.Errorf("two gateways have the names %q and %q", a.via, b.via)
 	}
 }
 
 func TestTrustedRoots(t *testing.T) {
 	t.Parallel()
 	if _, err := TrustedRoots([]byte("no PEM")); err == nil {
-		t.Error("accepted contents without a certificate")
+		t.Error("TrustedRoots accepts a text without a certificate")
 	}
 	if pool, err := TrustedRoots(); err != nil || pool == nil {
 		t.Errorf("TrustedRoots() = %v, %v", pool, err)
 	}
 }
 
-// TestWays checks RFC 4559 section 6: credentials that bind a connection get one of their own, both
+// TestWays checks RFC 4559 section 6: credentials that bind a connection get their own, both
 // directly and through upstreams.
 func TestWays(t *testing.T) {
 	t.Parallel()
@@ -361,19 +361,20 @@ func TestWays(t *testing.T) {
 	} {
 		r := &http.Request{Header: http.Header{"Authorization": {"Basic x", field}}}
 		if got := w.of(r) == w.single; got != alone {
-			t.Errorf("%q: alone is %t", field, got)
+			t.Errorf("%q: alone = %t, want %t", field, got, alone)
 		}
 	}
 }
 
-// TestIdleHTTP2IsBounded: net/http itself bounds only its idle HTTP/1.1 connections.
+// TestIdleHTTP2IsBounded checks the bound on idle HTTP/2 connections. net/http bounds only those of
+// HTTP/1.1.
 func TestIdleHTTP2IsBounded(t *testing.T) {
 	t.Parallel()
 	var open, most atomic.Int64
 	origin := httptest.NewUnstartedServer(http.NotFoundHandler())
 	origin.EnableHTTP2 = true
 	origin.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state { //nolint:exhaustive // the others change nothing
+		switch state { //nolint:exhaustive // other states change nothing
 		case http.StateNew:
 			most.Store(max(most.Load(), open.Add(1)))
 		case http.StateClosed:
@@ -403,12 +404,12 @@ func TestIdleHTTP2IsBounded(t *testing.T) {
 	}
 	// The server notices the end of some connections a moment later.
 	if n := most.Load(); n > sites/2 {
-		t.Errorf("%d connections were open at a time, %d are the bound", n, bound)
+		t.Errorf("%d connections were open at a time with the bound %d, want at most half of the sites", n, bound)
 	}
 }
 
-// TestUpstreamFailures: a failure of an upstream proxy is reported without its name, and apart from
-// failures of a site behind it.
+// TestUpstreamFailures checks that a failure of an upstream proxy is reported without its name, and
+// differs from failures of a site behind it.
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{407: "upstream", 403: "upstream", 502: "connect", 503: "connect"} {
@@ -417,7 +418,7 @@ func TestUpstreamFailures(t *testing.T) {
 		tr := newTestTransport(t, TransportConfig{Dialer: strictDialer(), Upstreams: []Upstream{{URL: mustURL(t, proxy.URL)}}})
 		checkUpstream(t, tr, "https://8.8.8.8/robots.txt", want, fmt.Sprintf("answered %d", status))
 		if !tr.Proxied("8.8.8.8") {
-			t.Error("not proxied")
+			t.Error("Proxied is false with an upstream proxy")
 		}
 		_, err := tr.DialTunnel(t.Context(), "8.8.8.8", 443)
 		var up interface{ Upstream() (cause, text string) }
@@ -425,7 +426,7 @@ func TestUpstreamFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cause, text := up.Upstream(); cause != want || text != fmt.Sprintf("answered %d", status) {
-			t.Errorf("tunnel: %q, %q, want %q", cause, text, want)
+			t.Errorf("tunnel: cause %q, text %q, want %q", cause, text, want)
 		}
 	}
 	for _, scheme := range []string{"http", "https", "socks5"} {
@@ -439,7 +440,7 @@ func TestUpstreamFailures(t *testing.T) {
 	direct := newTestTransport(t, TransportConfig{Dialer: strictDialer()})
 	checkUpstream(t, direct, "http://10.0.0.1/", "", "")
 	if direct.Proxied("8.8.8.8") {
-		t.Error("proxied without an upstream proxy")
+		t.Error("Proxied is true without an upstream proxy")
 	}
 }
 
@@ -454,7 +455,7 @@ func checkUpstream(t *testing.T, tr *Transport, url, cause, text string) {
 	resp, err := tr.RoundTrip(req)
 	if err == nil {
 		_ = resp.Body.Close()
-		t.Fatalf("%s: status %d", url, resp.StatusCode)
+		t.Fatalf("%s: status %d, want an error", url, resp.StatusCode)
 	}
 	var up interface{ Upstream() (cause, text string) }
 	gotCause, gotText := "", ""
@@ -462,6 +463,6 @@ func checkUpstream(t *testing.T, tr *Transport, url, cause, text string) {
 		gotCause, gotText = up.Upstream()
 	}
 	if gotCause != cause || gotText != text {
-		t.Errorf("%s: %q, %q (%v), want %q, %q", url, gotCause, gotText, err, cause, text)
+		t.Errorf("%s: cause %q, text %q (%v), want %q, %q", url, gotCause, gotText, err, cause, text)
 	}
 }

@@ -21,7 +21,7 @@ type halfConn interface {
 	CloseWrite() error
 }
 
-// connect opens a CONNECT through a gateway over HTTP/1.1 or HTTP/2.
+// connect sends a CONNECT to a gateway over HTTP/1.1 or HTTP/2.
 func connect(tb testing.TB, gw *httptest.Server, authority string) (*http.Response, halfConn) {
 	tb.Helper()
 	if gw.TLS != nil {
@@ -63,8 +63,8 @@ func connectH2(tb testing.TB, gw *httptest.Server, authority string) (*http.Resp
 	return resp, c
 }
 
-// startConnect starts a server that hands every tunnel it accepts to serve and tells when the
-// handler has returned.
+// startConnect starts a server that passes every tunnel to serve, and reports when the handler has
+// returned.
 func startConnect(tb testing.TB, proto string, serve func(*http.Request, *Tunnel)) (*httptest.Server, <-chan struct{}) {
 	tb.Helper()
 	done := make(chan struct{}, 100)
@@ -80,7 +80,7 @@ func startConnect(tb testing.TB, proto string, serve func(*http.Request, *Tunnel
 	}), proto), done
 }
 
-// sayEcho reads all of a connection, and then sends it back.
+// sayEcho reads all of a connection and then sends it back.
 func sayEcho(c net.Conn, br *bufio.Reader) {
 	got, _ := io.ReadAll(br)
 	fmt.Fprintf(c, "echo %s", got)
@@ -88,7 +88,7 @@ func sayEcho(c net.Conn, br *bufio.Reader) {
 
 func TestTunnelRelay(t *testing.T) {
 	t.Parallel()
-	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) { // answers at once, so that HTTP/2 needs no half-close
+	origin := rawOrigin(t, func(c net.Conn, br *bufio.Reader) { // answer at once, so that HTTP/2 needs no half-close
 		line, _ := br.ReadString('\n')
 		fmt.Fprintf(c, "echo %s", line)
 	})
@@ -106,18 +106,18 @@ func TestTunnelRelay(t *testing.T) {
 		})
 		resp, c := connect(t, gw, "site:443")
 		if resp.StatusCode != http.StatusOK || resp.TransferEncoding != nil {
-			t.Errorf("%s: answered %d, %v", proto, resp.StatusCode, resp.TransferEncoding)
+			t.Errorf("%s: status %d, coding %v", proto, resp.StatusCode, resp.TransferEncoding)
 		}
 		io.WriteString(c, "hello\n")
 		if got, err := io.ReadAll(c); err != nil || string(got) != "echo hello\n" {
-			t.Errorf("%s: got %q, %v", proto, got, err)
+			t.Errorf("%s: got %q, error %v", proto, got, err)
 		}
 		c.Close()
 		<-done
 	}
 }
 
-// wrapHijack hides the connection's own methods, as Caddy's response recorder does.
+// wrapHijack hides the connection's own methods, like Caddy's response recorder.
 type wrapHijack struct {
 	http.ResponseWriter
 	status int
@@ -130,8 +130,8 @@ func (w *wrapHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return struct{ net.Conn }{c}, rw, err
 }
 
-// TestTunnelHalfClose: each direction ends by itself, even if the server wraps the connection that
-// it hands over. The writer learns the status.
+// TestTunnelHalfClose checks that each direction ends separately, even if the server wraps the
+// hijacked connection. The writer gets the status.
 func TestTunnelHalfClose(t *testing.T) {
 	t.Parallel()
 	origin := rawOrigin(t, sayEcho)
@@ -158,14 +158,14 @@ func TestTunnelHalfClose(t *testing.T) {
 	io.WriteString(c, "hello")
 	c.CloseWrite()
 	if got, err := io.ReadAll(c); err != nil || string(got) != "echo hello" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, error %v", got, err)
 	}
 	if status := <-statuses; status != http.StatusOK {
-		t.Errorf("the writer was told %d", status)
+		t.Errorf("the writer got the status %d, want 200", status)
 	}
 }
 
-// TestTunnelOriginEndsFirst: the client sees that the origin has ended, and may still send.
+// TestTunnelOriginEndsFirst checks that the client notices the origin's end and can still send.
 func TestTunnelOriginEndsFirst(t *testing.T) {
 	t.Parallel()
 	rest := make(chan string, 1)
@@ -188,18 +188,18 @@ func TestTunnelOriginEndsFirst(t *testing.T) {
 	})
 	_, c := connect(t, gw, "site:443")
 	if got, err := io.ReadAll(c); err != nil || string(got) != "bye" {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, error %v", got, err)
 	}
 	io.WriteString(c, "more")
 	c.CloseWrite()
 	if got := <-rest; got != "more" {
-		t.Errorf("origin got %q", got)
+		t.Errorf("the origin got %q, want more", got)
 	}
 	<-done
 }
 
-// TestTunnelAcceptHTTP10: Python before 3.12 sends CONNECT in HTTP/1.0 without any field,
-// and some clients do not wait for the answer before they send on.
+// TestTunnelAcceptHTTP10 sends CONNECT in HTTP/1.0 without any field, like Python before 3.12, and
+// does not wait for the answer, like some clients.
 func TestTunnelAcceptHTTP10(t *testing.T) {
 	t.Parallel()
 	gw, _ := startConnect(t, "h1", func(_ *http.Request, tunnel *Tunnel) {
@@ -210,7 +210,7 @@ func TestTunnelAcceptHTTP10(t *testing.T) {
 	io.WriteString(c, "CONNECT site:443 HTTP/1.0\r\n\r\nearly")
 	c.(*net.TCPConn).CloseWrite()
 	if all, err := io.ReadAll(br); err != nil || string(all) != "HTTP/1.1 200 Connection established\r\n\r\ngot early" {
-		t.Errorf("got %q, %v", all, err)
+		t.Errorf("got %q, error %v", all, err)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestTunnelFirst(t *testing.T) {
 	}
 }
 
-// TestTunnelFirstSilent: a client that never speaks is noticed in time and can still speak
+// TestTunnelFirstSilent checks that a silent client is noticed in time and can still speak
 // afterwards.
 func TestTunnelFirstSilent(t *testing.T) {
 	t.Parallel()
@@ -271,14 +271,15 @@ func TestTunnelFirstSilent(t *testing.T) {
 		}
 		io.WriteString(c, "G")
 		if got := <-result; got != "http <nil>" {
-			t.Errorf("%s: then %s", proto, got)
+			t.Errorf("%s: then %s, want http", proto, got)
 		}
 		c.Close()
 		<-done
 	}
 }
 
-// TestTunnelClientLeaves: when a client's HTTP/2 stream ends, the wait for its first byte ends.
+// TestTunnelClientLeaves checks that the end of a client's HTTP/2 stream ends the wait for its
+// first byte.
 func TestTunnelClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, proto := range []string{"h1", "h2"} {
@@ -292,13 +293,13 @@ func TestTunnelClientLeaves(t *testing.T) {
 		<-waiting
 		c.Close()
 		if got := <-result; got != FirstClosed {
-			t.Errorf("%s: %v", proto, got)
+			t.Errorf("%s: got %v, want closed", proto, got)
 		}
 		<-done
 	}
 }
 
-// TestTunnelFirstEndsWithContext: the end of the context closes the tunnel.
+// TestTunnelFirstEndsWithContext checks that the end of the context closes the tunnel.
 func TestTunnelFirstEndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -310,7 +311,7 @@ func TestTunnelFirstEndsWithContext(t *testing.T) {
 	connect(t, gw, "site:443")
 	cancel()
 	if err := <-result; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("ended with %v", err)
+		t.Errorf("the wait ended with %v, want net.ErrClosed", err)
 	}
 }
 
@@ -324,7 +325,7 @@ func TestTunnelServerName(t *testing.T) {
 				t.Error(err)
 			}
 			names <- name
-			// The bytes are still there: a handshake works.
+			// The bytes were not consumed: a handshake works.
 			server := tls.Server(tunnel, &tls.Config{Certificates: gwCertificate(t)})
 			fmt.Fprint(server, "hi")
 			server.Close()
@@ -333,7 +334,7 @@ func TestTunnelServerName(t *testing.T) {
 		client := tls.Client(&duplex{c}, &tls.Config{ServerName: "site.example", NextProtos: []string{"h2", "http/1.1"}, InsecureSkipVerify: true})
 		got, err := io.ReadAll(client)
 		if err != nil || string(got) != "hi" {
-			t.Errorf("%s: got %q, %v", proto, got, err)
+			t.Errorf("%s: got %q, error %v", proto, got, err)
 		}
 		if name := <-names; name != "site.example" {
 			t.Errorf("%s: name %q", proto, name)
@@ -343,7 +344,7 @@ func TestTunnelServerName(t *testing.T) {
 	}
 }
 
-// duplex makes a net.Conn from a test's end of a tunnel.
+// duplex is a net.Conn over a test's end of a tunnel.
 type duplex struct{ halfConn }
 
 func (*duplex) LocalAddr() net.Addr              { return textAddr("") }
@@ -360,8 +361,8 @@ func gwCertificate(tb testing.TB) []tls.Certificate {
 	return s.TLS.Certificates
 }
 
-// TestTunnelServerNameSlow: the wait for a hello in small pieces is as long as allowed, and no
-// longer.
+// TestTunnelServerNameSlow checks that the wait for a hello in small pieces is exactly as long as
+// allowed.
 func TestTunnelServerNameSlow(t *testing.T) {
 	t.Parallel()
 	hello := captureHello(t, &tls.Config{ServerName: "slow.example"})
@@ -379,10 +380,10 @@ func TestTunnelServerNameSlow(t *testing.T) {
 		c.Write(hello[i : i+1])
 	}
 	if name := <-names; name != "slow.example" {
-		t.Errorf("name %q, %v", name, <-result)
+		t.Errorf("name %q, error %v", name, <-result)
 	}
 	<-result
-	if err := <-result; err != nil { // it has already been read ahead
+	if err := <-result; err != nil { // the hello has already been read ahead
 		t.Error(err)
 	}
 	<-done
@@ -397,16 +398,17 @@ func TestTunnelServerNameSlow(t *testing.T) {
 	}
 }
 
-// TestAcceptOnUnsupportedWriter: a writer that cannot be hijacked is an error, not a panic.
+// TestAcceptOnUnsupportedWriter checks that a writer that cannot be hijacked is an error, not a
+// panic.
 func TestAcceptOnUnsupportedWriter(t *testing.T) {
 	t.Parallel()
 	if _, err := Accept(newDiscard(), httptest.NewRequest(http.MethodConnect, "site:443", nil)); err == nil {
-		t.Error("accepted")
+		t.Error("Accept succeeded")
 	}
 }
 
-// FuzzTunnel: whatever a client sends in a tunnel, looking ahead takes none of it away, and waits
-// for no more bytes than came.
+// FuzzTunnel checks that reading ahead consumes no byte of a client in a tunnel, and waits for no
+// more bytes than came.
 func FuzzTunnel(f *testing.F) {
 	for _, s := range []string{"", "G", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "SSH-2.0-x\r\n", "\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
 		f.Add([]byte(s), []byte{})
@@ -424,17 +426,17 @@ func FuzzTunnel(f *testing.F) {
 		case first == FirstTLS:
 			name, err := tunnel.ServerName(t.Context(), time.Minute)
 			if want, errWant := serverNameOf(t.Context(), said); (err == nil) != (errWant == nil) || name != want {
-				t.Errorf("%q has the name %q, %v; in other pieces %q, %v", said, name, err, want, errWant)
+				t.Errorf("%q has the name %q, error %v; in other pieces %q, error %v", said, name, err, want, errWant)
 			}
 		}
 		if through, err := io.ReadAll(tunnel); err != nil || string(through) != string(said) {
-			t.Errorf("%q came through as %q, %v", said, through, err)
+			t.Errorf("%q became %q, error %v", said, through, err)
 		}
 	})
 }
 
-// FuzzConnect reads the bytes of a CONNECT and checks that an accepted one names a host and a port
-// and nothing else.
+// FuzzConnect reads the bytes of a CONNECT and checks that an accepted one names only a host and a
+// port.
 func FuzzConnect(f *testing.F) {
 	for _, s := range []string{
 		"h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n", "[::1]:443 HTTP/1.1\r\n\r\n", "H:0443 HTTP/1.0\r\n\r\n", "u:p@h:443 HTTP/1.1\r\n\r\n",
@@ -454,7 +456,7 @@ func FuzzConnect(f *testing.F) {
 		}
 		host, port, err := net.SplitHostPort(authority)
 		if err != nil || port == "" || r.RequestURI == "" || strings.ContainsAny(host, "/\\?#@") || strings.ContainsAny(r.RequestURI, "/\\?#@") {
-			t.Errorf("%q is accepted as %q, %v", r.RequestURI, authority, err)
+			t.Errorf("%q is accepted as %q, error %v", r.RequestURI, authority, err)
 		}
 	})
 }

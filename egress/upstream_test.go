@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestParseUpstream checks which proxies are refused before anything dials them, and that no
-// error contains a password.
+// TestParseUpstream checks which proxies are rejected before any dial, and that no error contains a
+// password.
 func TestParseUpstream(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -25,7 +25,7 @@ func TestParseUpstream(t *testing.T) {
 			continue
 		}
 		if err == nil || want == "" || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: got %v, want %s", raw, err, want)
+			t.Errorf("ParseUpstream(%q): error %v, want %s", raw, err, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// watching is a watch in a bubble that records its calls of ended.
+// watching is a watch in a synctest bubble that records its calls of ended.
 type watching struct {
 	*watch
 	began   time.Time
@@ -42,7 +42,7 @@ func TestWatchIdle(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(*watching)
-		want time.Duration // when it is noticed; 0 for not at all
+		want time.Duration // the time of the notice; 0 for none
 	}{
 		{"never started", func(*watching) {}, 0},
 		{"nothing happens", func(w *watching) { w.start(nobody, 0) }, limit},
@@ -81,7 +81,7 @@ func TestWatchIdle(t *testing.T) {
 	}
 }
 
-// parcel is one party's step in a simulated transfer: some bytes, and the time that they take.
+// parcel is one party's step in a simulated transfer: some bytes and the time that they take.
 type parcel struct {
 	client, origin time.Duration
 	bytes          int
@@ -121,7 +121,7 @@ func (w *watching) transfer(upload bool, rate int64, parcels []parcel) {
 	w.stop()
 }
 
-// TestWatchRate has both parties send and take, below the rate and above it.
+// TestWatchRate lets both parties send and read, below the rate and above it.
 func TestWatchRate(t *testing.T) {
 	t.Parallel()
 	const rate = 100
@@ -135,7 +135,7 @@ func TestWatchRate(t *testing.T) {
 	}{
 		{"a byte every 18 s of the client", many(99, parcel{18 * time.Second, 0, 1}), errSlowClient, errSlowClient, 75 * time.Second},
 		{"a byte every 18 s of the origin", many(99, parcel{0, 18 * time.Second, 1}), errSlowOrigin, errSlowOrigin, 75 * time.Second},
-		{"of both", many(99, parcel{18 * time.Second, 18 * time.Second, 1}), errSlowClient, errSlowOrigin, 150 * time.Second},
+		{"a byte every 36 s of both", many(99, parcel{18 * time.Second, 18 * time.Second, 1}), errSlowClient, errSlowOrigin, 150 * time.Second},
 		{"a client just below the rate", many(99, parcel{time.Second, 0, 99}), errSlowClient, errSlowClient, 75 * time.Second},
 		{"a client just above", many(99, parcel{time.Second, time.Millisecond, 103}), nil, nil, 0},
 		{"an origin just above", many(99, parcel{time.Millisecond, time.Second, 103}), nil, nil, 0},
@@ -166,8 +166,8 @@ func TestWatchRate(t *testing.T) {
 	}
 }
 
-// TestWatchRateModel runs random transfers: parties that are above the rate in every piece are left
-// alone, but not one that is at half of the rate.
+// TestWatchRateModel runs random transfers. Parties that are above the rate in every piece must not
+// be ended; one at half of the rate must be.
 func TestWatchRateModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -179,8 +179,8 @@ func TestWatchRateModel(t *testing.T) {
 			for range 200 {
 				p := parcel{bytes: 1 + rnd.IntN(32<<10)}
 				allowed := time.Duration(p.bytes) * time.Second / time.Duration(rate)
-				// A piece that a party takes counts from its first byte on, and one that it sends only with its
-				// last.
+				// A piece that a party reads counts from its first byte on, one that it sends only
+				// with its last byte.
 				taking, sending := &p.client, &p.origin
 				if upload {
 					taking, sending = sending, taking
@@ -192,7 +192,7 @@ func TestWatchRateModel(t *testing.T) {
 			w := newWatching(defaultIdle)
 			w.transfer(upload, rate, parcels)
 			if at, cause := w.over(); cause != nil {
-				t.Errorf("seed %d: noticed %v at %v, though each piece was above the rate", seed, cause, at)
+				t.Errorf("seed %d: noticed %v at %v, although each piece was above the rate", seed, cause, at)
 			}
 			slow := rnd.IntN(2) == 0
 			for i := range parcels {
@@ -212,8 +212,8 @@ func TestWatchRateModel(t *testing.T) {
 	}
 }
 
-// TestWatchBodyDeadline checks the limit for a whole body: from its first byte on, until the last
-// one or the answer.
+// TestWatchBodyDeadline checks the limit for a whole body, from its first byte to its last one or
+// to the answer.
 func TestWatchBodyDeadline(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Minute
@@ -242,8 +242,8 @@ func TestWatchBodyDeadline(t *testing.T) {
 	}
 }
 
-// TestWatchLastPiece: an origin that does not take the last piece of a body is given up, but not
-// once it has taken the request.
+// TestWatchLastPiece checks that an origin that does not read the last piece of a body is given up,
+// unless it has read the whole request.
 func TestWatchLastPiece(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {

@@ -45,12 +45,12 @@ func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range acceptCases {
 		if got := Negotiate(tt.accept); got != tt.want {
-			t.Errorf("%s, %q: %s, want %s", tt.name, tt.accept, got, tt.want)
+			t.Errorf("%s: Negotiate(%q) = %s, want %s", tt.name, tt.accept, got, tt.want)
 		}
 	}
 }
 
-// FuzzNegotiate: a form is only given to who names it.
+// FuzzNegotiate checks that a form is given only to a client that names it.
 func FuzzNegotiate(f *testing.F) {
 	for _, tt := range acceptCases {
 		f.Add(tt.accept)
@@ -60,16 +60,16 @@ func FuzzNegotiate(f *testing.F) {
 		switch Negotiate(accept) {
 		case FormJSON:
 			if !strings.Contains(low, "json") {
-				t.Errorf("%q: JSON", accept)
+				t.Errorf("Negotiate(%q) is JSON, which the field does not name", accept)
 			}
 		case FormHTML:
 			if !strings.Contains(low, "html") {
-				t.Errorf("%q: HTML", accept)
+				t.Errorf("Negotiate(%q) is HTML, which the field does not name", accept)
 			}
 		case FormText:
-			// Adding a type that is preferred to all changes the result, unless the header ends in a quote.
+			// A type before all others changes the result, unless the header ends in a quote.
 			if !strings.Contains(accept, `"`) && Negotiate("application/json,"+accept) != FormJSON {
-				t.Errorf("%q: JSON in front is not taken", accept)
+				t.Errorf("Negotiate ignores application/json before %q", accept)
 			}
 		}
 	})

@@ -20,9 +20,9 @@ import (
 
 // Run: go test -bench . -benchmem -count 10 ./enforce | benchstat -
 //
-// BenchmarkDecide is a decision on rules that are in memory, by what policy there is.
-// BenchmarkIdentify is the identification of one request among 1, 10 or 200 agents, by what
-// tells them apart; 0 agents is the product token alone.
+// BenchmarkDecide measures a decision on rules in memory, for each kind of policy.
+// BenchmarkIdentify measures the identification of one request among 1, 10 or 200 agents, by each
+// kind of condition; with 0 agents, by the product token alone.
 
 func BenchmarkDecide(b *testing.B) {
 	const page = "/shop/item?id=12345&lang=en"
@@ -182,8 +182,9 @@ func BenchmarkIdentify(b *testing.B) {
 	}
 }
 
-// BenchmarkSignals is all that a request has to do with preferences and directives: the decision,
-// the fields of the answer, and the record for the log. What signals cost is the distance to "off".
+// BenchmarkSignals measures everything that a request does with preferences and directives: the
+// decision, the fields of the answer, and the record for the log. The cost of signals is the
+// difference to "off".
 func BenchmarkSignals(b *testing.B) {
 	const said = "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: search=yes, ai-input=yes, ai-train=no\nDisallow: /private/\n"
 	id := mustIdentifier(b, IdentifierConfig{Agents: []Agent{{Name: "AcmeBot", Purposes: []string{"ai-input"}}}}).
@@ -223,7 +224,7 @@ func BenchmarkSignals(b *testing.B) {
 	}
 }
 
-// BenchmarkReadPage is the reading of a page of 48 KiB whose head has 4 KiB, by its coding.
+// BenchmarkReadPage measures the reading of a page of 48 KiB with a head of 4 KiB, for each coding.
 func BenchmarkReadPage(b *testing.B) {
 	const tag = `<meta name="robots" content="noindex, max-image-preview:large">`
 	for _, bm := range []struct{ name, coding, page string }{
@@ -255,7 +256,7 @@ func BenchmarkReadPage(b *testing.B) {
 	}
 }
 
-// htmlPage returns a usual page whose head has a tag near its end.
+// htmlPage returns a usual page with a tag near the end of its head.
 func htmlPage(tag string) string {
 	var s strings.Builder
 	s.WriteString("<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>A page &amp; its title</title>\n")

@@ -15,7 +15,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// limited returns an enforcer whose one agent, acme, has boundaries, at a time.
+// limited returns an enforcer at the given time whose only agent, acme, has boundaries.
 func limited(tb testing.TB, robots string, b Boundaries, at time.Time, mode Mode) (*Enforcer, *site, Identity) {
 	tb.Helper()
 	if at.IsZero() {
@@ -35,8 +35,8 @@ func acmeWith(tb testing.TB, b Boundaries) Identity {
 	return id.Identify(tb.Context(), Sender{UserAgent: "acme/1.0"})
 }
 
-// TestBoundaries checks that requests outside a boundary are refused in every mode, also for robots.txt itself, and
-// without a lookup of rules. Requests inside it pass.
+// TestBoundaries checks that requests outside a boundary are refused in every mode, even for
+// robots.txt, and without a lookup of rules. Requests inside it pass.
 func TestBoundaries(t *testing.T) {
 	t.Parallel()
 	hosts := Boundaries{Hosts: []string{"*.example.com", "shop.example", "alt.example:8443"}}
@@ -45,7 +45,7 @@ func TestBoundaries(t *testing.T) {
 	for _, tt := range []struct {
 		bounds      Boundaries
 		method, url string
-		want        Reason // empty: it passes
+		want        Reason // "" if the request passes
 	}{
 		{Boundaries{}, "DELETE", "http://any.example:1/x", ""},
 		{hosts, "GET", "https://www.example.com/x", ""},
@@ -58,7 +58,7 @@ func TestBoundaries(t *testing.T) {
 		{hosts, "GET", "https://alt.example/x", ReasonAgentHost},
 		{hosts, "GET", "https://other.example/robots.txt", ReasonAgentHost},
 		{hosts, "GET", "ftp://other.example/x", ReasonAgentHost},
-		{hosts, "GET", "http://crawlgate.invalid./x", ReasonAgentHost}, // for which the gateway does not answer
+		{hosts, "GET", "http://crawlgate.invalid./x", ReasonAgentHost}, // the gateway does not answer for this name
 		{Boundaries{HostsFile: "not read"}, "GET", "https://other.example/x", ReasonAgentHost},
 		{ports, "GET", "https://any.example/x", ""},
 		{ports, "GET", "http://any.example:8000/x", ""},
@@ -81,17 +81,17 @@ func TestBoundaries(t *testing.T) {
 			}
 			d := e.Decide(t.Context(), Request{tt.method, target, id})
 			if d.Allowed != (tt.want == "") || !d.Allowed && d.Reason != tt.want || d.WouldDeny {
-				t.Errorf("%+v %s %s, %s: %s %s", tt.bounds, tt.method, tt.url, mode, d.Reason, d.Detail)
+				t.Errorf("%+v, %s %s, mode %s: reason %s (%s), want %q", tt.bounds, tt.method, tt.url, mode, d.Reason, d.Detail, tt.want)
 			}
 			if tt.want != "" && s.lookups > 0 {
-				t.Errorf("%s %s: rules were asked for", tt.method, tt.url)
+				t.Errorf("%s %s: the rules were looked up", tt.method, tt.url)
 			}
 		}
 	}
 }
 
-// TestBoundariesOfTunnels: a CONNECT is judged by host and port at once, and a tunnel whose methods cannot be seen is
-// refused if the agent has some. One that may turn out to be plain HTTP is accepted for that.
+// TestBoundariesOfTunnels checks that a CONNECT is decided by host and port at once. A blind tunnel
+// is refused if the agent has methods, and accepted if it may turn out to be plain HTTP.
 func TestBoundariesOfTunnels(t *testing.T) {
 	t.Parallel()
 	b := Boundaries{Hosts: []string{"shop.example"}, Ports: [][2]uint16{{443, 8443}}}
@@ -110,36 +110,37 @@ func TestBoundariesOfTunnels(t *testing.T) {
 		e, s, id := limited(t, "", tt.bounds, time.Time{}, ModeReport)
 		o := mustOrigin(t, tt.url)
 		if d := e.DecideTunnel(t.Context(), id, o); d.Reason != tt.blind || d.Allowed == d.Reason.Hard() {
-			t.Errorf("%s: %s", tt.url, d.Reason)
+			t.Errorf("%s: blind tunnel: reason %s, want %s", tt.url, d.Reason, tt.blind)
 		}
 		if s.lookups > 0 && tt.blind != ReasonUnrestricted {
-			t.Errorf("%s: rules were asked for", tt.url)
+			t.Errorf("%s: the rules were looked up", tt.url)
 		}
 		identifier := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: tt.bounds}}})
 		auth := identifier.AuthenticateTunnel(t.Context(), Sender{})
 		if d := e.DecideIntercept(auth, o); d.Reason != tt.intercept || d.Allowed == d.Reason.Hard() {
-			t.Errorf("%s intercepted: %s", tt.url, d.Reason)
+			t.Errorf("%s: intercepted tunnel: reason %s, want %s", tt.url, d.Reason, tt.intercept)
 		}
 	}
 	e, _, id := limited(t, "", methods, time.Time{}, ModeEnforce)
 	if d := e.DecideOpening(id, mustOrigin(t, "https://any.example:80")); d.Reason != ReasonIntercepted {
-		t.Errorf("plain HTTP in a tunnel: %s", d.Reason)
+		t.Errorf("plain HTTP in a tunnel: reason %s, want intercepted", d.Reason)
 	}
 	if d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://any.example:8080")); d.Allowed || !d.MayBePlain() {
-		t.Errorf("what may be plain HTTP in a tunnel: %s", d.Reason)
+		t.Errorf("a tunnel that may be plain HTTP: reason %s", d.Reason)
 	}
 	if d := e.DecideOpening(acmeWith(t, b), mustOrigin(t, "https://"+OwnHost+":80")); !d.Allowed {
-		t.Errorf("the gateway's own page in a tunnel: %s", d.Reason)
+		t.Errorf("a tunnel to the gateway's own page is refused: %s", d.Reason)
 	}
 	if d := e.DecideTunnel(t.Context(), id, mustOrigin(t, "https://any.example")); !strings.Contains(d.Detail, "cannot be seen") {
-		t.Errorf("the detail does not say why: %s", d.Detail)
+		t.Errorf("the detail does not name the cause: %s", d.Detail)
 	}
 	if _, refused := e.Screen(acmeWith(t, b), mustOrigin(t, "http://"+OwnHost)); refused {
 		t.Error("the gateway's own page is refused")
 	}
 }
 
-// TestTunnelOfSeveral: a CONNECT is refused only if one agent alone may be inside. Of several, nobody knows which to name.
+// TestTunnelOfSeveral checks that a CONNECT is refused only if it can belong to a single agent.
+// Otherwise the gateway cannot know whose boundary applies.
 func TestTunnelOfSeveral(t *testing.T) {
 	t.Parallel()
 	narrow := Agent{Name: "narrow", Boundaries: Boundaries{Hosts: []string{"shop.example"}}}
@@ -161,17 +162,18 @@ func TestTunnelOfSeveral(t *testing.T) {
 		{[]Agent{narrow, {Name: "wide"}}, false, Sender{}, ReasonIntercepted},
 		{[]Agent{narrow, other}, false, Sender{}, ReasonIntercepted},
 		{[]Agent{at(other, "192.0.2.1/32"), at(narrow, "192.0.2.2/32")}, false, Sender{Source: netip.MustParseAddr("192.0.2.2")}, ReasonAgentHost},
-		{[]Agent{narrow, {Name: "wide"}}, false, Sender{UserAgent: "narrow/1"}, ReasonIntercepted}, // most show another one here
+		{[]Agent{narrow, {Name: "wide"}}, false, Sender{UserAgent: "narrow/1"}, ReasonIntercepted}, // most requests show another name here
 		{nil, false, Sender{}, ReasonIntercepted},
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, AllowUnidentified: tt.unknown})
 		if d := e.DecideIntercept(id.AuthenticateTunnel(t.Context(), tt.sender), o); d.Reason != tt.want || !d.Allowed && d.Agent != "narrow" {
-			t.Errorf("%d agents, unknown %t: %s %s", len(tt.agents), tt.unknown, d.Reason, d.Agent)
+			t.Errorf("%d agents, unknown %t: reason %s of agent %q, want %s", len(tt.agents), tt.unknown, d.Reason, d.Agent, tt.want)
 		}
 	}
 }
 
-// TestExpires: from the day on, in UTC, everything is refused, and a warning says so at load.
+// TestExpires checks that everything is refused from the given day on, in UTC, and that a warning
+// at load says so.
 func TestExpires(t *testing.T) {
 	t.Parallel()
 	b := Boundaries{Expires: "2027-03-31", Ticket: "SEC-4711"}
@@ -181,19 +183,19 @@ func TestExpires(t *testing.T) {
 		e.Policy = nil
 		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: mustOrigin(t, "https://a.example"), Path: "/"}, id})
 		if d.Reason != want || want == ReasonAgentExpired && !strings.Contains(d.Detail, "SEC-4711") {
-			t.Errorf("%s: %s %s", now, d.Reason, d.Detail)
+			t.Errorf("%s: reason %s (%s), want %s", now, d.Reason, d.Detail, want)
 		}
 		_, warnings, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}, Now: now})
 		if err != nil || (len(warnings) == 1) != (want == ReasonAgentExpired) {
-			t.Errorf("%s: %q, %v", now, warnings, err)
+			t.Errorf("%s: warnings %q, error %v", now, warnings, err)
 		}
 	}
 	if !acmeWith(t, b).Config.Closes(day.AddDate(0, -1, 0)).Equal(day) {
-		t.Error("it does not close on that day")
+		t.Error("Closes does not return the day of expiry")
 	}
 }
 
-// TestBoundaryErrors: what cannot be right is an error.
+// TestBoundaryErrors checks that impossible boundaries are errors.
 func TestBoundaryErrors(t *testing.T) {
 	t.Parallel()
 	for want, b := range map[string]Boundaries{
@@ -214,20 +216,21 @@ func TestBoundaryErrors(t *testing.T) {
 	} {
 		_, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "acme", Boundaries: b}}})
 		if err == nil || !strings.Contains(err.Error(), `agent "acme": `) || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %s: %v", want, err)
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }
 
-// TestWindow checks when windows open and close, also on the days on which the clock is changed: in Berlin on
-// 2027-03-28 at 01:00 UTC from 02:00 to 03:00, and on 2027-10-31 at 01:00 UTC from 03:00 to 02:00.
+// TestWindow checks when windows open and close, also on the days on which the clock changes: in
+// Berlin on 2027-03-28 at 01:00 UTC from 02:00 to 03:00, and on 2027-10-31 at 01:00 UTC from 03:00
+// to 02:00.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		windows string // separated by ;
+		windows string // separated by semicolons
 		now     string
-		opens   string // now if it is open
-		closes  string // of the opening
+		opens   string // equals now if the window is open
+		closes  string // the end of that opening
 	}{
 		{"22:00-06:00 UTC", "2027-06-01T12:00:00Z", "2027-06-01T22:00:00Z", "2027-06-02T06:00:00Z"},
 		{"22:00-06:00", "2027-06-01T22:00:00Z", "2027-06-01T22:00:00Z", "2027-06-02T06:00:00Z"},
@@ -237,23 +240,23 @@ func TestWindow(t *testing.T) {
 		{"22:00-00:00", "2027-06-02T00:00:00Z", "2027-06-02T22:00:00Z", "2027-06-03T00:00:00Z"},
 		{"22:00-06:00 Europe/Berlin", "2027-06-01T12:00:00Z", "2027-06-01T20:00:00Z", "2027-06-02T04:00:00Z"},
 		{"22:00-06:00 Europe/Berlin", "2027-12-01T12:00:00Z", "2027-12-01T21:00:00Z", "2027-12-02T05:00:00Z"},
-		// The night in which the clock is set forward has one hour less, the other one more.
+		// The night of the change is an hour shorter in spring and an hour longer in autumn.
 		{"22:00-06:00 Europe/Berlin", "2027-03-27T12:00:00Z", "2027-03-27T21:00:00Z", "2027-03-28T04:00:00Z"},
 		{"22:00-06:00 Europe/Berlin", "2027-10-30T12:00:00Z", "2027-10-30T20:00:00Z", "2027-10-31T05:00:00Z"},
 		{"22:00-06:00 Europe/Berlin", "2027-03-28T12:00:00Z", "2027-03-28T20:00:00Z", "2027-03-29T04:00:00Z"},
-		// The opening is in the gap: it comes with its end. The close is in it: so does that.
+		// The opening or the close is in the gap, and moves to the end of the gap.
 		{"02:30-05:00 Europe/Berlin", "2027-03-28T00:00:00Z", "2027-03-28T01:00:00Z", "2027-03-28T03:00:00Z"},
 		{"01:00-02:30 Europe/Berlin", "2027-03-27T12:00:00Z", "2027-03-28T00:00:00Z", "2027-03-28T01:00:00Z"},
-		// All of it is in the gap: it is not there on that day.
+		// The whole window is in the gap, so it does not open that day.
 		{"02:10-02:50 Europe/Berlin", "2027-03-28T00:30:00Z", "2027-03-29T00:10:00Z", "2027-03-29T00:50:00Z"},
-		// The opening is in the overlap, which comes twice.
+		// The opening is in the overlap, which happens twice.
 		{"02:30-05:00 Europe/Berlin", "2027-10-30T22:00:00Z", "2027-10-31T00:30:00Z", "2027-10-31T01:00:00Z"},
 		{"02:30-05:00 Europe/Berlin", "2027-10-31T01:00:00Z", "2027-10-31T01:30:00Z", "2027-10-31T04:00:00Z"},
 		{"01:00-02:30 Europe/Berlin", "2027-10-30T22:00:00Z", "2027-10-30T23:00:00Z", "2027-10-31T00:30:00Z"},
 		{"01:00-02:30 Europe/Berlin", "2027-10-31T00:30:00Z", "2027-10-31T01:00:00Z", "2027-10-31T01:30:00Z"},
-		// A zone that sets the clock by half an hour, at 2 o'clock.
+		// This zone changes its clock by half an hour, at 2 o'clock.
 		{"02:00-04:00 Australia/Lord_Howe", "2027-10-02T12:00:00Z", "2027-10-02T15:30:00Z", "2027-10-02T17:00:00Z"},
-		// Several.
+		// Several windows.
 		{"08:00-09:00;12:00-13:00 Europe/Berlin", "2027-06-01T09:00:00Z", "2027-06-01T10:00:00Z", "2027-06-01T11:00:00Z"},
 		{"08:00-12:00;11:00-13:00;13:00-14:00", "2027-06-01T15:00:00Z", "2027-06-02T08:00:00Z", "2027-06-02T14:00:00Z"},
 		{"00:00-12:00;12:00-00:00", "2027-06-01T15:00:00Z", "2027-06-01T15:00:00Z", ""},
@@ -266,7 +269,7 @@ func TestWindow(t *testing.T) {
 		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: mustOrigin(t, "https://a.example"), Path: "/"}, id})
 		opens := now.Add(d.RetryAfter)
 		if got := opens.Format(time.RFC3339Nano); got != tt.opens || d.Allowed != (tt.now == tt.opens) || !d.Allowed && d.Reason != ReasonWindow {
-			t.Errorf("%s at %s: %s, opens at %s, want %s", tt.windows, tt.now, d.Reason, got, tt.opens)
+			t.Errorf("%s at %s: reason %s, opens at %s, want %s", tt.windows, tt.now, d.Reason, got, tt.opens)
 			continue
 		}
 		closes := id.Config.Closes(opens)
@@ -276,7 +279,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowMinuteByMinute checks the windows of a year against the clock on the wall.
+// TestWindowMinuteByMinute compares windows with the local time in every minute of a year.
 func TestWindowMinuteByMinute(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"22:00-06:00 Europe/Berlin", "02:30-03:15 America/New_York", "00:00-00:30 America/Sao_Paulo", "01:45-02:15 Australia/Lord_Howe"} {
@@ -293,20 +296,21 @@ func TestWindowMinuteByMinute(t *testing.T) {
 				open = from <= clock || clock < to
 			}
 			if w.has(now) != open {
-				t.Fatalf("%s at %s: %t", text, clock, !open)
+				t.Fatalf("%s at %s: has = %t", text, clock, !open)
 			}
 			if !turn.IsZero() && now.Before(turn) != w.turn(now, !open).Equal(turn) {
-				t.Fatalf("%s: at %s the next turn is %s, before %s", text, now, w.turn(now, !open), turn)
+				t.Fatalf("%s: turn at %s = %s, but an earlier call returned %s", text, now, w.turn(now, !open), turn)
 			}
 			turn = w.turn(now, !open)
 			if w.has(turn) == open || w.has(turn.Add(-1)) != open {
-				t.Fatalf("%s at %s: no turn at %s", text, now, turn)
+				t.Fatalf("%s at %s: the window does not change at %s", text, now, turn)
 			}
 		}
 	}
 }
 
-// TestVisitTime: an agent that keeps the Visit-time of sites is refused outside of it, with the line, and until it begins.
+// TestVisitTime checks that an agent that keeps the Visit-time of sites is refused outside it,
+// until it begins, with the line.
 func TestVisitTime(t *testing.T) {
 	t.Parallel()
 	const robots = "User-agent: *\nVisit-time: 2200-0600\nDisallow: /no\n\nUser-agent: acme\nAllow: /\nVisit-time: 0600 - 0845\nVisit-time: 0000-2400\n"
@@ -339,15 +343,16 @@ func TestVisitTime(t *testing.T) {
 		d := e.Decide(t.Context(), Request{"GET", origin.Target{Origin: o, Path: tt.path}, id})
 		spared := tt.mode == ModeReport && tt.want == ReasonVisitTime
 		if d.Reason != tt.want || d.Line != tt.line || d.RetryAfter != tt.wait || d.WouldDeny != spared || d.Allowed != (spared || tt.want.Allows()) {
-			t.Errorf("%+v: %s line %d %q, %s, allowed %t", tt, d.Reason, d.Line, d.Rule, d.RetryAfter, d.Allowed)
+			t.Errorf("%+v: reason %s, line %d %q, Retry-After %s, allowed %t", tt, d.Reason, d.Line, d.Rule, d.RetryAfter, d.Allowed)
 		}
 		if tunnel := e.DecideTunnel(t.Context(), id, o); tt.want == ReasonVisitTime && tt.line == 7 && tunnel.Reason != ReasonVisitTime {
-			t.Errorf("%+v: a tunnel is %s", tt, tunnel.Reason)
+			t.Errorf("%+v: a tunnel has the reason %s, want visit_time", tt, tunnel.Reason)
 		}
 	}
 }
 
-// TestHostsFile: a file adds to hosts, is followed, and stays as it was while it cannot be read.
+// TestHostsFile checks that a file adds to hosts, that changes are followed, and that an unreadable
+// file changes nothing.
 func TestHostsFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "hosts")
@@ -370,7 +375,7 @@ func TestHostsFile(t *testing.T) {
 			write(text, 1)
 			err := id.Follow(ctx, func(agent string, err error) { t.Errorf("%s: %v", agent, err) })
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: %v", text, err)
+				t.Errorf("%q: error %v, want %q", text, err, want)
 			}
 		}
 		cancel()
@@ -392,7 +397,7 @@ func TestHostsFile(t *testing.T) {
 				}
 			}
 			if strings.Join(got, " ") != want {
-				t.Errorf("it may reach %s, want %s", got, want)
+				t.Errorf("the agent may reach %s, want %s", got, want)
 			}
 		}
 		holds("own.example one.example x.two.example")
@@ -408,27 +413,27 @@ func TestHostsFile(t *testing.T) {
 			holds(step.want)
 		}
 		if len(told) != 3 || told[0] != nil || told[2] != nil || !strings.Contains(fmt.Sprint(told[1]), name+": line 2: ") {
-			t.Errorf("told %v", told)
+			t.Errorf("Follow reported %v, want a success, an error of line 2, and a success", told)
 		}
 		select {
 		case <-changed:
 		default:
-			t.Error("nobody was told that the hosts changed")
+			t.Error("the change of the hosts was not reported")
 		}
 		cancel()
 		synctest.Wait()
 	})
 }
 
-// TestHostsFileBound: a list of a million hosts is read, a longer one is not.
+// TestHostsFileBound checks that a list of a million hosts is accepted and a longer one is not.
 func TestHostsFileBound(t *testing.T) {
 	t.Parallel()
 	list := manyHosts(maxHosts)
 	if set, err := parseHosts(list); err != nil || len(set) != maxHosts {
-		t.Errorf("%d: %v", len(set), err)
+		t.Errorf("parseHosts of a million hosts: %d hosts, error %v", len(set), err)
 	}
 	if _, err := parseHosts(append(list, "one.more.example\n"...)); err == nil || !strings.Contains(err.Error(), "line 1000001: ") {
-		t.Error(err)
+		t.Errorf("parseHosts of a million and one hosts: error %v, want one of line 1000001", err)
 	}
 }
 
@@ -440,7 +445,8 @@ func manyHosts(n int) []byte {
 	return b
 }
 
-// BenchmarkHosts is a look-up among a million hosts, and the reading of their file with its memory.
+// BenchmarkHosts measures a lookup among a million hosts, and the parsing of their file with its
+// memory.
 func BenchmarkHosts(b *testing.B) {
 	list := manyHosts(maxHosts)
 	var set hostSet

@@ -51,7 +51,7 @@ func TestClientAllowed(t *testing.T) {
 		{any, "2001:db8::1", true},
 	} {
 		if got := ClientAllowed(tt.clients, netip.MustParseAddr(tt.source)); got != tt.want {
-			t.Errorf("%v from %s: %t, want %t", tt.clients, tt.source, got, tt.want)
+			t.Errorf("ClientAllowed(%v, %s) = %t, want %t", tt.clients, tt.source, got, tt.want)
 		}
 	}
 	for _, clients := range [][]netip.Prefix{nil, any} {

@@ -34,7 +34,7 @@ func TestRFC7617_2_BasicCredentials(t *testing.T) {
 	} {
 		user, password, ok := basicCredentials(tt.field)
 		if ok != tt.ok || ok && (user != tt.user || password != tt.password) {
-			t.Errorf("%.60q: %q %q %t", tt.field, user, password, ok)
+			t.Errorf("%.60q: got %q, %q, %t; want %q, %q, %t", tt.field, user, password, ok, tt.user, tt.password, tt.ok)
 		}
 	}
 }

@@ -17,20 +17,20 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 	seen := make(map[Reason]bool)
 	for _, r := range Reasons() {
 		if seen[r] {
-			t.Errorf("%s: twice in the set", r)
+			t.Errorf("%s is in the set twice", r)
 		}
 		seen[r] = true
 		if !regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`).MatchString(string(r)) {
 			t.Errorf("%q is not snake_case", r)
 		}
 		if !r.Valid() {
-			t.Errorf("%s: not valid", r)
+			t.Errorf("Valid(%s) = false", r)
 		}
 		if !slices.Contains([]effect{denies, spares, allows, fails}, r.Info().Effect) {
 			t.Errorf("%s: effect %q is unknown", r, r.Info().Effect)
 		}
 		if want := strings.ReplaceAll(string(r), "_", "-"); r.Slug() != want {
-			t.Errorf("%s: slug %q, want %q", r, r.Slug(), want)
+			t.Errorf("Slug(%s) = %q, want %q", r, r.Slug(), want)
 		}
 		if r.Info().Title == "" || strings.HasSuffix(r.Info().Title, ".") || escape.ASCII(r.Info().Title, 80) != r.Info().Title {
 			t.Errorf("%s: title %q", r, r.Info().Title)
@@ -39,7 +39,7 @@ func TestReasonsAreClosedAndNamed(t *testing.T) {
 			t.Errorf("%s: hint %q", r, r.Info().Hint)
 		}
 		if r.Allows() && (r.Hard() || r.Failure() || r.Info().ProxyError != "" || r.Info().Status != http.StatusOK) {
-			t.Errorf("%s: allows and is hard, a failure, or has an error", r)
+			t.Errorf("%s allows, but is hard, is a failure, or has an error", r)
 		}
 	}
 }
@@ -83,27 +83,28 @@ func TestStatusOfEachReason(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", r, r.Info().Status, status)
 		}
 		if status == 502 && !r.Failure() {
-			t.Errorf("%s: a judgement with status 502", r)
+			t.Errorf("%s has status 502, but is not a failure", r)
 		}
 	}
 }
 
-// Clients retry 502, 503 and 504 at once and without end: no rule may be
-// told so. Nor may most failures be told by 503: it says that the gateway has too much
-// to do, or not begun.
+// Clients retry 502, 503 and 504 at once and without end, so no refusal by rules may have such a
+// status. Most failures must not have 503 either, which means that the gateway is too busy or has
+// not started.
 func TestClients15JudgementsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
 		passing := r == ReasonCredentialsBusy || r == ReasonNotReady || r == ReasonAgentLimit || r == ReasonEvidenceUnavailable ||
 			r == ReasonLogUnavailable
 		if s := r.Info().Status; s == 503 && !passing || !r.Failure() && s >= 500 {
-			t.Errorf("%s has status %d", r, s)
+			t.Errorf("%s has status %d, which clients retry", r, s)
 		}
 	}
 }
 
-// TestEndOfEachReason: a refusal that ends by itself has Retry-After (RFC 9110 section 10.2.3). One that holds for as long
-// as a robots.txt names its end as a Date (RFC 9651 section 3.3.7), which no client takes as an invitation to try again.
+// TestEndOfEachReason checks that a refusal that ends by itself has Retry-After (RFC 9110 section
+// 10.2.3). A refusal that holds as long as a robots.txt has its end as a Date (RFC 9651 section
+// 3.3.7), which no client takes for an invitation to try again.
 func TestEndOfEachReason(t *testing.T) {
 	t.Parallel()
 	const (
@@ -120,7 +121,7 @@ func TestEndOfEachReason(t *testing.T) {
 		ReasonLogUnavailable: someday, "exhausted": someday, "upstream_proxy": someday,
 		"dns": someday, "dns_timeout": someday, "connection_refused": someday, "connection_timeout": someday, "unroutable": someday,
 		"unavailable": someday, "timeout": someday, "stalled": someday, "reset": someday, "incomplete": someday,
-		// Somebody has to do something: the operator, the site's owner, or the person behind the crawler.
+		// These need an action of the operator, the site's owner, or the person behind the crawler.
 		ReasonConnectDenied: never, ReasonKillSwitch: never, ReasonOperatorDeny: never, ReasonClientNotAllowed: never, ReasonUnidentified: never,
 		ReasonCredentialsMissing: never, ReasonCredentialsWrong: never, ReasonAgentMismatch: never, ReasonUserAgentConflict: never,
 		ReasonAmbiguousAgent: never, ReasonForbiddenAddress: never, ReasonForbiddenPort: never, ReasonOwnListener: never, ReasonBadTarget: never,
@@ -136,7 +137,7 @@ func TestEndOfEachReason(t *testing.T) {
 		}
 		d, asked := sample(t, r)
 		if r == ReasonPreferenceDenied {
-			d.quoted.line = 4 // else the answer said it
+			d.quoted.line = 4 // otherwise the reason came from the answer
 		}
 		h := Render(d, asked).Header
 		if has := h.Get("Retry-After") != ""; has != (is(exactly) || is(someday)) {
@@ -153,11 +154,11 @@ func TestEndOfEachReason(t *testing.T) {
 	}
 	d, _ := sample(t, ReasonPreferenceDenied)
 	if v := d.Header(); strings.Contains(v, "until") {
-		t.Errorf("a page said so, and it may say otherwise next: %q", v)
+		t.Errorf("a refusal by a page, which may change, has an end: %q", v)
 	}
 }
 
-// The registry of RFC 9209 section 2.3.
+// Error types are in the registry of RFC 9209 section 2.3.
 func TestRFC9209_2_3_ErrorTypes(t *testing.T) {
 	t.Parallel()
 	registered := strings.Fields(`dns_timeout dns_error destination_not_found destination_unavailable
@@ -172,7 +173,7 @@ func TestRFC9209_2_3_ErrorTypes(t *testing.T) {
 	for _, r := range Reasons() {
 		if none := r.Allows() || r == ReasonCanceled; none {
 			if r.Info().ProxyError != "" {
-				t.Errorf("%s: error type %q for nobody", r, r.Info().ProxyError)
+				t.Errorf("%s allows, but has the error type %q", r, r.Info().ProxyError)
 			}
 		} else if !slices.Contains(registered, r.Info().ProxyError) {
 			t.Errorf("%s: error type %q is not registered", r, r.Info().ProxyError)
@@ -184,7 +185,7 @@ func TestUnknownReasonIsInternal(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Reason{"", "allowed", "no-rule"} {
 		if r.Valid() || r.Allows() || !r.Failure() || !r.Hard() || r.Info().Status != 500 || r.Slug() != "internal" {
-			t.Errorf("%q is not taken for internal", r)
+			t.Errorf("the unknown reason %q is not treated as internal", r)
 		}
 	}
 }

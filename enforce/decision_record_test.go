@@ -10,7 +10,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// fullDecision has every field set.
+// fullDecision returns a decision with every field set.
 func fullDecision(tb testing.TB) Decision {
 	tb.Helper()
 	return Decision{
@@ -25,7 +25,8 @@ func fullDecision(tb testing.TB) Decision {
 	}
 }
 
-// TestRecordIsStable: readers of logs know these names (docs/access-log.md). A change is a new schema.
+// TestRecordIsStable checks the names that readers of logs use (docs/access-log.md). A change needs
+// a new schema.
 func TestRecordIsStable(t *testing.T) {
 	t.Parallel()
 	r := fullDecision(t).Record()
@@ -52,7 +53,7 @@ func TestRecordIsStable(t *testing.T) {
 	const empty = `{"schema":2,"decision":"error","reason":"internal","mode":"enforce","would_deny":false,"agent":"","origin":"",` +
 		`"robots_url":"","state":"unknown","source":"none","path_visible":false}`
 	if got, _ := json.Marshal(Decision{}.Record()); string(got) != empty {
-		t.Errorf("zero: %s", got)
+		t.Errorf("the record of the zero decision is %s, want %s", got, empty)
 	}
 }
 
@@ -67,7 +68,8 @@ func TestRecordShowsNothingUnescaped(t *testing.T) {
 	}
 }
 
-// TestSiteTextIsVisible: no form of a refusal, nor the log, shows a rule or a group of a site that looks like another.
+// TestSiteTextIsVisible checks that neither the log nor any form of a refusal shows a site's rule
+// or group in a way that looks like another.
 func TestSiteTextIsVisible(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ text, shown string }{
@@ -80,21 +82,21 @@ func TestSiteTextIsVisible(t *testing.T) {
 		d, asked := sample(t, ReasonDisallowed)
 		d.Rule, d.Group, d.quoted = tt.text, tt.text, quotation{}
 		if r := d.Record(); r.Rule != tt.shown || r.Group != tt.shown {
-			t.Errorf("%+q: the record has %+q, %+q", tt.text, r.Rule, r.Group)
+			t.Errorf("%+q: the record has the rule %+q and the group %+q, want %+q", tt.text, r.Rule, r.Group, tt.shown)
 		}
 		for form, accept := range forms {
 			asked.Accept = accept
 			refusal := Render(d, asked)
 			all := string(refusal.Body) + refusal.Reason + refusal.Header.Get("Proxy-Status")
 			if tt.text != tt.shown && strings.Contains(all, tt.text) || form == "txt" && !strings.Contains(all, tt.shown) {
-				t.Errorf("%s of %+q: %s", form, tt.text, all)
+				t.Errorf("the %s form of %+q hides or copies it: %s", form, tt.text, all)
 			}
 		}
 	}
 }
 
-// TestSeconds: a time survives the log, to the microsecond. A value that is not a number, which a filter
-// of the log may leave, is the zero time.
+// TestSeconds checks that a time survives the log to the microsecond. A value that is not a number,
+// which a log filter may leave, becomes the zero time.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for _, want := range []time.Time{{}, now, now.Add(123456789 * time.Microsecond), time.Unix(1, 0), time.Date(2199, 12, 31, 23, 59, 59, 999999e3, time.UTC)} {
@@ -104,13 +106,13 @@ func TestSeconds(t *testing.T) {
 			err = json.Unmarshal(text, &back)
 		}
 		if got := back.Time(); err != nil || !got.Equal(want) || got.IsZero() != want.IsZero() {
-			t.Errorf("%v is %s, and that %v, %v", want, text, got, err)
+			t.Errorf("%v became %s, which became %v, error %v", want, text, got, err)
 		}
 	}
 	for _, text := range []string{`"REDACTED"`, `"1"`, `true`, `null`, `[1]`, `{}`, `1e999`, `0`, `-1`} {
 		var r LogRecord
 		if err := json.Unmarshal([]byte(`{"decided_at":`+text+`,"line":7}`), &r); err != nil || !r.DecidedAt.Time().IsZero() || r.Line != 7 {
-			t.Errorf("%s: %v, %v", text, r.DecidedAt, err)
+			t.Errorf("%s: got %v, error %v, want the zero time", text, r.DecidedAt, err)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 func TestZeroValuesDeny(t *testing.T) {
 	t.Parallel()
 	if (Decision{}).Allowed || (Decision{}).Outcome() != "error" {
-		t.Error("the zero decision allows")
+		t.Error("the zero decision is not an error")
 	}
 	if (Decision{}).Paced() {
-		t.Error("the zero decision is to be sent")
+		t.Error("the zero decision is paced")
 	}
 	if r, _, refused := (Identity{}).Refused(); !refused || r != ReasonUnidentified {
 		t.Error("the zero identity is accepted")
@@ -23,10 +23,10 @@ func TestZeroValuesDeny(t *testing.T) {
 		t.Error("the zero tunnel is accepted")
 	}
 	if _, _, refused := new(Identifier).Inner(Authentication{}, "Bot/1.0").Refused(); !refused {
-		t.Error("a tunnel that nobody opened is accepted")
+		t.Error("a request in the zero tunnel is accepted")
 	}
 	if _, _, refused := new(Identifier).Identify(t.Context(), Sender{UserAgent: "Bot/1.0"}).Refused(); !refused {
-		t.Error("the zero identifier accepts")
+		t.Error("the zero identifier accepts a request")
 	}
 	target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/"}
 	for name, d := range map[string]Decision{
@@ -36,7 +36,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		"connect":  newEnforcer(siteOf(absent(404), defaults), nil, nil).DecideIntercept(Authentication{}, target.Origin),
 	} {
 		if d.Allowed {
-			t.Errorf("%s: the zero value allows: %+v", name, d)
+			t.Errorf("%s: a zero value permits the request: %+v", name, d)
 		}
 	}
 	if (HostPattern{}).Match(target.Origin) || (HostPattern{}).String() != "" {
@@ -50,14 +50,14 @@ func TestRefuseKeepsEvidence(t *testing.T) {
 	got := d.Refuse(ReasonRateLimited, "host", 1500*time.Millisecond)
 	if got.Allowed || got.WouldDeny || got.Reason != ReasonRateLimited || got.Agent != "A" || got.Line != 3 ||
 		got.RetryAfter != 1500*time.Millisecond || got.Detail != "host" {
-		t.Errorf("got %+v", got)
+		t.Errorf("Refuse returned %+v", got)
 	}
 	if !d.Allowed {
 		t.Error("the receiver was changed")
 	}
 	for _, r := range []Reason{"", ReasonNoRule, "made_up"} {
 		if got := d.Refuse(r, "", -1); got.Allowed || got.Reason != ReasonInternal || got.RetryAfter != 0 {
-			t.Errorf("Refuse(%q): %+v", r, got)
+			t.Errorf("Refuse(%q) = %+v, want an internal error", r, got)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestOutcome(t *testing.T) {
 		{Decision{Allowed: true}.Refuse("dns", "", 0), "error"},
 	} {
 		if got := tt.d.Outcome(); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.d.Reason, got, tt.want)
+			t.Errorf("Outcome of %s = %s, want %s", tt.d.Reason, got, tt.want)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestDecideByRules(t *testing.T) {
 				t.Errorf("evidence: %+v", got)
 			}
 			if s.origin != got.Origin {
-				t.Errorf("looked up %s", s.origin)
+				t.Errorf("the lookup was for %s, want %s", s.origin, got.Origin)
 			}
 		})
 	}
@@ -83,12 +83,12 @@ func TestDecideDatesAndHashes(t *testing.T) {
 	r := rules(robots)
 	d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "https://example.com:8443/")
 	if d.SHA256 != r.SHA256 || d.Age != 5*time.Minute || !d.FetchedAt.Equal(r.FetchedAt) || !d.FreshUntil.Equal(r.FreshUntil) {
-		t.Errorf("got %+v", d)
+		t.Errorf("got %+v, want the times and the hash of %+v", d, r)
 	}
-	// A clock that was set back gives no negative age.
+	// A clock that was set back must not make the age negative.
 	r.FetchedAt = now.Add(time.Second)
 	if d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "http://example.com/"); d.Age != 0 {
-		t.Errorf("age %s", d.Age)
+		t.Errorf("age %s, want 0", d.Age)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestDecideRetryAfter(t *testing.T) {
 		r := unreachable(time.Hour, "")
 		r.NextAttempt = tt.next
 		if d := ask(t, newEnforcer(siteOf(r, defaults), nil, nil), crawler(t, "A"), "http://example.com/"); d.RetryAfter != tt.want {
-			t.Errorf("next attempt at %s: %s, want %s", tt.next, d.RetryAfter, tt.want)
+			t.Errorf("next attempt at %s: Retry-After %s, want %s", tt.next, d.RetryAfter, tt.want)
 		}
 	}
 }
@@ -147,17 +147,18 @@ func TestDecideLookupFails(t *testing.T) {
 			} {
 				spared := mode == ModeReport && tt.want == ReasonPending
 				if d.Reason != tt.want || d.WouldDeny != spared || d.Allowed != spared || d.RetryAfter != tt.retry {
-					t.Errorf("%s, %s, %s: %+v", tt.name, mode, kind, d)
+					t.Errorf("%s, mode %s, %s: %+v", tt.name, mode, kind, d)
 				}
 				if !spared && d.Outcome() != tt.outcome {
-					t.Errorf("%s: outcome %s", tt.name, d.Outcome())
+					t.Errorf("%s: outcome %s, want %s", tt.name, d.Outcome(), tt.outcome)
 				}
 			}
 		}
 	}
 }
 
-// RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." These bytes only.
+// RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." This means exactly these
+// bytes.
 func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 	t.Parallel()
 	closed := rules("User-agent: *\nDisallow: /\n")
@@ -170,12 +171,12 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		if itself != (d.Allowed && d.Reason == ReasonRobotsTxt && !d.Paced() && s.lookups == 0) {
 			t.Errorf("%s: allowed %t %s, paced %t, %d look-ups", path, d.Allowed, d.Reason, d.Paced(), s.lookups)
 		}
-		// An equivalent spelling (RFC 3986 section 6.2.2.2) is left to the rules, which allow it too.
+		// The rules decide an equivalent spelling (RFC 3986 section 6.2.2.2), and allow it too.
 		if want := itself || path == "/robots%2Etxt"; want != d.Allowed {
 			t.Errorf("%s: allowed %t", path, d.Allowed)
 		}
 	}
-	// It is allowed to be read. The rules judge what else a request does.
+	// Only reading is allowed. The rules decide other methods.
 	for method, want := range map[string]Reason{
 		"GET": ReasonRobotsTxt, "HEAD": ReasonRobotsTxt, "POST": ReasonDisallowed, "DELETE": ReasonDisallowed,
 		"OPTIONS": ReasonDisallowed, "get": ReasonDisallowed, "": ReasonDisallowed,
@@ -183,7 +184,7 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 		target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/robots.txt"}
 		d := newEnforcer(siteOf(closed, defaults), nil, nil).Decide(t.Context(), Request{method, target, crawler(t, "A")})
 		if d.Reason != want || d.Paced() {
-			t.Errorf("%q: %s, paced %t", method, d.Reason, d.Paced())
+			t.Errorf("%q: reason %s, paced %t, want %s", method, d.Reason, d.Paced(), want)
 		}
 		target.Path = "/robots%2Etxt"
 		d = newEnforcer(siteOf(closed, defaults), nil, nil).Decide(t.Context(), Request{method, target, crawler(t, "A")})
@@ -191,7 +192,8 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 			t.Errorf("%q of %s: %s", method, target.Path, d.Reason)
 		}
 	}
-	// It needs neither a reachable site nor mode; but who is denied the host is denied this too.
+	// It needs neither a reachable site nor a mode, but a sender that is denied the host is denied
+	// it too.
 	for name, tt := range map[string]struct {
 		e    *Enforcer
 		id   Identity
@@ -207,14 +209,14 @@ func TestRFC9309_2_2_2_RobotsTxtItself(t *testing.T) {
 			t.Errorf("%s: allowed %t %s", name, d.Allowed, d.Reason)
 		}
 	}
-	// Spared in report mode, it is still not paced.
+	// In report mode it passes, still without pacing.
 	report := newEnforcer(nil, mustPolicy(t, PolicyConfig{Mode: ModeReport}), nil)
 	if d := ask(t, report, Identity{acceptance: acceptance{refusal: ReasonCredentialsMissing}}, "http://example.com/robots.txt"); !d.WouldDeny || d.Paced() {
-		t.Errorf("report: %+v", d)
+		t.Errorf("mode report: %+v", d)
 	}
 }
 
-// robots.txt is refused for credentials only, for every sender. All else is refused as before.
+// robots.txt is refused only for missing credentials. Everything else is refused as before.
 func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
@@ -225,11 +227,11 @@ func TestRobotsTxtForWhoeverAsks(t *testing.T) {
 			want = r
 		case ReasonUnidentified, ReasonAgentMismatch, ReasonUserAgentConflict, ReasonAmbiguousAgent:
 		default:
-			continue // no identity is refused for it
+			continue // no identity has this reason
 		}
 		e := newEnforcer(siteOf(rules(robots), defaults), nil, nil)
 		if d := ask(t, e, identity, "http://example.com/robots.txt"); d.Reason != want || d.Paced() {
-			t.Errorf("%s: %s, paced %t", r, d.Reason, d.Paced())
+			t.Errorf("%s: reason %s, paced %t, want %s", r, d.Reason, d.Paced(), want)
 		}
 		for _, refused := range []Request{
 			{http.MethodPost, origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: "/robots.txt"}, identity},
@@ -287,7 +289,7 @@ func TestOrderOfSteps(t *testing.T) {
 	}
 }
 
-// RFC 1738 section 3.2.2 has ways to read only, in every mode.
+// RFC 1738 section 3.2.2 only has ways to read, in every mode.
 func TestMethodsOfFTP(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []Mode{ModeEnforce, ModeReport, ModeOff} {
@@ -303,7 +305,8 @@ func TestMethodsOfFTP(t *testing.T) {
 	}
 }
 
-// ModeReport records the first refusal and the evidence, and lets the request pass unless the refusal is hard.
+// Mode report records the first refusal and its evidence, and lets the request pass unless the
+// refusal is hard.
 func TestModeReport(t *testing.T) {
 	t.Parallel()
 	wrong := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}, {Name: "b"}}})
@@ -371,30 +374,30 @@ func TestDecideTunnel(t *testing.T) {
 		s := siteOf(tt.record, defaults)
 		d := newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideTunnel(t.Context(), crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
 		if d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.PathVisible || d.Group != tt.group || s.lookups != tt.asks {
-			t.Errorf("%s: %d look-ups, %+v", tt.name, s.lookups, d)
+			t.Errorf("%s: blind: %d lookups, %+v", tt.name, s.lookups, d)
 		}
-		opening := tt.want // where no rules are asked for, it is decided
+		opening := tt.want // without a lookup the opening decides
 		if tt.asks > 0 {
 			opening = ReasonIntercepted
 		}
 		d = newEnforcer(s, mustPolicy(t, tt.policy), nil).DecideOpening(crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
 		if d.Reason != opening || d.Allowed != opening.Allows() || d.PathVisible != (tt.asks > 0) || s.lookups != tt.asks {
-			t.Errorf("%s: opening: %d look-ups, %+v", tt.name, s.lookups, d)
+			t.Errorf("%s: opening: %d lookups, %+v", tt.name, s.lookups, d)
 		}
 		d = newEnforcer(s, mustPolicy(t, tt.policy), nil).DecidePlain(crawler(t, tt.agent), mustOrigin(t, "https://example.com"))
 		if d.Reason != ReasonIntercepted || !d.Allowed || d.WouldDeny || !d.PathVisible || d.Agent != tt.agent || s.lookups != tt.asks {
-			t.Errorf("%s: plain HTTP: %d look-ups, %+v", tt.name, s.lookups, d)
+			t.Errorf("%s: plain HTTP: %d lookups, %+v", tt.name, s.lookups, d)
 		}
 	}
 	report := PolicyConfig{Mode: ModeReport, ConnectDefault: ConnectTunnel}
 	d := newEnforcer(siteOf(rules(robots), defaults), mustPolicy(t, report), nil).
 		DecideTunnel(t.Context(), crawler(t, "A"), mustOrigin(t, "https://example.com"))
 	if !d.Allowed || !d.WouldDeny || d.Reason != ReasonTunnelRestricted || !d.Paced() {
-		t.Errorf("report: %+v", d)
+		t.Errorf("mode report: %+v", d)
 	}
 }
 
-// Only credentials refuse a CONNECT that will be looked into.
+// Only credentials can refuse a CONNECT that will be intercepted.
 func TestDecideIntercept(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}}})
@@ -421,9 +424,9 @@ func TestDecideIntercept(t *testing.T) {
 		if d.Reason != tt.want || d.Allowed != (tt.want.Allows() || spared) || d.WouldDeny != spared || !d.PathVisible {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
-		if spared { // requests inside are spared as well, and not taken as unidentified
+		if spared { // requests inside pass too, and do not count as unidentified
 			if r, _, _ := id.Inner(tunnel, "a").Refused(); r != ReasonCredentialsMissing {
-				t.Errorf("inside: %q", r)
+				t.Errorf("the request inside has the reason %q, want credentials_missing", r)
 			}
 		}
 	}
@@ -439,13 +442,13 @@ func TestStopKnowsTheNameless(t *testing.T) {
 	for _, id := range []Identity{crawler(t, "BadBot/1"), open.Identify(t.Context(), Sender{UserAgent: "BadBot/1"})} {
 		d := ask(t, newEnforcer(siteOf(absent(404), defaults), nil, k), id, "http://example.com/")
 		if d.Reason != ReasonKillSwitch || d.Detail != "stopped: agent badbot, because: complaint" {
-			t.Errorf("%q: %s %q", id.Agent, d.Reason, d.Detail)
+			t.Errorf("%q: reason %s, detail %q, want a stop", id.Agent, d.Reason, d.Detail)
 		}
 	}
 }
 
-// The agent that is configured looks for its group under its tokens, in their order, and
-// leaves * out if its block says so.
+// A configured agent finds its group by its tokens, in their order, and ignores * if its block says
+// so.
 func TestDecideForConfiguredAgents(t *testing.T) {
 	t.Parallel()
 	file := rules("User-agent: Acme\nDisallow: /acme\n\nUser-agent: *\nDisallow: /star\n")
@@ -466,7 +469,7 @@ func TestDecideForConfiguredAgents(t *testing.T) {
 	} {
 		d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Sender{UserAgent: tt.field}), "http://example.com"+tt.path)
 		if d.Reason != tt.want || d.Group != tt.group {
-			t.Errorf("%s %s: %s by group %q", tt.field, tt.path, d.Reason, d.Group)
+			t.Errorf("%s %s: reason %s by group %q, want %s by %q", tt.field, tt.path, d.Reason, d.Group, tt.want, tt.group)
 		}
 	}
 	if d := ask(t, newEnforcer(siteOf(file, defaults), nil, nil), id.Identify(t.Context(), Sender{UserAgent: "AcmeNews"}), "http://example.com/"); d.Agent != "news" ||
@@ -475,7 +478,8 @@ func TestDecideForConfiguredAgents(t *testing.T) {
 	}
 }
 
-// TestRefuseExcess: the refusal of an agent with too much under way has the facts of every other.
+// TestRefuseExcess checks that the refusal of an agent with too many requests under way has the
+// same facts as any other.
 func TestRefuseExcess(t *testing.T) {
 	t.Parallel()
 	o := origin.Origin{Scheme: "http", Host: "www.example.com", Port: 80}

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// now is the time of all tests.
+// now is the time in all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func mustOrigin(tb testing.TB, rawURL string) origin.Origin {
@@ -36,7 +36,7 @@ func prefixes(tb testing.TB, list ...string) (out []netip.Prefix) {
 	return out
 }
 
-// verifier knows one password for each user.
+// verifier accepts one password for each user.
 func verifier(_ context.Context, _ netip.Addr, user, password string) PasswordCheck {
 	if password == "pw-"+user {
 		return PasswordRight
@@ -81,7 +81,7 @@ func absent(status int) fetch.Record {
 	}
 }
 
-// unreachable returns the record of a site that has not answered since then.
+// unreachable returns the record of a site that has been unreachable for that time.
 func unreachable(since time.Duration, lastGood string) fetch.Record {
 	r := fetch.Record{
 		State: fetch.StateUnreachable, Cause: fetch.CauseTimeout,
@@ -94,7 +94,7 @@ func unreachable(since time.Duration, lastGood string) fetch.Record {
 	return r
 }
 
-// site answers every look-up alike and records the questions.
+// site gives every lookup the same answer and records the lookups.
 type site struct {
 	entry   *robotscache.Entry
 	source  robotscache.Source

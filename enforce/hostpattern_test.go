@@ -42,7 +42,7 @@ func TestHostPattern(t *testing.T) {
 			continue
 		}
 		if p.String() != tt.canonical {
-			t.Errorf("%q: canonical %q, want %q", tt.pattern, p, tt.canonical)
+			t.Errorf("ParseHostPattern(%q) = %q, want %q", tt.pattern, p, tt.canonical)
 		}
 		if again, err := ParseHostPattern(p.String()); err != nil || again != p {
 			t.Errorf("%q: canonical form %q gives %v, %v", tt.pattern, p, again, err)
@@ -62,14 +62,14 @@ func TestHostPattern(t *testing.T) {
 					t.Fatal(err)
 				}
 				if p.Match(o) != list.want {
-					t.Errorf("%q on %s: not %t", tt.pattern, u, list.want)
+					t.Errorf("Match of %q and %s is not %t", tt.pattern, u, list.want)
 				}
 				found := false
 				for range index.matches(o) {
 					found = true
 				}
 				if found != list.want {
-					t.Errorf("%q on %s: the index does not say %t", tt.pattern, u, list.want)
+					t.Errorf("the index of %q finds %s: not %t", tt.pattern, u, list.want)
 				}
 			}
 		}
@@ -124,8 +124,8 @@ func TestHostPatternRefuses(t *testing.T) {
 	}
 }
 
-// The closest pattern comes first: the host, the longest name above it, all; of equal ones
-// that with a port.
+// The closest pattern comes first: the host, the longest name above it, then all. Of equal
+// patterns, one with a port comes first.
 func TestHostIndexOrder(t *testing.T) {
 	t.Parallel()
 	var index hostIndex[string]
@@ -158,13 +158,14 @@ func TestHostIndexOrder(t *testing.T) {
 		n := 0
 		index.matches(o)(func(HostPattern, string) bool { n++; return n <= stop })
 		if n != stop+1 {
-			t.Errorf("%d yielded after false, want %d", n, stop+1)
+			t.Errorf("the iterator yielded %d patterns, want a stop after %d", n, stop+1)
 		}
 	}
 }
 
-// FuzzHostPattern: an accepted pattern has a canonical form with the same meaning, and matches
-// itself if it is one host. The index finds it exactly if it matches.
+// FuzzHostPattern checks that an accepted pattern has a canonical form with the same meaning, that
+// a pattern of one host matches that host, and that the index finds a pattern exactly if it
+// matches.
 func FuzzHostPattern(f *testing.F) {
 	for _, s := range []string{"example.com", "*.example.com:8080", "*", "[::1]:80", "bücher.example", "192.0.2.1", "::1", ".x"} {
 		f.Add(s, "www.example.com:8080")

@@ -78,7 +78,7 @@ func TestNewIdentifierRefuses(t *testing.T) {
 			t.Parallel()
 			_, _, err := NewIdentifier(IdentifierConfig{Agents: tt.agents, Verify: verifier})
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("the configuration is accepted")
 			}
 			for _, part := range tt.want {
 				if !strings.Contains(err.Error(), part) {
@@ -93,11 +93,11 @@ func TestNewIdentifierWantsVerify(t *testing.T) {
 	t.Parallel()
 	_, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "a", Credentials: []string{"u"}}}})
 	if err == nil || !strings.Contains(err.Error(), "verify") {
-		t.Errorf("got %v", err)
+		t.Errorf("error %v, want one about verify", err)
 	}
 }
 
-// Agents that some evidence tells apart are no ambiguity.
+// Agents are not ambiguous if any evidence distinguishes them.
 func TestNewIdentifierAccepts(t *testing.T) {
 	t.Parallel()
 	for name, agents := range map[string][]Agent{
@@ -139,7 +139,7 @@ func TestRFC9309_2_2_1_TokenWarnings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(warnings) != len(tt.want) {
-			t.Errorf("%v: warnings %q", tt.agent, warnings)
+			t.Errorf("%v: warnings %q, want %q", tt.agent, warnings, tt.want)
 			continue
 		}
 		for i := range tt.want {
@@ -157,6 +157,6 @@ func TestConditionNamesAreClosed(t *testing.T) {
 		seen[c.String()] = true
 	}
 	if len(seen) != 15 || condition(15).String() != "credential+client_certificate+source+user_agent" {
-		t.Errorf("names %v", seen)
+		t.Errorf("the conditions have the names %v", seen)
 	}
 }

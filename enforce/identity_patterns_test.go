@@ -30,7 +30,7 @@ func TestGlobMatch(t *testing.T) {
 		{"Mozilla/5.0 (compatible; Acme*", "Mozilla/5.0 (compatible; AcmeBot/1.0)", true},
 	} {
 		if got := newGlob(tt.pattern).match(strings.ToLower(tt.s)); got != tt.want {
-			t.Errorf("%q on %q: %t", tt.pattern, tt.s, got)
+			t.Errorf("match(%q, %q) = %t, want %t", tt.pattern, tt.s, got, tt.want)
 		}
 	}
 }
@@ -48,11 +48,11 @@ func FuzzGlob(f *testing.F) {
 		g, h := newGlob(p), newGlob(q)
 		for _, x := range []glob{g, h} {
 			if escape.ASCII(string(x)+s, 1000) != string(x)+s {
-				continue // an expression is over characters, a glob over bytes
+				continue // an expression matches characters, a glob bytes
 			}
 			re := regexp.MustCompile(`^` + strings.ReplaceAll(regexp.QuoteMeta(string(x)), `\*`, `.*`) + `$`)
 			if got, want := x.match(strings.ToLower(s)), re.MatchString(strings.ToLower(s)); got != want {
-				t.Errorf("%q on %q: %t, the expression says %t", x, s, got, want)
+				t.Errorf("match(%q, %q) = %t, but the regular expression has %t", x, s, got, want)
 			}
 		}
 		witness, ok := intersection{}.of(g, h)
@@ -60,7 +60,7 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q and %q: witness %q does not match both", g, h, witness)
 		}
 		if !ok && g.match(strings.ToLower(s)) && h.match(strings.ToLower(s)) {
-			t.Errorf("%q and %q: said to be disjoint, but both match %q", g, h, s)
+			t.Errorf("%q and %q: reported as disjoint, but both match %q", g, h, s)
 		}
 	})
 }
@@ -80,12 +80,13 @@ func TestGlobIntersect(t *testing.T) {
 		{"*", "anything at all", true},
 	} {
 		if witness, got := (intersection{}).of(newGlob(tt.p), newGlob(tt.q)); got != tt.want {
-			t.Errorf("%q and %q: %t (%q)", tt.p, tt.q, got, witness)
+			t.Errorf("%q and %q: intersection %t (%q), want %t", tt.p, tt.q, got, witness, tt.want)
 		}
 	}
-	// The worst pair of the length allowed ends in time because no pair of positions is tried twice.
+	// The worst pair of the permitted length ends in time, because no pair of positions is tried
+	// twice.
 	long := strings.Repeat("*a", maxPattern/2)
 	if _, ok := (intersection{}).of(newGlob(long+"b"), newGlob(long+"c")); ok {
-		t.Error("different ends intersect")
+		t.Error("globs with different ends intersect")
 	}
 }

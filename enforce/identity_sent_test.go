@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// TestSignature: only https is signed, by a key that signs now, in the form that the host wants. What cannot be signed
-// leaves without the client's signature too.
+// TestSignature checks that only https is signed, by a key that is valid now, in the form that the
+// host wants. A request that cannot be signed does not keep the client's signature either.
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
@@ -48,7 +48,7 @@ func TestSignature(t *testing.T) {
 		}
 		got := c.agent.Signature(r, o, c.at)
 		if sent := r.Header.Get("Signature"); got != c.want || (got.Key != "") != (len(sent) > 60) || c.agent.Signs() && sent == "client=:AA==:" {
-			t.Errorf("%s: %+v, sent %q", c.what, got, sent)
+			t.Errorf("%s: %+v, sent %q, want %+v", c.what, got, sent, c.want)
 		}
 	}
 	if signer.Sends().Get("From") != "a@b.example" || len(signer.Sends()) != 1 || (*Agent)(nil).Sends() != nil {
@@ -58,16 +58,16 @@ func TestSignature(t *testing.T) {
 		{Name: "acme", Tokens: []string{"AcmeBot"}, UserAgents: []string{"NewsBot"}, SendUserAgent: "Mozilla/5.0 (compatible; AcmeBot/2.0; +https://bot.example)"},
 	}})
 	if err != nil || named.AskedAs("AcmeBot") == nil || named.AskedAs("NewsBot") != nil {
-		t.Errorf("an agent that sends its own name is asked for by another: %v", err)
+		t.Errorf("AskedAs returns an agent for another name: %v", err)
 	}
 	for token, want := range map[string]*Agent{"SignBot": signer, "signer": nil, "plain": id.Agents()[1], "": nil} {
 		if got := id.AskedAs(token); got != want {
-			t.Errorf("asked as %q: %v", token, got)
+			t.Errorf("AskedAs(%q) = %v, want %v", token, got, want)
 		}
 	}
 }
 
-// TestDirectoryOrigin: a directory is kept as the origin that its own site compares with.
+// TestDirectoryOrigin checks that a directory is kept in the form that its own site compares.
 func TestDirectoryOrigin(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -76,7 +76,7 @@ func TestDirectoryOrigin(t *testing.T) {
 	} {
 		id, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "signer", Sign: &Signing{Keys: "file", Directory: text}}}})
 		if (err == nil) != (want != "") || err == nil && id.Agents()[0].Signer.Directory != want {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: error %v, want the directory %q", text, err, want)
 		}
 	}
 }

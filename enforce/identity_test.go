@@ -19,7 +19,7 @@ func basic(user, password string) string {
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0 Safari/537.36"
 
-// Without agent blocks the product token is all.
+// Without agent blocks, only the product token identifies.
 func TestIdentifyWithoutAgents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -38,12 +38,12 @@ func TestIdentifyWithoutAgents(t *testing.T) {
 	} {
 		i := mustIdentifier(t, IdentifierConfig{AllowUnidentified: tt.allow}).Identify(t.Context(), Sender{
 			UserAgent: tt.field,
-			// There is nothing to verify it with: it is for somebody else.
+			// Without a verifier, the credentials are for another proxy.
 			ProxyAuthorization: basic("u", "wrong"),
 		})
 		reason, _, _ := i.Refused()
 		if i.Agent != tt.agent || i.IdentifiedBy != tt.by || reason != tt.reason {
-			t.Errorf("%t %.40q: %q by %q, %q", tt.allow, tt.field, i.Agent, i.IdentifiedBy, reason)
+			t.Errorf("allow %t, %.40q: agent %q by %q, reason %q; want %q by %q, %q", tt.allow, tt.field, i.Agent, i.IdentifiedBy, reason, tt.agent, tt.by, tt.reason)
 		}
 		if tt.agent != "" && !slices.Equal(i.Robots.Tokens, []string{tt.agent}) {
 			t.Errorf("%q: tokens %q", tt.field, i.Robots.Tokens)
@@ -72,13 +72,13 @@ func company(t *testing.T, allow bool) *Identifier {
 var identityCases = []struct {
 	name   string
 	e      Sender
-	agent  string // who it is, or who it was that was refused
+	agent  string // the accepted or the refused agent
 	by     string // if accepted
 	reason Reason // with unidentified deny
 	open   Reason // with unidentified allow, if that differs
 	detail string
 }{
-	// A credential alone. It outranks the header, which says nothing …
+	// A credential alone outranks a header that names no agent …
 	{name: "credential, no User-Agent", e: Sender{ProxyAuthorization: basic("al", "pw-al")}, agent: "alpha", by: "credential"},
 	{name: "credential, browser", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: browser}, agent: "alpha", by: "credential"},
 	{name: "credential, library", e: Sender{ProxyAuthorization: basic("al", "pw-al"), UserAgent: "curl/8"}, agent: "alpha", by: "credential"},
@@ -164,10 +164,10 @@ var identityCases = []struct {
 	{name: "mybotx is not mybot", e: Sender{UserAgent: "mybotx"}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "fallback token is no name", e: Sender{UserAgent: "Open/1"}, reason: ReasonCredentialsMissing, open: "accepted"},
 
-	// Nobody: 407 because some agent requires credentials.
+	// No agent is identified. The status is 407, because some agent requires credentials.
 	{name: "nothing", e: Sender{}, reason: ReasonCredentialsMissing, open: "accepted"},
 	{name: "browser", e: Sender{UserAgent: browser}, reason: ReasonCredentialsMissing, open: "accepted"},
-	// A name that needs a credential is never had for nothing.
+	// An agent that requires credentials is never accepted without them.
 	{name: "other's name in comment without credential", e: Sender{UserAgent: "Mozilla/5.0 (X11; BetaBot/1) Gecko/1"}, agent: "beta", reason: ReasonCredentialsMissing},
 	{name: "other's name without credential", e: Sender{UserAgent: "BetaBot/1"}, agent: "beta", reason: ReasonCredentialsMissing, detail: "requires credentials"},
 	{name: "token without credential", e: Sender{UserAgent: "alpha/1"}, agent: "alpha", reason: ReasonCredentialsMissing},
@@ -203,8 +203,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// The inside of a tunnel has the CONNECT's evidence and its own User-Agent: whatever is
-// accepted in one request is accepted so, whatever CONNECT said of itself.
+// A request in a tunnel has the CONNECT's evidence and its own User-Agent. If one request with all
+// of this is accepted, it is accepted in the same way, whatever the CONNECT's own User-Agent.
 func TestTunnelThenInner(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {
@@ -225,7 +225,7 @@ func TestTunnelThenInner(t *testing.T) {
 				reason, _, _ = got.Refused()
 				switch wantReason {
 				case ReasonCredentialsMissing:
-					// 407 means nothing to a client that believes to talk with the origin.
+					// A client that believes to talk to the origin cannot use a 407.
 					if reason != ReasonUnidentified && reason != ReasonAgentMismatch {
 						t.Errorf("inside refused for %q", reason)
 					}
@@ -240,8 +240,8 @@ func TestTunnelThenInner(t *testing.T) {
 	}
 }
 
-// A CONNECT that will not be looked into mostly has no User-Agent: whom
-// credentials or certificate bind needs none, unless it could be several, or names another.
+// A CONNECT for a blind tunnel mostly has no User-Agent. A sender that credentials or a certificate
+// identify needs none, unless there are several candidates or it names another agent.
 func TestOpaque(t *testing.T) {
 	t.Parallel()
 	id := company(t, false)
@@ -275,13 +275,13 @@ func TestOpaque(t *testing.T) {
 		i := tt.id.Opaque(t.Context(), tt.e)
 		reason, _, refused := i.Refused()
 		if reason != tt.reason || i.Agent != tt.agent || !refused && i.IdentifiedBy != tt.by {
-			t.Errorf("%s: %q by %q, %q", tt.name, i.Agent, i.IdentifiedBy, reason)
+			t.Errorf("%s: agent %q by %q, reason %q; want %q by %q, %q", tt.name, i.Agent, i.IdentifiedBy, reason, tt.agent, tt.by, tt.reason)
 		}
 	}
 }
 
-// Clients that wait for 407 (Java, Apache, okhttp) send credentials with CONNECT only: it
-// is the place to ask, but only if nobody could be accepted without.
+// Clients that wait for 407 (Java, Apache, okhttp) send credentials with CONNECT only. So CONNECT
+// gets the 407, but only if no agent could be accepted without credentials.
 func TestTunnelAsksForCredentials(t *testing.T) {
 	t.Parallel()
 	withCredential := Agent{Name: "a", Credentials: []string{"u"}}
@@ -303,12 +303,12 @@ func TestTunnelAsksForCredentials(t *testing.T) {
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: tt.agents, AllowUnidentified: tt.allow})
 		if got, _, _ := id.AuthenticateTunnel(t.Context(), tt.e).Refused(); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			t.Errorf("%s: refused for %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
 
-// One certificate with the names of two agents cannot be foreseen at load.
+// A certificate with the names of two agents cannot be detected at load.
 func TestIdentifyAmbiguousCertificate(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{
@@ -330,12 +330,12 @@ func TestIdentifyAmbiguousCertificate(t *testing.T) {
 	} {
 		i := id.Identify(t.Context(), Sender{CertificateNames: tt.names, UserAgent: tt.field})
 		if reason, detail, _ := i.Refused(); reason != tt.reason || i.Agent != tt.agent {
-			t.Errorf("%v %q: %q %q %s", tt.names, tt.field, i.Agent, reason, detail)
+			t.Errorf("%v, %q: agent %q, reason %q (%s); want %q, %q", tt.names, tt.field, i.Agent, reason, detail, tt.agent, tt.reason)
 		}
 	}
 }
 
-// An unidentified request that is allowed has no name, but the token its rules are found by.
+// A permitted unidentified request has no agent name, but a token that selects its rules.
 func TestUnidentifiedAllowedHasNoName(t *testing.T) {
 	t.Parallel()
 	id := company(t, true)
@@ -345,8 +345,8 @@ func TestUnidentifiedAllowedHasNoName(t *testing.T) {
 	}
 }
 
-// Names cannot be found out: whether user or password was wrong, the same work is done and
-// the same is said.
+// A client cannot find out names: a wrong user and a wrong password cost the same work and get the
+// same answer.
 func TestWrongUserIsVerifiedToo(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -368,12 +368,12 @@ func TestWrongUserIsVerifiedToo(t *testing.T) {
 		said[string(reason)+" "+detail] = true
 	}
 	if !slices.Equal(asked, users) || len(said) != 1 {
-		t.Errorf("asked for %q, said %v", asked, said)
+		t.Errorf("verified the users %q, answers %v; want %q and one answer", asked, said, users)
 	}
 }
 
-// An unchecked password is neither right nor wrong: the request is refused in every mode, for a
-// while.
+// A password that was not checked is neither right nor wrong. The request is refused in every mode,
+// for a while.
 func TestUncheckedPassword(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{
@@ -417,7 +417,7 @@ func TestNamed(t *testing.T) {
 		t.Errorf("got %+v %t", i, ok)
 	}
 	if _, ok := id.Named("OpenBot"); ok {
-		t.Error("a token is taken for a name")
+		t.Error("Named accepts a token that is no name")
 	}
 	if got := id.Agents(); len(got) != 11 || got[0].Name != "alpha" {
 		t.Errorf("%d agents: %+v", len(got), got)
@@ -427,12 +427,12 @@ func TestNamed(t *testing.T) {
 		t.Errorf("got %+v %t", i, ok)
 	}
 	if _, ok := free.Named("Example Bot"); ok {
-		t.Error("two words are taken for a token")
+		t.Error("Named accepts two words as a token")
 	}
 }
 
-// TestIdentityInvariants goes through all combinations of evidence and policy and holds what
-// must never be, by a second, naive look at the configuration.
+// TestIdentityInvariants checks invariants over all combinations of evidence and policy, with a
+// second, simple evaluation of the configuration.
 func TestIdentityInvariants(t *testing.T) {
 	t.Parallel()
 	authorizations := []string{
@@ -467,8 +467,8 @@ func TestIdentityInvariants(t *testing.T) {
 	t.Logf("%d combinations", n)
 }
 
-// FuzzIdentify checks the same for whatever stands in a User-Agent, and that the inside of a
-// tunnel is judged as a request is.
+// FuzzIdentify checks the same invariants for any User-Agent, and that a request in a tunnel is
+// decided like one outside.
 func FuzzIdentify(f *testing.F) {
 	f.Add("A/1 (compatible; B/1 (x; C/1); OpenBot/1); compatible; mybot", "")
 	f.Add("Mozilla/5.0 (X11; mybot/1; +https://example.org) OpenBot/1", basic("al", "pw-al"))
@@ -492,7 +492,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// naive describes the fault of an identity, or returns "".
+// naive returns the fault of an identity, or "".
 func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	user, password, parsed := basicCredentials(e.ProxyAuthorization)
 	right := parsed && password == "pw-"+user && slices.Contains([]string{"al", "be", "ga", "team"}, user)
@@ -508,7 +508,7 @@ func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	case !refused && i.Agent == "" && right:
 		return "a credential was ignored"
 	}
-	// Which crawler does the header name as a product? The first counts.
+	// Find the agents that the header names as a product. The first one counts.
 	var owners []string
 	for p := range robotstxt.Products(e.UserAgent) {
 		for _, a := range id.agents {
@@ -530,7 +530,7 @@ func naive(id *Identifier, allow bool, e Sender, i Identity) string {
 	if refused || i.Config == nil {
 		return ""
 	}
-	// All that the block names must hold.
+	// All conditions of the block must hold.
 	a := i.Config
 	inRange := slices.ContainsFunc(a.From, func(p netip.Prefix) bool { return p.Contains(e.Source) })
 	hasCertificate := common("", a.ClientCertificates, e.CertificateNames) != ""
@@ -566,7 +566,7 @@ func TestIdentifierKnows(t *testing.T) {
 		{IdentifierConfig{}, "", false},
 	} {
 		if got := mustIdentifier(t, tt.cfg).Knows(tt.name); got != tt.want {
-			t.Errorf("%+v: Knows(%q) = %v", tt.cfg, tt.name, got)
+			t.Errorf("%+v: Knows(%q) = %v, want %v", tt.cfg, tt.name, got, tt.want)
 		}
 	}
 	if new(Identifier).Knows("acme") {
@@ -574,8 +574,8 @@ func TestIdentifierKnows(t *testing.T) {
 	}
 }
 
-// TestIdentityAsker: a site is asked in the name that the agent's requests have; one that is refused
-// has no name to ask in.
+// TestIdentityAsker checks that a site is asked in the name that the agent's requests have. A
+// refused sender has no such name.
 func TestIdentityAsker(t *testing.T) {
 	t.Parallel()
 	agents := []Agent{
@@ -607,7 +607,7 @@ func TestIdentityAsker(t *testing.T) {
 	}
 	for _, i := range []Identity{{}, strict.Identify(t.Context(), Sender{UserAgent: "Bob/1.0"}), strict.Identify(t.Context(), Sender{UserAgent: "FarBot/1.0"})} {
 		if a := i.Asker(); a.Token != "" {
-			t.Errorf("a refused sender: %+v", a)
+			t.Errorf("the Asker of a refused sender is %+v, want none", a)
 		}
 	}
 }

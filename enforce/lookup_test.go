@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// aging answers each look-up with the next of its entries, and then with the last again.
+// aging answers each lookup with the next of its entries, and repeats the last one.
 type aging struct {
 	entries []*robotscache.Entry
 	lookups int
@@ -22,9 +22,9 @@ func (a *aging) Lookup(context.Context, origin.Origin, robotscache.Asker) (*robo
 	return a.entries[min(a.lookups, len(a.entries))-1], robotscache.SourceHot, nil
 }
 
-// TestEntryThatEndsOnTheWay: a ruleset that expires between its look-up and the decision refuses
-// nothing that the site allows (RFC 9309 section 2.4 limits its use, not the crawl): it is looked
-// up once more, and once only.
+// TestEntryThatEndsOnTheWay checks that a ruleset that expires between lookup and decision refuses
+// nothing that the site allows. RFC 9309 section 2.4 limits its use, not the crawl. The rules are
+// looked up again, exactly once.
 func TestEntryThatEndsOnTheWay(t *testing.T) {
 	t.Parallel()
 	until := func(end time.Duration) *robotscache.Entry {
@@ -51,8 +51,9 @@ func TestEntryThatEndsOnTheWay(t *testing.T) {
 	}
 }
 
-// TestEntryThatEndsDuringTheDecision: the moment at which a robots.txt was found to hold is the one at which it is judged,
-// however long the machine halts then. Without that a site with no robots.txt is refused as one that cannot be reached.
+// TestEntryThatEndsDuringTheDecision checks that a robots.txt is judged as of its lookup, even if
+// the machine then halts for long. Otherwise a site without robots.txt would be refused as
+// unreachable.
 func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	for status, tt := range map[int]struct {
@@ -65,7 +66,7 @@ func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 		r := fetch.Record{State: fetch.StateAbsent, Cause: fetch.CauseStatus, Status: status, FetchedAt: now.Add(-time.Minute), FreshUntil: now.Add(time.Second)}
 		s := siteOf(r, tt.policy)
 		e := newEnforcer(s, nil, nil)
-		readings := 0 // after the look-up
+		readings := 0 // of the clock, after the lookup
 		e.Now = func() time.Time {
 			if s.lookups > 0 {
 				readings++
@@ -79,17 +80,17 @@ func TestEntryThatEndsDuringTheDecision(t *testing.T) {
 	}
 }
 
-// TestDecidedAt checks that a decision has the time for which its rules were evaluated, even if fetching them took
-// long. Without rules it has the time at which it began. Later steps keep that time.
+// TestDecidedAt checks that a decision has the time for which its rules were evaluated, even if the
+// fetch took long. Without rules it has its beginning. Later steps keep that time.
 func TestDecidedAt(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[Mode]time.Time{ModeEnforce: now.Add(time.Minute), ModeOff: now} {
 		s := siteOf(rules("User-agent: *\nDisallow: /private/\n"), defaults)
 		e := newEnforcer(s, mustPolicy(t, PolicyConfig{Mode: mode}), nil)
-		e.Now = func() time.Time { return now.Add(time.Duration(s.lookups) * time.Minute) } // which a look-up takes
+		e.Now = func() time.Time { return now.Add(time.Duration(s.lookups) * time.Minute) } // each lookup takes a minute
 		d := e.Decide(t.Context(), Request{http.MethodGet, origin.Target{Origin: mustOrigin(t, "https://example.com"), Path: "/page"}, crawler(t, "Bot/1.0")})
 		if !d.Allowed || !d.At.Equal(want) || !d.Refuse(ReasonCanceled, "", 0).At.Equal(want) {
-			t.Errorf("%v: %s at %v, want %v", mode, d.Reason, d.At, want)
+			t.Errorf("mode %v: %s at %v, want %v", mode, d.Reason, d.At, want)
 		}
 	}
 }

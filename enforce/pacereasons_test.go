@@ -11,17 +11,18 @@ import (
 	"github.com/crawlgate/crawlgate/pace"
 )
 
-// TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that a new one cannot be forgotten.
+// TestEveryPaceReasonIsAReason reads the reasons from the source of package pace, so that the test
+// includes new ones.
 func TestEveryPaceReasonIsAReason(t *testing.T) {
 	t.Parallel()
 	declared := stringConstants(t, filepath.Join("..", "pace", "reject.go"), "Reason")
 	if len(declared) < 5 {
-		t.Fatalf("declared are %q: they cannot be all", declared)
+		t.Fatalf("found the reasons %q, want at least 5", declared)
 	}
 	for _, name := range declared {
 		r := Decision{}.RefuseSlot(t.Context(), &pace.Refused{Reason: pace.Reason(name)}).Reason
 		if !r.Valid() || r.Allows() || r.Failure() {
-			t.Errorf("%q becomes reason %q", name, r)
+			t.Errorf("%q becomes the reason %q, want a refusal", name, r)
 		}
 	}
 }

@@ -21,14 +21,14 @@ Disallow: /
 Allow: /open
 `
 
-// A path that is disallowed in one form is refused, by the rule for that form. A resolved form that
+// A path that is disallowed in one form is refused by the rule for that form. A resolved form that
 // no rule matches changes nothing.
 func TestMatchPath(t *testing.T) {
 	t.Parallel()
 	rs := robotstxt.Parse([]byte(pathRules))
 	for _, tt := range []struct {
 		agent, path string
-		line        int // that decides with strict, 0 if none
+		line        int // the deciding line with strict, or 0
 		allowed     bool
 		form        PathForm
 	}{
@@ -53,7 +53,7 @@ func TestMatchPath(t *testing.T) {
 		{"", "/x//y/./z;v=1", 0, true, PathBoth},
 		{"", "//robots.txt", 0, true, PathBoth},
 		{"Shut", "//robots.txt", 9, false, PathAsSent},
-		{"Shut", "/open/../robots.txt", 10, true, PathBoth}, // which may be fetched
+		{"Shut", "/open/../robots.txt", 10, true, PathBoth}, // robots.txt may be fetched
 		{"Shut", "/open/../x", 9, false, PathResolved},
 		{"Shut", "/open//x;v=1", 10, true, PathBoth},
 		{"Shut", "/x/../open", 9, false, PathAsSent},
@@ -65,7 +65,7 @@ func TestMatchPath(t *testing.T) {
 		}
 		m, form, _ = MatchPath(g, http.MethodGet, tt.path, PathsAsSent)
 		if want := g.Match(tt.path); m != want || form != "" && form != PathAsSent || (form == "") != (tt.form == "") {
-			t.Errorf("%s as sent: %+v, form %q, want %+v", tt.path, m, form, want)
+			t.Errorf("%s with paths as sent: %+v, form %q, want %+v", tt.path, m, form, want)
 		}
 	}
 	shut := rs.Select(robotstxt.Agent{Tokens: []string{"Shut"}})
@@ -77,7 +77,8 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// FuzzMatchPath: strict refuses exactly the paths that are refused in some form, as sent or resolved.
+// FuzzMatchPath checks that strict refuses exactly the paths that are refused in some form, as sent
+// or resolved.
 func FuzzMatchPath(f *testing.F) {
 	for _, path := range []string{"/x/../private/s", "//private", "/%2fprivate", "/x/..;y/private?q", "/private/open/../x", "/robots.txt", "/open/./robots.txt"} {
 		f.Add(pathRules, path, true)
@@ -112,7 +113,7 @@ func FuzzMatchPath(f *testing.F) {
 	})
 }
 
-// The evidence of a decision names the form; it is empty if the rules were not asked.
+// The evidence of a decision names the form. It is empty without a lookup of rules.
 func TestDecideByForms(t *testing.T) {
 	t.Parallel()
 	asSent := mustPolicy(t, PolicyConfig{Paths: PathsAsSent})
@@ -141,10 +142,10 @@ func TestDecideByForms(t *testing.T) {
 	} {
 		got := ask(t, newEnforcer(tt.lookup, tt.policy, nil), crawler(t, "AnyBot"), "http://example.com"+tt.path)
 		if w := tt.want; got.Allowed != w.Allowed || got.Reason != w.Reason || got.Form != w.Form || got.Judged != w.Judged {
-			t.Errorf("%s: allowed %t %s, form %q, judged %q", tt.name, got.Allowed, got.Reason, got.Form, got.Judged)
+			t.Errorf("%s: allowed %t, reason %s, form %q, judged %q; want %+v", tt.name, got.Allowed, got.Reason, got.Form, got.Judged, w)
 		}
 	}
 	if forms := formsOf("//private", "other"); len(forms) != 2 {
-		t.Errorf("a value that is not declared is not strict: %q", forms)
+		t.Errorf("an unknown option is not strict: %q", forms)
 	}
 }

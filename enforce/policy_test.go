@@ -27,7 +27,7 @@ func TestPolicyMode(t *testing.T) {
 		{"http://a.corp.example", "acme", ModeOff},
 		{"http://corp.example", "", ModeOff},
 		{"http://strict.corp.example", "own", ModeEnforce},
-		{"https://a.corp.example:8443", "", ModeOff}, // a name is closer than a port
+		{"https://a.corp.example:8443", "", ModeOff}, // a longer name is closer than a port
 		{"https://example.com:8443", "own", ModeEnforce},
 	} {
 		if got := p.Mode(mustOrigin(t, tt.url), agents[tt.agent]); got != tt.want {
@@ -35,7 +35,7 @@ func TestPolicyMode(t *testing.T) {
 		}
 	}
 	if new(Policy).Mode(mustOrigin(t, "http://a"), nil) != ModeEnforce {
-		t.Error("no policy does not enforce")
+		t.Error("the zero policy does not enforce")
 	}
 }
 
@@ -54,7 +54,7 @@ func TestPolicyDenied(t *testing.T) {
 		}
 	}
 	if _, denied := new(Policy).Denied(mustOrigin(t, "http://a")); denied {
-		t.Error("no policy denies")
+		t.Error("the zero policy denies a host")
 	}
 }
 
@@ -71,10 +71,10 @@ func TestPolicyConnect(t *testing.T) {
 	})
 	for url, want := range map[string]Connect{
 		"https://example.com":           ConnectIntercept,
-		"https://www.bank.example":      ConnectTunnel, // the first rule, not the closest
+		"https://www.bank.example":      ConnectTunnel, // by the first rule, not the closest
 		"https://www.bank.example:8443": ConnectTunnel,
 		"https://example.com:8443":      ConnectDeny,
-		"https://payroll.example":       ConnectDeny, // no choice
+		"https://payroll.example":       ConnectDeny, // no rule
 	} {
 		if got := p.Connect(mustOrigin(t, url)); got != want {
 			t.Errorf("%s: %s, want %s", url, got, want)
@@ -91,7 +91,7 @@ func TestPolicyConnect(t *testing.T) {
 	}
 }
 
-// TestMayIntercept checks for which policies a gateway needs a certificate authority.
+// TestMayIntercept checks which policies need a certificate authority.
 func TestMayIntercept(t *testing.T) {
 	t.Parallel()
 	bank := []string{"bank.example"}
@@ -110,11 +110,11 @@ func TestMayIntercept(t *testing.T) {
 	} {
 		p := mustPolicy(t, PolicyConfig{Connect: tt.rules, ConnectDefault: tt.fallback})
 		if got := p.MayIntercept(); got != tt.want {
-			t.Errorf("%v, else %s: %t, want %t", tt.rules, tt.fallback, got, tt.want)
+			t.Errorf("MayIntercept of %v, default %s = %t, want %t", tt.rules, tt.fallback, got, tt.want)
 		}
 	}
 	if new(Policy).MayIntercept() {
-		t.Error("no policy intercepts")
+		t.Error("the zero policy intercepts")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestPolicyExempt(t *testing.T) {
 		{"http://paths.example", "/caf%C3%A9/menu", "", "paths.example: paths"},
 		{"http://paths.example", "", "", ""}, // a tunnel
 		{"http://paths.example", "/other", "", ""},
-		// What an origin resolves to another place has no prefix.
+		// A path that origins resolve to another place does not have the prefix.
 		{"http://paths.example", "/open/../private", "", ""},
 		{"http://paths.example", "/open/..", "", ""},
 		{"http://paths.example", "/open/%2e%2E/private", "", ""},
@@ -158,7 +158,7 @@ func TestPolicyExempt(t *testing.T) {
 		{"http://paths.example", "/open;/x", "", ""},
 		{"http://paths.example", "//open/x", "", ""},
 		{"http://paths.example", "/x/../open/y", "", ""},
-		// A resolved form with the prefix does no harm.
+		// A resolved form that has the prefix is harmless.
 		{"http://paths.example", "/open/./x", "", "paths.example: paths"},
 		{"http://paths.example", "/open//x;y=z", "", "paths.example: paths"},
 		{"http://paths.example", "/open/a/..%2fx", "", "paths.example: paths"},
@@ -181,7 +181,7 @@ func TestPolicyExempt(t *testing.T) {
 		}
 	}
 	if _, ok := new(Policy).Exempt(mustOrigin(t, "http://a"), "/", "", now); ok {
-		t.Error("no policy makes an exception")
+		t.Error("the zero policy makes an exception")
 	}
 }
 
@@ -263,7 +263,7 @@ func TestNewPolicyWarns(t *testing.T) {
 	}
 }
 
-// TestWhy: a ticket and who approved an exception are shown with its reason.
+// TestWhy checks that the ticket and the approver of an exception are shown with its reason.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	for want, x := range map[string]Exception{
@@ -276,13 +276,13 @@ func TestWhy(t *testing.T) {
 		x.Hosts = []string{"a.example"}
 		p := mustPolicy(t, PolicyConfig{Exceptions: []Exception{x}})
 		if label, ok := p.Exempt(mustOrigin(t, "https://a.example"), "/", "acme", now); !ok || label != want {
-			t.Errorf("%q, want %q", label, want)
+			t.Errorf("Exempt returned %q, want %q", label, want)
 		}
 	}
 	for _, x := range []Exception{{Ticket: "a\nb"}, {ApprovedBy: strings.Repeat("x", 201)}, {Reason: strings.Repeat("x", 150), Ticket: strings.Repeat("x", 50)}} {
 		x.Hosts = []string{"a.example"}
 		if _, _, err := NewPolicy(PolicyConfig{Exceptions: []Exception{x}}, now); err == nil || !strings.Contains(err.Error(), "one line") {
-			t.Errorf("%+v: %v", x, err)
+			t.Errorf("%+v: error %v, want one about one line", x, err)
 		}
 	}
 }

@@ -92,17 +92,17 @@ func TestPolitenessRequest(t *testing.T) {
 	}
 }
 
-// TestPolitenessResolvesOnlyForAddresses checks that no other clock costs a look-up of the name.
+// TestPolitenessResolvesOnlyForAddresses checks that clocks by other keys do not resolve the name.
 func TestPolitenessResolvesOnlyForAddresses(t *testing.T) {
 	t.Parallel()
 	p := Politeness{Per: []pace.Scope{pace.PerHost, pace.PerSite}}
-	if _, err := p.Request(Decision{}, func() netip.Addr { t.Error("resolved"); return netip.Addr{} }); err != nil {
+	if _, err := p.Request(Decision{}, func() netip.Addr { t.Error("the name was resolved"); return netip.Addr{} }); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAgentPaceReachesTheRequest checks the way of the agent's interval and wait from configuration to
-// clock.
+// TestAgentPaceReachesTheRequest checks that an agent's interval and wait get from the
+// configuration to the clock.
 func TestAgentPaceReachesTheRequest(t *testing.T) {
 	t.Parallel()
 	id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "NewsBot", Interval: time.Minute, MaxWait: new(time.Hour)}}})
@@ -179,7 +179,7 @@ func TestAsksForPause(t *testing.T) {
 	} {
 		pause, asked := AsksForPause(tt.status, http.Header{"Retry-After": {tt.after}}, now)
 		if pause != tt.pause || asked != tt.asked {
-			t.Errorf("%d %q: %s, %t; want %s, %t", tt.status, tt.after, pause, asked, tt.pause, tt.asked)
+			t.Errorf("%d, Retry-After %q: pause %s, %t; want %s, %t", tt.status, tt.after, pause, asked, tt.pause, tt.asked)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestMayBePlain(t *testing.T) {
 	} {
 		d := Decision{Reason: tt.reason, Cause: tt.cause, Origin: mustOrigin(t, "https://"+tt.authority)}
 		if d.MayBePlain() != tt.want {
-			t.Errorf("%s, %s %s: %t", tt.authority, tt.reason, tt.cause, !tt.want)
+			t.Errorf("%s, %s, %s: MayBePlain = %t", tt.authority, tt.reason, tt.cause, !tt.want)
 		}
 	}
 }

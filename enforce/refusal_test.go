@@ -24,10 +24,10 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// forms are the Accept fields by which each form is had.
+// forms has the Accept field for each form.
 var forms = map[string]string{"txt": "*/*", "json": "application/json", "html": "text/html,*/*;q=0.8"}
 
-// sampleText is a robots.txt that refuses in line 12.
+// sampleText is a robots.txt whose line 12 refuses.
 const sampleText = `# robots.txt of example.com
 
 User-agent: *
@@ -166,8 +166,8 @@ func sample(tb testing.TB, r Reason) (Decision, RequestInfo) {
 	return d.Refuse(r, detail, retry), asked
 }
 
-// TestMore: people are sent to the gateway's own pages, unless the operator has others or the client may not read them. The type
-// stays.
+// TestMore checks that people get a link to the gateway's own pages, unless the operator has others
+// or the client must not read them. The type stays the same.
 func TestMore(t *testing.T) {
 	t.Parallel()
 	const docs = "http://[fd00::1]:3128/docs/"
@@ -185,14 +185,14 @@ func TestMore(t *testing.T) {
 	} {
 		p := NewProblem(Decision{}.Refuse(tt.reason, "", 0), RequestInfo{Help: tt.help, Docs: tt.docs})
 		if p.Type != tt.kind || p.More != tt.more {
-			t.Errorf("%+v: type %s, more %s", tt, p.Type, p.More)
+			t.Errorf("%+v: type %s, link %s", tt, p.Type, p.More)
 		}
 		for form, want := range map[string]string{
 			string(p.Text()): "\nmore:        " + tt.more + "\n",
 			string(p.HTML()): "<dt>more</dt><dd>" + html.EscapeString(tt.more) + "</dd>",
 		} {
 			if !strings.Contains(form, want) {
-				t.Errorf("no %q in %s", want, form)
+				t.Errorf("the form lacks %q: %s", want, form)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func refusing(tb testing.TB) (list []Reason) {
 // Further samples of a reason.
 const (
 	resolved = ReasonDisallowed + "_resolved"  // disallowed in the form that servers resolve it to
-	upstream = ReasonUnreachable + "_upstream" // for a fault of the operator's own proxy
+	upstream = ReasonUnreachable + "_upstream" // for an error of the operator's own proxy
 )
 
 // sampleAs returns the refusal of a sample in one of the forms.
@@ -220,7 +220,7 @@ func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 	base, _, _ := strings.Cut(string(r), "_resolved")
 	base, _, _ = strings.Cut(base, "_upstream")
 	d, asked := sample(tb, Reason(base))
-	switch r { //nolint:exhaustive // others are the sample as it is
+	switch r { //nolint:exhaustive // other reasons use the plain sample
 	case upstream:
 		d.Cause, d.RetryAfter, d.Detail = fetch.CauseUpstream, 5*time.Second, "upstream proxy answered 407 itself (its status)"
 	case resolved:
@@ -232,7 +232,7 @@ func sampleAs(tb testing.TB, r Reason, form string) (Refusal, Problem) {
 }
 
 // TestRefusalGolden checks the text of every reason, which docs/problems shows, and one answer in
-// each of the other forms. TestFormsSayTheSame holds the rest of those.
+// each other form. TestFormsSayTheSame checks the others.
 func TestRefusalGolden(t *testing.T) {
 	t.Parallel()
 	golden := map[string]Reason{"disallowed.json": ReasonDisallowed, "disallowed.html": ReasonDisallowed}
@@ -262,18 +262,19 @@ func TestRefusalGolden(t *testing.T) {
 	}
 	for _, f := range files {
 		if _, ok := golden[f.Name()]; !ok {
-			t.Errorf("%s belongs to no reason", f.Name())
+			t.Errorf("%s is not the file of a reason", f.Name())
 		}
 	}
 }
 
-// withoutSheet leaves out of a page what package look tests.
+// withoutSheet removes from a page the style sheet, which package pagestyle tests.
 func withoutSheet(page []byte) []byte {
 	page = bytes.Replace(page, []byte(pagestyle.CSS), []byte("/* internal/pagestyle */"), 1)
 	return bytes.Replace(page, []byte(pagestyle.Source(pagestyle.CSS)), []byte("'sha256-...'"), 1)
 }
 
-// TestFormsSayTheSame checks that JSON and HTML tell of every reason what its text tells.
+// TestFormsSayTheSame checks that JSON and HTML contain the same facts as the text, for every
+// reason.
 func TestFormsSayTheSame(t *testing.T) {
 	t.Parallel()
 	same := func(r Reason, what string, got, want any) {
@@ -297,7 +298,7 @@ func TestFormsSayTheSame(t *testing.T) {
 			"<title>" + heading + "</title>", "<h1>" + heading + "</h1>", `<p class="lead">` + html.EscapeString(first) + "</p>",
 		} {
 			if !bytes.Contains(page.Body, []byte(part)) {
-				t.Errorf("%s: no %s in\n%s", r, part, page.Body)
+				t.Errorf("%s: the page lacks %s:\n%s", r, part, page.Body)
 			}
 		}
 		var rows []fact
@@ -331,7 +332,7 @@ func TestFormsSayTheSame(t *testing.T) {
 	}
 }
 
-// dump writes an answer as HTTP/1.1 has it, its fields in order.
+// dump returns an answer in the form of HTTP/1.1, with its fields in order.
 func dump(r Refusal) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d %s\n", r.Status, r.Reason)
@@ -354,7 +355,7 @@ func hostile(tb testing.TB, r Reason, text string) (Decision, RequestInfo) {
 	return d, RequestInfo{Method: text, URL: text}
 }
 
-// checkRefusal checks what every refusal must be, whatever is in it.
+// checkRefusal checks what holds for every refusal, whatever its contents.
 func checkRefusal(t *testing.T, r Refusal) {
 	t.Helper()
 	if r.Reason == "" || len(r.Reason) > maxPhrase || escape.ASCII(r.Reason, maxPhrase) != r.Reason {
@@ -368,7 +369,7 @@ func checkRefusal(t *testing.T, r Refusal) {
 		}
 	}
 	if !regexp.MustCompile(`^crawlgate(; error=[a-z_]+)?; details="([ !#-\[\]-~]|\\["\\])*"$`).MatchString(r.Header.Get("Proxy-Status")) {
-		t.Errorf("Proxy-Status is no structured field: %q", r.Header.Get("Proxy-Status"))
+		t.Errorf("Proxy-Status is not a structured field: %q", r.Header.Get("Proxy-Status"))
 	}
 	if !regexp.MustCompile(`^(deny|error); reason=[a-z0-9_]+(; line=[0-9]+)?(; until=@[0-9]+)?$`).MatchString(r.Header.Get(HeaderDecision)) {
 		t.Errorf("%s: %q", HeaderDecision, r.Header.Get(HeaderDecision))
@@ -390,23 +391,23 @@ func checkRefusal(t *testing.T, r Refusal) {
 	switch first, _, _ := strings.Cut(string(r.Body), "\n"); Form(r.Header.Get("Content-Type")) {
 	case FormText:
 		if first == "" || len(first) > maxSummary {
-			t.Errorf("first line %q", first)
+			t.Errorf("the first line is %q, want 1 to %d bytes", first, maxSummary)
 		}
 	case FormJSON:
 		if !json.Valid(r.Body) {
-			t.Errorf("no JSON: %s", r.Body)
+			t.Errorf("the body is not JSON: %s", r.Body)
 		}
 	case FormHTML:
 		if !strings.Contains(string(r.Body), `<link rel="icon" href="data:image/svg+xml,`) {
-			t.Errorf("no icon of its own:\n%s", r.Body)
+			t.Errorf("the page has no icon:\n%s", r.Body)
 		}
-		// Whatever a tag begins with is ours.
+		// Every tag must be one of the page's own.
 		for _, tag := range regexp.MustCompile(`</?[^ >]*`).FindAllString(string(r.Body), -1) {
 			if !slices.Contains([]string{
 				"!DOCTYPE", "html", "head", "meta", "title", "link", "style", "body", "h1", "p", "dl", "dt", "dd",
 				"header", "span", "svg", "path", "main", "section", "h2", "ol", "li", "mark", "a",
 			}, strings.Trim(tag, "</")) {
-				t.Errorf("tag %q", tag)
+				t.Errorf("the page has the foreign tag %q", tag)
 			}
 		}
 	}
@@ -448,7 +449,7 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// A refusal is never rendered as anything else.
+// Render answers with an error for a decision that is not a refusal.
 func TestRenderOfWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Decision{
@@ -459,27 +460,27 @@ func TestRenderOfWhatIsAllowed(t *testing.T) {
 		{Allowed: true, Reason: ReasonDisallowed, WouldDeny: true},
 	} {
 		if r := Render(d, RequestInfo{}); r.Status != 500 || !strings.Contains(r.Header.Get("Proxy-Status"), "proxy_internal_error") {
-			t.Errorf("%+v: %d %v", d, r.Status, r.Header)
+			t.Errorf("Render(%+v): status %d, header %v, want 500", d, r.Status, r.Header)
 		}
 	}
 }
 
-// What tells of the gateway's inside is for the log.
+// Details of the gateway's inside are only for the log.
 func TestInternalDetailStaysInside(t *testing.T) {
 	t.Parallel()
 	d, asked := sample(t, ReasonInternal)
 	if !strings.Contains(d.Record().Detail, "secret") {
-		t.Error("the log does not have it")
+		t.Error("the log lacks the detail")
 	}
 	for _, accept := range forms {
 		asked.Accept = accept
 		if got := dump(Render(d, asked)); bytes.Contains(got, []byte("secret")) {
-			t.Errorf("%s", got)
+			t.Errorf("the refusal has the internal detail: %s", got)
 		}
 	}
 }
 
-// The refusal carries the log's object, byte by byte.
+// The refusal contains the log's object, byte for byte.
 func TestProblemCarriesTheRecord(t *testing.T) {
 	t.Parallel()
 	d, asked := sample(t, ReasonDisallowed)
@@ -507,12 +508,12 @@ func TestRetryAfterIsRoundedUp(t *testing.T) {
 		dec, asked := sample(t, ReasonRateLimited)
 		dec.RetryAfter = d
 		if got := Render(dec, asked).Header.Get("Retry-After"); got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
+			t.Errorf("Retry-After for %s = %q, want %q", d, got, want)
 		}
 	}
 }
 
-// Credentials are never shown, and a query only if it is needed.
+// Credentials are never shown, and a query only if the refusal depends on it.
 func TestRefusalHidesSecrets(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
@@ -551,15 +552,15 @@ func TestDecisionHeaderOnAllowed(t *testing.T) {
 	}
 }
 
-// TestQuotedLines checks what a refusal shows of a robots.txt: the line that refused among its
-// neighbours, whatever is in it, in 4 KB at most.
+// TestQuotedLines checks the part of a robots.txt that a refusal shows: the line that refused and
+// its neighbours, with any content, in at most 4 KB.
 func TestQuotedLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(`"`, 5000)
 	for name, tt := range map[string]struct {
 		text string
 		line int
-		want string // the numbers, the deciding one with its text
+		want string // the line numbers; the deciding line with its text
 	}{
 		"none":            {"Disallow: /", 0, ""},
 		"middle":          {strings.Repeat("\n", 19) + "Disallow: /", 20, "15 16 17 18 19 20=Disallow: /"},
@@ -583,13 +584,13 @@ func TestQuotedLines(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, s, tt.want)
 		}
 		if r := Render(d, asked); len(r.Body)-without > 4<<10 {
-			t.Errorf("%s: %d bytes more", name, len(r.Body)-without)
+			t.Errorf("%s: the quote adds %d bytes, want at most 4 KiB", name, len(r.Body)-without)
 		}
 	}
 }
 
-// TestWhoIsQuoted: the quoted text has the rules that refused, and a request that goes on keeps no
-// text.
+// TestWhoIsQuoted checks that the quoted text has the rules that refused, and that the decision on
+// a permitted request keeps no text.
 func TestWhoIsQuoted(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /a\n"
@@ -612,7 +613,7 @@ func TestWhoIsQuoted(t *testing.T) {
 		target := origin.Target{Origin: mustOrigin(t, "http://example.com"), Path: tt.path}
 		d := e.Decide(t.Context(), Request{http.MethodGet, target, identifier.Identify(t.Context(), Sender{UserAgent: tt.user + "/1.0"})})
 		if d.quoted.line != tt.line || (string(d.quoted.text) == text) != (tt.line > 0) {
-			t.Errorf("%s: %s, quoted %d of %q, want line %d", tt.path, d.Reason, d.quoted.line, d.quoted.text, tt.line)
+			t.Errorf("%s: reason %s, quoted line %d of %q, want line %d", tt.path, d.Reason, d.quoted.line, d.quoted.text, tt.line)
 		}
 		body := string(Render(d, RequestInfo{Accept: "text/html"}).Body)
 		if strings.Contains(body, "<mark>") != (tt.line > 0) {
@@ -620,13 +621,14 @@ func TestWhoIsQuoted(t *testing.T) {
 		}
 		later := Render(d.Refuse(ReasonKillSwitch, "", 0), RequestInfo{Accept: "text/html"})
 		if bytes.Contains(later.Body, []byte("<mark>")) {
-			t.Errorf("%s: an order quotes the site", tt.path)
+			t.Errorf("%s: a later refusal by a stop quotes the site", tt.path)
 		}
 	}
 }
 
-// TestRefusalHidesTheInside: whatever the network, the resolver, the system or the guard says, a client learns no
-// address, host or port that it has not asked for. The log has all of it.
+// TestRefusalHidesTheInside checks that a client learns no address, host or port that it did not
+// send, from any error of the network, the resolver, the system or the guard. The log has all of
+// it.
 func TestRefusalHidesTheInside(t *testing.T) {
 	t.Parallel()
 	const inside = "lookup redis.internal on 10.0.0.2:53: no such host; socks connect crawl-upstream.corp:1080; " +
@@ -641,12 +643,12 @@ func TestRefusalHidesTheInside(t *testing.T) {
 			all := fmt.Sprint(string(r.Body), r.Reason, r.Header)
 			for _, hidden := range []string{"internal:", "redis", "corp", "10.0.", "fd00", "fe80", "1080", "40000", "eth0", "/var", "lookup", "wiki"} {
 				if strings.Contains(all, hidden) {
-					t.Errorf("%s (%s) tells %q in %s: %s", d.Reason, d.Cause, hidden, form, all)
+					t.Errorf("%s (%s): the %s form has %[3]q: %[5]s", d.Reason, d.Cause, hidden, form, all)
 				}
 			}
 		}
 	}
-	own := []Reason{ReasonCredentialsBusy, ReasonAgentLimit, "tls_certificate", "tls_alert"} // what the gateway counts, and the origin shows
+	own := []Reason{ReasonCredentialsBusy, ReasonAgentLimit, "tls_certificate", "tls_alert"} // the gateway's own counts, and facts that the origin shows
 	for _, r := range refusing(t) {
 		fromOutside := r.Failure() && !slices.Contains(own, r) && r != ReasonCanceled
 		if fromOutside || slices.Contains([]Reason{ReasonForbiddenAddress, ReasonForbiddenPort, ReasonOwnListener, "loop"}, r) {

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// answered returns a decision that let a request of Seeker pass, whose content is for training.
+// answered returns a decision that let a request of Seeker pass, whose purpose is training.
 func answered(mode Mode, p PreferenceMode) Decision {
 	d := Decision{Allowed: true, Mode: mode, Reason: ReasonNoRule, Purposes: []string{"train-ai"}}
 	d.Tokens = []string{"Seeker"}
@@ -20,8 +20,8 @@ func answered(mode Mode, p PreferenceMode) Decision {
 	return d
 }
 
-// TestReadAnswer: what fields and tags say is shown, logged and held against the agent's purposes;
-// the log has all that an audit needs to compute it again.
+// TestReadAnswer checks that fields and tags are shown, logged and compared with the agent's
+// purposes. The log has everything that an audit needs to compute the result again.
 func TestReadAnswer(t *testing.T) {
 	t.Parallel()
 	zipped := func(s string) []byte {
@@ -144,21 +144,21 @@ func TestReadAnswer(t *testing.T) {
 	}
 }
 
-// rereads computes what a line says again.
+// rereads computes the result of a log line again.
 func rereads(t *testing.T, r LogRecord) {
 	t.Helper()
 	signals, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/")
 	if ok == r.SignalsCut {
-		t.Errorf("computed again: %t", ok)
+		t.Errorf("Reread returned %t, want %t", ok, !r.SignalsCut)
 	}
 	if ok && (!slices.Equal(signals, r.Signals) || !slices.Equal(wishes, r.Preferences)) {
-		t.Errorf("computed again: %q and %q, logged: %q and %q", signals, wishes, r.Signals, r.Preferences)
+		t.Errorf("Reread returned %q and %q, the log has %q and %q", signals, wishes, r.Signals, r.Preferences)
 	}
 }
 
-// TestReadAnswerByStatus: a preference is about the content that is sent (draft-ietf-aipref-attach-05
-// section 2), which a 2xx has, and a 304 brings up to date (RFC 9110 section 15.4.5). A redirect, an
-// error or a price (402) passes with whatever fields it has, and says nothing.
+// TestReadAnswerByStatus checks that a preference is about the content that is sent
+// (draft-ietf-aipref-attach-05 section 2). A 2xx has content, and a 304 updates it (RFC 9110
+// section 15.4.5). A redirect, an error or a price (402) passes, whatever its fields.
 func TestReadAnswerByStatus(t *testing.T) {
 	t.Parallel()
 	header := http.Header{"X-Robots-Tag": {"noai"}, "Content-Usage": {"train-ai=n"}, "Tdm-Reservation": {"1"}}
@@ -174,11 +174,11 @@ func TestReadAnswerByStatus(t *testing.T) {
 	d := answered(ModeEnforce, PreferencesLog)
 	d.Preferences = robotsSays(t, "User-agent: *\nContent-Usage: train-ai=n\n")
 	if got, want := d.ReadAnswer(http.StatusNotFound, header), "train-ai=n;from=robots;line=2"; got != want {
-		t.Errorf("what robots.txt says is shown as %q, want %q", got, want)
+		t.Errorf("the preference of robots.txt is shown as %q, want %q", got, want)
 	}
 }
 
-// robotsSays returns the preferences of a robots.txt for everybody.
+// robotsSays returns the preferences of a robots.txt for all crawlers.
 func robotsSays(t *testing.T, text string) preferences.Set {
 	t.Helper()
 	return Bind(robotstxt.Parse([]byte(text)), robotstxt.Agent{}, nil).Preferences("/", PathsAsSent)
@@ -188,10 +188,10 @@ func TestHTMLMode(t *testing.T) {
 	t.Parallel()
 	for mode, reads := range map[HTMLMode]bool{"": false, HTMLOff: false, HTMLLog: true, HTMLHold: true} {
 		if err := mode.Check(); err != nil || mode.Reads() != reads {
-			t.Errorf("%q: %v, reads %t", mode, err, mode.Reads())
+			t.Errorf("%q: error %v, reads %t, want %t", mode, err, mode.Reads(), reads)
 		}
 	}
 	if mode := HTMLMode("on"); mode.Reads() || mode.Check() == nil {
-		t.Error("an unknown mode reads, or is taken")
+		t.Error("an unknown mode reads pages, or passes Check")
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestPurposesOfVocabularies: an agent is bound by the label of its purpose in each vocabulary, by whatever
-// word its block names it. Search is separate: a request for search is judged by search alone
-// (draft-ietf-aipref-vocab-08 section 4.3).
+// TestPurposesOfVocabularies checks that an agent's purpose has a label in each vocabulary,
+// whichever word its block uses. Search is separate: a request for search is decided by search
+// alone (draft-ietf-aipref-vocab-08 section 4.3).
 func TestPurposesOfVocabularies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ purpose, says, conflict string }{
@@ -32,12 +32,13 @@ func TestPurposesOfVocabularies(t *testing.T) {
 	}
 	for _, twice := range [][]string{{"ai-use", "ai-input"}, {"search", "search"}} {
 		if _, _, err := NewIdentifier(IdentifierConfig{Agents: []Agent{{Name: "a", Purposes: twice}}}); err == nil {
-			t.Errorf("%q are two purposes", twice)
+			t.Errorf("%q count as two purposes", twice)
 		}
 	}
 }
 
-// TestDeniesByPages: where tags of pages are not read, the agents are named that they could refuse.
+// TestDeniesByPages checks which agents the tags of pages could refuse, for the case that tags are
+// not read.
 func TestDeniesByPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -47,19 +48,20 @@ func TestDeniesByPages(t *testing.T) {
 	}{
 		{PreferencesDeny, []string{"train-ai"}, "a"},
 		{PreferencesDeny, []string{"genai", "tdm"}, "a"},
-		{PreferencesDeny, []string{"ai-input"}, ""}, // no tag speaks of it
+		{PreferencesDeny, []string{"ai-input"}, ""}, // no tag is about it
 		{PreferencesDeny, nil, ""},
 		{PreferencesLog, []string{"train-ai"}, ""},
 	} {
 		id := mustIdentifier(t, IdentifierConfig{Agents: []Agent{{Name: "a", Preferences: tt.mode, Purposes: tt.purposes}}})
 		if got := id.DeniesByPages(); got != tt.want {
-			t.Errorf("%s %q: %q", tt.mode, tt.purposes, got)
+			t.Errorf("DeniesByPages with %s, %q = %q, want %q", tt.mode, tt.purposes, got, tt.want)
 		}
 	}
 }
 
-// TestModeReportOfPreferences: what a preference would refuse passes in mode report, and is marked,
-// wherever it stands. A page that the crawler has is refused in no mode, and so is not marked.
+// TestModeReportOfPreferences checks that in mode report a refusal by a preference only marks the
+// decision, wherever the preference is. A page that was already sent is refused in no mode, and so
+// is not marked.
 func TestModeReportOfPreferences(t *testing.T) {
 	t.Parallel()
 	const says = "User-agent: *\nDisallow: /private\n"
@@ -68,10 +70,10 @@ func TestModeReportOfPreferences(t *testing.T) {
 		name     string
 		robots   string
 		path     string
-		unknown  bool // deny if the preference is unknown
+		unknown  bool // the agent denies unknown preferences
 		header   http.Header
 		page     []byte
-		sent     bool // before the page is read
+		sent     bool // the page was sent before it was read
 		reason   Reason
 		conflict string
 	}{
@@ -81,7 +83,7 @@ func TestModeReportOfPreferences(t *testing.T) {
 		{"a field", says, "/", false, noai, nil, false, ReasonPreferenceDenied, "train-ai=n;from=x-robots-tag"},
 		{"a page", says, "/", false, nil, page, false, ReasonPreferenceDenied, "train-ai=n;from=meta"},
 		{"a page that was sent", says, "/", false, nil, page, true, ReasonNoRule, "train-ai=n;from=meta"},
-		{"a rule before", says, "/private", false, noai, nil, false, ReasonDisallowed, "train-ai=n;from=x-robots-tag"},
+		{"an earlier rule", says, "/private", false, noai, nil, false, ReasonDisallowed, "train-ai=n;from=x-robots-tag"},
 	} {
 		for _, mode := range []Mode{ModeEnforce, ModeReport} {
 			id := crawler(t, "AcmeBot/1")
@@ -98,7 +100,7 @@ func TestModeReportOfPreferences(t *testing.T) {
 			}
 			refuses, conflict := !tt.reason.Allows(), tt.conflict
 			if mode == ModeEnforce && tt.reason == ReasonDisallowed {
-				conflict = "" // nothing was sent
+				conflict = "" // no request was sent
 			}
 			if d.Reason != tt.reason || d.Conflict != conflict || d.Allowed != (mode == ModeReport || !refuses) ||
 				d.WouldDeny != (mode == ModeReport && refuses) {

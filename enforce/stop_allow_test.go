@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// allow returns an exception that was given now, for a day.
+// allow returns an exception from now on, for a day.
 func allow(id, value string) Stop {
 	return Stop{ID: id, Scope: StopAllow, Value: value, By: "ada", Ticket: "OPS-7", At: now, Until: now.Add(24 * time.Hour)}
 }
 
-// TestAllowCovers checks which requests an exception at run time is of, and until when exactly.
+// TestAllowCovers checks to which requests an exception at run time applies, and until when.
 func TestAllowCovers(t *testing.T) {
 	t.Parallel()
 	var k Stops
@@ -40,42 +40,42 @@ func TestAllowCovers(t *testing.T) {
 		{"https://a.shop.test", "/c", "Acme", now, limit, ""},
 		{"https://a.shop.test", "/a/../c", "Acme", now, limit, ""},
 		{"https://a.shop.test", "//a", "Acme", now, limit, ""},
-		{"https://a.shop.test", "", "Acme", now, limit, ""}, // a tunnel that is not looked into
+		{"https://a.shop.test", "", "Acme", now, limit, ""}, // a blind tunnel
 		{"https://a.shop.test", "/a", "Other", now, limit, ""},
 		{"https://a.shop.test", "/a", "", now, limit, ""},
 		{"https://shop.test", "/a", "Acme", now, limit, ""},
 		{"http://a.shop.test", "/a", "Acme", now, limit, ""},
 		{"http://news.test", "", "Acme", now, limit, "b"},
 		{"http://news.test", "/x", "Acme", now, limit, "b"},
-		{"http://news.test", "/x", "Acme", now.Add(time.Hour - 1), time.Hour, "b"}, // as the gateway limits it
+		{"http://news.test", "/x", "Acme", now.Add(time.Hour - 1), time.Hour, "b"}, // limited by the gateway
 		{"http://news.test", "/x", "Acme", now.Add(time.Hour), time.Hour, ""},
-		{"http://news.test", "/x", "Acme", now, 0, ""}, // where exceptions are off
+		{"http://news.test", "/x", "Acme", now, 0, ""}, // exceptions are off
 		{"http://news.test", "/x", "Acme", now.Add(-maxAhead), limit, "b"},
-		{"http://news.test", "/x", "Acme", now.Add(-maxAhead - 1), limit, ""}, // by a clock that is wrong
+		{"http://news.test", "/x", "Acme", now.Add(-maxAhead - 1), limit, ""}, // by a wrong clock
 	} {
 		o := mustOrigin(t, tt.origin)
 		got, ok := k.Exempt(o, tt.path, tt.agent, tt.at, tt.limit)
 		if got.ID != tt.want || ok != (tt.want != "") || ok && got.Until.After(now.Add(tt.limit)) {
-			t.Errorf("%+v: %v", tt, got)
+			t.Errorf("%+v: Exempt returned %v", tt, got)
 		}
 		if stop, stopped := k.Match(o, tt.agent); stopped {
 			t.Errorf("%+v: stopped by %v", tt, stop)
 		}
 	}
 	if _, ok := (*Stops)(nil).Exempt(mustOrigin(t, "http://news.test"), "/", "Acme", now, limit); ok {
-		t.Error("nothing lets pass")
+		t.Error("nil Stops make an exception")
 	}
 	for at, want := range map[time.Time]int{now: 2, end.Add(-1): 2, end: 0, now.Add(-maxAhead): 2, now.Add(-maxAhead - 1): 0} {
 		if got := k.InForce(at, limit); len(got) != want || want > 0 && !got[0].Until.Equal(end) {
-			t.Errorf("at %v in force: %v", at, got)
+			t.Errorf("at %v, %v are in force, want %d", at, got, want)
 		}
 	}
 	if short, none := k.InForce(now, time.Hour), k.InForce(now, 0); len(short) != 2 || !short[0].Until.Equal(now.Add(time.Hour)) || len(none) != 0 || len(k.List()) != 2 {
-		t.Errorf("where they are short %v, where they are off %v", short, none)
+		t.Errorf("with a limit of an hour %v, with exceptions off %v", short, none)
 	}
 }
 
-// TestAllowIsComplete: an exception names its author, a ticket and its end.
+// TestAllowIsComplete checks that an exception must have an author, a ticket and an end.
 func TestAllowIsComplete(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Stop){
@@ -97,7 +97,7 @@ func TestAllowIsComplete(t *testing.T) {
 		change(&order)
 		_, err := order.Canonical()
 		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q: %v", want, err)
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	order, err := NewAllow("Acme", "SHOP.test", []string{"/b c", "/a", "/a"}, "2026-12-31")
@@ -105,7 +105,7 @@ func TestAllowIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if order, err = order.Canonical(); err != nil || order.Value != "Acme@shop.test /a /b%20c" || !order.Until.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("%+v, %v", order, err)
+		t.Errorf("Canonical returned %+v, error %v", order, err)
 	}
 }
 
@@ -116,8 +116,8 @@ func manyPaths(n int) (paths string) {
 	return paths
 }
 
-// TestAllowDecides: an exception at run time is one from robots.txt alone. A stop wins, whichever was given first, and so does what
-// the configuration denies.
+// TestAllowDecides checks that an exception at run time is only one from robots.txt. Stops win,
+// earlier and later ones, and so does the configuration's deny list.
 func TestAllowDecides(t *testing.T) {
 	t.Parallel()
 	stop := func(scope StopScope, value string, at time.Duration) Stop {
@@ -155,12 +155,13 @@ func TestAllowDecides(t *testing.T) {
 		if ordered := tt.name == "an exception"; (r.ExceptionOrder != "") != ordered || ordered &&
 			(r.Exception != "order a, by ada, ticket OPS-7, until 2026-11-22T12:00:00Z: acme@shop.test /private" ||
 				r.ExceptionBy != "ada" || r.ExceptionTicket != "OPS-7" || !r.ExceptionUntil.Time().Equal(now.Add(24*time.Hour))) {
-			t.Errorf("%s: %+v", tt.name, r)
+			t.Errorf("%s: the record of the exception is %+v", tt.name, r)
 		}
 	}
 }
 
-// TestAllowIsKept: the stored form has exceptions apart from stops, so that an earlier release reads the stops and nothing else.
+// TestAllowIsKept checks that the stored form keeps exceptions apart from stops, so that an earlier
+// release reads only the stops.
 func TestAllowIsKept(t *testing.T) {
 	t.Parallel()
 	set, err := StopSet{}.Add(allow("b", "Acme@shop.test /a"))
@@ -174,16 +175,16 @@ func TestAllowIsKept(t *testing.T) {
 	const want = `{"version":2,"stops":[{"id":"a","scope":"all","at":"2026-11-21T12:00:00Z"}],"allowed":[{"id":"b","scope":"allow",` +
 		`"value":"Acme@shop.test /a","by":"ada","at":"2026-11-21T12:00:00Z","ticket":"OPS-7","until":"2026-11-22T12:00:00Z"}]}`
 	if err != nil || string(data) != want {
-		t.Errorf("%v: %s", err, data)
+		t.Errorf("stored as %[2]s, error %[1]v, want %[3]s", err, data, want)
 	}
 	var kept StopSet
 	if err := json.Unmarshal(data, &kept); err != nil || len(kept.Held) != 2 || kept.Held[0].ID != "a" || kept.Held[1] != set.Held[0] {
-		t.Errorf("%v: %+v", err, kept)
+		t.Errorf("read back with error %v: %+v", err, kept)
 	}
 }
 
-// TestEachKindHasItsPlaces: exceptions keep no stop out, nothing keeps out a stop of everything, here and of other gateways, and exceptions
-// leave their places after their end.
+// TestEachKindHasItsPlaces checks that exceptions never keep out a stop, that a stop of everything
+// always fits, here and from other gateways, and that exceptions free their places after their end.
 func TestEachKindHasItsPlaces(t *testing.T) {
 	t.Parallel()
 	host := func(id string) Stop { return Stop{ID: id, Scope: StopHost, Value: id + ".test", At: now} }
@@ -208,7 +209,7 @@ func TestEachKindHasItsPlaces(t *testing.T) {
 		{everything, nil},
 	} {
 		if _, err := set.Add(tt.order); !errors.Is(err, tt.want) {
-			t.Errorf("%v: %v, want %v", tt.order, err, tt.want)
+			t.Errorf("Add(%v) = %v, want %v", tt.order, err, tt.want)
 		}
 	}
 	allowed := StopSet{Held: slices.DeleteFunc(slices.Clone(set.Held), func(s Stop) bool { return s.Scope != StopAllow })}
@@ -219,16 +220,16 @@ func TestEachKindHasItsPlaces(t *testing.T) {
 	late.At = late.Until.Add(endedKept)
 	late.Until = late.At.Add(time.Hour)
 	if after, err := allowed.Add(late); err != nil || len(after.Held) != 1 || after.Held[0].ID != "late" || len(after.Lifted) != maxStops {
-		t.Errorf("after their end: %d held, %d lifted, %v", len(after.Held), len(after.Lifted), err)
+		t.Errorf("after the exceptions' end: %d held, %d lifted, error %v", len(after.Held), len(after.Lifted), err)
 	}
 	others := full("o", maxMerged)
 	others.Held = append(others.Held, everything)
 	if merged, err := set.Merge(others, now); !errors.Is(err, ErrTooManyStops) || merged.counts() != [3]int{maxMerged, 1, maxMerged} {
-		t.Errorf("merged: %v orders, %v", merged.counts(), err)
+		t.Errorf("Merge: %v orders, error %v", merged.counts(), err)
 	}
 }
 
-// TestFullSetsAreRead: what can be held can be read again.
+// TestFullSetsAreRead checks that every set that can be held can be read again.
 func TestFullSetsAreRead(t *testing.T) {
 	t.Parallel()
 	for allowed, want := range map[int]bool{maxMerged: false, maxMerged + 1: true} {
@@ -238,13 +239,14 @@ func TestFullSetsAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err = new(StopSet).UnmarshalJSON(data); errors.Is(err, ErrTooManyStops) != want || err == nil { // an empty order is invalid
-			t.Errorf("%d exceptions: %v", allowed, err)
+			t.Errorf("reading %d exceptions: %v", allowed, err)
 		}
 	}
 }
 
-// TestSetsMergeInAnyOrder: whatever gateways give, lift and hear of, in whichever order and how often, all come to hold the same, and
-// a stop or an exception holds unless somebody who knew it has lifted it, or it ended long ago.
+// TestSetsMergeInAnyOrder checks that all gateways come to hold the same set, in whatever order
+// they give, lift and merge. An order holds unless a gateway that had it lifted it, or it ended
+// long ago.
 func TestSetsMergeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -294,7 +296,7 @@ func TestSetsMergeInAnyOrder(t *testing.T) {
 			}
 			slices.SortFunc(all[i].Held, Stop.compare) // a set has no order
 			if !slices.Equal(all[i].Held, all[0].Held) || !maps.EqualFunc(all[i].Lifted, all[0].Lifted, func(a, b Lift) bool { return a.By == b.By && a.At.Equal(b.At) }) {
-				t.Fatalf("in order %v: %v, else %v", order, all[i], all[0])
+				t.Fatalf("merged in the order %v: %v, want %v", order, all[i], all[0])
 			}
 		}
 		for id, order := range given {
@@ -306,7 +308,7 @@ func TestSetsMergeInAnyOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkExempt looks for an exception at run time among many, and among none beside a stop.
+// BenchmarkExempt looks up an exception at run time among many, and among none beside a stop.
 func BenchmarkExempt(b *testing.B) {
 	many := StopSet{Held: []Stop{{ID: "s", Scope: StopHost, Value: "other.test", At: now}}}
 	for i := range 1000 {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestSince: what a set has more than an earlier one is all that the earlier one lacks, and nothing else.
+// TestSince checks that the difference of two sets is exactly what the earlier one lacks.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	set := func(held, lifted string) (s StopSet) {
@@ -35,18 +35,19 @@ func TestSince(t *testing.T) {
 		{"abc", "", "cba", "", "", ""},
 		{"abc", "", "cdba", "", "d", ""},
 		{"abc", "", "d", "abc", "d", "abc"},
-		{"ab", "c", "abc", "", "c", ""}, // as after 90 days
+		{"ab", "c", "abc", "", "c", ""}, // after 90 days
 		{"abc", "", "a", "", "", ""},
 	} {
 		more := set(tt.after, tt.afterLifted).Since(set(tt.before, tt.lifted))
 		want := set(tt.held, tt.lifts)
 		if !slices.Equal(more.Held, want.Held) || !maps.Equal(more.Lifted, want.Lifted) {
-			t.Errorf("%+v: %v", tt, more)
+			t.Errorf("%+v: Since returned %v, want %v", tt, more, want)
 		}
 	}
 }
 
-// TestStopsChangeInParts: after any changes, stops match as if all of them had been given at once.
+// TestStopsChangeInParts checks that after any changes stops match as if all had been given at
+// once.
 func TestStopsChangeInParts(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -79,7 +80,7 @@ func TestStopsChangeInParts(t *testing.T) {
 					got, stopped := k.Match(mustOrigin(t, raw), agent)
 					want, wanted := fresh.Match(mustOrigin(t, raw), agent)
 					if got != want || stopped != wanted {
-						t.Fatalf("%s for %s: %v, want %v, of %v", raw, agent, got, want, k.All())
+						t.Fatalf("Match(%s, %s) = %v, want %v, of %v", raw, agent, got, want, k.All())
 					}
 				}
 			}
@@ -87,7 +88,7 @@ func TestStopsChangeInParts(t *testing.T) {
 	}
 }
 
-// BenchmarkOrder is one more stop, given here or elsewhere, beside many that hold.
+// BenchmarkOrder adds a stop, here or from elsewhere, beside many others.
 func BenchmarkOrder(b *testing.B) {
 	for name, lifted := range map[string]int{"none lifted": 0, "as many lifted": 10_000} {
 		many := StopSet{Lifted: map[string]Lift{}}
@@ -117,7 +118,8 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
-// TestAnOlderStopIsMerged: a stop that is older than others costs no copy of them, and the list has it first.
+// TestAnOlderStopIsMerged checks that merging an older stop does not copy the others, and that the
+// list begins with it.
 func TestAnOlderStopIsMerged(t *testing.T) {
 	t.Parallel()
 	var k Stops
@@ -132,7 +134,7 @@ func TestAnOlderStopIsMerged(t *testing.T) {
 	for i := range 8 {
 		merge(fmt.Sprint("a", i), now)
 	}
-	before := merge("b", now.Add(time.Second)) // now there is room for some more
+	before := merge("b", now.Add(time.Second)) // makes room for more
 	if after := merge("c", now.Add(-time.Hour)); !after.startsAs(before.Held) {
 		t.Error("the stops were copied")
 	}
@@ -141,7 +143,8 @@ func TestAnOlderStopIsMerged(t *testing.T) {
 	}
 }
 
-// TestSetsThatShareStops: two sets that follow on one have their own stops, and neither changes it.
+// TestSetsThatShareStops checks that two sets made from one have their own stops, and that the
+// original stays unchanged.
 func TestSetsThatShareStops(t *testing.T) {
 	t.Parallel()
 	with := func(s StopSet, id string) StopSet {
@@ -154,7 +157,7 @@ func TestSetsThatShareStops(t *testing.T) {
 	base := with(with(StopSet{}, "a"), "b")
 	one, other := with(base, "c"), with(base, "d")
 	longer, _ := one.Merge(StopSet{Held: []Stop{{ID: "e", Scope: StopAll, At: now.Add(time.Second)}}}, now)
-	_ = append(base.Held, Stop{ID: "x"}) // nobody's business, and no harm
+	_ = append(base.Held, Stop{ID: "x"}) // must not affect the other sets
 	for _, tt := range []struct {
 		set  StopSet
 		want string
@@ -164,7 +167,7 @@ func TestSetsThatShareStops(t *testing.T) {
 			got += stop.ID
 		}
 		if got != tt.want {
-			t.Errorf("%q, want %q", got, tt.want)
+			t.Errorf("the set has %q, want %q", got, tt.want)
 		}
 	}
 }

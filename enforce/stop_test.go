@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// liftFrom lifts a stop of a stop switch.
+// liftFrom lifts a stop of k.
 func liftFrom(k *Stops, scope StopScope, value string) (stop Stop, found bool) {
 	stop, err := Stop{Scope: scope, Value: value}.Canonical()
 	if err != nil {
@@ -23,7 +23,7 @@ func liftFrom(k *Stops, scope StopScope, value string) (stop Stop, found bool) {
 	return stop, found
 }
 
-// restore replaces the stops by a stored set.
+// restore replaces the stops of k by a stored set.
 func restore(k *Stops, data []byte) error {
 	return k.Update(func(o StopSet) (StopSet, error) {
 		err := o.UnmarshalJSON(data)
@@ -48,7 +48,7 @@ func TestStop(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("stopped %q, want %q; stops: %v", got, want, k.List())
+			t.Errorf("Match stops %q, want %q; stops: %v", got, want, k.List())
 		}
 	}
 	stopped("....")
@@ -61,14 +61,14 @@ func TestStop(t *testing.T) {
 	set(Stop{Scope: StopHost, Value: "*.EXAMPLE.com", By: "eve", Reason: "complaint 12", At: now})
 	stopped("x.x.")
 	if stop, _ := k.Match(site, ""); stop.Value != "*.example.com" || stop.By != "eve" || stop.Reason != "complaint 12" || !stop.At.Equal(now) {
-		t.Errorf("stop %+v", stop)
+		t.Errorf("Match returned %+v", stop)
 	}
 	set(Stop{Scope: StopAgent, Value: "acme"})
 	stopped("x.xx")
 	set(Stop{Scope: StopAll})
 	stopped("xxxx")
 	if stop, ok := liftFrom(&k, StopAll, ""); !ok || stop.Scope != StopAll {
-		t.Errorf("lifted %+v %t", stop, ok)
+		t.Errorf("lifting the stop of everything returned %+v, %t", stop, ok)
 	}
 	stopped("x.xx")
 	if _, ok := liftFrom(&k, StopAgent, "ACME"); !ok {
@@ -87,10 +87,10 @@ func TestStop(t *testing.T) {
 	}
 	stopped("....")
 	if _, ok := liftFrom(&k, "nonsense", "x"); ok {
-		t.Error("nonsense was lifted")
+		t.Error("a stop of an unknown scope was lifted")
 	}
 	if _, ok := (*Stops)(nil).Match(other, "a"); ok {
-		t.Error("no stop switch stops")
+		t.Error("nil Stops stop a request")
 	}
 }
 
@@ -110,11 +110,11 @@ func TestStopRefuses(t *testing.T) {
 		{Scope: StopAll, Reason: strings.Repeat("a", 201)},
 	} {
 		if err := k.Set(stop); err == nil {
-			t.Errorf("%+v: accepted", stop)
+			t.Errorf("Set(%+v) succeeded, want an error", stop)
 		}
 	}
 	if len(k.List()) != 0 {
-		t.Error("a refused stop holds")
+		t.Error("a refused stop is in force")
 	}
 }
 
@@ -133,10 +133,10 @@ func TestStopIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k.Set(Stop{Scope: StopAgent, Value: "more"}); !errors.Is(err, ErrTooManyStops) {
-		t.Errorf("got %v", err)
+		t.Errorf("Set beyond the bound returned %v, want ErrTooManyStops", err)
 	}
 	if err := k.Set(Stop{Scope: StopAgent, Value: "A7"}); err != nil {
-		t.Errorf("replacing one: %v", err)
+		t.Errorf("replacing a stop: %v", err)
 	}
 }
 
@@ -167,11 +167,11 @@ func TestStopSurvivesRestart(t *testing.T) {
 		t.Errorf("after restart: %+v", after.List())
 	}
 	if data, err := json.Marshal(new(Stops).All()); err != nil || string(data) != `{"version":2,"stops":[]}` {
-		t.Errorf("empty: %s %v", data, err)
+		t.Errorf("the empty set is stored as %s, error %v", data, err)
 	}
 }
 
-// What cannot be read changes nothing: half of the stops would be none.
+// A set that cannot be read changes nothing, because half of the stops would be none.
 func TestStopRefusesDamagedState(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
@@ -188,7 +188,7 @@ func TestStopRefusesDamagedState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := restore(&k, []byte(data)); err == nil {
-			t.Errorf("%s: accepted", data)
+			t.Errorf("%s was accepted", data)
 		}
 		if list := k.List(); len(list) != 1 || list[0].Value != "kept" {
 			t.Errorf("%s: changed to %+v", data, list)
@@ -214,17 +214,17 @@ func TestStopConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Each writer ends with lifting: a stop can only be left where two writers had one host.
+	// Each writer ends with a lift, so only a host with two writers can have a stop left.
 	for _, stop := range k.List() {
 		liftFrom(&k, stop.Scope, stop.Value)
 	}
 	if _, stopped := k.Match(o, ""); stopped {
-		t.Error("still stopped")
+		t.Error("Match still stops a lifted host")
 	}
 }
 
-// TestMergeIsBounded: no gateway holds more stops than fit, and none of its own is given up for
-// others.
+// TestMergeIsBounded checks that a gateway holds no more stops than fit, and that it drops none of
+// its own for others.
 func TestMergeIsBounded(t *testing.T) {
 	t.Parallel()
 	var here, there StopSet
@@ -234,7 +234,7 @@ func TestMergeIsBounded(t *testing.T) {
 	}
 	merged, err := here.Merge(there, now)
 	if !errors.Is(err, ErrTooManyStops) || len(merged.Held) != maxMerged || merged.Held[0].ID != "mine" {
-		t.Errorf("%d stops, %v", len(merged.Held), err)
+		t.Errorf("Merge: %d stops, error %v", len(merged.Held), err)
 	}
 	here.Lifted = make(map[string]Lift)
 	for i := range maxMerged + 1 {
@@ -245,11 +245,12 @@ func TestMergeIsBounded(t *testing.T) {
 		t.Errorf("%d lifts, the oldest among them: %v", len(merged.Lifted), oldest)
 	}
 	if _, err := here.Add(Stop{ID: "mine", Scope: StopAgent, Value: "x"}); err == nil {
-		t.Error("an id is given twice")
+		t.Error("Add accepted an id twice")
 	}
 }
 
-// TestLiftKeepsItsStop checks that the journal shows the lifted stop, also after a restart and at another gateway.
+// TestLiftKeepsItsStop checks that the journal shows a lifted stop, even after a restart and at
+// another gateway.
 func TestLiftKeepsItsStop(t *testing.T) {
 	t.Parallel()
 	stop := Stop{ID: "a", Scope: StopHost, Value: "shop.test", By: "ada", Reason: "complaint 7", At: now}
@@ -268,16 +269,16 @@ func TestLiftKeepsItsStop(t *testing.T) {
 	}
 	there, err := StopSet{Held: []Stop{stop}}.Merge(kept, now.Add(time.Hour))
 	if lift := there.Lifted["a"]; err != nil || len(there.Held) != 0 || lift.By != "bob" || lift.Stop == nil || *lift.Stop != stop {
-		t.Errorf("%v, %+v", err, there)
+		t.Errorf("error %v, got %+v", err, there)
 	}
 	var former StopSet
 	if err := json.Unmarshal([]byte(`{"version":2,"stops":[],"lifted":{"a":{"by":"bob","at":"2026-11-27T00:00:00Z"}}}`), &former); err != nil || former.Lifted["a"].Stop != nil {
-		t.Errorf("of an earlier release: %v, %+v", err, former)
+		t.Errorf("the set of an earlier release: error %v, %+v", err, former)
 	}
 }
 
-// TestStopOfAnAgentAtAHost checks that such a stop is of nothing else, and that it is lifted by its own name
-// alone.
+// TestStopOfAnAgentAtAHost checks that such a stop applies to nothing else, and that only its own
+// name lifts it.
 func TestStopOfAnAgentAtAHost(t *testing.T) {
 	t.Parallel()
 	var k Stops
@@ -298,16 +299,16 @@ func TestStopOfAnAgentAtAHost(t *testing.T) {
 	} {
 		stop, got := k.Match(mustOrigin(t, tt.origin), tt.agent)
 		if got != tt.want || got && (stop.Value != "Acme@*.shop.test:443" || stop.Agent() != "Acme") {
-			t.Errorf("%s at %s: %v, %t", tt.agent, tt.origin, stop, got)
+			t.Errorf("%s at %s: Match returned %v, %t", tt.agent, tt.origin, stop, got)
 		}
 	}
 	for _, other := range []Stop{{Scope: StopHost, Value: "*.shop.test:443"}, {Scope: StopAgent, Value: "Acme"}, {Scope: StopAll}, {Scope: StopAgentHost, Value: "Acme@shop.test"}} {
 		if _, found := liftFrom(&k, other.Scope, other.Value); found {
-			t.Errorf("lifted by %v", other)
+			t.Errorf("%v lifted it", other)
 		}
 	}
 	if _, found := liftFrom(&k, StopAgentHost, "ACME@*.shop.test:443"); !found || len(k.List()) != 0 {
-		t.Errorf("not lifted: %v", k.List())
+		t.Errorf("it was not lifted: %v", k.List())
 	}
 	for _, value := range []string{"", "Acme", "@shop.test", "Acme@", "Acme@https://shop.test", "A\x00@shop.test"} {
 		if err := k.Set(Stop{Scope: StopAgentHost, Value: value}); err == nil || !strings.Contains(err.Error(), "want AGENT@PATTERN") {

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/signals/preferences"
 )
 
-// tdmFile answers every look-up of a TDM file alike; the empty text is no file.
+// tdmFile gives every lookup of a TDM file the same answer; the empty text is no file.
 type tdmFile struct {
 	text    string
 	lookups int
@@ -33,16 +33,16 @@ const (
 	tdmSays  = "train-ai=n;from=tdmrep"
 )
 
-// trainer returns the identity of an agent with these purposes.
+// trainer returns the identity of an agent with the given purposes.
 func trainer(tb testing.TB, mode PreferenceMode, denyUnknown bool, purposes ...string) Identity {
 	tb.Helper()
 	agent := Agent{Name: "trainer", Purposes: purposes, Preferences: mode, DenyUnknown: denyUnknown}
 	return mustIdentifier(tb, IdentifierConfig{Agents: []Agent{agent}}).Identify(tb.Context(), Sender{UserAgent: "trainer/1.0"})
 }
 
-// TestTDMFile: the file is fetched if it can concern a purpose of the agent and nothing has decided before. It refuses
-// if it reserves rights, and says nothing if it is missing (TDMRep, "TDM File on the Origin Server"). The log has
-// enough to compute the decision again.
+// TestTDMFile checks that the file is fetched only if it can concern a purpose of the agent and no
+// earlier step has decided. It refuses if it reserves rights, and says nothing if it is missing
+// (TDMRep, "TDM File on the Origin Server"). From the log the decision can be computed again.
 func TestTDMFile(t *testing.T) {
 	t.Parallel()
 	const open, reserved = "User-agent: *\nDisallow: /x\n", "User-agent: *\nDisallow: /x\nContent-Signal: ai-train=no\n"
@@ -87,21 +87,22 @@ func TestTDMFile(t *testing.T) {
 			})
 			r := d.Record()
 			if file.lookups > 0 != tt.asked || d.Allowed != tt.allowed || strings.Contains(r.SignalsRead, "tdm_file") != tt.read || d.Conflict != tt.conflict {
-				t.Errorf("asked %d times; %s %s, read %s, conflict %q", file.lookups, r.Decision, r.Reason, r.SignalsRead, d.Conflict)
+				t.Errorf("%d lookups; decision %s, reason %s, read %s, conflict %q", file.lookups, r.Decision, r.Reason, r.SignalsRead, d.Conflict)
 			}
 			var text *robotstxt.Ruleset
 			if tt.robots != "" {
 				text = robotstxt.Parse([]byte(tt.robots))
 			}
 			if _, wishes, ok := Reread(&r, text, tt.identity.Robots, tt.path); tt.read && (!ok || !slices.Equal(wishes, r.Preferences)) {
-				t.Errorf("logged %q with %q, computed %q, %t", r.Preferences, r.SignalFields, wishes, ok)
+				t.Errorf("the log has %q with %q; Reread returned %q, %t", r.Preferences, r.SignalFields, wishes, ok)
 			}
 		})
 	}
 }
 
-// TestTDMFileAndAnswer: the field supersedes the file (TDMRep, "Processing priority"), in the log and on pages. A refusal by the
-// file stays, because the field never came. The log names the rule beside the fields.
+// TestTDMFileAndAnswer checks that the field supersedes the file (TDMRep, "Processing priority"),
+// in the log and on pages. A refusal by the file stays, because the field never came. The log has
+// the rule beside the fields.
 func TestTDMFileAndAnswer(t *testing.T) {
 	t.Parallel()
 	e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
@@ -112,29 +113,29 @@ func TestTDMFileAndAnswer(t *testing.T) {
 	shown := d.ReadAnswer(200, map[string][]string{"Tdm-Reservation": {"0"}})
 	r := d.Record()
 	if want := []string{somePath, "Tdm-Reservation: 0"}; !slices.Equal(r.SignalFields, want) {
-		t.Errorf("fields %q", r.SignalFields)
+		t.Errorf("the log has the fields %q, want %q", r.SignalFields, want)
 	}
 	if want := "tdm=y;from=tdm-reservation"; shown != want || !slices.Equal(r.Preferences, []string{want}) || r.Conflict != tdmSays {
 		t.Errorf("shown %q, logged %q, conflict %q", shown, r.Preferences, r.Conflict)
 	}
 	if _, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); !ok || !slices.Equal(wishes, r.Preferences) {
-		t.Errorf("computed %q, %t", wishes, ok)
+		t.Errorf("Reread returned %q, %t", wishes, ok)
 	}
 	r.SignalFields[0] = `tdm file: {"location":"/b","tdm-reservation":1}`
 	r.SignalFields = r.SignalFields[:1]
 	if _, wishes, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); !ok || len(wishes) > 0 {
-		t.Errorf("computed %q, %t from a rule for another path", wishes, ok)
+		t.Errorf("Reread returned %q, %t for a rule for another path", wishes, ok)
 	}
 	for _, bad := range []string{`tdm file: {`, `tdm file: {"location":"/\u0026","tdm-reservation":1}`} {
 		r.SignalFields[0] = bad
 		if _, _, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); ok {
-			t.Errorf("%s: computed", bad)
+			t.Errorf("Reread accepted %s", bad)
 		}
 	}
 }
 
-// TestPreferencesOfTunnel: a tunnel that is not looked into is refused for a line that binds the agent and says no to one of
-// its purposes, on whatever path, and for no other line.
+// TestPreferencesOfTunnel checks that a blind tunnel is refused for a line that applies to the
+// agent and denies one of its purposes on any path, and for no other line.
 func TestPreferencesOfTunnel(t *testing.T) {
 	t.Parallel()
 	const everybody = "User-agent: *\nAllow: /\n"
@@ -172,8 +173,8 @@ func TestPreferencesOfTunnel(t *testing.T) {
 	}
 }
 
-// TestTDMFileUnread: a file that cannot be read lets the page out, and the line says so. Neither an audit
-// nor a simulation claims to know its rules.
+// TestTDMFileUnread checks that a file that cannot be read does not hold back the page, and that
+// the line says so. Neither an audit nor a simulation claims to know its rules.
 func TestTDMFileUnread(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []PreferenceMode{PreferencesDeny, PreferencesLog} {
@@ -188,15 +189,16 @@ func TestTDMFileUnread(t *testing.T) {
 			t.Errorf("allowed %t, cut %t, %q, read %q", d.Allowed, r.SignalsCut, r.SignalFields, r.SignalsRead)
 		}
 		if _, _, ok := Reread(&r, nil, robotstxt.Agent{}, "/a"); ok {
-			t.Error("the line is computed again")
+			t.Error("Reread accepted a line without the file")
 		}
 		if _, known := d.Recall(&r); known == (mode == PreferencesDeny) {
-			t.Error("a simulation knows what the file says")
+			t.Error("a simulation claims to know the file")
 		}
 	}
 }
 
-// TestTDMFileTooLong: a rule that does not fit in a line still decides, and the line says that it is not whole.
+// TestTDMFileTooLong checks that a rule that is too long for a log line still decides, and that the
+// line says that it was cut.
 func TestTDMFileTooLong(t *testing.T) {
 	t.Parallel()
 	e := newEnforcer(siteOf(absent(404), defaults), nil, nil)
@@ -206,12 +208,12 @@ func TestTDMFileTooLong(t *testing.T) {
 	})
 	d.ReadAnswer(200, nil)
 	if r := d.Record(); r.Conflict != "tdm=n;from=tdmrep" || !r.SignalsCut {
-		t.Errorf("%+v", r)
+		t.Errorf("the record is %+v", r)
 	}
 }
 
-// TestTDMFileOfTunnel: if no path is seen, any rule that reserves rights refuses under `deny`. Without `deny` the file
-// is not fetched.
+// TestTDMFileOfTunnel checks that without a path any rule that reserves rights refuses under
+// `deny`. Without `deny` the file is not fetched.
 func TestTDMFileOfTunnel(t *testing.T) {
 	t.Parallel()
 	const restricted = "User-agent: *\nDisallow: /x\n"
@@ -237,7 +239,7 @@ func TestTDMFileOfTunnel(t *testing.T) {
 		e.Reads, e.Files = Signals{RobotsTxt: true, TDMFile: true}, file
 		d := e.DecideTunnel(t.Context(), trainer(t, tt.mode, false, "train-ai"), mustOrigin(t, "https://example.com"))
 		if d.Reason != tt.reason || d.Conflict != tt.conflict || file.lookups > 0 != tt.asked {
-			t.Errorf("%s, %s, %s: %s %q, asked %d times", tt.record.State, tt.file, tt.mode, d.Reason, d.Conflict, file.lookups)
+			t.Errorf("%s, %s, %s: reason %s, conflict %q, %d lookups", tt.record.State, tt.file, tt.mode, d.Reason, d.Conflict, file.lookups)
 		}
 	}
 }

@@ -36,11 +36,11 @@ func TestBudgetFile(t *testing.T) {
 	}
 	f := fileOf(t, folder)
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 6}); n != 6 {
-		t.Errorf("granted %d", n)
+		t.Errorf("Draw granted %d, want 6", n)
 	}
-	f = fileOf(t, folder) // after kill -9
+	f = fileOf(t, folder) // like after kill -9
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 6}); n != 4 {
-		t.Errorf("granted %d after a crash, want the rest", n)
+		t.Errorf("Draw granted %d after a crash, want the rest, 4", n)
 	}
 	draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Settle: -3})
 	draw(f, budget.Ask{Day: "2026-11-27", Name: "host h", Want: 9})
@@ -49,28 +49,29 @@ func TestBudgetFile(t *testing.T) {
 	}
 	f = fileOf(t, folder)
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Want: 9}); n != 3 {
-		t.Errorf("granted %d, want the number that was returned", n)
+		t.Errorf("Draw granted %d, want the 3 that were returned", n)
 	}
 	if n := draw(f, budget.Ask{Day: "2026-11-27", Name: "host h", Want: 9}); n != 1 {
-		t.Errorf("granted %d to a host, want the rest", n)
+		t.Errorf("Draw granted %d to a host, want the rest, 1", n)
 	}
 	draw(f, budget.Ask{Day: "2026-11-28", Name: budget.Requests, Want: 9})
 	draw(f, budget.Ask{Day: "2026-11-27", Name: budget.Requests, Settle: -1}) // yesterday's
 	if n := draw(f, budget.Ask{Day: "2026-11-28", Name: budget.Requests, Want: 9}); n != 1 {
-		t.Errorf("granted %d today, want the rest", n)
+		t.Errorf("Draw granted %d today, want the rest, 1", n)
 	}
 	draw(f, budget.Ask{Day: "2026-11-29", Name: budget.Requests, Want: 9})
 	if f.totals["a 2026-11-27"] != nil || f.totals["a 2026-11-28"] == nil {
-		t.Errorf("%v is kept", f.totals)
+		t.Errorf("the totals are %v, want only today's", f.totals)
 	}
-	draw(f, budget.Ask{Day: "2030-01-01", Name: budget.Requests, Want: 9}) // the clock was wrong
+	draw(f, budget.Ask{Day: "2030-01-01", Name: budget.Requests, Want: 9}) // with a wrong clock
 	draw(f, budget.Ask{Day: "2026-11-29", Name: budget.Requests, Want: 9})
 	if len(f.totals) != 1 {
-		t.Errorf("%v is kept", f.totals)
+		t.Errorf("the totals are %v, want one", f.totals)
 	}
 }
 
-// TestBudgetFileWrites: draws go on while the hosts are written, and writers wait for one another.
+// TestBudgetFileWrites checks that draws do not wait for a write of the hosts, and that writers
+// wait for each other.
 func TestBudgetFileWrites(t *testing.T) {
 	t.Parallel()
 	f := fileOf(t, t.TempDir())
@@ -90,12 +91,12 @@ func TestBudgetFileWrites(t *testing.T) {
 	}
 	all.Wait()
 	if n := len(fileOf(t, f.folder).hosts["a 2026-11-27"]); n != 200 || f.took == 0 {
-		t.Errorf("%d hosts are written, the last in %s", n, f.took)
+		t.Errorf("%d hosts were written, the last write took %s; want 200", n, f.took)
 	}
 }
 
-// TestBudgetFileHosts: beyond the bound the hosts with the fewest requests are forgotten, and no
-// others.
+// TestBudgetFileHosts checks that beyond the bound only the hosts with the fewest requests are
+// dropped.
 func TestBudgetFileHosts(t *testing.T) {
 	t.Parallel()
 	f := fileOf(t, t.TempDir())
@@ -110,11 +111,11 @@ func TestBudgetFileHosts(t *testing.T) {
 		}
 	}
 	if n := len(f.hosts["a 2026-11-27"]); n > maxBudgetHosts || n < maxBudgetHosts/2 {
-		t.Errorf("%d hosts are kept", n)
+		t.Errorf("%d hosts are kept, want between half the bound and the bound", n)
 	}
 	ask.Name, ask.Want = "host 4", 100
 	if a, _ := f.Draw(t.Context(), ask); a.Granted != 0 {
-		t.Errorf("a host that is used up gets %d more", a.Granted)
+		t.Errorf("a host without a budget left gets %d requests", a.Granted)
 	}
 	if err := f.writeHosts(); err != nil {
 		t.Error(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestNothingIsOpenedAfterCleanup: a request of a configuration that was refused must not take the
-// store, which nobody would give back.
+// TestNothingIsOpenedAfterCleanup checks that a request of a rejected configuration cannot take the
+// store, which would never be returned.
 func TestNothingIsOpenedAfterCleanup(t *testing.T) {
 	t.Parallel()
 	e := new(Engine)
@@ -29,11 +29,11 @@ func TestNothingIsOpenedAfterCleanup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.Open(); !errors.Is(err, errEnded) {
-		t.Errorf("opened: %v", err)
+		t.Errorf("Open = %v, want errEnded", err)
 	}
 }
 
-// open makes an engine with an address guard and opens it.
+// open returns an open engine with an address guard.
 func open(tb testing.TB, c Config) *Engine {
 	tb.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: tb.Context()})
@@ -50,9 +50,9 @@ func open(tb testing.TB, c Config) *Engine {
 	return e
 }
 
-// TestFirstConfigurationIsCurrent: the admin API knows a gateway as soon as that takes requests,
-// which may be before Caddy starts its app. A configuration that is loaded beside it counts from
-// its start on.
+// TestFirstConfigurationIsCurrent checks that the admin API knows a gateway as soon as it accepts
+// requests, possibly before Caddy starts its app. A configuration loaded beside it counts from its
+// start on.
 func TestFirstConfigurationIsCurrent(t *testing.T) {
 	opened := func() *Engine { return open(t, Config{}) }
 	end := func(e *Engine) {
@@ -82,8 +82,8 @@ func TestFirstConfigurationIsCurrent(t *testing.T) {
 	}
 }
 
-// siteOf answers 403 to every fetch except from rules.example, and keeps the User-Agent of the
-// latest.
+// siteOf answers 403 to every fetch except from rules.example, and keeps the User-Agent of the last
+// one.
 type siteOf struct{ userAgent string }
 
 func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -94,9 +94,9 @@ func (s *siteOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
 }
 
-// TestRejectedReload: a configuration that ends without having been started leaves the settings of
-// all that it shares with the one that runs as they are. One that is started changes them, and its
-// end brings them back.
+// TestRejectedReload checks that a configuration that ends without a start does not change the
+// settings of what it shares with the running one. A started one changes them, and its end restores
+// them.
 func TestRejectedReload(t *testing.T) {
 	var site siteOf
 	store := Store{Kind: "file", Path: filepath.Join(t.TempDir(), "robots.db")}
@@ -177,8 +177,9 @@ func TestRejectedReload(t *testing.T) {
 	}
 }
 
-// BenchmarkServe is what each request asks of the engine: is the store open, what does the record
-// say, which configuration is current. With -cpu 1,2 it shows that none waits for another.
+// BenchmarkServe measures what each request asks of the engine: whether the store is open, the
+// record, and the current configuration. With -cpu 1,2 it shows that requests do not wait for each
+// other.
 func BenchmarkServe(b *testing.B) {
 	var site siteOf
 	e := open(b, Config{Fetch: fetch.Config{Transport: &site}})

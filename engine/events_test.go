@@ -39,15 +39,16 @@ func TestChanges(t *testing.T) {
 		"detail": "no such host", "access": "rules",
 	}
 	if !reflect.DeepEqual(list[0].data, want) {
-		t.Errorf("got %v", list[0].data)
+		t.Errorf("got %v, want %v", list[0].data, want)
 	}
 	texts := changes(p, known, other, start.Add(time.Hour))
 	if a := known.SHA256; texts[0].data["from"] != hex.EncodeToString(a[:]) {
-		t.Errorf("got %v", texts[0].data)
+		t.Errorf("the event has %v, want the hash of the known text", texts[0].data)
 	}
 }
 
-// TestEventSitemapsAreBounded: what a site lists must not fill the queue of events.
+// TestEventSitemapsAreBounded checks that a site's list of sitemaps cannot fill the queue of
+// events.
 func TestEventSitemapsAreBounded(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -58,7 +59,7 @@ func TestEventSitemapsAreBounded(t *testing.T) {
 	data := withText(fetch.Record{State: fetch.StateRules, Body: []byte(text.String())}, map[string]any{})
 	got, _ := data["sitemaps"].([]string)
 	if len(got) != maxEventSitemaps || got[0] != `https://example.com/0\x1b` {
-		t.Errorf("%d sitemaps: %q", len(got), got[:min(len(got), 2)])
+		t.Errorf("the event has %d sitemaps: %q", len(got), got[:min(len(got), 2)])
 	}
 }
 
@@ -66,11 +67,11 @@ func TestEmitterNil(t *testing.T) {
 	t.Parallel()
 	var e *emitter
 	if e.wanted(eventDenied) {
-		t.Error("a nil emitter wants something")
+		t.Error("a nil emitter wants an event")
 	}
 }
 
-// TestEventsUnasked: nothing is prepared for events that nobody subscribes to.
+// TestEventsUnasked checks that no data is prepared for events without a subscription.
 func TestEventsUnasked(t *testing.T) {
 	t.Parallel()
 	emitter := func(events string) *emitter {
@@ -86,7 +87,7 @@ func TestEventsUnasked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !e.wanted(eventDenied) {
-			t.Error("before the start nobody can tell, and an event is not wanted")
+			t.Error("an event is not wanted before the start, when subscriptions are unknown")
 		}
 		if err := e.app.Start(); err != nil {
 			t.Fatal(err)
@@ -95,17 +96,17 @@ func TestEventsUnasked(t *testing.T) {
 		return e
 	}
 	if emitter(`{}`).wanted(eventDenied) {
-		t.Error("without a subscription a denial is wanted")
+		t.Error("a denial is wanted without a subscription")
 	}
 	e := emitter(`{"subscriptions": [{"events": ["robots.rules_changed"], "handlers": [{"handler": "nobody"}]}]}`)
 	if e.wanted(eventDenied) || !e.wanted(eventRulesChanged) || !e.wanted(eventDenied, eventRulesChanged) {
-		t.Error("the wanted events are not those subscribed to")
+		t.Error("the wanted events are not the subscribed ones")
 	}
 }
 
 func init() { caddy.RegisterModule(nobody{}) }
 
-// nobody is an event handler.
+// nobody is an event handler that does nothing.
 type nobody struct{}
 
 func (nobody) CaddyModule() caddy.ModuleInfo {
@@ -114,7 +115,7 @@ func (nobody) CaddyModule() caddy.ModuleInfo {
 
 func (nobody) Handle(context.Context, caddy.Event) error { return nil }
 
-// TestEventDocs holds that each event with all of its data is documented, and nothing else.
+// TestEventDocs checks that the page documents each event with all of its data, and nothing else.
 func TestEventDocs(t *testing.T) {
 	t.Parallel()
 	sections := testdocs.Sections(t, "events.md")
@@ -149,7 +150,8 @@ func TestEventDocs(t *testing.T) {
 	testdocs.Same(t, "event", events, headings)
 }
 
-// TestSitemapsChanged: the event comes with a newly fetched text that names others, and only then.
+// TestSitemapsChanged checks that the event comes only with a newly fetched text with other
+// sitemaps.
 func TestSitemapsChanged(t *testing.T) {
 	t.Parallel()
 	const one, two = "Sitemap: https://example.com/1\n", "Sitemap: https://example.com/2\n"
@@ -199,14 +201,14 @@ func TestSitemapsChanged(t *testing.T) {
 			continue
 		}
 		if got["added_total"] != tt.added || got["removed_total"] != tt.removed {
-			t.Errorf("%s: %v, want %d and %d", name, got, tt.added, tt.removed)
+			t.Errorf("%s: event %v, want %d added and %d removed", name, got, tt.added, tt.removed)
 			continue
 		}
 		lists := []int{min(tt.added, maxEventSitemaps), min(tt.removed, maxEventSitemaps)}
 		added, _ := got["added"].([]string)
 		removed, _ := got["removed"].([]string)
 		if !reflect.DeepEqual([]int{len(added), len(removed)}, lists) {
-			t.Errorf("%s: lists of %d and %d, want %v", name, len(added), len(removed), lists)
+			t.Errorf("%s: %d added and %d removed URLs, want %v", name, len(added), len(removed), lists)
 		}
 	}
 }

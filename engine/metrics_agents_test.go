@@ -28,7 +28,7 @@ func agentSite(t *testing.T, names ...string) *SitePolicy {
 	return &SitePolicy{Identifier: id}
 }
 
-// alone has a registry collect the metrics by agent and no others.
+// alone is a collector of the metrics by agent only.
 type alone struct{ *agentMetrics }
 
 func (alone) Describe(ch chan<- *prometheus.Desc) {
@@ -39,7 +39,7 @@ func (alone) Describe(ch chan<- *prometheus.Desc) {
 
 func (m alone) Collect(ch chan<- prometheus.Metric) { m.collect(ch) }
 
-// collected has the counters of m, by the words "name agent/owner decision reason".
+// collected returns the counters of m by "name agent/owner decision reason".
 func collected(t *testing.T, m *agentMetrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -62,8 +62,8 @@ func collected(t *testing.T, m *agentMetrics) map[string]float64 {
 	return found
 }
 
-// TestAgentMetrics: each agent counts by itself. The same name with another owner is another agent, and a sender that no
-// block names is one of the others, even beside an agent of that name.
+// TestAgentMetrics checks that each agent is counted separately. The same name with another owner
+// is another agent. A sender without a block counts as "other", even beside an agent of that name.
 func TestAgentMetrics(t *testing.T) {
 	t.Parallel()
 	m := new(agentMetrics)
@@ -92,8 +92,9 @@ func TestAgentMetrics(t *testing.T) {
 	}
 }
 
-// TestAgentMetricsOverReloads checks that after reloads with new names the metrics cover only the current
-// configuration. Agents that stay keep their counts, and requests of a removed agent count as "other".
+// TestAgentMetricsOverReloads checks that after reloads with new names the metrics cover only the
+// current configuration. Agents that stay keep their counts, and requests of a removed agent count
+// as "other".
 func TestAgentMetricsOverReloads(t *testing.T) {
 	t.Parallel()
 	m := new(agentMetrics)
@@ -104,18 +105,18 @@ func TestAgentMetricsOverReloads(t *testing.T) {
 		m.follow([]*SitePolicy{agentSite(t, "steady/search", name+"/"+team)})
 		m.count(&d, &enforce.Agent{Name: "steady", Owner: "search"}, false, 0)
 		m.count(&d, &enforce.Agent{Name: name, Owner: team}, false, 0)
-		m.count(&d, &enforce.Agent{Name: name, Owner: "before"}, false, 0) // is under way
+		m.count(&d, &enforce.Agent{Name: name, Owner: "before"}, false, 0) // a request of the configuration before
 		if got := collected(t, m)["agent_decisions_total "+name+"/"+team+" deny disallowed"]; got != 1 {
-			t.Fatalf("%s has %v requests", name, got)
+			t.Fatalf("%s has %v requests, want 1", name, got)
 		}
 	}
 	got := collected(t, m)
 	if len(got) != 3*4 || got["agent_decisions_total steady/search deny disallowed"] != reloads || got["agent_decisions_total other/other deny disallowed"] != reloads {
-		t.Errorf("%d counters: %v", len(got), slices.Sorted(maps.Keys(got)))
+		t.Errorf("%d counters, want 12: %v", len(got), slices.Sorted(maps.Keys(got)))
 	}
 }
 
-// BenchmarkCountDecision is what the metrics of a request cost.
+// BenchmarkCountDecision measures the metrics of a request.
 func BenchmarkCountDecision(b *testing.B) {
 	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: "acmebot", Owner: "Search team"}}})
 	if err != nil {

@@ -20,14 +20,15 @@ func asked(t *testing.T, method, url string) *http.Request {
 	return r
 }
 
-// TestCameEarly: a client that waits for as long as Retry-After says is never early, and neither is another request.
+// TestCameEarly checks that a client that waits as long as Retry-After says is never early, and
+// that a different request is not early either.
 func TestCameEarly(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 26, 10, 0, 0, 50_000_000, time.UTC)
 	p := newPromises()
 	page := asked(t, "GET", "http://example.com/a?b")
 	if p.early("bot", page, start) {
-		t.Error("the first try is early")
+		t.Error("the first request is early")
 	}
 	p.note("bot", page, start.Add(10*time.Second+30*time.Millisecond))
 	for _, tt := range []struct {
@@ -47,16 +48,17 @@ func TestCameEarly(t *testing.T) {
 		{"bot", "GET", "http://example.com/ab", 0, false},
 	} {
 		if got := p.early(tt.agent, asked(t, tt.method, tt.url), start.Add(tt.after)); got != tt.want {
-			t.Errorf("%s %s %s after %s: early %t", tt.agent, tt.method, tt.url, tt.after, got)
+			t.Errorf("%s %s %s after %s: early = %t, want %t", tt.agent, tt.method, tt.url, tt.after, got, tt.want)
 		}
 	}
 	p.note("bot", page, start.Add(13*365*24*time.Hour))
 	if late := start.Add(12 * 365 * 24 * time.Hour); !p.early("bot", page, late) {
-		t.Error("not early after years")
+		t.Error("early = false after years, want true")
 	}
 }
 
-// TestPromisesAreBounded: refusals that exceed the room are missed, but never counted as others.
+// TestPromisesAreBounded checks that refusals beyond the bound are forgotten, but never taken for
+// others.
 func TestPromisesAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -75,16 +77,16 @@ func TestPromisesAreBounded(t *testing.T) {
 	for i := range 80_000 {
 		early := p.early("bot", page(i), now)
 		if early && i >= 40_000 {
-			t.Fatalf("%d never came before", i)
+			t.Fatalf("request %d is early, but never came before", i)
 		}
 		seen += count(early)
 	}
 	if seen < len(p.places)/2 || seen > len(p.places) {
-		t.Errorf("%d are remembered, with %d places", seen, len(p.places))
+		t.Errorf("%d refusals are remembered in %d places", seen, len(p.places))
 	}
 }
 
-// BenchmarkCameEarly is what a request costs while nobody is to come back later, and while somebody is.
+// BenchmarkCameEarly measures a request without and with clients that must wait.
 func BenchmarkCameEarly(b *testing.B) {
 	r, err := http.NewRequestWithContext(b.Context(), "GET", "http://www.example.com/a/page/of/usual/length.html?q=1", http.NoBody)
 	if err != nil {

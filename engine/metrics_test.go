@@ -21,8 +21,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestMetricsRegisterAnew is a reload: the new configuration has a registry of its own, and a
-// second gateway in one configuration has the same.
+// TestMetricsRegisterAnew registers the metrics like a reload: a new configuration has a new
+// registry, and two gateways in one configuration share it.
 func TestMetricsRegisterAnew(t *testing.T) {
 	t.Parallel()
 	before := decisions(t, prometheus.NewRegistry())
@@ -34,20 +34,20 @@ func TestMetricsRegisterAnew(t *testing.T) {
 	CountDecision(enforce.Decision{Reason: enforce.ReasonDisallowed}, "GET", nil, false, 0)
 	for _, registry := range []*prometheus.Registry{first, second} {
 		if n := decisions(t, registry) - before; n != 2 {
-			t.Errorf("a registry shows %v decisions, want both", n)
+			t.Errorf("the registry has %v decisions, want 2", n)
 		}
 	}
 }
 
-// TestTunnelsAreNotDecisions: a CONNECT is no request, and counts in a metric of its own. Of one that
-// is looked into, nothing else is counted: the requests in it are.
+// TestTunnelsAreNotDecisions checks that a CONNECT counts in its own metric and not as a request.
+// An intercepted tunnel counts nowhere else, but its requests do.
 func TestTunnelsAreNotDecisions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	before := decisions(t, registry)
 	CountDecision(enforce.Decision{Allowed: true, Reason: enforce.ReasonIntercepted, PathVisible: true}, "CONNECT", nil, false, 0)
 	CountDecision(enforce.Decision{Reason: enforce.ReasonTunnelRestricted, State: fetch.StateRules}, "CONNECT", nil, false, 0)
 	if n := decisions(t, registry) - before; n != 0 {
-		t.Errorf("%v decisions about requests", n)
+		t.Errorf("%v decisions about requests, want 0", n)
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -67,11 +67,11 @@ func TestTunnelsAreNotDecisions(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"allow seen intercepted 1", "deny unseen tunnel_restricted 1"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the tunnels are %q, want %q", got, want)
 	}
 }
 
-// decisions counts those that a registry shows once the metrics have been added to it.
+// decisions returns the number of decisions in a registry with the metrics.
 func decisions(t *testing.T, registry *prometheus.Registry) (total float64) {
 	t.Helper()
 	if err := RegisterMetrics(registry); err != nil {
@@ -104,28 +104,28 @@ func descriptions() (list []*prometheus.Desc) {
 	return list
 }
 
-// TestMetricLabelsAreClosed checks that no collector has a label whose values a client or a site can
-// choose.
+// TestMetricLabelsAreClosed checks that no collector has a label whose values a client or a site
+// can choose.
 func TestMetricLabelsAreClosed(t *testing.T) {
 	t.Parallel()
 	closed := map[string]bool{
 		"decision": true, "reason": true, "state": true, "source": true, "outcome": true, "cause": true, "what": true,
 		"operation": true, "explicit": true, "kind": true, "result": true, "early": true, "inside": true,
 		"log": true, "witness": true, "agent": true, "owner": true, // the operator's names
-		"version": true, "caddy": true, "go": true, "certificate": true, // of the build, and root and intermediate
+		"version": true, "caddy": true, "go": true, "certificate": true, // the build; root and intermediate
 		"purpose": true, "value": true, // the operator's names, and y, n and unknown
 		"status": true, // 401 and 403
 	}
 	for _, d := range descriptions() {
 		for _, label := range labelsOf(d) {
 			if !closed[label] {
-				t.Errorf("%v has label %q, which is not known to have few values", d, label)
+				t.Errorf("%v has the label %q, whose values may be unbounded", d, label)
 			}
 		}
 	}
 }
 
-// variableLabels is where a description shows its labels; it shows them in its text only.
+// variableLabels finds the labels of a description, which only its text has.
 var variableLabels = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
 
 func labelsOf(d *prometheus.Desc) []string {
@@ -136,8 +136,8 @@ func labelsOf(d *prometheus.Desc) []string {
 	return strings.Split(m[1], ",")
 }
 
-// TestUTF16IsLogged: a robots.txt in UTF-16 allows everything, as nothing in it can be read (RFC
-// 9309 section 2.3). The operator is told.
+// TestUTF16IsLogged checks that the log reports a robots.txt in UTF-16. It allows everything,
+// because it has no readable line (RFC 9309 section 2.3).
 func TestUTF16IsLogged(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
@@ -145,12 +145,12 @@ func TestUTF16IsLogged(t *testing.T) {
 	for body, want := range map[string]int{"User-agent: *\n": 0, "\xff\xfeU\x00s\x00": 1, "": 0} {
 		o.Fetched(fetch.Key{Origin: origin.Origin{}}, fetch.Outcome{Kind: fetch.KindRules, Body: []byte(body)}, 0)
 		if got := logs.TakeAll(); len(got) != want || want > 0 && got[0].Level != zap.WarnLevel {
-			t.Errorf("%q: %d lines", body, len(got))
+			t.Errorf("%q: %d log lines, want %d", body, len(got), want)
 		}
 	}
 }
 
-// TestTextsDropped: texts that go before their time are counted, and warned of once an hour.
+// TestTextsDropped checks that texts that were dropped early are counted, with one warning an hour.
 func TestTextsDropped(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
@@ -161,19 +161,19 @@ func TestTextsDropped(t *testing.T) {
 	o.textsDropped(3, false)
 	o.textsDropped(0, true)
 	if n := logs.Len(); n != 0 {
-		t.Errorf("%d lines of texts whose time was over", n)
+		t.Errorf("%d log lines about texts that were dropped on time, want 0", n)
 	}
 	o.textsDropped(2, true)
 	o.textsDropped(2, true)
 	if got, want := dropped(t), map[string]float64{"false": before["false"] + 3, "true": before["true"] + 4}; !maps.Equal(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
+		t.Errorf("the metric has %v, want %v", got, want)
 	}
 	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.WarnLevel || got[0].ContextMap()["retain_max"] != int64(4<<30) {
-		t.Errorf("warned by %+v", got)
+		t.Errorf("the warnings are %+v, want one with retain_max", got)
 	}
 }
 
-// dropped counts the texts that the store has dropped, by whether that was early.
+// dropped returns the number of texts that the store has dropped, by whether that was early.
 func dropped(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := collectors.Gather()
@@ -191,16 +191,17 @@ func dropped(t *testing.T) map[string]float64 {
 	return counted
 }
 
-// TestMetricsAreDocumented makes docs/metrics-reference.md of the help texts of the collectors.
+// TestMetricsAreDocumented generates docs/metrics-reference.md from the help texts of the
+// collectors.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	shown := regexp.MustCompile(`^Desc\{fqName: ("crawlgate_[a-z_0-9]+"), help: ("(?:[^"\\]|\\.)+"), unit: "", constLabels: \{\}, variableLabels: \{([a-z,]*)\}\}$`)
 	named := regexp.MustCompile(`\bcrawlgate_[a-z_]+`)
 	rows := make(map[string]string)
-	for _, d := range descriptions() { // their text alone has their name and labels
+	for _, d := range descriptions() { // only their text has the name and the labels
 		m := shown.FindStringSubmatch(d.String())
 		if m == nil {
-			t.Errorf("%s has another form", d)
+			t.Errorf("the description %s has an unknown form", d)
 			continue
 		}
 		name, _ := strconv.Unquote(m[1])

@@ -12,8 +12,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock"
 )
 
-// TestTheNumberOfGatewaysFalls after an hour with fewer, although a call to Redis is late now and then: until all had
-// the time to be counted again, the link has the number of before, or the least.
+// TestTheNumberOfGatewaysFalls checks that the number falls after an hour with fewer gateways,
+// although a call to Redis is late now and then. Until all had time to be counted again, the link
+// keeps the earlier number, or the least.
 func TestTheNumberOfGatewaysFalls(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -36,7 +36,7 @@ func signers(t *testing.T, files map[string]string) *SitePolicy {
 	return &SitePolicy{Identifier: id}
 }
 
-// plainAgent has an agent that does not sign.
+// plainAgent returns an identifier with an agent that does not sign.
 func plainAgent(t *testing.T, name string) *enforce.Identifier {
 	t.Helper()
 	id, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{Agents: []enforce.Agent{{Name: name}}})
@@ -46,7 +46,7 @@ func plainAgent(t *testing.T, name string) *enforce.Identifier {
 	return id
 }
 
-// writeKeys writes a file of keys in the place of the one before it.
+// writeKeys replaces a file of keys.
 func writeKeys(t *testing.T, file string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
@@ -66,8 +66,8 @@ func newKey(t *testing.T) webbotauth.SigningKey {
 	return key
 }
 
-// TestFollowKeys: a file that cannot be read is an error when it is loaded. Later the keys before it stay, and the log names
-// the file. A key has one agent, also after a change.
+// TestFollowKeys checks that an unreadable file is an error at load. Later the earlier keys stay in
+// use, and the log names the file. A key always belongs to one agent, even after a change.
 func TestFollowKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,18 +80,18 @@ func TestFollowKeys(t *testing.T) {
 			t.Cleanup(cancel)
 			e, s := &Engine{logger: zap.New(core)}, signers(t, files)
 			err := e.followKeys(ctx, s)
-			if err != nil { // Caddy ends a configuration that it refuses
+			if err != nil { // Caddy ends a configuration that it rejects
 				cancel()
 			}
 			return e, s, err
 		}
 		if _, _, err := load(map[string]string{"a": one}); err == nil || !strings.Contains(err.Error(), one) {
-			t.Errorf("a missing file: %v", err)
+			t.Errorf("a missing file: error %v", err)
 		}
 		writeKeys(t, one, webbotauth.Keys{first}.Private())
 		writeKeys(t, two, webbotauth.Keys{first}.Private())
 		if _, _, err := load(map[string]string{"a": one, "b": two}); err == nil || !strings.Contains(err.Error(), "each agent needs its own key") {
-			t.Errorf("two agents with one key: %v", err)
+			t.Errorf("two agents with one key: error %v", err)
 		}
 		writeKeys(t, two, webbotauth.Keys{second}.Private())
 		e, s, err := load(map[string]string{"a": one, "b": two})
@@ -104,10 +104,10 @@ func TestFollowKeys(t *testing.T) {
 		e.sites = []*SitePolicy{{Identifier: plainAgent(t, "a")}, s}
 		writeKeys(t, filepath.Join(dir, "three.jwk"), webbotauth.Keys{third}.Private())
 		if err := e.followKeys(t.Context(), signers(t, map[string]string{"A": filepath.Join(dir, "three.jwk")})); err == nil || !strings.Contains(err.Error(), "another site") {
-			t.Errorf("one agent at two sites with other keys: %v", err)
+			t.Errorf("one agent at two sites with different keys: error %v", err)
 		}
 		if at, id, ok := e.Agent("a"); at != s || !ok || !id.Config.Signs() {
-			t.Errorf("of two blocks for one agent, the one that does not sign is taken: %v", id)
+			t.Errorf("Agent returned %v, want the block that signs", id)
 		}
 		a := s.Identifier.AskedAs("a")
 		for i, step := range []struct {
@@ -125,13 +125,13 @@ func TestFollowKeys(t *testing.T) {
 			keys := a.Signer.Keys()
 			said := logs.FilterField(zap.String("agent", "a")).All()
 			if len(keys) != 1 || keys[0].ID != step.key || len(said) != 1 || !strings.Contains(said[0].Message+lineOf(said[0]), step.said) {
-				t.Errorf("step %d: %v, said %v", i, keys, said)
+				t.Errorf("step %d: keys %v, log %v", i, keys, said)
 			}
 		}
 	})
 }
 
-// lineOf has the fields of an entry as text.
+// lineOf returns the fields of an entry as text.
 func lineOf(e observer.LoggedEntry) string {
 	var text strings.Builder
 	for _, v := range e.ContextMap() {
@@ -148,8 +148,8 @@ func lineOf(e observer.LoggedEntry) string {
 	return text.String()
 }
 
-// TestSendAs: each hop of a fetch in an agent's name says so, signed for its own host in the form that the host wants. The
-// request that the fetcher holds stays as it is.
+// TestSendAs checks that each hop of a fetch in an agent's name has that name, and is signed for
+// its own host in the form that the host wants. The fetcher's own request stays unchanged.
 func TestSendAs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.jwk")
@@ -178,19 +178,19 @@ func TestSendAs(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		if len(r.Header) != 1 {
-			t.Errorf("the fetcher's request has %v", r.Header)
+			t.Errorf("the fetcher's request has the header %v", r.Header)
 		}
 		return seen
 	}
 	server.Client().Transport.(*http.Transport).TLSClientConfig.InsecureSkipVerify = true
 	if h := ask("bot", "127.0.0.1"); h.Get("User-Agent") != "bot/2.0 (+https://bot.example)" || h.Get("From") != "bot@bot.example" ||
 		!strings.Contains(h.Get("Signature-Input"), key.ID) || !strings.HasPrefix(h.Get("Signature-Agent"), "sig1=") {
-		t.Errorf("in the agent's name: %v", h)
+		t.Errorf("in the agent's name: header %v", h)
 	}
 	if h := ask("bot", "localhost"); h.Get("Signature-Agent") != `"https://bot.example"` {
-		t.Errorf("a host of string: %v", h)
+		t.Errorf("a host with the string form: header %v", h)
 	}
 	if h := ask("", "127.0.0.1"); h.Get("User-Agent") != "asked" || h.Get("From")+h.Get("Signature") != "" {
-		t.Errorf("in the gateway's own name: %v", h)
+		t.Errorf("in the gateway's own name: header %v", h)
 	}
 }

@@ -39,7 +39,8 @@ func TestListenAddrs(t *testing.T) {
 	}
 }
 
-// TestListenerAt: an unknown listener is not a site, and one socket that is no site closes a port.
+// TestListenerAt checks that an unknown listener is not a site, and that one socket of no site
+// closes a port.
 func TestListenerAt(t *testing.T) {
 	parse := func(list ...string) (addrs []netip.AddrPort) {
 		for _, s := range list {
@@ -77,7 +78,7 @@ func TestListenerAt(t *testing.T) {
 		{[]string{"[::]:80"}, nil, "8.8.8.8:80", true, guard.NoListener},
 		{[]string{"[::]:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite},
 		{[]string{"0.0.0.0:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite},
-		{[]string{"[::]:80", "[::]:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite}, // in the middle of a reload
+		{[]string{"[::]:80", "[::]:80"}, nil, "127.0.0.1:80", true, guard.ListenerSite}, // during a reload
 		{[]string{"[::]:80"}, nil, "127.0.0.1:80", false, guard.ListenerOther},
 		{[]string{"[::]:3128"}, nil, "127.0.0.1:3128", true, guard.ListenerGateway},
 		{[]string{"127.0.0.1:2019"}, nil, "127.0.0.1:2019", true, guard.ListenerOther},
@@ -96,7 +97,7 @@ func TestListenerAt(t *testing.T) {
 			active.current.Store(e)
 		}
 		if got := listenerAt(netip.MustParseAddrPort(tt.target), tt.target[0] == '8'); got != tt.want {
-			t.Errorf("%s with %v, %v: %d, want %d", tt.target, tt.own, tt.unknown, got, tt.want)
+			t.Errorf("listenerAt(%s) with %v, %v = %d, want %d", tt.target, tt.own, tt.unknown, got, tt.want)
 		}
 		active.current.Store(nil)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestDenyOfAllSites: a record is for every site of the configuration, so its fetch is off
-// only where none of them may crawl the origin.
+// TestDenyOfAllSites checks that a fetch is denied only if all sites of the configuration deny the
+// origin, because they share its record.
 func TestDenyOfAllSites(t *testing.T) {
 	t.Parallel()
 	site := func(deny ...string) *SitePolicy {
@@ -39,7 +39,7 @@ func TestDenyOfAllSites(t *testing.T) {
 	} {
 		e := &Engine{sites: tt.sites}
 		if pattern, denied := e.denied(o); pattern.String() != tt.pattern || denied != (tt.pattern != "") {
-			t.Errorf("%s: denied by %q: %v, want by %q", tt.name, pattern, denied, tt.pattern)
+			t.Errorf("%s: denied by %q, %v; want %q", tt.name, pattern, denied, tt.pattern)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestReachable(t *testing.T) {
 		"[::ffff:0.0.0.0]:3128": "localhost:3128",
 	} {
 		if got := reachable(netip.MustParseAddrPort(listen)); got != want {
-			t.Errorf("%s: got %s, want %s", listen, got, want)
+			t.Errorf("reachable(%s) = %s, want %s", listen, got, want)
 		}
 	}
 }

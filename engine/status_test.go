@@ -7,7 +7,7 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestExceptionsOf counts the exceptions in force over all sites, each once.
+// TestExceptionsOf checks that the exceptions in force are counted over all sites, each once.
 func TestExceptionsOf(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
@@ -35,14 +35,14 @@ func TestExceptionsOf(t *testing.T) {
 			t.Errorf("an agent that expires on %q: the next end is %v", expires, next)
 		}
 		if _, next := exceptionsOf(sites, now.Add(2*time.Hour)); next.IsZero() != (expires != "2026-11-26") {
-			t.Errorf("an agent that expires on %q: later the next end is %v", expires, next)
+			t.Errorf("an agent that expires on %q: two hours later the next end is %v", expires, next)
 		}
 	}
 	sites[0].Identifier = nil
 	if n, next := exceptionsOf(sites, now); n != 3 || !next.Equal(now.Add(time.Hour)) {
-		t.Errorf("%d in force, the next ends at %v", n, next)
+		t.Errorf("%d exceptions in force, the next ends at %v; want 3, in an hour", n, next)
 	}
 	if n, next := exceptionsOf(sites, now.Add(3*time.Hour)); n != 1 || !next.IsZero() {
-		t.Errorf("later %d in force, the next ends at %v", n, next)
+		t.Errorf("three hours later, %d exceptions in force, the next ends at %v; want 1, without an end", n, next)
 	}
 }

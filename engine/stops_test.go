@@ -29,7 +29,7 @@ func site(tb testing.TB, raw string) origin.Origin {
 	return o
 }
 
-// sum returns how many all orders ended.
+// sum returns the number of requests that all orders ended.
 func sum(ended map[string]int) (all int) {
 	for _, n := range ended {
 		all += n
@@ -37,7 +37,8 @@ func sum(ended map[string]int) (all int) {
 	return all
 }
 
-// TestStopFollowsTheStore: orders are kept beside the store, and orders found there are in force.
+// TestStopFollowsTheStore checks that orders are kept beside the store, and that orders found there
+// are in force.
 func TestStopFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
@@ -65,7 +66,7 @@ func TestStopFollowsTheStore(t *testing.T) {
 	deny(begin(second), "earlier.example")
 	e := begin(first)
 	deny(e, "before.example")
-	for range 2 { // the same folder again is nothing new
+	for range 2 { // opening the same folder again changes nothing
 		if err := errors.Join(e.stops.load(second), e.stops.follow(second)); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestStopFollowsTheStore(t *testing.T) {
 	deny(e, "after.example")
 	want := []string{"after.example", "before.example", "earlier.example"}
 	if got := held(e.stops); !slices.Equal(got, want) {
-		t.Errorf("held %q, want %q", got, want)
+		t.Errorf("in force are %q, want %q", got, want)
 	}
 	if got := held(begin(second).stops); !slices.Equal(got, want) {
 		t.Errorf("after a restart: %q, want %q", got, want)
@@ -85,7 +86,7 @@ func TestStopFollowsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := held(begin(first).stops); !slices.Equal(got, []string{"after.example", "earlier.example"}) {
-		t.Errorf("back at the first store: %q", got)
+		t.Errorf("back at the first store, %q are in force", got)
 	}
 
 	third := t.TempDir()
@@ -93,18 +94,19 @@ func TestStopFollowsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.stops.load(third); err == nil {
-		t.Error("a store beside orders that cannot be read is accepted")
+		t.Error("load succeeded beside unreadable orders")
 	}
 	if err := os.WriteFile(filepath.Join(first, stopsFile.name), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.stops.load(first); err != nil {
-		t.Errorf("the orders that hold are read again: %v", err)
+		t.Errorf("loading the current folder again: %v", err)
 	}
 }
 
-// TestStopsOfFormerFile checks that the stops in a kills.json of 0.1.0 stay in force and move to stops.json. A stop
-// that was lifted since does not come back. The kills.json that is left makes 0.1.0 refuse to start.
+// TestStopsOfFormerFile checks that the stops in a kills.json of 0.1.0 stay in force and move to
+// stops.json. A stop that was lifted since then does not return. The remaining kills.json makes
+// 0.1.0 refuse to start.
 func TestStopsOfFormerFile(t *testing.T) {
 	t.Parallel()
 	const (
@@ -137,13 +139,13 @@ func TestStopsOfFormerFile(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := ids(s); !slices.Equal(got, tt.want) {
-					t.Errorf("%s: %q hold, want %q", when, got, tt.want)
+					t.Errorf("%s: %q are in force, want %q", when, got, tt.want)
 				}
-				if err := s.follow(folder); err != nil { // as when the configuration becomes the current one
+				if err := s.follow(folder); err != nil { // like a configuration that becomes current
 					t.Fatal(err)
 				}
 				if got := ids(s); !slices.Equal(got, tt.want) {
-					t.Errorf("%s, in force: %q hold, want %q", when, got, tt.want)
+					t.Errorf("%s, when current: %q are in force, want %q", when, got, tt.want)
 				}
 				if files := namesIn(t, folder); !slices.Equal(files, []string{"kills.json", "stops.json"}) {
 					t.Errorf("%s: the folder has %q", when, files)
@@ -154,8 +156,8 @@ func TestStopsOfFormerFile(t *testing.T) {
 	}
 }
 
-// refusedBefore checks that 0.1.0 refuses the kills.json of a folder: it requires an id before each lift, and its error
-// shows 80 characters of a malformed id.
+// refusedBefore checks that 0.1.0 rejects the kills.json of a folder: it requires an id before each
+// lift, and its error shows 80 characters of a malformed id.
 func refusedBefore(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "kills.json"))
@@ -167,16 +169,17 @@ func refusedBefore(t *testing.T, folder string) {
 		Lifted  map[string]enforce.Lift
 	}
 	if err := json.Unmarshal(text, &file); err != nil || file.Version != 1 || len(file.Lifted) != 1 {
-		t.Errorf("%v %s", err, text)
+		t.Errorf("kills.json: error %v, %s", err, text)
 	}
 	for id := range file.Lifted {
 		if enforce.IsStopID(id) || len(id) > 80 || !strings.Contains(id, "a later release") {
-			t.Errorf("%q", id)
+			t.Errorf("the id of the lift is %q", id)
 		}
 	}
 }
 
-// TestStopsOfDamagedFormerFile: a gateway does not start without the stops of 0.1.0, and keeps their file.
+// TestStopsOfDamagedFormerFile checks that a gateway does not start without the stops of 0.1.0, and
+// keeps their file.
 func TestStopsOfDamagedFormerFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -184,14 +187,14 @@ func TestStopsOfDamagedFormerFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := new(stopState).load(folder); err == nil || !strings.Contains(err.Error(), "kills.json is damaged") {
-		t.Errorf("loaded with %v", err)
+		t.Errorf("load = %v, want an error about kills.json", err)
 	}
 	if files := namesIn(t, folder); !slices.Equal(files, []string{"kills.json"}) {
 		t.Errorf("the folder has %q", files)
 	}
 }
 
-// ids has the ids of the stops in force, in order.
+// ids returns the ids of the stops in force, in order.
 func ids(s *stopState) (ids []string) {
 	for _, stop := range s.held.List() {
 		ids = append(ids, stop.ID)
@@ -200,7 +203,7 @@ func ids(s *stopState) (ids []string) {
 	return ids
 }
 
-// namesIn lists a folder, without the locks of its writer.
+// namesIn returns the files of a folder, without the locks of its writer.
 func namesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	files, err := os.ReadDir(folder)
@@ -255,13 +258,13 @@ func TestInFlightStop(t *testing.T) {
 			}
 			var stops enforce.Stops
 			if n := len(f.stop(&stops)); n != 0 {
-				t.Fatalf("without an order %d were stopped", n)
+				t.Fatalf("without an order, %d requests were stopped", n)
 			}
 			if err := stops.Set(tt.order); err != nil {
 				t.Fatal(err)
 			}
 			if n := sum(f.stop(&stops)); n != len(tt.want) {
-				t.Errorf("stopped %d, want %d", n, len(tt.want))
+				t.Errorf("%d requests were stopped, want %d", n, len(tt.want))
 			}
 			for name, ctx := range contexts {
 				want := false
@@ -289,7 +292,7 @@ func TestInFlightTellsWho(t *testing.T) {
 		if err := stops.Set(order); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]int{"host": 1} // the second order finds it ended already, though it has not left
+		want := map[string]int{"host": 1} // the second order finds it stopped already, although it has not left
 		if order.Scope == enforce.StopAll {
 			want = map[string]int{}
 		}
@@ -299,15 +302,14 @@ func TestInFlightTellsWho(t *testing.T) {
 	}
 	stop := StoppedBy(ctx)
 	if stop == nil {
-		t.Fatal("not stopped")
+		t.Fatal("the request was not stopped")
 	}
 	if want := "stopped while under way: host example.com, by dora, because: complaint 7"; stop.Error() != want {
 		t.Errorf("got %q, want %q", stop, want)
 	}
 }
 
-// TestInFlightLeave checks that no entry is stopped after it has left, in any order of
-// leaving.
+// TestInFlightLeave checks that no entry is stopped after it has left, in any order of leaving.
 func TestInFlightLeave(t *testing.T) {
 	t.Parallel()
 	var f register
@@ -326,22 +328,23 @@ func TestInFlightLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := sum(f.stop(&stops)); n != 66 {
-		t.Errorf("stopped %d, want 66", n)
+		t.Errorf("%d requests were stopped, want 66", n)
 	}
 	for i, ctx := range contexts {
 		if left := i%3 == 0; left != errors.Is(context.Cause(ctx), context.Canceled) {
-			t.Errorf("%d: %v", i, context.Cause(ctx))
+			t.Errorf("request %d has the cause %v", i, context.Cause(ctx))
 		}
 		all[i].Leave()
 	}
 	if len(f.entries) > 0 || len(f.open) > 0 {
-		t.Errorf("%d are left, and the counts %v", len(f.entries), f.open)
+		t.Errorf("%d entries and the counts %v are left", len(f.entries), f.open)
 	}
 	var none *InFlight
 	none.Leave()
 }
 
-// TestInFlightLimits: each agent has its own places, and tunnels do not take places of requests.
+// TestInFlightLimits checks that each agent has its own limit, and that tunnels do not count as
+// requests.
 func TestInFlightLimits(t *testing.T) {
 	t.Parallel()
 	var f register
@@ -379,18 +382,18 @@ func TestInFlightLimits(t *testing.T) {
 			got = err.Error()
 		}
 		if got != step.want || (e == nil) != (err != nil) {
-			t.Errorf("step %d: %q, want %q", i+1, got, step.want)
+			t.Errorf("step %d: error %q, want %q", i+1, got, step.want)
 		}
 		entered = append(entered, e)
 	}
 	want := map[entriesOf]int{{requestEntry, "a"}: 3, {requestEntry, "b"}: 1, {tunnelEntry, "a"}: 1, {fetchEntry, ""}: 1}
 	if !maps.Equal(f.open, want) {
-		t.Errorf("counted %v", f.open)
+		t.Errorf("the counts are %v, want %v", f.open, want)
 	}
 }
 
-// TestInFlightTunnelSeenInto: an order leaves a tunnel alone whose requests are registered
-// themselves.
+// TestInFlightTunnelSeenInto checks that an order does not end a tunnel whose requests are
+// registered themselves.
 func TestInFlightTunnelSeenInto(t *testing.T) {
 	o := site(t, "https://example.com")
 	var stops enforce.Stops
@@ -410,8 +413,8 @@ func TestInFlightTunnelSeenInto(t *testing.T) {
 	}
 }
 
-// TestInFlightNothingSlips lets requests and orders race: the order finds every request that was
-// let pass.
+// TestInFlightNothingSlips runs requests and orders at the same time. The order must find every
+// request that passed before it.
 func TestInFlightNothingSlips(t *testing.T) {
 	t.Parallel()
 	o := site(t, "https://example.com")
@@ -430,7 +433,7 @@ func TestInFlightNothingSlips(t *testing.T) {
 				}
 				<-ended
 				if StoppedBy(ctx) == nil {
-					t.Error("a request was let pass, and the order did not end it")
+					t.Error("a request passed before the order and was not stopped")
 				}
 			})
 		}
@@ -452,14 +455,14 @@ func TestStoppedBy(t *testing.T) {
 	}
 	cancel(errors.New("something else"))
 	if StoppedBy(ctx) != nil {
-		t.Error("another cause is no stop")
+		t.Error("StoppedBy accepts another cause")
 	}
 	if s := (&StoppedError{enforce.Stop{Scope: enforce.StopAll}}).Error(); !strings.HasSuffix(s, ": all") {
-		t.Errorf("got %q", s)
+		t.Errorf("the error is %q", s)
 	}
 }
 
-// BenchmarkInFlight is what the register costs a request.
+// BenchmarkInFlight measures the cost of the register for a request.
 func BenchmarkInFlight(b *testing.B) {
 	var f register
 	o := site(b, "https://example.com")
@@ -473,8 +476,7 @@ func BenchmarkInFlight(b *testing.B) {
 	})
 }
 
-// BenchmarkInFlightStop is how long an order takes with 10,000 requests under way and 1,000 orders
-// in force.
+// BenchmarkInFlightStop measures an order with 10,000 requests under way and 1,000 orders in force.
 func BenchmarkInFlightStop(b *testing.B) {
 	var f register
 	var stops enforce.Stops
@@ -490,7 +492,7 @@ func BenchmarkInFlightStop(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if len(f.stop(&stops)) != 0 {
-			b.Fatal("something was stopped")
+			b.Fatal("a request was stopped")
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
-// stopsIn loads the stops of a folder.
+// stopsIn returns the stops loaded from a folder.
 func stopsIn(tb testing.TB, folder string) *stopState {
 	tb.Helper()
 	s := new(stopState)
@@ -24,7 +24,7 @@ func stopsIn(tb testing.TB, folder string) *stopState {
 	return s
 }
 
-// denyHosts gives orders for hosts.
+// denyHosts orders stops of hosts.
 func denyHosts(tb testing.TB, s *stopState, hosts ...string) {
 	tb.Helper()
 	for _, host := range hosts {
@@ -35,7 +35,8 @@ func denyHosts(tb testing.TB, s *stopState, hosts ...string) {
 	}
 }
 
-// TestStopsFileGrows: each change is one more line, until the lines are longer than the first one.
+// TestStopsFileGrows checks that each change adds a line, until the added lines are longer than the
+// first one.
 func TestStopsFileGrows(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -61,21 +62,21 @@ func TestStopsFileGrows(t *testing.T) {
 		}
 	}
 	if longest < 20 {
-		t.Errorf("the file has had %d lines at most", longest)
+		t.Errorf("the file had at most %d lines, want at least 20", longest)
 	}
 	again := stopsIn(t, folder)
 	if got := again.held.All(); len(got.Held) != 200 || len(got.Lifted) != 100 {
-		t.Errorf("%d hold, %d were lifted", len(got.Held), len(got.Lifted))
+		t.Errorf("%d stops in force and %d lifted, want 200 and 100", len(got.Held), len(got.Lifted))
 	}
 	if err := s.Destruct(); err != nil {
 		t.Fatal(err)
 	}
 	if data, _ := os.ReadFile(path); bytes.Count(data, []byte("\n")) != 1 {
-		t.Errorf("a gateway that ends leaves %.200s", data)
+		t.Errorf("a gateway that ends leaves more than one line: %.200s", data)
 	}
 }
 
-// TestStopsFileGoesOn: the first order after a start is one more line of a file that is whole.
+// TestStopsFileGoesOn checks that the first order after a start adds a line to a complete file.
 func TestStopsFileGoesOn(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -88,15 +89,15 @@ func TestStopsFileGoesOn(t *testing.T) {
 	denyHosts(t, stopsIn(t, folder), "e.example")
 	data, err := os.ReadFile(filepath.Join(folder, "stops.json"))
 	if err != nil || bytes.Count(data, []byte("\n")) != 2 {
-		t.Errorf("the file is %s, %v", data, err)
+		t.Errorf("the file is %s, error %v, want two lines", data, err)
 	}
 	if got := ids(stopsIn(t, folder)); len(got) != 5 {
-		t.Errorf("a restart has %q", got)
+		t.Errorf("a restart has %q, want 5 stops", got)
 	}
 }
 
-// TestLiftOnAFullDisk: if a lift cannot be saved, a stop stays in force and an exception ends. A folder in the place of
-// the file stands for the disk.
+// TestLiftOnAFullDisk checks that if a lift cannot be saved, a stop stays in force and an exception
+// ends. A folder in the place of the file simulates the disk.
 func TestLiftOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -114,23 +115,23 @@ func TestLiftOnAFullDisk(t *testing.T) {
 	}
 	for _, order := range []enforce.Stop{allowed, {Scope: enforce.StopHost, Value: "a.example"}} {
 		if _, found, err := e.Lift(order, enforce.Lift{By: "dora", At: time.Now()}); !found || err == nil {
-			t.Errorf("%v: found %v, %v", order, found, err)
+			t.Errorf("Lift of %v: found %v, error %v, want an error", order, found, err)
 		}
 	}
 	if got := ids(e.stops); !slices.Equal(got, []string{"a-id"}) {
-		t.Errorf("held: %q", got)
+		t.Errorf("in force are %q, want only a-id", got)
 	}
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
 	denyHosts(t, e.stops, "c.example")
 	if got := ids(stopsIn(t, folder)); !slices.Equal(got, []string{"a-id", "c-id"}) {
-		t.Errorf("after a restart: %q", got)
+		t.Errorf("after a restart, %q are in force, want a-id and c-id", got)
 	}
 }
 
-// TestStopsFileCutOff: a crash at any byte of an added line loses that line only, and at any byte of the
-// first line, which is written whole, the file is refused. Damage before the last line is refused.
+// TestStopsFileCutOff checks a crash at each byte. In an added line it loses only that line. In the
+// first line, which is written at once, the file is rejected, as is damage before the last line.
 func TestStopsFileCutOff(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -145,7 +146,7 @@ func TestStopsFileCutOff(t *testing.T) {
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	if len(lines) != 4 {
-		t.Fatalf("the file is %s", data)
+		t.Fatalf("the file does not have 4 lines: %s", data)
 	}
 	all := []string{"a-id", "b-id", "c-id", "d-id", "e-id", "f-id", "g-id"}
 	last, first := len(data)-len(lines[2]), len(lines[0])
@@ -158,7 +159,7 @@ func TestStopsFileCutOff(t *testing.T) {
 			err := again.load(folder)
 			if n < first-1 {
 				if n > 0 && err == nil {
-					t.Fatalf("%d bytes of the first line are enough", n)
+					t.Fatalf("load accepted %d bytes of the first line", n)
 				}
 				continue
 			}
@@ -170,7 +171,7 @@ func TestStopsFileCutOff(t *testing.T) {
 				want = all
 			}
 			if err != nil || !slices.Equal(ids(again), want) {
-				t.Fatalf("%d of %d bytes (the last line begins at %d): %q, want %q; %v", n, len(data), last, ids(again), want, err)
+				t.Fatalf("%d of %d bytes (the last line begins at %d): %q, want %q; error %v", n, len(data), last, ids(again), want, err)
 			}
 			if n%25 > 0 && n < len(data)-1 {
 				continue
@@ -188,12 +189,12 @@ func TestStopsFileCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := new(stopState).load(folder); err == nil {
-			t.Errorf("damage of line %d is accepted", i+1)
+			t.Errorf("load accepted damage in line %d", i+1)
 		}
 	}
 }
 
-// TestStopsFileChanged: a file that somebody removed, put back or cut is written whole.
+// TestStopsFileChanged checks that a file that was removed, restored or cut is written as a whole.
 func TestStopsFileChanged(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -215,7 +216,7 @@ func TestStopsFileChanged(t *testing.T) {
 	}
 }
 
-// BenchmarkMergedOrder is what an order of another gateway costs beside 10,000 that hold: in memory and on
+// BenchmarkMergedOrder measures an order of another gateway beside 10,000 others, in memory and on
 // the disk.
 func BenchmarkMergedOrder(b *testing.B) {
 	s := stopsIn(b, b.TempDir())
@@ -230,7 +231,7 @@ func BenchmarkMergedOrder(b *testing.B) {
 	began := testcpu.Used(b)
 	for i := 0; b.Loop(); i++ {
 		id := fmt.Sprintf("new-%d", i)
-		other := enforce.StopSet{Held: []enforce.Stop{{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now().Truncate(time.Second)}}} // as the admin API has it
+		other := enforce.StopSet{Held: []enforce.Stop{{ID: id, Scope: enforce.StopHost, Value: id + ".example", At: time.Now().Truncate(time.Second)}}} // like the admin API
 		if _, err := s.merge(other); err != nil {
 			b.Fatal(err)
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestMayFetch: the TDM file is a page like others, for the product token of the gateway's User-Agent (RFC 9309 section 2.2.1).
-// Where nothing is known of the rules it is not asked for (section 2.3.1.4).
+// TestMayFetch checks that the TDM file is a page like others for the product token of the
+// gateway's User-Agent (RFC 9309 section 2.2.1). If the rules are unknown, it is not fetched
+// (section 2.3.1.4).
 func TestMayFetch(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -33,7 +34,7 @@ func TestMayFetch(t *testing.T) {
 	} {
 		entry := robotscache.NewEntry(tt.record, robotscache.Interpretation{})
 		if got := mayFetch(entry.View(now), tt.userAgent); got != tt.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: mayFetch = %t, want %t", name, got, tt.want)
 		}
 	}
 }

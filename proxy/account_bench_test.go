@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// atHand has one origin's rules in memory.
+// atHand returns the rules of one origin from memory.
 type atHand struct{ entry *robotscache.Entry }
 
 // Lookup implements enforce.Lookup.

@@ -20,8 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// TestEveryEgressKindIsAReason checks that no failure on the way out ends as a reason that nobody
-// knows.
+// TestEveryEgressKindIsAReason checks that each kind of failure of package egress has a reason.
 func TestEveryEgressKindIsAReason(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../egress/classify.go")
@@ -30,17 +29,17 @@ func TestEveryEgressKindIsAReason(t *testing.T) {
 	}
 	kinds := regexp.MustCompile(`(?m)^\tKind\w+\s+Kind = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(kinds) < 20 {
-		t.Errorf("%d kinds: they cannot be all", len(kinds))
+		t.Errorf("found %d kinds, want at least 20", len(kinds))
 	}
 	for _, k := range append(kinds, []string{"", ""}) {
 		if r := reasonOf(&egress.Error{Kind: egress.Kind(k[1])}); !r.Valid() || r.Allows() {
-			t.Errorf("%s becomes reason %q", k, r)
+			t.Errorf("%s becomes the reason %q, want a failure", k, r)
 		}
 	}
 }
 
-// TestLogObjectIsTheRecord checks that the access log has what the other readers of a decision
-// get, field by field.
+// TestLogObjectIsTheRecord checks that the access log has the same fields as the other forms of a
+// decision.
 func TestLogObjectIsTheRecord(t *testing.T) {
 	t.Parallel()
 	var full enforce.LogRecord
@@ -73,7 +72,7 @@ func TestLogObjectIsTheRecord(t *testing.T) {
 	}
 }
 
-// fill sets every field of a struct to something else than zero.
+// fill sets every field of a struct to a value other than zero.
 func fill(v reflect.Value) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
@@ -90,12 +89,12 @@ func fill(v reflect.Value) {
 		case reflect.Slice:
 			f.Set(reflect.ValueOf([]string{"one", "two"}))
 		default:
-			panic("a field of a kind that the test does not know: " + v.Type().Field(i).Name)
+			panic("fill does not support the type of the field " + v.Type().Field(i).Name)
 		}
 	}
 }
 
-// TestPlaceholderDocs checks that the documented placeholders are there, and no others.
+// TestPlaceholderDocs checks that exactly the existing placeholders are documented.
 func TestPlaceholderDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(testdocs.Path("docs", "caddyfile.md"))
@@ -107,7 +106,7 @@ func TestPlaceholderDocs(t *testing.T) {
 	for _, m := range regexp.MustCompile(`\{(http\.robots\.[a-z0-9_]+)\}`).FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]] = true
 		if _, ok := x.placeholder(m[1]); !ok {
-			t.Errorf("there is no {%s}", m[1])
+			t.Errorf("the placeholder {%s} does not exist", m[1])
 		}
 	}
 	there := 0
@@ -140,14 +139,14 @@ func TestWithoutHTTP3(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(s.Protocols, []string{"h1", "h2"}) || s.ListenProtocols[0] != nil || !slices.Equal(s.ListenProtocols[1], []string{"h1"}) {
-		t.Errorf("%v, %v", s.Protocols, s.ListenProtocols)
+		t.Errorf("the protocols are %v and %v", s.Protocols, s.ListenProtocols)
 	}
 	if err := engine.WithoutHTTP3(&caddyhttp.Server{Protocols: []string{"h3"}}, zap.NewNop()); err == nil {
-		t.Error("a gateway of HTTP/3 alone is accepted")
+		t.Error("WithoutHTTP3 accepts a server with HTTP/3 only")
 	}
 }
 
-// TestLogFields makes docs/access-log-fields.md from the types of the log objects.
+// TestLogFields generates docs/access-log-fields.md from the types of the log objects.
 func TestLogFields(t *testing.T) {
 	t.Parallel()
 	testdocs.Generated(t, "access-log-fields.md", `# Fields of the access log

@@ -12,8 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/enforce"
 )
 
-// TestPageWaitsForAPlace: where all places to decode pages in are taken, a page waits until its time is up,
-// passes, and the log says that it was not read. A place that is free is taken, however late it is.
+// TestPageWaitsForAPlace checks that a page waits for a place to be decoded until its time is over.
+// Then it passes, and the log says that it was not read. A free place is used, however late it is.
 func TestPageWaitsForAPlace(t *testing.T) {
 	places := decoding
 	defer func() { decoding = places }()
@@ -26,20 +26,20 @@ func TestPageWaitsForAPlace(t *testing.T) {
 			return time.Since(began), x.decision.SignalsCut
 		}
 		if took, cut := read(-time.Second); took != 0 || cut {
-			t.Errorf("a free place: %s, cut %t", took, cut)
+			t.Errorf("with a free place: %s, cut %t, want no wait", took, cut)
 		}
 		decoding <- struct{}{}
 		if took, cut := read(70 * time.Millisecond); took != 70*time.Millisecond || !cut {
-			t.Errorf("no place: %s, cut %t", took, cut)
+			t.Errorf("without a place: %s, cut %t, want 70ms, cut", took, cut)
 		}
 		time.AfterFunc(30*time.Millisecond, func() { <-decoding })
 		if took, cut := read(70 * time.Millisecond); took != 30*time.Millisecond || cut {
-			t.Errorf("a place in time: %s, cut %t", took, cut)
+			t.Errorf("with a place after 30ms: %s, cut %t", took, cut)
 		}
 	})
 }
 
-// TestDocsURL: only an address that a client can use is in a link.
+// TestDocsURL checks that a link has only an address that a client can use.
 func TestDocsURL(t *testing.T) {
 	t.Parallel()
 	const named = "http://crawlgate.invalid/docs/"
@@ -54,7 +54,7 @@ func TestDocsURL(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "http://evil.example/", http.NoBody)
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
 		if got := docsURL(r); got != want {
-			t.Errorf("%v: %s, want %s", local, got, want)
+			t.Errorf("docsURL at %v = %s, want %s", local, got, want)
 		}
 	}
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// known answers each question with one entry.
+// known answers each lookup with one entry.
 type known struct{ entry *robotscache.Entry }
 
 func (k known) Lookup(context.Context, origin.Origin, robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
 	return k.entry, robotscache.SourceStore, nil
 }
 
-// TestAgeOfRobotsTxt: the Age of what a crawler gets (RFC 9111 section 5.1) counts from the fetch. Of a record without the
-// time of its fetch, as only another program writes one, it is not centuries.
+// TestAgeOfRobotsTxt checks the Age of a robots.txt for a crawler (RFC 9111 section 5.1), which
+// counts from the fetch. A record without that time, which only another program writes, must not
+// have an Age of centuries.
 func TestAgeOfRobotsTxt(t *testing.T) {
 	t.Parallel()
 	target, err := origin.NewTarget(&url.URL{Scheme: "http", Host: "a.example", Path: "/robots.txt"})
@@ -35,7 +36,7 @@ func TestAgeOfRobotsTxt(t *testing.T) {
 		age     string
 	}{
 		{fetch.StateUnreachable, time.Now().Add(-90 * time.Second), "90"},
-		{fetch.StateUnreachable, time.Now().Add(time.Hour), "0"}, // a clock was set back
+		{fetch.StateUnreachable, time.Now().Add(time.Hour), "0"}, // by a clock that was set back
 		{fetch.StateUnreachable, time.Time{}, "0"},
 		{fetch.StateAbsent, time.Time{}, "0"},
 		{fetch.StateUnknown, time.Time{}, "0"},
@@ -50,7 +51,7 @@ func TestAgeOfRobotsTxt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if age := w.Header().Get("Age"); age != tt.age || x.decision.Source != robotscache.SourceStore || !x.decision.FetchedAt.Equal(tt.fetched) {
-			t.Errorf("%s of %s: %d, Age %s, want %s", tt.state, tt.fetched, w.Code, age, tt.age)
+			t.Errorf("%s of %s: status %d, Age %s, want %s", tt.state, tt.fetched, w.Code, age, tt.age)
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/redact"
 )
 
-// TestComplete opens connections to two listeners of a server at once: whichever is the first, no request is served before the
-// redaction stands in front, and those over HTTP/2 that cannot be read are told of. It is for the race detector too.
+// TestComplete opens connections to two listeners of a server at once. Whichever is first, no
+// request is served before the redaction, and HTTP/2 requests that cannot be read are reported. It
+// is also for the race detector.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	fields, err := redact.New(nil)
@@ -29,7 +30,7 @@ func TestComplete(t *testing.T) {
 			redact.PutBack(r)
 			_, _ = io.WriteString(w, " "+r.Header.Get("X-Api-Key"))
 			if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); !ok || server.HTTP2.CountError == nil {
-				t.Error("the server does not tell of HTTP/2")
+				t.Error("the server does not report HTTP/2 errors")
 			}
 		}),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return second(first(ctx, c), c) },
@@ -51,7 +52,7 @@ func TestComplete(t *testing.T) {
 				defer conn.Close()
 				_, _ = io.WriteString(conn, "GET http://u:p@h/ HTTP/1.0\r\nX-Api-Key: k\r\n\r\n")
 				if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "\nhttp://REDACTED@h/ REDACTED k") {
-					t.Errorf("%q, %v", got, err)
+					t.Errorf("the handler got %q, error %v, want a redacted request", got, err)
 				}
 			})
 		}

@@ -27,7 +27,7 @@ func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 	}
 	inner, decide := startStep(ctx, spanDecide)
 	looked(inner, time.Now().Add(-time.Second), o, robotscache.SourceFetch, nil)
-	looked(inner, time.Now(), o, robotscache.SourceHot, nil) // at hand: no wait, no span
+	looked(inner, time.Now(), o, robotscache.SourceHot, nil) // in memory: no wait, no span
 	decide.decided(&enforce.Decision{Allowed: true, Reason: enforce.ReasonAllowedByRule, Agent: "acme", Origin: o, Line: 7, Detail: "secret"})
 	_, wait := startStep(ctx, spanWait)
 	wait.waited(&enforce.Decision{Wait: 1500 * time.Millisecond, CrawlDelay: 2 * time.Second}, nil)
@@ -60,7 +60,7 @@ func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 		for _, kv := range s.Attributes() {
 			got[string(kv.Key)] = kv.Value.String()
 			if kv.Value.String() == "secret" {
-				t.Errorf("span %s tells a detail", s.Name())
+				t.Errorf("span %s has an internal detail", s.Name())
 			}
 		}
 		for k, v := range w.attributes {
@@ -74,12 +74,12 @@ func TestStepsAreChildrenOfTheRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkStepsUntraced is what the steps cost a request that nobody traces.
+// BenchmarkStepsUntraced measures the steps of a request that is not traced.
 func BenchmarkStepsUntraced(b *testing.B) {
 	b.ReportAllocs()
 	type key struct{ int }
 	ctx := b.Context()
-	for i := range 12 { // as deep as in a request of Caddy's
+	for i := range 12 { // as deep as in Caddy's requests
 		ctx = context.WithValue(ctx, key{i}, i)
 	}
 	d := enforce.Decision{Allowed: true}

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestTunnelsPerAgent has one agent ask for one tunnel more than it may have open, and again when
-// one of them has ended. Other agents have places of their own.
+// TestTunnelsPerAgent opens one tunnel more than an agent may have, and again after one has ended.
+// Other agents have their own limit.
 func TestTunnelsPerAgent(t *testing.T) {
 	identifier, _, err := enforce.NewIdentifier(enforce.IdentifierConfig{AllowUnidentified: true})
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTunnelsPerAgent(t *testing.T) {
 		}
 		return x.decision
 	}
-	const letIn = enforce.ReasonInternal // a recorder has no connection that a tunnel could take over
+	const letIn = enforce.ReasonInternal // the result of an accepted tunnel: a recorder has no connection to take over
 	open := make([]*engine.InFlight, 16384)
 	for i := range open {
 		if _, open[i], err = site.Engine.EnterTunnel(t.Context(), origin.Origin{}, "Tester", false); err != nil {
@@ -44,15 +44,15 @@ func TestTunnelsPerAgent(t *testing.T) {
 	}
 	d := ask("Tester/1.0")
 	if d.Reason != enforce.ReasonAgentLimit || d.Detail != "16384 tunnels are open" {
-		t.Errorf("one too many: %s, %q", d.Reason, d.Detail)
+		t.Errorf("one tunnel too many: reason %s, detail %q", d.Reason, d.Detail)
 	}
 	if d := ask("Other/1.0"); d.Reason != letIn {
-		t.Errorf("another agent: %s, %q", d.Reason, d.Detail)
+		t.Errorf("another agent: reason %s, detail %q", d.Reason, d.Detail)
 	}
 	open[0].Leave()
 	for range 2 {
 		if d := ask("Tester/1.0"); d.Reason != letIn {
-			t.Errorf("after one has ended: %s, %q", d.Reason, d.Detail)
+			t.Errorf("after one has ended: reason %s, detail %q", d.Reason, d.Detail)
 		}
 	}
 }

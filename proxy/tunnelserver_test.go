@@ -21,7 +21,7 @@ import (
 )
 
 // TestTunnelServerLivesWithItsUsers checks that a tunnel keeps its server over a reload, and that
-// nothing is left when the last user has gone.
+// nothing remains after the last user.
 func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	alive := func(s *tunnelServer) bool {
@@ -31,26 +31,26 @@ func TestTunnelServerLivesWithItsUsers(t *testing.T) {
 	s := newTunnelServer(new(caddyhttp.Server))
 	ctx, written := context.WithCancel(t.Context())
 	leave := s.enter(httptest.NewRequestWithContext(ctx, "CONNECT", "/", nil))
-	s.retire() // a reload
+	s.retire() // like a reload
 	leave()
 	if s.open.Load() != 1 || !alive(s) {
-		t.Error("the tunnel does not count until it is in the log")
+		t.Error("the tunnel stopped counting before it was logged")
 	}
 	written()
-	_ = goleak.Find(before) // which waits for the goroutines that are about to end
+	_ = goleak.Find(before) // waits for goroutines that are about to end
 	if s.open.Load() != 0 || alive(s) {
 		t.Error("the server outlives its last user")
 	}
 	idle := newTunnelServer(new(caddyhttp.Server))
 	idle.retire()
 	if alive(idle) {
-		t.Error("the server outlives its site, which has no tunnel")
+		t.Error("a server without tunnels outlives its site")
 	}
 	goleak.VerifyNone(t, before)
 }
 
-// TestTunnelServerStop checks that open tunnels get time, are then cut off, and then get a
-// moment for its log line.
+// TestTunnelServerStop checks that a stop gives open tunnels time, cuts off the others, and then
+// gives those a moment for their log lines.
 func TestTunnelServerStop(t *testing.T) {
 	t.Parallel()
 	s := newTunnelServer(new(caddyhttp.Server))
@@ -59,21 +59,21 @@ func TestTunnelServerStop(t *testing.T) {
 		<-s.draining.Done()
 		s.open.Add(-1) // a tunnel that ends by itself
 		<-s.cut.Done()
-		s.open.Add(-1) // one that does not
+		s.open.Add(-1) // a tunnel that was cut off
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	s.stop(ctx)
 	if s.open.Load() > 0 {
-		t.Error("it did not wait for the tunnels that it cut off")
+		t.Error("the stop did not wait for the tunnels that it cut off")
 	}
 	if ctx.Err() == nil {
-		t.Error("something was cut off that still had time")
+		t.Error("a tunnel was cut off too early")
 	}
 }
 
-// TestTunnelEnd checks that the log tells why the gateway has ended a tunnel, even if the client
-// has let go of it by then.
+// TestTunnelEnd checks that the log has the reason why the gateway ended a tunnel, even if the
+// client has left since then.
 func TestTunnelEnd(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("reset by peer")
@@ -99,14 +99,14 @@ func TestTunnelEnd(t *testing.T) {
 		}
 		c.end(tt.err)
 		if got := c.decision.Detail; !strings.Contains(got, tt.detail) || tt.detail == "" && got != "" {
-			t.Errorf("%v, client has left %v: %q, want %q", tt.err, tt.left, got, tt.detail)
+			t.Errorf("error %v, client left %v: detail %q, want %q", tt.err, tt.left, got, tt.detail)
 		}
 		leave()
 	}
 }
 
-// TestInnerLog checks that a defect inside tunnels shows in the log, in both versions of HTTP,
-// and what clients do at level debug only.
+// TestInnerLog checks that the log shows a defect inside tunnels, in both versions of HTTP, and
+// errors of clients only at level debug.
 func TestInnerLog(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.DebugLevel)
@@ -126,21 +126,21 @@ func TestInnerLog(t *testing.T) {
 		}
 		if resp, err := s.Client().Do(req); err == nil {
 			_ = resp.Body.Close()
-			t.Errorf("status %s", resp.Status)
+			t.Errorf("the panicking handler answered with status %s", resp.Status)
 		}
-		select { // of HTTP/2, the line comes after the end of the stream, which the client sees
+		select { // over HTTP/2, the line comes after the client sees the end of the stream
 		case <-written:
 		case <-time.After(20 * time.Second):
-			t.Fatal("no line")
+			t.Fatal("no log line")
 		}
 		s.Close()
 		got := logs.TakeAll()
 		if len(got) != 1 || got[0].Level != zap.ErrorLevel || !strings.Contains(fmt.Sprint(got[0].ContextMap()), "a defect") {
-			t.Errorf("HTTP/2 %v: logged %+v", h2, got)
+			t.Errorf("HTTP/2 %v: the log has %+v, want the defect", h2, got)
 		}
 	}
 	to.Print("http2: server: error reading preface from client")
 	if got := logs.TakeAll(); len(got) != 1 || got[0].Level != zap.DebugLevel {
-		t.Errorf("logged %+v", got)
+		t.Errorf("the log has %+v, want one line at level debug", got)
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotscache"
 )
 
-// emptyRules says of every origin that it has no robots.txt.
+// emptyRules reports for every origin that it has no robots.txt.
 type emptyRules struct{}
 
 func (emptyRules) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker) (*robotscache.Entry, robotscache.Source, error) {
@@ -33,9 +33,9 @@ func (emptyRules) Lookup(_ context.Context, o origin.Origin, _ robotscache.Asker
 	return robotscache.NewEntry(r, robotscache.Interpretation{Policy: fetch.Policy{}.Complete()}), robotscache.SourceHot, nil
 }
 
-// TestBlindTunnelEndsAtItsBoundary: a tunnel that nobody looks into ends when the window of its agent closes, when the
-// agent expires, and when a change of the hosts takes its host away, and not before. The rules have no part in it. Time is
-// virtual: it begins on 2000-01-01 at midnight.
+// TestBlindTunnelEndsAtItsBoundary checks that a blind tunnel ends exactly when the window of its
+// agent closes, when the agent expires, and when a change removes its host. The rules play no part.
+// The virtual time begins on 2000-01-01 at midnight.
 func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "hosts")
@@ -47,7 +47,7 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		bounds enforce.Boundaries
-		hosts  string // what the file becomes after an hour
+		hosts  string // the file's text after an hour
 		ends   time.Duration
 	}{
 		{"none", enforce.Boundaries{}, "", 0},
@@ -84,9 +84,9 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			o := origin.Origin{Scheme: "https", Host: "site.example", Port: 443}
 			c := &connect{exchange: &exchange{identity: id.Opaque(life, from)}, origin: o, opens: &tunnel{home: site, from: from}, relisted: id.Relisted()}
 			if !c.stillAllowed(life, site) {
-				t.Fatalf("%s: it would not be opened", tt.name)
+				t.Fatalf("%s: the tunnel would not be opened", tt.name)
 			}
-			site.Enforcer = &enforce.Enforcer{Policy: operator} // without rules it would open none
+			site.Enforcer = &enforce.Enforcer{Policy: operator} // without rules, the enforcer would open no tunnel
 			began := time.Now()
 			ctx, end := context.WithCancelCause(life)
 			go c.watch(ctx, end)
@@ -100,7 +100,7 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 			}
 			lasted := time.Since(began)
 			if ended := ctx.Err() != nil; ended != (tt.ends > 0) || ended && (lasted < tt.ends || lasted > tt.ends+3*time.Second || !errors.Is(context.Cause(ctx), errBeyond)) {
-				t.Errorf("%s: it lasted %s, %v", tt.name, lasted, context.Cause(ctx))
+				t.Errorf("%s: the tunnel lasted %s, cause %v; want %s", tt.name, lasted, context.Cause(ctx), tt.ends)
 			}
 			over()
 			synctest.Wait()
@@ -108,8 +108,8 @@ func TestBlindTunnelEndsAtItsBoundary(t *testing.T) {
 	}
 }
 
-// TestHoursEndWhileWaiting: a request whose turn comes after the hours of its agent is refused, and its slot is free for
-// the next one.
+// TestHoursEndWhileWaiting checks that a request whose turn comes after its agent's hours is
+// refused, and that the next request gets its slot.
 func TestHoursEndWhileWaiting(t *testing.T) {
 	config := engine.Config{
 		Store:      engine.Store{Kind: "none"},
@@ -161,7 +161,7 @@ func TestHoursEndWhileWaiting(t *testing.T) {
 			x.decision = x.decision.RefuseSlot(t.Context(), err)
 		}
 		if d := x.decision; d.Reason != tt.want || d.Allowed != tt.want.Allows() || d.RetryAfter.Round(time.Minute) != tt.retry {
-			t.Errorf("after %s: %s %s, %s", tt.wait, d.Reason, d.Detail, d.RetryAfter)
+			t.Errorf("after %s: reason %s (%s), Retry-After %s", tt.wait, d.Reason, d.Detail, d.RetryAfter)
 		}
 	}
 }

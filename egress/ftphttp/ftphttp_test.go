@@ -20,7 +20,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ask asks a server for a directory.
+// ask requests a directory of a server.
 func ask(t *testing.T, site *testorigin.FTPSite, path string, accept ...string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "ftp://"+testorigin.StartFTP(t, site)+path, nil)
@@ -52,8 +52,8 @@ func parsed(t *testing.T, s string) *url.URL {
 	return u
 }
 
-// TestFTPListing: the links of all kinds of names lead to these names and nowhere else, and no byte
-// of a name becomes markup.
+// TestFTPListing checks that the link of each kind of name leads exactly to that name, and that no
+// byte of a name becomes markup.
 func TestFTPListing(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -94,7 +94,7 @@ func TestFTPListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := read(t, resp); text != "a.txt\nsub/\nlink\n" || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("Vary") != "Accept" {
-		t.Errorf("as text: %q, %v", text, resp.Header)
+		t.Errorf("as text: %q, header %v", text, resp.Header)
 	}
 }
 
@@ -118,15 +118,15 @@ func pageOf(t *testing.T, page string) (links, elements []string) {
 				links = append(links, a.Val)
 			case "charset":
 			default:
-				t.Errorf("attribute %s", a.Key)
+				t.Errorf("the page has the attribute %s", a.Key)
 			}
 		}
 	}
 	return links, elements
 }
 
-// FuzzFTPListing: whatever a server lists, the page has no element but its own, and every link
-// leads into the directory.
+// FuzzFTPListing checks that a page has only its own elements for any listing of a server, and that
+// every link leads into the directory.
 func FuzzFTPListing(f *testing.F) {
 	f.Add("a b", "javascript:x", true)
 	f.Add("<script>", "../x", false)
@@ -138,11 +138,11 @@ func FuzzFTPListing(f *testing.F) {
 		}
 		page := htmlPage("/d/", entries)
 		if !utf8.ValidString(page) {
-			t.Errorf("not UTF-8: %q", page)
+			t.Errorf("the page is not UTF-8: %q", page)
 		}
 		links, elements := pageOf(t, page)
 		if len(elements) > 9 {
-			t.Errorf("elements %q", elements)
+			t.Errorf("the page has the elements %q", elements)
 		}
 		for _, link := range links {
 			u, err := parsed(t, "ftp://site.test/d/").Parse(link)
@@ -153,8 +153,8 @@ func FuzzFTPListing(f *testing.F) {
 	})
 }
 
-// FuzzFTPReplies: whatever a server replies, a session ends, with an error or with an answer that
-// can be read.
+// FuzzFTPReplies checks that a session ends for any replies of a server, with an error or with an
+// answer that can be read.
 func FuzzFTPReplies(f *testing.F) {
 	const login = "220 ready\r\n331 pass\r\n230 hello\r\n211-has\r\n MLST\r\n MDTM\r\n211 end\r\n200 binary\r\n"
 	f.Add(login+"213 5\r\n213 20200102030405\r\n229 (|||99|)\r\n150 comes\r\n226 done\r\n", "12345", "/a")
@@ -192,7 +192,7 @@ func FuzzFTPReplies(f *testing.F) {
 		}
 		defer resp.Body.Close()
 		if n, err := io.Copy(io.Discard, resp.Body); err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
-			t.Errorf("%d bytes, %d announced", n, resp.ContentLength)
+			t.Errorf("the body has %d bytes, the Content-Length is %d", n, resp.ContentLength)
 		}
 	})
 }

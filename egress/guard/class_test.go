@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each block of the IANA special-purpose registries is held by its first and last address and, where
-// those are public, by its neighbours. The addresses of several metadata services are held as well.
+// Each block of the IANA special-purpose registries is tested with its first and last address and,
+// if they are public, its neighbours. So are the addresses of several metadata services.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -172,10 +172,10 @@ func TestEmbedded(t *testing.T) {
 
 func BenchmarkClassify(b *testing.B) {
 	b.ReportAllocs()
-	addr := netip.MustParseAddr("2606:4700::1111") // public, so the whole table is searched
+	addr := netip.MustParseAddr("2606:4700::1111") // public, which searches the whole table
 	for b.Loop() {
 		if Classify(addr) != ClassPublic {
-			b.Fatal("not public")
+			b.Fatal("the address is not public")
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestGuardAllow(t *testing.T) {
 	}
 	tests := []struct {
 		guard, target string
-		want          Class // ClassPublic stands for allowed
+		want          Class // ClassPublic if allowed
 	}{
 		{"nil", "8.8.8.8:443", ClassPublic},
 		{"nil", "127.0.0.1:443", "loopback"},
@@ -39,7 +39,7 @@ func TestGuardAllow(t *testing.T) {
 		{"lan", "[fd00::1]:80", ClassPublic},
 		{"lan", "[fc00::1]:80", "unique_local"},
 		{"lan", "169.254.1.1:80", ClassPublic},
-		{"lan", "169.254.169.254:80", ClassMetadata}, // opened only by a block of its own
+		{"lan", "169.254.169.254:80", ClassMetadata}, // only its own block opens it
 		{"lan", "[64:ff9b::10.0.0.1]:80", ClassPublic},
 		{"lan", "[64:ff9b::169.254.169.254]:80", ClassMetadata},
 		{"lan", "[2002:a00:1::1]:80", "6to4"}, // 10.0.0.1 inside: the inner address opens nothing
@@ -64,18 +64,18 @@ func checkRefusal(t *testing.T, what string, err error, want Class) {
 	t.Helper()
 	if want == ClassPublic {
 		if err != nil {
-			t.Errorf("%s: %v, want it allowed", what, err)
+			t.Errorf("%s: error %v, want it allowed", what, err)
 		}
 		return
 	}
 	forbidden, ok := errors.AsType[*ForbiddenError](err)
 	if !ok || forbidden.Class != want {
-		t.Errorf("%s: %v, want class %v", what, err, want)
+		t.Errorf("%s: error %v, want the class %v", what, err, want)
 	}
 }
 
-// TestGuardListener: a listener of this process is refused even if AllowPrivate has its address.
-// Only a site is allowed, if a block has its address alone.
+// TestGuardListener checks that a listener of this process is refused even if AllowPrivate includes
+// its address. Only a site is allowed, if a block has exactly its address.
 func TestGuardListener(t *testing.T) {
 	t.Parallel()
 	listeners := map[string]Listener{
@@ -101,7 +101,7 @@ func TestGuardListener(t *testing.T) {
 		{wide, "10.0.0.5:81", ClassOwn},
 		{wide, "8.8.8.8:8080", ClassOwn},
 		{wide, "[::ffff:10.0.0.5]:2019", ClassOwn},
-		{wide, "[64:ff9b::10.0.0.5]:2019", ClassOwn}, // NAT64 leads back here
+		{wide, "[64:ff9b::10.0.0.5]:2019", ClassOwn}, // NAT64 leads to this machine
 		{wide, "[2002:a00:5::]:3128", ClassOwn},
 		{named, "10.0.0.5:3128", ClassOwn},
 		{named, "10.0.0.5:2019", ClassOwn},
@@ -126,8 +126,8 @@ func TestGuardListener(t *testing.T) {
 	}
 }
 
-// TestForbiddenErrorThroughNetHTTP: the fetch package recognizes the refusal by a method, whatever
-// wraps it.
+// TestForbiddenErrorThroughNetHTTP checks that the fetch package can recognize the refusal by a
+// method, whatever wraps it.
 func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 	t.Parallel()
 	wrapped := &url.Error{Op: "Get", URL: "http://h/", Err: &ForbiddenError{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Class: "private"}}
@@ -136,7 +136,7 @@ func TestForbiddenErrorThroughNetHTTP(t *testing.T) {
 		Forbidden() string
 	}](wrapped)
 	if !ok || marked.Forbidden() != "forbidden_address" {
-		t.Errorf("%v is not known as a refused address", wrapped)
+		t.Errorf("%v is not recognized as a refused address", wrapped)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestForbiddenErrorText(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := tt.err.Error(); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
+			t.Errorf("Error() = %q, want %q", got, tt.want)
 		}
 	}
 }

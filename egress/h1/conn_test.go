@@ -13,7 +13,7 @@ import (
 
 // pieces is a connection that returns a stream in reads of the given sizes, in turn.
 type pieces struct {
-	net.Conn // nil: it is only read from
+	net.Conn // nil, because the tests only read
 	rest     []byte
 	sizes    []byte
 	reads    int
@@ -33,20 +33,20 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// heads are responses, and how they are read.
+// heads are responses, and how Mend changes them; "" for not at all.
 var heads = []struct{ name, sent, want string }{
-	{"nothing to mend", "HTTP/1.1 200 OK\r\nA: b : c\r\nContent-Length: 5\r\n\r\nD : e", ""},
+	{"a valid head", "HTTP/1.1 200 OK\r\nA: b : c\r\nContent-Length: 5\r\n\r\nD : e", ""},
 	{"bare line feeds", "HTTP/1.1 200 OK\nA: b\n\nC : d", ""},
 	{"RFC 9112 5.1: a blank before the colon", "HTTP/1.1 302 Found\r\nLocation : /r\r\nSet-Cookie \t : a=1\r\nA\t:b\r\n\r\nC : d", "HTTP/1.1 302 Found\r\nLocation: /r\r\nSet-Cookie: a=1\r\nA:b\r\n\r\nC : d"},
 	{"the fields of the length", "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\nx", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"},
 	{"a blank within a name", "HTTP/1.1 200 OK\r\nX A: b\r\n\r\n", "HTTP/1.1 200 OK\r\nX A: b\r\n\r\n"},
-	{"and one before the colon", "HTTP/1.1 200 OK\r\nX\tA : b\r\n\r\n", "HTTP/1.1 200 OK\r\nX A: b\r\n\r\n"},
-	{"blanks within one that decides", "HTTP/1.1 302 Found\r\nLoc a\ttion : /r\r\n\r\n", "HTTP/1.1 302 Found\r\nLoc\ta\ttion: /r\r\n\r\n"},
+	{"a blank within a name and before the colon", "HTTP/1.1 200 OK\r\nX\tA : b\r\n\r\n", "HTTP/1.1 200 OK\r\nX A: b\r\n\r\n"},
+	{"blanks within a decisive name", "HTTP/1.1 302 Found\r\nLoc a\ttion : /r\r\n\r\n", "HTTP/1.1 302 Found\r\nLoc\ta\ttion: /r\r\n\r\n"},
 	{"RFC 9112 5.2: a field that goes on", "HTTP/1.1 200 OK\r\nA: b\r\n c: d\r\n\te\r\nF: g\r\n\r\n", "HTTP/1.1 200 OK\r\nA: b c: d e\r\nF: g\r\n\r\n"},
 	{"behind a status line nothing goes on", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n"},
 	{"RFC 9112 6.3: identity", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity \r\nA: b\r\n\r\nx", "HTTP/1.1 200 OK\r\nA: b\r\n\r\nx"},
-	{"it overrides a length", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding : identity\r\nContent-Length: 2\r\n\r\nxyz", "HTTP/1.1 200 OK\r\n\r\nxyz"},
-	{"on a line of its own", "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n identity\r\n\r\nx", "HTTP/1.1 200 OK\r\n\r\nx"},
+	{"identity overrides a length", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding : identity\r\nContent-Length: 2\r\n\r\nxyz", "HTTP/1.1 200 OK\r\n\r\nxyz"},
+	{"identity on its own line", "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n identity\r\n\r\nx", "HTTP/1.1 200 OK\r\n\r\nx"},
 	{"with another coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ""},
 	{"chunked and a length", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n", ""},
 	{"interim responses", "HTTP/1.1 103 Early Hints\r\nLink : </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA : b\r\n\r\nC : d", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n\r\nC : d"},
@@ -72,14 +72,14 @@ func TestMendedHeads(t *testing.T) {
 			}
 			got, err := io.ReadAll(Mend(&pieces{rest: []byte(tt.sent), sizes: []byte(sizes)}))
 			if err != nil || string(got) != want {
-				t.Errorf("%s, in reads of %v: %.200q, %v", tt.name, []byte(sizes), got, err)
+				t.Errorf("%s, in reads of %v: got %.200q, error %v", tt.name, []byte(sizes), got, err)
 			}
 		}
 	}
 }
 
-// TestDecisiveNames: a blank within a name makes an answer unreadable if the field decides how a
-// message is framed or read, or carries a preference.
+// TestDecisiveNames checks that a blank within a name makes an answer unreadable if the field
+// decides how the message is framed or read, or has a preference.
 func TestDecisiveNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -88,12 +88,13 @@ func TestDecisiveNames(t *testing.T) {
 	} {
 		head := "HTTP/1.1 200 OK\r\n" + name[:2] + " " + name[2:] + ": x\r\n\r\n"
 		if got, want := string(mendHead([]byte(head))), strings.Replace(head, name[:2]+" ", name[:2]+"\t", 1); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("mendHead returned %q, want %q", got, want)
 		}
 	}
 }
 
-// TestMendedWaitsForNothing: a complete head, and bytes that can never be HTTP, are read at once.
+// TestMendedWaitsForNothing checks that a complete head, and bytes that can never be HTTP, are
+// returned at once.
 func TestMendedWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{
@@ -103,14 +104,15 @@ func TestMendedWaitsForNothing(t *testing.T) {
 		go io.WriteString(far, said)
 		first := make([]byte, 3)
 		if _, err := io.ReadFull(Mend(near), first); err != nil || string(first) != said[:3] {
-			t.Errorf("%q, %v", first, err)
+			t.Errorf("read %q, error %v", first, err)
 		}
 		near.Close()
 		far.Close()
 	}
 }
 
-// TestMendedNextResponse: a body is left alone, whatever it looks like, until a request is sent.
+// TestMendedNextResponse checks that a body stays unchanged, whatever it looks like, until the next
+// request is sent.
 func TestMendedNextResponse(t *testing.T) {
 	t.Parallel()
 	const first, second = "HTTP/1.1 200 OK\r\nA : b\r\n\r\n", "HTTP/1.1 200 OK\r\nC : d\r\n\r\n"
@@ -136,8 +138,8 @@ func TestMendedNextResponse(t *testing.T) {
 	}
 }
 
-// FuzzMended checks that a response which net/http can read, and which needs no mending, is read
-// as it would be without Mended; that reads of any size give the same; and that no byte is added.
+// FuzzMended checks that a response that net/http can read, and that needs no mending, is read as
+// without Mend, that reads of any size have the same result, and that no byte is added.
 func FuzzMended(f *testing.F) {
 	for _, tt := range heads[:len(heads)-1] {
 		f.Add([]byte(tt.sent), []byte{})
@@ -147,7 +149,7 @@ func FuzzMended(f *testing.F) {
 		whole, _ := io.ReadAll(Mend(&pieces{rest: bytes.Clone(sent)}))
 		parts, _ := io.ReadAll(Mend(&pieces{rest: bytes.Clone(sent), sizes: sizes}))
 		if !bytes.Equal(whole, parts) || len(whole) > len(sent) {
-			t.Errorf("%q: %q at once, %q in parts", sent, whole, parts)
+			t.Errorf("%q: got %q at once, %q in parts", sent, whole, parts)
 		}
 		plain, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(sent)), nil)
 		if err != nil || bytes.Contains(sent, []byte("\n ")) || bytes.Contains(sent, []byte("\n\t")) {
@@ -160,7 +162,7 @@ func FuzzMended(f *testing.F) {
 		}
 		mended, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(whole)), nil)
 		if err != nil || !reflect.DeepEqual(plain.Header, mended.Header) || plain.ContentLength != mended.ContentLength {
-			t.Errorf("%q: %+v, with it %+v, %v", sent, plain, mended, err)
+			t.Errorf("%q: net/http read %+v, with Mend %+v, error %v", sent, plain, mended, err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ const (
 	maxHeader   = 8 << 10
 )
 
-// ways are the two transports, for which the tests want the same behaviour.
+// ways are the two transports. The tests require the same behaviour of both.
 var ways = map[string]func(*tls.Config) wayOut{
 	"h1": func(c *tls.Config) wayOut {
 		return New(settings(c), 64)
@@ -56,12 +56,12 @@ type wayOut interface {
 	CloseIdleConnections()
 }
 
-// origin answers each request with what answer writes, and closes the connection if it returns
+// origin answers each request with what answer writes, and closes the connection if answer returns
 // false.
 type origin struct {
 	url      string
 	mu       sync.Mutex
-	heads    []string // of all requests, with the number of their connection
+	heads    []string // the heads of all requests, with the numbers of their connections
 	answered sync.Cond
 	answers  int
 }
@@ -97,7 +97,8 @@ func newOrigin(t *testing.T, secure func(net.Conn) net.Conn, answer func(c net.C
 	return o
 }
 
-// overTLS returns the server side of an origin's TLS, or nil if it has none.
+// overTLS returns a function that makes the server side of an origin's TLS, or nil for an origin
+// without TLS.
 func overTLS(config *tls.Config) func(net.Conn) net.Conn {
 	if config == nil {
 		return nil
@@ -145,7 +146,7 @@ func (o *origin) settle() {
 	}
 }
 
-// connections returns the connections by which the requests came, in order.
+// connections returns the numbers of the connections of all requests, in order.
 func (o *origin) connections() (list []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -164,12 +165,12 @@ func say(texts ...string) func(net.Conn, int) bool {
 	}
 }
 
-// closes ends a text after which the origin closes the connection.
+// closes, at the end of a text, makes the origin close the connection.
 const closes = "\x00"
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// get sends a request and reads its answer, as one line.
+// get sends a request and returns its answer as one line.
 func get(t *testing.T, ctx context.Context, w wayOut, method, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
@@ -183,7 +184,7 @@ func get(t *testing.T, ctx context.Context, w wayOut, method, url string) string
 	}
 	text, err := io.ReadAll(resp.Body)
 	if cerr := resp.Body.Close(); cerr != nil {
-		t.Errorf("closing: %v", cerr)
+		t.Errorf("closing the body: %v", cerr)
 	}
 	s := fmt.Sprintf("%d %q", resp.StatusCode, text)
 	for name, values := range resp.Trailer {
@@ -195,18 +196,18 @@ func get(t *testing.T, ctx context.Context, w wayOut, method, url string) string
 	return s
 }
 
-// TestConformance sends the same requests over both transports, to origins of all kinds: the rules
-// of RFC 9112 about messages and connections hold for both.
+// TestConformance sends the same requests over both transports to origins of all kinds. The rules
+// of RFC 9112 about messages and connections must hold for both.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200<<10)
 	tests := []struct {
 		name    string
-		method  string // GET where empty
+		method  string // "" for GET
 		answers []string
 		want    []string
-		over    string // the connections of the requests
-		onlyH1  bool   // net/http may not have seen yet that bytes came while the connection was idle
+		over    string // the numbers of the connections of the requests
+		onlyH1  bool   // only for Transport: net/http may not yet have noticed bytes on an idle connection
 	}{
 		{"kept alive", "", []string{ok}, []string{`200 "ok"`, `200 "ok"`}, "1 1", false},
 		{"asks to close", "", []string{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"}, []string{`200 "ok"`, `200 "ok"`}, "1 2", false},
@@ -258,7 +259,7 @@ func TestConformance(t *testing.T) {
 						o.settle()
 					}
 					if got := strings.Join(o.connections(), " "); got != tt.over {
-						t.Errorf("requests came by the connections %s, want %s", got, tt.over)
+						t.Errorf("the requests used the connections %s, want %s", got, tt.over)
 					}
 				})
 			}
@@ -266,7 +267,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// certificate returns a test server's certificate, and the authority for it.
+// certificate returns a test server's certificate and its authority.
 func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -277,7 +278,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, roots
 }
 
-// newH1 returns the transport under test, with settings that change sets.
+// newH1 returns the transport under test; change modifies its settings.
 func newH1(t *testing.T, change func(*http.Transport)) *Transport {
 	t.Helper()
 	c := settings(&tls.Config{MinVersion: tls.VersionTLS12})
@@ -289,7 +290,7 @@ func newH1(t *testing.T, change func(*http.Transport)) *Transport {
 	return tr
 }
 
-// TestSteps checks the order of the hooks, and that a request is sent as it is.
+// TestSteps checks the order of the hooks, and that a request is sent unchanged.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok, closes, "HTTP/1.1 103 Early Hints\r\n\r\n"+ok))
@@ -313,12 +314,12 @@ func TestSteps(t *testing.T) {
 	}
 	o.settle()
 	if got, want := o.heads[0], "1: GET /a?b HTTP/1.1\r\nHost: "+strings.TrimPrefix(o.url, "http://")+"\r\n\r\n"; got != want {
-		t.Errorf("sent %q, want %q", got, want)
+		t.Errorf("the origin got %q, want %q", got, want)
 	}
 }
 
-// TestUnquiet: over kept connections that the origin has closed or written to, nothing is sent. The request takes the next
-// one that is quiet.
+// TestUnquiet checks that nothing is sent over kept connections that the origin has closed or
+// written to. The request uses the next quiet one.
 func TestUnquiet(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -358,18 +359,18 @@ func TestUnquiet(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentAfterTheEnd: a hook that ends the context keeps the request from being sent.
+// TestNothingIsSentAfterTheEnd checks that a request is not sent if a hook ends its context.
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
 	tr := newH1(t, nil)
 	late := errors.New("too late")
-	for range 2 { // over a new connection, and over a kept one
+	for range 2 { // over a new connection and over a kept one
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { cancel(late) }})
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, o.url, nil)
 		if _, err := tr.RoundTrip(r); !errors.Is(err, late) {
-			t.Errorf("error %v", err)
+			t.Errorf("RoundTrip returned the error %v, want %v", err, late)
 		}
 		if len(o.connections()) > 1 {
 			t.Error("a request was sent")
@@ -378,7 +379,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestCancel ends the context of a request that waits for a header, and for the rest of a body.
+// TestCancel ends the context of a request that waits for a header or for the rest of a body.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the client left")
@@ -388,7 +389,7 @@ func TestCancel(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
 		}
 		asked <- struct{}{}
-		_, _ = c.Read(make([]byte, 1)) // until it is closed
+		_, _ = c.Read(make([]byte, 1)) // until the client closes it
 		return false
 	})
 	tr := newH1(t, nil)
@@ -396,7 +397,7 @@ func TestCancel(t *testing.T) {
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, o.url, nil)
 	go func() { <-asked; cancel(why) }()
 	if _, err := tr.RoundTrip(r); !errors.Is(err, why) {
-		t.Errorf("header: %v", err)
+		t.Errorf("during the header: error %v, want %v", err, why)
 	}
 	ctx, cancel = context.WithCancelCause(t.Context())
 	r, _ = http.NewRequestWithContext(ctx, http.MethodGet, o.url, nil)
@@ -407,15 +408,15 @@ func TestCancel(t *testing.T) {
 	defer resp.Body.Close()
 	go func() { <-asked; cancel(why) }()
 	if text, err := io.ReadAll(resp.Body); !errors.Is(err, why) || string(text) != "half" {
-		t.Errorf("body: %q, %v", text, err)
+		t.Errorf("during the body: read %q, error %v", text, err)
 	}
 	if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, why) {
 		t.Errorf("a second read: %v", err)
 	}
 }
 
-// TestHeaderTimeout: an origin that is silent too long is not asked again, not even after a kept
-// connection: it may be at work.
+// TestHeaderTimeout checks that a request to an origin that is silent for too long is not repeated,
+// not even after a kept connection, because the origin may be working on it.
 func TestHeaderTimeout(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, func(c net.Conn, request int) bool {
@@ -430,15 +431,15 @@ func TestHeaderTimeout(t *testing.T) {
 	get(t, t.Context(), tr, "GET", o.url)
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url, nil)
 	if _, err := tr.RoundTrip(r); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("error %v", err)
+		t.Errorf("RoundTrip returned the error %v, want a timeout", err)
 	}
 	if got := o.connections(); !slices.Equal(got, []string{"1", "1"}) {
-		t.Errorf("asked by the connections %v", got)
+		t.Errorf("the requests used the connections %v, want 1 and 1", got)
 	}
 }
 
-// TestFresh: each request has a connection of its own, is sent once, and leaves its connection to
-// later requests.
+// TestFresh checks that each request uses a new connection, is sent once, and leaves its connection
+// for later requests.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
@@ -448,20 +449,20 @@ func TestFresh(t *testing.T) {
 		get(t, t.Context(), w, "GET", o.url)
 	}
 	if got := o.connections(); !slices.Equal(got, []string{"1", "2", "1", "1"}) {
-		t.Errorf("connections %v", got)
+		t.Errorf("the requests used the connections %v", got)
 	}
 }
 
-// TestOtherProtocol: the handshake shows that an origin does not speak HTTP/1.1.
+// TestOtherProtocol checks that the handshake shows that an origin does not speak HTTP/1.1.
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	config, roots := certificate(t)
-	config.NextProtos = []string{"other"} // crypto/tls lets a client of HTTP/1.1 in where only h2 is spoken
+	config.NextProtos = []string{"other"} // with only h2, crypto/tls would accept a client of HTTP/1.1
 	o := newOrigin(t, overTLS(config), say(ok))
 	tr := newH1(t, func(c *http.Transport) { c.TLSClientConfig.RootCAs = roots })
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url, nil)
 	if _, err := tr.RoundTrip(r); !errors.Is(err, ErrProtocol) {
-		t.Errorf("error %v", err)
+		t.Errorf("RoundTrip returned the error %v, want ErrProtocol", err)
 	}
 }
 
@@ -479,8 +480,8 @@ func (c *gathering) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// TestTLSReadAhead: a second TLS record that arrives with the first is in no buffer that a socket
-// or a bufio.Reader shows.
+// TestTLSReadAhead checks a second TLS record that arrives with the first. No buffer of a socket or
+// a bufio.Reader shows it.
 func TestTLSReadAhead(t *testing.T) {
 	t.Parallel()
 	config, roots := certificate(t)
@@ -498,7 +499,8 @@ func TestTLSReadAhead(t *testing.T) {
 	}
 }
 
-// TestUnreadBody: a connection with an unread rest of a response serves no other request.
+// TestUnreadBody checks that a connection with an unread rest of a response serves no other
+// request.
 func TestUnreadBody(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, nil, say(ok))
@@ -513,11 +515,11 @@ func TestUnreadBody(t *testing.T) {
 		resp.Body.Close()
 	}
 	if got := o.connections(); !slices.Equal(got, []string{"1", "2"}) {
-		t.Errorf("connections %v", got)
+		t.Errorf("the requests used the connections %v, want 1 and 2", got)
 	}
 }
 
-// closer notes that it was closed.
+// closer records that it was closed.
 type closer struct {
 	net.Conn
 	closed atomic.Bool
@@ -525,7 +527,7 @@ type closer struct {
 
 func (c *closer) Close() error { c.closed.Store(true); return nil }
 
-// TestPool checks the bounds of the pool: memory and time.
+// TestPool checks the pool's bounds of memory and time.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -551,7 +553,7 @@ func TestPool(t *testing.T) {
 			}
 		}
 		check("too many", 2)
-		p.close(time.Now().Add(-9 * time.Second)) // the last one came 10 s ago
+		p.close(time.Now().Add(-9 * time.Second)) // the last connection came 10 s ago
 		check("idle", 5)
 		last := new(closer)
 		conns = append(conns, last)
@@ -564,7 +566,7 @@ func TestPool(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.used != 0 || len(p.conns) != 0 || p.timer != nil {
-			t.Errorf("left over: %d KiB, %d origins, timer %v", p.used, len(p.conns), p.timer)
+			t.Errorf("the empty pool has %d KiB, %d origins, timer %v", p.used, len(p.conns), p.timer)
 		}
 	})
 }
@@ -600,7 +602,7 @@ func FuzzResponse(f *testing.F) {
 		std := &http.Transport{DialContext: mended, DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader}
 		got, want := get(t, t.Context(), ours, method, "http://site.test/"), get(t, t.Context(), std, method, "http://site.test/")
 		if got != want {
-			t.Errorf("%.200q: %.100s, net/http %.100s", text, got, want)
+			t.Errorf("%.200q: got %.100s, net/http has %.100s", text, got, want)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func BenchmarkMintKept(b *testing.B) {
 	})
 }
 
-// BenchmarkMintManyHosts measures the bytes that one kept leaf takes.
+// BenchmarkMintManyHosts measures the memory of one kept leaf.
 func BenchmarkMintManyHosts(b *testing.B) {
 	const hosts = MaxLeaves
 	for b.Loop() {

@@ -28,7 +28,7 @@ func newTestMinter(tb testing.TB, issuer Issuer) *Minter {
 	return m
 }
 
-// counting counts how often its key was asked for: once for each leaf.
+// counting counts the uses of its key: one for each leaf.
 type counting struct {
 	Issuer
 	made atomic.Int64
@@ -57,8 +57,8 @@ func mint(tb testing.TB, m *Minter, host string) *x509.Certificate {
 	return leafCert(tb, c)
 }
 
-// TestMinterLeaves: a leaf is valid for its host and no other, for a server, with a chain up to the
-// root (RFC 5280 and RFC 6125).
+// TestMinterLeaves checks that a leaf is valid for its host only, for a server, with a chain up to
+// the root (RFC 5280 and RFC 6125).
 func TestMinterLeaves(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
@@ -83,7 +83,7 @@ func TestMinterLeaves(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 		if l.VerifyHostname("other.example") == nil || l.VerifyHostname("www."+host) == nil {
-			t.Errorf("%s: the leaf is good for other hosts, too: %v %v", host, l.DNSNames, l.IPAddresses)
+			t.Errorf("%s: the leaf is valid for other hosts: %v %v", host, l.DNSNames, l.IPAddresses)
 		}
 		if l.IsCA || l.KeyUsage != x509.KeyUsageDigitalSignature || len(l.Subject.CommonName) > maxCommonName {
 			t.Errorf("%s: CA %v, usage %v, name %q", host, l.IsCA, l.KeyUsage, l.Subject.CommonName)
@@ -105,13 +105,14 @@ func TestMinterSerialsAreUnique(t *testing.T) {
 	for i := range 1000 {
 		serial := mint(t, m, fmt.Sprintf("h%d.example", i)).SerialNumber.String()
 		if seen[serial] {
-			t.Fatalf("serial %s twice", serial)
+			t.Fatalf("the serial number %s occurs twice", serial)
 		}
 		seen[serial] = true
 	}
 }
 
-// TestMinterKeeps: a host's leaf is made once, renewed in time, and the number kept is bounded.
+// TestMinterKeeps checks that a host's leaf is made once and renewed in time, and that the number
+// of kept leaves is bounded.
 func TestMinterKeeps(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
@@ -120,34 +121,34 @@ func TestMinterKeeps(t *testing.T) {
 	m.limit, m.now = 3, func() time.Time { return now }
 	first := mint(t, m, "a")
 	if first.NotBefore.After(now.Add(-time.Minute)) || first.NotAfter.Sub(now) != leafLifetime {
-		t.Errorf("valid from %v until %v", first.NotBefore, first.NotAfter)
+		t.Errorf("the leaf is valid from %v until %v", first.NotBefore, first.NotAfter)
 	}
 	now = now.Add(leafLifetime*2/3 - time.Second)
 	if again := mint(t, m, "a"); again.SerialNumber.Cmp(first.SerialNumber) != 0 {
-		t.Error("made again before its time")
+		t.Error("the leaf was renewed too early")
 	}
 	now = now.Add(time.Second)
 	renewed := mint(t, m, "a")
 	if renewed.SerialNumber.Cmp(first.SerialNumber) == 0 || issuer.made.Load() != 2 {
-		t.Errorf("not renewed in time, %d made", issuer.made.Load())
+		t.Errorf("the leaf was not renewed in time; %d leaves made", issuer.made.Load())
 	}
 	for _, host := range []string{"b", "c", "d", "e"} {
 		mint(t, m, host)
 	}
 	before := issuer.made.Load()
 	if mint(t, m, "e"); issuer.made.Load() != before || m.Len() != 3 {
-		t.Errorf("%d kept, %d made again", m.Len(), issuer.made.Load()-before)
+		t.Errorf("%d leaves kept, %d made again; want 3 and 0", m.Len(), issuer.made.Load()-before)
 	}
 	for _, host := range []string{"a", "b", "c", "d"} {
 		mint(t, m, host)
 	}
 	if made := issuer.made.Load() - before; made < 2 || m.Len() != 3 {
-		t.Errorf("%d kept, %d made again", m.Len(), made)
+		t.Errorf("%d leaves kept, %d made again; want 3 and at least 2", m.Len(), made)
 	}
 }
 
-// TestMinterRenewedIssuer: the leaves of an issuer that has been renewed are no longer used, and
-// the two calls that read the issuer may see different generations.
+// TestMinterRenewedIssuer checks that the leaves of a renewed issuer are no longer used. The two
+// calls that read the issuer may return different generations.
 func TestMinterRenewedIssuer(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
@@ -158,7 +159,7 @@ func TestMinterRenewedIssuer(t *testing.T) {
 	a.Skew.Store(1)
 	second := mint(t, m, "a")
 	if second.SerialNumber.Cmp(first.SerialNumber) == 0 || second.CheckSignatureFrom(a.Chain()[0]) != nil || m.Len() != 1 {
-		t.Errorf("a leaf of the previous issuer is given out; %d kept", m.Len())
+		t.Errorf("Certificate returned a leaf of the previous issuer; %d leaves kept", m.Len())
 	}
 	a.Skew.Store(2)
 	if c, err := m.Certificate("c"); err == nil {
@@ -179,18 +180,18 @@ func TestMinterClampsToIssuer(t *testing.T) {
 	m.now = func() time.Time { return now }
 	l := mint(t, m, "a")
 	if !l.NotAfter.Equal(a.Chain()[0].NotAfter) || !l.NotBefore.Equal(a.Chain()[0].NotBefore) {
-		t.Errorf("valid from %v until %v", l.NotBefore, l.NotAfter)
+		t.Errorf("the leaf is valid from %v until %v, want its issuer's times", l.NotBefore, l.NotAfter)
 	}
-	now = now.Add(80 * time.Minute) // renewal is due, but gives no later end: it must not be tried for every handshake
+	now = now.Add(80 * time.Minute) // renewal is due but gives no later end, so not every handshake may try it
 	for range 10 {
 		mint(t, m, "a")
 	}
 	if issuer.made.Load() != 2 {
-		t.Errorf("%d made", issuer.made.Load())
+		t.Errorf("%d leaves made, want 2", issuer.made.Load())
 	}
 	now = until
 	if _, err := m.Certificate("a"); err == nil || m.Len() != 0 {
-		t.Errorf("an expired issuer signs: %v, %d kept", err, m.Len())
+		t.Errorf("an expired issuer: error %v, %d leaves kept; want an error and 0", err, m.Len())
 	}
 }
 
@@ -214,12 +215,12 @@ func TestMinterBrokenIssuer(t *testing.T) {
 		"another's key": brokenIssuer{a.Chain(), other},
 	} {
 		if _, err := newTestMinter(t, issuer).Certificate("a"); err == nil || !strings.Contains(err.Error(), "minting for a") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want one about minting for a", name, err)
 		}
 	}
 }
 
-// slowIssuer's key signs only when told to, and may fail.
+// slowIssuer has a key that signs only when told to, and may fail.
 type slowIssuer struct {
 	*testca.Authority
 	gate chan error
@@ -239,8 +240,8 @@ func (s slowSigner) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	return s.Signer.Sign(r, digest, opts)
 }
 
-// TestMinterSingleFlight: all concurrent callers wait for one leaf. A failure is returned to all of
-// them, and is not kept.
+// TestMinterSingleFlight checks that all concurrent callers wait for one leaf. A failure is
+// returned to all of them and is not kept.
 func TestMinterSingleFlight(t *testing.T) {
 	t.Parallel()
 	a := testca.New(t)
@@ -267,10 +268,10 @@ func TestMinterSingleFlight(t *testing.T) {
 			return failed
 		}
 		if failed := ask(errors.New("no")); failed != 50 || m.Len() != 0 {
-			t.Errorf("%d were told, %d kept", failed, m.Len())
+			t.Errorf("%d callers got the error, %d leaves kept; want 50 and 0", failed, m.Len())
 		}
 		if failed := ask(nil); failed != 0 || issuer.made.Load() != 2 {
-			t.Errorf("%d failed, %d made", failed, issuer.made.Load())
+			t.Errorf("%d callers failed, %d leaves made; want 0 and 2", failed, issuer.made.Load())
 		}
 	})
 }

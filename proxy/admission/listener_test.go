@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/engine"
 )
 
-// peer is a connection of a client with an address.
+// peer is a connection from an address.
 type peer struct {
 	net.Conn
 	addr string
@@ -31,16 +31,16 @@ func TestSourceOf(t *testing.T) {
 		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 	} {
 		if got := engine.NetworkOf(netip.MustParseAddr(addr)); got.String() != want {
-			t.Errorf("%s: %s, want %s", addr, got, want)
+			t.Errorf("NetworkOf(%s) = %s, want %s", addr, got, want)
 		}
 	}
 	if got := engine.NetworkOf(netip.Addr{}); got.IsValid() {
-		t.Errorf("of no address: %s", got)
+		t.Errorf("the network of no address is %s", got)
 	}
 }
 
-// Connections are counted once, from their first read to their end, however often they are closed.
-// Nothing of them stays.
+// Connections count once, from their first read to their end, however often they are closed. Then
+// no state is left.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := &Listener{limits: engine.Limits{Connections: 3, ConnectionsPerSource: 2}, logger: zap.NewNop()}
@@ -49,7 +49,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		return &boundedConn{Conn: peer{server, addr}, bounds: l}, client
 	}
-	// enter begins to read, and tells what the client is told.
+	// enter begins to read, and returns the answer that the client gets.
 	enter := func(addr string) (c *boundedConn, told string) {
 		c, client := open(addr)
 		done := make(chan struct{})
@@ -67,7 +67,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	never, _ := open("192.0.2.1:1")
 	_ = never.Close()
 	if _, err := never.Read(make([]byte, 1)); err == nil {
-		t.Error("a closed connection is read from")
+		t.Error("Read of a closed connection succeeded")
 	}
 	var counted []*boundedConn
 	for i, step := range []struct {
@@ -78,7 +78,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	} {
 		c, told := enter(step.addr)
 		if told != step.told {
-			t.Errorf("step %d: %q, want %q", i, told, step.told)
+			t.Errorf("step %d: the client got %q, want %q", i, told, step.told)
 		}
 		counted = append(counted, c)
 	}
@@ -87,7 +87,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		_ = c.Close()
 	}
 	if !clients.Enter(netip.Prefix{}, 1) {
-		t.Error("a connection still counts")
+		t.Error("a connection still counts at the end")
 	}
 	clients.Leave(netip.Prefix{})
 	for _, c := range counted {
@@ -98,7 +98,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// The answer to a connection that is too many is one that HTTP can be read from.
+// The answer to a connection above the limit must be valid HTTP.
 func TestFullAnswer(t *testing.T) {
 	t.Parallel()
 	l := &Listener{logger: zap.NewNop()}
@@ -106,7 +106,7 @@ func TestFullAnswer(t *testing.T) {
 	go func() { _, _ = (&boundedConn{Conn: server, bounds: l}).Read(nil) }()
 	text, err := io.ReadAll(client)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 503 ") || !strings.HasSuffix(string(text), "\r\n\r\n"+fullBody) {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("the answer is %[2]s, error %[1]v", err, text)
 	}
 }
 
@@ -116,7 +116,8 @@ type oneByte struct{ peer }
 func (oneByte) Read(p []byte) (int, error)  { return 1, nil }
 func (oneByte) Write(p []byte) (int, error) { return len(p), nil }
 
-// wake has many connections of a source read once, and tells for how long the last one waited.
+// wake reads once from each of several connections of a source, and returns the time that the last
+// one waited.
 func wake(conns []*boundedConn) (longest time.Duration) {
 	var group sync.WaitGroup
 	began := time.Now()
@@ -127,8 +128,8 @@ func wake(conns []*boundedConn) (longest time.Duration) {
 	return time.Since(began)
 }
 
-// One source, with as many connections as it may have, makes no other wait, and slow requests of
-// its own cost it one turn each, however slowly their bytes arrive.
+// A source with as many connections as it may have delays no other source. Its own slow requests
+// cost it one turn each, however slowly their bytes arrive.
 func TestTurnsOfSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Listener{limits: engine.Limits{Connections: 1 << 20, ConnectionsPerSource: 1 << 20}, logger: zap.NewNop()}
@@ -149,26 +150,26 @@ func TestTurnsOfSources(t *testing.T) {
 		go func() { done <- wake(crowd) }()
 		time.Sleep(50 * time.Millisecond)
 		if took := wake(others); took > 20*time.Millisecond {
-			t.Errorf("another source waits %s", took)
+			t.Errorf("another source waited %s, want at most 20ms", took)
 		}
 		if took := <-done; took < least {
-			t.Errorf("%d connections begin within %s", many, took)
+			t.Errorf("%d connections began within %s, want at least %s", many, took, least)
 		}
 		for range 3 {
 			time.Sleep(2 * coldAfter)
 			if took := wake(crowd); took > 0 {
-				t.Errorf("the rest of requests waits %s", took)
+				t.Errorf("the rest of the requests waited %s, want no wait", took)
 			}
 		}
 		for _, c := range crowd {
 			_, _ = c.Write([]byte("an answer"))
 		}
 		if took := wake(crowd); took > 0 {
-			t.Errorf("connections in use wait %s", took)
+			t.Errorf("connections in use waited %s, want no wait", took)
 		}
 		time.Sleep(2 * coldAfter)
 		if took := wake(crowd); took < least {
-			t.Errorf("%d connections go on within %s", many, took)
+			t.Errorf("%d connections continued within %s, want at least %s", many, took, least)
 		}
 	})
 }
@@ -198,15 +199,15 @@ func TestCount(t *testing.T) {
 		if step.leave {
 			c.Leave(step.key)
 		} else if got := c.Enter(step.key, step.limit); got != step.want {
-			t.Errorf("step %d: %v, want %v", i, got, step.want)
+			t.Errorf("step %d: Enter = %v, want %v", i, got, step.want)
 		}
 	}
 	if c.open[a] != 3 || c.open[b] != 1 {
-		t.Errorf("open: %v", c.open)
+		t.Errorf("the counts are %v", c.open)
 	}
 }
 
-// No key is left behind, and there is never room for more than the limit.
+// No key remains, and the count never exceeds the limit.
 func TestCountConcurrently(t *testing.T) {
 	t.Parallel()
 	var (
@@ -221,7 +222,7 @@ func TestCountConcurrently(t *testing.T) {
 				if c.Enter(source, limit) {
 					c.mu.Lock()
 					if n := c.open[source]; n < 1 || n > limit {
-						t.Errorf("%d are open", n)
+						t.Errorf("%d connections are open, want 1 to %d", n, limit)
 					}
 					c.mu.Unlock()
 					c.Leave(source)
@@ -231,6 +232,6 @@ func TestCountConcurrently(t *testing.T) {
 	}
 	all.Wait()
 	if len(c.open) > 0 {
-		t.Errorf("left: %v", c.open)
+		t.Errorf("the counts %v remain", c.open)
 	}
 }
