@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The pure half is on the path of every proxied request.
+// The pure functions are on the path of every proxied request.
 
 func BenchmarkAccess(b *testing.B) {
 	for name, r := range map[string]Record{
@@ -71,7 +71,7 @@ func BenchmarkRecordJSON(b *testing.B) {
 	})
 }
 
-// BenchmarkFetch is what a retrieval costs besides the network.
+// BenchmarkFetch measures a fetch without the network.
 func BenchmarkFetch(b *testing.B) {
 	text := []byte(strings.Repeat("User-agent: *\nDisallow: /private/\n", 40))
 	for _, coding := range []string{"identity", "gzip", "br", "zstd"} {

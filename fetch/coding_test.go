@@ -57,7 +57,7 @@ func headerOf(coding string) string {
 
 var codings = []string{"gzip", "x-gzip", "br", "zstd", "deflate", "raw"}
 
-// noise fills n bytes with text that no coding can shrink much.
+// noise returns n bytes of text that no coding makes much smaller.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	state := uint32(1)
@@ -68,8 +68,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// kept returns the part of a text that a record keeps: the first 500 KiB, without a line that they
-// cut.
+// kept returns the part of a text that a record keeps: the first 500 KiB, without a last line that
+// is cut.
 func kept(text []byte) []byte {
 	if len(text) > MinSize {
 		text = text[:MinSize]
@@ -99,7 +99,7 @@ func TestExt_Codings(t *testing.T) {
 				out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, string(encode(t, coding, text)), headerOf(coding))})
 				want{KindRules, ""}.check(t, out)
 				if expect := kept(text); !bytes.Equal(out.Body, expect) || out.Truncated != (len(text) > MinSize) {
-					t.Errorf("body of %d bytes, truncated is %v", len(out.Body), out.Truncated)
+					t.Errorf("body of %d bytes, truncated %v; want %d bytes", len(out.Body), out.Truncated, len(expect))
 				}
 			})
 		}
@@ -143,14 +143,14 @@ func TestExt_CodingHeaders(t *testing.T) {
 			out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, tt.body, tt.header...)})
 			tt.want.check(t, out)
 			if out.Kind == KindRules && string(out.Body) != rules {
-				t.Errorf("body %q", out.Body)
+				t.Errorf("body %q, want the rules", out.Body)
 			}
 		})
 	}
 }
 
-// TestExt_BrokenCodings: every way to cut or spoil coded data ends in
-// "unreachable", or in the text itself, never in another text.
+// TestExt_BrokenCodings checks that cut or damaged coded data ends in "unreachable" or in the text
+// itself, never in another text.
 func TestExt_BrokenCodings(t *testing.T) {
 	t.Parallel()
 	text := []byte(strings.Repeat("User-agent: *\nDisallow: /secret\nAllow: /secret/but\n", 20))
@@ -168,7 +168,7 @@ func TestExt_BrokenCodings(t *testing.T) {
 			for _, tail := range []string{"\x00", "x", "<!-- cached -->", string(whole[:5])} {
 				w := want{KindUnreachable, CauseEncoding}
 				if strings.HasSuffix(coding, "gzip") && tail[0] != whole[0] {
-					w = want{KindRules, ""} // the checksum says that the text is complete
+					w = want{KindRules, ""} // the checksum shows that the text is complete
 				}
 				out := get(append(slices.Clip(whole), tail...))
 				w.check(t, out)
@@ -180,7 +180,8 @@ func TestExt_BrokenCodings(t *testing.T) {
 	}
 }
 
-// TestExt_CodedAndCut: the transfer's failure is told, not the one that follows.
+// TestExt_CodedAndCut checks that the transfer's failure is reported, not the decoder's that
+// follows.
 func TestExt_CodedAndCut(t *testing.T) {
 	t.Parallel()
 	cut := func(text []byte, at int) string {
@@ -203,8 +204,8 @@ func TestExt_CodedAndCut(t *testing.T) {
 	})
 }
 
-// TestExt_EmptyCodedBody: servers name a coding for an empty file too. That is an
-// empty file if the protocol says that nothing is missing.
+// TestExt_EmptyCodedBody checks that an empty body with a coding, which some servers send, is an
+// empty file if the protocol shows that nothing is missing.
 func TestExt_EmptyCodedBody(t *testing.T) {
 	t.Parallel()
 	const coded = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
@@ -223,7 +224,8 @@ func TestExt_EmptyCodedBody(t *testing.T) {
 	}
 }
 
-// TestExt_ConcatenatedMembers: RFC 1952 2.2 and RFC 8878 3 allow several in one body.
+// TestExt_ConcatenatedMembers checks several members in one body, as RFC 1952 2.2 and RFC 8878 3
+// permit.
 func TestExt_ConcatenatedMembers(t *testing.T) {
 	t.Parallel()
 	for _, coding := range []string{"gzip", "zstd"} {
@@ -236,7 +238,7 @@ func TestExt_ConcatenatedMembers(t *testing.T) {
 	}
 }
 
-// bomb returns n times one character under a coding, possibly several times over.
+// bomb returns n times one character in the given codings, which may be nested.
 func bomb(tb testing.TB, n int, codings ...string) []byte {
 	tb.Helper()
 	data := bytes.Repeat([]byte("#"), n)
@@ -246,22 +248,22 @@ func bomb(tb testing.TB, n int, codings ...string) []byte {
 	return data
 }
 
-// emptyMembers returns size bytes of gzip members without a text.
+// emptyMembers returns size bytes of gzip members without text.
 func emptyMembers(tb testing.TB, size int) []byte {
 	tb.Helper()
 	member := encode(tb, "gzip", nil)
 	all := bytes.Repeat(member, size/len(member)-2)
 	var last bytes.Buffer
 	w := gzip.NewWriter(&last)
-	w.Extra = make([]byte, size-len(all)-len(member)-2) // 2 bytes say how long it is
+	w.Extra = make([]byte, size-len(all)-len(member)-2) // 2 bytes are its length
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
 	return append(all, last.Bytes()...)
 }
 
-// TestExt_Bombs: a file that grows on decoding is cut at the limit like any
-// other; layers that grow and vanish again are refused.
+// TestExt_Bombs checks that a file that grows on decoding is cut at the limit like any other, and
+// that layers that grow and shrink again are rejected.
 func TestExt_Bombs(t *testing.T) {
 	t.Parallel()
 	swallowed := encode(t, "gzip", bytes.Repeat(encode(t, "gzip", nil), 200_000))
@@ -292,8 +294,8 @@ func TestExt_Bombs(t *testing.T) {
 	}
 }
 
-// TestExt_DecoderMemory checks what one decoder may take, whatever window the data
-// asks for. It is not parallel: it measures the whole process.
+// TestExt_DecoderMemory checks the memory of one decoder for any window. It is not parallel,
+// because it measures the whole process.
 func TestExt_DecoderMemory(t *testing.T) {
 	for name, data := range map[string]struct {
 		coding string
@@ -366,11 +368,12 @@ func (zeroes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestExt_ZstdWindow: RFC 9659 3 limits the window of the content coding to 8 MiB.
+// TestExt_ZstdWindow checks RFC 9659 section 3, which limits the window of the content coding to 8
+// MiB.
 func TestExt_ZstdWindow(t *testing.T) {
 	t.Parallel()
 	if _, more, err := decode(zstdWindow(t, 8<<20), []string{"zstd"}, MinSize); err != nil || !more {
-		t.Errorf("window of 8 MiB: more is %v, %v", more, err)
+		t.Errorf("window of 8 MiB: more %v, error %v", more, err)
 	}
 	if _, _, err := decode(zstdWindow(t, 16<<20), []string{"zstd"}, MinSize); err == nil {
 		t.Error("window of 16 MiB was accepted")
@@ -380,7 +383,7 @@ func TestExt_ZstdWindow(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that decoding stays in its bounds whatever it is given.
+// FuzzDecode checks that decoding stays within its bounds for any input.
 func FuzzDecode(f *testing.F) {
 	for i, coding := range codings {
 		f.Add(encode(f, coding, []byte(rules)), uint8(i))
@@ -392,12 +395,12 @@ func FuzzDecode(f *testing.F) {
 		const limit = 10_000
 		text, more, err := decode(data, stacks[int(which)%len(stacks)], limit)
 		if len(text) > limit || (more && len(text) != limit) || (err != nil && (text != nil || more)) {
-			t.Errorf("%d bytes, more is %v, %v", len(text), more, err)
+			t.Errorf("%d bytes, more %v, error %v", len(text), more, err)
 		}
 	})
 }
 
-// A coding must not expand without end into another that swallows what follows its own end.
+// A coding must not expand without end into another one that ignores what follows its own end.
 func TestExt_BoundedLayers(t *testing.T) {
 	t.Parallel()
 	const limit = 10_000
@@ -406,13 +409,13 @@ func TestExt_BoundedLayers(t *testing.T) {
 		data := encode(t, "gzip", append(slices.Clone(inner), make([]byte, length-len(inner))...))
 		text, _, err := decode(data, []string{"gzip", "gzip"}, limit)
 		if (err != nil) != tooLong || !tooLong && string(text) != rules {
-			t.Errorf("%d bytes: %q, %v", length, text, err)
+			t.Errorf("%d bytes: got %q, error %v", length, text, err)
 		}
 	}
 }
 
-// TestExt_CodingsThatAreNotRead: a coding that is registered and not decoded here, or one of mail,
-// whose data is text.
+// TestExt_CodingsThatAreNotRead checks registered codings that are not supported, and those of
+// mail, whose data is text.
 func TestExt_CodingsThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, coding := range []string{
@@ -423,10 +426,10 @@ func TestExt_CodingsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestExt_CodingsAsOthersReadThem checks how a wrong Content-Encoding is read, compared with other
-// clients: curl 7.88 --compressed, wget 1.21 --compression=auto and Python's requests 2.34. "text"
-// means that a client returned the rules, "bytes" that it returned the body as sent, "-" that it
-// failed. Crawlgate accepts the bodies that they accept, unless rules could be lost.
+// TestExt_CodingsAsOthersReadThem compares how wrong Content-Encodings are read with other clients:
+// curl 7.88 --compressed, wget 1.21 --compression=auto and Python's requests 2.34. "text" means
+// that a client returned the rules, "bytes" that it returned the body as sent, "-" that it failed.
+// Crawlgate accepts a body that they accept, unless rules could be lost.
 func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 	t.Parallel()
 	text := []byte(rules)
@@ -459,7 +462,7 @@ func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 		{"gzip", zl, "text", "text", "-", "text"},
 		{"gzip", with(gz, "<!-- cached -->"), "text", "text", "text", "text"},
 		{"gzip", with(gz, strings.Repeat("\x00", 16)), "text", "text", "text", "text"},
-		// The bytes that the others return would have no rules.
+		// The other clients' bytes would have no rules.
 		{"", gz, "bytes", "bytes", "bytes", "text"},
 		{"utf-8", gz, "-", "bytes", "bytes", "text"},
 		{"", encode(t, "zstd", text), "bytes", "bytes", "bytes", "text"},
@@ -473,7 +476,7 @@ func TestExt_CodingsAsOthersReadThem(t *testing.T) {
 		{"compress", text, "-", "text", "text", ""},
 		{"dcz", text, "-", "text", "text", ""},
 		{"gzip, aes128gcm", gz, "-", "bytes", "-", ""},
-		// None takes these, or a rule could be lost.
+		// No client accepts these, or a rule could be lost.
 		{"gzip", text, "-", "-", "-", ""},
 		{"gzip, gzip", gz, "-", "bytes", "-", ""},
 		{"deflate", gz, "-", "bytes", "-", ""},

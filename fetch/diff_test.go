@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestExt_Diff: what of the step from one record to the next is worth telling.
+// TestExt_Diff checks which steps from one record to the next are reported.
 func TestExt_Diff(t *testing.T) {
 	t.Parallel()
 	p := Policy{}.Complete()
@@ -17,7 +17,7 @@ func TestExt_Diff(t *testing.T) {
 	failed := Outcome{Cause: CauseDNS, Detail: "no such host"}
 	unknown := Record{Origin: mustOrigin(t, "https://example.com")}
 	known := p.Next(unknown, rules, start)
-	// run is a record after failures at these hours.
+	// run returns a record after failures at these hours.
 	run := func(hours ...int) Record {
 		r := known
 		for _, h := range hours {
@@ -48,7 +48,7 @@ func TestExt_Diff(t *testing.T) {
 		{"told already", run(1, 7), failed, 8, nil},
 		{"told already, and given up", run(1, 7), Outcome{Cause: CauseCanceled}, 8, nil},
 		{"a new run", newRun, failed, 17, []string{"alarm"}},
-		// The answer's 24 hours had ended: it was unreachable before this failure.
+		// The answer's 24 hours had ended, so it was unreachable before this failure.
 		{"6 hours behind the TTL", run(20), failed, 27, []string{"alarm"}},
 		{"back with the same text", run(20, 26), rules, 27, []string{"state"}},
 		{"back with another text", run(20, 26), other, 27, []string{"state", "rules"}},

@@ -15,36 +15,36 @@ import (
 	"testing"
 )
 
-// permission is the most that an answer may permit, in this order.
+// permission is the most that an answer may permit, in ascending order.
 type permission int
 
 const (
 	permitNothing permission = iota
-	permitRules              // what closedRules leaves open, which is nothing at the paths that are asked for
+	permitRules              // what closedRules permits: none of the requested paths
 	permitAll
 )
 
 const closedRules = "User-agent: *\nDisallow: /\n# " + "that is all\n"
 
-// recipe is a generated answer to GET /robots.txt: what the site meant, and what became of it on
+// recipe is a generated answer to GET /robots.txt: the site's intention, and what happened to it on
 // the way.
 type recipe struct {
 	err      error // instead of an answer
 	status   int
 	location string
-	second   int // the status of what a Location leads to
+	second   int // the status at the target of a Location
 	text     string
 	applied  []string // the codings of the body
 	declared string   // Content-Encoding
 	spoil    string   // what happened to the coded body
 	field    string   // one more field of the answer
 	proxied  bool
-	honest   bool // the declared codings are the applied ones, and nothing was spoiled
+	honest   bool // the declared codings are the applied ones, and nothing is damaged
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// sources are what recipes are made of.
+// sources are the parts from which recipes are made.
 type sources struct {
 	softPages, outages []string
 	coded              map[string]string // by codings and text
@@ -95,7 +95,7 @@ func (s *sources) body(tb testing.TB, r *rand.Rand, c *recipe) (data string, len
 	}
 	length = int64(len(data))
 	switch c.spoil {
-	case "cut": // and the length tells nothing of it
+	case "cut": // without a length that shows it
 		data = data[:min(1+r.IntN(len(data)+1), len(data))]
 		length = int64(len(data))
 	case "short":
@@ -112,10 +112,10 @@ func (s *sources) body(tb testing.TB, r *rand.Rand, c *recipe) (data string, len
 	return data, length
 }
 
-// strictTarget is the request target that a strict server takes (RFC 9112 section 3.2).
+// strictTarget matches request targets that a strict server accepts (RFC 9112 section 3.2).
 var strictTarget = regexp.MustCompile(`^/(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*$`)
 
-// most is the oracle: RFC 9309 section 2.3.1 over the ingredients. It knows nothing of the code.
+// most is the oracle. It applies RFC 9309 section 2.3.1 to the recipe, independently of the code.
 func (s *sources) most(c *recipe, status int) permission {
 	signed := strings.Contains(c.field, "error=") || strings.HasPrefix(c.field, "X-Squid") || strings.HasPrefix(c.field, "Proxy-Authenticate")
 	switch {
@@ -141,7 +141,7 @@ func (s *sources) most(c *recipe, status int) permission {
 	return permitNothing
 }
 
-// unnoticeable reports a text that nothing shows to be garbled: without a checksum, a length or a
+// unnoticeable reports whether nothing shows that the text is garbled: no checksum, length or
 // coding that would break.
 func (c *recipe) unnoticeable() bool {
 	outer := ""
@@ -157,14 +157,14 @@ func (c *recipe) unnoticeable() bool {
 func (s *sources) mostOfRedirect(c *recipe, status int) permission {
 	switch l := c.location; {
 	case l == "", l == "/robots.txt", status == 305, strings.HasPrefix(l, "file:"), strings.HasPrefix(l, "mailto:"), strings.HasPrefix(l, "javascript:"):
-		return permitAll // it leads nowhere: section 2.3.1.2
+		return permitAll // no target: section 2.3.1.2
 	case strings.HasPrefix(l, "/"), strings.HasPrefix(l, "?"), l == "https://b.example/robots.txt":
 		return s.most(c, c.second)
 	}
 	return permitNothing
 }
 
-// serve answers as c says, and strictly: an invalid request gets a 400.
+// serve answers by the recipe, and answers an invalid request with 400.
 func (s *sources) serve(tb testing.TB, r *rand.Rand, c *recipe) roundTripper {
 	tb.Helper()
 	data, length := s.body(tb, r, c)
@@ -182,7 +182,7 @@ func (s *sources) serve(tb testing.TB, r *rand.Rand, c *recipe) roundTripper {
 			h.Set("Location", c.location)
 		}
 		if !strictTarget.MatchString(req.URL.RequestURI()) {
-			tb.Errorf("illegal request for %q", req.URL.RequestURI())
+			tb.Errorf("invalid request target %q", req.URL.RequestURI())
 			status = http.StatusBadRequest
 		}
 		if c.declared != "" {
@@ -206,7 +206,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// permitted returns what a record permits now: a text without the rules permits all.
+// permitted returns what a record permits now. A text without the rules permits everything.
 func permitted(r Record) permission {
 	switch access := (Policy{}).Access(r, t0); access {
 	case AccessAllow:
@@ -221,7 +221,7 @@ func permitted(r Record) permission {
 	return permitNothing
 }
 
-// TestRFC9309_2_3_1_NoFailureIsPermission makes 100,000 answers of statuses, fields, Locations,
+// TestRFC9309_2_3_1_NoFailureIsPermission makes 100,000 answers from statuses, fields, Locations,
 // codings and bodies. It compares what each permits with the most that it may permit, for an
 // unknown origin and for one with an earlier record. A sound answer must permit exactly that.
 func TestRFC9309_2_3_1_NoFailureIsPermission(t *testing.T) {
@@ -241,7 +241,7 @@ func TestRFC9309_2_3_1_NoFailureIsPermission(t *testing.T) {
 	befores := []struct {
 		name string
 		Record
-		rest permission // what a failure leaves
+		rest permission // permitted after a failure
 	}{
 		{"nothing", Record{}, permitNothing},
 		{"fresh rules", after(Policy{}, -20*hour, rulesBefore), permitRules},
@@ -278,7 +278,7 @@ func TestRFC9309_2_3_1_NoFailureIsPermission(t *testing.T) {
 	}
 	for p := permitNothing; p <= permitAll; p++ {
 		if seen[p] < 5_000 {
-			t.Errorf("%d answers may permit %d at most: the recipes have lost their variety", seen[p], p)
+			t.Errorf("only %d recipes may permit at most %d, want at least 5,000", seen[p], p)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// A Fetcher makes one retrieval. A Policy adds its outcome to the record of the origin, and says
-// what the record permits.
+// A Fetcher makes one fetch. A Policy adds its outcome to the origin's record, and decides what the
+// record permits.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "User-agent: *\nDisallow: /private/\n")
@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	// A program that fetches on behalf of others needs a transport that refuses inner addresses.
+	// A program that fetches for others needs a transport that refuses internal addresses.
 	fetcher := fetch.New(fetch.Config{
 		Transport: &http.Transport{DisableCompression: true},
 		UserAgent: "ExampleBot/1.0",
@@ -32,7 +32,7 @@ func Example() {
 	record := policy.Next(fetch.Record{}, fetcher.Fetch(context.Background(), site, nil), time.Now())
 	fmt.Println(record.State, policy.Access(record, time.Now()))
 
-	// The server is gone. A good answer holds for a day; a failure after that permits nothing.
+	// The server is down. A good answer holds for a day; a failure after that permits nothing.
 	server.Close()
 	later := time.Now().Add(25 * time.Hour)
 	record = policy.Next(record, fetcher.Fetch(context.Background(), site, nil), later)

@@ -12,8 +12,7 @@ type freshness struct {
 	noCache   bool
 }
 
-// TestGoogle_CacheControl checks that max-age says how long an answer is fresh, as Google's
-// specification has it.
+// TestGoogle_CacheControl checks max-age as in Google's specification.
 func TestGoogle_CacheControl(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -97,7 +96,7 @@ func TestRFC9110_10_2_3_RetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzParseRetryAfter: no field asks for less than nothing.
+// FuzzParseRetryAfter checks that the pause is never negative.
 func FuzzParseRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "120", "Sat, 21 Nov 2026 08:00:30 GMT", "99999999999999999999999"} {
 		f.Add(s)
@@ -110,7 +109,7 @@ func FuzzParseRetryAfter(f *testing.F) {
 	})
 }
 
-// TestExt_HeadersReachTheOutcome checks which header is read from which answer, by the fetcher's
+// TestExt_HeadersReachTheOutcome checks which fields of which answers are read, by the fetcher's
 // own clock.
 func TestExt_HeadersReachTheOutcome(t *testing.T) {
 	t.Parallel()

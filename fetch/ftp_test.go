@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// ftpSite returns an FTP server with one file, and other replies than the usual ones.
+// ftpSite returns an FTP server with one file, and with the given replies.
 func ftpSite(file string, replies ...string) *testorigin.FTPSite {
 	s := &testorigin.FTPSite{Files: map[string]string{"/robots.txt": file}, Replies: make(map[string]string)}
 	for i := 0; i < len(replies); i += 2 {
@@ -26,7 +26,7 @@ func ftpSite(file string, replies ...string) *testorigin.FTPSite {
 	return s
 }
 
-// ftpTransport returns the gateway's own, which speaks FTP, with loopback open.
+// ftpTransport returns the gateway's transport, which supports FTP, with loopback open.
 func ftpTransport(tb testing.TB) *egress.Transport {
 	tb.Helper()
 	allowed := &guard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
@@ -37,7 +37,7 @@ func ftpTransport(tb testing.TB) *egress.Transport {
 	return transport
 }
 
-// fetchFTPFrom runs one retrieval from s.
+// fetchFTPFrom fetches robots.txt from s.
 func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	t.Helper()
 	out := New(Config{Transport: ftpTransport(t)}).Fetch(t.Context(), mustOrigin(t, "ftp://"+testorigin.StartFTP(t, s)), nil)
@@ -45,7 +45,7 @@ func fetchFTPFrom(t *testing.T, s *testorigin.FTPSite) Outcome {
 	return out
 }
 
-// TestGoogle_FTP checks the outcomes of FTP servers, which Google's specification includes.
+// TestGoogle_FTP checks the outcomes for FTP servers, which Google's specification includes.
 func TestGoogle_FTP(t *testing.T) {
 	t.Parallel()
 	cut := ftpSite(rules, "226", "426 aborted")
@@ -101,21 +101,21 @@ func TestGoogle_FTP(t *testing.T) {
 					t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
 				}
 			} else if reply := tt.site.Replies["RETR"]; !strings.Contains(out.Detail, reply) {
-				t.Errorf("detail %q does not tell of %q", out.Detail, reply)
+				t.Errorf("the detail %q does not contain %q", out.Detail, reply)
 			}
 		})
 	}
 }
 
-// TestExt_FTPGuard: both connections pass the guard. If it refuses the server, that says nothing
-// about the server. If it refuses a data connection, the server has named a bad port.
+// TestExt_FTPGuard checks that both connections pass the guard. If it refuses the server, that says
+// nothing about the server. If it refuses a data connection, the server has named a bad port.
 func TestExt_FTPGuard(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: ftpTransport(t)})
 	out := f.Fetch(t.Context(), mustOrigin(t, "ftp://10.0.0.1"), nil)
 	want{KindUnreachable, CauseForbiddenAddress}.check(t, out)
 	if !out.Refused() {
-		t.Errorf("a server at a private address: %+v", out)
+		t.Errorf("a server at a private address: %+v, want refused", out)
 	}
 	out = fetchFTPFrom(t, ftpSite(rules, "EPSV", "229 (|||25|)"))
 	want{KindUnreachable, CauseFTP}.check(t, out)
@@ -124,7 +124,7 @@ func TestExt_FTPGuard(t *testing.T) {
 	}
 }
 
-// TestExt_FTPLimits: a server may take as long over its replies as a whole retrieval may.
+// TestExt_FTPLimits checks that a server's replies may take as long as a whole fetch.
 func TestExt_FTPLimits(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]want{
@@ -145,7 +145,7 @@ func TestExt_FTPLimits(t *testing.T) {
 	}
 }
 
-// TestExt_FTPCallerLeaves: a session ends with its caller.
+// TestExt_FTPCallerLeaves checks that a session ends when its caller gives up.
 func TestExt_FTPCallerLeaves(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// openGate counts the answers that come to it, and checks that a retrieval is through with one
-// before the next comes.
+// openGate counts answers, and checks that a fetch has finished one before the next comes.
 type openGate struct {
 	tb    testing.TB
 	calls int
@@ -26,21 +25,21 @@ type openGate struct {
 
 func (g *openGate) pass(ctx context.Context) {
 	if g.last != nil && g.last.Err() == nil {
-		g.tb.Error("two answers of one retrieval are read at once")
+		g.tb.Error("two answers of one fetch are read at once")
 	}
 	g.calls, g.last = g.calls+1, ctx
 }
 
-// want checks the number of answers, and that all have been read.
+// want checks the number of answers, and that none is still being read.
 func (g *openGate) want(calls int) {
 	g.tb.Helper()
 	if g.calls != calls || g.last != nil && g.last.Err() == nil {
-		g.tb.Errorf("%d answers, want %d; the last is being read: %v", g.calls, calls, g.last != nil && g.last.Err() == nil)
+		g.tb.Errorf("%d answers, want %d; the last is still being read: %v", g.calls, calls, g.last != nil && g.last.Err() == nil)
 	}
 }
 
-// TestExt_GateOfEachHop: the gate is asked for each answer, even for the made-up path of the soft
-// 404 probe.
+// TestExt_GateOfEachHop checks that each answer passes the gate, even for the made-up path of the
+// soft 404 probe.
 func TestExt_GateOfEachHop(t *testing.T) {
 	t.Parallel()
 	addr := rawServer(t, func(conn net.Conn) {
@@ -62,7 +61,7 @@ func TestExt_GateOfEachHop(t *testing.T) {
 	g.want(3)
 }
 
-// TestExt_GateOfAHangingServer: a server that never answers needs no gate.
+// TestExt_GateOfAHangingServer checks that a server that never answers needs no gate.
 func TestExt_GateOfAHangingServer(t *testing.T) {
 	t.Parallel()
 	addr := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
@@ -73,12 +72,12 @@ func TestExt_GateOfAHangingServer(t *testing.T) {
 	g.want(0)
 }
 
-// TestExt_GateHoldsTheAnswerBack: nothing is read before the gate opens, however much the server
-// sends; the end of the context ends the wait.
+// TestExt_GateHoldsTheAnswerBack checks that nothing is read before the gate opens, however much
+// the server sends, and that the end of the context ends the wait.
 func TestExt_GateHoldsTheAnswerBack(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
-	stuck := make(chan struct{}) // closed when the server could send no more for a while
+	stuck := make(chan struct{}) // closed when the server cannot send more
 	addr := rawServer(t, func(conn net.Conn) {
 		defer close(stuck)
 		_ = conn.(*net.TCPConn).SetWriteBuffer(1 << 10)
@@ -115,16 +114,16 @@ func TestExt_GateHoldsTheAnswerBack(t *testing.T) {
 	tr.DialContext = dial
 	out := New(Config{Transport: tr}).Fetch(ctx, mustOrigin(t, "http://"+addr), gate)
 	want{KindUnreachable, CauseCanceled}.check(t, out)
-	// The buffers of the two kernels, and one of net/http, are all that is filled.
+	// Only the buffers of the two kernels and one of net/http may be filled.
 	if n := sent.Load(); n > 400<<10 {
-		t.Errorf("%d bytes were taken before the gate opened", n)
+		t.Errorf("the server sent %d bytes before the gate opened, want at most 400 KiB", n)
 	}
 	if calls != 1 {
-		t.Errorf("the gate was asked %d times", calls)
+		t.Errorf("the gate got %d calls, want 1", calls)
 	}
 }
 
-// TestExt_GateInTheLimit: the time at the gate is part of the one that a retrieval has.
+// TestExt_GateInTheLimit checks that the time at the gate counts for the limit of a fetch.
 func TestExt_GateInTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -158,7 +157,7 @@ func TestExt_GateInTheLimit(t *testing.T) {
 				out := New(Config{Transport: tr}).Fetch(t.Context(), mustOrigin(t, "http://a.example"), gate)
 				tt.want.check(t, out)
 				if out.Duration > 20*time.Second {
-					t.Errorf("it took %v", out.Duration)
+					t.Errorf("the fetch took %v, want at most 20s", out.Duration)
 				}
 			})
 		})
@@ -174,7 +173,7 @@ func TestExt_GateOfFTP(t *testing.T) {
 	g.want(1)
 }
 
-// TestExt_FaultsOfOurOwn: what the machine lacks is no failure of the site's.
+// TestExt_FaultsOfOurOwn checks that a lack of this machine's resources is no failure of the site.
 func TestExt_FaultsOfOurOwn(t *testing.T) {
 	t.Parallel()
 	fetchWith := func(err error) Outcome {

@@ -30,8 +30,8 @@ func mustOrigin(tb testing.TB, rawURL string) origin.Origin {
 	return o
 }
 
-// script is a transport that answers from a list of raw responses by URL, "*"
-// standing for all others. It checks what every request must have.
+// script is a transport that answers from a list of raw responses by URL; "*" stands for all other
+// URLs. It checks every request.
 type script struct {
 	tb      testing.TB
 	answers map[string]string
@@ -61,8 +61,8 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.ReadResponse(bufio.NewReader(strings.NewReader(raw)), req)
 }
 
-// checkRequest checks that a request is a non-conditional GET (Google's specification) and tells
-// nothing about us but the agent.
+// checkRequest checks that a request is a non-conditional GET (Google's specification) and reveals
+// nothing but the agent.
 func checkRequest(tb testing.TB, req *http.Request) {
 	tb.Helper()
 	if req.Method != http.MethodGet || req.Body != nil {
@@ -78,11 +78,11 @@ func checkRequest(tb testing.TB, req *http.Request) {
 		tb.Errorf("Accept-Encoding = %q", got)
 	}
 	if req.URL.User != nil || req.URL.Fragment != "" {
-		tb.Errorf("request for %s", req.URL)
+		tb.Errorf("request for %s, want no user information or fragment", req.URL)
 	}
 }
 
-// answer writes a raw HTTP/1.1 response with a Content-Length.
+// answer returns a raw HTTP/1.1 response with a Content-Length.
 func answer(status int, body string, header ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d Some Reason\r\n", status)
@@ -93,7 +93,7 @@ func answer(status int, body string, header ...string) string {
 	return b.String()
 }
 
-// fetchScript runs one retrieval of http://a.example/robots.txt.
+// fetchScript fetches http://a.example/robots.txt.
 func fetchScript(tb testing.TB, cfg Config, answers map[string]string) (Outcome, *script) {
 	tb.Helper()
 	s := &script{tb: tb, answers: answers}
@@ -101,8 +101,8 @@ func fetchScript(tb testing.TB, cfg Config, answers map[string]string) (Outcome,
 	return New(cfg).Fetch(tb.Context(), mustOrigin(tb, "http://a.example"), nil), s
 }
 
-// rawServer accepts connections on loopback and gives each to serve, which owns
-// it until it returns. It returns the server's host:port.
+// rawServer accepts connections on loopback and passes each to serve, which owns it until it
+// returns. It returns the server's host:port.
 func rawServer(tb testing.TB, serve func(net.Conn)) string {
 	tb.Helper()
 	ln, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -129,7 +129,7 @@ func rawServer(tb testing.TB, serve func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// The servers of these tests ignore what happens to their connections: the fetcher may have left at
+// The servers of these tests ignore errors of their connections, because the fetcher may leave at
 // any time.
 
 func say(w io.Writer, s string) { _, _ = io.WriteString(w, s) }
@@ -138,7 +138,7 @@ func listen(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
 
 func hangUp(c io.Closer) { _ = c.Close() }
 
-func hangUpHard(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) } // with a reset, when it is closed
+func hangUpHard(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) } // Close then sends a reset
 
 // replying returns a serve function that reads a request and writes raw.
 func replying(raw string) func(net.Conn) {
@@ -150,7 +150,7 @@ func replying(raw string) func(net.Conn) {
 	}
 }
 
-// realTransport returns what egress hands in, but for the guard.
+// realTransport returns a transport like egress's, without the guard.
 func realTransport(tb testing.TB) *http.Transport {
 	tb.Helper()
 	t := &http.Transport{
@@ -163,14 +163,14 @@ func realTransport(tb testing.TB) *http.Transport {
 	return t
 }
 
-// fetchReal runs one retrieval over real connections.
+// fetchReal fetches over real connections.
 func fetchReal(tb testing.TB, rawURL string) Outcome {
 	tb.Helper()
 	return New(Config{Transport: realTransport(tb)}).Fetch(tb.Context(), mustOrigin(tb, rawURL), nil)
 }
 
-// pipeTransport returns a real http.Transport whose connections are pipes to serve,
-// for tests in a synctest bubble.
+// pipeTransport returns an http.Transport whose connections are pipes to serve, for tests in a
+// synctest bubble.
 func pipeTransport(tb testing.TB, serve func(net.Conn)) *http.Transport {
 	tb.Helper()
 	var servers sync.WaitGroup
@@ -192,7 +192,7 @@ func pipeTransport(tb testing.TB, serve func(net.Conn)) *http.Transport {
 	return t
 }
 
-// want is what a test expects of an outcome.
+// want is the expected kind and cause of an outcome.
 type want struct {
 	kind  Kind
 	cause Cause
@@ -216,10 +216,10 @@ func checkOutcome(tb testing.TB, out Outcome) {
 		tb.Errorf("outcome %s has cause %q", out.Kind, out.Cause)
 	}
 	if len(out.Detail) > MaxDetail || strings.ContainsFunc(out.Detail, func(r rune) bool { return r < ' ' || r > '~' }) {
-		tb.Errorf("detail %q is not one line of printable ASCII within its bound", out.Detail)
+		tb.Errorf("the detail %q is not one line of printable ASCII within the bound", out.Detail)
 	}
 	if out.RetryAfter < 0 || out.RetryAfter > maxRetryAfter || out.MaxAge < 0 {
-		tb.Errorf("retry after %s, max age %s", out.RetryAfter, out.MaxAge)
+		tb.Errorf("RetryAfter %s, MaxAge %s", out.RetryAfter, out.MaxAge)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Limits run on the bubble's clock: a test of 20 seconds takes none.
+// Limits use the bubble's clock, so a test of 20 seconds takes no time.
 
-// fetchPipe runs one retrieval from serve and returns how long it took.
+// fetchPipe fetches from serve and returns the outcome and the duration.
 func fetchPipe(t *testing.T, cfg Config, serve func(net.Conn)) (Outcome, time.Duration) {
 	t.Helper()
 	cfg.Transport = pipeTransport(t, serve)
@@ -30,7 +30,7 @@ func fetchPipe(t *testing.T, cfg Config, serve func(net.Conn)) (Outcome, time.Du
 	return out, took
 }
 
-// request reads one request; what the client sends must never block it.
+// request reads one request, so that the client's writes do not block.
 func request(conn net.Conn) *http.Request {
 	r := bufio.NewReader(conn)
 	req, err := http.ReadRequest(r)
@@ -117,8 +117,8 @@ func TestExt_Limits(t *testing.T) {
 	}
 }
 
-// TestExt_SlowIsNotBroken: whatever part of the time a server takes, and for what, its answer is
-// good if it is complete within the limit.
+// TestExt_SlowIsNotBroken checks that a complete answer within the limit is good, however the
+// server spends the time.
 func TestExt_SlowIsNotBroken(t *testing.T) {
 	t.Parallel()
 	for name, pauses := range map[string][2]time.Duration{
@@ -135,15 +135,15 @@ func TestExt_SlowIsNotBroken(t *testing.T) {
 				})
 				want{KindRules, ""}.check(t, out)
 				if string(out.Body) != "ab" || took != pauses[0]+2*pauses[1] {
-					t.Errorf("body %q after %s", out.Body, took)
+					t.Errorf("body %q after %s, want ab", out.Body, took)
 				}
 			})
 		})
 	}
 }
 
-// TestExt_CallerLeaves: a caller that gives up is no failure of the origin, in any phase and for
-// any cause; a caller's deadline is a limit.
+// TestExt_CallerLeaves checks that a caller that gives up is no failure of the origin, in any phase
+// and for any cause. A caller's deadline is a limit.
 func TestExt_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	phases := map[string]func(net.Conn){
@@ -183,7 +183,7 @@ func TestExt_CallerLeaves(t *testing.T) {
 					out := New(Config{Transport: pipeTransport(t, serve)}).Fetch(ctx, mustOrigin(t, "http://a.example"), nil)
 					want{KindUnreachable, tt.cause}.check(t, out)
 					if took := time.Since(started); took != time.Second {
-						t.Errorf("took %s", took)
+						t.Errorf("the fetch took %s, want 1s", took)
 					}
 				})
 			})
@@ -191,9 +191,9 @@ func TestExt_CallerLeaves(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_5_WholeLines: the kept part of a longer file ends with a whole line, because half a
-// path is a wider rule than the site wrote. The same text is kept, judged, shown and served. A file
-// of one line has no such part, and gives no rule.
+// TestRFC9309_2_5_WholeLines checks that the kept part of a longer file ends with a whole line,
+// because half a path is a wider rule than the site wrote. The same text is kept, judged, shown and
+// served. A file of one line has no such part and no rule.
 func TestRFC9309_2_5_WholeLines(t *testing.T) {
 	t.Parallel()
 	fill := func(head, tail string) string { return head + strings.Repeat("#", MinSize-len(head)-len(tail)) + tail }
@@ -216,8 +216,8 @@ func TestRFC9309_2_5_WholeLines(t *testing.T) {
 	}
 }
 
-// TestRFC9309_2_5_SizeLimit: the first 500 KiB are the file, and no more is read
-// than it takes to know that there is more.
+// TestRFC9309_2_5_SizeLimit checks that the first 500 KiB are the file, and that no more is read
+// than necessary to see that there is more.
 func TestRFC9309_2_5_SizeLimit(t *testing.T) {
 	t.Parallel()
 	const limit = MinSize
@@ -252,10 +252,10 @@ func TestRFC9309_2_5_SizeLimit(t *testing.T) {
 				t.Errorf("body of %d, truncated is %v", len(out.Body), out.Truncated)
 			}
 			if body.read > most+1 {
-				t.Errorf("read %d bytes", body.read)
+				t.Errorf("%d bytes were read, want at most %d", body.read, most+1)
 			}
 			if !body.closed {
-				t.Error("body not closed")
+				t.Error("the body was not closed")
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestRFC9309_2_3_1_4_BrokenAnswers: raw bytes of a server that get no verdict.
+// TestRFC9309_2_3_1_4_BrokenAnswers checks raw bytes of a server that are no valid answer.
 func TestRFC9309_2_3_1_4_BrokenAnswers(t *testing.T) {
 	t.Parallel()
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -59,7 +59,7 @@ func TestRFC9309_2_3_1_4_BrokenAnswers(t *testing.T) {
 			out := fetchReal(t, "http://"+rawServer(t, replying(tt.raw)))
 			tt.want.check(t, out)
 			if out.Kind == KindRules && out.Status != 200 {
-				t.Errorf("status %d", out.Status)
+				t.Errorf("status %d, want 200", out.Status)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestRFC9309_2_3_1_4_ConnectionReset(t *testing.T) {
 	})
 	t.Run("in the body", func(t *testing.T) {
 		t.Parallel()
-		// The reset must not overtake the header: it is sent when the body is read.
+		// The reset must not overtake the header, so it is sent when the body is read.
 		ready := make(chan struct{})
 		addr := rawServer(t, func(conn net.Conn) {
 			replying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")(conn)
@@ -112,8 +112,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-// TestRFC9309_2_3_1_4_DNS resolves a name at a name server that does not answer
-// properly.
+// TestRFC9309_2_3_1_4_DNS checks name servers that fail in different ways.
 func TestRFC9309_2_3_1_4_DNS(t *testing.T) {
 	t.Parallel()
 	resolver := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -125,7 +124,7 @@ func TestRFC9309_2_3_1_4_DNS(t *testing.T) {
 	want{KindUnreachable, CauseDNS}.check(t, out)
 }
 
-// TestExt_DNSDetail: the address of our resolver stays ours.
+// TestExt_DNSDetail checks that the detail hides the address of the resolver.
 func TestExt_DNSDetail(t *testing.T) {
 	t.Parallel()
 	err := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x.example", Server: "10.9.8.7:53", IsNotFound: true}}
@@ -133,12 +132,12 @@ func TestExt_DNSDetail(t *testing.T) {
 		Fetch(t.Context(), mustOrigin(t, "http://x.example"), nil)
 	want{KindUnreachable, CauseDNS}.check(t, out)
 	if out.Detail != "no such host" {
-		t.Errorf("detail = %q", out.Detail)
+		t.Errorf("detail = %q, want no such host", out.Detail)
 	}
 }
 
-// TestTellHidesTheInside: of whatever error of the network, a client is told no host and no address
-// of the inside.
+// TestTellHidesTheInside checks that no error of the network tells a client an internal host or
+// address.
 func TestTellHidesTheInside(t *testing.T) {
 	t.Parallel()
 	inside := errors.New("lookup redis.internal on 10.0.0.2:53: dial crawl-upstream.corp")
@@ -157,17 +156,17 @@ func TestTellHidesTheInside(t *testing.T) {
 		told := f.cause.Tell(f.detail)
 		for _, hidden := range []string{"redis", "internal", "10.0", "corp"} {
 			if told == "" || strings.Contains(told, hidden) {
-				t.Errorf("%d, cause %s: a client is told %q of %q", i, f.cause, told, f.detail)
+				t.Errorf("error %d, cause %s: Tell returns %q for %q", i, f.cause, told, f.detail)
 			}
 		}
 	}
 	for _, c := range append(allCauses(), "", "of another version") {
 		if told := c.Tell("status 503"); told == "" {
-			t.Errorf("cause %s: nothing is told", c)
+			t.Errorf("cause %s: Tell returns nothing", c)
 		}
 	}
 	if told := Cause("of another version").Tell("10.0.0.2"); strings.Contains(told, "10.0.0.2") {
-		t.Errorf("an unknown cause tells %q", told)
+		t.Errorf("Tell of an unknown cause returns %q", told)
 	}
 }
 
@@ -239,7 +238,7 @@ func TestRFC9309_2_3_1_4_TLS(t *testing.T) {
 	})
 }
 
-// TestRFC9309_2_3_1_4_HTTP2 checks that the other protocol's failures get the same names.
+// TestRFC9309_2_3_1_4_HTTP2 checks that failures of HTTP/2 have the same causes.
 func TestRFC9309_2_3_1_4_HTTP2(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("Disallow: /x\n", 100_000)
@@ -310,7 +309,8 @@ func TestExt_UserAgent(t *testing.T) {
 	}
 }
 
-// TestExt_DetailTellsNoCredentials: error texts may quote URLs.
+// TestExt_DetailTellsNoCredentials checks that a detail has no credentials; error texts may quote
+// URLs.
 func TestExt_DetailTellsNoCredentials(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -328,7 +328,7 @@ func TestExt_DetailTellsNoCredentials(t *testing.T) {
 	}
 }
 
-// TestExt_ZeroOrigin: nothing is asked for without an origin.
+// TestExt_ZeroOrigin checks that nothing is requested without an origin.
 func TestExt_ZeroOrigin(t *testing.T) {
 	t.Parallel()
 	f := New(Config{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// restart stores a record and reads it back, as another process would.
+// restart stores a record and reads it back, like another process.
 func restart(tb interface{ Fatalf(string, ...any) }, r Record) Record {
 	bodies := map[[32]byte][]byte{}
 	if text, ok := r.Text(); ok {
@@ -32,9 +32,9 @@ func restart(tb interface{ Fatalf(string, ...any) }, r Record) Record {
 	return n
 }
 
-// TestExt_Outage31Days lives through an outage of 31 days minute by minute
-// with a restart every day, in each mode, with and without a copy, with and
-// without demand that makes early refreshes fail, and through its end.
+// TestExt_Outage31Days simulates an outage of 31 days minute by minute, with a restart every day,
+// and its end: in each mode, with and without a copy, and with and without requests that make early
+// refreshes fail.
 func TestExt_Outage31Days(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -72,10 +72,10 @@ func liveOutage(t *testing.T, p Policy, before Outcome) {
 			t.Fatalf("after %s: %s, want %s", now.Sub(t0), p.Access(r, now), want)
 		}
 		if !p.Fresh(r, now) {
-			t.Fatalf("after %s: nobody tried", now.Sub(t0))
+			t.Fatalf("after %s: the record is not fresh", now.Sub(t0))
 		}
 	}
-	// Seven attempts in the first two hours, then one in 45 to 60 minutes.
+	// There are seven attempts in the first two hours, then one in 45 to 60 minutes.
 	if least, most := 30*24, 32*24*60/45+8; attempts < least || attempts > most {
 		t.Errorf("%d attempts, want %d to %d", attempts, least, most)
 	}
@@ -88,7 +88,7 @@ func liveOutage(t *testing.T, p Policy, before Outcome) {
 	}
 }
 
-// outageAccess is the part "While unreachable" of docs/status-table.md once more, from the times
+// outageAccess computes the part "While unreachable" of docs/status-table.md again, from the times
 // alone.
 func outageAccess(mode UnreachableMode, before Outcome, now, firstFailure time.Time) Access {
 	if before.Kind == KindRules && now.Before(t0.Add(day)) {
@@ -111,7 +111,7 @@ func outageAccess(mode UnreachableMode, before Outcome, now, firstFailure time.T
 	}
 }
 
-// drawOutcome makes any outcome that Fetch can return.
+// drawOutcome returns any outcome that Fetch can return.
 func drawOutcome(t *rapid.T) Outcome {
 	out := Outcome{Status: rapid.IntRange(0, 599).Draw(t, "status")}
 	out.Kind = rapid.SampledFrom([]Kind{KindUnreachable, KindUnreachable, KindRules, KindAbsent}).Draw(t, "kind")
@@ -150,8 +150,8 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 }
 
-// TestNextProperties lives any life under any policy, with restarts, and with a
-// clock that may be set back or forth.
+// TestNextProperties checks random histories under random policies, with restarts and with a clock
+// that may be set back or forward.
 func TestNextProperties(t *testing.T) {
 	t.Parallel()
 	for _, monotonic := range []bool{true, false} {
@@ -193,7 +193,7 @@ func anyLife(t *rapid.T, monotonic bool) {
 	}
 }
 
-// model is what the record should remember.
+// model is what the record should contain.
 type model struct {
 	failures int
 	since    time.Time // first failure of the run
@@ -202,7 +202,7 @@ type model struct {
 // step checks one transition.
 func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time.Time) {
 	if _, known := r.Text(); known && out.Kind == KindAbsent && out.Cause == CauseSoft404 {
-		out = Outcome{Cause: CauseStatus, Status: out.Status} // no 5xx replaces rules
+		out = Outcome{Cause: CauseStatus, Status: out.Status} // a 5xx does not replace rules
 	}
 	switch {
 	case out.Kind != KindUnreachable:
@@ -234,7 +234,7 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 		if next.LastFailure.Cause != out.Cause || next.LastFailure.Status != out.Status {
 			t.Fatalf("failure is %+v", next.LastFailure)
 		}
-		// A good answer in force stays so, whatever fails.
+		// A good answer in force stays in force, whatever fails.
 		if p.usable(&r, now) && (p.Access(next, now) != p.Access(r, now) || next.State != r.State || !next.FreshUntil.Equal(r.FreshUntil)) {
 			t.Fatal("a failed refresh degraded a good answer")
 		}
@@ -244,19 +244,19 @@ func (m *model) step(t *rapid.T, p Policy, r, next Record, out Outcome, now time
 	}
 }
 
-// provisional checks that the record for a failure of ours permits no more than the record itself
-// by its failures so far, and that it soon expires.
+// provisional checks that the record for a local failure permits no more than the earlier record
+// with its failures so far, and that it soon expires.
 func (m *model) provisional(t *rapid.T, p Policy, r Record, out Outcome, now time.Time) {
 	got := p.Provisional(r, out, now)
 	if !p.Fresh(got, now) || p.Fresh(got, now.Add(2*localPause)) && !p.usable(&got, now.Add(2*localPause)) {
-		t.Fatal("an answer for want of means is not fresh, or is for too long")
+		t.Fatal("the record for a local failure is not fresh, or is fresh for too long")
 	}
 	want := p.Access(r, now)
 	if m.failures == 0 && !p.usable(&r, now) && p.Mode == ModeStale && r.hasText() {
-		want = AccessLastGood // as after any first failure
+		want = AccessLastGood // like after any first failure
 	}
 	if access := p.Access(got, now); access != want {
-		t.Fatalf("%s for want of means, want %s", access, want)
+		t.Fatalf("access %s after a local failure, want %s", access, want)
 	}
 }
 
@@ -270,7 +270,7 @@ func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic b
 		t.Fatalf("an answer is in force %s after its date", now.Sub(r.FetchedAt))
 	}
 	if monotonic && !r.FetchedAt.IsZero() && r.FetchedAt.After(now) {
-		t.Fatal("a date in the future")
+		t.Fatal("the record has a date in the future")
 	}
 	hasText := r.hasText()
 	switch access := p.Access(r, now); {
@@ -289,6 +289,6 @@ func (m *model) check(t *rapid.T, p Policy, r Record, now time.Time, monotonic b
 		t.Fatalf("%s in state %s, good %v, %d failures", access, r.State, good, m.failures)
 	}
 	if !p.Fresh(r, now) && !p.RefreshDue(r, now) {
-		t.Fatal("an attempt is needed and not due")
+		t.Fatal("an attempt is necessary but not due")
 	}
 }

@@ -25,7 +25,7 @@ var (
 	broken = Outcome{Kind: KindUnreachable, Cause: CauseStatus, Status: 500}
 )
 
-// after runs outcomes over a new record, each at its time after t0.
+// after returns a new record after outcomes, each at its time after t0.
 func after(p Policy, steps ...any) Record {
 	r := Record{Origin: site}
 	for i := 0; i < len(steps); i += 2 {
@@ -39,29 +39,29 @@ func TestZeroValuesDeny(t *testing.T) {
 	for _, p := range []Policy{{}, Policy{}.Complete()} {
 		for _, r := range []Record{{}, {Origin: site}, {State: 99, FetchedAt: t0, FreshUntil: t0.Add(day)}} {
 			if got := p.Access(r, t0); got != AccessDeny {
-				t.Errorf("Access(%+v) = %s", r, got)
+				t.Errorf("Access(%+v) = %s, want deny", r, got)
 			}
 			if p.Fresh(r, t0) || !p.RefreshDue(r, t0) {
-				t.Errorf("%+v needs no attempt", r)
+				t.Errorf("%+v is fresh, or needs no refresh", r)
 			}
 		}
 		if got := p.Access(p.Next(Record{Origin: site}, Outcome{}, t0), t0); got != AccessDeny {
-			t.Errorf("zero Outcome gives %s", got)
+			t.Errorf("the zero Outcome permits %s, want deny", got)
 		}
 		if got := p.Access(p.Next(Record{Origin: site}, Outcome{Kind: 99, Body: []byte(rules)}, t0), t0); got != AccessDeny {
-			t.Errorf("unknown Kind gives %s", got)
+			t.Errorf("an unknown Kind permits %s, want deny", got)
 		}
 	}
 	if (Record{}).State != StateUnknown || Access(99).String() != "deny" || State(99).String() != "unknown" || UnreachableMode(99).String() != "strict" {
-		t.Error("a value that was never declared is not the safe one")
+		t.Error("an undeclared value is not the safe one")
 	}
 	if got := (Policy{Mode: 99}).Access(after(Policy{}, 0*hour, broken), t0.Add(400*day)); got != AccessDeny {
-		t.Errorf("unknown mode gives %s", got)
+		t.Errorf("an unknown mode permits %s, want deny", got)
 	}
 }
 
-// TestExt_UnreachableModes checks the modes of docs/status-table.md case by case: age of the
-// run, presence of a copy, mode.
+// TestExt_UnreachableModes checks the modes of docs/status-table.md: by the age of the run and the
+// presence of a copy.
 func TestExt_UnreachableModes(t *testing.T) {
 	t.Parallel()
 	const d, g, a = AccessDeny, AccessLastGood, AccessAllow
@@ -100,21 +100,21 @@ func TestExt_UnreachableModes(t *testing.T) {
 	}
 }
 
-// TestExt_UnreachableFor: a configured limit shorter than google's hold ends it.
+// TestExt_UnreachableFor checks that a configured limit shorter than google's ends it.
 func TestExt_UnreachableFor(t *testing.T) {
 	t.Parallel()
 	p := Policy{Mode: ModeGoogle, UnreachableFor: hour}
 	r := after(p, -day, good, 0*hour, broken)
 	if got := p.Access(r, t0.Add(hour-1)); got != AccessDeny {
-		t.Errorf("before: %s", got)
+		t.Errorf("before the limit: access %s, want deny", got)
 	}
 	if got := p.Access(r, t0.Add(hour)); got != AccessLastGood {
-		t.Errorf("after: %s", got)
+		t.Errorf("after the limit: access %s, want last good", got)
 	}
 }
 
-// TestExt_FailedRefresh: a good answer inside its TTL is never degraded, and
-// unreachable at once when that has ended.
+// TestExt_FailedRefresh checks that a good answer stays in force during its TTL, and becomes
+// unreachable at its end.
 func TestExt_FailedRefresh(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -158,7 +158,8 @@ func TestExt_FailedRefresh(t *testing.T) {
 	}
 }
 
-// TestExt_ExpiredUntried: past its TTL an answer permits nothing, failures or not.
+// TestExt_ExpiredUntried checks that an answer permits nothing after its TTL, with or without
+// failures.
 func TestExt_ExpiredUntried(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -172,8 +173,8 @@ func TestExt_ExpiredUntried(t *testing.T) {
 	}
 }
 
-// TestExt_GoodAnswerResets: any good answer ends the run and withdraws what
-// was before.
+// TestExt_GoodAnswerResets checks that a good answer ends the run and replaces everything before
+// it.
 func TestExt_GoodAnswerResets(t *testing.T) {
 	t.Parallel()
 	p := Policy{}
@@ -183,7 +184,7 @@ func TestExt_GoodAnswerResets(t *testing.T) {
 			t.Errorf("after a run: %+v\nwant %+v", r, fresh)
 		}
 	}
-	// Absent withdraws the copy: a later run has none.
+	// Absent removes the copy, so a later run has none.
 	r := after(p, 0*hour, good, day, gone, 2*day, broken)
 	if got := p.Access(r, t0.Add(32*day)); r.LastGood != nil || got != AccessAllow {
 		t.Errorf("copy %v, %s", r.LastGood, got)
@@ -195,7 +196,7 @@ func TestExt_OneBody(t *testing.T) {
 	p := Policy{}
 	r := after(p, 0*hour, good, day, broken)
 	if r.Body != nil || r.LastGood == nil || string(r.LastGood.Body) != rules || !r.LastGood.FetchedAt.Equal(t0) {
-		t.Errorf("%+v", r)
+		t.Errorf("the record is %+v, want the rules as its last good copy", r)
 	}
 	again := p.Next(r, broken, t0.Add(2*day))
 	if text, ok := again.Text(); !ok || string(text.Body) != rules || text.SHA256 != sha256.Sum256([]byte(rules)) {
@@ -206,7 +207,7 @@ func TestExt_OneBody(t *testing.T) {
 	}
 }
 
-// TestExt_LostBody: rules whose text is missing are not the rules of an empty file.
+// TestExt_LostBody checks that rules without their text are not an empty file.
 func TestExt_LostBody(t *testing.T) {
 	t.Parallel()
 	p := Policy{Mode: ModeStale}
@@ -290,8 +291,8 @@ func TestRFC9309_2_4_Lifetime(t *testing.T) {
 	})
 }
 
-// TestExt_Pauses: 1 min to 1 h, doubling, jittered, the same for the same
-// failure; Retry-After may only make a pause longer, up to a day.
+// TestExt_Pauses checks that pauses double from 1 min to 1 h with jitter, the same for the same
+// failure, and that Retry-After only makes them longer, up to a day.
 func TestExt_Pauses(t *testing.T) {
 	t.Parallel()
 	p := Policy{}.Complete()
@@ -340,8 +341,8 @@ func TestExt_Pauses(t *testing.T) {
 	}
 }
 
-// TestExt_FreshWhileUnreachable: the answer stands until the next attempt is due
-// and, while that is made in the background, as long again.
+// TestExt_FreshWhileUnreachable checks that the record is fresh until the next attempt is due, and
+// for as long again while that attempt runs in the background.
 func TestExt_FreshWhileUnreachable(t *testing.T) {
 	t.Parallel()
 	p := Policy{RetryMin: 10 * minute, RetryMax: 10 * minute}
@@ -376,12 +377,12 @@ func TestExt_CanceledChangesNothing(t *testing.T) {
 	p := Policy{}
 	for _, r := range []Record{{Origin: site}, after(p, 0*hour, good), after(p, 0*hour, good, day, broken)} {
 		if next := p.Next(r, Outcome{Cause: CauseCanceled}, t0.Add(2*day)); !reflect.DeepEqual(next, r) {
-			t.Errorf("%+v became %+v", r, next)
+			t.Errorf("a canceled fetch changed %+v to %+v", r, next)
 		}
 	}
 }
 
-// TestExt_WrongClocks: no clock, fast, slow or not set, makes a record permit more.
+// TestExt_WrongClocks checks that no wrong clock makes a record permit more.
 func TestExt_WrongClocks(t *testing.T) {
 	t.Parallel()
 	p := Policy{}
@@ -389,11 +390,11 @@ func TestExt_WrongClocks(t *testing.T) {
 		t.Parallel()
 		r := after(p, 0*hour, good)
 		if got := p.Access(r, t0.Add(-maxSkew)); got != AccessRules {
-			t.Errorf("gateways that differ by %s: %s", maxSkew, got)
+			t.Errorf("gateways whose clocks differ by %s: access %s, want rules", maxSkew, got)
 		}
 		early := t0.Add(-maxSkew - 1)
 		if got := p.Access(r, early); got != AccessDeny || p.Fresh(r, early) || !p.RefreshDue(r, early) {
-			t.Errorf("clock set back: %s", got)
+			t.Errorf("a clock set back: access %s, want deny", got)
 		}
 		if r = p.Next(r, broken, early); r.State != StateUnreachable || r.LastGood == nil {
 			t.Errorf("clock set back, then a failure: %+v", r)
@@ -404,14 +405,14 @@ func TestExt_WrongClocks(t *testing.T) {
 		r := after(p, 0*hour, good)
 		r.FreshUntil = t0.Add(1000 * day)
 		if got := p.Access(r, t0.Add(day)); got != AccessDeny || p.Fresh(r, t0.Add(day)) {
-			t.Errorf("%s", got)
+			t.Errorf("access %s, want deny", got)
 		}
 	})
 	t.Run("run from the future", func(t *testing.T) {
 		t.Parallel()
 		r := after(p, 365*day, broken)
 		if got := p.Access(r, t0); got != AccessDeny || p.Fresh(r, t0) || !p.RefreshDue(r, t0) {
-			t.Errorf("%s", got)
+			t.Errorf("access %s, want deny", got)
 		}
 		r = p.Next(r, broken, t0)
 		if !r.UnreachableSince.Equal(t0) || r.Attempts != 1 || p.Access(r, t0.Add(30*day-1)) != AccessDeny || p.Access(r, t0.Add(30*day)) != AccessAllow {
@@ -435,7 +436,7 @@ func TestExt_WrongClocks(t *testing.T) {
 		r := after(p, 0*hour, broken)
 		r.NextAttempt = t0.Add(1000 * day)
 		if !p.RefreshDue(r, t0.Add(hour)) {
-			t.Error("no attempt for years")
+			t.Error("no attempt is due after an hour")
 		}
 	})
 	t.Run("monotonic reading", func(t *testing.T) {
@@ -443,7 +444,7 @@ func TestExt_WrongClocks(t *testing.T) {
 		now := time.Now()
 		r := p.Next(Record{Origin: site}, good, now)
 		if r.FetchedAt != now.Round(0).UTC() {
-			t.Errorf("record keeps %v", r.FetchedAt)
+			t.Errorf("the record has the time %v with a monotonic reading", r.FetchedAt)
 		}
 	})
 }
@@ -459,14 +460,14 @@ func TestPolicyStrings(t *testing.T) {
 	seen := map[Cause]bool{"": true}
 	for _, cause := range allCauses() {
 		if seen[cause] {
-			t.Errorf("cause %q twice", cause)
+			t.Errorf("the cause %q occurs twice", cause)
 		}
 		seen[cause] = true
 	}
 }
 
-// TestExt_RobotsStatus: a crawler that reads robots.txt through the gateway, and follows
-// docs/status-table.md as the gateway does, comes to the same access.
+// TestExt_RobotsStatus checks that a crawler that reads robots.txt through the gateway, and follows
+// docs/status-table.md, has the same access.
 func TestExt_RobotsStatus(t *testing.T) {
 	t.Parallel()
 	for access, want := range map[Access]Kind{
@@ -474,32 +475,32 @@ func TestExt_RobotsStatus(t *testing.T) {
 		AccessAllow: KindAbsent, AccessAllow + 1: KindUnreachable,
 	} {
 		if got, _ := fetchScript(t, Config{}, map[string]string{"*": answer(access.RobotsStatus(), "")}); got.Kind != want {
-			t.Errorf("%v: answered with %d", access, access.RobotsStatus())
+			t.Errorf("%v: RobotsStatus %d leads to another outcome", access, access.RobotsStatus())
 		}
 	}
 }
 
-// TestExt_RefreshAt: the early refresh is due at 80 % of the time to live.
+// TestExt_RefreshAt checks that the early refresh is due at 80 % of the lifetime.
 func TestExt_RefreshAt(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[time.Duration]time.Duration{
 		24 * time.Hour: 19*time.Hour + 12*time.Minute, 5 * time.Minute: 4 * time.Minute,
-		48 * time.Hour: 19*time.Hour + 12*time.Minute, // held to the ceiling
+		48 * time.Hour: 19*time.Hour + 12*time.Minute, // limited to a day
 	} {
 		r := Record{State: StateAbsent, FetchedAt: t0, FreshUntil: t0.Add(ttl)}
 		at := Policy{}.RefreshAt(r)
 		if at.Sub(t0) != want || !(Policy{}).RefreshDue(r, at) || (Policy{}).RefreshDue(r, at.Add(-time.Millisecond)) {
-			t.Errorf("of %v due after %v, want %v, as RefreshDue has it", ttl, at.Sub(t0), want)
+			t.Errorf("a lifetime of %v: refresh due after %v, want %v, like RefreshDue", ttl, at.Sub(t0), want)
 		}
 	}
 	failed := Record{State: StateUnreachable, UnreachableSince: t0, NextAttempt: t0.Add(time.Minute)}
 	if at := (Policy{}).RefreshAt(failed); !at.Equal(failed.NextAttempt) {
-		t.Errorf("after a failure due at %v", at)
+		t.Errorf("after a failure, RefreshAt = %v, want the next attempt", at)
 	}
 }
 
-// TestMaxUse: no policy lets a record be acted on for longer after its latest attempt, so stores
-// may count from its save.
+// TestMaxUse checks that no policy uses a record for longer after its latest attempt, so that
+// stores can count from its save.
 func TestMaxUse(t *testing.T) {
 	t.Parallel()
 	const long = 1000 * 24 * time.Hour
@@ -518,12 +519,12 @@ func TestMaxUse(t *testing.T) {
 			used = used || p.Fresh(r, attempt.Add(MaxUse-time.Second))
 			for _, after := range []time.Duration{0, time.Hour, long} {
 				if p.Fresh(r, attempt.Add(MaxUse+after)) {
-					t.Errorf("%v: a record of %s is acted on %v after %v: %+v", mode, attempt, after, MaxUse, r)
+					t.Errorf("%v: a record of %s is used %v after %v: %+v", mode, attempt, after, MaxUse, r)
 				}
 			}
 		}
 		if !used {
-			t.Errorf("%v: no record is acted on for as long as %v", mode, MaxUse)
+			t.Errorf("%v: no record is used for as long as %v", mode, MaxUse)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func samples() map[string]Record {
 	}
 }
 
-// withoutBody returns what a record is after decoding.
+// withoutBody returns a record as it is after decoding.
 func withoutBody(r Record) Record {
 	r.Body = nil
 	if r.LastGood != nil {
@@ -74,8 +74,8 @@ func TestRecordJSON(t *testing.T) {
 	}
 }
 
-// TestRecordJSON_Golden reads what earlier releases wrote: the records in the file
-// are never changed, new shapes are added.
+// TestRecordJSON_Golden decodes records of earlier releases. The records in the file are never
+// changed; new ones are added.
 func TestRecordJSON_Golden(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/records.json"
@@ -117,7 +117,7 @@ func TestRecordJSON_DecodedDeniesWithoutBody(t *testing.T) {
 		}
 		if _, ok := r.Text(); ok {
 			if got := p.Access(n, n.FetchedAt); got != AccessDeny {
-				t.Errorf("%s without its body: %s", name, got)
+				t.Errorf("%s without its body: access %s, want deny", name, got)
 			}
 		}
 	}
@@ -131,20 +131,20 @@ func TestRecordSetBody(t *testing.T) {
 		shared := r.LastGood
 		for _, wrong := range [][]byte{nil, {}, []byte("x"), []byte(rules + " ")} {
 			if err := r.SetBody(wrong); err == nil {
-				t.Errorf("%s took %q", name, wrong)
+				t.Errorf("SetBody of %s accepted %q", name, wrong)
 			}
 		}
 		if err := r.SetBody([]byte(rules)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if shared != nil && shared.Body != nil {
-			t.Errorf("%s: SetBody wrote to a shared copy", name)
+			t.Errorf("SetBody of %s changed a shared copy", name)
 		}
 	}
 	for _, name := range []string{"new", "absent", "unreachable"} {
 		r := all[name]
 		if err := r.SetBody(nil); err == nil {
-			t.Errorf("%s took a body", name)
+			t.Errorf("SetBody of %s accepted a body", name)
 		}
 	}
 }
@@ -166,12 +166,12 @@ func TestRecordJSON_Refuses(t *testing.T) {
 		r := samples()["rules"]
 		change(&r)
 		if err := keep(r); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("a record with %s is accepted", name)
 		}
 	}
 }
 
-// keep does what a store does with a record.
+// keep encodes a record and checks it, like a store.
 func keep(r Record) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -180,7 +180,7 @@ func keep(r Record) error {
 	return err
 }
 
-// A stored record that somebody has changed is refused.
+// A stored record that was changed is rejected.
 func TestRecordJSON_RefusesToDecode(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{
@@ -199,13 +199,13 @@ func TestRecordJSON_RefusesToDecode(t *testing.T) {
 	} {
 		var r Record
 		if err := errors.Join(json.Unmarshal([]byte(data), &r), r.Check()); err == nil {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("%s was decoded as %+v", name, r)
 		}
 	}
 }
 
-// FuzzRecordJSON checks that no bytes make decoding panic or a record that cannot be
-// encoded again.
+// FuzzRecordJSON checks that no bytes make decoding panic or return a record that cannot be encoded
+// again.
 func FuzzRecordJSON(f *testing.F) {
 	for _, r := range samples() {
 		data, err := json.Marshal(r)
@@ -233,8 +233,8 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// equal compares records by their meaning: times in different zones, and nil and empty hop lists,
-// are the same.
+// equal reports whether two records mean the same: times in different zones are equal, and so are
+// nil and empty hop lists.
 func equal(a, b Record) bool {
 	first, err1 := json.Marshal(a)
 	second, err2 := json.Marshal(b)

@@ -16,12 +16,12 @@ import (
 
 const rules = "User-agent: *\nDisallow: /x\n"
 
-// to is a 301 with the given Location.
+// to returns a 301 with the given Location.
 func to(location string) string { return answer(301, "", "Location: "+location) }
 
-// TestRFC9309_2_3_1_2_Locations: what a single Location of
-// http://a.example/robots.txt leads to. An at without a scheme is what the file is
-// because it leads nowhere.
+// TestRFC9309_2_3_1_2_Locations checks the target of a single Location of
+// http://a.example/robots.txt. A want without a scheme is the state of a file whose redirect has no
+// usable target.
 func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, location, at string }{
@@ -123,14 +123,14 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 			}
 			out, s := fetchScript(t, Config{}, answers)
 			if strings.Contains(out.Detail, "secret") || strings.Contains(fmt.Sprint(out.Hops), "secret") {
-				t.Errorf("outcome tells the credentials: %+v", out)
+				t.Errorf("the outcome has the credentials: %+v", out)
 			}
 			if !follow {
 				if out.Kind.String() != tt.at || out.Cause != CauseRedirects {
 					t.Errorf("%s/%s (%s), want %s/%s", out.Kind, out.Cause, out.Detail, tt.at, CauseRedirects)
 				}
 				if len(s.asked) != 1 || out.Hops != nil || out.Status != 301 {
-					t.Errorf("asked %q, hops %q, status %d", s.asked, out.Hops, out.Status)
+					t.Errorf("requests %q, hops %q, status %d", s.asked, out.Hops, out.Status)
 				}
 				return
 			}
@@ -142,7 +142,7 @@ func TestRFC9309_2_3_1_2_Locations(t *testing.T) {
 	}
 }
 
-// chain makes n redirects over as many hosts, the last to end.
+// chain returns n redirects over as many hosts, the last one to end.
 func chain(n int, end string) map[string]string {
 	answers := map[string]string{}
 	at := "http://a.example/robots.txt"
@@ -185,7 +185,7 @@ func TestRFC9309_2_3_1_2_HopLimit(t *testing.T) {
 				limit = 5
 			}
 			if most := max(limit, 0) + 1; len(s.asked) > most {
-				t.Errorf("asked %d times, more than %d", len(s.asked), most)
+				t.Errorf("%d requests, want at most %d", len(s.asked), most)
 			}
 			if len(out.Hops) != len(s.asked)-1 {
 				t.Errorf("hops %q for requests %q", out.Hops, s.asked)
@@ -212,20 +212,20 @@ func TestRFC9309_2_3_1_2_Loops(t *testing.T) {
 			out, s := fetchScript(t, Config{}, answers)
 			want{KindAbsent, CauseRedirects}.check(t, out)
 			if len(s.asked) != len(answers) {
-				t.Errorf("asked %q: a loop was not noticed at once", s.asked)
+				t.Errorf("requests %q: the loop was not noticed at once", s.asked)
 			}
 		})
 	}
 }
 
-// guardError is what egress' dialer returns for a refused address.
+// guardError is an error like that of egress's dialer for a refused address.
 type guardError Cause
 
 func (guardError) Error() string       { return "address 10.0.0.1 is private" }
 func (g guardError) Forbidden() string { return string(g) }
 
-// TestExt_GuardedHop: a hop to an address of ours is no answer of the site. That the site itself is
-// at one says nothing about the site.
+// TestExt_GuardedHop checks that a hop to a refused address is no answer of the site. If the site
+// itself is at such an address, that says nothing about the site.
 func TestExt_GuardedHop(t *testing.T) {
 	t.Parallel()
 	wrapped := &net.OpError{Op: "dial", Err: fmt.Errorf("checking: %w", guardError(CauseForbiddenAddress))}
@@ -248,13 +248,13 @@ func TestExt_GuardedHop(t *testing.T) {
 			before := after(Policy{}, 0*hour, Outcome{Kind: KindRules, Body: []byte(rules)})
 			now := before.FreshUntil.Add(time.Hour)
 			if r := (Policy{}).Next(before, out, now); reflect.DeepEqual(r, before) != out.Refused() {
-				t.Errorf("the record becomes %+v", r)
+				t.Errorf("the record became %+v", r)
 			}
 		})
 	}
 }
 
-// TestExt_LongLocation: what a server sends does not grow our records.
+// TestExt_LongLocation checks that a long Location does not make records long.
 func TestExt_LongLocation(t *testing.T) {
 	t.Parallel()
 	long := "http://b.example/" + strings.Repeat("é", 5000)
@@ -264,12 +264,12 @@ func TestExt_LongLocation(t *testing.T) {
 	})
 	want{KindRules, ""}.check(t, out)
 	if len(s.asked[1]) < 5000 || len(out.Hops) != 1 || len(out.Hops[0]) != maxHop {
-		t.Errorf("asked %d bytes, noted hop of %d", len(s.asked[1]), len(out.Hops[0]))
+		t.Errorf("requested %d bytes, recorded a hop of %d", len(s.asked[1]), len(out.Hops[0]))
 	}
 }
 
-// TestExt_Shared checks pitfall 7 (NUTCH-2581): the end of a redirect has a record
-// of its own only if it is that origin's robots.txt, and gave a good answer.
+// TestExt_Shared checks pitfall 7 (NUTCH-2581): the target of a redirect gets a record only if it
+// is that origin's robots.txt and gave a good answer.
 func TestExt_Shared(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -312,12 +312,12 @@ func TestExt_Shared(t *testing.T) {
 		t.Parallel()
 		out, _ := fetchScript(t, Config{}, map[string]string{"*": answer(200, rules)})
 		if _, _, ok := out.Shared(); ok {
-			t.Error("an outcome without redirects is shared")
+			t.Error("Shared accepts an outcome without redirects")
 		}
 	})
 }
 
-// A fetcher may be for another file, and follow no redirect: TDM files are so.
+// A fetcher may be for another file and follow no redirect, as for TDM files.
 func TestExt_OtherPath(t *testing.T) {
 	t.Parallel()
 	for path, answer := range map[string]string{
@@ -336,8 +336,8 @@ func TestExt_OtherPath(t *testing.T) {
 	}
 }
 
-// FuzzLocation: what a Location makes us ask for is a legal request (RFC 9112 section 3.2), and one
-// that was legal is asked for as it is.
+// FuzzLocation checks that each Location leads to a valid request (RFC 9112 section 3.2), and that
+// a valid target stays unchanged.
 func FuzzLocation(f *testing.F) {
 	for _, s := range []string{"/login?msg=sign in", "https://b.example/%zz?%", "//b.example:80/é", "?a=b\\c", "htps://b", "/a/../%2e%2e/b#c"} {
 		f.Add(s)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// soft is a server that answers 5xx: to /robots.txt with one page, to all other
-// paths with another.
+// soft is a server that answers 5xx: to /robots.txt with one page, to all other paths with another
+// one.
 type soft struct {
 	status, probeStatus int
 	page, probePage     string
@@ -90,20 +90,21 @@ func TestGoogle_Soft404(t *testing.T) {
 			}
 			w.check(t, out)
 			if len(server.probes) != tt.probes || out.Status != tt.server.status {
-				t.Errorf("probed %q, status %d", server.probes, out.Status)
+				t.Errorf("probes %q, status %d", server.probes, out.Status)
 			}
 
 			server.probes = nil
 			off := New(Config{Transport: &server}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
 			want{KindUnreachable, CauseStatus}.check(t, off)
 			if server.probes != nil {
-				t.Errorf("probed %q although it is off", server.probes)
+				t.Errorf("probes %q although they are off", server.probes)
 			}
 		})
 	}
 }
 
-// TestExt_Soft404CodedTail: nobody knows what a coded error page says that goes on after its end.
+// TestExt_Soft404CodedTail checks a coded error page that continues after its end, which cannot be
+// read reliably.
 func TestExt_Soft404CodedTail(t *testing.T) {
 	t.Parallel()
 	page := encode(t, "gzip", []byte(pageNotFound))
@@ -114,8 +115,8 @@ func TestExt_Soft404CodedTail(t *testing.T) {
 	}
 }
 
-// TestExt_Soft404Probe: each probe asks the origin that gave the answer, for a
-// path that nobody can foresee.
+// TestExt_Soft404Probe checks that each probe requests an unpredictable path from the origin that
+// gave the answer.
 func TestExt_Soft404Probe(t *testing.T) {
 	t.Parallel()
 	server := &soft{status: 500, probeStatus: 500, page: pageNotFound, probePage: pageNotFound}
@@ -135,7 +136,7 @@ func TestExt_Soft404Probe(t *testing.T) {
 		out := f.Fetch(t.Context(), mustOrigin(t, "http://a.example"), nil)
 		want{KindAbsent, CauseSoft404}.check(t, out)
 		if _, _, ok := out.Shared(); ok {
-			t.Error("a soft 404 is shared")
+			t.Error("Shared accepts a soft 404")
 		}
 	}
 	for _, probe := range server.probes {
@@ -145,11 +146,11 @@ func TestExt_Soft404Probe(t *testing.T) {
 		seen[probe] = true
 	}
 	if len(server.probes) != 3 {
-		t.Errorf("%d probes", len(server.probes))
+		t.Errorf("%d probes, want 3", len(server.probes))
 	}
 }
 
-// errorPages reads a file of pages by their names.
+// errorPages returns the pages in a file by their names.
 func errorPages(tb testing.TB, file string) map[string]string {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "errorpages", file))
@@ -160,45 +161,46 @@ func errorPages(tb testing.TB, file string) map[string]string {
 	for _, part := range strings.Split(string(text), "\n== ")[1:] {
 		name, body, _ := strings.Cut(part, "\n")
 		if _, twice := pages[name]; twice {
-			tb.Errorf("two pages are called %q", name)
+			tb.Errorf("two pages have the name %q", name)
 		}
 		pages[name] = body
 	}
 	return pages
 }
 
-// TestGoogle_OutagePages: no page of a server in trouble counts as "no such file", with any status
-// that is checked, not even for an unknown origin.
+// TestGoogle_OutagePages checks that no page of a server in trouble counts as a missing file, with
+// any checked status, even for an unknown origin.
 func TestGoogle_OutagePages(t *testing.T) {
 	t.Parallel()
 	pages := errorPages(t, "outage.txt")
 	if len(pages) < 100 {
-		t.Errorf("%d pages: the table has lost some", len(pages))
+		t.Errorf("%d pages, want at least 100", len(pages))
 	}
 	for name, page := range pages {
 		for _, status := range []int{500, 501} {
 			server := &soft{status: status, probeStatus: status, page: page, probePage: page}
 			out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
 			if out.Kind != KindUnreachable || out.Cause != CauseStatus || server.probes != nil {
-				t.Errorf("%s, with %d: %s/%s, probed %q", name, status, out.Kind, out.Cause, server.probes)
+				t.Errorf("%s, with %d: %s/%s, probes %q", name, status, out.Kind, out.Cause, server.probes)
 			}
 		}
 	}
 }
 
-// TestGoogle_Soft404Pages: pages that say it about the requested page do, unless rules are known.
+// TestGoogle_Soft404Pages checks that pages about a missing page count as a missing file, unless
+// rules are known.
 func TestGoogle_Soft404Pages(t *testing.T) {
 	t.Parallel()
 	for name, page := range errorPages(t, "soft404.txt") {
 		server := &soft{status: 500, probeStatus: 500, page: page, probePage: page}
 		out := New(Config{Transport: server, Soft404: true}).Fetch(t.Context(), mustOrigin(t, "https://a.example"), nil)
 		if out.Kind != KindAbsent || out.Cause != CauseSoft404 {
-			t.Errorf("%s: %s/%s", name, out.Kind, out.Cause)
+			t.Errorf("%s: %s/%s, want absent by a soft 404", name, out.Kind, out.Cause)
 		}
 	}
 }
 
-// TestGoogle_Soft404KeepsRules: a 5xx is no reason to drop known rules, however old.
+// TestGoogle_Soft404KeepsRules checks that a 5xx does not remove known rules of any age.
 func TestGoogle_Soft404KeepsRules(t *testing.T) {
 	t.Parallel()
 	soft := Outcome{Kind: KindAbsent, Cause: CauseSoft404, Status: 500, Hops: []string{"http://b.example/"}, Retried: true}
@@ -224,7 +226,7 @@ func TestGoogle_Soft404KeepsRules(t *testing.T) {
 			t.Errorf("%s: %s, %s; want %s, %s", name, r.State, a, tt.state, tt.want)
 		}
 		if f := r.LastFailure; tt.state != StateAbsent && (f.Cause != CauseStatus || f.Status != 500 || f.Hops == nil || r.Attempts < 2) {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("%s: the record is %+v", name, r)
 		}
 	}
 }
@@ -305,20 +307,20 @@ func TestExt_SaysNotFound(t *testing.T) {
 		"<p title='page not found'>Oops":                                             false,
 		"<!-- page not found -->Oops":                                                false,
 		"<script>page not found":                                                     false,
-		"<h1>Oops</h1>" + strings.Repeat("<p>word ", 30) + "<h2>Page not found</h2>": false, // neither headline nor few words
+		"<h1>Oops</h1>" + strings.Repeat("<p>word ", 30) + "<h2>Page not found</h2>": false, // neither a headline nor a short page
 	} {
 		if got := says(text); got != want {
-			t.Errorf("saysNotFound(%.80q) = %v", text, got)
+			t.Errorf("says(%.80q) = %v, want %v", text, got, want)
 		}
 	}
 }
 
-// TestExt_OutageWords: each of these words beside "page not found" shows a server in trouble, which
-// may be missing a file of its own.
+// TestExt_OutageWords checks that each of these words beside "page not found" shows a server in
+// trouble, which may be missing a file of its own.
 func TestExt_OutageWords(t *testing.T) {
 	t.Parallel()
 	if !says("Page not found here") {
-		t.Error("nothing is found to be missing")
+		t.Error("a page about a missing page is not recognized")
 	}
 	traces := []string{
 		"cannot connect", "line 12", "object reference", "server error", "timed out", "at render (", "at com.example.Page.load(", "app:12:34",
@@ -336,7 +338,7 @@ func TestExt_OutageWords(t *testing.T) {
 		table temporarily template tenant timeout trace traceback unavailable uncaught undefined unexpected unhandled upstream warning wrong`)
 	for _, sign := range append(traces, words...) {
 		if says("Page not found here\n" + sign) {
-			t.Errorf("%q is taken for no trouble", sign)
+			t.Errorf("%q is not recognized as trouble", sign)
 		}
 	}
 }
@@ -357,8 +359,7 @@ func TestExt_AlikePages(t *testing.T) {
 	}
 }
 
-// BenchmarkErrorPage has the pages that take longest: an error page is hostile
-// input as well.
+// BenchmarkErrorPage measures the slowest pages, because an error page is hostile input too.
 func BenchmarkErrorPage(b *testing.B) {
 	for _, unit := range []string{"<", "<script", "<p>", "<script>", "page ", "\xff", "é "} {
 		page := []byte(strings.Repeat(unit, maxErrorPage/len(unit)))

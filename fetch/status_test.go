@@ -11,22 +11,22 @@ import (
 	"testing"
 )
 
-// statusWant is docs/status-table.md, written a second time: the meaning of each status without a
-// Location and with the given body.
+// statusWant repeats docs/status-table.md: the meaning of each status without a Location and with
+// the given body.
 func statusWant(status int) want {
 	switch {
 	case status < 200:
-		return want{KindUnreachable, CauseReset} // RFC 9110 15.2: no final answer came
+		return want{KindUnreachable, CauseReset} // RFC 9110 15.2: no final answer
 	case status == 206:
-		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.3.7: no range was asked for
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.3.7: the request had no range
 	case status < 300:
 		return want{KindRules, ""} // RFC 9309 2.3.1.1
 	case status == 304:
-		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.4.5: no condition was set
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.4.5: the request had no condition
 	case status < 400:
 		return want{KindAbsent, CauseRedirects} // RFC 9309 2.3.1.2, no Location
 	case status == 407:
-		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.5.8: only a proxy may ask for it
+		return want{KindUnreachable, CauseProtocol} // RFC 9110 15.5.8: only a proxy may send it
 	case status == 429, status == 430:
 		return want{KindUnreachable, CauseStatus} // Google's specification; 430 is Shopify's 429
 	case status < 500:
@@ -38,8 +38,7 @@ func statusWant(status int) want {
 	}
 }
 
-// TestRFC9309_2_3_1_EveryStatus asks a real server for every status that three
-// digits can spell, over real connections.
+// TestRFC9309_2_3_1_EveryStatus fetches every status of three digits from a real server.
 func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 	t.Parallel()
 	const body = "User-agent: *\nDisallow: /private\n"
@@ -63,9 +62,9 @@ func TestRFC9309_2_3_1_EveryStatus(t *testing.T) {
 		w := statusWant(status)
 		wantStatus, wantBody := status, body
 		switch {
-		case status < 100: // no status of HTTP at all
+		case status < 100: // not a status of HTTP
 			w = want{KindUnreachable, CauseProtocol}
-		case status == 101: // net/http hands this one out as an answer
+		case status == 101: // net/http returns this one as an answer
 			w = want{KindUnreachable, CauseProtocol}
 		case status < 200:
 			wantStatus = 0
@@ -111,7 +110,7 @@ func TestExt_ZeroOutcomeIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestRFC9110_15_2_Informational: 1xx before the answer are passed over, in bounds.
+// TestRFC9110_15_2_Informational checks that a bounded number of 1xx before the answer is ignored.
 func TestRFC9110_15_2_Informational(t *testing.T) {
 	t.Parallel()
 	interim := "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"

@@ -15,8 +15,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// TestStatusTable keeps docs/status-table.md equal to what the code does: every
-// cell of it is the result of Fetch, Next and Access. With -update it writes the page.
+// TestStatusTable compares docs/status-table.md with the code: every cell is the result of Fetch,
+// Next and Access. With -update it writes the page.
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
 	testdocs.Generated(t, "status-table.md", statusTable(t))
@@ -163,7 +163,7 @@ func writeAnswers(tb testing.TB, b *strings.Builder) {
 	}
 }
 
-// writeFTP does the same for FTP origins.
+// writeFTP writes the rows for FTP origins.
 func writeFTP(t *testing.T, b *strings.Builder) {
 	t.Helper()
 	for _, c := range []struct {
@@ -274,7 +274,7 @@ func writeModes(b *strings.Builder) {
 				r := after(p, -day, before, 0*hour, broken)
 				row += " " + accessWords[p.Access(r, t0.Add(a.age))] + " |"
 			}
-			// Both ends of a span must say the same; then they are one row.
+			// Both ends of a span must be equal and then form one row.
 			if row != last {
 				b.WriteString(row + "\n")
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestExt_SecondTry: what broke before the site had answered is asked for once more, at once, and
-// nothing else is.
+// TestExt_SecondTry checks that a fetch that broke before the site's answer is repeated once, at
+// once, and that no other fetch is.
 func TestExt_SecondTry(t *testing.T) {
 	t.Parallel()
 	dial := func(err error) error { return &net.OpError{Op: "dial", Err: err} }
@@ -69,7 +69,7 @@ func TestExt_SecondTry(t *testing.T) {
 					wantAsked = 1
 				}
 				if asked != wantAsked || out.Retried != (asked == 2) {
-					t.Errorf("failing is %v: asked %d times, want %d; retried is %v", failing, asked, wantAsked, out.Retried)
+					t.Errorf("failing %v: %d requests, want %d; retried %v", failing, asked, wantAsked, out.Retried)
 				}
 				if asked == 2 && (out.Kind != KindRules || !strings.HasPrefix(out.Detail, "at the second try, after: ")) {
 					t.Errorf("second try: %s (%s)", out.Kind, out.Detail)
@@ -79,8 +79,8 @@ func TestExt_SecondTry(t *testing.T) {
 	}
 }
 
-// TestExt_SecondTryIsCounted: the record counts both tries, and its pause is the pause after a
-// first failure.
+// TestExt_SecondTryIsCounted checks that the record counts both tries, with the pause after a first
+// failure.
 func TestExt_SecondTryIsCounted(t *testing.T) {
 	t.Parallel()
 	broken := Outcome{Cause: CauseReset, Retried: true}
@@ -90,15 +90,15 @@ func TestExt_SecondTryIsCounted(t *testing.T) {
 		t.Errorf("%d attempts, the next at %s; want 2 and %s", r.Attempts, r.NextAttempt, once.NextAttempt)
 	}
 	if r = after(Policy{}, 0*hour, broken, hour, Outcome{Cause: CauseReset}); r.Attempts != 3 {
-		t.Errorf("%d attempts after another failure", r.Attempts)
+		t.Errorf("%d attempts after another failure, want 3", r.Attempts)
 	}
 	good := Outcome{Kind: KindRules, Body: []byte(rules), Retried: true, Detail: "at the second try, after: x"}
 	if r = after(Policy{}, 0*hour, good); r.Attempts != 0 || r.Failing() || r.Detail != good.Detail || r.Check() != nil {
-		t.Errorf("good second try: %+v", r)
+		t.Errorf("the record after a good second try is %+v", r)
 	}
 }
 
-// TestExt_TriesAreOneRetrieval: the time of both is told.
+// TestExt_TriesAreOneRetrieval checks that the outcome has the time of both tries.
 func TestExt_TriesAreOneRetrieval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestExt_TriesAreOneRetrieval(t *testing.T) {
 			return Outcome{Cause: CauseReset, Started: at, Duration: 3 * time.Second}
 		})
 		if !out.Retried || !out.Started.Equal(started) || out.Duration != 6*time.Second {
-			t.Errorf("%+v", out)
+			t.Errorf("the outcome is %+v, want both tries", out)
 		}
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// upstreamError is what egress' errors of an upstream proxy are.
+// upstreamError is an error like that of egress's upstream proxies.
 type upstreamError struct{ cause, text string }
 
 func (e upstreamError) Error() string                  { return "upstream proxy 10.9.8.7:3128 " + e.text }
 func (e upstreamError) Upstream() (cause, text string) { return e.cause, e.text }
 
-// TestRFC9110_15_5_8_UpstreamAnswers: what an upstream proxy answers itself is not the site's. What
-// a CDN of the site signs is, if there is no upstream proxy.
+// TestRFC9110_15_5_8_UpstreamAnswers checks that an upstream proxy's own answer is not the site's.
+// Without an upstream proxy, an answer signed by a site's CDN is the site's.
 func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 	t.Parallel()
 	status := func(code int) want { return statusWant(code) }
@@ -24,7 +24,7 @@ func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 		status int
 		field  string
 		direct want
-		sign   string // empty: the site's through an upstream proxy, too
+		sign   string // "" if it is the site's even with an upstream proxy
 	}{
 		{"407", 407, "Proxy-Authenticate: Basic", want{KindUnreachable, CauseProtocol}, "its status"},
 		{"407 without a challenge", 407, "", want{KindUnreachable, CauseProtocol}, "its status"},
@@ -70,28 +70,28 @@ func TestRFC9110_15_5_8_UpstreamAnswers(t *testing.T) {
 	}
 }
 
-// checkOurs checks that a failure of ours leaves every record as it is, and permits nothing until
-// it has passed.
+// checkOurs checks that a local failure leaves every record unchanged, and permits nothing until it
+// has passed.
 func checkOurs(t *testing.T, out Outcome) {
 	t.Helper()
 	if out.Ours() != (out.Cause == CauseUpstream || out.Cause == CauseLocal) {
-		t.Errorf("%s is ours: %v", out.Cause, out.Ours())
+		t.Errorf("Ours of %s = %v", out.Cause, out.Ours())
 	}
 	if !out.Ours() {
 		return
 	}
 	for _, before := range []Record{{Origin: mustOrigin(t, "http://a.example")}, after(Policy{}, 0*hour, good), after(Policy{}, 0*hour, broken)} {
 		if r := (Policy{}).Next(before, out, t0.Add(25*hour)); !reflect.DeepEqual(r, before) {
-			t.Errorf("%s becomes %+v", before.State, r)
+			t.Errorf("the record %s became %+v", before.State, r)
 		}
 		if a := (Policy{}).Access((Policy{}).Provisional(before, out, t0.Add(25*hour)), t0.Add(25*hour)); a != AccessDeny {
-			t.Errorf("%s permits %s provisionally", before.State, a)
+			t.Errorf("the provisional record of %s permits %s", before.State, a)
 		}
 	}
 }
 
-// TestExt_UpstreamErrors: the proxy's failures are ours; failures of the site behind it are the
-// site's.
+// TestExt_UpstreamErrors checks that the proxy's failures count as local, and failures of the site
+// behind it as the site's.
 func TestExt_UpstreamErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -113,7 +113,7 @@ func TestExt_UpstreamErrors(t *testing.T) {
 	}
 }
 
-// TestExt_UpstreamProbe: the made-up path of a soft 404 may be what the proxy answers.
+// TestExt_UpstreamProbe checks a proxy that answers the made-up path of a soft 404 probe itself.
 func TestExt_UpstreamProbe(t *testing.T) {
 	t.Parallel()
 	page := "<h1>Page not found</h1>"

@@ -61,17 +61,17 @@ func TestBlockedHoldsBackAllAgentsUntilItsEnd(t *testing.T) {
 			}
 		}
 		time.Sleep(85 * time.Second)
-		// Held now; and when the block ends there is no burst.
+		// Requests are held now, and the end of the block causes no burst.
 		for i, want := range []time.Duration{5 * time.Second, time.Second, time.Second} {
 			if s := granted(t, p, Request{Limit: limit, Agent: "a"}); s.Wait != want {
-				t.Errorf("request %d held for %s, want %s", i, s.Wait, want)
+				t.Errorf("request %d was held for %s, want %s", i, s.Wait, want)
 			}
 		}
 	})
 }
 
-// Requests that wait when the block begins do not go out before it ends: those
-// that can be held that long are, the others are refused at once.
+// Requests that wait when the block begins are not sent before it ends. Those that may be held that
+// long wait on; the others are refused at once.
 func TestBlockedWhileRequestsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestBlockedWhileRequestsWait(t *testing.T) {
 			wg.Go(func() {
 				s := granted(t, p, Request{Limit: limit, Agent: "patient", MaxWait: time.Hour})
 				if s.Wait < time.Minute+time.Second {
-					t.Errorf("patient: went after %s, before the block ended", s.Wait)
+					t.Errorf("patient: sent after %s, before the block ended", s.Wait)
 				}
 			})
 		}
@@ -102,12 +102,12 @@ func TestBlockedWhileRequestsWait(t *testing.T) {
 		p.RecordFailure("h", 0)
 		wg.Wait()
 		if at := time.Since(start); at != 63*time.Second {
-			t.Errorf("the last patient one went after %s, want 63 s", at)
+			t.Errorf("the last patient request was sent after %s, want 63 s", at)
 		}
 	})
 }
 
-// A block may refuse a request that has just been woken, and is about to look again.
+// A block may refuse a request that has just woken and is about to look again.
 func TestBlockedWhileWokenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,12 +119,12 @@ func TestBlockedWhileWokenUp(t *testing.T) {
 		w.advance(t.Context())
 		p.RecordFailure("h", 0)
 		if _, ok := w.pass(&w.steps[0], p.coordination()); ok || w.refusal.Load() == nil {
-			t.Error("it passes a clock that is blocked")
+			t.Error("a request passes a blocked clock")
 		}
 	})
 }
 
-// A block may begin while a request is current at this clock already and stands at another one.
+// A block may begin while a request is current at this clock and waits at another one.
 func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestBlockedWhileWaitingAtAnotherClock(t *testing.T) {
 		time.Sleep(time.Second)
 		p.RecordFailure("h", 30*time.Second)
 		time.Sleep(9 * time.Second)
-		// It does not keep the wide clock in the meantime.
+		// Meanwhile it does not occupy the wide clock.
 		if s := granted(t, p, Request{Limit: wide}); s.Wait != 0 {
 			t.Errorf("another request held for %s at the wide clock", s.Wait)
 		}
@@ -164,8 +164,8 @@ func TestBlockedByRequestsInFlightTogetherIsOneStrike(t *testing.T) {
 	})
 }
 
-// The operator may end a block: those who wait go at once, at the rate and without a burst, and the
-// count of strikes begins again.
+// The operator may end a block. The waiting requests are then sent at once, at the rate and without
+// a burst, and the count of strikes starts again.
 func TestUnblock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,10 +187,10 @@ func TestUnblock(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("three that waited went within %s, want 3 s: at the rate from the end of the block", took)
+			t.Errorf("three waiting requests were sent within %s, want 3 s: at the rate from the end of the block", took)
 		}
 		if s := p.Stats(); s.Blocked != 0 || len(p.States(10, false)) != 0 {
-			t.Errorf("left: %+v, %v", s, p.States(10, false))
+			t.Errorf("after Unblock: stats %+v, states %v, want no block", s, p.States(10, false))
 		}
 		for _, key := range []string{"h", "unknown"} {
 			if _, found, err := p.Unblock(key); found || err != nil {
@@ -204,7 +204,7 @@ func TestUnblock(t *testing.T) {
 	})
 }
 
-// A block that is over is forgotten too, with its strikes, and other gateways are told.
+// A block that has ended is forgotten too, with its strikes, and other gateways are told.
 func TestUnblockForAllGateways(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestUnblockForAllGateways(t *testing.T) {
 		one.blockedElsewhere("h", time.Hour, 1)
 		other.blockedElsewhere("h", 0, 0)
 		if len(other.States(1, false)) != 0 || len(one.States(1, false)) != 1 {
-			t.Errorf("blocks %v and %v", other.States(1, false), one.States(1, false))
+			t.Errorf("the gateways have the blocks %v and %v", other.States(1, false), one.States(1, false))
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestBlockedOff(t *testing.T) {
 	p.Restore([]State{{Key: "h", Until: time.Now().Add(time.Hour)}})
 	granted(t, p, Request{Limit: Limit{Key: "h"}, MaxWait: -1}).Done()
 	if got := p.Stats(); got.Blocked != 0 {
-		t.Errorf("Stats = %+v", got)
+		t.Errorf("Stats = %+v, want no block", got)
 	}
 }
 
@@ -278,8 +278,8 @@ func TestBlocksSurviveARestart(t *testing.T) {
 	})
 }
 
-// A request that waits for its slot is not lost or stuck when the same block is
-// set again and again.
+// A request that waits for its slot is neither lost nor stuck if the same block is set again and
+// again.
 func TestBlockedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

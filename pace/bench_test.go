@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkAcquireUncontended is one request to a clock that is free: the
-// decision that every request pays for.
+// BenchmarkAcquireUncontended measures one request to a free clock: the decision that every request
+// needs.
 func BenchmarkAcquireUncontended(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{})
@@ -25,7 +25,7 @@ func BenchmarkAcquireUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquireManyKeys is the same over 100,000 hosts: cold caches.
+// BenchmarkAcquireManyKeys does the same over 100,000 hosts, with cold caches.
 func BenchmarkAcquireManyKeys(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{})
@@ -45,8 +45,8 @@ func BenchmarkAcquireManyKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquireRefused is a request to a host whose next slot is too far
-// ahead: what a crawler costs that does not heed Retry-After.
+// BenchmarkAcquireRefused measures a request to a host whose next slot is too far ahead: the cost
+// of a crawler that ignores Retry-After.
 func BenchmarkAcquireRefused(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{})
@@ -62,8 +62,8 @@ func BenchmarkAcquireRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkAcquireHotKey is 64 goroutines on one host whose eight places are
-// the bottleneck: every grant hands the place on.
+// BenchmarkAcquireHotKey runs 64 goroutines on one host whose eight places are the bottleneck:
+// every grant hands on a place.
 func BenchmarkAcquireHotKey(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{Wait: time.Hour})
@@ -76,8 +76,8 @@ func BenchmarkAcquireHotKey(b *testing.B) {
 	})
 }
 
-// BenchmarkAcquireHotKeyFree is 64 goroutines on one host that has a slot for
-// each of them: they meet at the lock only.
+// BenchmarkAcquireHotKeyFree runs 64 goroutines on one host with a slot for each: they only contend
+// for the lock.
 func BenchmarkAcquireHotKeyFree(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{Wait: time.Hour})
@@ -103,8 +103,8 @@ func parallel64(b *testing.B, do func() error) {
 	})
 }
 
-// BenchmarkAcquireThreeKeys is a request with clocks of the agent at the host,
-// the host and the site, all free.
+// BenchmarkAcquireThreeKeys measures a request with free clocks of the agent at the host, of the
+// host, and of the site.
 func BenchmarkAcquireThreeKeys(b *testing.B) {
 	b.ReportAllocs()
 	p := New(Config{})
@@ -123,9 +123,9 @@ func BenchmarkAcquireThreeKeys(b *testing.B) {
 	}
 }
 
-// BenchmarkMillionKeys makes a million clocks and sweeps them: memory for each with its name, what
-// making one costs, and the processor time of a sweep through all of them, as a share of the
-// sweepRounds seconds that it takes.
+// BenchmarkMillionKeys makes a million clocks and sweeps them. It measures the memory of each with
+// its name, the cost of making one, and the processor time of a whole sweep as a share of its
+// sweepRounds seconds.
 func BenchmarkMillionKeys(b *testing.B) {
 	const n = 1_000_000
 	names := make([]string, n)
@@ -134,11 +134,11 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 	for b.Loop() {
 		p := New(Config{Idle: time.Hour, MaxKeys: 2 * n})
-		p.sweeping.Store(true) // by hand, below
+		p.sweeping.Store(true) // the benchmark sweeps itself
 		before := heapInUse()
 		start := time.Now()
 		for _, name := range names {
-			// The caller's string dies with its request.
+			// The caller's string ends with its request.
 			s, err := p.Acquire(b.Context(), Request{Limit: Limit{Key: strings.Clone(name), Interval: time.Millisecond, Concurrency: 8}})
 			if err != nil {
 				b.Fatal(err)

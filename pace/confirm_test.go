@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// However long connecting takes, requests begin no closer together than the limit wants: at one
-// gateway, and at several that share a clock.
+// However long connecting takes, requests begin no closer together than the limit requires, at one
+// gateway and at several that share a clock.
 func TestConfirmKeepsTheGapWhateverConnectingTakes(t *testing.T) {
 	t.Parallel()
 	const least = 2 * time.Second
@@ -54,20 +54,20 @@ func TestConfirmAfterABlock(t *testing.T) {
 		p.RecordFailure("h", time.Hour)
 		var why *Refused
 		if err := first.Confirm(t.Context()); !errors.As(err, &why) || why.Reason != ReasonBlocked || why.RetryAfter != time.Hour {
-			t.Errorf("Begin after the site asked to be left alone: %v", err)
+			t.Errorf("Confirm after a block began = %v, want blocked for an hour", err)
 		}
 		first.Cancel()
 		second.Done()
 		if err := second.Confirm(t.Context()); err != nil {
-			t.Errorf("Begin of a slot that was given back: %v", err)
+			t.Errorf("Confirm of a slot that was given back = %v, want nil", err)
 		}
 		if err := (Slot{}).Confirm(t.Context()); err != nil {
-			t.Errorf("Begin of the zero slot: %v", err)
+			t.Errorf("Confirm of the zero slot = %v, want nil", err)
 		}
 	})
 }
 
-// A request that is late, and may not be held, is told when to come back.
+// A late request that must not be held is told when to come back.
 func TestConfirmTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,12 +82,12 @@ func TestConfirmTooLate(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		var why *Refused
 		if err := late.Confirm(t.Context()); !errors.As(err, &why) || why.Reason != ReasonWait || why.RetryAfter != 6*time.Second {
-			t.Errorf("Begin = %v, want refused for 6 s", err)
+			t.Errorf("Confirm = %v, want refused for 6 s", err)
 		}
 		late.Cancel()
 		time.Sleep(6 * time.Second)
 		if s := granted(t, p, r); s.Confirm(t.Context()) != nil {
-			t.Error("the slot of the late one is lost")
+			t.Error("the slot of the late request is lost")
 		}
 	})
 }
@@ -103,13 +103,13 @@ func TestConfirmEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := late.Confirm(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Begin = %v, want the context's error", err)
+			t.Errorf("Confirm = %v, want the context's error", err)
 		}
 	})
 }
 
 // A request that misses its slot at the shared clock reserves another one. If the shared clock is
-// unreachable by then, the request is refused for a round.
+// then unreachable, the request is refused for a round.
 func TestConfirmReservesAgain(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
@@ -118,7 +118,7 @@ func TestConfirmReservesAgain(t *testing.T) {
 			all := f.gateways(2)
 			r := Request{Limit: Limit{Key: "h", Delay: 10 * time.Second}, MaxWait: time.Minute}
 			first := granted(t, all[0], r)
-			second := granted(t, all[1], r) // waits for 10 s and the slack
+			second := granted(t, all[1], r) // waits for 10 s plus the slack
 			start := time.Now()
 			if err := second.Confirm(t.Context()); err != nil || time.Since(start) != 0 {
 				t.Errorf("Confirm in time: %v after %s", err, time.Since(start))

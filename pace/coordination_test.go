@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// fakeShared is a shared clock in memory, for gateways in one bubble.
+// fakeShared is an in-memory shared clock for gateways in one synctest bubble.
 type fakeShared struct {
 	mu       sync.Mutex
 	up       bool
 	since    time.Time
 	clocks   map[string]gcra
-	places   map[string]int // taken
+	places   map[string]int // taken places
 	reserved int
 	released int
 	blocked  []func(string, time.Duration, int)
 	back     []func()
-	begin    instant // until then slots may be used that it has forgotten
+	begin    instant // until then, gateways may use slots that it has forgotten
 	met      bool    // the gateways know each other
 	wasAway  bool
-	notYet   int  // answers this often that it is too early
-	dies     bool // with the next question
+	notYet   int  // the number of answers that it is too early
+	dies     bool // at the next call
 }
 
-// fakeSlack is how late after its slot a request may go.
+// fakeSlack is the longest delay of a request after its slot.
 const fakeSlack = 10 * time.Millisecond
 
-// fakeGateway is one gateway's view of it.
+// fakeGateway is one gateway's view of a fakeShared.
 type fakeGateway struct {
 	*fakeShared
 	count, turn int
-	turns       int // 0: as many as count
+	turns       int // 0 stands for the count
 }
 
 func newFakeShared(up bool) *fakeShared {
@@ -205,8 +205,9 @@ func (g *fakeGateway) Peers() Peers {
 	return peers
 }
 
-// crawlGateways lets all gateways crawl one host with four workers each until the script ends, and
-// returns when requests went. connecting is how long a request takes from its grant to Confirm.
+// crawlGateways crawls one host through all gateways with four workers each until the script ends,
+// and returns when requests were sent. connecting returns the time between a request's grant and
+// Confirm.
 func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Rand) time.Duration, script func(), also ...Limit) []time.Time {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -249,7 +250,7 @@ func crawlGateways(t *testing.T, all []*Pacer, l Limit, connecting func(*rand.Ra
 
 func noTime(*rand.Rand) time.Duration { return 0 }
 
-// within fails when in any window there are more requests than its length in intervals and extra.
+// within fails the test if any window has more requests than its length in intervals plus extra.
 func within(t *testing.T, at []time.Time, interval time.Duration, extra int) {
 	t.Helper()
 	for i := range at {
@@ -263,20 +264,19 @@ func within(t *testing.T, at []time.Time, interval time.Duration, extra int) {
 	}
 }
 
-// apart fails when two requests are closer together than that.
+// apart fails the test if two requests are closer together than least.
 func apart(t *testing.T, at []time.Time, least time.Duration) {
 	t.Helper()
 	for i := 1; i < len(at); i++ {
 		if gap := at[i].Sub(at[i-1]); gap < least {
-			t.Errorf("requests %d and %d are %s apart, want %s", i-1, i, gap, least)
+			t.Errorf("requests %d and %d are %s apart, want at least %s", i-1, i, gap, least)
 		}
 	}
 }
 
-// Three gateways keep requests apart while they share a clock. While it is away each keeps to a
-// third of the rate, so all together keep to the rate with at most two requests more than there
-// should be, and go on taking turns, so that they stay apart; and when it is back without its memory
-// they do so until it can be relied on.
+// Three gateways keep requests apart while they share a clock. While it is away, each keeps to a
+// third of the rate and they take turns, so together they exceed the rate by at most two requests
+// and stay apart. When it is back without its memory, they go on like this until it is reliable.
 func TestSharedClockAwayAndBack(t *testing.T) {
 	t.Parallel()
 	const interval = 2 * time.Second
@@ -306,7 +306,7 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 				within(t, phases[1], interval, 3)
 				for i, p := range phases {
 					if len(p) < 44 {
-						t.Errorf("%d went in phase %d of 100 s, want nearly 50", len(p), i)
+						t.Errorf("%d requests were sent in phase %d of 100 s, want nearly 50", len(p), i)
 					}
 				}
 				t.Logf("%d, %d and %d went", len(phases[0]), len(phases[1]), len(phases[2]))
@@ -315,7 +315,7 @@ func TestSharedClockAwayAndBack(t *testing.T) {
 	}
 }
 
-// A request with several clocks takes turns at the slowest of them, and all clocks hold.
+// A request with several clocks takes turns at the slowest one, and keeps all limits.
 func TestTurnsOfSeveralClocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,13 +331,13 @@ func TestTurnsOfSeveralClocks(t *testing.T) {
 		}, also...)
 		apart(t, at, 2*time.Second)
 		if len(at) < 55 { // a gateway may go each 9 s, and each second round is 12.75 s
-			t.Errorf("%d went in 240 s, want nearly 60", len(at))
+			t.Errorf("%d requests were sent in 240 s, want nearly 60", len(at))
 		}
 	})
 }
 
-// Two gateways take turns, and expect a third one, which starts while the shared clock is away and
-// has no turn. Each of the two leaves out turns, so all three together keep to the rate.
+// Two gateways take turns and expect a third one, which starts while the shared clock is away and
+// has no turn. The two leave out turns, so all three together keep the rate.
 func TestGatewaysLeaveOutTurnsForThoseThatAreExpected(t *testing.T) {
 	t.Parallel()
 	const interval = 2 * time.Second
@@ -353,7 +353,7 @@ func TestGatewaysLeaveOutTurnsForThoseThatAreExpected(t *testing.T) {
 				f.set(false)
 				at := crawlGateways(t, all, Limit{Key: "h", Delay: interval}, noTime, func() { time.Sleep(200 * time.Second) })
 				if within(t, at, interval, 3); len(at) < want {
-					t.Errorf("%d went in 200 s, want %d", len(at), want)
+					t.Errorf("%d requests were sent in 200 s, want at least %d", len(at), want)
 				}
 				if started == 2 {
 					apart(t, at, interval)
@@ -363,8 +363,8 @@ func TestGatewaysLeaveOutTurnsForThoseThatAreExpected(t *testing.T) {
 	}
 }
 
-// However often the shared clock goes and comes back without its memory, the gateways are never
-// above the rate by more than one request each, and never without a limit.
+// However often the shared clock disappears and returns without its memory, the gateways exceed the
+// rate by at most one request each, and always have a limit.
 func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
 	t.Parallel()
 	const gateways, interval = 3, 2 * time.Second
@@ -386,20 +386,20 @@ func TestModelGatewaysNeverExceedTheRate(t *testing.T) {
 					}
 				})
 				within(t, at, interval, gateways)
-				if seed%2 == 0 { // else they do not know their turns at first
+				if seed%2 == 0 { // otherwise they do not know their turns at first
 					apart(t, at, interval)
 				}
 				t.Logf("%d went in %s", len(at), at[len(at)-1].Sub(at[0]))
 				if len(at) < 40 {
-					t.Errorf("only %d went", len(at))
+					t.Errorf("%d requests were sent, want at least 40", len(at))
 				}
 			})
 		})
 	}
 }
 
-// When the shared clock goes away, other gateways may have used a host just now that this one has
-// not: it lets one round pass, and waits for its turn in the next one.
+// When the shared clock disappears, other gateways may just have used a host that this one has not.
+// So it lets one round pass, and waits for its turn in the next one.
 func TestSharedClockAwayWaitsARound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,8 +414,7 @@ func TestSharedClockAwayWaitsARound(t *testing.T) {
 	})
 }
 
-// A request whose question failed goes by its own gateway's clock only while the shared clock is
-// away.
+// A request whose call failed uses its own gateway's clock only while the shared clock is away.
 func TestSharedClockIsTrustedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -449,7 +448,7 @@ func TestSharedClockNeverReached(t *testing.T) {
 	})
 }
 
-// One gateway that does not know of others has the whole rate while the shared clock is away.
+// A gateway that knows no others has the whole rate while the shared clock is away.
 func TestSharedClockAwayFromTheOnlyGateway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -465,7 +464,7 @@ func TestSharedClockAwayFromTheOnlyGateway(t *testing.T) {
 	})
 }
 
-// A request that leaves gives its reserved slot back: the next one goes in it.
+// A request that leaves returns its reserved slot, and the next one uses it.
 func TestSharedClockGetsASlotBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,11 +473,11 @@ func TestSharedClockGetsASlotBack(t *testing.T) {
 		r := Request{Limit: Limit{Key: "h", Delay: 8 * time.Second}, Agent: "a", MaxWait: time.Hour}
 		granted(t, p, r).Done()
 		end := waiting(t, p, 1, r)
-		time.Sleep(8*time.Second + time.Millisecond) // by its own clock it may go: it has reserved
+		time.Sleep(8*time.Second + time.Millisecond) // its own clock permits it, so it has reserved
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if s := granted(t, p, r); s.Wait > fakeSlack {
-				t.Errorf("the next in the queue went after %s, want in the slot of the one that left", s.Wait)
+				t.Errorf("the next request was sent after %s, want the slot of the one that left", s.Wait)
 			}
 		})
 		synctest.Wait()
@@ -490,13 +489,13 @@ func TestSharedClockGetsASlotBack(t *testing.T) {
 		s := granted(t, p, r)
 		s.Cancel()
 		if f.released != 2 {
-			t.Errorf("%d released, want the slot of the request that was not sent too", f.released)
+			t.Errorf("%d released, want also the slot of the request that was not sent", f.released)
 		}
 	})
 }
 
-// A slot that the shared clock has forgotten is no slot: not for a request that waits for it, nor for one that has it and
-// has not gone.
+// A slot that the shared clock has forgotten is void, both for a request that waits for it and for
+// one that has it but was not sent yet.
 func TestSharedClockForgetsASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -512,12 +511,12 @@ func TestSharedClockForgetsASlot(t *testing.T) {
 		s := granted(t, p, r)
 		forget()
 		if err := s.Confirm(t.Context()); err != nil || f.reserved != 2 {
-			t.Errorf("%v after %d reservations, want another one", err, f.reserved)
+			t.Errorf("Confirm = %v after %d reservations, want nil after another one", err, f.reserved)
 		}
 		s.Done()
 		var wg sync.WaitGroup
 		wg.Go(func() { granted(t, p, r).Done() })
-		time.Sleep(8*time.Second + time.Millisecond) // by its own clock it may go: it has reserved
+		time.Sleep(8*time.Second + time.Millisecond) // its own clock permits it, so it has reserved
 		forget()
 		wg.Wait()
 		if f.reserved != 4 {
@@ -543,8 +542,8 @@ func TestSharedClockNotYet(t *testing.T) {
 	})
 }
 
-// All gateways together have the places while the shared clock counts them, and each its part while it is away or has
-// just come back.
+// All gateways together use the places while the shared clock counts them. Each uses its share
+// while the clock is away or has just returned.
 func TestSharedClockDividesThePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -581,7 +580,7 @@ func TestSharedClockDividesThePlaces(t *testing.T) {
 	})
 }
 
-// Answers that begin while the shared clock is away have places when it is back.
+// Answers that begin while the shared clock is away count as places when it is back.
 func TestSharedClockCountsThePlacesOfAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -591,7 +590,7 @@ func TestSharedClockCountsThePlacesOfAnOutage(t *testing.T) {
 		first := granted(t, all[0], r)
 		granted(t, all[1], r)
 		f.set(true)
-		time.Sleep(time.Minute) // until then each keeps to its part
+		time.Sleep(time.Minute) // until then each gateway uses its share
 		r.Agent = "b"           // one agent leaves a place at its gateway
 		for _, p := range all {
 			if why := refused(t, p, r); why.Reason != ReasonConcurrency {
@@ -603,7 +602,8 @@ func TestSharedClockCountsThePlacesOfAnOutage(t *testing.T) {
 	})
 }
 
-// A request that waits for a place of another gateway gets it soon after that is free, and holds up no other host.
+// A request that waits for a place of another gateway gets it soon after it becomes free, and
+// delays no other host.
 func TestSharedClockWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -642,7 +642,7 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 			t.Fatalf("the other gateway has %+v, want the block", b)
 		}
 		time.Sleep(time.Minute)
-		all[1].RecordFailure("h", 0) // the doubling goes on anywhere
+		all[1].RecordFailure("h", 0) // the doubling continues at any gateway
 		if why := refused(t, all[0], Request{Limit: Limit{Key: "h", Delay: time.Second}}); why.RetryAfter != 2*time.Minute {
 			t.Errorf("refused with %+v, want 2 min", why)
 		}
@@ -659,7 +659,7 @@ func TestSharedClockTellsBlocks(t *testing.T) {
 	})
 }
 
-// What another gateway says of a block is kept within this one's bounds.
+// A block reported by another gateway is kept within this gateway's bounds.
 func TestBlocksOfOtherGatewaysAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -682,7 +682,7 @@ func TestBlocksOfOtherGatewaysAreBounded(t *testing.T) {
 	})
 }
 
-// stuckShared is a shared clock that answers nothing.
+// stuckShared is a shared clock that never answers.
 type stuckShared struct {
 	Shared
 	back    func()
@@ -700,8 +700,8 @@ func (s *stuckShared) Block(string, time.Duration, int) error {
 	return nil
 }
 
-// TestNobodyWaitsForBlocksToBeTold: neither a reload nor the heartbeat that finds the shared clock back. What comes
-// in the meantime is told too.
+// TestNobodyWaitsForBlocksToBeTold checks that neither a reload nor the heartbeat that finds the
+// shared clock again waits for a block to be reported. Blocks set meanwhile are reported too.
 func TestNobodyWaitsForBlocksToBeTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -713,12 +713,12 @@ func TestNobodyWaitsForBlocksToBeTold(t *testing.T) {
 		s.back()
 		synctest.Wait()
 		if n := s.blocked.Load(); n != 1 {
-			t.Errorf("%d blocks are being told, want one at a time", n)
+			t.Errorf("%d blocks are being reported, want one at a time", n)
 		}
 		close(s.end)
 		synctest.Wait()
 		if n := s.blocked.Load(); n != 3 {
-			t.Errorf("%d blocks were told, want a, and then a and b", n)
+			t.Errorf("%d blocks were reported, want a, and then a and b", n)
 		}
 		time.Sleep(time.Hour) // the sweep ends
 	})

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// crawler is one agent of a fairness test: a number of workers. Each asks again as soon as
-// its last request was answered.
+// crawler is one agent of a fairness test with some workers. Each worker sends the next request
+// when its last one was answered.
 type crawler struct {
 	agent   string
 	workers int
-	// obedient comes back when it was told to, else after 200 ms
-	// has both kinds.
+	// obedient workers come back when they were told to, others after 200 ms.
 	obedient bool
 	limit    Limit
 }
 
-// crawl lets all crawl the same host until the time is over, and counts what
-// each of them got.
+// crawl lets all agents crawl the same host until the time is over, and returns the number of slots
+// of each.
 func crawl(t *testing.T, p *Pacer, maxWait, long time.Duration, all []crawler) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
@@ -52,7 +51,7 @@ func crawl(t *testing.T, p *Pacer, maxWait, long time.Duration, all []crawler) m
 					}
 					pause := 200 * time.Millisecond
 					if why := (*Refused)(nil); errors.As(err, &why) && c.obedient {
-						pause = max(time.Second, (why.RetryAfter + time.Second - 1).Truncate(time.Second)) // as the gateway tells it
+						pause = max(time.Second, (why.RetryAfter + time.Second - 1).Truncate(time.Second)) // in whole seconds, like the gateway
 					}
 					sleep(ctx, pause)
 				}
@@ -70,8 +69,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// crew returns n agents with the same limit; the first has flood workers, of the
-// disobedient kind, the others as many as given.
+// crew returns n agents with the same limit. The first one has flood workers of the disobedient
+// kind, the others the given number.
 func crew(l Limit, n, flood, workers int) []crawler {
 	all := make([]crawler, 0, n)
 	for i := range n {
@@ -84,8 +83,8 @@ func crew(l Limit, n, flood, workers int) []crawler {
 	return all
 }
 
-// shares checks that each agent got its part of all within a tenth, and that
-// the host was used well.
+// shares checks that each agent got an equal share within a tenth, and that nearly all slots were
+// used.
 func shares(t *testing.T, got map[string]int, all []crawler, slots int) {
 	t.Helper()
 	total := 0
@@ -99,7 +98,7 @@ func shares(t *testing.T, got map[string]int, all []crawler, slots int) {
 		}
 	}
 	if total < slots*9/10 || total > slots+5 {
-		t.Errorf("%d requests went, want %d", total, slots)
+		t.Errorf("%d requests were sent, want %d", total, slots)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testcpu"
 )
 
-// BenchmarkMillionHostsInTenMinutes asks for a million hosts, one after the other, in ten minutes
-// by the clock, with the sweep as it is: how many keys there are at most, what each takes, and what
-// part of one processor the sweep does. It runs where CRAWLGATE_TEN_MINUTES says how long they are,
+// BenchmarkMillionHostsInTenMinutes requests a million hosts, one after the other, in ten minutes
+// of real time, with the usual sweep. It measures the largest number of keys, the memory of each,
+// and the sweep's share of one processor. It runs only if CRAWLGATE_TEN_MINUTES sets the duration,
 // such as 10m.
 func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 	long, err := time.ParseDuration(os.Getenv("CRAWLGATE_TEN_MINUTES"))
@@ -26,7 +26,7 @@ func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 	const n = 1_000_000
 	for b.Loop() {
 		p := New(Config{})
-		p.sweeping.Store(true) // here, to be timed
+		p.sweeping.Store(true) // the benchmark sweeps itself, to measure it
 		before, used := heapInUse(), testcpu.Used(b)
 		var swept time.Duration
 		most, heapAtMost := 0, int64(0)
@@ -57,8 +57,8 @@ func BenchmarkMillionHostsInTenMinutes(b *testing.B) {
 	}
 }
 
-// TestWaiterIsSmall: what one more held request takes here, beside its connection and the stack of its goroutine. They may be
-// 65,536.
+// TestWaiterIsSmall checks the memory of one held request, without its connection and the stack of
+// its goroutine. There may be 65,536 of them.
 func TestWaiterIsSmall(t *testing.T) {
 	const waiters, most = 10_000, 2048
 	p := New(Config{Queue: waiters, Waiters: 4 * waiters})

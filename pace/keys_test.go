@@ -40,7 +40,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	if rank("2001:db8::1") != rank("h") || rank("add:d::1") != rank("h") {
-		t.Error("an IPv6 literal is not ranked as a host")
+		t.Error("an IPv6 literal does not have the rank of a host")
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// visit is what the naive simulator knows of one request.
+// visit is one request in the simple simulator.
 type visit struct {
-	arrived, left time.Duration // left: went, or gave up
+	arrived, left time.Duration // left when it was sent or gave up
 	went          bool
-	serial        uint32 // order in which they went
+	serial        uint32 // order of sending
 	limit         Limit
 }
 
-// log collects visits in the order in which the requests went.
+// visits collects visits in the order in which the requests were sent.
 type visits struct {
 	mu  sync.Mutex
 	all []visit
@@ -33,7 +33,7 @@ func (v *visits) add(one visit) {
 	v.all = append(v.all, one)
 }
 
-// went lists the visits that went, in that order.
+// went returns the visits that were sent, in that order.
 func (v *visits) went() []visit {
 	var out []visit
 	for _, o := range v.all {
@@ -45,10 +45,9 @@ func (v *visits) went() []visit {
 	return out
 }
 
-// earliest returns when a request could go after those that went, worked out
-// from the whole history instead of from GCRA's one timestamp: over every window
-// of the past, the intervals of the requests in it must have passed but for the
-// burst, and the gap to the last one must hold for both.
+// earliest returns when a request may be sent after those in history. It uses the whole history
+// instead of GCRA's one timestamp: over every window of the past, the intervals of its requests
+// must have passed except for the burst, and the gap to the last request must hold for both.
 func earliest(history []visit, l Limit) time.Duration {
 	t := time.Duration(0)
 	var sum time.Duration
@@ -66,8 +65,8 @@ func earliest(history []visit, l Limit) time.Duration {
 type schedule struct {
 	seed     uint64
 	requests int
-	limits   []Limit // one of them is drawn for each request
-	cancel   float64 // part of the requests whose client leaves
+	limits   []Limit // each request has one of them at random
+	cancel   float64 // share of the requests whose client leaves
 	maxWait  time.Duration
 }
 
@@ -105,32 +104,32 @@ func (sc schedule) run(t *testing.T) *visits {
 	return out
 }
 
-// safe fails when any request went earlier than every window of the past allows.
+// safe fails the test if a request was sent earlier than every window of the past permits.
 func safe(t *testing.T, went []visit) {
 	t.Helper()
 	for i, v := range went {
 		if least := earliest(went[:i], v.limit); v.left < least {
-			t.Fatalf("request %d went at %s, not before %s was allowed", i, v.left, least)
+			t.Fatalf("request %d was sent at %s, want not before %s", i, v.left, least)
 		}
 	}
 }
 
-// lossless fails when a slot passed unused while somebody waited for it. It
-// holds where all requests have the same limits.
+// lossless fails the test if a slot passed unused while a request waited for it. It requires that
+// all requests have the same limits.
 func lossless(t *testing.T, all, went []visit) {
 	t.Helper()
 	waiting := slices.DeleteFunc(slices.Clone(all), func(o visit) bool { return o.went })
 	last := time.Duration(0)
 	for i, v := range went {
 		free := max(last, earliest(went[:i], v.limit))
-		want := v.left // the first moment from then on at which somebody waited
+		want := v.left // the first later moment at which a request waited
 		for _, o := range slices.Concat(waiting, went[i:]) {
 			if o.left > free || o.went && o.left == free {
 				want = min(want, max(free, o.arrived))
 			}
 		}
 		if v.left != want {
-			t.Fatalf("request %d went at %s; the slot was free at %s and wanted at %s", i, v.left, free, want)
+			t.Fatalf("request %d was sent at %s, but the slot was free at %s and a request waited at %s", i, v.left, free, want)
 		}
 		last = v.left
 	}
@@ -154,7 +153,7 @@ func TestModelNoWindowExceedsTheRateAndNoSlotIsLost(t *testing.T) {
 					v := sc.run(t)
 					went := v.went()
 					if len(went) < sc.requests/4 {
-						t.Fatalf("only %d went", len(went))
+						t.Fatalf("only %d requests were sent", len(went))
 					}
 					safe(t, went)
 					lossless(t, v.all, went)
@@ -184,7 +183,7 @@ func TestModelIntervalChangesFromRequestToRequest(t *testing.T) {
 	}
 }
 
-// A refused newcomer learns when it could have gone. If nobody else comes, it goes exactly then.
+// A refused request is told when it could be sent. Without other requests, it is sent exactly then.
 func TestModelRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -195,7 +194,7 @@ func TestModelRetryAfterIsExact(t *testing.T) {
 				p := New(Config{})
 				l := Limit{Key: "h", Interval: time.Duration(rnd.IntN(9)+1) * time.Second, Burst: rnd.IntN(4), Delay: time.Duration(rnd.IntN(4)) * time.Second}
 				var wg sync.WaitGroup
-				for i := range 1 + rnd.IntN(12) { // some go, some wait, for as long as needed
+				for i := range 1 + rnd.IntN(12) { // some are sent, some wait
 					agent := fmt.Sprintf("agent-%d", i%3)
 					wg.Go(func() {
 						granted(t, p, Request{Limit: l, Agent: agent, MaxWait: time.Hour}).Done()
@@ -220,7 +219,7 @@ func TestModelRetryAfterIsExact(t *testing.T) {
 				s.Done()
 				wg.Wait()
 				if s.Wait != why.RetryAfter {
-					t.Errorf("told to come back in %s, but the slot was there after %s", why.RetryAfter, s.Wait)
+					t.Errorf("Retry-After is %s, but the slot was free after %s", why.RetryAfter, s.Wait)
 				}
 			})
 		})

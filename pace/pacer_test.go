@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// granted acquires a slot that must be granted, and returns how long it was held.
+// granted acquires a slot, and fails the test if it is refused.
 func granted(t *testing.T, p *Pacer, r Request) Slot {
 	t.Helper()
 	s, err := p.Acquire(t.Context(), r)
@@ -19,7 +19,7 @@ func granted(t *testing.T, p *Pacer, r Request) Slot {
 	return s
 }
 
-// refused acquires a slot that must be refused.
+// refused fails the test unless the request is refused, and returns the refusal.
 func refused(t *testing.T, p *Pacer, r Request) *Refused {
 	t.Helper()
 	s, err := p.Acquire(t.Context(), r)
@@ -73,7 +73,7 @@ func TestAcquireCancelledWaitGivesTheSlotToTheNext(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := p.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
-				t.Errorf("cancelled: %v", err)
+				t.Errorf("Acquire with a canceled context = %v", err)
 			}
 		})
 		synctest.Wait()
@@ -89,7 +89,7 @@ func TestAcquireCancelledWaitGivesTheSlotToTheNext(t *testing.T) {
 		cancel()
 		wg.Wait()
 		if first, second := <-at, <-at; first != time.Second || second != 2*time.Second {
-			t.Errorf("the two behind went at %s and %s, want 1s and 2s", first, second)
+			t.Errorf("the next two requests were sent at %s and %s, want 1s and 2s", first, second)
 		}
 	})
 }

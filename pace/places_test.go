@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// take holds n places of the agent until the returned function is called.
+// take takes n places for an agent until the returned function is called.
 func take(t *testing.T, p *Pacer, n int, r Request) (giveBack func()) {
 	t.Helper()
 	slots := make([]Slot, n)
@@ -25,7 +25,8 @@ func take(t *testing.T, p *Pacer, n int, r Request) (giveBack func()) {
 	}
 }
 
-// One agent takes its share of a clock, and waits for more. Another goes as if it were alone.
+// One agent takes its share of a clock and waits for more. Another agent is served as if it were
+// alone.
 func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 	t.Parallel()
 	host := Limit{Key: "h", Concurrency: 8}
@@ -33,7 +34,7 @@ func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 		name  string
 		limit Limit
 		also  []Limit
-		own   bool // each agent has a clock of its own as well
+		own   bool // each agent also has its own clock
 	}{
 		{"the host's clock", host, nil, false},
 		{"with one of its own", host, nil, true},
@@ -58,7 +59,7 @@ func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 				for range waiting {
 					group.Go(func() {
 						if s, err := p.Acquire(ctx, slow); err == nil {
-							t.Errorf("%s: an eighth place was given", tt.name)
+							t.Errorf("%s: the agent got an eighth place", tt.name)
 							s.Done()
 						}
 					})
@@ -80,7 +81,7 @@ func TestPlacesLeaveOneToAnotherAgent(t *testing.T) {
 				take(t, p, 7, slow)()
 				for i := range p.table.shards {
 					if n := len(p.table.shards[i].inFlight); n > 0 {
-						t.Errorf("%s: %d counts are left", tt.name, n)
+						t.Errorf("%s: %d counts remain, want none", tt.name, n)
 					}
 				}
 			})
@@ -115,8 +116,8 @@ func TestPlacesAreSharedAtOneClock(t *testing.T) {
 	}
 }
 
-// An agent that is the only one gets all places, but for the Pacer's first minutes. From another
-// one's first request on it gets no more of them, and its requests in flight count.
+// An agent that is alone gets all places, except in the Pacer's first minutes. From the first
+// request of another agent on it gets no more of them, and its requests in flight count.
 func TestPlacesOfALoneAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestPlacesOfALoneAgent(t *testing.T) {
 	})
 }
 
-// field is the state of a simulation of places: the waiting requests, and the requests with places.
+// field is the state of a simulation of places: the waiting requests and those with places.
 type field struct {
 	mu      sync.Mutex
 	waiting map[string]int
@@ -150,8 +151,9 @@ func (f *field) add(m map[string]int, agent string, n int) {
 	m[agent] += n
 }
 
-// Random agents take places for random times. Never are there more in flight than places, nor of
-// one agent more than all but one; and no place stays unused while an agent waits that may have it.
+// Random agents take places for random times. There are never more requests in flight than places,
+// nor more of one agent than all but one, and no place stays unused while an agent that may have it
+// waits.
 func TestModelPlaces(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -203,7 +205,7 @@ func (f *field) visit(t *testing.T, p *Pacer, r Request, long, leave time.Durati
 	f.total++
 	f.flying[r.Agent]++
 	if f.total > r.Concurrency || f.flying[r.Agent] > r.Concurrency-1 {
-		t.Errorf("%d in flight, %d of one agent, at %d places", f.total, f.flying[r.Agent], r.Concurrency)
+		t.Errorf("%d requests in flight, %d of one agent, with %d places", f.total, f.flying[r.Agent], r.Concurrency)
 	}
 	f.mu.Unlock()
 	time.Sleep(long)
@@ -214,7 +216,7 @@ func (f *field) visit(t *testing.T, p *Pacer, r Request, long, leave time.Durati
 	s.Done()
 }
 
-// noneUnused fails when somebody waits that could go.
+// noneUnused fails the test if a waiting request could be sent.
 func (f *field) noneUnused(t *testing.T, p *Pacer, l Limit) {
 	t.Helper()
 	f.mu.Lock()
@@ -230,8 +232,8 @@ func (f *field) noneUnused(t *testing.T, p *Pacer, l Limit) {
 	}
 }
 
-// A newcomer is told exactly when it can go, also beside an agent whose requests must let it go
-// first.
+// A refused request is told exactly when it can be sent, even beside an agent whose requests must
+// let it pass.
 func TestModelPlacesRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -269,7 +271,7 @@ func TestModelPlacesRetryAfterIsExact(t *testing.T) {
 					s := granted(t, p, late)
 					s.Done()
 					if s.Wait != why {
-						t.Errorf("told to come back in %s, but the slot was there after %s", why, s.Wait)
+						t.Errorf("Retry-After is %s, but the slot was free after %s", why, s.Wait)
 					}
 				}
 				cancel()

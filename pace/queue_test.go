@@ -19,7 +19,7 @@ func TestFairnessByDelay(t *testing.T) {
 		want map[string]int
 	}{
 		{
-			// Half of the time each: 500 s are 100 visits 5 s apart, or 500.
+			// Half of the time for each agent: 500 s are 100 visits 5 s apart, or 500.
 			"shares are shares of the time: an agent with a longer delay gets fewer requests",
 			[]crawler{{agent: "slow", workers: 9, limit: Limit{Key: "h", Interval: 5 * time.Second}}, {agent: "fast", workers: 9, limit: Limit{Key: "h", Interval: time.Second}}},
 			map[string]int{"slow": 100, "fast": 500},
@@ -40,7 +40,7 @@ func TestFairnessByDelay(t *testing.T) {
 	}
 }
 
-// waiting starts n requests that wait, and returns a function that ends them.
+// waiting starts n waiting requests, and returns a function that ends them.
 func waiting(t *testing.T, p *Pacer, n int, r Request) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func TestQueueFullHasRoomForWhoHasLess(t *testing.T) {
 		granted(t, p, r).Done()
 		defer waiting(t, p, 10, r)()
 		if why := refused(t, p, r); why.Reason != ReasonQueueFull || why.RetryAfter != 11*time.Minute {
-			t.Errorf("an eleventh of the same agent: %+v, want queue full, 11 min", why)
+			t.Errorf("an eleventh request of the same agent: %+v, want queue full, 11 min", why)
 		}
 		small := r
 		small.Agent = "small"
@@ -80,14 +80,14 @@ func TestQueueFullHasRoomForWhoHasLess(t *testing.T) {
 		start := time.Now()
 		s := granted(t, p, other)
 		s.Done()
-		// Heads of flood and small are before it, no more.
+		// Only the first requests of flood and small are before it.
 		if at := time.Since(start); at != 3*time.Minute {
-			t.Errorf("a third agent's first went after %s, want 3 min", at)
+			t.Errorf("a third agent's first request was sent after %s, want 3 min", at)
 		}
 	})
 }
 
-// With its share of a full queue an agent gets no more, although another has more.
+// An agent with its share of a full queue gets no more, although another agent has more.
 func TestQueueFullEndsAtTheShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWaitersAreBoundedInAllAndShared(t *testing.T) {
 	})
 }
 
-// Whatever comes and goes, and however it ends, nothing stays behind.
+// After all requests have ended, in any way, no state remains.
 func TestQueueKeepsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestQueueKeepsNothing(t *testing.T) {
 		}
 		wg.Wait()
 		if s := p.Stats(); s.Waiting != 0 {
-			t.Errorf("Stats = %+v, want nobody waiting", s)
+			t.Errorf("Stats = %+v, want no waiting request", s)
 		}
 		time.Sleep(30 * time.Second) // claims end
 		for i := range p.table.shards {
@@ -194,9 +194,9 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Acquire(ctx, Request{Limit: Limit{Key: "h"}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Acquire with a context that ended: %v", err)
+		t.Errorf("Acquire with an ended context = %v", err)
 	}
 	if n := p.Stats().Keys; n != 0 {
-		t.Errorf("it made %d keys", n)
+		t.Errorf("Acquire with an ended context made %d keys", n)
 	}
 }

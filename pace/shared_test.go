@@ -17,7 +17,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// cluster is some gateways with one Redis, and what an origin sees of them.
+// cluster is some gateways with one Redis, and an origin's record of their requests.
 type cluster struct {
 	redis    *redistest.Server
 	gateways []*gateway
@@ -50,7 +50,7 @@ func newCluster(t *testing.T, n int) *cluster {
 	return c
 }
 
-// clock returns that of another gateway.
+// clock returns the clock of another gateway.
 func (c *cluster) clock(t *testing.T, heartbeat time.Duration) *redisclock.Clock {
 	t.Helper()
 	l, err := link.New(link.Config{URL: c.redis.URL(), Heartbeat: heartbeat})
@@ -63,7 +63,7 @@ func (c *cluster) clock(t *testing.T, heartbeat time.Duration) *redisclock.Clock
 	return k
 }
 
-// crawl lets the workers of one gateway ask for the hosts in turn until ctx ends.
+// crawl requests the hosts in turn from the workers of one gateway until ctx ends.
 func (c *cluster) crawl(ctx context.Context, g *gateway, workers, hosts int, l pace.Limit) {
 	var wg sync.WaitGroup
 	for i := range workers {
@@ -87,9 +87,9 @@ func (c *cluster) crawl(ctx context.Context, g *gateway, workers, hosts int, l p
 	wg.Wait()
 }
 
-// apart fails when in any window between the two times a host had more requests than one for each
-// interval and one more. That one may have been late on its way: the shared clock does not hear of it.
-// The slots themselves are held by the tests of redisclock.
+// apart fails the test if in any window between the two times a host got more requests than one for
+// each interval, plus one that may have been late on its way without the shared clock's knowledge.
+// The tests of redisclock check the slots themselves.
 func (c *cluster) apart(t *testing.T, from, to time.Time, interval time.Duration) {
 	t.Helper()
 	for host, at := range c.seen {
@@ -104,8 +104,8 @@ func (c *cluster) apart(t *testing.T, from, to time.Time, interval time.Duration
 	}
 }
 
-// within fails when in any window a host had more requests than one for each interval and one for
-// each gateway.
+// within fails the test if in any window a host got more requests than one for each interval and
+// one for each gateway.
 func (c *cluster) within(t *testing.T, interval time.Duration) {
 	t.Helper()
 	n := len(c.gateways)
@@ -136,8 +136,8 @@ func (c *cluster) total() int {
 	return n
 }
 
-// Whatever becomes of Redis, no host has more than its rate but for one request of each gateway;
-// and while Redis is there, but for one.
+// Whatever happens to Redis, no host gets more than its rate plus one request of each gateway; with
+// Redis, plus one request.
 func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
 	t.Parallel()
 	limits := map[string]pace.Limit{
@@ -168,7 +168,7 @@ func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
 			ended := c.total()
 			t.Logf("%d requests with redis in %s, %d without in 2 s, %d after", with, killed.Sub(began), without-with, ended-back)
 			if without == with || ended == back {
-				t.Error("nothing went while redis was away, or after it came back")
+				t.Error("no request was sent while Redis was away, or after it came back")
 			}
 			interval := max(l.Interval, l.Delay)
 			c.apart(t, began, killed, interval)
@@ -177,7 +177,7 @@ func TestSharedKeepsTheLimitOverGatewaysAndARedisOutage(t *testing.T) {
 	}
 }
 
-// Gateways with a queue each share a host's slots evenly, and no slot is lost.
+// Gateways with a queue each share a host's slots evenly and lose none.
 func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -212,12 +212,12 @@ func TestSharedGivesEachGatewayItsPart(t *testing.T) {
 	wg.Wait()
 	for i, n := range got {
 		if n < 150/3*7/10 || n > 150/3*13/10 {
-			t.Errorf("gateway %d got %d of 150", i, n)
+			t.Errorf("gateway %d got %d of 150 slots, want a third within 30 %%", i, n)
 		}
 	}
 }
 
-// Whatever Redis forgets, and when, no gateway goes for a slot that it has forgotten: gaps hold.
+// Whatever Redis forgets at any time, no gateway uses a forgotten slot, so the gaps hold.
 func TestSharedKeepsGapsThoughRedisForgets(t *testing.T) {
 	t.Parallel()
 	const gap = 400 * time.Millisecond
@@ -246,12 +246,12 @@ func TestSharedKeepsGapsThoughRedisForgets(t *testing.T) {
 			}
 			wg.Wait()
 			if n := c.total(); n < 3*8 {
-				t.Errorf("%d requests went", n)
+				t.Errorf("%d requests were sent, want at least 24", n)
 			}
 			for host, at := range c.seen {
 				for i := 1; i < len(at); i++ {
 					if got := at[i].Sub(at[i-1]); got < gap {
-						t.Errorf("%s: %s between two requests, the later at %s", host, got, at[i].Sub(began))
+						t.Errorf("%s: two requests came %s apart, the later at %s", host, got, at[i].Sub(began))
 					}
 				}
 			}
@@ -259,8 +259,8 @@ func TestSharedKeepsGapsThoughRedisForgets(t *testing.T) {
 	}
 }
 
-// A gateway that dies between reserving and going loses its one slot; the next is one interval
-// later.
+// A gateway that dies between reserving and sending loses only its one slot; the next one is an
+// interval later.
 func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -268,13 +268,13 @@ func TestSharedDeadGatewayLosesOneSlotOnly(t *testing.T) {
 	for i, due := range []time.Duration{0, time.Hour, 2 * time.Hour} {
 		r, err := c.gateways[i%2].clock.Reserve(t.Context(), d, 1000*time.Hour)
 		if err != nil || r.Outcome != pace.Reserved {
-			t.Fatalf("Reserve = %+v, %v", r, err)
+			t.Fatalf("Reserve = %+v, %v; want a slot", r, err)
 		}
 		if r.Wait > due+time.Minute || r.Wait < due-time.Minute {
 			t.Errorf("slot %d is in %s, want %s", i, r.Wait, due)
 		}
 		if i == 1 {
-			c.gateways[1].clock.Close() // with a slot reserved, never used
+			c.gateways[1].clock.Close() // with a reserved slot
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestSharedCancelledRequestGivesItsSlotBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := c.gateways[0].pacer.Acquire(ctx, r); err == nil {
-		t.Fatal("granted")
+		t.Fatal("Acquire succeeded with a canceled context")
 	}
 	got, err := c.gateways[1].clock.Reserve(t.Context(), []pace.Demand{{Key: "h", Interval: time.Hour}}, 1000*time.Hour)
 	if err != nil || got.Wait > time.Hour+time.Minute {
@@ -321,8 +321,8 @@ func TestSharedBlockHoldsAtAllGateways(t *testing.T) {
 	_, err := c.gateways[1].pacer.Acquire(t.Context(), pace.Request{Limit: pace.Limit{Key: "h", Interval: time.Second}})
 	wantBlocked(t, err)
 
-	// A gateway that was not there to hear it learns it with its first reservation;
-	// and a Redis that forgot it is told again.
+	// A gateway that missed the message learns of the block with its first reservation, and a Redis
+	// that forgot it is told again.
 	c.redis.Kill()
 	redistest.Eventually(t, "redis is found away", func() bool { return !c.gateways[0].clock.Peers().Up })
 	c.redis.Start()
@@ -344,7 +344,8 @@ func (c *cluster) hasBlock(key string) bool {
 	return c.redis.Say(`EVAL "return redis.call('HEXISTS', redis.call('KEYS', '*}:key:`+key+`')[1] or '', 'until')" 0`) == ":1\r\n"
 }
 
-// A shared clock that can be reached already learns of the blocks that a gateway had when it ended.
+// A shared clock that is reachable at the start learns of the blocks that a gateway had when it
+// ended.
 func TestSharedLearnsRestoredBlocks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -354,13 +355,12 @@ func TestSharedLearnsRestoredBlocks(t *testing.T) {
 	})
 }
 
-// wantBlocked fails unless err is the refusal of a key that is blocked for an
-// hour.
+// wantBlocked fails the test unless err is the refusal of a key blocked for an hour.
 func wantBlocked(t *testing.T, err error) {
 	t.Helper()
 	var why *pace.Refused
 	if !errors.As(err, &why) || why.Reason != pace.ReasonBlocked || why.RetryAfter < 59*time.Minute {
-		t.Errorf("%v, want blocked for an hour", err)
+		t.Errorf("error %v, want blocked for an hour", err)
 	}
 }
 
@@ -386,9 +386,9 @@ func TestSharedDecisionIsOneRoundTrip(t *testing.T) {
 	for i := range n {
 		acquire(fmt.Sprintf("h%d.example", i))
 	}
-	// Heartbeats call a script as well, ten times a second.
+	// Heartbeats also call a script, ten times a second.
 	if after := calls(t, c.redis); after-before < n || after-before > n+20 {
-		t.Errorf("%d decisions took %d calls", n, after-before)
+		t.Errorf("%d decisions took %d calls, want one each", n, after-before)
 	}
 }
 
@@ -400,6 +400,6 @@ func calls(t *testing.T, s *redistest.Server) int {
 			return n
 		}
 	}
-	t.Fatal("redis does not count evalsha")
+	t.Fatal("INFO has no count of evalsha")
 	return 0
 }

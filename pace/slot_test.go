@@ -12,7 +12,7 @@ func TestConcurrencyIsHeldUntilDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{})
-		time.Sleep(loneAfter) // there is one agent only
+		time.Sleep(loneAfter) // then the only agent gets all places
 		var flying, most atomic.Int64
 		var wg sync.WaitGroup
 		start := time.Now()
@@ -23,7 +23,7 @@ func TestConcurrencyIsHeldUntilDone(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				flying.Add(-1)
 				s.Done()
-				s.Done() // once is enough
+				s.Done() // the second Done does nothing
 			})
 		}
 		wg.Wait()
@@ -31,7 +31,7 @@ func TestConcurrencyIsHeldUntilDone(t *testing.T) {
 			t.Errorf("%d in flight at once, want 4", most.Load())
 		}
 		if took := time.Since(start); took != 30*time.Second {
-			t.Errorf("40 of 3 s, four at a time, took %s, want 30 s: a free place stayed unused", took)
+			t.Errorf("40 requests of 3 s, four at a time, took %s, want 30 s", took)
 		}
 	})
 }
@@ -52,8 +52,8 @@ func TestConcurrencyCountsInTheWait(t *testing.T) {
 	})
 }
 
-// A Slot whose time is over must not give back what belongs to a later one,
-// though both use the same memory.
+// A Slot that has ended must not return the place of a later one, although both use the same
+// memory.
 func TestDoneOfAnOldSlotDoesNothing(t *testing.T) {
 	t.Parallel()
 	p := New(Config{})
@@ -104,7 +104,7 @@ func TestCancelGivesTheSlotBackIfNoOtherWent(t *testing.T) {
 		first := granted(t, p, r)
 		second := granted(t, p, r)
 		_ = refused(t, p, r)
-		first.Cancel() // another went since: the slot is gone
+		first.Cancel() // another request was sent since, so the slot cannot be returned
 		_ = refused(t, p, r)
 		second.Cancel()
 		granted(t, p, r).Done()
@@ -121,7 +121,7 @@ func TestCancelWakesWhoWaits(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if s := granted(t, p, r); s.Wait != time.Second {
-				t.Errorf("held for %s, want until the slot was given back", s.Wait)
+				t.Errorf("held for %s, want 1s, until the slot was returned", s.Wait)
 			}
 		})
 		time.Sleep(time.Second)
@@ -130,15 +130,14 @@ func TestCancelWakesWhoWaits(t *testing.T) {
 	})
 }
 
-// What counts for the site is when the request reaches it: connecting may have
-// taken a while.
+// For the site, the time counts at which the request reaches it; connecting may have taken a while.
 func TestSentCountsTheGapFromNow(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		limit Limit
-		want  time.Duration // of the next, right after it was sent
-		then  time.Duration // of the one after, 4 s later
+		want  time.Duration // of the next request, right after it was sent
+		then  time.Duration // of the one after that, 4 s later
 	}{
 		{"delay", Limit{Key: "h", Delay: 8 * time.Second}, 8 * time.Second, 4 * time.Second},
 		{"rate", Limit{Key: "h", Interval: 8 * time.Second}, 8 * time.Second, 4 * time.Second},
@@ -153,12 +152,12 @@ func TestSentCountsTheGapFromNow(t *testing.T) {
 				s.Sent()
 				next := granted(t, p, Request{Limit: tt.limit})
 				if next.Wait != tt.want {
-					t.Errorf("next held for %s, want %s", next.Wait, tt.want)
+					t.Errorf("the next request was held for %s, want %s", next.Wait, tt.want)
 				}
 				time.Sleep(4 * time.Second)
-				s.Sent() // too late: another went since
+				s.Sent() // does nothing, because another request was sent since
 				if last := granted(t, p, Request{Limit: tt.limit}); last.Wait != tt.then {
-					t.Errorf("the one after held for %s, want %s", last.Wait, tt.then)
+					t.Errorf("the request after that was held for %s, want %s", last.Wait, tt.then)
 				}
 			})
 		})

@@ -69,10 +69,10 @@ func TestStatusesTellHowTheyStand(t *testing.T) {
 			t.Errorf("busy: %+v, want %+v", got, want[1:2])
 		}
 		if c, ok := p.Status("spent", rate); !ok || !equalStatus(c, want[2]) {
-			t.Errorf("spent: %+v, %v", c, ok)
+			t.Errorf("Status(spent) = %+v, %v", c, ok)
 		}
 		if _, ok := p.Status("unknown", rate); ok {
-			t.Error("a clock is known that nobody asked for")
+			t.Error("Status found a clock without requests")
 		}
 		busy.Done()
 		wg.Wait()

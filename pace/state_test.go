@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// restarted returns a new Pacer with what another one left in a file, after the given time. An orderly
-// end lists all keys, a kill leaves the list of before.
+// restarted returns a new Pacer with the file of another one, after the given time. An orderly end
+// lists all keys; a kill leaves the earlier list.
 func restarted(t *testing.T, old *Pacer, orderly bool, after time.Duration) *Pacer {
 	t.Helper()
 	file, err := json.Marshal(old.States(1000, orderly))
@@ -26,8 +26,8 @@ func restarted(t *testing.T, old *Pacer, orderly bool, after time.Duration) *Pac
 	return p
 }
 
-// A restart keeps the gap that a site asks for, before and after a request, whichever of two agents
-// it is that has to keep it; an orderly stop keeps it to the moment, a kill counts from the start.
+// A restart keeps the gap of a site before and after a request, for either of two agents. An
+// orderly stop keeps it exactly; after a kill it counts from the start.
 func TestRestartKeepsDelays(t *testing.T) {
 	t.Parallel()
 	const away = 150 * time.Millisecond
@@ -68,7 +68,7 @@ func TestRestartKeepsDelays(t *testing.T) {
 	}
 }
 
-// After an orderly stop a host has the rest of its burst, after a kill no burst.
+// After an orderly stop a host has the rest of its burst, after a kill none.
 func TestRestartKeepsRates(t *testing.T) {
 	t.Parallel()
 	limit := Limit{Key: "h", Interval: time.Second, Burst: 3}
@@ -88,7 +88,7 @@ func TestRestartKeepsRates(t *testing.T) {
 	}
 }
 
-// An unknown state stays unknown over an orderly stop, until it cannot matter any more.
+// An unknown state stays unknown over an orderly stop, until it no longer matters.
 func TestRestartAfterAStartThatKnewNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRestartAfterAStartThatKnewNothing(t *testing.T) {
 	})
 }
 
-// A list that is not complete says nothing of other keys.
+// An incomplete list says nothing about other keys.
 func TestStatesAreComplete(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,40 +112,39 @@ func TestStatesAreComplete(t *testing.T) {
 		}
 		p := New(Config{Random: noJitter})
 		if !complete(p, 10) {
-			t.Error("nothing was asked, and the list is not complete")
+			t.Error("the list is incomplete without requests")
 		}
 		if list := p.States(10, false); len(list) != 0 {
-			t.Errorf("a list for a crash says that it is complete: %+v", list)
+			t.Errorf("a list for a crash claims to be complete: %+v", list)
 		}
 		s := granted(t, p, Request{Limit: Limit{Key: "h", Concurrency: 2}})
 		if complete(p, 10) {
-			t.Error("complete although a request is in flight")
+			t.Error("the list claims to be complete with a request in flight")
 		}
 		s.Done()
 		go func() { _, _ = p.Acquire(t.Context(), Request{Limit: Limit{Key: "h", Delay: 5 * time.Second}}) }()
 		synctest.Wait()
 		if complete(p, 10) {
-			t.Error("complete although a request waits")
+			t.Error("the list claims to be complete with a waiting request")
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if !complete(p, 10) {
-			t.Error("not complete although all is over")
+			t.Error("the list is incomplete after all requests have ended")
 		}
 		for i := range 20 {
 			granted(t, p, Request{Limit: Limit{Key: fmt.Sprint(i), Delay: time.Duration(i) * time.Second}}).Done()
 		}
 		if complete(p, 20) {
-			t.Error("complete although there are more keys than the list may have")
+			t.Error("the list claims to be complete with more keys than fit")
 		}
 		if list := p.States(3, true); len(list) != 3 || list[0].Key != "19" || list[2].Key != "17" {
-			t.Errorf("of many keys it lists %+v, want the longest gaps", list)
+			t.Errorf("the list of many keys is %+v, want the longest gaps", list)
 		}
 	})
 }
 
-// A clock of the machine that is set back, or a file that says nonsense, holds nothing up for longer
-// than the gap.
+// A machine's clock that was set back, or a file with nonsense, delays requests by at most the gap.
 func TestRestartByAnotherClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,18 +157,18 @@ func TestRestartByAnotherClock(t *testing.T) {
 			{Last: now.Add(time.Hour)},
 		})
 		for key, want := range map[string]time.Duration{"ahead": 5 * time.Second, "negative": 0, "ancient": 5 * time.Second, "": 0} {
-			// If the file ends in the future, nothing is known about the time before it.
+			// If the file ends in the future, the time before it is unknown.
 			if s := granted(t, p, Request{Limit: Limit{Key: key}}); s.Wait > want {
 				t.Errorf("%q: held for %s, want at most %s", key, s.Wait, want)
 			}
 		}
 		if s := granted(t, p, Request{Limit: Limit{Key: "unlisted", Delay: 9 * time.Second}}); s.Wait > 9*time.Second {
-			t.Errorf("held for %s", s.Wait)
+			t.Errorf("held for %s, want at most 9s", s.Wait)
 		}
 	})
 }
 
-// Only a slot whose gap a crash would forget is listed.
+// Only slots whose gap a crash would forget are listed.
 func TestGrantedTellsOfAnotherGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +178,7 @@ func TestGrantedTellsOfAnotherGap(t *testing.T) {
 			granted(t, p, Request{Limit: Limit{Key: "h", Delay: delay}}).Done()
 		}
 		if want := "[false false true false true true]"; fmt.Sprint(told) != want {
-			t.Errorf("told %v, want %s", told, want)
+			t.Errorf("reported %v, want %s", told, want)
 		}
 	})
 }
@@ -191,7 +190,7 @@ type grantObserver struct {
 
 func (o grantObserver) Granted(_ time.Duration, kept bool) { o.granted(kept) }
 
-// BenchmarkStates is what a write of 10,000 hosts costs before the disk.
+// BenchmarkStates measures a write of 10,000 hosts without the disk.
 func BenchmarkStates(b *testing.B) {
 	p := New(Config{})
 	for i := range 10_000 {

@@ -39,20 +39,19 @@ func TestSweepForgetsOnlyWhatSaysNothing(t *testing.T) {
 		keys(28*time.Minute, 0, "slow is")
 		for i := range p.table.shards {
 			if n := len(p.table.shards[i].kept); n != 0 {
-				t.Errorf("shard %d remembers %d blocked keys", i, n)
+				t.Errorf("shard %d keeps %d blocked keys, want none", i, n)
 			}
 		}
 		if p.sweeping.Load() {
-			t.Error("the sweep runs with nothing to sweep")
+			t.Error("the sweep still runs without keys")
 		}
 		granted(t, p, Request{Limit: Limit{Key: "again"}}).Done()
 		keys(time.Minute+sweepRounds*sweepEvery, 0, "again is: the sweep runs again")
 	})
 }
 
-// An agent whose delay is longer than Idle keeps it towards the request of an
-// agent with none, though nothing on that request's clock says so: it is not
-// forgotten before.
+// An agent's delay that is longer than Idle also counts for the request of an agent without one,
+// although nothing on that request's clock shows it. The key must not be dropped before.
 func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
 		if s := granted(t, p, patient("h")); s.Wait != time.Minute {
 			t.Errorf("held for %s, want the minute that is left of its delay", s.Wait)
 		}
-		// If the keys reach their bound, such keys are dropped.
+		// If the number of keys reaches its bound, such keys are dropped.
 		time.Sleep(5 * time.Minute)
 		for i := range 400 {
 			if s := granted(t, p, Request{Limit: Limit{Key: fmt.Sprint(i)}}); s.Wait != 0 {
@@ -78,7 +77,7 @@ func TestSweepKeepsWhatTheLongestDelayNeeds(t *testing.T) {
 	})
 }
 
-// With traffic, the table holds no more than about twice the busy clocks.
+// With traffic, the table has at most about twice as many clocks as are busy.
 func TestSweepKeepsUpWithNewKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,19 +91,19 @@ func TestSweepKeepsUpWithNewKeys(t *testing.T) {
 			}
 		}
 		if most > 2*60*100 {
-			t.Errorf("up to %d keys, want at most twice the 6,000 that are not idle", most)
+			t.Errorf("up to %d keys, want at most twice the 6,000 busy ones", most)
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		for i := range p.table.shards {
 			if n := len(p.table.shards[i].clocks); n != 0 {
-				t.Fatalf("shard %d holds %d clocks", i, n)
+				t.Fatalf("shard %d has %d clocks, want none", i, n)
 			}
 		}
 	})
 }
 
-// fill asks for hosts until each shard has as many keys as it may.
+// fill requests hosts until each shard has its largest number of keys.
 func fill(t *testing.T, p *Pacer, most int) {
 	t.Helper()
 	for i := 0; p.Stats().Keys < most; i++ {
@@ -116,7 +115,7 @@ func fill(t *testing.T, p *Pacer, most int) {
 	}
 }
 
-// Beyond the cap, requests for unknown keys are refused until a key is idle.
+// Beyond the bound, requests for unknown keys are refused until a key is idle.
 func TestFullTableRefusesUnknownKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,12 +131,12 @@ func TestFullTableRefusesUnknownKeys(t *testing.T) {
 			}
 		}
 		if s := p.Stats(); s.Keys != 3*shardCount || s.Waiting != 0 {
-			t.Errorf("%+v, want no more keys and nobody waiting", s)
+			t.Errorf("%+v, want no more keys and no waiting request", s)
 		}
 		time.Sleep(2 * time.Minute)
 		for _, want := range []time.Duration{0, 10 * time.Second} {
 			if w := granted(t, p, Request{Limit: more}).Wait; w != want {
-				t.Errorf("then held for %s, want %s", w, want)
+				t.Errorf("a request for a new key was held for %s, want %s", w, want)
 			}
 		}
 	})
@@ -167,8 +166,7 @@ func TestFullTableDoesNotForgetBlocks(t *testing.T) {
 	})
 }
 
-// Requests with several clocks, in every order, do not wait for each other for
-// ever, and keep the limit of each.
+// Requests with several clocks, in every order, do not deadlock, and keep the limit of each clock.
 func TestSeveralKeysNeverDeadlock(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -206,7 +204,7 @@ func TestSeveralKeysNeverDeadlock(t *testing.T) {
 				for i, key := range keys {
 					for n := 1; n < len(went[key]); n++ {
 						if gap := went[key][n] - went[key][n-1]; gap < 100*time.Millisecond*time.Duration(i+1) {
-							t.Errorf("%s: %s apart", key, gap)
+							t.Errorf("%s: two requests %s apart, want at least the interval", key, gap)
 						}
 					}
 				}
@@ -238,7 +236,7 @@ func TestSeveralKeysSlowHostLeavesTheAddressFree(t *testing.T) {
 	})
 }
 
-// The clocks of one request are all charged, even if creating one of them sweeps their shard.
+// All clocks of a request are charged, even if creating one of them sweeps their shard.
 func TestSeveralKeysAreAllCharged(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Idle: time.Nanosecond})

@@ -11,8 +11,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// BenchmarkAcquire is a whole decision with a real Redis on this machine: one
-// round trip. The time for the 99th of a hundred is the one that users feel.
+// BenchmarkAcquire measures a whole decision with a real Redis on this machine, which is one round
+// trip. The 99th percentile is the time that users notice.
 func BenchmarkAcquire(b *testing.B) {
 	for _, clocks := range []int{1, 3} {
 		b.Run(fmt.Sprintf("clocks=%d", clocks), func(b *testing.B) {

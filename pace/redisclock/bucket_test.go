@@ -12,7 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestClocksAreSpreadOverTheNodes of a cluster of 3 or 6 that share the slots in equal parts, for the default prefix and others.
+// TestClocksAreSpreadOverTheNodes checks clusters of 3 or 6 nodes with equal numbers of slots, for
+// the default prefix and others.
 func TestClocksAreSpreadOverTheNodes(t *testing.T) {
 	t.Parallel()
 	if got := redistest.Slot("{123456789}"); got != 12739 { // the Redis Cluster specification
@@ -40,7 +41,7 @@ func TestClocksAreSpreadOverTheNodes(t *testing.T) {
 	}
 }
 
-// TestBucketsOfOneRequest: the clocks of a host and its site are asked in one call.
+// TestBucketsOfOneRequest checks that the clocks of a host and its site need one call.
 func TestBucketsOfOneRequest(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]int{
@@ -61,8 +62,8 @@ func TestBucketsOfOneRequest(t *testing.T) {
 	}
 }
 
-// TestReserveInTwoBucketsGivesOneSlot: whichever clock is later, both have the same slot, and none is kept if the narrow
-// one is not ready.
+// TestReserveInTwoBucketsGivesOneSlot checks that both clocks have the same slot, whichever is
+// later, and that none is reserved if the narrow clock is not ready.
 func TestReserveInTwoBucketsGivesOneSlot(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t))
@@ -73,25 +74,26 @@ func TestReserveInTwoBucketsGivesOneSlot(t *testing.T) {
 		t.Errorf("%+v, want the slot of the address", both)
 	}
 	if r := reserve(t, k, d[0]); !about(r.Wait, time.Hour+59500*time.Millisecond) {
-		t.Errorf("the next slot of the host is in %s, want an hour after that", r.Wait)
+		t.Errorf("the next slot of the host is in %s, want an hour later", r.Wait)
 	}
 	if err := k.Release(both); err != nil {
 		t.Fatal(err)
 	}
 	r, err := k.Reserve(t.Context(), d, ever)
 	if err != nil || r.Outcome != pace.NotYet || !about(r.Wait, 2*time.Hour+59500*time.Millisecond) {
-		t.Errorf("%+v, %v; want to ask again when the host is ready", r, err)
+		t.Errorf("Reserve = %+v, %v; want NotYet until the host is ready", r, err)
 	}
 	if r, err := k.Reserve(t.Context(), d, time.Hour); err != nil || r.Outcome != pace.TooLate {
-		t.Errorf("%+v, %v; want too late", r, err)
+		t.Errorf("Reserve = %+v, %v; want too late", r, err)
 	}
 	if r := reserve(t, k, d[1]); !about(r.Wait, 59500*time.Millisecond) {
 		t.Errorf("the next slot of the address is in %s: one was lost", r.Wait)
 	}
 }
 
-// TestEra: after a loss nothing is reserved for a second, and then no slot comes less than the gap, or the interval with
-// a spent burst, behind it. All other buckets are noted at once, and all gateways told.
+// TestEra checks that after a loss of memory nothing is reserved for a second. Then each slot comes
+// at least the gap, or the interval with a spent burst, after the loss. All other buckets record
+// the loss at once, and all gateways are told.
 func TestEra(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -106,7 +108,7 @@ func TestEra(t *testing.T) {
 		})
 	}
 	for range 4 {
-		<-back // of each: the link is up, and it listens
+		<-back // each gateway's link is up and listens
 	}
 	burst := demand("b.example", time.Minute)
 	burst.Tolerance = 4 * time.Minute
@@ -116,7 +118,7 @@ func TestEra(t *testing.T) {
 	s.Say("FLUSHALL")
 	r, err := one.Reserve(t.Context(), []pace.Demand{gap}, ever)
 	if err != nil || r.Outcome != pace.NotYet || r.Wait <= 0 || r.Wait > time.Second {
-		t.Fatalf("%+v, %v; want to ask again in a second", r, err)
+		t.Fatalf("Reserve = %+v, %v; want NotYet for a second", r, err)
 	}
 	<-back
 	<-back // both are told
@@ -134,13 +136,13 @@ func TestEra(t *testing.T) {
 			return err == nil && r.Outcome == pace.Reserved
 		})
 		if r.Wait < want.least-time.Since(flushed)+time.Second || r.Wait > want.least+time.Second {
-			t.Errorf("the slot of %s is in %s, want %s", want.demand.Key, r.Wait, want.least)
+			t.Errorf("the slot of %s is in %s, want at least %s", want.demand.Key, r.Wait, want.least)
 		}
 	}
 }
 
-// TestRedisUser: the rights that docs/fleet.md gives to the user of the clocks are enough for all that they do, and do not
-// let it lift an order.
+// TestRedisUser checks that the rights in docs/fleet.md are enough for the user of the clocks, and
+// that this user cannot lift an order.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	line := testdocs.Line(t, "fleet.md", "ACL SETUSER clocks ")
@@ -188,11 +190,12 @@ func TestRedisUser(t *testing.T) {
 		t.Error("the user of the clocks can lift orders")
 	}
 	if got := s.Say("ACL LOG 20"); strings.Count(got, "NOPERM")+strings.Count(got, "reason") != 1 {
-		t.Errorf("refused besides the order: %s", got)
+		t.Errorf("Redis refused other commands: %s", got)
 	}
 }
 
-// TestEraWithoutTheRightToAsk: a user that may not ask Redis for its run finds out an emptied one, and disturbs no other.
+// TestEraWithoutTheRightToAsk checks that a user that may not ask Redis for its run still notices
+// an emptied Redis, and disturbs no other clock.
 func TestEraWithoutTheRightToAsk(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -210,12 +213,13 @@ func TestEraWithoutTheRightToAsk(t *testing.T) {
 	s.Say("FLUSHALL")
 	r, err := poor.Reserve(t.Context(), []pace.Demand{demand("h.example", 0)}, ever)
 	if err != nil || r.Outcome != pace.NotYet {
-		t.Errorf("%+v, %v; want the loss found out", r, err)
+		t.Errorf("Reserve = %+v, %v; want NotYet after the loss", r, err)
 	}
 }
 
-// TestAClockMoves: a clock moves to another node with its slot, and the next reservation is an interval after the one before.
-// While the slot moves, Redis refuses the call, because its keys are on both sides.
+// TestAClockMoves checks that a clock moves to another node with its slot, and that the next
+// reservation is an interval after the last one. While the slot moves, Redis refuses the call,
+// because its keys are on both sides.
 func TestAClockMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
@@ -226,17 +230,17 @@ func TestAClockMoves(t *testing.T) {
 		redistest.Eventually(t, "there is a slot", func() (ok bool) {
 			var err error
 			r, err = k.Reserve(t.Context(), []pace.Demand{demand("h.example", interval)}, ever)
-			return err == nil && r.Outcome == pace.Reserved // not in the first second of a new Redis
+			return err == nil && r.Outcome == pace.Reserved // a new Redis reserves nothing in its first second
 		})
 		return at(t, r)
 	}
 	first := slot()
 	c.Move(k.clockKey("h.example"), func() {
 		if r, err := k.Reserve(t.Context(), []pace.Demand{demand("h.example", interval), demand("new.h.example", interval)}, ever); err == nil {
-			t.Errorf("%+v while the clock moves", r)
+			t.Errorf("Reserve = %+v while the clock moves, want an error", r)
 		}
 	})
 	if second := slot(); !about(second-first, interval) {
-		t.Errorf("%v apart, want %v", second-first, interval)
+		t.Errorf("the slots are %v apart, want %v", second-first, interval)
 	}
 }

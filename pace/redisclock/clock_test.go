@@ -18,7 +18,7 @@ import (
 
 const ever = 1000 * time.Hour
 
-// clockAt makes a Clock that is up and does not listen.
+// clockAt returns a Clock that is up and does not listen.
 func clockAt(tb testing.TB, s *redistest.Server) *Clock {
 	tb.Helper()
 	s.Remember(1)
@@ -48,7 +48,7 @@ func demand(key string, interval time.Duration) pace.Demand {
 	return pace.Demand{Key: key, Interval: interval}
 }
 
-// reserve gets one slot that there must be.
+// reserve reserves one slot, and fails the test without one.
 func reserve(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
 	t.Helper()
 	r, err := k.Reserve(t.Context(), d, ever)
@@ -58,7 +58,7 @@ func reserve(t *testing.T, k *Clock, d ...pace.Demand) pace.Reservation {
 	return r
 }
 
-// at returns the slot on Redis's clock.
+// at returns the slot's time by Redis's clock.
 func at(t *testing.T, r pace.Reservation) time.Duration {
 	t.Helper()
 	us, err := strconv.ParseInt(r.Token.([]token)[0].slot, 10, 64)
@@ -68,7 +68,7 @@ func at(t *testing.T, r pace.Reservation) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// about reports whether the time is as wanted, but for the slack that is added.
+// about reports whether got is want plus at most the slack.
 func about(got, want time.Duration) bool { return got >= want && got < want+time.Second }
 
 func TestReserveKeepsOneIntervalApartForAllGateways(t *testing.T) {
@@ -95,14 +95,13 @@ func TestReserveKeepsOneIntervalApartForAllGateways(t *testing.T) {
 	slices.Sort(slots)
 	for i := 1; i < len(slots); i++ {
 		if gap := slots[i] - slots[i-1]; !about(gap, 10*time.Second) {
-			t.Fatalf("slots %d and %d are %s apart, want 10 s: lost or given twice", i-1, i, gap)
+			t.Fatalf("slots %d and %d are %s apart, want 10 s", i-1, i, gap)
 		}
 	}
 }
 
-// The script against the definition: over every window of the past the
-// intervals of the slots in it must have passed but for the burst, and the gap
-// to the neighbour must hold for both.
+// The script must keep the definition: over every window of the past, the intervals of its slots
+// must have passed except for the burst, and the gap to the neighbour must hold for both.
 func TestReserveKeepsEveryWindow(t *testing.T) {
 	t.Parallel()
 	k := clockAt(t, redistest.Start(t))
@@ -183,7 +182,7 @@ func TestReserveKeepsASharedClockFreeWhileANarrowOneIsNotReady(t *testing.T) {
 	reserve(t, k, demand("h", time.Hour))
 	r, err := k.Reserve(t.Context(), []pace.Demand{demand("h", time.Hour), demand("addr", time.Second)}, ever)
 	if err != nil || r.Outcome != pace.NotYet || r.Wait < 59*time.Minute {
-		t.Fatalf("Reserve = %+v, %v; want to be asked again in an hour", r, err)
+		t.Fatalf("Reserve = %+v, %v; want NotYet for an hour", r, err)
 	}
 	if r := reserve(t, k, demand("addr", time.Second)); r.Wait != 0 {
 		t.Errorf("shared clock is reserved until %s", r.Wait)
@@ -201,13 +200,13 @@ func TestReleaseGivesBackTheLastSlotOnly(t *testing.T) {
 	}
 	d := demand("h", time.Minute)
 	first, second, third := reserve(t, k, d), reserve(t, k, d), reserve(t, k, d)
-	release(second) // the third stands: nothing may move
+	release(second) // the third slot is still reserved, so nothing may move
 	fourth := reserve(t, k, d)
 	if gap := at(t, fourth) - at(t, third); !about(gap, time.Minute) {
 		t.Errorf("after releasing an earlier slot the next is %s after the last, want 1 min", gap)
 	}
 	release(fourth)
-	release(fourth) // twice is once
+	release(fourth) // the second release does nothing
 	if again := reserve(t, k, d); (at(t, again) - at(t, fourth)).Abs() > time.Second {
 		t.Errorf("released slot %s was not given again, but %s", at(t, fourth), at(t, again))
 	}
@@ -222,7 +221,7 @@ func TestBlockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 	other.Watch(func(key string, pause time.Duration, strikes int) {
 		told <- message{Key: key, Pause: pause, Strikes: strikes}
 	}, func() {})
-	one.Watch(func(key string, _ time.Duration, _ int) { t.Errorf("its own block of %s came back", key) }, func() {})
+	one.Watch(func(key string, _ time.Duration, _ int) { t.Errorf("one was told of its own block of %s", key) }, func() {})
 	redistest.Eventually(t, "both listen", func() bool {
 		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
 	})
@@ -230,7 +229,7 @@ func TestBlockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := <-told; got != (message{Key: "h e:1", Pause: time.Hour, Strikes: 3}) {
-		t.Errorf("told %+v", got)
+		t.Errorf("other was told %+v", got)
 	}
 	if err := one.Block("h e:1", time.Minute, 1); err != nil {
 		t.Fatal(err)
@@ -249,7 +248,7 @@ func TestUnblockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 	other.Watch(func(key string, pause time.Duration, strikes int) {
 		told <- message{Key: key, Pause: pause, Strikes: strikes}
 	}, func() {})
-	one.Watch(func(key string, _ time.Duration, _ int) { t.Errorf("its own block of %s came back", key) }, func() {})
+	one.Watch(func(key string, _ time.Duration, _ int) { t.Errorf("one was told of its own block of %s", key) }, func() {})
 	redistest.Eventually(t, "both listen", func() bool {
 		return strings.Contains(s.Say("PUBSUB NUMSUB crawlgate:{pace}:blocks"), ":2\r\n")
 	})
@@ -262,7 +261,7 @@ func TestUnblockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 			t.Errorf("Unblock = %v, %v; want %v", found, err, want)
 		}
 		if got := <-told; got != (message{Key: "h e:1"}) {
-			t.Errorf("told %+v", got)
+			t.Errorf("other was told %+v", got)
 		}
 	}
 	d := demand("h e:1", time.Second)
@@ -271,7 +270,7 @@ func TestUnblockHoldsForAllGatewaysAndIsAnnounced(t *testing.T) {
 		t.Errorf("the slot after Unblock is in %s", r.Wait)
 	}
 	if r := reserve(t, other, d); r.Wait < 900*time.Millisecond {
-		t.Errorf("the second slot is in %s: a burst", r.Wait)
+		t.Errorf("the second slot is in %s, want no burst", r.Wait)
 	}
 }
 
@@ -301,7 +300,7 @@ func TestPeersCountsAndForgets(t *testing.T) {
 	})
 	a.Close()
 	redistest.Eventually(t, "the one that left is not counted", func() bool { return c.Peers().Count == 2 })
-	b.link.Close() // dies: it has not said that it shares no clocks any more
+	b.link.Close() // dies without leaving
 	redistest.Eventually(t, "the dead one is not counted", func() bool { return c.Peers().Count == 1 })
 }
 
@@ -341,7 +340,7 @@ func TestNewWithoutRedisIsAwayUntilItComes(t *testing.T) {
 	s.Start()
 	redistest.Eventually(t, "redis is found", func() bool { return k.Peers().Up })
 	if n := k.Peers().Count; n != 4 {
-		t.Errorf("%d gateways, want 4 as long as others may come back", n)
+		t.Errorf("%d gateways, want 4 while others may come back", n)
 	}
 	redistest.Eventually(t, "it is the only one", func() bool { return k.Peers().Count == 1 })
 }

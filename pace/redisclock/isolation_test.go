@@ -11,8 +11,9 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestFleetsOnOneServerShareNothing: blocks, slots and the number of gateways are a fleet's own, told apart by
-// the database or by the prefix. Redis delivers a message to the subscribers of all databases.
+// TestFleetsOnOneServerShareNothing checks that each fleet has its own blocks, slots and number of
+// gateways, by its database or its prefix. Redis delivers a message to the subscribers of all
+// databases.
 func TestFleetsOnOneServerShareNothing(t *testing.T) {
 	t.Parallel()
 	for name, fleets := range map[string]struct {
@@ -56,7 +57,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 				}
 			}
 			if got := <-told; got != "last" {
-				t.Errorf("production learned of the block of %q from staging", got)
+				t.Errorf("production was told of the block of %q by staging", got)
 			}
 			if r, err := production.Reserve(t.Context(), []pace.Demand{demand("site", time.Hour)}, 0); err != nil || r.Outcome != pace.Reserved {
 				t.Errorf("production: Reserve = %+v, %v; want a slot at once", r, err)
@@ -68,7 +69,7 @@ func TestFleetsOnOneServerShareNothing(t *testing.T) {
 	}
 }
 
-// subscribers counts the subscribers of all channels.
+// subscribers returns the number of subscribers of all channels.
 func subscribers(s *redistest.Server, channels []string) (n int) {
 	for line := range strings.SplitSeq(s.Say("PUBSUB NUMSUB "+strings.Join(channels, " ")), "\r\n") {
 		if count, ok := strings.CutPrefix(line, ":"); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// watched returns n clocks that give back and renew places.
+// watched returns n clocks that return and renew places.
 func watched(t *testing.T, s *redistest.Server, n int) []*Clock {
 	t.Helper()
 	all := make([]*Clock, n)
@@ -32,8 +32,8 @@ func outcome(t *testing.T, k *Clock, d ...pace.Demand) (pace.Reservation, pace.R
 	return r, r.Outcome
 }
 
-// TestPlacesAreOfAllGateways: there are as many as one demands, for all gateways together. A place is free if it is
-// returned, or if its gateway was silent for long.
+// TestPlacesAreOfAllGateways checks that all gateways together have the demanded number of places.
+// A place becomes free when it is returned, or when its gateway is silent for long.
 func TestPlacesAreOfAllGateways(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -43,7 +43,7 @@ func TestPlacesAreOfAllGateways(t *testing.T) {
 	second := reserve(t, all[1], host)
 	third := reserve(t, all[0], host)
 	if r, got := outcome(t, all[1], host); got != pace.Full || r.Wait <= 0 {
-		t.Errorf("%+v; want full", r)
+		t.Errorf("Reserve = %+v, want full", r)
 	}
 	if err := all[1].Release(second); err != nil {
 		t.Fatal(err)
@@ -52,20 +52,20 @@ func TestPlacesAreOfAllGateways(t *testing.T) {
 	done := make(chan struct{})
 	all[0].Done(first, func() { close(done) })
 	<-done
-	reserve(t, all[1], host) // its turn: it asked when there was none
+	reserve(t, all[1], host) // its turn, because it asked when there was no place
 	reserve(t, all[0], addr)
 	reserve(t, all[0], addr)
 	if _, got := outcome(t, all[1], addr); got != pace.Full {
 		t.Errorf("outcome %d at the address, want full", got)
 	}
 	again := make(chan struct{})
-	all[0].Done(first, func() { close(again) }) // twice is once
+	all[0].Done(first, func() { close(again) }) // the second Done does nothing
 	<-again
 	if _, got := outcome(t, all[1], host); got != pace.Full {
 		t.Errorf("outcome %d, want full", got)
 	}
 	s.Say(`EVAL "for _, k in ipairs(redis.call('KEYS', '*:h.example places')) do for _, m in ipairs(redis.call('ZRANGE', k, 0, 1)) do ` +
-		`redis.call('ZADD', k, 1, m) end end" 0`) // as if two had run out
+		`redis.call('ZADD', k, 1, m) end end" 0`) // as if two leases had expired
 	reserve(t, all[1], host)
 	reserve(t, all[1], host)
 	if _, got := outcome(t, all[1], host); got != pace.Full {
@@ -74,7 +74,8 @@ func TestPlacesAreOfAllGateways(t *testing.T) {
 	_ = third
 }
 
-// TestTheTurnAtAPlace: a gateway that found none gets the next one before that which had it.
+// TestTheTurnAtAPlace checks that a gateway that found no place gets the next one before the
+// gateway that had it.
 func TestTheTurnAtAPlace(t *testing.T) {
 	t.Parallel()
 	all := watched(t, redistest.Start(t), 2)
@@ -90,7 +91,7 @@ func TestTheTurnAtAPlace(t *testing.T) {
 		}
 		r, got := outcome(t, all[0], host)
 		if got != pace.Full && time.Since(began) < 200*time.Millisecond {
-			t.Errorf("outcome %d for the gateway that had the place, want full: it is the other's turn", got)
+			t.Errorf("outcome %d for the gateway that had the place, want full in the other gateway's turn", got)
 		}
 		hog = r
 		return got == pace.Full
@@ -102,7 +103,8 @@ func TestTheTurnAtAPlace(t *testing.T) {
 	reserve(t, all[0], host)
 }
 
-// TestPlacesAreTakenAgainAfterALoss by the gateways that have them, at once.
+// TestPlacesAreTakenAgainAfterALoss checks that gateways that have places take them again at once
+// after a loss of memory.
 func TestPlacesAreTakenAgainAfterALoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -124,7 +126,7 @@ func TestPlacesAreTakenAgainAfterALoss(t *testing.T) {
 	})
 }
 
-// TestTwelvePacersKeepEightPlaces, and use them.
+// TestTwelvePacersKeepEightPlaces checks that twelve Pacers use eight places and never more.
 func TestTwelvePacersKeepEightPlaces(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -170,6 +172,6 @@ func TestTwelvePacersKeepEightPlaces(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d requests in %s, at most %d at once", served.Load(), time.Since(began), most.Load())
 	if most.Load() > 8 || served.Load() != 12*4*4 {
-		t.Errorf("%d open at once, want at most 8; %d served", most.Load(), served.Load())
+		t.Errorf("%d requests at once, want at most 8; %d served", most.Load(), served.Load())
 	}
 }

@@ -18,7 +18,7 @@ func TestLastMembershipBelievesFewerGatewaysAfterAWhileOnly(t *testing.T) {
 		{10 * time.Second, 2, 3},
 		{11 * time.Second, 1, 3}, // the fleet is shut down
 		{59 * time.Minute, 2, 3},
-		{60 * time.Minute, 3, 3}, // all back: a new hour begins
+		{60 * time.Minute, 3, 3}, // all are back, so a new hour begins
 		{61 * time.Minute, 2, 3},
 		{120 * time.Minute, 2, 3},
 		{121 * time.Minute, 2, 2},
@@ -26,7 +26,7 @@ func TestLastMembershipBelievesFewerGatewaysAfterAWhileOnly(t *testing.T) {
 	} {
 		last = last.Counted(step.gateways, start.Add(step.after))
 		if last.Gateways != step.want {
-			t.Fatalf("step %d: %d, want %d", i, last.Gateways, step.want)
+			t.Fatalf("step %d: %d gateways, want %d", i, last.Gateways, step.want)
 		}
 	}
 }

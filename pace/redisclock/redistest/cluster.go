@@ -10,11 +10,11 @@ import (
 )
 
 // Cluster is three primaries with a replica each. A primary that is silent for half a second is
-// replaced by its replica, in about two seconds. Redis lets it be replaced a second time only
-// seconds later, so a test does that once to each.
+// replaced by its replica, in about two seconds. Redis permits a second replacement only seconds
+// later, so a test replaces each primary once.
 type Cluster struct {
-	// Nodes are the primaries at the beginning, in the order of their slots, and then their replicas
-	// in the same order.
+	// Nodes are the primaries at the start, in the order of their slots, and then their replicas in
+	// the same order.
 	Nodes []*Server
 
 	tb testing.TB
@@ -25,7 +25,7 @@ const (
 	nodeTimeout = "500" // ms
 )
 
-// StartCluster starts a cluster, and stops it when the test ends. It is skipped as by [Start].
+// StartCluster starts a cluster, and stops it when the test ends. It skips the test like [Start].
 func StartCluster(tb testing.TB, options ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
@@ -70,7 +70,7 @@ func StartCluster(tb testing.TB, options ...string) *Cluster {
 	return c
 }
 
-// must says a command that has to succeed.
+// must runs a command on a node, and fails the test unless the answer is OK.
 func (c *Cluster) must(n *Server, command string) {
 	c.tb.Helper()
 	if said := n.Say(command); said != "+OK\r\n" {
@@ -93,8 +93,8 @@ func (c *Cluster) URL() string {
 // Slots is how many slots a cluster has.
 const Slots = 1 << 14
 
-// Slot returns the slot of a key, by the specification of Redis Cluster: CRC-16/XMODEM of its hash
-// tag, or of the whole key if it has none.
+// Slot returns the slot of a key by the specification of Redis Cluster: CRC-16/XMODEM of its hash
+// tag, or of the whole key without one.
 func Slot(key string) int {
 	if _, tag, found := strings.Cut(key, "{"); found {
 		if tag, _, found = strings.Cut(tag, "}"); found && tag != "" {
@@ -127,22 +127,22 @@ func (c *Cluster) Owner(key string) int {
 	return owner
 }
 
-// IsPrimary reports whether the server takes writes.
+// IsPrimary reports whether the server accepts writes.
 func (s *Server) IsPrimary() bool {
 	return strings.Contains(s.Say("INFO replication"), "role:master")
 }
 
-// follows reports whether the server is a replica with all that its primary has.
+// follows reports whether the server is a replica with all data of its primary.
 func (s *Server) follows() bool {
 	return strings.Contains(s.Say("INFO replication"), "master_link_status:up")
 }
 
-// failoverLimit is after how long a failover that somebody has asked for is given up by the replica:
-// Redis's 5 s, and some more.
+// failoverLimit is the time after which a replica gives up a requested failover: Redis's 5 s, and
+// some more.
 const failoverLimit = 6 * time.Second
 
-// Failover has the replica of a primary take its place, and the primary become its replica. It waits
-// for both.
+// Failover makes the replica of a primary take its place, and the primary its replica. It waits for
+// both.
 func (c *Cluster) Failover(primary int) {
 	c.tb.Helper()
 	old := c.Nodes[primary]
@@ -158,7 +158,7 @@ func (c *Cluster) Failover(primary int) {
 	})
 }
 
-// TakeOver has the replica of a primary take its place without asking anybody.
+// TakeOver makes the replica of a primary take its place without the consent of other nodes.
 func (c *Cluster) TakeOver(primary int) {
 	c.tb.Helper()
 	replica := c.Nodes[(primary+primaries)%len(c.Nodes)]
@@ -167,7 +167,7 @@ func (c *Cluster) TakeOver(primary int) {
 }
 
 // Move moves the slot of a key to another primary and returns that primary. It calls during before
-// the keys move: until then the old primary answers ASK for keys that it lacks, and afterwards
+// the keys move. Until then the old primary answers ASK for keys that it lacks, and afterwards
 // MOVED.
 func (c *Cluster) Move(key string, during func()) (to *Server) {
 	c.tb.Helper()

@@ -1,4 +1,4 @@
-// Package redistest starts real servers of Redis or Valkey for tests.
+// Package redistest starts servers of Redis or Valkey for tests.
 package redistest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testorigin"
 )
 
-// Server is a real server on a free loopback port, for one test.
+// Server is a server on a free loopback port, for one test.
 type Server struct {
 	tb      testing.TB
 	program string
@@ -26,8 +26,9 @@ type Server struct {
 	cmd     *exec.Cmd
 }
 
-// Program finds the server: redis-server, or the program that CRAWLGATE_REDIS_SERVER names, such as
-// valkey-server. If it is missing, the test is skipped, or fails if CRAWLGATE_REQUIRE_ALL=1.
+// Program returns the server's program: redis-server, or the one that CRAWLGATE_REDIS_SERVER names,
+// such as valkey-server. If it is missing, the test is skipped, or fails with
+// CRAWLGATE_REQUIRE_ALL=1.
 func Program(tb testing.TB) string {
 	tb.Helper()
 	path, err := exec.LookPath(cmp.Or(os.Getenv("CRAWLGATE_REDIS_SERVER"), "redis-server"))
@@ -41,8 +42,8 @@ func Program(tb testing.TB) string {
 }
 
 // Start starts a server with further options, such as "--appendonly", "yes", and stops it when the
-// test ends. Its files are in a folder of the test, and it finds them there when it is started
-// again. Without options it keeps nothing.
+// test ends. Its files are in a folder of the test, where it finds them after a restart. Without
+// options it keeps nothing.
 func Start(tb testing.TB, options ...string) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, program: Program(tb), dir: tb.TempDir(), port: freePort(tb), options: options}
@@ -51,13 +52,13 @@ func Start(tb testing.TB, options ...string) *Server {
 	return s
 }
 
-// freePort returns a port that nobody else gets from the kernel during the test.
+// freePort returns a port that the kernel gives to no other process during the test.
 func freePort(tb testing.TB) string {
 	tb.Helper()
 	return strconv.Itoa(int(testorigin.ReservePort(tb)))
 }
 
-// Addr returns the address of the server, URL its URL.
+// Addr returns the address of the server.
 func (s *Server) Addr() string { return "127.0.0.1:" + s.port }
 
 // URL returns the URL of the server.
@@ -66,14 +67,14 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.dir }
 
-// Start starts the server again with what its files hold, and waits until it answers.
+// Start starts the server again with its files, and waits until it answers.
 func (s *Server) Start() {
 	s.tb.Helper()
 	Eventually(s.tb, s.program+" has its port", s.try)
 }
 
-// try starts the server. It reports whether it is this process that answers at
-// the port: another one may have taken it.
+// try starts the server. It reports whether this process answers at the port, which another one may
+// have taken.
 func (s *Server) try() bool {
 	//nolint:gosec,noctx // the arguments are our own, and the test ends it
 	s.cmd = exec.Command(s.program, append([]string{
@@ -92,8 +93,8 @@ func (s *Server) try() bool {
 	return false
 }
 
-// Remember notes an era in every bucket of the clocks, under the default prefix and the given ones,
-// in the given number of databases. A gateway then sees a server that has kept its memory.
+// Remember writes an era in every bucket of the clocks, under the default prefix and the given
+// ones, in the given number of databases. A gateway then sees a server that has kept its memory.
 func (s *Server) Remember(databases int, prefixes ...string) {
 	s.tb.Helper()
 	for _, prefix := range append(prefixes, "crawlgate") {
@@ -105,7 +106,7 @@ func (s *Server) Remember(databases int, prefixes ...string) {
 	}
 }
 
-// Kill ends it as a power cut would.
+// Kill kills the server, like a power cut.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
@@ -115,7 +116,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Say sends one inline command and returns the answer as it came. It is empty if nobody answers.
+// Say sends one inline command and returns the raw answer, or "" without an answer.
 func (s *Server) Say(command string) string {
 	c, err := (&net.Dialer{Timeout: time.Second}).Dial("tcp", s.Addr())
 	if err != nil {
@@ -152,7 +153,7 @@ func readReply(r *bufio.Reader, to *strings.Builder) error {
 	return err
 }
 
-// Eventually waits for what another process does; nothing tells us when.
+// Eventually polls until ok returns true. It waits for what another process does without notice.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -160,5 +161,5 @@ func Eventually(tb testing.TB, what string, ok func() bool) {
 			return
 		}
 	}
-	tb.Fatalf("it never came that %s", what)
+	tb.Fatalf("timed out waiting for: %s", what)
 }

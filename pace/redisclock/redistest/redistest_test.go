@@ -6,8 +6,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestCluster checks what other tests rely on: each way in which a primary is replaced leaves its
-// keys to another node, and the old one becomes a replica when it is back.
+// TestCluster checks two properties that other tests need: each way of replacing a primary moves
+// its keys to another node, and the old primary becomes a replica when it is back.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(c *redistest.Cluster, primary int){
