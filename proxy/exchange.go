@@ -152,10 +152,11 @@ func (x *exchange) pace(o origin.Origin) error {
 // configuration must let it go, because the operator may have taken its host away.
 func (x *exchange) beyond(o origin.Origin) (err error) {
 	here := x.site.SitePolicy
+	err = here.Enforcer.Beyond(x.identity.Config, o, x.r.Method)
 	if here.Server == nil || here.Live() {
-		return here.Enforcer.Beyond(x.identity.Config, o, x.r.Method)
+		return err
 	}
-	for _, next := range here.Successors() {
+	for _, next := range here.Successors() { // none while the gateway stops
 		now, _ := next.Identifier.Named(x.identity.Agent) // without a block if there is none
 		if err = next.Enforcer.Beyond(now.Config, o, x.r.Method); err == nil {
 			return nil

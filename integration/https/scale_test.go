@@ -191,12 +191,12 @@ func TestHTTPSVolume(t *testing.T) {
 		rig.Get(t, client, site.At("/down/1"))
 		before, began := g.Usage(), time.Now()
 		if n := download(t, client, site.At(fmt.Sprintf("/down/%d", size)), io.Discard); n != size {
-			t.Errorf("HTTP %d: %d bytes came down, want %d", version, n, int64(size))
+			t.Errorf("HTTP %d: %d bytes came down, want %d", version, n, size)
 		}
 		down := time.Since(began)
 		began = time.Now()
 		if got := upload(t, client, site.At("/up"), io.LimitReader(endless{}, size), size); got != strconv.FormatInt(size, 10) {
-			t.Errorf("HTTP %d: %s bytes went up, want %d", version, got, int64(size))
+			t.Errorf("HTTP %d: %s bytes went up, want %d", version, got, size)
 		}
 		up, after, mebibytes := time.Since(began), g.Usage(), float64(size>>20)
 		t.Logf("HTTP %d inside: down %.0f MiB/s, up %.0f MiB/s; CPU %.2f s a GiB; memory at most %.1f MiB before, %.1f MiB after", version,

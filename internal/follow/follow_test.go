@@ -113,8 +113,7 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%s after the end: %q, told %v", step.text, f.Value(), told[len(before):])
 			}
 		}
-		held := weak.Make(f)
-		f = nil
+		held := weak.Make(f) // f is not used below
 		if runtime.GC(); held.Value() != nil {
 			t.Error("a file that nobody follows is kept")
 		}
