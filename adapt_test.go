@@ -15,15 +15,16 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// adaptSeparator stands between Caddyfile and JSON in a .caddyfiletest, as in Caddy's own.
+// adaptSeparator separates the Caddyfile from the JSON in a .caddyfiletest, as in Caddy's own
+// tests.
 const adaptSeparator = "----------\n"
 
-// TestAdapt checks the JSON that Caddyfiles become: it is what automation is written against. With -update it writes
-// the JSON.
+// TestAdapt compares the JSON that Caddyfiles are adapted to with the JSON in testdata: automation
+// relies on it. With -update it writes the JSON.
 func TestAdapt(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+		t.Fatalf("found %d files in testdata/adapt: %v", len(files), err)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -33,11 +34,11 @@ func TestAdapt(t *testing.T) {
 		text, want, _ := strings.Cut(string(content), adaptSeparator)
 		config, warnings, err := adapt(text, filepath.Base(file))
 		if err != nil || len(warnings) > 0 {
-			t.Errorf("%s: %v %v", file, err, warnings)
+			t.Errorf("adapting %s: error %v, warnings %v", file, err, warnings)
 			continue
 		}
 		if err := validate(config); err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("validating %s: %v", file, err)
 		}
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, config, "", "\t"); err != nil {
@@ -54,8 +55,8 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// TestEveryFieldHasAnOption sets, with the Caddyfiles of TestAdapt, every field that the JSON has: none can be written in
-// JSON alone.
+// TestEveryFieldHasAnOption checks that the Caddyfiles of TestAdapt set every field of the JSON, so
+// no field can be set in JSON only.
 func TestEveryFieldHasAnOption(t *testing.T) {
 	unset := make(map[string]bool)
 	for _, root := range []reflect.Type{reflect.TypeFor[App](), reflect.TypeFor[Handler]()} {
@@ -85,11 +86,11 @@ func TestEveryFieldHasAnOption(t *testing.T) {
 		t.Errorf("%s is set by no Caddyfile in testdata/adapt", path)
 	}
 	if all < 40 {
-		t.Errorf("only %d fields were found", all)
+		t.Errorf("found %d JSON fields, want at least 40", all)
 	}
 }
 
-// jsonFields visits the JSON fields of a struct and of all structs in it.
+// jsonFields visits the JSON fields of a struct and of the structs in it.
 func jsonFields(typ reflect.Type, path string, visit func(path string)) {
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
 		typ = typ.Elem()
@@ -111,7 +112,7 @@ func jsonFields(typ reflect.Type, path string, visit func(path string)) {
 	}
 }
 
-// jsonValues strikes out the fields that a tree of JSON sets.
+// jsonValues deletes the fields that a JSON tree sets.
 func jsonValues(tree any, path string, unset map[string]bool) {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -126,7 +127,7 @@ func jsonValues(tree any, path string, unset map[string]bool) {
 	}
 }
 
-// eachGateway visits the handlers "robots" of a configuration.
+// eachGateway visits the "robots" handlers of a configuration.
 func eachGateway(tree any, visit func(handler any)) {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -143,9 +144,10 @@ func eachGateway(tree any, visit func(handler any)) {
 	}
 }
 
-// TestExamples adapts and validates every Caddyfile of examples/ and of the packages, and holds them to the form of `crawlgate fmt`.
+// TestExamples adapts and validates every Caddyfile of examples/ and of the packages, and checks
+// that `crawlgate fmt` would not change them.
 func TestExamples(t *testing.T) {
-	// Their logs go where a server has them, and no test should.
+	// The examples write logs to paths of a server, which a test must not use.
 	t.Setenv("CRAWLGATE_LOG", filepath.Join(t.TempDir(), "access.log"))
 	found := 0
 	check := func(path string, d fs.DirEntry, err error) error {
@@ -158,7 +160,7 @@ func TestExamples(t *testing.T) {
 			return err
 		}
 		if !bytes.Equal(caddyfile.Format(text), text) {
-			t.Errorf("%s is not in the form of `crawlgate fmt`", path)
+			t.Errorf("`crawlgate fmt` would change %s", path)
 		}
 		checkCaddyfile(t, path, string(text))
 		return nil
@@ -166,7 +168,7 @@ func TestExamples(t *testing.T) {
 	for _, dir := range []string{"examples", "packaging"} {
 		before := found
 		if err := filepath.WalkDir(dir, check); err != nil || found == before {
-			t.Errorf("%s: %d Caddyfiles, %v", dir, found-before, err)
+			t.Errorf("found %[2]d Caddyfiles in %[1]s: %[3]v", dir, found-before, err)
 		}
 	}
 }
@@ -190,12 +192,12 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 		}
 		for _, block := range fenced(string(text), "caddyfile") {
 			found++
-			// The keys of an agent are read when a configuration is loaded.
+			// The keys of an agent are read when the configuration is loaded.
 			checkCaddyfile(t, page, strings.ReplaceAll(block, "/var/lib/crawlgate/acmebot.jwk", "testdata/adapt/bot.jwk"))
 		}
 	}
 	if found == 0 {
-		t.Error("no Caddyfile is documented")
+		t.Error("found no Caddyfile in the documentation")
 	}
 }
 
@@ -203,15 +205,15 @@ func checkCaddyfile(t *testing.T, path, text string) {
 	t.Helper()
 	config, warnings, err := adapt(text, path)
 	if err != nil || len(warnings) > 0 {
-		t.Errorf("%s: %v %v\n%s", path, err, warnings, text)
+		t.Errorf("adapting a Caddyfile of %s: error %v, warnings %v\n%s", path, err, warnings, text)
 		return
 	}
 	if err := validate(config); err != nil {
-		t.Errorf("%s: %v\n%s", path, err, text)
+		t.Errorf("validating a Caddyfile of %s: %v\n%s", path, err, text)
 	}
 }
 
-// fenced returns the fenced blocks of a language in a Markdown page.
+// fenced returns the fenced blocks of the given language in a Markdown page.
 func fenced(page, language string) (blocks []string) {
 	for {
 		_, rest, found := strings.Cut(page, "```"+language+"\n")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestArchitecture checks that docs/architecture.md names files that exist, each once on a way, in steps that are
-// numbered.
+// TestArchitecture checks that docs/architecture.md names files that exist, each once per way, in
+// numbered steps.
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/architecture.md")
@@ -34,12 +34,12 @@ func TestArchitecture(t *testing.T) {
 		seen := make(map[string]bool)
 		for i, s := range steps {
 			if s[1] != strconv.Itoa(i+1) || seen[s[2]] {
-				t.Errorf("%s: step %s, %s: out of order, or there twice", title, s[1], s[2])
+				t.Errorf("%s: step %s, %s: out of order or listed twice", title, s[1], s[2])
 			}
 			seen[s[2]] = true
 		}
 		if len(steps) < 9 {
-			t.Errorf("%s: %d files", title, len(steps))
+			t.Errorf("%s: %d steps, want at least 9", title, len(steps))
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestGlossary(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, row := range rows {
 		if seen[row[1]] {
-			t.Errorf("%s is there twice", row[1])
+			t.Errorf("%s is explained twice", row[1])
 		}
 		seen[row[1]] = true
 		if row[3] != "" {

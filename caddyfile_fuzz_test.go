@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// place is how an error says where the fault is. Caddy adds the lines of the blocks around.
+// place matches the place of a fault in an error. Caddy adds the lines of the blocks around it.
 var place = regexp.MustCompile(`, at Caddyfile:[1-9][0-9]*(, at Caddyfile:[1-9][0-9]*)*$`)
 
-// FuzzCaddyfile adapts any bytes. The adapter never panics, and each of our errors has a file and a line. Accepted
-// input becomes JSON that can be loaded again and means the same.
+// FuzzCaddyfile adapts arbitrary bytes. The adapter must not panic, and each of our errors must
+// name a file and a line. The JSON of accepted input must load again and mean the same.
 func FuzzCaddyfile(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "adapt", "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {
-		f.Fatalf("%d seeds, %v", len(files), err)
+		f.Fatalf("found %d seeds: %v", len(files), err)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
@@ -44,12 +44,12 @@ func FuzzCaddyfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.Contains(text, []byte("import")) {
-			t.Skip("it could read any file")
+			t.Skip("the input could read any file")
 		}
 		config, _, err := adapt(string(text), "Caddyfile")
 		if err != nil {
 			if strings.Contains(err.Error(), "parsing caddyfile tokens for 'robots'") && !place.MatchString(err.Error()) {
-				t.Errorf("without file and line: %v", err)
+				t.Errorf("error without file and line: %v", err)
 			}
 			return
 		}
@@ -61,7 +61,7 @@ func FuzzCaddyfile(f *testing.F) {
 			h := new(Handler)
 			takenAgain(t, handler, h)
 			if _, err := h.policy(); err != nil {
-				t.Errorf("the gateway is refused as JSON: %v", err)
+				t.Errorf("the gateway's JSON is refused: %v", err)
 			}
 		})
 		root, _ := tree.(map[string]any)
@@ -70,13 +70,13 @@ func FuzzCaddyfile(f *testing.F) {
 			a := new(App)
 			takenAgain(t, engine, a)
 			if _, err := a.settings(); err != nil {
-				t.Errorf("the engine is refused as JSON: %v", err)
+				t.Errorf("the engine's JSON is refused: %v", err)
 			}
 		}
 	})
 }
 
-// takenAgain reads JSON into a value and compares what the value says with it.
+// takenAgain reads JSON into a value and compares the value's JSON with it.
 func takenAgain(t *testing.T, tree, v any) {
 	t.Helper()
 	text, err := json.Marshal(tree)
@@ -84,7 +84,7 @@ func takenAgain(t *testing.T, tree, v any) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("json.Unmarshal: %v\n%s", err, text)
 	}
 	if text, err = json.Marshal(v); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
-// adapt turns a Caddyfile into JSON as `crawlgate adapt` does.
+// adapt converts a Caddyfile to JSON like `crawlgate adapt`.
 func adapt(text, filename string) ([]byte, []caddyconfig.Warning, error) {
 	return caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": filename})
 }
 
-// validate provisions a configuration as `crawlgate validate` does.
+// validate provisions a configuration like `crawlgate validate`.
 func validate(config []byte) error {
 	var c caddy.Config
 	if err := json.Unmarshal(config, &c); err != nil {
@@ -24,8 +24,8 @@ func validate(config []byte) error {
 	return caddy.Validate(&c)
 }
 
-// badLines is a mistake in a block, with the message and the line of the Caddyfile that it is reported for. The block's
-// first line is line 3.
+// badLines is a mistake in a block, with its error message and the line of the Caddyfile that the
+// message names. The block begins at line 3.
 type badLines struct {
 	lines string
 	line  int
@@ -168,7 +168,7 @@ func TestBadEngine(t *testing.T) {
 	}
 }
 
-// testHash is of a password that nobody has.
+// testHash is the hash of a password that nobody knows.
 const testHash = "$2a$14$4W2zRBh/0o4M5YfiUhIxe.WwZ2HnUUEpLXpMWUwHTaw9ijR6Z1wUW"
 
 // TestBadGateway checks the error for each mistake in the directive.
@@ -256,7 +256,8 @@ func TestBadGateway(t *testing.T) {
 		{"paths both", 3, `robots: paths "both": want strict, as_sent`},
 		{"paths strict\npaths strict", 4, `option "paths" of robots is given twice`},
 		{"except a.example {\npath /a;x\n}", 4, `robots: except a.example: path "/a;x" covers nothing: servers resolve it to "/a"`},
-		// A fault of the whole is in the line that brings it in, whatever other lines would be wrong without those that follow.
+		// A fault of the whole is reported at the line that introduces it, even if other lines
+		// would be wrong without the ones that follow.
 		{"except a.example {\nagent B\n}\nagent A {\nowner x\nrate 1/s\n}", 4, `robots: except a.example: there is no agent "B"`},
 		{
 			"except a.example {\nagent B\n}\nagent A {\nuser_agent x\n}\nagent B {\nuser_agent y\nuser_agent x\nrate 1/s\n}", 11,
@@ -308,7 +309,7 @@ func TestBadGateway(t *testing.T) {
 	}
 }
 
-// TestBadHead checks mistakes beside the blocks.
+// TestBadHead checks the errors for mistakes outside the blocks.
 func TestBadHead(t *testing.T) {
 	t.Parallel()
 	noMatcher := func(found string) string {
@@ -340,7 +341,8 @@ func TestBadHead(t *testing.T) {
 	}
 }
 
-// TestBadProvision checks mistakes that show only when the configuration is put to use.
+// TestBadProvision checks the errors for mistakes that are found only when the configuration is
+// provisioned.
 func TestBadProvision(t *testing.T) {
 	for _, tt := range []struct{ text, err string }{
 		{egressWith("trust_ca /nonexistent.pem"), "egress: trust_ca: open /nonexistent.pem: no such file or directory"},
@@ -350,7 +352,7 @@ func TestBadProvision(t *testing.T) {
 	} {
 		config, _, err := adapt(tt.text, "Caddyfile")
 		if err != nil {
-			t.Errorf("%s: %v", tt.text, err)
+			t.Errorf("adapting %s: %v", tt.text, err)
 			continue
 		}
 		if err := validate(config); err == nil || !strings.HasSuffix(err.Error(), "provision robots: "+tt.err) || strings.Contains(err.Error(), "secret") {
@@ -363,7 +365,8 @@ func egressWith(line string) string {
 	return "{\n\trobots {\n\t\tegress {\n\t\t\t" + line + "\n\t\t}\n\t}\n}\n"
 }
 
-// TestBudgetsOfOneName refuses blocks of one name whose budgets differ: they share one.
+// TestBudgetsOfOneName checks that blocks with the same name must have the same budget, since they
+// share it.
 func TestBudgetsOfOneName(t *testing.T) {
 	site := func(port, lines string) string {
 		return ":" + port + " {\n\trobots {\n\t\tagent A {\n\t\t\tbudget {\n\t\t\t\t" + lines + "\n\t\t\t}\n\t\t}\n\t}\n}\n"
@@ -377,12 +380,13 @@ func TestBudgetsOfOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := validate(config); want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
-			t.Errorf("%s: %v", second, err)
+			t.Errorf("validate with a second block %q: got %v", second, err)
 		}
 	}
 }
 
-// TestBadAddress refuses a site address by which no proxied request would reach the gateway, with its line, and says why.
+// TestBadAddress checks that a site address that no proxied request would match is refused, with
+// its line and the reason.
 func TestBadAddress(t *testing.T) {
 	t.Parallel()
 	want := func(kind, value string) string {
@@ -415,12 +419,12 @@ func TestBadAddress(t *testing.T) {
 			err = validate(config)
 		}
 		if err != nil {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("adapting a site with address %s: %v", address, err)
 		}
 	}
 }
 
-// TestSeveralGateways: one in each block of a site may stand.
+// TestSeveralGateways checks that each block of a site may have a gateway.
 func TestSeveralGateways(t *testing.T) {
 	t.Parallel()
 	_, _, err := adapt(":3128 {\n\thandle /a/* {\n\t\trobots\n\t}\n\thandle {\n\t\trobots\n\t}\n}\n:3129 {\n\trobots\n}\n", "Caddyfile")

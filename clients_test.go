@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// notRun begins the page of a client that is not available to the tests.
+// notRun begins the page of a client that the tests cannot run.
 const notRun = "Not run here; from its documentation."
 
-// TestClientPagesAreComplete checks that every page of docs/clients is in the index, that each has a project in
-// examples/clients or says that it was not run, and that the suite runs each project.
+// TestClientPagesAreComplete checks that every page of docs/clients is in the index, that each has
+// a project in examples/clients or says that it was not run, and that the suite runs each project.
 func TestClientPagesAreComplete(t *testing.T) {
 	read := func(path ...string) string {
 		text, err := os.ReadFile(filepath.Join(path...))
@@ -30,7 +30,7 @@ func TestClientPagesAreComplete(t *testing.T) {
 	}
 	pages, err := filepath.Glob(filepath.Join("docs", "clients", "*.md"))
 	if err != nil || len(run) == 0 {
-		t.Fatalf("%d projects are run: %v", len(run), err)
+		t.Fatalf("the suite runs %d projects: %v", len(run), err)
 	}
 	documented := make(map[string]bool)
 	for _, page := range pages {
@@ -43,7 +43,7 @@ func TestClientPagesAreComplete(t *testing.T) {
 			t.Errorf("%s is not in the index", page)
 		}
 		if run[name] == strings.Contains(read(page), notRun) {
-			t.Errorf("%s: run by the suite: %t; it says the opposite", page, run[name])
+			t.Errorf("%s: the suite runs the project: %t, but the page says the opposite", page, run[name])
 		}
 	}
 	folders, err := os.ReadDir(filepath.Join("examples", "clients"))
@@ -57,7 +57,7 @@ func TestClientPagesAreComplete(t *testing.T) {
 	}
 	for name := range run {
 		if !documented[name] {
-			t.Errorf("%s is run, and has no page", name)
+			t.Errorf("the suite runs %s, which has no page", name)
 		}
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// Bounds of the documentation that is written by hand: lines of a page, and words of all pages together.
+// Limits of the documentation that is written by hand: lines of a page, and words of all pages
+// together.
 const (
 	maxPageLines = 250
 	maxWords     = 35_000
 )
 
-// isGenerated reports whether a page is made from the code: it says so in its first lines.
+// isGenerated reports whether a page is generated from the code, according to its first lines.
 func isGenerated(text string) bool {
 	head, _, _ := strings.Cut(text, "\n## ")
 	return strings.Contains(head, "generated from the code") || strings.Contains(head, "made from the code")
@@ -34,8 +35,8 @@ func docPages(t *testing.T, visit func(page, text string)) {
 	})
 }
 
-// unfinished returns pages that the new form of the documentation has not reached, and "words" until all pages together have
-// few enough.
+// unfinished returns the pages that do not have the new form of the documentation yet, and "words"
+// until all pages together are short enough.
 func unfinished(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/unfinished-pages.txt")
@@ -45,8 +46,9 @@ func unfinished(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
-// TestPages checks the form of a page that is written by hand: a title, a paragraph that says what the reader gets, at
-// most 250 lines, and a last section "Next" with links. Together they have at most 35,000 words.
+// TestPages checks the form of a page that is written by hand: a title, a paragraph that says what
+// the reader gets, at most 250 lines, and a last section "Next" with links. Together they have at
+// most 35,000 words.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	begin := regexp.MustCompile(`^# [^\n]+\n\n[A-Z][^\n]+\n`)
@@ -61,7 +63,7 @@ func TestPages(t *testing.T) {
 			return
 		}
 		if n := strings.Count(text, "\n"); n > maxPageLines {
-			t.Errorf("docs/%s has %d lines", page, n)
+			t.Errorf("docs/%s has %d lines, want at most 250", page, n)
 		}
 		if !begin.MatchString(text) {
 			t.Errorf("docs/%s does not begin with a title and a paragraph about what its reader gets", page)
@@ -71,13 +73,13 @@ func TestPages(t *testing.T) {
 		}
 	})
 	if words > maxWords && !slices.Contains(todo, "words") {
-		t.Errorf("docs/ has %d words, more than %d", words, maxWords)
+		t.Errorf("docs/ has %d words, want at most %d", words, maxWords)
 	}
 }
 
-// TestQuestions checks that each page answers the five questions with which its reader comes, in one sentence each.
-// They stand in testdata/questions, in a file named as the page: lines "Q: question" and, below each, "A: sentence of
-// the page".
+// TestQuestions checks that each page answers five questions of its readers, in one sentence each.
+// They are in testdata/questions, in a file named like the page, as lines "Q: question" and, below
+// each, "A: sentence of the page".
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	todo := unfinished(t)
@@ -106,7 +108,7 @@ func TestQuestions(t *testing.T) {
 			case !strings.Contains(plain(text), plain(answer)):
 				t.Errorf("docs/%s does not answer %q with %q", page, question, answer)
 			case len(strings.Fields(answer)) < 4 || strings.Count(answer, ". ") > 0:
-				t.Errorf("%s:%d: %q is no sentence", name, i+2, answer)
+				t.Errorf("%s:%d: %q is not one sentence", name, i+2, answer)
 			}
 		}
 	})
@@ -127,7 +129,8 @@ func slugs(text string) map[string]bool {
 	return all
 }
 
-// TestLinks checks that every relative link of a page leads to a file of this repository, and to a heading of it.
+// TestLinks checks that every relative link of a page leads to a file of this repository, and to a
+// heading of it.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	sources(t, func(path, text string) {
@@ -156,7 +159,7 @@ func TestLinks(t *testing.T) {
 				there = readFile(t, file)
 			}
 			if anchor != "" && !slugs(there)[anchor] {
-				t.Errorf("%s links to %s, which has no such heading", path, m[1])
+				t.Errorf("%s links to %s, but the page has no such heading", path, m[1])
 			}
 		}
 	})
@@ -171,14 +174,14 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocsHaveAPlace checks that docs/README.md, the index from which the gateway makes its navigation, links to each
-// page.
+// TestDocsHaveAPlace checks that docs/README.md, the index from which the gateway makes its
+// navigation, links to each page.
 func TestDocsHaveAPlace(t *testing.T) {
 	t.Parallel()
 	index := testdocs.Text(t, "README.md")
 	docPages(t, func(page, _ string) {
 		if page != "README.md" && !strings.Contains(page, "/") && strings.Count(index, "]("+page+")") != 1 {
-			t.Errorf("docs/README.md does not link to %s once", page)
+			t.Errorf("docs/README.md does not link to %s exactly once", page)
 		}
 	})
 }

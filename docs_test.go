@@ -13,7 +13,7 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// sources calls visit with the text of every file of this tree, except data of tests.
+// sources calls visit with the text of every file of this tree, except test data.
 func sources(t *testing.T, visit func(path, text string)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -34,8 +34,8 @@ func sources(t *testing.T, visit func(path, text string)) {
 	}
 }
 
-// TestVariables checks that docs/contributing.md has every variable that a test, a script or an example reads, and no
-// other.
+// TestVariables checks that docs/contributing.md has exactly the variables that a test, a script or
+// an example reads.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	variable := regexp.MustCompile(`\bCRAWLGATE_[A-Z0-9_]*[A-Z0-9]\b`)
@@ -50,8 +50,8 @@ func TestVariables(t *testing.T) {
 	testdocs.Same(t, "variable", used, testdocs.Named(testdocs.Sections(t, "contributing.md")["Variables"]))
 }
 
-// TestMakeTargets checks that every make target that a page names exists, and that docs/contributing.md has all of
-// them.
+// TestMakeTargets checks that every make target that a page names exists, and that
+// docs/contributing.md has all targets.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("Makefile")
@@ -84,8 +84,8 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestDependencies checks that docs/dependencies.md has each module that go.mod requires once, with the folders that
-// import it. With -update it writes the folders.
+// TestDependencies checks that docs/dependencies.md has each module that go.mod requires once, with
+// the folders that import it. With -update it writes the folders.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	users := usersOfModules(t)
@@ -114,7 +114,7 @@ func TestDependencies(t *testing.T) {
 	}
 	for path := range users {
 		if seen[path] != 1 {
-			t.Errorf("%s has %d rows", path, seen[path])
+			t.Errorf("%s has %d rows, want 1", path, seen[path])
 		}
 		delete(seen, path)
 	}
@@ -128,7 +128,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// usersOfModules returns the folders that import each module that go.mod requires, without those that only tests use.
+// usersOfModules returns the folders that import each module that go.mod requires, without those
+// that only tests use.
 func usersOfModules(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	gomod, err := os.ReadFile("go.mod")
@@ -170,8 +171,9 @@ func moduleOf(modules map[string]map[string]bool, path string) (owner string) {
 	return owner
 }
 
-// TestFetchingTheCA checks how pages have the certificate of the gateway fetched: without another proxy, and failing if
-// the answer is an error, which would be saved as the certificate.
+// TestFetchingTheCA checks the commands that fetch the gateway's certificate in the pages: they
+// must not use another proxy, and must fail on an error, which would otherwise be saved as the
+// certificate.
 func TestFetchingTheCA(t *testing.T) {
 	t.Parallel()
 	command := regexp.MustCompile(`curl .*/ca\.crt`)
@@ -183,11 +185,11 @@ func TestFetchingTheCA(t *testing.T) {
 			}
 			found++
 			if !strings.HasPrefix(line, "curl -f") || !strings.Contains(line, "--noproxy '*'") {
-				t.Errorf("%s: %s", path, line)
+				t.Errorf("%s: the command lacks curl -f or --noproxy '*': %s", path, line)
 			}
 		}
 	})
 	if found < 20 {
-		t.Errorf("%d commands", found)
+		t.Errorf("found %d commands, want at least 20", found)
 	}
 }

@@ -24,10 +24,10 @@ func init() {
 	caddy.RegisterModule(new(catcher))
 }
 
-// catcher is an event handler that keeps its events.
+// catcher is an event handler that stores its events.
 type catcher struct{}
 
-// caught is what all catchers got. With hold set, they wait for it to be closed.
+// caught has the events of all catchers. If hold is set, they wait until it is closed.
 var caught struct {
 	mu     sync.Mutex
 	events []caddy.Event
@@ -56,7 +56,7 @@ func (*catcher) Handle(ctx context.Context, e caddy.Event) error {
 
 var _ caddyevents.Handler = (*catcher)(nil)
 
-// catch returns the next n events that were not returned yet.
+// catch returns the next n events that it has not returned yet.
 func catch(t *testing.T, n int) (list []caddy.Event) {
 	t.Helper()
 	testgateway.Until(t, "events", func() bool {
@@ -73,7 +73,7 @@ func catch(t *testing.T, n int) (list []caddy.Event) {
 
 const catchAll = "events {\non robots.denied catcher\non robots.state_changed catcher\non robots.rules_changed catcher\non robots.unreachable catcher\n}"
 
-// TestEvents follows a site through the changes that events tell of.
+// TestEvents checks the events for the changes of a site.
 func TestEvents(t *testing.T) {
 	g := testgateway.New(t, "", catchAll)
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -81,11 +81,11 @@ func TestEvents(t *testing.T) {
 	s.SetRobots(testorigin.OK(testgateway.RulesA))
 	g.Visit(s.URL("/page"), "alpha")
 	if got := g.Visit(s.URL("/private/x?secret=1"), "alpha"); got != http.StatusForbidden {
-		t.Fatalf("got %d", got)
+		t.Fatalf("got status %d for a disallowed page, want 403", got)
 	}
-	denied := catch(t, 1)[0] // that a new site was met, and let the crawler in, is no event
+	denied := catch(t, 1)[0] // a new site and an allowed request cause no event
 	if denied.Name() != "robots.denied" || denied.Origin().CaddyModule().ID != "robots" {
-		t.Errorf("%s from %v", denied.Name(), denied.Origin())
+		t.Errorf("got event %s from %v, want robots.denied from robots", denied.Name(), denied.Origin())
 	}
 	for field, want := range map[string]any{
 		"decision": "deny", "reason": "disallowed", "agent": "alpha", "origin": o, "rule": "/private/", "line": int64(2),
@@ -99,9 +99,9 @@ func TestEvents(t *testing.T) {
 	s.SetRobots(testorigin.OK(testgateway.RulesB))
 	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Name() != "robots.rules_changed" || e.Data["origin"] != o || e.Data["from"] != testgateway.Hash(testgateway.RulesA) || e.Data["to"] != testgateway.Hash(testgateway.RulesB) {
-		t.Errorf("%s %v", e.Name(), e.Data)
+		t.Errorf("got event %s %v, want robots.rules_changed from RulesA to RulesB", e.Name(), e.Data)
 	}
-	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // the same again is no event
+	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o}) // no change, no event
 	s.SetRobots(testorigin.Status(http.StatusGone))
 	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	want := map[string]any{
@@ -109,10 +109,10 @@ func TestEvents(t *testing.T) {
 		"sitemaps": []string{}, "flags": []string{},
 	}
 	if e := catch(t, 1)[0]; e.Name() != "robots.state_changed" || !reflect.DeepEqual(e.Data, want) {
-		t.Errorf("%s %v", e.Name(), e.Data)
+		t.Errorf("got event %s %v, want robots.state_changed", e.Name(), e.Data)
 	}
 
-	// A reload changes nothing about that.
+	// A reload does not change that.
 	g.Load("unknown deny", catchAll)
 	s.SetRobots(testorigin.Respond(testorigin.Response{
 		Status: http.StatusAccepted, Body: []byte("<!doctype html>\n" + testgateway.RulesA + "Sitemap: https://example.com/map.xml\n"),
@@ -120,12 +120,12 @@ func TestEvents(t *testing.T) {
 	testgateway.Ask[adminapi.OriginDetail](g, "POST", "/robots/refresh", adminapi.OriginRequest{Origin: o})
 	if e := catch(t, 1)[0]; e.Data["from"] != "absent" || e.Data["to"] != "rules" ||
 		!reflect.DeepEqual(e.Data["sitemaps"], []string{"https://example.com/map.xml"}) || !reflect.DeepEqual(e.Data["flags"], []string{engine.FlagHTML, engine.Flag202}) {
-		t.Errorf("%s %v", e.Name(), e.Data)
+		t.Errorf("got event %s %v, want a change from absent to rules", e.Name(), e.Data)
 	}
 }
 
-// TestEventsNeverBlock checks that a handler which hangs delays no request, and that events beyond the queue are
-// dropped and counted.
+// TestEventsNeverBlock checks that a handler which hangs delays no request, and that events beyond
+// the queue are dropped and counted.
 func TestEventsNeverBlock(t *testing.T) {
 	g := testgateway.New(t, "deny denied.example", catchAll)
 	hold := make(chan struct{})

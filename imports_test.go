@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// module is the beginning of our own import paths.
+// module is the prefix of our own import paths.
 const module = "github.com/crawlgate/crawlgate"
 
-// importRules makes imports point one way. A package may import the standard library, packages in its own folder, and
-// the packages of its row. A row lists prefixes of import paths, our own without the module path. The longest row that
-// matches a package applies. Tests may import any package.
+// importRules restricts the direction of imports. A package may import the standard library,
+// packages in its own folder, and the packages of its row. A row lists prefixes of import paths,
+// our own without the module path. The longest row that matches a package applies. Tests may import
+// any package.
 var importRules = map[string][]string{
 	"origin":                 {"golang.org/x/"},
 	"robotstxt":              {"golang.org/x/"},
@@ -79,8 +80,8 @@ var importRules = map[string][]string{
 	"cmd/crawlgate":             {"", "internal/version", "github.com/caddyserver/caddy/v2", "github.com/spf13/cobra"},
 	"integration":               {},
 	"integration/rig":           {"enforce", "internal/lines", "internal/testdocs", "internal/testorigin", "golang.org/x/"},
-	"bench":                     {"*"}, // load and measurement: no program of ours
-	// The glue.
+	"bench":                     {"*"}, // measurements, which are not part of the program
+	// Packages that connect the others.
 	"adminapi": {
 		"engine", "enforce", "budget", "pace", "evidence/sealer", "cluster", "fetch", "origin", "signals/preferences", "robotscache", "robotstxt", "webbotauth",
 		"internal/escape", "internal/linediff", "internal/repeated", "internal/version", "github.com/aymanbagabas/go-udiff/lcs", "github.com/caddyserver/caddy/v2",
@@ -101,10 +102,10 @@ var importRules = map[string][]string{
 	"": {"*"},
 }
 
-// onlyInTests are packages that no program of ours may hold.
+// onlyInTests are packages that must not be in our programs.
 var onlyInTests = []string{"integration/rig", "internal/testcpu", "internal/testdocs", "internal/testgateway", "internal/testorigin", "internal/testways", "robotscache/storetest", "pace/redisclock/redistest", "internal/oracle"}
 
-// TestImportsPointOneWay checks importRules over what `go list` says of this tree.
+// TestImportsPointOneWay checks the output of `go list` for this tree against importRules.
 func TestImportsPointOneWay(t *testing.T) {
 	t.Parallel()
 	for line := range strings.Lines(goList(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
@@ -112,23 +113,23 @@ func TestImportsPointOneWay(t *testing.T) {
 		pkg := within(fields[0])
 		row, ok := ruleOf(pkg)
 		if !ok {
-			t.Errorf("%s: no row of importRules fits it", fields[0])
+			t.Errorf("no row of importRules matches %s", fields[0])
 			continue
 		}
 		for _, path := range fields[1:] {
 			if !permitted(pkg, row, path) {
-				t.Errorf("%s imports %s", fields[0], path)
+				t.Errorf("%s imports %s, which importRules do not permit", fields[0], path)
 			}
 		}
 	}
 }
 
-// TestTestPackagesStayOutOfTheBinary checks what the program is made of.
+// TestTestPackagesStayOutOfTheBinary checks that the program has no packages for tests.
 func TestTestPackagesStayOutOfTheBinary(t *testing.T) {
 	t.Parallel()
 	for path := range strings.Lines(goList(t, "-deps", "./cmd/crawlgate")) {
 		if path := strings.TrimSpace(path); slices.Contains(onlyInTests, within(path)) || path == "testing" {
-			t.Errorf("the program holds %s", path)
+			t.Errorf("the program contains %s", path)
 		}
 	}
 }
@@ -142,12 +143,12 @@ func goList(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// within returns an import path of ours as importRules has it.
+// within returns one of our import paths without the module path.
 func within(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }
 
-// ruleOf returns the row for a package: its own, or the row of the nearest folder above.
+// ruleOf returns the row for a package: its own, or that of the nearest parent folder.
 func ruleOf(pkg string) (row string, ok bool) {
 	for row = pkg; row != ""; {
 		if _, ok := importRules[row]; ok {
@@ -159,7 +160,7 @@ func ruleOf(pkg string) (row string, ok bool) {
 	return "", pkg == ""
 }
 
-// permitted reports whether a package under a row may import a path.
+// permitted reports whether a package with the given row may import a path.
 func permitted(pkg, row, path string) bool {
 	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
@@ -185,13 +186,15 @@ func permitted(pkg, row, path string) bool {
 	})
 }
 
-// topFolder returns the topmost folder of a row, whose internal packages are for all below it.
+// topFolder returns the topmost folder of a row, whose internal packages all packages below it may
+// import.
 func topFolder(row string) string {
 	top, _, _ := strings.Cut(row, "/")
 	return top
 }
 
-// TestRootStaysSmall checks that the root is for what Caddy configures: all else has a package of its own.
+// TestRootStaysSmall checks that the root package has only what Caddy configures: everything else
+// belongs in other packages.
 func TestRootStaysSmall(t *testing.T) {
 	t.Parallel()
 	files, lines := 0, 0

@@ -24,7 +24,8 @@ configuration is loaded.
 A duration is text such as ` + "`\"30s\"`, `\"1h30m\"` or `\"30d\"`" + `, or a number of nanoseconds.
 `
 
-// jsonModule is a type of this project that is registered as a Caddy module, under one name or more.
+// jsonModule is a type of this project that is registered as a Caddy module under one or more
+// names.
 type jsonModule struct {
 	ids []string
 	typ reflect.Type
@@ -53,7 +54,7 @@ func jsonModules(t *testing.T) (modules []jsonModule) {
 	return modules
 }
 
-// jsonPage writes the sections of the modules. A struct within a module has a section of its own.
+// jsonPage writes the sections of the modules. Each struct in a module has its own section.
 type jsonPage struct {
 	strings.Builder
 	t       *testing.T
@@ -86,8 +87,8 @@ func (p *jsonPage) section(heading, path string, typ reflect.Type) {
 	}
 }
 
-// TestJSONDocs checks that docs/json.md has each field of each module, and that each has a doc comment. With -update it
-// writes the page.
+// TestJSONDocs checks that docs/json.md has each field of each module, and that each has a doc
+// comment. With -update it writes the page.
 func TestJSONDocs(t *testing.T) {
 	t.Parallel()
 	p := &jsonPage{t: t, modules: jsonModules(t)}
@@ -96,7 +97,7 @@ func TestJSONDocs(t *testing.T) {
 		p.section("## `"+strings.Join(m.ids, "`, `")+"`", "", m.typ)
 	}
 	if len(p.modules) < 8 {
-		t.Errorf("%d modules: they cannot be all", len(p.modules))
+		t.Errorf("found %d modules, want at least 8", len(p.modules))
 	}
 	testdocs.Generated(t, "json.md", p.String())
 }

@@ -38,12 +38,13 @@ func alerts(t *testing.T) map[string]bool {
 		names[m[1]] = true
 	}
 	if len(names) < 15 {
-		t.Fatalf("only %d alerts", len(names))
+		t.Fatalf("found %d alerts, want at least 15", len(names))
 	}
 	return names
 }
 
-// TestRunbook: each alert has a section of the runbook, which its runbook_url names, and each section an alert.
+// TestRunbook checks that each alert has a section of the runbook, which its runbook_url names, and
+// each section an alert.
 func TestRunbook(t *testing.T) {
 	inDocs := map[string]bool{}
 	sections, pages := testdocs.Runbook(t)
@@ -64,7 +65,8 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestRunbookSections: each says in sentences what the alert means, and then how to see it and what to do.
+// TestRunbookSections checks that each section first says what the alert means, and then how to
+// inspect it and what to do.
 func TestRunbookSections(t *testing.T) {
 	form := regexp.MustCompile(`(?s)^\n\*\*Means\*\* \((critical|warning|info)\): (\p{Lu}[^*]*[.])\n\n\*\*See\*\*: .*\x60\x60\x60sh\n.*\n\n\*\*Do\*\*: .*\n$`)
 	leftOver := regexp.MustCompile(`\bN\b|\{\{`)
@@ -72,17 +74,18 @@ func TestRunbookSections(t *testing.T) {
 	for name, section := range sections {
 		m := form.FindStringSubmatch(section + "\n")
 		if m == nil || leftOver.MatchString(m[2]) {
-			t.Errorf("%s has another form", name)
+			t.Errorf("the section of %s does not have the required form", name)
 			continue
 		}
 		_, rule, _ := strings.Cut(monitoring(t, "rules.yml"), "- alert: "+name+"\n")
 		if rule, _, _ = strings.Cut(rule, "- alert: "); !strings.Contains(rule, "severity: "+m[1]+"\n") {
-			t.Errorf("%s is not %s", name, m[1])
+			t.Errorf("the rule %s does not have the severity %s of the runbook", name, m[1])
 		}
 	}
 }
 
-// TestMonitoredMetrics: rules, dashboard and the expressions of the docs name metrics that exist.
+// TestMonitoredMetrics checks that the metrics in the rules, the dashboard and the expressions of
+// the docs exist.
 func TestMonitoredMetrics(t *testing.T) {
 	known := testdocs.Named(testdocs.Text(t, "metrics-reference.md"))
 	texts := map[string]string{"rules.yml": monitoring(t, "rules.yml"), "dashboard.json": monitoring(t, "dashboard.json")}
@@ -101,7 +104,8 @@ func TestMonitoredMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts has promtool try the rules: each alert fires in the recording, and none on its good day.
+// TestAlerts tests the rules with promtool: each alert must fire in the recording, and none on its
+// good day.
 func TestAlerts(t *testing.T) {
 	folder := filepath.Join("examples", "monitoring")
 	promtool(t, folder, "check", "config", "prometheus.yml")
@@ -112,12 +116,12 @@ func TestAlerts(t *testing.T) {
 	}
 	for name := range alerts(t) {
 		if !tested[name] {
-			t.Errorf("%s is never expected to fire", name)
+			t.Errorf("no test expects %s to fire", name)
 		}
 	}
 }
 
-// promtool runs a command of promtool in a folder.
+// promtool runs a promtool command in a folder.
 func promtool(t *testing.T, folder string, args ...string) {
 	t.Helper()
 	program, err := exec.LookPath("promtool")
@@ -134,7 +138,7 @@ func promtool(t *testing.T, folder string, args ...string) {
 	}
 }
 
-// tryRules has promtool test the rules, with the given tests.
+// tryRules runs the given tests of the rules with promtool.
 func tryRules(t *testing.T, tests string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -146,8 +150,8 @@ func tryRules(t *testing.T, tests string) {
 	promtool(t, folder, "test", "rules", "test.yml")
 }
 
-// TestEarlyInAQuietHour: a crawler that sends a request every five minutes, half of them too early, is no reason to wake
-// anybody. One that sends fifty times as many is.
+// TestEarlyInAQuietHour checks that a crawler that sends a request every five minutes, half of them
+// too early, raises no alert, and that one that sends fifty times as many does.
 func TestEarlyInAQuietHour(t *testing.T) {
 	tryRules(t, `  - interval: 5m
     input_series:
@@ -163,8 +167,8 @@ func TestEarlyInAQuietHour(t *testing.T) {
 `)
 }
 
-// TestFirstRefusedReload: the first file that /load cannot adapt raises an alert, although its counter begins with it.
-// A counter that does not change raises none.
+// TestFirstRefusedReload checks that the first file that /load cannot adapt raises an alert,
+// although its counter begins with it, and that a counter that does not change raises none.
 func TestFirstRefusedReload(t *testing.T) {
 	tryRules(t, `  - interval: 30s
     input_series:
@@ -181,7 +185,8 @@ func TestFirstRefusedReload(t *testing.T) {
 `)
 }
 
-// TestDashboardForm: panels have ids of their own and do not overlap, and the data source is a variable.
+// TestDashboardForm checks that panels have unique ids and do not overlap, and that the data source
+// is a variable.
 func TestDashboardForm(t *testing.T) {
 	type source struct{ Type, UID string }
 	var d struct {
@@ -203,39 +208,40 @@ func TestDashboardForm(t *testing.T) {
 	ids, taken := map[int]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
 		if p.ID == 0 || ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.W < 1 || p.GridPos.H < 1 {
-			t.Errorf("panel %q: id %d, at %+v", p.Title, p.ID, p.GridPos)
+			t.Errorf("panel %q has the id %d and the position %+v, want a unique id and a position on the grid", p.Title, p.ID, p.GridPos)
 		}
 		ids[p.ID] = true
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if other, ok := taken[cell]; ok {
-					t.Fatalf("%q overlaps %q", p.Title, other)
+					t.Fatalf("panel %q overlaps %q", p.Title, other)
 				}
 				taken[cell] = p.Title
 			}
 		}
 		if p.Type != "row" && (len(p.Targets) == 0 || p.Datasource.UID != "${datasource}") {
-			t.Errorf("panel %q: %d targets, data source %+v", p.Title, len(p.Targets), p.Datasource)
+			t.Errorf("panel %q has %d targets and the data source %+v, want a target and the variable", p.Title, len(p.Targets), p.Datasource)
 		}
 		for _, target := range p.Targets {
 			if target.Datasource != (source{"prometheus", "${datasource}"}) || target.RefID == "" || !strings.Contains(target.Expr, `instance=~"$instance"`) {
-				t.Errorf("panel %q: %+v", p.Title, target)
+				t.Errorf("panel %q has an incomplete target %+v", p.Title, target)
 			}
 		}
 	}
 	if d.SchemaVersion < 39 || len(ids) < 20 {
-		t.Errorf("schema %d, %d panels", d.SchemaVersion, len(ids))
+		t.Errorf("the dashboard has schema %d and %d panels, want at least 39 and 20", d.SchemaVersion, len(ids))
 	}
 }
 
-// TestOwnFaultsAlert: what a fetch fails by on the gateway's own side is alerted, and no fault of a site's is.
+// TestOwnFaultsAlert checks that causes of failed fetches on the gateway's own side raise an alert,
+// and that faults of sites do not.
 func TestOwnFaultsAlert(t *testing.T) {
 	_, rule, _ := strings.Cut(monitoring(t, "rules.yml"), "- alert: CrawlgateFetchLocal")
 	rule, _, _ = strings.Cut(rule, "- alert: ")
 	matchers := regexp.MustCompile(`crawlgate_fetches_total\{cause=~?"([^"]+)"\}`).FindAllStringSubmatch(rule, -1)
 	if len(matchers) != 3 {
-		t.Fatalf("%d selectors of causes in%s", len(matchers), rule)
+		t.Fatalf("found %d selectors of causes, want 3, in%s", len(matchers), rule)
 	}
 	for _, matcher := range matchers {
 		selected := regexp.MustCompile("^(?:" + matcher[1] + ")$")
@@ -245,7 +251,7 @@ func TestOwnFaultsAlert(t *testing.T) {
 			fetch.CauseForbiddenPort, fetch.CauseOwnListener, fetch.CauseFTP, fetch.CauseLocal, fetch.CauseUpstream, fetch.CauseCanceled,
 		} {
 			if out := (fetch.Outcome{Cause: cause}); out.Ours() != selected.MatchString(string(cause)) {
-				t.Errorf("cause %s: ours %v, but %s does not say so", cause, out.Ours(), matcher[0])
+				t.Errorf("cause %s: Ours() = %v, but the selector %s differs", cause, out.Ours(), matcher[0])
 			}
 		}
 	}

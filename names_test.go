@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// oneMeaning lists exported type names that several packages may use, because they mean the same in each.
+// oneMeaning lists exported type names that several packages may use because they mean the same in
+// each.
 var oneMeaning = map[string]string{
 	"Agent":          "a crawler of the company, as the package knows it",
 	"Checker":        "checks things of one kind",
@@ -55,7 +56,7 @@ var oneMeaning = map[string]string{
 // oneMeaning.
 func TestTypeNamesHaveOneMeaning(t *testing.T) {
 	t.Parallel()
-	packages := make(map[string]map[string]bool) // by name of the type
+	packages := make(map[string]map[string]bool) // by type name
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			if name := filepath.ToSlash(path); d != nil && d.IsDir() && (name == "bench" || name == "integration" || name == "examples" || d.Name() == "testdata" || d.Name() == "node_modules") {
@@ -93,7 +94,7 @@ func TestTypeNamesHaveOneMeaning(t *testing.T) {
 	}
 	for name, in := range packages {
 		if len(in) > 1 && oneMeaning[name] == "" {
-			t.Errorf("%s is the name of types in %v: rename one, or add what all mean to oneMeaning", name, in)
+			t.Errorf("%s is the name of types in %v: rename one, or add their meaning to oneMeaning", name, in)
 		}
 	}
 	for name := range oneMeaning {

@@ -12,7 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/internal/testdocs"
 )
 
-// settingsOfWaiting are the settings that make each client slower at one host, and have it wait for Retry-After.
+// settingsOfWaiting are the settings with which each client slows down at one host and waits for
+// Retry-After.
 const settingsOfWaiting = `
 ## Settings of clients
 
@@ -29,7 +30,8 @@ const settingsOfWaiting = `
 Set the time limit of your client above the time for which the gateway [holds a request](../politeness.md#how-long-a-request-is-held). [All clients](../clients/README.md).
 `
 
-// settingsOfLeaving is how each client treats a 403 that another try does not change.
+// settingsOfLeaving are the settings with which each client treats a 403 that a retry does not
+// change.
 const settingsOfLeaving = `
 ## Settings of clients
 
@@ -46,7 +48,7 @@ const settingsOfLeaving = `
 [All clients](../clients/README.md).
 `
 
-// problemPage returns the page that a refusal's problem type leads to.
+// problemPage returns the page for the problem type of a refusal.
 func problemPage(t *testing.T, r enforce.Reason) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -103,7 +105,7 @@ func problemPage(t *testing.T, r enforce.Reason) []byte {
 	return b.Bytes()
 }
 
-// problemIndex lists all reasons.
+// problemIndex returns the list of all reasons.
 func problemIndex() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Reasons\n\nYou find here what each reason of a refusal means, and what to do. The links `more` and `type` of a refusal lead to the page of its\n" +
@@ -125,8 +127,8 @@ func problemIndex() []byte {
 	return b.Bytes()
 }
 
-// TestProblemPages checks that each reason has its page, that no page is left over, and that all say what the code
-// says. go test . -run TestProblemPages -update writes them.
+// TestProblemPages checks that each reason has its page, that there is no other page, and that the
+// pages match the code. go test . -run TestProblemPages -update writes them.
 func TestProblemPages(t *testing.T) {
 	folder := filepath.Join("docs", "problems")
 	pages := map[string][]byte{"README.md": problemIndex()}
@@ -144,7 +146,7 @@ func TestProblemPages(t *testing.T) {
 	}
 	for _, e := range entries {
 		if _, ok := pages[e.Name()]; !ok {
-			t.Errorf("docs/problems/%s is the page of no reason", e.Name())
+			t.Errorf("docs/problems/%s is not the page of a reason", e.Name())
 		}
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"testing"
 )
 
-// Bounds of the README, so that a visitor reads it to the end.
+// Limits of the README, so that visitors read it to the end.
 const (
 	maxReadmeLines = 150
 	maxReadmeWords = 900
 )
 
-// TestReadmeFacts checks what the README says of the project: its licence, the Go version that it needs, and the latest
-// release.
+// TestReadmeFacts checks what the README says about the project: its licence, the Go version that
+// it needs, and the latest release.
 func TestReadmeFacts(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "README.md")
 	if lines, words := strings.Count(text, "\n"), len(strings.Fields(text)); lines > maxReadmeLines || words > maxReadmeWords {
-		t.Errorf("README.md has %d lines and %d words", lines, words)
+		t.Errorf("README.md has %d lines and %d words, want fewer", lines, words)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
 	release := regexp.MustCompile(`(?m)^## (\d\S*)`).FindStringSubmatch(readFile(t, "CHANGELOG.md"))

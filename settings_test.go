@@ -21,7 +21,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace"
 )
 
-// TestSilentFetches: fetches that only wait must leave descriptors for the requests of crawlers.
+// TestSilentFetches checks that fetches that only wait leave descriptors for the requests of
+// crawlers.
 func TestSilentFetches(t *testing.T) {
 	t.Parallel()
 	c, err := new(App).settings()
@@ -29,11 +30,12 @@ func TestSilentFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if limit, got := sockets.DescriptorLimit(), c.Cache.InFlight; limit > 0 && (got <= 0 || got > limit/fetchShare) {
-		t.Errorf("%d fetches may be under way, with %d descriptors", got, limit)
+		t.Errorf("%d fetches may be in progress with %d descriptors, want fewer", got, limit)
 	}
 }
 
-// TestFleetSettings: the fleet meets in the Redis that is there, and its URL may be a placeholder.
+// TestFleetSettings checks that the fleet uses the configured Redis, and that its URL may be a
+// placeholder.
 func TestFleetSettings(t *testing.T) {
 	t.Setenv("FLEET_URL", "redis://fleet.example")
 	store, shared := &engine.Store{Kind: "redis", URL: "redis://store.example"}, &PaceConfig{Shared: "redis://pace.example"}
@@ -64,13 +66,13 @@ func TestFleetSettings(t *testing.T) {
 			t.Errorf("%+v: %q, %v; want %q, %q", tt.app.Fleet, c.Fleet.URL, err, tt.url, tt.want)
 		}
 		if f := tt.app.Fleet; err == nil && f != nil && (c.Fleet.Expect != f.Expect || c.Fleet.Self.Name != c.Name || c.Prefix == "") {
-			t.Errorf("%+v", c.Fleet)
+			t.Errorf("fleet settings = %+v", c.Fleet)
 		}
 	}
 }
 
-// TestRedisSettings checks that one option shares records, clocks and orders, and that the option of a part overrides
-// it.
+// TestRedisSettings checks that one option makes gateways share records, clocks and orders, and
+// that the option of a part overrides it.
 func TestRedisSettings(t *testing.T) {
 	t.Parallel()
 	redis := &RedisConfig{URL: "redis://all.example", Prefix: "acme", Expect: 3}
@@ -115,7 +117,7 @@ func TestRedisSettings(t *testing.T) {
 	}
 }
 
-// connectProxy is an HTTP proxy that opens tunnels and notes where to.
+// connectProxy is an HTTP proxy that opens tunnels and records their targets.
 type connectProxy struct {
 	mu      sync.Mutex
 	targets []string
@@ -154,8 +156,8 @@ func listenLocal(t *testing.T) net.Listener {
 	return l
 }
 
-// TestRedisURLWithPlaceholders: the value of a placeholder is known, and checked, when the gateway
-// starts.
+// TestRedisURLWithPlaceholders checks that the value of a placeholder is read and checked when the
+// gateway starts.
 func TestRedisURLWithPlaceholders(t *testing.T) {
 	t.Setenv("TEST_REDIS", "redis://user:secret@redis.example/2")
 	t.Setenv("TEST_NO_REDIS", "http://redis.example")
@@ -176,8 +178,9 @@ func TestRedisURLWithPlaceholders(t *testing.T) {
 	}
 }
 
-// TestFTPKeepsToTheUpstream: if the operator has configured an upstream proxy, robots.txt of an FTP site is fetched
-// through it too, over both connections. If the proxy is unreachable, no other way is used.
+// TestFTPKeepsToTheUpstream checks that with an upstream proxy, robots.txt of an FTP site is
+// fetched only through it, over both connections. If the proxy is unreachable, no other way is
+// used.
 func TestFTPKeepsToTheUpstream(t *testing.T) {
 	t.Parallel()
 	const text = "User-agent: *\nDisallow: /\n"
@@ -209,10 +212,10 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	gone := "http://" + closed.Addr().String()
 	_ = closed.Close()
 	if out := retrieve(gone); out.Kind != fetch.KindUnreachable {
-		t.Errorf("without the proxy: %+v", out)
+		t.Errorf("with an unreachable proxy: got %+v, want an unreachable site", out)
 	}
 	if out := retrieve(server.URL); out.Kind != fetch.KindRules || string(out.Body) != text {
-		t.Errorf("through the proxy: %+v", out)
+		t.Errorf("through the proxy: got %+v, want rules", out)
 	}
 	proxy.mu.Lock()
 	defer proxy.mu.Unlock()
@@ -221,7 +224,7 @@ func TestFTPKeepsToTheUpstream(t *testing.T) {
 	}
 }
 
-// TestNegativeWaits: what the JSON has for a wait is checked as the Caddyfile is.
+// TestNegativeWaits checks that wait times are checked in JSON like in the Caddyfile.
 func TestNegativeWaits(t *testing.T) {
 	t.Parallel()
 	var pace App
@@ -244,7 +247,7 @@ func TestNegativeWaits(t *testing.T) {
 	}
 }
 
-// TestBadHTMLMode: what the JSON has for html is checked as the Caddyfile is.
+// TestBadHTMLMode checks that the mode of html is checked in JSON like in the Caddyfile.
 func TestBadHTMLMode(t *testing.T) {
 	t.Parallel()
 	var a App
@@ -259,8 +262,8 @@ func TestBadHTMLMode(t *testing.T) {
 	}
 }
 
-// TestPaceWords: the operator's words for the scope of a clock and for what happens to a Crawl-delay
-// that is too long.
+// TestPaceWords checks the operator's words for the scope of a clock and for the treatment of a
+// Crawl-delay that is too long.
 func TestPaceWords(t *testing.T) {
 	t.Parallel()
 	read := func(per, above string) (engine.Config, error) {
@@ -286,7 +289,8 @@ func TestPaceWords(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: a field of a removed option is an error in JSON, as it is in a Caddyfile.
+// TestUnknownFields checks that a field of a removed option is an error in JSON, like in a
+// Caddyfile.
 func TestUnknownFields(t *testing.T) {
 	for _, field := range []string{
 		`"cache":{"min_ttl":300000000000}`, `"limits":{"body_timeout":600000000000}`, `"fetch":{"max_redirects":5}`, `"signals":{"headers":true}`,
@@ -294,7 +298,7 @@ func TestUnknownFields(t *testing.T) {
 	} {
 		name := strings.Split(field, `"`)[3]
 		if err := validate([]byte(`{"apps":{"robots":{` + field + `}}}`)); err == nil || !strings.Contains(err.Error(), `unknown field "`+name+`"`) {
-			t.Errorf("%s: %v", field, err)
+			t.Errorf("field %s: got %v, want an error about an unknown field", field, err)
 		}
 	}
 }

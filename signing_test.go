@@ -12,7 +12,8 @@ import (
 	"github.com/crawlgate/crawlgate/webbotauth"
 )
 
-// TestUnsignedByAnotherHandler: the log says of a request that another handler sends that the gateway did not sign it.
+// TestUnsignedByAnotherHandler checks that the log marks a request that another handler sends as
+// not signed by the gateway.
 func TestUnsignedByAnotherHandler(t *testing.T) {
 	key, err := webbotauth.Generate(time.Time{}, time.Time{})
 	if err != nil {
@@ -27,6 +28,6 @@ func TestUnsignedByAnotherHandler(t *testing.T) {
 		t.Fatal(status)
 	}
 	if line := g.Lines(1)[0]; line["unsigned"] != "egress_off" || line["signed"] != nil {
-		t.Errorf("logged as %v", line)
+		t.Errorf("log entry = %v, want the reason egress_off and no signature", line)
 	}
 }

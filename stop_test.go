@@ -21,14 +21,14 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// effective is how soon an order has to have its effect.
+// effective is the longest time until an order must take effect.
 const effective = time.Second
 
-// endless is a site whose pages do not end. It tells when the gateway let go of one.
+// endless is a site whose pages do not end. It reports when the gateway closes the connection.
 type endless struct {
 	*httptest.Server
-	begun chan struct{} // gets one for each request that is being served
-	ended chan struct{} // gets one for each that broke off
+	begun chan struct{} // receives one value per request that is served
+	ended chan struct{} // receives one value per request that ended early
 }
 
 func newEndless(t *testing.T) *endless {
@@ -57,17 +57,17 @@ func newEndless(t *testing.T) *endless {
 	return e
 }
 
-// await fails the test unless c gets something within the given time.
+// await fails the test unless c receives a value within the given time.
 func await(t *testing.T, c <-chan struct{}, limit time.Duration, what string) {
 	t.Helper()
 	select {
 	case <-c:
 	case <-time.After(limit):
-		t.Fatalf("%s: nothing for %s", what, limit)
+		t.Fatalf("%s did not happen within %s", what, limit)
 	}
 }
 
-// patience bounds steps that have no limit of their own.
+// patience is the timeout of steps that have no limit of their own.
 const patience = 20 * time.Second
 
 // stopRig is a gateway whose stops are tested.
@@ -91,7 +91,7 @@ func site(tb testing.TB, raw string) origin.Origin {
 	return o
 }
 
-// deny orders, and holds how much was ended.
+// deny gives an order and checks how many requests it ended.
 func (g *stopRig) deny(scope, value string, ended int) {
 	g.t.Helper()
 	order := map[string]string{"scope": scope, "value": value, "by": "dora", "reason": "complaint 7"}
@@ -100,18 +100,18 @@ func (g *stopRig) deny(scope, value string, ended int) {
 	}
 }
 
-// killed checks what the log says of a request that was cut off.
+// killed checks the log entry of a request that was cut off.
 func killed(t *testing.T, line map[string]any) {
 	t.Helper()
 	if line["decision"] != "deny" || line["reason"] != "kill_switch" {
-		t.Errorf("logged as %v", line)
+		t.Errorf("log entry = %v, want decision deny with reason kill_switch", line)
 	}
 	if detail, _ := line["detail"].(string); !strings.Contains(detail, "by dora, because: complaint 7") {
-		t.Errorf("logged with %q", detail)
+		t.Errorf("logged detail = %q, want the order's author and reason", detail)
 	}
 }
 
-// visiting returns visit in the background.
+// visiting runs visit in the background.
 func (g *stopRig) visiting(page, agent string) <-chan int {
 	statuses := make(chan int, 1)
 	go func() {
@@ -126,20 +126,21 @@ func (g *stopRig) visiting(page, agent string) <-chan int {
 	return statuses
 }
 
-// refusedSoon checks that a request which waits is refused as soon as an order is given.
+// refusedSoon checks that a waiting request is refused as soon as an order is given.
 func refusedSoon(t *testing.T, statuses <-chan int) {
 	t.Helper()
 	select {
 	case status := <-statuses:
 		if status != http.StatusForbidden {
-			t.Errorf("the client got %d", status)
+			t.Errorf("the client got status %d, want 403", status)
 		}
 	case <-time.After(effective):
-		t.Fatal("the request waits on")
+		t.Fatal("the request still waits after the order")
 	}
 }
 
-// TestStopCutsResponse ends an answer in the middle: the client must not take a part for the whole.
+// TestStopCutsResponse checks that an order ends an answer in the middle: the client must not take
+// a part for the whole.
 func TestStopCutsResponse(t *testing.T) {
 	g, e := newStopRig(t, "", ""), newEndless(t)
 	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
@@ -153,15 +154,16 @@ func TestStopCutsResponse(t *testing.T) {
 	await(t, e.ended, effective, "the end of the connection to the site")
 	body, err := io.ReadAll(resp.Body)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(string(body), "the first part") {
-		t.Errorf("the client got %q, %v", body, err)
+		t.Errorf("the client read %q, %v, want the first part and io.ErrUnexpectedEOF", body, err)
 	}
 	killed(t, g.Lines(1)[0])
 	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
-		t.Errorf("the next request got %d", status)
+		t.Errorf("the next request got status %d, want 403", status)
 	}
 }
 
-// TestStopCutsUpload ends a request whose body is on its way: bytes still go to the site then.
+// TestStopCutsUpload checks that an order ends a request whose body is being sent, since the site
+// would get more bytes.
 func TestStopCutsUpload(t *testing.T) {
 	g, e := newStopRig(t, "", ""), newEndless(t)
 	body, writing := io.Pipe()
@@ -192,18 +194,18 @@ func TestStopCutsUpload(t *testing.T) {
 	await(t, e.ended, effective, "the end of the connection to the site")
 	await(t, answered, patience, "the answer")
 	if s := status.Load(); s != 0 && s != http.StatusForbidden {
-		t.Errorf("the client got %d", s)
+		t.Errorf("the client got status %d, want 403 or none", s)
 	}
 	killed(t, g.Lines(1)[0])
 }
 
-// TestStopEndsWaiting ends a request that waits for its turn at the host.
+// TestStopEndsWaiting checks that an order ends a request that waits for its turn at the host.
 func TestStopEndsWaiting(t *testing.T) {
 	g := newStopRig(t, "agent alpha {\nmax_wait 60s\n}", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	s.SetRobots(testorigin.OK("User-agent: *\nCrawl-delay: 30\n"))
 	g.Visit(s.URL("/first"), "alpha")
-	g.Lines(1) // it is not under way any more
+	g.Lines(1) // it is no longer in progress
 	statuses := g.visiting(s.URL("/second"), "alpha")
 	testgateway.Until(t, "waiting", func() bool {
 		return testgateway.Ask[adminapi.Clocks](g.Gateway, "GET", "/robots/clocks", nil).Waiting == 1
@@ -216,8 +218,8 @@ func TestStopEndsWaiting(t *testing.T) {
 	}
 }
 
-// TestStopEndsFetch ends a fetch of robots.txt with the request that waits for it. The site is not held to have
-// failed.
+// TestStopEndsFetch checks that an order ends a fetch of robots.txt with the request that waits for
+// it. The site must not be recorded as failing.
 func TestStopEndsFetch(t *testing.T) {
 	g := newStopRig(t, "", "")
 	s := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -229,19 +231,20 @@ func TestStopEndsFetch(t *testing.T) {
 	refusedSoon(t, statuses)
 	killed(t, g.Lines(1)[0])
 	if a := g.Admin("GET", "/robots/origin?origin="+url.QueryEscape(o.String()), nil); a.Status != http.StatusNotFound {
-		t.Errorf("the site was held to have failed: %s", a.Body)
+		t.Errorf("the site is recorded as failing: %s", a.Body)
 	}
 	if a := g.Admin("POST", "/robots/refresh", adminapi.OriginRequest{Origin: o.String()}); a.Status != http.StatusConflict {
-		t.Errorf("a refresh of a stopped host: %d %s", a.Status, a.Body)
+		t.Errorf("refreshing a stopped host: got status %d, %s, want 409", a.Status, a.Body)
 	}
 	testgateway.Ask[adminapi.OrderLifted](g.Gateway, "DELETE", "/robots/deny?scope=host&value="+o.Host, nil)
 	s.SetRobots(testorigin.Status(404))
 	if status := g.Visit(s.URL("/page"), "alpha"); status != http.StatusOK {
-		t.Errorf("after the order was lifted: %d", status)
+		t.Errorf("after the lift: got status %d, want 200", status)
 	}
 }
 
-// TestStopStopsRedirects keeps the robots.txt of one site from being looked for at another that is stopped.
+// TestStopStopsRedirects checks that robots.txt of one site is not fetched from another site that
+// is stopped.
 func TestStopStopsRedirects(t *testing.T) {
 	g := newStopRig(t, "", "")
 	server := testorigin.Start(t, testorigin.Config{})
@@ -249,17 +252,17 @@ func TestStopStopsRedirects(t *testing.T) {
 	from.SetRobots(testorigin.Redirect(http.StatusMovedPermanently, to.URL("/robots.txt")))
 	g.deny("host", to.Origin().Host, 0)
 	if status := g.Visit(from.URL("/page"), "alpha"); status != http.StatusForbidden {
-		t.Errorf("got %d", status)
+		t.Errorf("got status %d, want 403", status)
 	}
 	if line := g.Lines(1)[0]; line["reason"] != "unreachable" || line["cause"] != "forbidden_address" {
-		t.Errorf("logged as %v", line)
+		t.Errorf("log entry = %v, want reason unreachable with cause forbidden_address", line)
 	}
 	if n := len(to.Exchanges()); n != 0 {
-		t.Errorf("%d requests reached the site that is stopped", n)
+		t.Errorf("%d requests reached the stopped site, want 0", n)
 	}
 }
 
-// TestStopCutsTunnel ends a tunnel that nobody looks into.
+// TestStopCutsTunnel checks that an order ends a tunnel that is not intercepted.
 func TestStopCutsTunnel(t *testing.T) {
 	origin := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(origin.Close)
@@ -277,9 +280,9 @@ func TestStopCutsTunnel(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("CONNECT got %d", resp.StatusCode)
+		t.Fatalf("CONNECT got status %d, want 200", resp.StatusCode)
 	}
-	inside := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the test is not about certificates
+	inside := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // this test does not check certificates
 	if err := inside.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +296,8 @@ func TestStopCutsTunnel(t *testing.T) {
 	killed(t, g.Lines(1)[0])
 }
 
-// TestReportedRobotsTxt checks that robots.txt comes from the cache in mode report too, although the sender should
-// have been refused.
+// TestReportedRobotsTxt checks that robots.txt comes from the cache in mode report even if the
+// sender would be refused in mode enforce.
 func TestReportedRobotsTxt(t *testing.T) {
 	var asked atomic.Int32
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -305,15 +308,16 @@ func TestReportedRobotsTxt(t *testing.T) {
 	g := testgateway.New(t, "mode report\nagent acme {\ncredential ann $2a$04$nTPLGrAZOYSdrXDOKtUBVOuV4tHJ9FzS5Yc0oyKp6qkJ5eJc3y6Qu\n}", "")
 	for range 3 {
 		if status := g.Visit(origin.URL+"/robots.txt", "acme"); status != http.StatusOK {
-			t.Errorf("robots.txt: %d", status)
+			t.Errorf("robots.txt: got status %d, want 200", status)
 		}
 	}
 	if n := asked.Load(); n != 1 {
-		t.Errorf("the site was asked %d times", n)
+		t.Errorf("the site got %d requests, want 1", n)
 	}
 }
 
-// TestStopOutlives checks that orders stand over a reload and a restart, for requests of the old configuration too.
+// TestStopOutlives checks that orders stay in force after a reload and a restart, also for requests
+// of the old configuration.
 func TestStopOutlives(t *testing.T) {
 	g, e := newStopRig(t, "", ""), newEndless(t)
 	resp, err := g.Get(t.Context(), e.URL+"/page", "alpha")
@@ -328,15 +332,15 @@ func TestStopOutlives(t *testing.T) {
 
 	g.Load("unknown deny", "")
 	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
-		t.Errorf("after a reload: %d", status)
+		t.Errorf("after a reload: got status %d, want 403", status)
 	}
 	g.Stop()
 	g.Load("", "")
 	if status := g.Visit(e.URL+"/page", "alpha"); status != http.StatusForbidden {
-		t.Errorf("after a restart: %d", status)
+		t.Errorf("after a restart: got status %d, want 403", status)
 	}
 	if list := testgateway.Ask[adminapi.Orders](g.Gateway, "GET", "/robots/deny", nil); len(list.Orders) != 1 || list.Orders[0].By != "dora" || list.Orders[0].At.IsZero() {
-		t.Errorf("after a restart: %+v", list)
+		t.Errorf("orders after a restart = %+v, want the one by dora", list)
 	}
-	g.deny("all", "", 0) // nothing is registered that has ended
+	g.deny("all", "", 0) // no ended request is still registered
 }

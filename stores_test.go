@@ -84,14 +84,15 @@ func (s *shelf) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// notAStore has the right name, and no more.
+// notAStore has the name of a store, but is not one.
 type notAStore struct{}
 
 func (*notAStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "robots.stores.empty", New: func() caddy.Module { return new(notAStore) }}
 }
 
-// TestStoreOfAModule runs the suite of stores as another project would, on the store that its module opens.
+// TestStoreOfAModule runs the test suite of stores, like another project would, on the store that
+// its module opens.
 func TestStoreOfAModule(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Medium {
 		return storetest.Medium{Volatile: true, Versions: 10, Open: func(tb testing.TB) robotscache.Store {
@@ -105,12 +106,13 @@ func TestStoreOfAModule(t *testing.T) {
 	})
 }
 
-// TestStoreModules: a module in robots.stores is a kind of store, in a Caddyfile and in JSON. An open store outlives a
-// reload that does not change its JSON, and is the one where records are kept.
+// TestStoreModules checks that a module in robots.stores is a kind of store, in a Caddyfile and in
+// JSON. An open store stays open over a reload that does not change its JSON, and records are kept
+// in it.
 func TestStoreModules(t *testing.T) {
 	shelvesOpened.Store(0)
 
-	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short: the path of a socket may have only some 100 bytes
+	dir, err := os.MkdirTemp("", "cg") //nolint:usetesting // short, because the path of a socket may have only about 100 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func TestStoreModules(t *testing.T) {
 	load("shelf a {\nkeep 1h\n}", "")
 	load("shelf a {\nkeep 1h\n}", "index_html on\n")
 	if n := shelvesOpened.Load(); n != 1 {
-		t.Errorf("the store was opened %d times for two configurations that name it", n)
+		t.Errorf("the store was opened %d times for two configurations with it, want 1", n)
 	}
 	first := lastShelf.Load()
 	client := &http.Client{Transport: &http.Transport{
@@ -164,7 +166,8 @@ func TestStoreModules(t *testing.T) {
 	}
 }
 
-// TestBadStoreModules: faults in the configuration of a module are errors, with their line in a Caddyfile.
+// TestBadStoreModules checks that faults in the configuration of a module are errors, with their
+// line in a Caddyfile.
 func TestBadStoreModules(t *testing.T) {
 	for _, b := range []badLines{
 		{"store shelf a {\nlend 1h\n}", 4, `unknown option "lend" of shelf`},
@@ -194,7 +197,7 @@ func TestBadStoreModules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := json.Marshal(s); string(got) != text || err != nil {
-			t.Errorf("%s becomes %s, %v", text, got, err)
+			t.Errorf("the JSON %s of a store becomes %s, %v", text, got, err)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestThreatModel checks that each test that THREAT_MODEL.md names is there, and that each
-// threat names one.
+// TestThreatModel checks that each test that THREAT_MODEL.md names exists, and that each threat
+// names one.
 func TestThreatModel(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("THREAT_MODEL.md")
@@ -46,17 +46,17 @@ func TestThreatModel(t *testing.T) {
 		}
 		tests := name.FindAllStringSubmatch(line, -1)
 		if inTable && len(tests) == 0 {
-			t.Errorf("no test is named: %s", line)
+			t.Errorf("this threat names no test: %s", line)
 		}
 		for _, test := range tests {
 			named++
 			if !declared[test[1]] {
-				t.Errorf("%s is not there: %s", test[1], line)
+				t.Errorf("there is no test %s, which this threat names: %s", test[1], line)
 			}
 		}
 	}
-	const leastAttackers, leastTests = 4, 100 // with fewer the tables are no longer read
+	const leastAttackers, leastTests = 4, 100 // with fewer, the test does not read the tables correctly
 	if attackers < leastAttackers || named < leastTests {
-		t.Errorf("%d attackers and %d tests are named", attackers, named)
+		t.Errorf("found %d attackers and %d tests, want more", attackers, named)
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"testing"
 )
 
-// Bounds of what a reader opens to follow one request.
+// Limits of what a reader opens to follow one request.
 const (
-	mostSteps     = 30 // files that are listed as steps
-	mostFiles     = 49 // files in which anything runs
+	mostSteps     = 30 // files listed as steps
+	mostFiles     = 49 // files with code that runs
 	mostReentries = 5  // returns to a folder that was left
 )
 
-// aStep is how many statements of a file run at least if the file is more than a value on the way.
+// aStep is the number of statements of a file that run at least if the file is a step of the way.
 const aStep = 5
 
-// byHeartbeat matches the files that heartbeats run every half a second, beside any way.
+// byHeartbeat matches the files that heartbeats run every half a second on any way.
 var byHeartbeat = regexp.MustCompile(`^(cluster/|engine/fleet\.go$)`)
 
-// TestWaysAreMeasured walks the ways of docs/architecture.md with internal/testways, which counts what runs, and compares the files
-// with the page. Each file that the page names runs. The page names each file in which aStep statements or more run, except on other
-// ways the files of a request, with which they begin, and everywhere what heartbeats run.
+// TestWaysAreMeasured runs the ways of docs/architecture.md with internal/testways, which counts
+// what runs, and compares the files with the page. Each file that the page names must run. The page
+// must name each file in which aStep statements or more run, except files run by heartbeats and,
+// for other ways, the files of a request, with which they begin.
 func TestWaysAreMeasured(t *testing.T) {
 	t.Parallel()
 	ways := waysOfPage(t)
@@ -35,7 +36,7 @@ func TestWaysAreMeasured(t *testing.T) {
 	for title, page := range ways {
 		ran := statementsOf(t, folder, title)
 		if ran == nil {
-			continue // a reload: it is not walked
+			continue // a reload, which is not measured
 		}
 		for _, file := range page.named {
 			if ran[file] == 0 {
@@ -50,19 +51,19 @@ func TestWaysAreMeasured(t *testing.T) {
 		t.Logf("%s: %d steps, %d named, %d files run, %d re-entries", title, len(page.steps), len(page.named), len(ran), reentries(page.steps))
 		maps.DeleteFunc(ran, func(file string, _ int) bool { return byHeartbeat.MatchString(file) })
 		if title == "A request" && (len(page.steps) > mostSteps || len(ran) > mostFiles || reentries(page.steps) > mostReentries) {
-			t.Errorf("%s is longer than %d steps, %d files or %d re-entries", title, mostSteps, mostFiles, mostReentries)
+			t.Errorf("%s has more than %d steps, %d files or %d re-entries", title, mostSteps, mostFiles, mostReentries)
 		}
 	}
 	walked, err := filepath.Glob(filepath.Join(folder, "*.0"))
 	if err != nil || len(walked) != len(ways)-1 {
-		t.Errorf("%d ways were walked, and the page has %d, including a reload: %v", len(walked), len(ways), err)
+		t.Errorf("%d ways were measured, but the page has %d, including a reload: %v", len(walked), len(ways), err)
 	}
 }
 
 // wayOfPage is a section of docs/architecture.md.
 type wayOfPage struct {
 	steps []string // files, in order
-	named []string // the same, and files beside them
+	named []string // steps, and files beside them
 }
 
 // waysOfPage reads the sections that have steps, by their titles.
@@ -91,7 +92,7 @@ func waysOfPage(t *testing.T) map[string]wayOfPage {
 	return ways
 }
 
-// reentries counts how often steps lead back into a folder of the top level that was left.
+// reentries counts how often steps return to a top-level folder that was left.
 func reentries(steps []string) (n int) {
 	left := make(map[string]bool)
 	last := ""
@@ -120,17 +121,18 @@ func walkWays(t *testing.T) string {
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-covermode=atomic", "-coverpkg="+module+"/...", "-o", program, "./internal/testways")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("building internal/testways: %v: %s", err, out)
 	}
 	run := exec.CommandContext(t.Context(), program, folder)
 	run.Env = append(os.Environ(), "XDG_DATA_HOME="+data, "XDG_CONFIG_HOME="+data, "GOCOVERDIR="+data)
 	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("running internal/testways: %v: %s", err, out)
 	}
 	return folder
 }
 
-// statementsOf counts the statements of each file that ran in all walks of a way; nil if it was not walked.
+// statementsOf counts the statements that ran in each file in all walks of a way; it returns nil
+// for a way without walks.
 func statementsOf(t *testing.T, folder, way string) map[string]int {
 	t.Helper()
 	walks, err := filepath.Glob(filepath.Join(folder, way+".*"))
@@ -142,7 +144,7 @@ func statementsOf(t *testing.T, folder, way string) map[string]int {
 	for _, walk := range walks {
 		profile := filepath.Join(t.TempDir(), "profile")
 		if out, err := exec.CommandContext(t.Context(), "go", "tool", "covdata", "textfmt", "-i="+walk, "-o="+profile).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("go tool covdata: %v: %s", err, out)
 		}
 		text, err := os.ReadFile(profile)
 		if err != nil {
@@ -166,7 +168,7 @@ func statementsOf(t *testing.T, folder, way string) map[string]int {
 	return ran
 }
 
-// onlyForTests reports whether a file is in a package that no program of ours may hold.
+// onlyForTests reports whether a file is in a package that must not be in our programs.
 func onlyForTests(file string) bool {
 	return slices.Contains(onlyInTests, filepath.Dir(file))
 }

@@ -75,7 +75,7 @@ func (s *site) ask(method, path string, form url.Values, edit func(*http.Request
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the part that was read counts
+	defer func() { _ = resp.Body.Close() }() // reading is what counts
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		s.t.Fatal(err)
@@ -83,7 +83,7 @@ func (s *site) ask(method, path string, form url.Values, edit func(*http.Request
 	return resp, string(body)
 }
 
-// TestSite checks what the site answers.
+// TestSite checks the answers of the site.
 func TestSite(t *testing.T) {
 	s := newSite(t, "ranges 192.0.2.0/28 2001:db8::/48")
 	cross := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
@@ -109,7 +109,7 @@ func TestSite(t *testing.T) {
 		{"GET", "/?host=<script>", nil, nil, 400, "no address"},
 		{"GET", "/nothing", nil, nil, 404, "nothing at this path"},
 		{"DELETE", "/", nil, nil, 405, "Only GET"},
-		{"POST", "/opt-out", form, nil, 405, "Only GET"}, // it is off
+		{"POST", "/opt-out", form, nil, 405, "Only GET"}, // opt-out is off
 		{"GET", "/.well-known/http-message-signatures-directory", nil, nil, 404, "signs nothing"},
 		{"GET", "/signature-agent-card", nil, func(r *http.Request) { r.Host = "a b" }, 400, ""},
 	} {
@@ -119,15 +119,15 @@ func TestSite(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d with %q", tt.method, tt.path, resp.StatusCode, body, tt.status, tt.want)
 		}
 		if tt.status != 400 && !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
-			t.Errorf("%s: policy %q", tt.path, resp.Header.Get("Content-Security-Policy"))
+			t.Errorf("%s: Content-Security-Policy = %q, want default-src 'none'", tt.path, resp.Header.Get("Content-Security-Policy"))
 		}
 		if strings.Contains(body, "newsbot") || strings.Contains(body, "http://") || strings.Contains(body, "<script") {
-			t.Errorf("%s: %s", tt.path, body)
+			t.Errorf("%s: the page names another agent, or has an absolute http URL or a script: %s", tt.path, body)
 		}
 	}
 }
 
-// TestPublished checks the files for programs.
+// TestPublished checks the files that are made for programs.
 func TestPublished(t *testing.T) {
 	s := newSite(t, "ranges 192.0.2.0/28 2001:db8::/48 198.51.100.7")
 	resp, body := s.ask("GET", "/signature-agent-card", nil, nil)
@@ -148,7 +148,7 @@ func TestPublished(t *testing.T) {
   }
 }`
 	if body != card || resp.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("%s\n%s", resp.Header.Get("Content-Type"), body)
+		t.Errorf("the card has type %q, want application/json, and body\n%s", resp.Header.Get("Content-Type"), body)
 	}
 	_, body = s.ask("GET", "/ranges.json", nil, nil)
 	var ranges struct {
@@ -157,12 +157,12 @@ func TestPublished(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(body), &ranges); err != nil || len(ranges.CreationTime) != len("2024-01-01T00:00:00.000000") || len(ranges.Prefixes) != 3 ||
 		ranges.Prefixes[0]["ipv4Prefix"] != "192.0.2.0/28" || ranges.Prefixes[1]["ipv6Prefix"] != "2001:db8::/48" || ranges.Prefixes[2]["ipv4Prefix"] != "198.51.100.7/32" {
-		t.Errorf("%v %s", err, body)
+		t.Errorf("the address ranges differ from the configured ones: error %v, body %s", err, body)
 	}
 }
 
-// TestDirectory: the keys are served under the name that the agent's signatures give, with a signature of each of them, and
-// under no other name.
+// TestDirectory checks that the keys are served at the host that the agent's signatures name, with
+// a signature of each key, and at no other host.
 func TestDirectory(t *testing.T) {
 	signing, err := webbotauth.Generate(time.Time{}, time.Time{})
 	if err != nil {
@@ -180,7 +180,7 @@ func TestDirectory(t *testing.T) {
 	var set struct{ Keys []struct{ Kid, X, D string } }
 	if err := json.Unmarshal([]byte(body), &set); err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != webbotauth.MediaType ||
 		len(set.Keys) != 1 || set.Keys[0].Kid != signing.ID || set.Keys[0].D != "" {
-		t.Fatalf("%d %v %s, %v", resp.StatusCode, resp.Header, body, err)
+		t.Fatalf("the directory: status %d, header %v, body %s, error %v", resp.StatusCode, resp.Header, body, err)
 	}
 	digest := sha256.Sum256([]byte(body))
 	if want := "sha-256=:" + base64.StdEncoding.EncodeToString(digest[:]) + ":"; resp.Header.Get("Content-Digest") != want {
@@ -191,7 +191,7 @@ func TestDirectory(t *testing.T) {
 	signature, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(strings.TrimPrefix(resp.Header.Get("Signature"), "key1=:"), ":"))
 	base := "\"@authority\";req: bot.test\n\"content-digest\": " + resp.Header.Get("Content-Digest") + "\n\"@signature-params\": " + input
 	if err != nil || !strings.HasPrefix(input, `("@authority";req "content-digest");created=`) || !ed25519.Verify(public, []byte(base), signature) {
-		t.Errorf("the signature does not verify: %v", resp.Header)
+		t.Errorf("the signature of the directory does not verify; header %v", resp.Header)
 	}
 
 	for _, host := range []string{"BOT.test", "bot.test:443"} {
@@ -203,11 +203,11 @@ func TestDirectory(t *testing.T) {
 	for _, host := range []string{"other.test", "bot.test:8443", "bot.test."} {
 		resp, _ := s.ask("GET", webbotauth.WellKnown, nil, func(r *http.Request) { r.Host = host })
 		if resp.StatusCode != http.StatusMisdirectedRequest || resp.Header.Get("Signature") != "" {
-			t.Errorf("%s: %d %v", host, resp.StatusCode, resp.Header)
+			t.Errorf("%s: status %d, header %v, want 421 without a signature", host, resp.StatusCode, resp.Header)
 		}
 	}
 	if resp, body := s.ask("HEAD", webbotauth.WellKnown, nil, nil); resp.StatusCode != 200 || body != "" || resp.Header.Get("Signature") == "" {
-		t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
+		t.Errorf("HEAD: status %d, header %v, want 200 with a signature and no body", resp.StatusCode, resp.Header)
 	}
 	_, body = s.ask("GET", "/signature-agent-card", nil, func(r *http.Request) { r.Host = "other.test" })
 	for _, want := range []string{`"jwks_uri": "https://bot.test` + webbotauth.WellKnown + `"`, `"expected-user-agent": "AcmeBot/2 (+https://bot.test)"`} {
@@ -217,7 +217,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestOptOutForm checks the first step: it never makes an order.
+// TestOptOutForm checks that the first step of an opt-out does not give an order.
 func TestOptOutForm(t *testing.T) {
 	s := newSite(t, "opt_out")
 	form := func(host, scope string, more ...string) url.Values {
@@ -253,21 +253,21 @@ func TestOptOutForm(t *testing.T) {
 		limited = limited || resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
 	}
 	if !limited {
-		t.Error("twenty at once are not too many")
+		t.Error("all of twenty requests at once passed, want some refused")
 	}
 	if list := engine.Current().Stops().List(); len(list) > 0 {
-		t.Errorf("in force: %v", list)
+		t.Errorf("orders in force: %v, want none", list)
 	}
 }
 
-// TestReadings checks what the page says of a robots.txt, and that a question does not fetch it.
+// TestReadings checks the reading of a robots.txt on the page, and that the page does not fetch it.
 func TestReadings(t *testing.T) {
 	s := newSite(t, "")
 	shop := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
 	shop.SetRobots(testorigin.OK("User-agent: acme\nDisallow: /private/\nCrawl-delay: 7\n\nUser-agent: *\nDisallow: /\n"))
 	reading := func(agent, path string) string { return botpage.ReadingOf(engine.Current(), agent, shop.URL(path)) }
 	if got := reading("acmebot", "/"); got != "" || len(shop.Exchanges()) > 0 {
-		t.Errorf("before a request: %q, %d fetches", got, len(shop.Exchanges()))
+		t.Errorf("reading before the first request = %q after %d fetches, want none", got, len(shop.Exchanges()))
 	}
 	if status := s.Visit(shop.URL("/"), "AcmeBot/1"); status != http.StatusOK {
 		t.Fatal(status)
@@ -284,11 +284,12 @@ func TestReadings(t *testing.T) {
 		}
 	}
 	if n := len(shop.Exchanges()); n != fetches {
-		t.Errorf("%d requests more", n-fetches)
+		t.Errorf("the page made %d requests, want none", n-fetches)
 	}
 }
 
-// TestProofsStayOutside: what a stranger causes reaches no address that allow_private opens.
+// TestProofsStayOutside checks that a stranger's proof is not looked for at addresses that only
+// allow_private permits.
 func TestProofsStayOutside(t *testing.T) {
 	s := newSite(t, "opt_out")
 	shop := testorigin.Start(t, testorigin.Config{}).Site(t, testorigin.SiteConfig{})
@@ -305,11 +306,11 @@ func TestProofsStayOutside(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	if _, refused := errors.AsType[*guard.ForbiddenError](err); !refused || len(shop.Exchanges()) != fetches {
-		t.Errorf("%v, %d requests", err, len(shop.Exchanges())-fetches)
+		t.Errorf("got error %v and %d requests, want a *guard.ForbiddenError and none", err, len(shop.Exchanges())-fetches)
 	}
 }
 
-// TestBadOptions: the errors on mistakes, with the line if one is to blame.
+// TestBadOptions checks the errors for mistakes, with their line if one line is at fault.
 func TestBadOptions(t *testing.T) {
 	adapt := func(text string) error {
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
@@ -329,6 +330,6 @@ func TestBadOptions(t *testing.T) {
 	s := newSite(t, "")
 	err := s.TryLoad(strings.Replace(lines(""), "robots_bot acmebot", "robots_bot nobody", 1), "")
 	if err == nil || !strings.Contains(err.Error(), "robots_bot nobody: no site has a block agent nobody") {
-		t.Errorf("an unknown agent: %v", err)
+		t.Errorf("got %v, want an error about an unknown agent", err)
 	}
 }

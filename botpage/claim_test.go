@@ -31,13 +31,13 @@ var (
 	ours  = claim{"acmebot", "shop.example", enforce.StopAgentHost}
 )
 
-// TestToken: a token holds for its claim until its time, and nothing else does.
+// TestToken checks that a token is valid for its claim until it expires, and for nothing else.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	until := start.Add(tokenFor)
 	token := ours.token(key, until)
 	if !ours.holds(key, token, start) || !ours.holds(key, token, until.Add(-time.Second)) || ours.holds(key, token, until) {
-		t.Errorf("%s does not hold until %s", token, until)
+		t.Errorf("token %s is not valid exactly until %s", token, until)
 	}
 	later, _, _ := strings.Cut(ours.token(key, until.Add(time.Hour)), "-")
 	_, mac, _ := strings.Cut(token, "-")
@@ -55,32 +55,32 @@ func TestToken(t *testing.T) {
 		"too old":         ours.token(key, start),
 	} {
 		if forged == token || ours.holds(key, forged, start) {
-			t.Errorf("%s: %q holds", name, forged)
+			t.Errorf("%s: the token %q is accepted", name, forged)
 		}
 	}
 }
 
-// TestOrder: a proof gives one order, with its ticket as the id.
+// TestOrder checks that a proof gives one order, with the id of its ticket.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	token := ours.token(key, start.Add(tokenFor))
 	order, err := ours.order(token, "file", start)
 	if err != nil || order.ID != ticketOf(token) || !enforce.IsStopID(order.ID) || order.Scope != enforce.StopAgentHost || order.Value != "acmebot@shop.example" ||
 		order.By != "site owner of shop.example" || order.Reason != "opt-out, proven by file, ticket "+order.ID {
-		t.Errorf("%+v, %v", order, err)
+		t.Errorf("the order of one port = %+v, %v", order, err)
 	}
 	all := claim{"acmebot", strings.Repeat("a.", 80) + "example", enforce.StopHost}
 	if order, err = all.order(token, "dns", start); err != nil || order.Value != all.Host {
-		t.Errorf("%+v, %v", order, err)
+		t.Errorf("the order of all ports = %+v, %v", order, err)
 	}
 	var stops enforce.Stops
 	for _, c := range []claim{ours, {ours.Agent, ours.Host, enforce.StopHost}} {
 		if c.stopped(&stops) {
-			t.Errorf("%+v is stopped before", c)
+			t.Errorf("%+v is stopped before the order is given", c)
 		}
 		order, _ = c.order(c.token(key, start.Add(tokenFor)), "file", start)
 		if err := stops.Set(order); err != nil || !c.stopped(&stops) {
-			t.Errorf("%+v is not stopped: %v", c, err)
+			t.Errorf("%+v is not stopped by its order: %v", c, err)
 		}
 	}
 	var some enforce.Stops
@@ -104,7 +104,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRoom: an owner has a bound of opt-outs for each registered domain, and all owners have one.
+// TestRoom checks the limits of opt-outs per registered domain and of all owners.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	var held []enforce.Stop
@@ -118,27 +118,27 @@ func TestRoom(t *testing.T) {
 	}
 	for i := range maxPerDomain {
 		if err := (claim{Host: "new.shop.example"}).room(held); err != nil {
-			t.Fatalf("after %d: %v", i, err)
+			t.Fatalf("room after %d opt-outs: %v", i, err)
 		}
 		optOut(fmt.Sprintf("n%d.shop.example", i))
 		held = append(held, enforce.Stop{ID: "operator", Scope: enforce.StopHost, Value: "shop.example"})
 	}
 	if err := ours.room(held); !errors.Is(err, enforce.ErrTooManyStops) {
-		t.Errorf("%d of one domain: %v", maxPerDomain, err)
+		t.Errorf("room after %d opt-outs of one domain: got %v, want ErrTooManyStops", maxPerDomain, err)
 	}
 	other := claim{Host: "other.example"}
 	for i := range maxOptOuts - maxPerDomain {
 		if i%1000 == 0 && other.room(held) != nil {
-			t.Errorf("with %d in all: %v", i+maxPerDomain, other.room(held))
+			t.Errorf("room after %d opt-outs in all: %v", i+maxPerDomain, other.room(held))
 		}
 		optOut(fmt.Sprintf("shop%d.co.uk", i))
 	}
 	if err := other.room(held); !errors.Is(err, enforce.ErrTooManyStops) {
-		t.Errorf("%d in all: %v", maxOptOuts, err)
+		t.Errorf("room after %d opt-outs in all: got %v, want ErrTooManyStops", maxOptOuts, err)
 	}
 }
 
-// TestParseHost: only the name of one host is taken, in its canonical form.
+// TestParseHost checks that only a single host name is accepted, in its canonical form.
 func TestParseHost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -180,7 +180,7 @@ func failure(err error) func() (*http.Response, error) {
 	return func() (*http.Response, error) { return nil, fmt.Errorf("sending: %w", err) }
 }
 
-// endless is a body without end that counts the bytes read.
+// endless is an infinite body that counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -188,7 +188,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat(" ", len(p))), nil
 }
 
-// untilDone is a body that comes to no end.
+// untilDone is a body that blocks until the context of the request ends.
 type untilDone struct{ of *sites }
 
 func (u untilDone) Read([]byte) (int, error) {
@@ -196,7 +196,7 @@ func (u untilDone) Read([]byte) (int, error) {
 	return 0, u.of.ctx.Err()
 }
 
-// TestProve: a host proves itself with its own file or record, and with nothing else.
+// TestProve checks that a host is proven only by its own file or record.
 func TestProve(t *testing.T) {
 	t.Parallel()
 	const token, secure, plain = "6a2b-0123", "https://shop.example" + proofPath, "http://shop.example" + proofPath
@@ -216,7 +216,7 @@ func TestProve(t *testing.T) {
 		name, how string
 		answers   answers
 		records   func(context.Context, string) ([]string, error)
-		want      string // in the error, empty for none
+		want      string // part of the error; empty for none
 		asked     []string
 	}{
 		{"file", "file", answers{secure: answer(200, right())}, nil, "", []string{secure}},
@@ -265,21 +265,21 @@ func TestProve(t *testing.T) {
 		slow.answers = answers{secure: answer(200, untilDone{slow})}
 		p := prover{slow, "", func(origin.Origin) error { return nil }, nil}
 		if err := p.prove(t.Context(), "shop.example", token, "file"); err == nil || time.Since(began) != proofTime {
-			t.Errorf("a file without end: %v after %v", err, time.Since(began))
+			t.Errorf("an endless file: got error %v after %v, want one after proofTime", err, time.Since(began))
 		}
 	})
 	if huge.read > 8<<10 {
-		t.Errorf("%d bytes of a huge file were read", huge.read)
+		t.Errorf("read %d bytes of a huge file, want at most 8 KiB", huge.read)
 	}
 	site := new(sites)
 	p := prover{site, "", func(origin.Origin) error { return errors.New("by a stop") }, nil}
 	err := p.prove(t.Context(), "shop.example", token, "file")
 	if _, told := errors.AsType[unproven](err); err == nil || told || len(site.asked) > 0 {
-		t.Errorf("a host that the operator forbids: %v, asked for %q", err, site.asked)
+		t.Errorf("a host that the operator forbids: got error %v and requests %q, want an internal error and none", err, site.asked)
 	}
 }
 
-// TestQuestions: the number of questions is bounded, for all askers together.
+// TestQuestions checks that the number of questions of all clients is limited.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	h := &Handler{clients: newLimits(time.Hour, 10), asked: rate.NewLimiter(0, 2)}
@@ -292,7 +292,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestLimits: a client that asks too often does not keep others from asking.
+// TestLimits checks that a client that asks too often does not keep others from asking.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l, passed := newLimits(time.Hour, 3), 0
@@ -308,7 +308,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if passed != 3 || others < 95 {
-		t.Errorf("%d of one passed, and %d of 100 others", passed, others)
+		t.Errorf("%d requests of one client and %d of 100 others passed, want 3 and at least 95", passed, others)
 	}
 }
 

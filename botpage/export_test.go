@@ -8,7 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// ReadingOf returns what an agent's page says of the robots.txt of a URL's origin, empty for nothing.
+// ReadingOf returns what an agent's page says about the robots.txt of a URL's origin, or an empty
+// string.
 func ReadingOf(e *engine.Engine, agent, url string) string {
 	site, id, _ := e.Agent(agent)
 	target, err := origin.ParseTarget(url)

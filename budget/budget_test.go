@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// memory is a pool whose answers take some time, which may be lost, and which tells the keepers as
-// Redis does.
+// memory is a pool whose answers take time and may be lost, and which notifies the keepers like
+// Redis.
 type memory struct {
 	mu       sync.Mutex
 	drawn    map[string]int64
@@ -21,8 +21,8 @@ type memory struct {
 	latency  func() time.Duration
 	fails    func() bool
 	patience time.Duration
-	away     atomic.Bool // and is not asked
-	full     bool        // without room for another counter
+	away     atomic.Bool // whether it is unreachable
+	full     bool        // whether it has no room for another counter
 	calls    int
 }
 
@@ -82,7 +82,7 @@ func (p *memory) close() {
 	for _, k := range p.keepers {
 		k.Close()
 	}
-	time.Sleep(time.Second) // for the messages to the other gateways
+	time.Sleep(time.Second) // until the other gateways have the messages
 }
 
 func limits(tb testing.TB, c Config) *Allowance {
@@ -99,7 +99,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	l := limits(t, Config{Requests: "50000/day", Bytes: "20GiB/day", PerHost: "2000/day", Zone: "Europe/Berlin"})
 	if l.Requests != 50000 || l.Bytes != 20<<30 || l.PerHost != 2000 || l.Zone.String() != "Europe/Berlin" {
-		t.Errorf("%+v", l)
+		t.Errorf("limits = %+v", l)
 	}
 	for _, c := range []Config{
 		{},
@@ -120,8 +120,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestDay: a day ends at the next midnight of its zone, even if the clocks change on that day or at
-// midnight.
+// TestDay checks that a day ends at the next midnight of its zone, even if the clocks change on
+// that day or at midnight.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ zone, now, day, ends string }{
@@ -132,9 +132,9 @@ func TestDay(t *testing.T) {
 		{"America/New_York", "2026-03-08T12:00:00Z", "2026-03-08", "2026-03-09T04:00:00Z"},
 		{"America/New_York", "2026-11-01T04:00:00Z", "2026-11-01", "2026-11-02T05:00:00Z"},
 		{"Asia/Kathmandu", "2026-11-27T00:00:00Z", "2026-11-27", "2026-11-27T18:15:00Z"},
-		{"Asia/Beirut", "2026-03-28T12:00:00Z", "2026-03-28", "2026-03-28T22:00:00Z"},       // 0:00 does not exist
+		{"Asia/Beirut", "2026-03-28T12:00:00Z", "2026-03-28", "2026-03-28T22:00:00Z"},       // there is no 0:00
 		{"Asia/Beirut", "2026-10-24T20:30:00Z", "2026-10-24", "2026-10-24T22:00:00Z"},       // 23:00 comes twice
-		{"Asia/Beirut", "2026-10-24T21:30:00Z", "2026-10-24", "2026-10-24T22:00:00Z"},       // the second time
+		{"Asia/Beirut", "2026-10-24T21:30:00Z", "2026-10-24", "2026-10-24T22:00:00Z"},       // 23:00 for the second time
 		{"America/Havana", "2026-10-31T12:00:00Z", "2026-10-31", "2026-11-01T04:00:00Z"},    // 0:00 comes twice
 		{"America/Havana", "2026-11-01T04:30:00Z", "2026-11-01", "2026-11-02T05:00:00Z"},    // after the first
 		{"Pacific/Apia", "2011-12-29T12:00:00-10:00", "2011-12-29", "2011-12-30T10:00:00Z"}, // no 30th
@@ -150,8 +150,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestMidnight: a budget is refused until midnight exactly, and there is a new one then, on both days
-// on which the clocks change.
+// TestMidnight checks that a spent budget refuses requests until exactly midnight and that a new
+// one starts then, also on the two days on which the clocks change.
 func TestMidnight(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -182,7 +182,7 @@ func TestMidnight(t *testing.T) {
 				}
 				time.Sleep(time.Until(midnight) - time.Nanosecond)
 				if _, err := k.Take(t.Context(), "a", l, "h"); err == nil {
-					t.Fatal("passed before midnight")
+					t.Fatal("a request passed before midnight, want it refused")
 				}
 				time.Sleep(time.Nanosecond)
 			}
@@ -190,8 +190,8 @@ func TestMidnight(t *testing.T) {
 	}
 }
 
-// TestExactlyAll: clients of two gateways get all that there is, and nothing more, and few calls of
-// the pool.
+// TestExactlyAll checks that the clients of two gateways get the whole budget and no more, with few
+// calls to the pool.
 func TestExactlyAll(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int64{1, 7, 1000, 50_000} {
@@ -215,7 +215,7 @@ func TestExactlyAll(t *testing.T) {
 			}
 			clients.Wait()
 			if passed.get() != limit || refused.get() != 40 {
-				t.Errorf("limit %d: %d passed, %d refused", limit, passed.get(), refused.get())
+				t.Errorf("limit %d: %d passed and %d were refused, want all of the limit and 40", limit, passed.get(), refused.get())
 			}
 			t.Logf("limit %d: %d calls of the pool, %.0f for 1,000 requests", limit, p.calls, float64(p.calls)*1000/float64(limit))
 			p.close()
@@ -223,7 +223,7 @@ func TestExactlyAll(t *testing.T) {
 	}
 }
 
-// TestLastRequests: what one gateway holds is usable by another at once, when it needs it.
+// TestLastRequests checks that another gateway can use at once what one gateway holds.
 func TestLastRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestLastRequests(t *testing.T) {
 		gateways := p.gateways(2)
 		defer p.close()
 		l := limits(t, Config{Requests: "1000/day"})
-		if _, err := gateways[0].Take(t.Context(), "a", l, "h"); err != nil { // and holds the rest of a slice
+		if _, err := gateways[0].Take(t.Context(), "a", l, "h"); err != nil { // the gateway holds the rest of a slice
 			t.Fatal(err)
 		}
 		for n := range 999 {
@@ -241,15 +241,15 @@ func TestLastRequests(t *testing.T) {
 		}
 		for _, k := range gateways {
 			if _, err := k.Take(t.Context(), "a", l, "h"); err == nil {
-				t.Fatal("one too many")
+				t.Fatal("a request beyond the limit passed")
 			}
 		}
 	})
 }
 
-// TestRandomSchedule: whatever the order of events, and whatever calls of the pool fail, no more is
-// granted than the limit; and if everybody has given back, and no call has failed, all of it is
-// there.
+// TestRandomSchedule checks that no more is granted than the limit, whatever the order of events
+// and whichever calls to the pool fail. If every gateway has returned its rest and no call has
+// failed, all of it is available.
 func TestRandomSchedule(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -287,7 +287,7 @@ func TestRandomSchedule(t *testing.T) {
 			clients.Wait()
 			all := sent[""].get()
 			if all > limit {
-				t.Fatalf("seed %d: %d sent, of %d", seed, all, limit)
+				t.Fatalf("seed %d: %d requests passed, want at most %d", seed, all, limit)
 			}
 			p.close()
 			day := " " + dayAt(time.Now(), time.UTC).name + " "
@@ -298,15 +298,15 @@ func TestRandomSchedule(t *testing.T) {
 				}
 				drawn := p.drawn["a"+day+name]
 				if n.get() > most || drawn < n.get() || drawn > most || !failing && drawn != n.get() {
-					t.Errorf("seed %d: %s: %d sent of %d, %d drawn in the end", seed, name, n.get(), most, drawn)
+					t.Errorf("seed %d: %s: %d sent with a limit of %d, and %d drawn in the end", seed, name, n.get(), most, drawn)
 				}
 			}
 		})
 	}
 }
 
-// TestChangedLimits: a limit that is raised in the middle of the day permits as much more, and one
-// that is lowered refuses once so much is spent.
+// TestChangedLimits checks that a limit that is raised during the day permits the difference, and
+// that one that is lowered refuses requests once that much is spent.
 func TestChangedLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -334,7 +334,7 @@ func TestChangedLimits(t *testing.T) {
 			t.Error(err)
 		}
 		if n := count(limits(t, Config{Requests: "2002/day"})); n != 0 {
-			t.Errorf("%d passed after the limit was lowered to the number already spent", n)
+			t.Errorf("%d requests passed after the limit was lowered to the number already spent, want 0", n)
 		}
 	})
 }
@@ -360,7 +360,7 @@ func TestTwoSites(t *testing.T) {
 		other := limits(t, Config{Requests: "1000/day", Zone: "Europe/Paris"})
 		k.Count("a", other, 10)
 		if s := k.Standing("a", other, ""); k.accounts["a"].limits != first || s.RequestsLeft != 900 {
-			t.Errorf("%+v, by %+v", s, k.accounts["a"].limits)
+			t.Errorf("Standing = %+v with limits %+v, want 900 requests left of the first limits", s, k.accounts["a"].limits)
 		}
 		for range 50 {
 			take(other)
@@ -368,12 +368,13 @@ func TestTwoSites(t *testing.T) {
 		}
 		p.close()
 		if n, host := p.drawn["a 2000-01-01 requests"], p.drawn["a 2000-01-01 host h"]; n != 200 || host != 150 {
-			t.Errorf("%d drawn for 200 requests, %d for 150 with a limit of the host", n, host)
+			t.Errorf("%d drawn for 200 requests, and %d for 150 requests with a limit per host", n, host)
 		}
 	})
 }
 
-// TestRaisedMeanwhile: the answer to an ask from before the limit was raised does not spend the rest.
+// TestRaisedMeanwhile checks that an answer to a call from before the limit was raised does not
+// spend the rest.
 func TestRaisedMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -388,7 +389,7 @@ func TestRaisedMeanwhile(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		go k.Standing("a", l, "h") // asks
+		go k.Standing("a", l, "h") // calls the pool
 		time.Sleep(1500 * time.Microsecond)
 		if _, err := k.Take(t.Context(), "a", limits(t, Config{Requests: "200/day"}), "h"); err != nil {
 			t.Error(err)
@@ -414,7 +415,7 @@ func TestIdleAway(t *testing.T) {
 		p.mu.Lock()
 		for name, n := range p.drawn {
 			if n != 1 {
-				t.Errorf("%s: %d drawn for one request", name, n)
+				t.Errorf("%s: %d drawn for one request, want 1", name, n)
 			}
 		}
 		p.mu.Unlock()
@@ -422,7 +423,8 @@ func TestIdleAway(t *testing.T) {
 	})
 }
 
-// TestIdleUncounted: what the pool does not count is not forgotten while it is idle.
+// TestIdleUncounted checks that requests that the pool has not counted are not forgotten while the
+// budget is idle.
 func TestIdleUncounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -440,13 +442,13 @@ func TestIdleUncounted(t *testing.T) {
 			time.Sleep(3 * idleFor)
 		}
 		if _, err := k.Take(t.Context(), "a", l, "h"); err == nil {
-			t.Error("one too many")
+			t.Error("a request beyond the limit passed")
 		}
 	})
 }
 
 // TestPoolAway checks that a gateway without its pool uses up its slice, then refuses requests and
-// tells them to come back soon.
+// tells clients to retry soon.
 func TestPoolAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +476,8 @@ func TestPoolAway(t *testing.T) {
 	})
 }
 
-// TestBytes: bytes are counted after they have passed. Then nothing passes until they are paid for.
+// TestBytes checks that bytes are counted after they have passed, and that nothing passes
+// afterwards until they are paid for.
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -492,11 +495,11 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		if sum < 900_000 || sum > 1_000_000 {
-			t.Errorf("%d bytes passed", sum)
+			t.Errorf("%d bytes passed, want 900,000 to 1,000,000", sum)
 		}
 		for _, k := range gateways {
 			if _, err := k.Take(t.Context(), "a", l, "h"); err == nil {
-				t.Error("a request passed without bytes")
+				t.Error("a request passed although no bytes are left")
 			}
 		}
 	})
@@ -520,12 +523,12 @@ func TestIdle(t *testing.T) {
 			return len(k.accounts["a"].hosts)
 		}
 		if n := hosts(); n != maxHosts {
-			t.Errorf("%d hosts are kept", n)
+			t.Errorf("%d hosts are kept, want maxHosts", n)
 		}
 		time.Sleep(3 * idleFor)
 		synctest.Wait()
 		if n := hosts(); n != 0 {
-			t.Errorf("%d hosts are kept", n)
+			t.Errorf("%d hosts are kept after they were idle, want 0", n)
 		}
 		total := int64(0)
 		p.mu.Lock()
@@ -539,7 +542,7 @@ func TestIdle(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		k.mu.Lock()
 		if len(k.accounts) != 0 {
-			t.Error("yesterday is kept")
+			t.Error("the account of the day before is kept")
 		}
 		k.mu.Unlock()
 		p.close()
@@ -554,7 +557,7 @@ type atomicInt struct {
 func (a *atomicInt) add(n int64) { a.mu.Lock(); a.n += n; a.mu.Unlock() }
 func (a *atomicInt) get() int64  { a.mu.Lock(); defer a.mu.Unlock(); return a.n }
 
-// BenchmarkTake is what a budget costs a request.
+// BenchmarkTake measures the cost of a budget per request.
 func BenchmarkTake(b *testing.B) {
 	p := newMemory()
 	p.latency = func() time.Duration { return 0 }

@@ -8,8 +8,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestActWaitsForTheFirstExchange: a gateway whose link is up when it joins, because its store uses the same Redis, does
-// not do the actions of before, and knows which of them are late.
+// TestActWaitsForTheFirstExchange checks that a gateway whose link is up when it joins, because its
+// store uses the same Redis, does not perform earlier actions, and knows which of them are late.
 func TestActWaitsForTheFirstExchange(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -25,7 +25,7 @@ func TestActWaitsForTheFirstExchange(t *testing.T) {
 		f.sync(t.Context())
 		f.act(t.Context())
 		if acted, _ := g.done(); len(acted) > 0 {
-			t.Errorf("last %q: it did %q before Redis told its time", last, acted)
+			t.Errorf("last %q: the gateway performed %q before it knew the time of Redis", last, acted)
 		}
 		f.link.Announce(func() string { return "{}" })
 		if err := f.link.Beat(t.Context()); err != nil {
@@ -38,7 +38,8 @@ func TestActWaitsForTheFirstExchange(t *testing.T) {
 	}
 }
 
-// TestTellAfterALateCall: an action is told although a call of the clocks, say, has just been late.
+// TestTellAfterALateCall checks that an action is sent even if another call, for example of the
+// clocks, was late just before.
 func TestTellAfterALateCall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -46,10 +47,10 @@ func TestTellAfterALateCall(t *testing.T) {
 	for range 10 {
 		f.link.Fail(context.DeadlineExceeded)
 		if r := f.Tell(t.Context(), Purge, "x", 0); r.NotDelivered {
-			t.Fatalf("%+v", r)
+			t.Fatalf("Tell = %+v, want it delivered", r)
 		}
 	}
 	if n := s.Say("XLEN {crawlgate}:fleet:actions"); n != ":10\r\n" {
-		t.Errorf("redis has %q actions", n)
+		t.Errorf("redis has %q actions, want :10", n)
 	}
 }

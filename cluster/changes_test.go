@@ -16,7 +16,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestChangesSince: changes are taken only if they lead from the version that is known without a gap.
+// TestChangesSince checks that changes are accepted only if they follow the known version without a
+// gap.
 func TestChangesSince(t *testing.T) {
 	t.Parallel()
 	change := func(from, to string, w write) rueidis.XRangeEntry {
@@ -41,7 +42,7 @@ func TestChangesSince(t *testing.T) {
 	} {
 		read, after, bad := changesSince("1 x", tt.entries)
 		if len(read.Held) != tt.held || len(read.Lifted) != tt.lift || after != tt.after || (bad != nil) != tt.bad {
-			t.Errorf("%s: %v, %q, %v", name, read, after, bad)
+			t.Errorf("%s: changes = %v, after = %q, error %v", name, read, after, bad)
 		}
 	}
 }
@@ -58,13 +59,14 @@ func sent(tb testing.TB, s *redistest.Server) (total, lists int) {
 	return read("INFO stats", `total_net_output_bytes:(\d+)`), read("INFO commandstats", `cmdstat_hkeys:calls=(\d+)`)
 }
 
-// TestOneOfManyOrders: with 10,000 orders in force, a new one and its lift reach all gateways within a second,
-// and Redis sends each of them less than 2 KB for it, and some bytes for heartbeats. So it is after an exchange of everything, too.
+// TestOneOfManyOrders checks that with 10,000 orders in force, a new one and its lift reach all
+// gateways within a second, and that Redis sends each of them less than 2 KB for it, apart from
+// heartbeats. The same must be true after all orders were exchanged.
 func TestOneOfManyOrders(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
 	var many enforce.StopSet
-	const held = 9_800 // and some are given
+	const held = 9_800 // the test gives the others
 	for n := range held - 1 {
 		id := fmt.Sprintf("QX4GK6YVKQ7J5WZNHOBC3M%d", n)
 		many.Held = append(many.Held, enforce.Stop{ID: id, Scope: enforce.StopHost, Value: id + ".example", By: "dora", Reason: "complaint 4711", At: time.Now()})
@@ -76,7 +78,7 @@ func TestOneOfManyOrders(t *testing.T) {
 			s.Say(how)
 			give(t, all[1], gateways[1], "after-"+how[:2])
 		}
-		redistest.Eventually(t, "all have all", func() bool {
+		redistest.Eventually(t, "all gateways to have all orders", func() bool {
 			return !slices.ContainsFunc(all, func(f *Fleet) bool { return f.State().Version != all[0].State().Version || f.State().Pending > 0 }) &&
 				!slices.ContainsFunc(gateways, func(g *gateway) bool { return len(g.stops.All().Held) < held-1 }) &&
 				s.Say("HLEN {crawlgate}:fleet:orders") == fmt.Sprintf(":%d\r\n", len(gateways[0].stops.All().Held))
@@ -97,25 +99,25 @@ func TestOneOfManyOrders(t *testing.T) {
 			id := fmt.Sprint("new-", how[:min(len(how), 2)], i)
 			at := time.Now()
 			if answered, n, _ := give(t, all[i%3], gateways[i%3], id).Counts(); answered != 3 || n != 3 {
-				t.Errorf("%s: %d of %d", id, answered, n)
+				t.Errorf("%s: %d of %d gateways answered, want 3 of 3", id, answered, n)
 			}
-			if took := time.Since(at); took > waitFor { // a second on a machine of its own: TestOrderAmongMany
-				t.Errorf("%s took %v", id, took)
+			if took := time.Since(at); took > waitFor { // TestOrderAmongMany checks for a second, on a machine without other load
+				t.Errorf("%s took %v, want less", id, took)
 			}
 		}
 		cpu := testcpu.Used(t) - began
 		after, listsAfter := sent(t, s)
 		each := (after - bytes) / orders / 3
 		t.Logf("after %q: %d bytes from redis and %v of processor time for an order and gateway", how, each, cpu/orders/3)
-		most := 2000 + 20*int(time.Since(start)/time.Second) // of heartbeats, if the machine is slow
+		most := 2000 + 20*int(time.Since(start)/time.Second) // heartbeats add more on a slow machine
 		if each > most || listsAfter != lists {
-			t.Errorf("after %q: redis sends %d bytes for an order, and has listed all ids %d times", how, each, listsAfter-lists)
+			t.Errorf("after %q: redis sent %d bytes for an order and listed all ids %d times, want fewer bytes and no list", how, each, listsAfter-lists)
 		}
 	}
 }
 
-// TestOlderGatewayWrites: an older release writes orders without a change in the stream. They reach
-// gateways that follow the stream, and so do later orders.
+// TestOlderGatewayWrites checks that orders which an older release writes without a change in the
+// stream reach gateways that follow the stream, and that later orders do too.
 func TestOlderGatewayWrites(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
@@ -126,14 +128,14 @@ func TestOlderGatewayWrites(t *testing.T) {
 	agree(t, gateways, "a b old")
 	give(t, all[2], gateways[2], "c")
 	agree(t, gateways, "a b c old")
-	s.Say("SET {crawlgate}:fleet:version 5") // its numbers are in the stream already
+	s.Say("SET {crawlgate}:fleet:version 5") // the stream already has such numbers
 	give(t, all[0], gateways[0], "d")
 	give(t, all[0], gateways[0], "e")
 	agree(t, gateways, "a b c d e old")
 }
 
-// TestAnOrderThatAFailoverTakesBack is written again: that Redis has taken it is known only by the
-// next version.
+// TestAnOrderThatAFailoverTakesBack checks that an order which a failover loses is written again:
+// only the next version shows that Redis has it.
 func TestAnOrderThatAFailoverTakesBack(t *testing.T) {
 	t.Parallel()
 	s, g := redistest.Start(t), new(gateway)
@@ -154,28 +156,29 @@ func TestAnOrderThatAFailoverTakesBack(t *testing.T) {
 	err = f.exchange(t.Context(), c)
 	f.syncMu.Unlock()
 	if err != nil || s.Say("HEXISTS {crawlgate}:fleet:orders b") != ":1\r\n" {
-		t.Errorf("%v: the order is not in redis", err)
+		t.Errorf("the order is not in redis: %v", err)
 	}
 }
 
-// TestQueue: of the same actions the newest waits, as others may have done the one before already.
+// TestQueue checks that of equal actions the newest waits, since others may have performed the
+// previous one already.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	var f Fleet
 	for _, a := range []Action{{ID: "1", Kind: Purge, Value: "x"}, {ID: "2", Kind: Refresh, Value: "x"}, {ID: "3", Kind: Purge, Value: "x"}} {
 		if !f.queue(a) {
-			t.Errorf("%+v does not wait", a)
+			t.Errorf("%+v is not queued", a)
 		}
 	}
 	if f.queue(Action{ID: "4", Kind: Unblock, Value: "x"}) {
-		t.Error("an unblock waits")
+		t.Error("an unblock is queued")
 	}
 	if len(f.queued) != 2 || f.queued[0].ID != "2" || f.queued[1].ID != "3" {
-		t.Errorf("%+v wait", f.queued)
+		t.Errorf("queued = %+v, want actions 2 and 3", f.queued)
 	}
 }
 
-// TestLostOrdersComeBack: orders that only Redis has lost come back with the next one.
+// TestLostOrdersComeBack checks that orders which only Redis has lost come back with the next one.
 func TestLostOrdersComeBack(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
@@ -185,20 +188,21 @@ func TestLostOrdersComeBack(t *testing.T) {
 	s.Say("DEL {crawlgate}:fleet:orders")
 	give(t, all[1], gateways[1], "d")
 	agree(t, gateways, "a b c d")
-	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":4\r\n" })
+	redistest.Eventually(t, "redis to have all orders", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":4\r\n" })
 }
 
-// TestMoreGatewaysThanAreListed: an answer speaks of all gateways, also of those that it cannot list.
+// TestMoreGatewaysThanAreListed checks that an answer counts all gateways, including those that it
+// cannot list.
 func TestMoreGatewaysThanAreListed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	g := new(gateway)
 	f := join(t, s, "me", g)
 	s.Say(`EVAL "for i = 1, 1200 do redis.call('ZADD',KEYS[1],9e15 + i,'p'..i) redis.call('HSET',KEYS[2],'p'..i,'{\"name\":\"gw'..i..'\"}') end" 2 {crawlgate}:fleet:gateways {crawlgate}:fleet:acks`)
-	redistest.Eventually(t, "they are counted", func() bool { _, state := f.Gateways(t.Context()); return state.Gateways == 1201 })
+	redistest.Eventually(t, "all gateways to be counted", func() bool { _, state := f.Gateways(t.Context()); return state.Gateways == 1201 })
 	list, state := f.Gateways(t.Context())
 	if len(list) != 1000 || state.Unlisted != 201 {
-		t.Errorf("%d are listed, and %d are not", len(list), state.Unlisted)
+		t.Errorf("%d gateways are listed and %d are not, want 1000 and 201", len(list), state.Unlisted)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -206,6 +210,6 @@ func TestMoreGatewaysThanAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answered, n, _ := f.Given(ctx, "a", 0).Counts(); answered != 1 || n != 1201 {
-		t.Errorf("%d of %d have answered", answered, n)
+		t.Errorf("%d of %d gateways answered, want 1 of 1201", answered, n)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// TestHeadsOfOthers: whose checkpoints a gateway is given, in which order, and how many.
+// TestHeadsOfOthers checks which gateways' checkpoints a gateway gets, in which order, and how
+// many.
 func TestHeadsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := func(name string, checkpoints ...string) process {
@@ -37,12 +38,13 @@ func TestHeadsOfOthers(t *testing.T) {
 	} {
 		got := tt.in.checkpoints(tt.own)
 		if len(got) != tt.n || tt.n > 0 && got[0] != tt.first || slices.Contains(got, tt.own) {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got checkpoints %v", tt.name, got)
 		}
 	}
 }
 
-// TestHeadsReachOthers by Redis, within bounds, and stay known while Redis is away.
+// TestHeadsReachOthers checks that checkpoints reach other gateways through Redis, up to the
+// maximum, and stay known while Redis is down.
 func TestHeadsReachOthers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -54,15 +56,15 @@ func TestHeadsReachOthers(t *testing.T) {
 	one.Publish(notes)
 	var checkpoints []string
 	redistest.Eventually(t, "gw2 knows the checkpoints", func() bool {
-		two.Gateways(t.Context()) // looks now
+		two.Gateways(t.Context()) // reads them now
 		checkpoints = two.Checkpoints()
 		return len(checkpoints) > 0
 	})
 	if len(checkpoints) != maxCheckpoints || checkpoints[0] != "note 0" || len(one.Checkpoints()) != 0 {
-		t.Errorf("%v, and at gw1 %v", checkpoints, one.Checkpoints())
+		t.Errorf("checkpoints at gw2 = %v, at gw1 = %v, want the newest maxCheckpoints and none", checkpoints, one.Checkpoints())
 	}
 	s.Kill()
 	if again := two.Checkpoints(); !slices.Equal(again, checkpoints) {
-		t.Errorf("without redis: %v", again)
+		t.Errorf("without redis, checkpoints = %v, want the same as before", again)
 	}
 }

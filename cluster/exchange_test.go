@@ -82,7 +82,7 @@ type node struct {
 	joined         bool
 }
 
-// look is a turn of Fleet.exchange against the model, that reads at most n changes.
+// look runs Fleet.exchange once against the model, reading at most n changes.
 func (n *node) look(tb testing.TB, m *model, now time.Time, most int) (done bool) {
 	tb.Helper()
 	var read enforce.StopSet
@@ -108,7 +108,7 @@ func (n *node) look(tb testing.TB, m *model, now time.Time, most int) (done bool
 	return w.size() == 0 && n.seen == m.version
 }
 
-// round is Fleet.round against the model.
+// round runs Fleet.round against the model.
 func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 	tb.Helper()
 	redis := m.ids()
@@ -136,9 +136,9 @@ func (n *node) round(tb testing.TB, m *model, now time.Time) (done bool) {
 	return false
 }
 
-// FuzzFleet makes gateways give and lift orders, meet in a Redis that is emptied and set back, and
-// restart from their files, in any order. In the end all gateways hold the same orders: those that
-// were given, and not lifted by a gateway that knew them.
+// FuzzFleet makes gateways give and lift orders, exchange them through a Redis that is emptied and
+// set back, and restart from their files, in any order. In the end all gateways must hold the same
+// orders: those that were given and not lifted by a gateway that knew them.
 func FuzzFleet(f *testing.F) {
 	f.Add([]byte{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110})
 	f.Add([]byte("stop, lift, meet; stop, lose everything, lift, and meet again"))
@@ -157,7 +157,7 @@ func FuzzFleet(f *testing.F) {
 			nodes[i] = new(node)
 		}
 		redis, saved := newModel(), newModel()
-		given, lifted := map[string]bool{}, map[string]bool{} // by what the operators did
+		given, lifted := map[string]bool{}, map[string]bool{} // by the operators
 		for i, op := range script[:min(len(script), 400)] {
 			n, host := nodes[int(op)%len(nodes)], fmt.Sprintf("h%d.example", int(op/16)%hosts)
 			now := noon.Add(time.Duration(i) * time.Second)
@@ -188,7 +188,7 @@ func FuzzFleet(f *testing.F) {
 				lift(after)
 			case 3:
 				n.round(t, redis, now)
-				if op%2 == 0 && len(redis.changes) > 0 { // a gateway of before the changes, or a stream that was trimmed
+				if op%2 == 0 && len(redis.changes) > 0 { // an older release without changes, or a trimmed stream
 					redis.changes = redis.changes[:len(redis.changes)-1]
 				}
 			case 4:
@@ -200,7 +200,7 @@ func FuzzFleet(f *testing.F) {
 				case 1:
 					saved = redis.clone()
 				default:
-					redis = saved.clone() // a failover to a copy that was behind
+					redis = saved.clone() // a failover to an outdated copy
 				}
 			case 6:
 				data, err := json.Marshal(n.orders)
@@ -223,7 +223,7 @@ func FuzzFleet(f *testing.F) {
 				rounds := 0
 				for !n.look(t, redis, end, 3) {
 					if rounds++; rounds > 200 {
-						t.Fatalf("the rounds do not end: %v, %v", n.orders, redis)
+						t.Fatalf("the gateways still exchange orders after 200 rounds: %v, redis %v", n.orders, redis)
 					}
 				}
 			}
@@ -234,11 +234,11 @@ func FuzzFleet(f *testing.F) {
 				t.Fatalf("gateway %d holds %v, want %v", i, slices.Sorted(maps.Keys(held)), slices.Sorted(maps.Keys(given)))
 			}
 			if p := unsent(n.orders.Since(n.shared), enforce.StopSet{}, end).size(); p != 0 {
-				t.Fatalf("gateway %d: %d pending", i, p)
+				t.Fatalf("gateway %d: %d changes are not sent, want 0", i, p)
 			}
 		}
 		if got := slices.Sorted(maps.Keys(redis.orders)); !slices.Equal(got, slices.Sorted(maps.Keys(given))) {
-			t.Fatalf("redis has %v", got)
+			t.Fatalf("redis has the orders %v", got)
 		}
 	})
 }
@@ -247,8 +247,9 @@ func order(id string, at time.Time) enforce.Stop {
 	return enforce.Stop{ID: id, Scope: enforce.StopHost, Value: "example.com", At: at}
 }
 
-// TestLiftsAreForgotten: a lift leaves the gateways after 90 days and Redis a day later, so that
-// clocks which differ by hours do not bring it back and remove it in turns.
+// TestLiftsAreForgotten checks that a lift is removed from the gateways after 90 days and from
+// Redis a day later, so that gateways whose clocks differ by hours do not restore and remove it in
+// turns.
 func TestLiftsAreForgotten(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -260,11 +261,11 @@ func TestLiftsAreForgotten(t *testing.T) {
 	}
 	a.orders, _, _ = a.orders.Lift(enforce.Stop{Scope: enforce.StopHost, Value: "example.com"}, enforce.Lift{By: "dora", At: noon})
 	for _, tt := range []struct {
-		a, b            time.Duration // how old the lift is by their clocks
+		a, b            time.Duration // age of the lift by their clocks
 		inA, inB, redis int
 	}{
 		{0, 0, 1, 1, 1},
-		{89 * day, 91 * day, 1, 0, 0}, // b removes it, a brings it back: see below
+		{89 * day, 91 * day, 1, 0, 0}, // b removes it and a restores it: see below
 		{90 * day, 89 * day, 0, 0, 0},
 		{91 * day, 91 * day, 0, 0, 0},
 	} {
@@ -273,22 +274,23 @@ func TestLiftsAreForgotten(t *testing.T) {
 			b.round(t, redis, noon.Add(min(tt.b, tt.a+12*time.Hour)))
 		}
 		if tt.a == 0 && (len(a.orders.Lifted) != tt.inA || len(b.orders.Lifted) != tt.inB || len(redis.lifted) != tt.redis) {
-			t.Errorf("at %v: %v, %v, %v", tt.a, a.orders, b.orders, redis)
+			t.Errorf("at %v: a has %v, b has %v, redis has %v", tt.a, a.orders, b.orders, redis)
 		}
 		before := redis.writes
 		a.round(t, redis, noon.Add(tt.a))
 		b.round(t, redis, noon.Add(tt.a+12*time.Hour))
 		if redis.writes != before {
-			t.Errorf("at %v the gateways still write: %v", tt.a, redis)
+			t.Errorf("at %v the gateways still write to redis: %v", tt.a, redis)
 		}
 	}
 	if len(a.orders.Lifted)+len(b.orders.Lifted)+len(redis.lifted)+len(redis.orders) > 0 {
-		t.Errorf("left: %v, %v, %v", a.orders, b.orders, redis)
+		t.Errorf("not all is removed: a has %v, b has %v, redis has %v", a.orders, b.orders, redis)
 	}
 }
 
-// TestEndedExceptionsAreForgotten: an exception that ended leaves the gateways and Redis once another order is exchanged, a day later or
-// a year, and its lift as any other. Clocks that differ by hours do not bring it back.
+// TestEndedExceptionsAreForgotten checks that an exception that ended is removed from the gateways
+// and Redis with the next exchange of another order, a day or a year later, and that its lift is
+// removed like any other. Clocks that differ by hours must not restore it.
 func TestEndedExceptionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -314,16 +316,17 @@ func TestEndedExceptionsAreForgotten(t *testing.T) {
 		exchange(later)
 		exchange(later.Add(6 * time.Hour))
 		if len(a.orders.Held) != 1 || len(b.orders.Held) != 1 || len(redis.orders) != 1 || len(a.orders.Lifted) != 1 || len(b.orders.Lifted) != 1 {
-			t.Errorf("after %v: %v, %v, %v", after, a.orders, b.orders, redis)
+			t.Errorf("after %v: a has %v, b has %v, redis has %v, want one order and one lift", after, a.orders, b.orders, redis)
 		}
 		exchange(later.Add(130 * day))
 		if before := redis.writes; len(redis.lifted)+len(redis.orders) > 1 {
-			t.Errorf("after %v and more, %d writes: %v", after, before, redis)
+			t.Errorf("later than %v, after %d writes, redis still has %v", after, before, redis)
 		}
 	}
 }
 
-// TestReadOrders: a malformed order or lift is left out and reported, and the others are read.
+// TestReadOrders checks that a malformed order or lift is left out and reported, and that the
+// others are read.
 func TestReadOrders(t *testing.T) {
 	t.Parallel()
 	good := text(order("a", noon))
@@ -339,24 +342,25 @@ func TestReadOrders(t *testing.T) {
 	} {
 		read, err := readOrders([]string{"a", tt.id}, []string{good, tt.value}, nil, nil)
 		if err == nil || len(read.Held) != 1 || read.Held[0].ID != "a" {
-			t.Errorf("%q %q: %v, %v", tt.id, tt.value, read, err)
+			t.Errorf("readOrders with %q %q = %v, %v, want only order a and an error", tt.id, tt.value, read, err)
 		}
 	}
 	read, err := readOrders([]string{"gone"}, []string{""}, []string{"gone", "l"}, []string{"", `{"by":"x","at":"2026-11-23T12:00:00Z"}`})
 	if err != nil || len(read.Held) != 0 || len(read.Lifted) != 1 || !read.Lifted["l"].At.Equal(noon) {
-		t.Errorf("%v, %v", read, err)
+		t.Errorf("readOrders = %v, %v, want only the lift l", read, err)
 	}
 	for _, lift := range []string{"{", `{"at":1}`} {
 		if read, err := readOrders(nil, nil, []string{"l"}, []string{lift}); err == nil || len(read.Lifted) > 0 {
-			t.Errorf("%q: %v", lift, read)
+			t.Errorf("readOrders with the lift %q = %v, want an error", lift, read)
 		}
 	}
 	if _, err := readOrders([]string{"a"}, nil, nil, nil); err == nil {
-		t.Error("an answer without values is taken")
+		t.Error("readOrders accepts an answer without values")
 	}
 }
 
-// FuzzReadOrders: orders that are read from Redis, whatever it contains, can be merged and stored.
+// FuzzReadOrders checks that orders that were read from Redis, whatever it contains, can be merged
+// and stored.
 func FuzzReadOrders(f *testing.F) {
 	f.Add("a", text(order("a", noon)), `{"at":"2026-11-23T12:00:00Z"}`)
 	f.Add("", "", "")
@@ -372,12 +376,13 @@ func FuzzReadOrders(f *testing.F) {
 		}
 		var kept enforce.StopSet
 		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Held) != len(merged.Held) {
-			t.Fatalf("%s: %v", data, err)
+			t.Fatalf("reading the stored orders %s: %v", data, err)
 		}
 	})
 }
 
-// TestActionsAreNotLostUnnoticed checks when a gateway continues in the stream, and when it starts again.
+// TestActionsAreNotLostUnnoticed checks when a gateway continues in the stream, and when it starts
+// again.
 func TestActionsAreNotLostUnnoticed(t *testing.T) {
 	t.Parallel()
 	stream := func(ids ...string) (list []rueidis.XRangeEntry) {
@@ -399,7 +404,7 @@ func TestActionsAreNotLostUnnoticed(t *testing.T) {
 		{"emptied", "2-0", nil, 0, true},
 	} {
 		if next, lost := upToDate(tt.last, tt.read); len(next) != tt.next || lost != tt.lost {
-			t.Errorf("%s: %v, %v", tt.name, next, lost)
+			t.Errorf("%s: upToDate = %v, %v", tt.name, next, lost)
 		}
 	}
 	entry := func(id, value string) rueidis.XRangeEntry {
@@ -408,17 +413,18 @@ func TestActionsAreNotLostUnnoticed(t *testing.T) {
 	good := text(Action{ID: "x", Kind: Purge, Value: "https://example.com"})
 	for now, late := range map[int64]bool{60_000: false, 61_000: false, 61_001: true} {
 		if a, err := readAction(entry("1000-7", good), now); err != nil || a.Late != late || a.Kind != Purge {
-			t.Errorf("at %d: %+v, %v", now, a, err)
+			t.Errorf("at %d: readAction = %+v, %v", now, a, err)
 		}
 	}
 	for _, bad := range []rueidis.XRangeEntry{{ID: "1-0"}, entry("x-0", good), entry("1-0", "{"), entry("1-0", `"`+strings.Repeat("x", maxValue)+`"`)} {
 		if _, err := readAction(bad, 0); err == nil {
-			t.Errorf("%.50v is taken", bad)
+			t.Errorf("readAction accepts %.50v", bad)
 		}
 	}
 }
 
-// TestMembership: a gateway that was killed and started again is one; two at a time are two, and said.
+// TestMembership checks that a gateway that was killed and restarted counts once, and that two
+// gateways with one name count twice and are reported.
 func TestMembership(t *testing.T) {
 	t.Parallel()
 	const hour = 3600_000
@@ -455,11 +461,11 @@ func TestMembership(t *testing.T) {
 	}
 	known := membership{"1": p("a", 1, 9000), "2": p("b", 1, 9000)}
 	if after := known.with(membership{"1": p("a", 1, 9500)}, 9500); len(after) != 2 || after["1"].last != 9500 || known["1"].last != 9000 {
-		t.Errorf("a redis that has lost b: %v, and before %v", after, known)
+		t.Errorf("after redis lost b: %v; before: %v", after, known)
 	}
 }
 
-// TestApplied checks for whom a command waits.
+// TestApplied checks which gateways a command waits for.
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	at := func(last int64, ids ...string) process {
@@ -486,13 +492,13 @@ func TestApplied(t *testing.T) {
 		r := Acknowledgements{Gateways: list, Expected: 1}
 		answered, all, ended := r.Counts()
 		if wait != tt.wait || answered != tt.done || all != len(tt.in) || ended != 7*tt.done {
-			t.Errorf("%s: %+v, wait %v", tt.name, list, wait)
+			t.Errorf("%s: gateways %+v, wait = %v", tt.name, list, wait)
 		}
 	}
 	if _, all, _ := (Acknowledgements{Expected: 3}).Counts(); all != 3 {
-		t.Errorf("%d are expected", all)
+		t.Errorf("Counts returns %d gateways, want the 3 that are expected", all)
 	}
 	if answered, all, _ := (Acknowledgements{Gateways: []Applied{{AppliedAt: noon}}, Unlisted: 4, Expected: 3}).Counts(); answered != 1 || all != 5 {
-		t.Errorf("%d of %d have answered", answered, all)
+		t.Errorf("Counts returns %d of %d, want 1 of 5", answered, all)
 	}
 }

@@ -19,15 +19,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A client of rueidis that is closed while it waits to look at the topology again sleeps on, for a second at most.
+	// A rueidis client that is closed while it waits to refresh the topology sleeps on for up to a
+	// second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
-// gateway is a Local that keeps all in memory.
+// gateway is a Local that keeps everything in memory.
 type gateway struct {
 	tb     testing.TB
 	stops  enforce.Stops
-	events chan string // what went wrong
+	events chan string // errors
 
 	mu    sync.Mutex
 	acted []string
@@ -115,7 +116,7 @@ func join(tb testing.TB, s *redistest.Server, name string, g *gateway) *Fleet {
 	return f
 }
 
-// three returns a fleet that has met.
+// three returns a fleet of three gateways that have exchanged heartbeats.
 func three(t *testing.T) (s *redistest.Server, all []*Fleet, gateways []*gateway) {
 	t.Helper()
 	s = redistest.Start(t)
@@ -130,7 +131,7 @@ func three(t *testing.T) (s *redistest.Server, all []*Fleet, gateways []*gateway
 func meet(t *testing.T, all []*Fleet) {
 	t.Helper()
 	for _, f := range all {
-		redistest.Eventually(t, "all have met", func() bool {
+		redistest.Eventually(t, "all gateways to know each other", func() bool {
 			list, state := f.Gateways(t.Context())
 			return state.Up && state.Gateways == len(all) && len(list) == len(all)
 		})
@@ -152,7 +153,7 @@ func lift(t *testing.T, f *Fleet, g *gateway, id string) Acknowledgements {
 	err := g.stops.Update(func(o enforce.StopSet) (enforce.StopSet, error) {
 		o, _, found := o.Lift(enforce.Stop{Scope: enforce.StopHost, Value: id + ".example"}, enforce.Lift{At: time.Now()})
 		if !found {
-			t.Errorf("%s is not known", id)
+			t.Errorf("the order %s to lift is not known", id)
 		}
 		return o, nil
 	})
@@ -187,19 +188,19 @@ func TestOrdersReachAllAndAreAnswered(t *testing.T) {
 		began := time.Now()
 		r := give(t, all[i%3], gateways[i%3], id)
 		if answered, n, ended := r.Counts(); answered != 3 || n != 3 || ended != 12 || r.Pending {
-			t.Fatalf("%s: %+v", id, r)
+			t.Fatalf("%s: got %+v, want 3 of 3 answers and 12 ended requests", id, r)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s took %v", id, took)
+			t.Errorf("%s took %v, want at most a second", id, took)
 		}
-		agree(t, gateways, id) // all of them have answered: it is so at once
+		agree(t, gateways, id) // at once, since all have answered
 		if answered, n, _ := lift(t, all[(i+1)%3], gateways[(i+1)%3], id).Counts(); answered != 3 || n != 3 {
-			t.Fatalf("lift of %s: %d of %d", id, answered, n)
+			t.Fatalf("lift of %s: %d of %d gateways answered, want 3 of 3", id, answered, n)
 		}
 		agree(t, gateways, "")
 	}
 	if n := s.Say("HLEN {crawlgate}:fleet:orders") + s.Say("HLEN {crawlgate}:fleet:lifted"); n != ":0\r\n:20\r\n" {
-		t.Errorf("redis has %q", n)
+		t.Errorf("redis has %q orders and lifts, want 0 and 20", n)
 	}
 }
 
@@ -210,16 +211,16 @@ func TestRedisIsNeverObeyed(t *testing.T) {
 	give(t, all[1], gateways[1], "b")
 	s.Say("FLUSHALL")
 	if answered, n, _ := give(t, all[2], gateways[2], "c").Counts(); answered != 3 || n != 3 {
-		t.Errorf("after FLUSHALL %d of %d answered", answered, n)
+		t.Errorf("after FLUSHALL %d of %d gateways answered, want 3 of 3", answered, n)
 	}
 	agree(t, gateways, "a b c")
-	redistest.Eventually(t, "redis is refilled", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":3\r\n" })
+	redistest.Eventually(t, "redis to have the orders again", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":3\r\n" })
 
 	s.Kill()
-	redistest.Eventually(t, "redis is found away", func() bool { return !all[0].link.State().Up && !all[1].link.State().Up })
+	redistest.Eventually(t, "both links to be down", func() bool { return !all[0].link.State().Up && !all[1].link.State().Up })
 	r := give(t, all[0], gateways[0], "d")
 	if answered, n, _ := r.Counts(); answered != 1 || n != 3 || !r.Pending || r.Gateways[1].LastHeartbeat.IsZero() {
-		t.Errorf("without redis: %+v", r)
+		t.Errorf("an order without redis: %+v", r)
 	}
 	lift(t, all[1], gateways[1], "a")
 	if _, state := all[0].Gateways(t.Context()); state.Pending != 1 {
@@ -232,11 +233,11 @@ func TestRedisIsNeverObeyed(t *testing.T) {
 		t.Errorf("%d actions wait, want the purge", n)
 	}
 	if got := held(gateways[2]); got != "a b c" {
-		t.Errorf("the third gateway holds %s", got)
+		t.Errorf("the third gateway holds %s, want a b c", got)
 	}
 	s.Start() // empty
 	agree(t, gateways, "b c d")
-	redistest.Eventually(t, "nothing is pending", func() bool {
+	redistest.Eventually(t, "no gateway to have pending orders", func() bool {
 		_, state := all[0].Gateways(t.Context())
 		return state.Pending == 0 && all[0].State().Queued == 0
 	})
@@ -273,39 +274,40 @@ func TestActionsAreDoneOnceByAllOthers(t *testing.T) {
 	s, all, gateways := three(t)
 	for i := range 5 {
 		if answered, n, ended := all[0].Tell(t.Context(), Purge, fmt.Sprint(i), 1).Counts(); answered != 3 || n != 3 || ended != 3 {
-			t.Errorf("%d of %d, %d", answered, n, ended)
+			t.Errorf("%d of %d gateways answered and ended %d requests, want 3 of 3 and 3", answered, n, ended)
 		}
 	}
 	if acted, _ := gateways[0].done(); len(acted) > 0 {
-		t.Errorf("its own actions came back: %q", acted)
+		t.Errorf("the gateway performed its own actions again: %q", acted)
 	}
 	want := []string{"purge 0", "purge 1", "purge 2", "purge 3", "purge 4"}
 	if acted, _ := gateways[1].done(); !slices.Equal(acted, want) {
-		t.Errorf("%q", acted)
+		t.Errorf("the second gateway performed %q", acted)
 	}
 	s.Say("FLUSHALL")
-	redistest.Eventually(t, "the loss is noticed", func() bool { _, lost := gateways[1].done(); return lost == 1 })
+	redistest.Eventually(t, "the gateway to notice the lost actions", func() bool { _, lost := gateways[1].done(); return lost == 1 })
 	if answered, _, _ := all[0].Tell(t.Context(), Unblock, "h", 0).Counts(); answered != 3 {
-		t.Errorf("after the loss %d answered", answered)
+		t.Errorf("after the loss %d gateways answered, want 3", answered)
 	}
 	if answered, _, _ := all[1].Tell(t.Context(), Unblock, "bad", 0).Counts(); answered != 1 {
-		t.Errorf("%d have done what cannot be done", answered)
+		t.Errorf("%d gateways answered a bad action, want 1", answered)
 	}
-	redistest.Eventually(t, "it is said", func() bool { return strings.Contains(<-gateways[0].events, "a bad action") })
+	redistest.Eventually(t, "the bad action to be reported", func() bool { return strings.Contains(<-gateways[0].events, "a bad action") })
 	late := join(t, s, "late", new(gateway))
 	meet(t, append(all, late))
 	if acted, _ := late.config.Local.(*gateway).done(); len(acted) > 0 {
-		t.Errorf("a new gateway did %q", acted)
+		t.Errorf("a new gateway performed %q, want nothing", acted)
 	}
 }
 
-// TestAPurgeWaitsForRedis: it is done once at each gateway, even if Redis fails, and an unblock does not wait.
+// TestAPurgeWaitsForRedis checks that each gateway performs a purge once, even if Redis fails, and
+// that an unblock does not wait.
 func TestAPurgeWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
 	all[0].Tell(t.Context(), Purge, "before", 1)
 	s.Kill()
-	redistest.Eventually(t, "redis is away", func() bool { return !all[0].link.State().Up })
+	redistest.Eventually(t, "the link to be down", func() bool { return !all[0].link.State().Up })
 	for range 2 {
 		if r := all[0].Tell(t.Context(), Purge, "queued", 1); !r.Pending || r.NotDelivered {
 			t.Errorf("a purge without redis: %+v", r)
@@ -316,7 +318,7 @@ func TestAPurgeWaitsForRedis(t *testing.T) {
 	}
 	s.Start()
 	for _, g := range gateways[1:] {
-		redistest.Eventually(t, "it is told", func() bool { acted, _ := g.done(); return slices.Contains(acted, "purge queued") })
+		redistest.Eventually(t, "all gateways to perform the purge", func() bool { acted, _ := g.done(); return slices.Contains(acted, "purge queued") })
 	}
 	all[0].Tell(t.Context(), Purge, "after", 1)
 	want := []string{"purge before", "purge queued", "purge after"}
@@ -326,11 +328,12 @@ func TestAPurgeWaitsForRedis(t *testing.T) {
 		}
 	}
 	if acted, _ := gateways[0].done(); len(acted) > 0 {
-		t.Errorf("the gateway that was told did it again: %q", acted)
+		t.Errorf("the gateway that got the purge performed it again: %q", acted)
 	}
 }
 
-// TestNoActionIsDoneTwice: a call whose answer is lost is made again, and a failover may take the last actions with it.
+// TestNoActionIsDoneTwice checks that no action is performed twice if a call whose answer was lost
+// is repeated, or if a failover loses the last actions.
 func TestNoActionIsDoneTwice(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
@@ -343,11 +346,11 @@ func TestNoActionIsDoneTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	redistest.Eventually(t, "all is read", func() bool {
+	redistest.Eventually(t, "all actions to be read", func() bool {
 		return strings.Contains(s.Say("XREVRANGE {crawlgate}:fleet:actions + - COUNT 1"), gateways[1].LastAction()+"\r\n")
 	})
 	s.Say("XDEL {crawlgate}:fleet:actions " + gateways[1].LastAction())
-	redistest.Eventually(t, "the loss is noticed", func() bool { _, lost := gateways[1].done(); return lost == 1 })
+	redistest.Eventually(t, "the gateway to notice the lost actions", func() bool { _, lost := gateways[1].done(); return lost == 1 })
 	all[0].Tell(t.Context(), Purge, "three", 1)
 	want := []string{"purge one", "purge two", "purge again", "purge three"}
 	if acted, _ := gateways[1].done(); !slices.Equal(acted, want) {
@@ -360,20 +363,21 @@ func TestTwoOfOneNameAreSaid(t *testing.T) {
 	s := redistest.Start(t)
 	all := []*Fleet{join(t, s, "same", new(gateway)), join(t, s, "same", new(gateway))}
 	meet(t, all)
-	redistest.Eventually(t, "both are said to share a name", func() bool {
+	redistest.Eventually(t, "both gateways to report a shared name", func() bool {
 		list, _ := all[0].Gateways(t.Context())
 		return len(list) == 2 && list[0].NameTwice && list[1].NameTwice
 	})
 	if err := all[1].Close(); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, "one is left", func() bool {
+	redistest.Eventually(t, "one gateway to be left", func() bool {
 		list, _ := all[0].Gateways(t.Context())
 		return len(list) == 1 && !list[0].NameTwice
 	})
 }
 
-// TestGarbageInRedis: a malformed order is reported and left alone, and everything else goes on.
+// TestGarbageInRedis checks that a malformed order is reported and left alone, and that everything
+// else works.
 func TestGarbageInRedis(t *testing.T) {
 	t.Parallel()
 	s, all, gateways := three(t)
@@ -382,11 +386,11 @@ func TestGarbageInRedis(t *testing.T) {
 	s.Say("ZADD {crawlgate}:fleet:gateways 9e15 bad")
 	s.Say("XADD {crawlgate}:fleet:actions * action nonsense")
 	if answered, n, _ := give(t, all[0], gateways[0], "a").Counts(); answered != 3 || n != 3 {
-		t.Errorf("%d of %d answered", answered, n)
+		t.Errorf("%d of %d gateways answered, want 3 of 3", answered, n)
 	}
 	agree(t, gateways, "a")
 	if answered, _, _ := all[0].Tell(t.Context(), Purge, "x", 1).Counts(); answered != 3 {
-		t.Errorf("%d did the action", answered)
+		t.Errorf("%d gateways performed the action, want 3", answered)
 	}
 	said := map[string]bool{}
 	for len(said) < 3 {
@@ -416,12 +420,12 @@ func TestManyOrders(t *testing.T) {
 	}
 	join(t, s, "a", a)
 	join(t, s, "b", b)
-	redistest.Eventually(t, "both hold all", func() bool { return len(a.stops.List()) == 2*each && len(b.stops.List()) == 2*each })
-	redistest.Eventually(t, "redis has all", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
+	redistest.Eventually(t, "both gateways to hold all orders", func() bool { return len(a.stops.List()) == 2*each && len(b.stops.List()) == 2*each })
+	redistest.Eventually(t, "redis to have all orders", func() bool { return s.Say("HLEN {crawlgate}:fleet:orders") == ":6000\r\n" })
 }
 
-// TestRedisUser: the rights that docs/fleet.md gives to a user of Redis are enough for all that a
-// gateway does.
+// TestRedisUser checks that the rights that docs/fleet.md gives to a Redis user suffice for
+// everything that a gateway does.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	line := testdocs.Line(t, "fleet.md", "ACL SETUSER fleet ")
@@ -448,12 +452,12 @@ func TestRedisUser(t *testing.T) {
 	give(t, all[0], gateways[0], "a")
 	lift(t, all[1], gateways[1], "a")
 	if answered, n, _ := give(t, all[0], gateways[0], "b").Counts(); answered != 2 || n != 2 {
-		t.Errorf("%d of %d", answered, n)
+		t.Errorf("an order: %d of %d gateways answered, want 2 of 2", answered, n)
 	}
 	if answered, n, _ := all[1].Tell(t.Context(), Purge, "x", 0).Counts(); answered != 2 || n != 2 {
-		t.Errorf("%d of %d", answered, n)
+		t.Errorf("a purge: %d of %d gateways answered, want 2 of 2", answered, n)
 	}
-	quick := 0 // a poll would take a quarter of a second, on average
+	quick := 0 // polling would take a quarter of a second on average
 	for i := range 20 {
 		began := time.Now()
 		if give(t, all[0], gateways[0], fmt.Sprint("m", i)); time.Since(began) < 100*time.Millisecond {
@@ -461,6 +465,6 @@ func TestRedisUser(t *testing.T) {
 		}
 	}
 	if quick < 10 {
-		t.Errorf("%d of 20 orders came at once: are the messages heard?", quick)
+		t.Errorf("%d of 20 orders arrived at once, want at least 10: messages may be lost", quick)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/crawlgate/crawlgate/cluster/link"
 )
 
-// TestGate checks how long a request waits: until the orders are read, for two seconds, or until it ends
-// itself.
+// TestGate checks that a request waits until the orders are read, at most two seconds, or until it
+// ends itself.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		read, gives time.Duration // when the orders are read, and the request ends; 0 for never
+		read, gives time.Duration // when the orders are read and when the request ends; 0 for never
 		want        time.Duration
 		late        bool
 	}{
@@ -30,7 +30,7 @@ func TestGate(t *testing.T) {
 				var g gate
 				late := 0
 				g.shut(readWithin, func() { late++ })
-				g.shut(time.Hour, func() { t.Error("it was shut twice") })
+				g.shut(time.Hour, func() { t.Error("the gate was shut twice") })
 				if tt.read > 0 {
 					time.AfterFunc(tt.read, g.open)
 				}
@@ -59,7 +59,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestTheGateIsShutWhenRedisComesBack, and not by one late heartbeat, nor while Redis is away.
+// TestTheGateIsShutWhenRedisComesBack checks that the gate is shut when Redis comes back, but not
+// after a late heartbeat nor while Redis is down.
 func TestTheGateIsShutWhenRedisComesBack(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -75,12 +76,12 @@ func TestTheGateIsShutWhenRedisComesBack(t *testing.T) {
 		f.read.Store(time.Now().Add(-tt.away).UnixNano())
 		f.watch(link.State{Up: tt.back}, true)
 		if shut := f.gate.opened.Load() != nil; shut != tt.shut {
-			t.Errorf("%s: shut: %v", name, shut)
+			t.Errorf("%s: the gate is shut: %v", name, shut)
 		}
 		f.gate.open()
 		f.watch(link.State{Up: true}, false)
 		if f.gate.opened.Load() != nil {
-			t.Errorf("%s: shut by a state that is no news", name)
+			t.Errorf("%s: a state without a change shut the gate", name)
 		}
 	}
 }

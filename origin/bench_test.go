@@ -7,7 +7,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// The hosts of a crawl: nearly all are lower-case ASCII and must not meet IDNA.
+// benchURLs has hosts of a crawl: nearly all are lower-case ASCII and must not be converted by
+// IDNA.
 var benchURLs = []struct{ name, url string }{
 	{"ordinary", "https://www.example.com/shop/item-1042.html?ref=list&page=2"},
 	{"port", "http://www.example.com:8080/shop/item-1042.html?ref=list&page=2"},

@@ -7,7 +7,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// A URL gives the origin, whose robots.txt counts, and the target that rules are matched against.
+// A URL gives the origin, to which a robots.txt applies, and the target that rules are matched
+// against.
 func ExampleParseTarget() {
 	target, err := origin.ParseTarget("HTTPS://Example.COM:443/a%2Fb?c=d#e")
 	if err != nil {
@@ -32,7 +33,7 @@ func ExampleParse() {
 	// Output: address 127.1
 }
 
-// Servers may resolve a path to others before they serve it.
+// Servers may resolve a path to other paths before they serve it.
 func ExampleResolve() {
 	forms, ok := origin.Resolve("/public/../private/x")
 	fmt.Println(forms, ok)

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// ftpPaths are paths of ftp URLs, with the name of the file to request (RFC 1738 section 3.2.2) or
+// ftpPaths are paths of ftp URLs with the name of the file to request (RFC 1738 section 3.2.2) or
 // the reason for a refusal.
 var ftpPaths = []struct{ path, file, refused string }{
 	{"", "/", ""},
@@ -73,7 +73,7 @@ func TestRFC1738_3_2_2_Targets(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", tt.path, err)
+			t.Errorf("FTP target of %s: %v", tt.path, err)
 			continue
 		}
 		if got := target.URL().Path; got != tt.file {
@@ -82,7 +82,7 @@ func TestRFC1738_3_2_2_Targets(t *testing.T) {
 	}
 }
 
-// FuzzFTPTarget checks what no path may do that passes: end a command, or be resolved to another
+// FuzzFTPTarget checks that an accepted path cannot end a command and is not resolved to another
 // name.
 func FuzzFTPTarget(f *testing.F) {
 	for _, tt := range ftpPaths {
@@ -101,10 +101,10 @@ func FuzzFTPTarget(f *testing.F) {
 		}
 		file := target.URL().Path
 		if strings.ContainsAny(file, "\r\n\x00\\;?") || strings.IndexByte(file, 0xff) >= 0 {
-			t.Errorf("%q: bytes of %q", rawPath, file)
+			t.Errorf("path %q gives the file name %q with forbidden bytes", rawPath, file)
 		}
 		if trimmed := strings.TrimSuffix(file, "/"); trimmed != "" && path.Clean(trimmed) != trimmed {
-			t.Errorf("%q: %q is resolved to %q", rawPath, file, path.Clean(trimmed))
+			t.Errorf("path %q gives the file name %q, which a server resolves to %q", rawPath, file, path.Clean(trimmed))
 		}
 		if again, err := origin.NewTarget(target.URL()); err != nil || again != target {
 			t.Errorf("%q: NewTarget(URL()) = %+v, %v, want %+v", rawPath, again, err, target)

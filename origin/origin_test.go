@@ -35,7 +35,7 @@ func TestOriginForms(t *testing.T) {
 			url: "http://[::1]:8080/", str: "http://[::1]:8080", authority: "[::1]:8080",
 			hostPort: "[::1]:8080", robotsURL: "http://[::1]:8080/robots.txt", host: "::1", isAddr: true,
 		},
-		{ // Google's specification: an address as host name
+		{ // from Google's specification: an address as host name
 			url: "https://212.96.82.21/x", str: "https://212.96.82.21", authority: "212.96.82.21",
 			hostPort: "212.96.82.21:443", robotsURL: "https://212.96.82.21/robots.txt", host: "212.96.82.21", isAddr: true,
 		},
@@ -76,16 +76,16 @@ func TestZeroOriginIsNoOrigin(t *testing.T) {
 	t.Parallel()
 	var o origin.Origin
 	if !o.IsZero() {
-		t.Error("IsZero() = false")
+		t.Error("IsZero() = false for the zero origin")
 	}
 	if s := o.String(); s != "" {
 		t.Errorf("String() = %q, want empty", s)
 	}
 	if addr, ok := o.Addr(); ok {
-		t.Errorf("Addr() = %v, true", addr)
+		t.Errorf("Addr() = %v, true for the zero origin", addr)
 	}
 	if _, err := origin.Parse(o.String()); err == nil {
-		t.Error("Parse takes the zero origin's string for an origin")
+		t.Error("Parse accepts the zero origin's string")
 	}
 }
 

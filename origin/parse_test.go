@@ -9,8 +9,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Spellings of one scope. Every row's URLs have the key of the row, so that they share one
-// robots.txt.
+// sameOrigin has spellings of one scope. The URLs of a row have the key of the row, so that they
+// share one robots.txt.
 var sameOrigin = []struct {
 	name string
 	key  string
@@ -98,7 +98,8 @@ func TestRFC9309_2_3_OneScopeHasOneKey(t *testing.T) {
 	}
 }
 
-// Authorities that are refused, with the part that is blamed and a word of the reason.
+// badAuthorities are authorities that are refused, with the part that the error blames and a word
+// of its reason.
 var badAuthorities = []struct {
 	name, authority, part, reason string
 }{
@@ -208,10 +209,10 @@ func TestAuthorityRefused(t *testing.T) {
 	}
 }
 
-// What url.Parse lets through of the refused authorities, FromURL must not.
+// FromURL must refuse the authorities that url.Parse accepts.
 func TestURLRefused(t *testing.T) {
 	t.Parallel()
-	decoded := map[string]bool{"percent-encoded UTF-8": true} // url.Parse has decoded it: see FromURL
+	decoded := map[string]bool{"percent-encoded UTF-8": true} // url.Parse decodes it: see FromURL
 	seen := 0
 	for _, tt := range badAuthorities {
 		u, err := url.Parse("http://" + tt.authority + "/x")
@@ -223,7 +224,7 @@ func TestURLRefused(t *testing.T) {
 		checkRefused(t, o, err, tt.part, tt.reason)
 	}
 	if seen < 30 {
-		t.Errorf("url.Parse took %d of the refused authorities: this test has lost its rows", seen)
+		t.Errorf("url.Parse accepts %d of the refused authorities, want at least 30", seen)
 	}
 }
 
@@ -287,8 +288,8 @@ func TestFromURLRefusesWhatHasNoAuthority(t *testing.T) {
 	}
 }
 
-// checkRefused fails unless err is an *Error that blames part for reason, is fit to be logged, and
-// came without an origin.
+// checkRefused fails unless err is an *Error that blames part for reason and is fit to be logged,
+// and o is zero.
 func checkRefused(t *testing.T, o origin.Origin, err error, part, reason string) {
 	t.Helper()
 	var refused *origin.Error
@@ -297,7 +298,7 @@ func checkRefused(t *testing.T, o origin.Origin, err error, part, reason string)
 		return
 	}
 	if !o.IsZero() {
-		t.Errorf("got origin %+v beside error %v", o, err)
+		t.Errorf("got origin %+v with error %v, want the zero origin", o, err)
 	}
 	if refused.Part != part || !strings.Contains(refused.Reason, reason) {
 		t.Errorf("got part %q, reason %q, want part %q, reason with %q", refused.Part, refused.Reason, part, reason)
@@ -309,11 +310,11 @@ func checkFitForLog(t *testing.T, refused *origin.Error) {
 	t.Helper()
 	text := refused.Error()
 	if len(text) > 600 {
-		t.Errorf("error text of %d bytes", len(text))
+		t.Errorf("the error text has %d bytes, want at most 600", len(text))
 	}
 	checkPrintable(t, text)
 	if strings.Contains(text, "secret") {
-		t.Errorf("error text %q tells a password", text)
+		t.Errorf("error text %q contains a password", text)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// TestSpellingsOfOneOriginAreEqual draws an origin and respells it in every way that names the same
-// scope.
+// TestSpellingsOfOneOriginAreEqual draws an origin and spells it differently in every way that
+// denotes the same scope.
 func TestSpellingsOfOneOriginAreEqual(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,7 +30,7 @@ func TestSpellingsOfOneOriginAreEqual(t *testing.T) {
 	})
 }
 
-// TestOriginsAreEqualExactlyIfTheirStringsAre draws two origins from a small space, so that equal
+// TestOriginsAreEqualExactlyIfTheirStringsAre draws two origins from a small set, so that equal
 // ones are frequent.
 func TestOriginsAreEqualExactlyIfTheirStringsAre(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func drawOrigin(t *rapid.T) origin.Origin {
 	}
 }
 
-// respell draws a URL that names o in another way.
+// respell draws a URL that denotes o in another way.
 func respell(t *rapid.T, o origin.Origin) string {
 	host := o.Host
 	_, isAddr := o.Addr()
@@ -74,7 +74,7 @@ func respell(t *rapid.T, o origin.Origin) string {
 	case strings.Contains(host, ":"):
 		host = "[" + maybeUpper(t, host) + "]"
 	case isAddr:
-		// An address has one spelling.
+		// An address has only one spelling.
 	case host == "xn--exmple-cua.com" && rapid.Bool().Draw(t, "unicode"):
 		host = maybeUpper(t, "exämple.com")
 	default:
@@ -129,13 +129,14 @@ func FuzzParse(f *testing.F) {
 		checkCanonical(t, o)
 		if u, err := url.Parse(rawURL); err == nil {
 			if fromURL, err := origin.FromURL(u); err != nil || fromURL != o {
-				t.Errorf("FromURL(%q) = %+v, %v, Parse %+v", rawURL, fromURL, err, o)
+				t.Errorf("FromURL(%q) = %+v, %v, but Parse gives %+v", rawURL, fromURL, err, o)
 			}
 		}
 	})
 }
 
-// FuzzAuthorityPairs looks for two spellings whose origins and keys disagree.
+// FuzzAuthorityPairs searches for two spellings for which the origins are equal and the keys are
+// not, or vice versa.
 func FuzzAuthorityPairs(f *testing.F) {
 	f.Add("http", "example.com", "http", "EXAMPLE.com:80")
 	f.Add("http", "exämple.com", "https", "xn--exmple-cua.com")
@@ -176,12 +177,12 @@ func FuzzNewTarget(f *testing.F) {
 		checkCanonical(t, target.Origin)
 		checkSent(t, target)
 		if sent := target.URL(); path != "" && sent.Path != path && !strings.Contains(rawPath, "#") {
-			t.Errorf("the path %q is sent as %q, another path", path, sent.Path)
+			t.Errorf("the path %q is sent as another path, %q", path, sent.Path)
 		}
 	})
 }
 
-// FuzzRequestTarget takes what a client can put in a request line.
+// FuzzRequestTarget checks whatever a client can put in a request line.
 func FuzzRequestTarget(f *testing.F) {
 	for _, tt := range targetPaths {
 		f.Add(tt.requestURI)
@@ -202,8 +203,8 @@ func FuzzRequestTarget(f *testing.F) {
 	})
 }
 
-// checkOctetsKept checks that a target's path is the path of the request line with nothing but
-// illegal bytes changed, each to its own escape.
+// checkOctetsKept checks that a target's path is the path of the request line, except that illegal
+// bytes are escaped.
 func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 	t.Helper()
 	_, afterScheme, _ := strings.Cut(requestURI, "://")
@@ -229,17 +230,17 @@ func checkOctetsKept(t *testing.T, requestURI string, target origin.Target) {
 		}
 	}
 	if rest != "" {
-		t.Errorf("%q of %q comes from nowhere in %q", rest, target.Path, sent)
+		t.Errorf("%q at the end of %q is not in %q", rest, target.Path, sent)
 	}
 }
 
-// legalOctet is the test's own reading of RFC 3986 appendix A: pchar, slash, question mark and
-// percent sign, with the brackets that net/url lets pass.
+// legalOctet is an independent reading of RFC 3986 appendix A: pchar, slash, question mark and
+// percent sign, and the brackets that net/url accepts.
 func legalOctet(c byte) bool {
 	return strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/?%[]", c) >= 0
 }
 
-// checkCanonical checks what the doc of Origin promises of every origin.
+// checkCanonical checks what the documentation of Origin promises for every origin.
 func checkCanonical(t *testing.T, o origin.Origin) {
 	t.Helper()
 	if again, err := origin.Parse(o.String()); err != nil || again != o {
@@ -249,26 +250,26 @@ func checkCanonical(t *testing.T, o origin.Origin) {
 		t.Errorf("FromAuthority(%q) = %+v, %v, want %+v", o.HostPort(), again, err, o)
 	}
 	if o.Scheme != "http" && o.Scheme != "https" && o.Scheme != "ftp" {
-		t.Errorf("scheme %q", o.Scheme)
+		t.Errorf("scheme %q, want http, https or ftp", o.Scheme)
 	}
 	if o.Port == 0 {
 		t.Errorf("%+v has port 0", o)
 	}
 	if addr, ok := o.Addr(); ok {
 		if addr.String() != o.Host || addr.Zone() != "" || addr.Is4In6() {
-			t.Errorf("host %q is the address %v, not in its own spelling", o.Host, addr)
+			t.Errorf("host %q is not the canonical spelling of the address %v", o.Host, addr)
 		}
 		return
 	}
 	if _, err := netip.ParseAddr(o.Host); err == nil {
-		t.Errorf("Addr() misses the address %q", o.Host)
+		t.Errorf("Addr() does not return the address %q", o.Host)
 	}
 	if o.Host != strings.ToLower(o.Host) || len(o.Host) > 253 || strings.Trim(o.Host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
-		t.Errorf("host %q", o.Host)
+		t.Errorf("host %q is not a canonical name", o.Host)
 	}
 	for label := range strings.SplitSeq(o.Host, ".") {
 		if label == "" || len(label) > 63 {
-			t.Errorf("host %q has the label %q", o.Host, label)
+			t.Errorf("host %q has the label %q, want 1 to 63 bytes", o.Host, label)
 		}
 	}
 }
@@ -277,13 +278,13 @@ func checkFuzzError(t *testing.T, o origin.Origin, err error) {
 	t.Helper()
 	var refused *origin.Error
 	if !errors.As(err, &refused) {
-		t.Fatalf("error %v is no *origin.Error", err)
+		t.Fatalf("error %v is not an *origin.Error", err)
 	}
 	if !o.IsZero() {
-		t.Errorf("origin %+v beside error %v", o, err)
+		t.Errorf("got origin %+v with error %v, want the zero origin", o, err)
 	}
 	if refused.Part == "" || refused.Reason == "" {
-		t.Errorf("error %+v has no reason", refused)
+		t.Errorf("error %+v has no part or no reason", refused)
 	}
 	checkPrintable(t, refused.Error())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// resolvedPaths are paths and the first of their forms; empty for paths without another form.
+// resolvedPaths are paths and the first of their other forms; empty for paths without one.
 var resolvedPaths = []struct{ path, want string }{
 	{"/", ""},
 	{"/a/b.html?c=../d;e//f\\g", ""},
@@ -131,7 +131,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveForEveryServer has paths that servers disagree about: each has to be among the forms.
+// TestResolveForEveryServer checks paths that servers resolve differently: each result must be one
+// of the forms.
 func TestResolveForEveryServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -145,7 +146,7 @@ func TestResolveForEveryServer(t *testing.T) {
 		{"/x/..%3b/private/s", []string{"/private/s"}},                                // Tomcat behind a proxy that decodes
 		{`/x/..%5cprivate/s`, []string{"/private/s"}},                                 // IIS
 		{"/x%2f..%2fprivate/..%2fs", []string{"/s", "/x%2f..%2fprivate/..%2fs"}},      // with and without decoding
-		{"/a/%2e%2e%5cprivate;x/..;y/s", []string{"/s", "/a/s", "/private;x/..;y/s"}}, // and so on
+		{"/a/%2e%2e%5cprivate;x/..;y/s", []string{"/s", "/a/s", "/private;x/..;y/s"}}, // many differences at once
 	} {
 		forms, _ := origin.Resolve(tt.path)
 		forms = append(forms, tt.path)
@@ -162,7 +163,7 @@ func TestResolveOfTooManyForms(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/;../b/..;%2f%5c/..%2f../%5c%3b..//..%5c/..;", "//b/b%3b..%2f%5c/..%5c../b%2f%3b..%3b%5c/b;..%5c.."} {
 		if forms, ok := origin.Resolve(path); ok || forms != nil {
-			t.Errorf("Resolve(%q): %d forms, %t", path, len(forms), ok)
+			t.Errorf("Resolve(%q) = %d forms, %t, want none, false", path, len(forms), ok)
 		}
 		checkResolved(t, path)
 	}
@@ -177,7 +178,7 @@ var (
 	otherEscape  = regexp.MustCompile(`%[013-9a-f][0-9a-f]$`) // than %2f
 )
 
-// server does what one server does, according to the documentation of Resolve.
+// server resolves paths like one server, according to the documentation of Resolve.
 type server struct{ merges, decodes, backslashes, cutsRaw, cuts bool }
 
 func (s server) resolve(path string) string {
@@ -196,7 +197,7 @@ func (s server) resolve(path string) string {
 		segments = segments[1:]
 	}
 	var kept []string
-	slash := false // at the end
+	slash := false // whether the path ends with a slash
 	for i, name := range segments {
 		if s.cuts {
 			name = semicolon.Split(name, 2)[0]
@@ -221,8 +222,8 @@ func (s server) resolve(path string) string {
 	return resolved
 }
 
-// hideData replaces the data in a path: each %2f of a URL of HTTP, FTP or WebSocket, up to the next
-// slash, if the path has neither a dot segment nor a semicolon in any spelling.
+// hideData replaces the data in a path, that is each %2f of a URL of HTTP, FTP or WebSocket up to
+// the next slash, if the path has neither a dot segment nor a semicolon in any spelling.
 func hideData(path string) string {
 	before, query, hasQuery := strings.Cut(path, "?")
 	plain := dotSpellings.ReplaceAllString(escapedSlash.ReplaceAllString(backslash.ReplaceAllString(before, "/"), "/"), ".")
@@ -231,7 +232,7 @@ func hideData(path string) string {
 	}
 	segments := strings.Split(before, "/")
 	for i, s := range segments {
-		folded := upper.ReplaceAllStringFunc(s, strings.ToLower) // which would change the length of other bytes
+		folded := upper.ReplaceAllStringFunc(s, strings.ToLower) // ToLower would change the length of other bytes
 		start := len(s)
 		for _, scheme := range []string{"http", "https", "ftp", "ftps", "ws", "wss"} {
 			for at := range s {
@@ -251,7 +252,7 @@ func hideData(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// checkResolved holds Resolve against all servers that there are, behind any number of proxies.
+// checkResolved compares Resolve with all possible servers, behind any number of proxies.
 func checkResolved(t *testing.T, path string) {
 	t.Helper()
 	asked := path
@@ -275,13 +276,13 @@ func checkResolved(t *testing.T, path string) {
 	got, ok := origin.Resolve(path)
 	if !ok || len(want) > most {
 		if ok || len(want) <= most {
-			t.Errorf("Resolve(%q) = %q, %t, where there are %d forms", path, got, ok, len(want))
+			t.Errorf("Resolve(%q) = %q, %t, want false since there are %d forms", path, got, ok, len(want))
 		}
 		return
 	}
 	for _, form := range got {
 		if !want[form] {
-			t.Errorf("Resolve(%q): no server makes %q, or it is there twice", path, form)
+			t.Errorf("Resolve(%q): no server makes %q, or it is returned twice", path, form)
 		}
 		delete(want, form)
 	}
@@ -290,8 +291,8 @@ func checkResolved(t *testing.T, path string) {
 	}
 }
 
-// TestResolveBoundsLongForms: of a long path fewer forms are judged, so that a path of 16 KiB makes
-// no more work with each rule of a file than some of its kind.
+// TestResolveBoundsLongForms checks that of a long path fewer forms are judged, so that a path of
+// 16 KiB takes no more work per rule than several short ones.
 func TestResolveBoundsLongForms(t *testing.T) {
 	t.Parallel()
 	const nineteen, five = "/!/a;b/%2fc\\d/..;/%3bx/", "//a;b/..%2fc/"
@@ -322,7 +323,7 @@ func FuzzResolve(f *testing.F) {
 		f.Add(tt.path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		if !strings.ContainsAny(path, "\x00\x01\x02") { // which the test marks with
+		if !strings.ContainsAny(path, "\x00\x01\x02") { // the test uses these as marks
 			checkResolved(t, path)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/origin"
 )
 
-// Request lines as net/http's server reads them, with url.ParseRequestURI.
+// targetPaths are request lines as net/http's server reads them, with url.ParseRequestURI.
 var targetPaths = []struct{ name, requestURI, path string }{
 	{"ordinary", "http://example.com/a/b?c=d&e", "/a/b?c=d&e"},
 	{"no path", "http://example.com", "/"},
@@ -28,7 +28,7 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"a URL in the path", "http://example.com/http://other.example/?x", "/http://other.example/?x"},
 	{"a colon in the first segment", "http://example.com/a:b", "/a:b"},
 
-	// net/url would encode the whole path again because of one such byte.
+	// net/url would encode the whole path again because of such a byte.
 	{"an encoded slash alone", "http://example.com/a%2Fb", "/a%2Fb"},
 	{"an encoded slash before a brace", "http://example.com/a%2Fb{c", "/a%2Fb%7Bc"},
 	{"an encoded slash after raw UTF-8", "http://example.com/café%2Fx", "/caf%C3%A9%2Fx"},
@@ -42,7 +42,7 @@ var targetPaths = []struct{ name, requestURI, path string }{
 	{"broken escapes in the query stay", "http://example.com/a?%zz%2&%", "/a?%zz%2&%"},
 	{"plus and %20 stay apart", "http://example.com/a+b%20c?d+e%20f", "/a+b%20c?d+e%20f"},
 
-	// A fragment takes no part in matching (RFC 9309 section 2.2.2).
+	// A fragment is not matched (RFC 9309 section 2.2.2).
 	{"fragment", "http://example.com/a#b", "/a"},
 	{"fragment with a query", "http://example.com/a#b?c", "/a"},
 	{"fragment after a query", "http://example.com/a?b#c", "/a?b"},
@@ -100,7 +100,7 @@ func TestTargetOfBuiltURL(t *testing.T) {
 				t.Errorf("Path = %q, want %q", target.Path, tt.path)
 			}
 			if tt.url != before {
-				t.Errorf("NewTarget changed its argument to %+v", tt.url)
+				t.Errorf("NewTarget changes its argument to %+v", tt.url)
 			}
 			checkSent(t, target)
 		})
@@ -126,7 +126,7 @@ func TestTargetRefused(t *testing.T) {
 			target, err := origin.NewTarget(tt.url)
 			checkRefused(t, target.Origin, err, tt.part, tt.reason)
 			if target.Path != "" {
-				t.Errorf("got path %q beside an error", target.Path)
+				t.Errorf("got path %q with an error, want none", target.Path)
 			}
 		})
 	}
@@ -225,11 +225,11 @@ func TestParseTarget(t *testing.T) {
 	t.Parallel()
 	got, err := origin.ParseTarget("http://Example.com/a%2Fb?c#d")
 	if err != nil || got.String() != "http://example.com/a%2Fb?c" {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("ParseTarget = %v, %v, want http://example.com/a%%2Fb?c", got, err)
 	}
 	for _, bad := range []string{"", "/path", "http://exa mple.com/", "http://example.com/%zz", "mailto:a@example.com"} {
 		if got, err := origin.ParseTarget(bad); err == nil {
-			t.Errorf("%q: %v", bad, got)
+			t.Errorf("ParseTarget(%q) = %v, want an error", bad, got)
 		}
 	}
 }

@@ -17,8 +17,8 @@ func generate(t *testing.T, notBefore, expires time.Time) SigningKey {
 	return k
 }
 
-// TestRotation: section 5.5.2 of the draft. A key is published before it signs, and for as long as
-// it could be met.
+// TestRotation checks section 5.5.2 of the draft: a key is published before it signs, and as long
+// as its signatures may be met.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_800_000_000, 0)
@@ -35,19 +35,19 @@ func TestRotation(t *testing.T) {
 	}{{0, first.ID, 2}, {9, first.ID, 2}, {10, second.ID, 2}, {11, second.ID, 2}, {12, second.ID, 1}} {
 		k, ok := keys.At(day(c.day))
 		if published := keys.Published(day(c.day)); !ok || k.ID != c.signs || len(published) != c.published {
-			t.Errorf("day %d: %s signs, %d are published", c.day, k.ID, len(published))
+			t.Errorf("day %d: key %s signs and %d keys are published", c.day, k.ID, len(published))
 		}
 	}
 	if _, ok := (Keys{second}).At(day(9)); ok {
-		t.Error("a key signs before its time")
+		t.Error("At returns a key before its time")
 	}
 	if (SigningKey{}).ID != "" || len(Keys(nil).Published(start)) > 0 {
-		t.Error("no key is a key")
+		t.Error("the zero key has an id, or an empty list publishes keys")
 	}
 }
 
-// TestRotate: over a year of rotations exactly one key signs at any time, each is published a day before it signs and a day
-// after, and no key is kept for longer.
+// TestRotate checks that over a year of rotations exactly one key signs at any time, each is
+// published a day before it signs and a day after, and no key is kept longer.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -66,7 +66,7 @@ func TestRotate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := keys.Rotate(now, day); err == nil || !strings.Contains(err.Error(), "a rotation is under way: key "+keys[len(keys)-1].ID+" begins to sign at") {
-				t.Errorf("twice at once: %v", err)
+				t.Errorf("a second rotation at once: got error %v", err)
 			}
 		}
 		states := map[string]int{}
@@ -78,24 +78,24 @@ func TestRotate(t *testing.T) {
 			if keys.State(key, now) == "signs" && !signed[key.ID] {
 				signed[key.ID] = true
 				if ahead := now.Sub(firstSeen[key.ID]); len(signed) > 1 && ahead < day-time.Second {
-					t.Errorf("%s signs %s after it was published", key, ahead)
+					t.Errorf("key %s signs %s after it was published, want at least a day", key, ahead)
 				}
 			}
 		}
 		if states["signs"] != 1 || len(keys.Published(now)) > 2 || len(keys) > 3 {
-			t.Fatalf("%s: %v of %d", now.Sub(start), states, len(keys))
+			t.Fatalf("after %s: states %v of %d keys", now.Sub(start), states, len(keys))
 		}
 	}
 	if len(signed) != 13 {
-		t.Errorf("%d keys have signed", len(signed))
+		t.Errorf("%d keys have signed, want 13", len(signed))
 	}
 	short := Keys{generate(t, time.Time{}, start.Add(time.Hour))}
 	if _, err := short.Rotate(start, day); err == nil || !strings.Contains(err.Error(), "no key would sign") {
-		t.Errorf("a gap: %v", err)
+		t.Errorf("a rotation that leaves a gap: got error %v", err)
 	}
 }
 
-// TestParseKeysRefuses: no file is read in part, and no error shows a secret.
+// TestParseKeysRefuses checks that no file is accepted in part, and that no error shows a secret.
 func TestParseKeysRefuses(t *testing.T) {
 	t.Parallel()
 	k := generate(t, time.Time{}, time.Time{})
@@ -139,14 +139,15 @@ func TestParseKeysRefuses(t *testing.T) {
 		}
 	}
 	if keys, err := ParseKeys([]byte(with(func(*jwk) {}))); err != nil || len(keys) != 1 || keys[0].ID != k.ID {
-		t.Errorf("a single key: %v, %v", keys, err)
+		t.Errorf("ParseKeys of a single key = %v, %v", keys, err)
 	}
 	if text := fmt.Sprintf("%v %+v %#v %s", k, k, k, Keys{k}); strings.Contains(text, "private") || strings.Count(text, k.ID) != 4 {
-		t.Errorf("printed: %s", text)
+		t.Errorf("a formatted key shows its secret or lacks its id: %s", text)
 	}
 }
 
-// FuzzParseKeys checks that accepted keys can sign, and that they are read the same after they are written again.
+// FuzzParseKeys checks that accepted keys can sign, and that they are the same after they are
+// written and read.
 func FuzzParseKeys(f *testing.F) {
 	k, err := Generate(time.Unix(5, 0), time.Unix(9, 0))
 	if err != nil {
@@ -161,11 +162,11 @@ func FuzzParseKeys(f *testing.F) {
 		}
 		again, err := ParseKeys(keys.Private())
 		if err != nil || len(again) != len(keys) {
-			t.Fatalf("%v: %v", keys, err)
+			t.Fatalf("reading the keys %v again: %v", keys, err)
 		}
 		for i := range keys {
 			if again[i].ID != keys[i].ID || !again[i].NotBefore.Equal(keys[i].NotBefore) || !again[i].Expires.Equal(keys[i].Expires) {
-				t.Errorf("%v became %v", keys[i], again[i])
+				t.Errorf("key %v is read again as %v", keys[i], again[i])
 			}
 		}
 	})

@@ -23,7 +23,7 @@ func rfcKey(tb testing.TB) SigningKey {
 	return newKey(ed25519.NewKeyFromSeed(seed), time.Time{}, time.Time{})
 }
 
-// TestVectors: RFC 9421 appendix B.2.6, and those for Ed25519 in the test vectors of
+// TestVectors checks RFC 9421 appendix B.2.6 and the Ed25519 test vectors of
 // draft-ietf-webbotauth-httpsig-protocol-01, byte for byte.
 func TestVectors(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// marshal serializes a structured field with the library that this package does without.
+// marshal serializes a structured field with the library that this package does not use.
 func marshal(t *testing.T, v httpsfv.StructuredFieldValue) string {
 	t.Helper()
 	text, err := httpsfv.Marshal(v)
@@ -133,7 +133,7 @@ func verified(t *testing.T, r *http.Request, k SigningKey) bool {
 	member, _ := inputs.Get(label)
 	list, ok := member.(httpsfv.InnerList)
 	if !ok {
-		t.Fatalf("Signature-Input %q", r.Header["Signature-Input"])
+		t.Fatalf("unexpected Signature-Input %q", r.Header["Signature-Input"])
 	}
 	var base strings.Builder
 	for _, item := range list.Items {
@@ -151,8 +151,8 @@ func verified(t *testing.T, r *http.Request, k SigningKey) bool {
 	return ed25519.Verify(public, []byte(base.String()), signature)
 }
 
-// TestSign: in both forms a signature verifies, for this request only, and takes the place of what
-// the client sent.
+// TestSign checks that in both forms a signature verifies for this request only, and replaces the
+// client's.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	key, err := Generate(time.Time{}, time.Time{})
@@ -171,25 +171,25 @@ func TestSign(t *testing.T) {
 			t.Fatal(id, err)
 		}
 		if got := r.Header["Signature-Agent"]; len(got) != 1 || got[0] != agent {
-			t.Errorf("%s: Signature-Agent %q", form, got)
+			t.Errorf("%s: got Signature-Agent %q, want only the agent's", form, got)
 		}
 		if len(r.Header["Signature"]) != 1 || !verified(t, r, key) {
-			t.Errorf("%s: does not verify: %v", form, r.Header)
+			t.Errorf("%s: the signature does not verify; header %v", form, r.Header)
 		}
 		if input := r.Header.Get("Signature-Input"); !strings.Contains(input, ";created=1800000000;expires=1800000060;keyid=") {
-			t.Errorf("%s: Signature-Input %q", form, input)
+			t.Errorf("%s: Signature-Input %q has other parameters", form, input)
 		}
 		first := r.Header.Get("Signature")
 		if _, err := s.Sign(r, form, now); err != nil || r.Header.Get("Signature") == first {
-			t.Errorf("%s: two requests have one signature (%v)", form, err)
+			t.Errorf("%s: two requests have the same signature (error %v)", form, err)
 		}
 		if r.Host = "other.example"; verified(t, r, key) {
-			t.Errorf("%s: the signature holds for another authority", form)
+			t.Errorf("%s: the signature verifies for another authority", form)
 		}
 	}
 }
 
-// TestUnsigned: without TLS, and without a key, nothing is left of a signature.
+// TestUnsigned checks that without TLS or without a key, no part of a signature is left.
 func TestUnsigned(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -202,12 +202,12 @@ func TestUnsigned(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, target, nil)
 		r.Header.Set("Signature-Input", "client=()")
 		if id, err := s.Sign(r, Dictionary, now); err == nil || id != "" || len(r.Header) > 0 {
-			t.Errorf("%s: %q, %v, %v", target, id, err, r.Header)
+			t.Errorf("Sign of %s = %q, %v with header %v, want an error and no header", target, id, err, r.Header)
 		}
 	}
 }
 
-// TestAuthority: RFC 9421 section 2.2.3: lower case, without the port of the scheme.
+// TestAuthority checks RFC 9421 section 2.2.3: lower case, without the default port of the scheme.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
@@ -220,7 +220,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestPath: RFC 9421 section 2.2.6: the path as it is sent, and a slash for none.
+// TestPath checks RFC 9421 section 2.2.6: the path as it is sent, and a slash for an empty path.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"https://site.example": "/", "https://site.example/a%2Fb?q=1": "/a%2Fb", "https://site.example/?": "/"} {
@@ -242,7 +242,7 @@ func TestParseDirectory(t *testing.T) {
 		"https://bot.example.com?x": "", "https://bot.example.com#x": "", "https://b\"t.example.com": "", "https://böt.example.com": "",
 	} {
 		if got, err := ParseDirectory(text); got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v", text, got, err)
+			t.Errorf("ParseDirectory(%s) = %q, %v", text, got, err)
 		}
 	}
 }

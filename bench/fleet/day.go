@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// mode is how gateways divide the work.
+// mode says how gateways share the work.
 type mode string
 
 const (
-	alone   mode = "each for itself"     // any gateway may have any host; no store is shared
-	shared  mode = "one store"           // any gateway may have any host
+	alone   mode = "each for itself"     // any gateway may get any host; no store is shared
+	shared  mode = "one store"           // any gateway may get any host
 	sharded mode = "each host at one of" // and no store is shared
 )
 
-// day is the simulation: which gateway has which robots.txt, at a second of the virtual clock.
+// day simulates which gateway has which robots.txt at each second of the virtual clock.
 type day struct {
 	mode     mode
 	gateways int
-	fresh    []uint32   // by origin: until which second the fleet has its robots.txt; unused in mode alone
-	own      [][]uint64 // by gateway, a bit for each origin: that it was fetched, in mode alone
+	fresh    []uint32   // by origin: the second at which its robots.txt expires; unused in mode alone
+	own      [][]uint64 // in mode alone, by gateway: one bit for each origin that was fetched
 	hot      []cache
 	zipf     *rand.Zipf
 
 	requests, stored, fetched int64
-	busiest                   int64 // most requests to one gateway
+	busiest                   int64 // the most requests to one gateway
 	each                      []int64
 }
 
-// ttl is the longest that RFC 9309 section 2.4 permits, in seconds.
+// ttl is the longest time that RFC 9309 section 2.4 permits, in seconds.
 const ttl = 24 * 3600
 
-// skew is how much more often the better known origins are asked for.
+// skew is the exponent of the popularity of origins: a higher one means more requests to popular
+// origins.
 const skew = 1.05
 
 func newDay(m mode, gateways, origins, hot int) *day {
@@ -53,7 +54,7 @@ func newDay(m mode, gateways, origins, hot int) *day {
 	return d
 }
 
-// run lets rate requests a second arrive for a time, and prints what the fleet does with them.
+// run simulates a given rate of requests a second for some time, and prints the results.
 func (d *day) run(rate int, length time.Duration) {
 	seconds := int(length / time.Second)
 	for now := range seconds {
@@ -98,8 +99,8 @@ func (d *day) ask(o, now uint32) {
 	}
 }
 
-// cache holds the origins that were asked for last, roughly: one that was asked for again is passed
-// over once (the clock algorithm).
+// cache holds roughly the most recently requested origins. An origin that was requested again is
+// skipped once (the clock algorithm).
 type cache struct {
 	size  int
 	hand  int

@@ -1,6 +1,6 @@
-// Fleet measures what orders take in a fleet of a hundred gateways with a real Redis. It simulates
-// a day of crawling by them, and crawling from several regions, on a virtual clock. RESULTS.md has
-// the results.
+// Fleet measures how long orders take in a fleet of a hundred gateways with a real Redis. It also
+// simulates a day of crawling, and crawling from several regions, on a virtual clock. RESULTS.md
+// has the results.
 //
 //	go run ./bench/fleet orders -redis redis://127.0.0.1:6379
 //	go run ./bench/fleet day
@@ -34,14 +34,14 @@ func run(args []string) error {
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	url := f.String("redis", "redis://127.0.0.1:6379", "the Redis of orders; use one of its own")
-	gateways := f.Int("gateways", 100, "how many there are")
-	most := f.Int("orders", 9900, "how many are in force in the end")
-	origins := f.Int("origins", 10_000_000, "how many a day has")
+	gateways := f.Int("gateways", 100, "number of gateways")
+	most := f.Int("orders", 9900, "number of orders in force at the end")
+	origins := f.Int("origins", 10_000_000, "number of origins in a day")
 	hot := f.Int("hot", 25_000, "rulesets in the memory of a gateway: 256 MiB of them at 11 KiB")
-	rate := f.Int("rate", 10_000, "requests a second, of the whole fleet")
-	length := f.Duration("for", 24*time.Hour, "how long a day is")
-	regions := f.Int("regions", 10, "how many there are, with as many gateways each")
-	foreign := f.Float64("foreign", 0.1, "the part of requests that arise outside the home region of their host")
+	rate := f.Int("rate", 10_000, "requests a second of the whole fleet")
+	length := f.Duration("for", 24*time.Hour, "length of a day")
+	regions := f.Int("regions", 10, "number of regions, each with the same number of gateways")
+	foreign := f.Float64("foreign", 0.1, "share of requests from outside the home region of their host")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func run(args []string) error {
 	return nil
 }
 
-// local is a gateway that has nothing but its orders.
+// local is a gateway that has only orders.
 type local struct {
 	stops enforce.Stops
 	name  string
@@ -78,7 +78,7 @@ func (l *local) Lost()                                            {}
 func (l *local) LastAction() string                               { return "0-1" }
 func (l *local) KeepAction(string)                                {}
 
-// orders has a fleet give orders, with few and with many of them in force.
+// orders measures orders with few and with many of them in force.
 func orders(url string, n, most int) error {
 	ctx := context.Background()
 	locals, fleets := make([]*local, n), make([]*cluster.Fleet, n)

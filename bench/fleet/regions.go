@@ -8,48 +8,49 @@ import (
 	"time"
 )
 
-// plan is how regions divide the hosts.
+// plan says how regions share the hosts.
 type plan string
 
 const (
-	eachItsOwn plan = "each region its own clocks" // a host sees the sum
-	oneRedis   plan = "one Redis for all"          // every reservation crosses the ocean, except those of one region
+	eachItsOwn plan = "each region its own clocks" // a host gets the sum of all regions' requests
+	oneRedis   plan = "one Redis for all"          // reservations of all regions but one cross the ocean
 	homes      plan = "a home for each host"       // requests for a host are sent from its home region
 )
 
-// What regions assume, in ms.
+// The simulation assumes these times, in ms.
 const (
 	ocean     = 60      // one way
-	patience  = 10_000  // how long a request may be held
+	patience  = 10_000  // the longest that a request waits
 	idle      = 120_000 // after which a clock is forgotten
-	leaseTime = 5_000   // how long a region that hears of no majority stays the home of its hosts
-	quiet     = 1_000   // after its lease, before others are the home
+	leaseTime = 5_000   // how long a region without a majority stays the home of its hosts
+	quiet     = 1_000   // between the end of its lease and another region's start
 )
 
-// Bytes in Redis 7.0 of one clock, and of a record with its history, its place in the index, and a
-// text of its own of some length.
+// Bytes in Redis 7.0 of one clock, and of a record with its history, its index entry and a short
+// text.
 const (
 	clockBytes  = 465
 	recordBytes = 2_372 // with history, index and text
 )
 
-// worldwide is the simulation. One region is cut off from the others for the middle third of the
-// time. It goes on to crawl, as long as its plan permits.
+// worldwide is the simulation. For the middle third of the time, one region is cut off from the
+// others. It continues to crawl as long as its plan permits.
 type worldwide struct {
 	plan              plan
 	regions, gateways int
-	foreign           float64 // the part of requests that arise outside the home of their host
+	foreign           float64 // the share of requests from outside the home of their host
 	cutFrom, cutTo    uint32
 
-	// next is by clock and host the earliest next request. A plan has one clock for a host or, with
-	// clocks of its own, one in each region. A host's home has one, and who stands in has another.
+	// next is the earliest next request by clock and host. A plan has one clock per host or, if
+	// each region has its own clocks, one per region. In the plan with homes, the home and a region
+	// that stands in for it have one each.
 	next [][]uint32
-	sent []uint32 // by host: when the site saw the last one; the judge
+	sent []uint32 // by host: when the site got the last request
 
 	requests, refused, crossings, short int64
 	shortest                            uint32
 	calls, clocks                       []int64 // by region
-	added                               int64   // ms by the ocean, of all requests that were sent
+	added                               int64   // ms that the ocean added to all requests that were sent
 }
 
 func newWorldwide(p plan, regions, gateways, hosts int, foreign float64, length time.Duration) *worldwide {
@@ -83,8 +84,8 @@ func mix(n uint64) uint64 {
 	return n ^ n>>31
 }
 
-// home returns the region with the greatest hash among those that are there (rendezvous hashing), so
-// only the hosts of a region that is lost move.
+// home returns the region with the greatest hash among those available (rendezvous hashing), so
+// only the hosts of a lost region move.
 func (w *worldwide) home(host uint32, without int) (best int) {
 	most := uint64(0)
 	for r := range w.regions {
@@ -131,7 +132,7 @@ func (w *worldwide) print(length time.Duration) {
 	)
 }
 
-// cut is the region that the others do not reach, at most one.
+// cut returns the region that the others cannot reach, if any.
 func (w *worldwide) cut(now uint32) int {
 	if now >= w.cutFrom && now < w.cutTo {
 		return 0
@@ -139,7 +140,7 @@ func (w *worldwide) cut(now uint32) int {
 	return nobody
 }
 
-// ask has a request for a host arise in a region. It reports whether it was sent.
+// ask simulates a request for a host in a region, and reports whether it was sent.
 func (w *worldwide) ask(host uint32, from int, now uint32) bool {
 	cut, owner, clock := w.cut(now), from, 0
 	switch w.plan {
@@ -148,7 +149,7 @@ func (w *worldwide) ask(host uint32, from int, now uint32) bool {
 	case oneRedis:
 		owner = 1
 		if from == cut {
-			return false // it could send its part of the rate: see docs/politeness.md
+			return false // it might send its share of the rate: see docs/politeness.md
 		}
 	case homes:
 		var ok bool
@@ -164,7 +165,7 @@ func (w *worldwide) ask(host uint32, from int, now uint32) bool {
 		way = ocean
 		w.crossings++
 		if w.plan == oneRedis {
-			way = 2 * ocean // there and back, and the request is sent from here
+			way = 2 * ocean // there and back; the request is sent from here
 		}
 	}
 	w.calls[owner]++
@@ -184,8 +185,9 @@ func (w *worldwide) ask(host uint32, from int, now uint32) bool {
 	return true
 }
 
-// owner returns the region that sends requests for a host, as the region that asks knows it. A region
-// that takes a host over waits until the one before has stopped, a quiet time, and the host's delay.
+// owner returns the region that sends requests for a host, as far as the asking region knows. A
+// region that takes a host over first waits until the previous one has stopped, for a quiet time,
+// and for the host's delay.
 func (w *worldwide) owner(host uint32, from int, now uint32) (region int, ok bool) {
 	region = w.home(host, nobody)
 	cut := w.cut(now)
@@ -201,8 +203,8 @@ func (w *worldwide) owner(host uint32, from int, now uint32) (region int, ok boo
 	return region, true
 }
 
-// holds reports whether a region is still the host's at the slot: one that is cut off until its
-// lease is over, one that stands in until the other is back.
+// holds reports whether a region is still responsible for the host at the slot. A region that is
+// cut off is until its lease ends, and a region that stands in is until the other is back.
 func (w *worldwide) holds(clock, owner, cut int, slot uint32) bool {
 	if clock == 1 {
 		return slot < w.cutTo
@@ -210,7 +212,7 @@ func (w *worldwide) holds(clock, owner, cut int, slot uint32) bool {
 	return owner != 0 || slot < w.cutFrom+leaseTime || cut == nobody && slot >= w.cutTo
 }
 
-// see is the site, which judges.
+// see records a request as the site does, and checks the delay.
 func (w *worldwide) see(host uint32, at uint32) {
 	last := w.sent[host]
 	w.sent[host] = max(last, at)

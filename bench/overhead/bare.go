@@ -24,7 +24,8 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("bare", httpcaddyfile.Before, "reverse_proxy")
 }
 
-// bare forwards and decides nothing: the gateway without robots.txt, pacing and their evidence.
+// bare forwards requests without any decision: it is a gateway without robots.txt, pacing and
+// evidence.
 type bare struct{ forwarder *egress.Forwarder }
 
 // CaddyModule returns the Caddy module information.
@@ -32,7 +33,7 @@ func (*bare) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.bare", New: func() caddy.Module { return new(bare) }}
 }
 
-// Provision makes the transport that the gateway has too.
+// Provision creates the same transport as the gateway's.
 func (b *bare) Provision(caddy.Context) error {
 	allowed := &guard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	transport, err := egress.NewTransport(egress.TransportConfig{Dialer: &egress.Dialer{Guard: allowed}})
@@ -40,7 +41,7 @@ func (b *bare) Provision(caddy.Context) error {
 	return err
 }
 
-// ServeHTTP forwards.
+// ServeHTTP forwards the request.
 func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if !r.URL.IsAbs() {
 		return next.ServeHTTP(w, r)
@@ -58,7 +59,7 @@ func (b *bare) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return nil
 }
 
-// unnoted is an egress.Steps that wants to know nothing.
+// unnoted is an egress.Steps that ignores all steps.
 type unnoted struct{}
 
 func (unnoted) Connecting()                       {}

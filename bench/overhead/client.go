@@ -21,12 +21,13 @@ type client interface {
 	close()
 }
 
-// dialer connects a client to the gateway. Only tunnels wait for an answer by then.
+// dialer connects a client to the gateway. Only tunnels wait for an answer at that point.
 type dialer func(ctx context.Context, g *gateway, s *site) (client, error)
 
 const userAgent = "Bench/1.0"
 
-// patience bounds the life of a connection: a gateway that hangs must not hang the measurement.
+// patience is the longest life of a connection, so that a gateway that hangs does not block the
+// measurement.
 const patience = 5 * time.Minute
 
 func (g *gateway) dial(ctx context.Context) (net.Conn, error) {
@@ -41,7 +42,7 @@ func (g *gateway) dial(ctx context.Context) (net.Conn, error) {
 type wireClient struct {
 	conn   net.Conn
 	r      *bufio.Reader
-	prefix string // in front of the path: the origin's URL, or nothing in a tunnel
+	prefix string // before the path: the origin's URL, or empty in a tunnel
 	host   string
 }
 
@@ -55,7 +56,7 @@ func (c *wireClient) get(path string) (*http.Response, error) {
 
 func (c *wireClient) close() { _ = c.conn.Close() } // the answers are there: nothing is lost
 
-// absolute asks for whole URLs, of http and https alike.
+// absolute sends requests with absolute URLs, for http and https alike.
 func absolute(ctx context.Context, g *gateway, s *site) (client, error) {
 	conn, err := g.dial(ctx)
 	if err != nil {
@@ -64,7 +65,8 @@ func absolute(ctx context.Context, g *gateway, s *site) (client, error) {
 	return &wireClient{conn, bufio.NewReader(conn), s.url, s.host()}, nil
 }
 
-// tunneled speaks HTTP/1.1 over TLS inside a tunnel. The configuration has what differs between clients.
+// tunneled sends HTTP/1.1 over TLS in a tunnel. The configuration has the settings that differ
+// between clients.
 func tunneled(config *tls.Config) dialer {
 	return func(ctx context.Context, g *gateway, s *site) (client, error) {
 		conn, err := g.dial(ctx)
@@ -79,7 +81,7 @@ func tunneled(config *tls.Config) dialer {
 	}
 }
 
-// handshake opens a tunnel and TLS inside.
+// handshake opens a tunnel and starts TLS in it.
 func handshake(ctx context.Context, conn net.Conn, g *gateway, s *site, config *tls.Config) (net.Conn, error) {
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nUser-Agent: %s\r\n\r\n", s.host(), userAgent); err != nil {
 		return nil, err
@@ -91,14 +93,14 @@ func handshake(ctx context.Context, conn net.Conn, g *gateway, s *site, config *
 	}
 	_ = resp.Body.Close() // it has no body: the tunnel follows
 	if resp.StatusCode != http.StatusOK || answers.Buffered() > 0 {
-		return nil, fmt.Errorf("CONNECT: %s", resp.Status)
+		return nil, fmt.Errorf("CONNECT: got status %s, want 200 OK", resp.Status)
 	}
 	config.RootCAs, config.ServerName = g.roots, "127.0.0.1"
 	inner := tls.Client(conn, config)
 	return inner, inner.HandshakeContext(ctx)
 }
 
-// h2Client speaks HTTP/2 inside a tunnel.
+// h2Client sends HTTP/2 in a tunnel.
 type h2Client struct {
 	ctx       context.Context
 	transport *http.Transport
@@ -106,12 +108,12 @@ type h2Client struct {
 	shared    bool
 }
 
-// overHTTP2 gives each client a tunnel of its own.
+// overHTTP2 gives each client its own tunnel.
 func overHTTP2(ctx context.Context, g *gateway, s *site) (client, error) {
 	return &h2Client{ctx, h2Transport(g), s.url, false}, nil
 }
 
-// overOneHTTP2 has all clients share a tunnel, as the requests of one crawler to one site do.
+// overOneHTTP2 makes all clients share a tunnel, like the requests of one crawler to one site.
 func overOneHTTP2() dialer {
 	var once sync.Once
 	var transport *http.Transport
@@ -136,7 +138,7 @@ func (c *h2Client) get(path string) (*http.Response, error) {
 	req.Header["User-Agent"] = []string{userAgent}
 	resp, err := c.transport.RoundTrip(req)
 	if err == nil && resp.ProtoMajor != 2 {
-		err = errors.Join(fmt.Errorf("it was %s", resp.Proto), resp.Body.Close())
+		err = errors.Join(fmt.Errorf("got protocol %s, want HTTP/2", resp.Proto), resp.Body.Close())
 	}
 	return resp, err
 }
@@ -153,7 +155,7 @@ func (s *site) host() string {
 	return host
 }
 
-// read takes the whole of an answer and looks whether it is one of the origin's pages.
+// read reads a whole answer and checks that it is one of the origin's pages.
 func read(resp *http.Response, err error) error {
 	if err != nil {
 		return err
@@ -163,7 +165,7 @@ func read(resp *http.Response, err error) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || size != pageSize {
-		return fmt.Errorf("status %d with %d bytes", resp.StatusCode, size)
+		return fmt.Errorf("got status %d with %d bytes, want 200 with a page", resp.StatusCode, size)
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ var variants = []variant{
 	{"bare", "bare"},
 	{"off", "robots {\n\t\tmode off\n\t}"},
 	enforcing,
-	{"sealed", "robots"}, // with -log: the log is sealed
+	{"sealed", "robots"}, // with -log, the log is sealed
 }
 
-// caddyfile leaves out what would slow the load down for politeness' sake: there is one origin.
+// caddyfile disables what limits the load, since there is only one origin.
 const caddyfile = `{
 	admin off
 	persist_config off
@@ -59,7 +59,7 @@ type gateway struct {
 	addr  string
 	dir   string
 	cmd   *exec.Cmd
-	roots *x509.CertPool // what clients trust inside tunnels
+	roots *x509.CertPool // that clients trust inside tunnels
 }
 
 // startGateway runs a gateway that trusts the certificate of the secure origin.
@@ -89,7 +89,7 @@ func (g *gateway) start(ctx context.Context, v variant, secure *site, log bool) 
 	_, port, _ := net.SplitHostPort(g.addr)
 	logging := ""
 	if log {
-		// Packing a full file takes seconds, and would count for whichever gateway comes to it.
+		// Compressing a full file takes seconds, which would count for whichever gateway does it.
 		output := "file " + filepath.Join(g.dir, "access.log") + " {\n\t\t\troll_disabled\n\t\t}"
 		if v.name == "sealed" {
 			output = "robots_evidence {\n\t\t\t" + output + "\n\t\t}"
@@ -132,13 +132,14 @@ func (g *gateway) stop() {
 // clockTick is the unit of CPU times in /proc on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the user and system time that the process has used.
+// cpu returns the user and system time of the process.
 func (g *gateway) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
-	// Fields count from the closing bracket of the command, which may hold blanks: utime and stime are 14 and 15.
+	// Fields count from the closing bracket of the command, which may contain blanks: utime and
+	// stime are 14 and 15.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var used time.Duration
 	for _, field := range fields[11:13] {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// httpsWays compares interception with its neighbours: the plain way, and the same upstream protocol without
-// interception, because the origin's TLS costs something too. The others are compared with the first.
+// httpsWays compares interception with plain HTTP, and with the same upstream protocol without
+// interception, because TLS to the origin has a cost too. The others are compared with the first.
 func httpsWays(sites map[upstream]*site) []way {
 	h1 := tunneled(&tls.Config{NextProtos: []string{"http/1.1"}})
 	usual := tunneled(&tls.Config{})
@@ -37,12 +37,13 @@ func httpsWays(sites map[upstream]*site) []way {
 	}
 }
 
-// freshShare is how many times fewer connections than requests are measured.
+// freshShare divides the number of requests when each has its own connection.
 const freshShare = 5
 
-// measureHTTPS prints a line for each way: the median of its rounds, and the median of their ratios to the first way in
-// the same round, because the machine's speed may differ by half from one round to the next. It also prints the least,
-// which other work has disturbed least.
+// measureHTTPS prints a line for each way: the median of its rounds, the median of their ratios to
+// the first way in the same round, and the lowest round. Ratios are taken within a round because
+// the machine's speed may differ by half between rounds. The lowest round is the one that other
+// work disturbed least.
 func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) error {
 	g, err := startGateway(ctx, enforcing, sites[originTLS], o.log)
 	if err != nil {
@@ -83,7 +84,7 @@ func measureHTTPS(ctx context.Context, o options, sites map[upstream]*site) erro
 	return nil
 }
 
-// authority returns what clients of the gateway trust, as it serves it.
+// authority returns the CA certificate that the gateway serves to its clients.
 func (g *gateway) authority(ctx context.Context) (*x509.CertPool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.addr+"/ca.crt", http.NoBody)
 	if err != nil {
@@ -99,7 +100,7 @@ func (g *gateway) authority(ctx context.Context) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(body) {
-		return nil, fmt.Errorf("the gateway gives no certificate but %.100q", body)
+		return nil, fmt.Errorf("the gateway sent no certificate: %.100q", body)
 	}
 	return pool, nil
 }

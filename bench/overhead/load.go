@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// site is an origin: pages of 1 KiB and a robots.txt with as many rules as a large shop has.
+// site is an origin with pages of 1 KiB and a robots.txt with as many rules as that of a large
+// shop.
 type site struct {
 	server *httptest.Server
 	url    string
@@ -21,7 +22,7 @@ type site struct {
 // pageSize is the length of a page.
 const pageSize = 1 << 10
 
-// upstream is one of the protocols that origins speak.
+// upstream is one of the protocols of an origin.
 type upstream uint8
 
 const (
@@ -54,7 +55,7 @@ func (s *site) close() {
 	s.server.Close()
 }
 
-// shopRules has 150 rules, some with wildcards.
+// shopRules returns 150 rules, some with wildcards.
 func shopRules() string {
 	var b strings.Builder
 	b.WriteString("User-agent: *\n")
@@ -71,17 +72,17 @@ func shopRules() string {
 	return b.String()
 }
 
-// way is how requests come to the gateway, and to whom they go.
+// way says how requests reach the gateway and which origin gets them.
 type way struct {
 	name  string
 	site  *site
 	dial  dialer
-	fresh bool // a connection for each request
-	mute  bool // and the request is left out
+	fresh bool // one connection per request
+	mute  bool // without the request itself
 }
 
-// load sends allowed requests, each waiting for the answer of the one before on its connection, and returns the CPU time
-// that the gateway used for them.
+// load sends allowed requests. On each connection, each request waits for the answer to the
+// previous one. It returns the CPU time that the gateway used for them.
 func (g *gateway) load(ctx context.Context, w way, connections, requests int) (time.Duration, error) {
 	before, err := g.cpu()
 	if err != nil {

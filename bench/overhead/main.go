@@ -1,13 +1,14 @@
 // Command overhead measures what a request through the gateway costs, with and without robots.txt.
 //
-// It runs gateways that differ in one thing, each a process of its own: one that enforces, one with
-// `mode off`, with -log one that seals its log, and one with a bare handler that forwards by the
-// same transport and decides nothing. They take turns under the same load, in another order each
-// round, and the CPU time that each used is read from /proc. They are restarted -starts times, in
-// another order each time: of two equal processes, one may be the faster one for as long as they run. The
-// origin and the load run in this process, so they are not counted.
+// It runs gateways that differ in one respect, each in its own process: one that enforces, one with
+// `mode off`, with -log one that seals its log, and one with a bare handler that forwards through
+// the same transport without a decision. The same load is sent to one after another, in a new order
+// each round, and the CPU time of each is read from /proc. They are restarted -starts times, also
+// in a new order, because of two equal processes one may be faster as long as they run. The origin
+// and the load run in this process, so they are not counted.
 //
-// With -https it measures interception instead: one gateway, and the ways to it and from it take turns.
+// With -https it measures interception instead: there is one gateway, and the ways to it and from
+// it alternate.
 //
 //	go run ./bench/overhead [-https] [-requests 20000] [-rounds 6] [-starts 1] [-connections 64] [-log] [-ways 'enforce|sealed']
 package main
@@ -30,7 +31,7 @@ import (
 	_ "github.com/crawlgate/crawlgate"
 )
 
-// options is what may be chosen on the command line.
+// options are the options of the command line.
 type options struct {
 	requests    int // per gateway and round
 	rounds      int // per start
@@ -42,14 +43,14 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "run" { // this program is its own gateway
+	if len(os.Args) > 1 && os.Args[1] == "run" { // this program also is the gateway
 		caddycmd.Main()
 		return
 	}
 	o := options{ways: regexp.MustCompile("")}
 	flag.IntVar(&o.requests, "requests", 20_000, "requests per gateway and round")
 	flag.IntVar(&o.rounds, "rounds", 6, "rounds per start")
-	flag.IntVar(&o.starts, "starts", 1, "how many times the gateways are started")
+	flag.IntVar(&o.starts, "starts", 1, "number of starts of the gateways")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections to the gateway")
 	flag.BoolVar(&o.https, "https", false, "measure interception")
 	flag.Func("ways", "only the `ways` that match this regular expression; the others are compared with the first", func(text string) (err error) {
@@ -79,7 +80,8 @@ func run(ctx context.Context, o options) error {
 	return measure(ctx, o, sites)
 }
 
-// measure prints a line a round, the medians, and how much more each took than the first, with the standard error.
+// measure prints a line per round, the medians, and how much more each took than the first, with
+// the standard error.
 func measure(ctx context.Context, o options, sites map[upstream]*site) error {
 	compared := slices.DeleteFunc(slices.Clone(variants), func(v variant) bool {
 		return v.name == "sealed" && !o.log || !o.ways.MatchString(v.name)
@@ -104,7 +106,7 @@ func measure(ctx context.Context, o options, sites map[upstream]*site) error {
 	return nil
 }
 
-// measureStart starts the gateways, and adds their costs of each round.
+// measureStart starts the gateways, and adds their costs per round.
 func measureStart(ctx context.Context, o options, sites map[upstream]*site, compared []variant, start int, costs [][]float64) error {
 	plain := way{site: sites[originHTTP], dial: absolute}
 	gateways := make([]*gateway, len(compared))
@@ -141,7 +143,8 @@ func printRow(label string, costs [][]float64, pick func([]float64) float64) {
 	fmt.Println()
 }
 
-// difference is taken in each round, so that nothing counts that slows the machine down for some rounds.
+// difference is taken within each round, so that it does not include what slows the machine down
+// for some rounds.
 func difference(a, b []float64) []float64 {
 	d := make([]float64, len(a))
 	for i := range a {
@@ -158,7 +161,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// standardError of the mean.
+// standardError returns the standard error of the mean.
 func standardError(values []float64) float64 {
 	m, sum := mean(values), 0.0
 	for _, v := range values {

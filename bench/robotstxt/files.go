@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// targets is the number of questions about each file.
+// targets is the number of questions per file.
 const targets = 20
 
 type file struct {
@@ -19,7 +19,7 @@ type file struct {
 	targets []string
 }
 
-// load reads the files of a folder in the order of their sizes and makes questions about each.
+// load reads the files of a folder in the order of their sizes, and makes questions for each.
 func load(dir string) ([]file, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil || len(paths) == 0 {
@@ -38,7 +38,8 @@ func load(dir string) ([]file, error) {
 	return files, nil
 }
 
-// ask makes half of the targets from the rules of a file, the others from words that sites have in common.
+// ask makes half of the targets from the rules of a file, and the others from words that are common
+// in URLs.
 func ask(rnd *rand.Rand, data []byte) []string {
 	var paths []string
 	for line := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == '\n' || r == '\r' }) {

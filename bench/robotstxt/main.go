@@ -1,7 +1,7 @@
-// Command robotstxt measures the parser and matcher beside github.com/temoto/robotstxt, over the robots.txt files of a
-// folder, in one run and in turns, so that both meet the same load of the machine. Of
-// every file and question the best round counts. It prints a table in Markdown: all files, then the files by size, a tenth
-// of their number a line.
+// Command robotstxt compares the parser and matcher with github.com/temoto/robotstxt on the
+// robots.txt files of a folder. Both run in turns in one process, so that both get the same load of
+// the machine. The best round of each file and question counts. It prints a table in Markdown: all
+// files, then the files by size, with a tenth of them per line.
 package main
 
 import (

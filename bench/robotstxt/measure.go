@@ -13,12 +13,12 @@ import (
 
 const agent = "Googlebot"
 
-// answers is how often a question is asked in a row to measure it.
+// answers is how often a question is asked in a row for one measurement.
 const answers = 8
 
 // engine is one of the two under test.
 type engine struct {
-	parse  func(data []byte) any // nil when the engine refuses the file
+	parse  func(data []byte) any // nil if the engine refuses the file
 	decide func(rules any, target string)
 }
 
@@ -42,8 +42,8 @@ var engines = []engine{
 
 var tokens = []string{agent}
 
-// result is the time and memory that one engine needs for a set of files. The best round of each file and question
-// counts.
+// result is the time and memory that an engine needs for a set of files. The best round of each
+// file and question counts.
 type result struct {
 	parse    []float64 // ns, by file
 	decide   []float64 // ns, by question, group choice included
@@ -83,7 +83,7 @@ func measure(name string, files []file, rounds int) string {
 		at(a.decide, 99), at(b.decide, 99), a.retained, b.retained, b.refused)
 }
 
-// best keeps the lesser of two measurements of each thing.
+// best keeps the smaller of two measurements of each item.
 func best(before, now []float64) []float64 {
 	for i := range before {
 		now[i] = min(now[i], before[i])
@@ -104,7 +104,7 @@ func mean(times []float64) float64 { return sum(times) / float64(len(times)) }
 // at returns a percentile of sorted times.
 func at(times []float64, percent int) float64 { return times[(len(times)-1)*percent/100] }
 
-// keep parses all files and measures the memory that their rules hold.
+// keep parses all files and measures the memory of their rules.
 func keep(e engine, files []file, size int) ([]any, float64) {
 	before := heap()
 	rules := make([]any, len(files))
@@ -132,7 +132,7 @@ func timeParse(e engine, files []file) []float64 {
 	return times
 }
 
-// timeDecisions asks all questions about all files that the engine has taken.
+// timeDecisions asks all questions about all files that the engine accepted.
 func timeDecisions(e engine, files []file, rules []any) []float64 {
 	var times []float64
 	for i, f := range files {

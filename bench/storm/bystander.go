@@ -12,27 +12,29 @@ import (
 	"time"
 )
 
-// The bystanders are the known origins and the crawler that asks for their pages. They are a separate process. With a
-// higher priority, which the user must be allowed to set, that process always gets a CPU beside the storm's ten thousand
-// clients and origins. So it measures the gateway as another machine would.
+// The bystanders are the known origins and the crawler that requests their pages. They run in a
+// separate process. With a higher priority, if the user may set it, that process gets a CPU even
+// while the ten thousand clients and origins of the storm run. So it measures the gateway like a
+// client on another machine.
 
-// bystanderEnv tells a process that it is that one.
+// bystanderEnv is set for the bystanders' process.
 const bystanderEnv = "STORM_BYSTANDER"
 
-// order is what the bystanders are told to do.
+// order is an order to the bystanders.
 type order struct {
 	Addr   string // of the gateway
 	Length time.Duration
 }
 
-// sight is the result of the known origins' requests.
+// sight is the result of the requests to known origins.
 type sight struct {
-	Port      int // of the known origins; the rest is for an order only
+	Port      int // of the known origins; only an order sets the other fields
 	Took      []seen
-	Refreshes int // robots.txt files that were asked for
+	Refreshes int // number of requests for robots.txt
 }
 
-// serveOrders is the process of the bystanders: it says where the known origins are, and measures on demand.
+// serveOrders runs in the bystanders' process: it prints the address of the known origins, and
+// measures on demand.
 func serveOrders(ctx context.Context, s settings) error {
 	o, err := startOrigins(ctx, s)
 	if err != nil {
@@ -65,7 +67,7 @@ func serveOrders(ctx context.Context, s settings) error {
 	}
 }
 
-// bystanders is that process, seen from the other.
+// bystanders is the process of the bystanders, as the storm's process uses it.
 type bystanders struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -73,7 +75,7 @@ type bystanders struct {
 	dec *json.Decoder
 
 	known origins // to name their URLs
-	first bool    // they have priority
+	first bool    // whether they have priority
 }
 
 func startBystanders(ctx context.Context) (*bystanders, error) {
@@ -109,7 +111,7 @@ func startBystanders(ctx context.Context) (*bystanders, error) {
 	return b, nil
 }
 
-// measure has them ask for known pages for a time.
+// measure makes the bystanders request known pages for some time.
 func (b *bystanders) measure(addr string, length time.Duration) (sight, error) {
 	if err := b.enc.Encode(order{addr, length}); err != nil {
 		return sight{}, fmt.Errorf("ordering a measurement: %w", err)
@@ -120,6 +122,6 @@ func (b *bystanders) measure(addr string, length time.Duration) (sight, error) {
 }
 
 func (b *bystanders) stop() {
-	_ = b.in.Close() // at its end they stop
+	_ = b.in.Close() // they stop at its end
 	_ = b.cmd.Wait()
 }

@@ -22,7 +22,8 @@ type gateway struct {
 	cmd  *exec.Cmd
 }
 
-// config lets the known origins' robots.txt expire within the run, so that their refreshes have to pass the storm.
+// config makes the robots.txt of the known origins expire within the run, so that refreshes happen
+// during the storm.
 const config = `{
 	admin off
 	persist_config off
@@ -100,13 +101,14 @@ func startGateway(ctx context.Context, s settings) (*gateway, error) {
 	return g, nil
 }
 
-// cpu returns the CPU time that the gateway has used, which says more than latencies on a machine that others use too.
+// cpu returns the CPU time of the gateway, which depends less than latencies on other programs of
+// the machine.
 func (g *gateway) cpu() time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on every port of Linux that Go has
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux port of Go
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	var sum time.Duration
@@ -118,7 +120,7 @@ func (g *gateway) cpu() time.Duration {
 	return sum
 }
 
-// peak returns how much memory the gateway has had at most, as the kernel counts it.
+// peak returns the peak memory of the gateway according to the kernel.
 func (g *gateway) peak() string {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
 	if err != nil {
@@ -129,17 +131,18 @@ func (g *gateway) peak() string {
 	return strings.TrimSpace(line)
 }
 
-// gatewayCPU is the one that the gateway has to itself with -pin.
+// gatewayCPU is the CPU that only the gateway uses with -pin.
 const gatewayCPU = 0
 
-// stayOff starts this program again, in its own place, without the given CPU; there is nothing to do the second time.
+// stayOff restarts this program in its place without the given CPU. Once restarted, it does
+// nothing.
 func stayOff(cpu int) error {
 	const pinned = "STORM_PINNED"
 	if os.Getenv(pinned) != "" {
 		return nil
 	}
 	if runtime.NumCPU() < 2 {
-		return errors.New("there is no other")
+		return errors.New("there is no other CPU")
 	}
 	taskset, err := exec.LookPath("taskset")
 	if err != nil {
@@ -168,6 +171,6 @@ func (g *gateway) ready(ctx context.Context) error {
 
 func (g *gateway) stop() {
 	_ = g.cmd.Process.Signal(syscall.SIGTERM)
-	_ = g.cmd.Wait() // as it was told
+	_ = g.cmd.Wait()
 	_ = os.RemoveAll(g.dir)
 }

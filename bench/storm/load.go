@@ -27,7 +27,7 @@ func (c *client) close() {
 	}
 }
 
-// dial connects, unless there is a connection.
+// dial connects unless it is connected.
 func (c *client) dial(ctx context.Context) error {
 	if c.conn != nil {
 		return nil
@@ -40,7 +40,7 @@ func (c *client) dial(ctx context.Context) error {
 	return nil
 }
 
-// get asks for an absolute URL and returns the status.
+// get requests an absolute URL and returns the status.
 func (c *client) get(ctx context.Context, rawURL string) (int, error) {
 	if err := c.dial(ctx); err != nil {
 		return 0, err
@@ -53,7 +53,7 @@ func (c *client) get(ctx context.Context, rawURL string) (int, error) {
 	if _, err = fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Storm/1.0\r\n\r\n", rawURL, u.Host); err == nil {
 		var resp *http.Response
 		if resp, err = http.ReadResponse(c.r, &http.Request{Method: http.MethodGet}); err == nil {
-			defer func() { _ = resp.Body.Close() }() // read to its end
+			defer func() { _ = resp.Body.Close() }() // the body was read to its end
 			if _, err = io.Copy(io.Discard, resp.Body); err == nil && !resp.Close {
 				return resp.StatusCode, nil
 			}
@@ -65,13 +65,13 @@ func (c *client) get(ctx context.Context, rawURL string) (int, error) {
 	return 0, err
 }
 
-// tally is what became of a number of requests.
+// tally counts the results of requests.
 type tally struct {
 	took     []time.Duration
 	statuses map[int]int
 }
 
-// String gives the statuses (0: no answer) and the quantiles of the time.
+// String returns the statuses (0: no answer) and the quantiles of the time.
 func (t tally) String() string {
 	if len(t.took) == 0 {
 		return "no requests"
@@ -81,7 +81,7 @@ func (t tally) String() string {
 		len(t.took), t.statuses, at(500), at(900), at(990), at(999), at(1000))
 }
 
-// quantile returns the time within which permille of a thousand requests had their answers.
+// quantile returns the time within which permille of a thousand requests were answered.
 func (t tally) quantile(permille int) time.Duration {
 	took := slices.Sorted(slices.Values(t.took))
 	if len(took) == 0 {
@@ -90,14 +90,14 @@ func (t tally) quantile(permille int) time.Duration {
 	return took[min(len(took)*permille/1000, len(took)-1)]
 }
 
-// seen is one request to a known origin.
+// seen is a request to a known origin.
 type seen struct {
-	Since  time.Duration // the beginning of the phase, when it was to be made
+	Since  time.Duration // from the beginning of the phase to when the request was due
 	Took   time.Duration
 	Status int
 }
 
-// report prints what a phase was for the known origins: its burst, the rest, and each second.
+// report prints the results of a phase for the known origins: its burst, the rest, and each second.
 func report(phase string, length time.Duration, all []seen) {
 	var first, rest, whole tally
 	seconds := make([]tally, length/time.Second+1)
@@ -126,7 +126,7 @@ func (t *tally) add(status int, took time.Duration) {
 	t.took = append(t.took, took)
 }
 
-// collect adds up what clients report.
+// collect adds up the results of clients.
 type collect struct {
 	mu sync.Mutex
 	tally
@@ -138,12 +138,12 @@ func (c *collect) add(status int, took time.Duration) {
 	c.tally.add(status, took)
 }
 
-// burst is the time at the beginning of a phase that is counted by itself: the machine, which runs the clients too, has
-// to send and read a crowd's requests.
+// burst is the time at the beginning of a phase that is reported separately: the machine, which
+// also runs the clients, is then busy with their requests.
 const burst = 3 * time.Second
 
-// measure asks for URLs at a fixed rate. Each time is counted from the moment at which the request was to be made, so a
-// gateway that stalls does not slow its own measurement down.
+// measure requests URLs at a fixed rate. Each time counts from the moment at which the request was
+// due, so a gateway that stalls does not slow its own measurement down.
 func measure(ctx context.Context, kept crowd, rate int, length time.Duration, target func(int) string) []seen {
 	type job struct {
 		i  int
@@ -176,10 +176,10 @@ func measure(ctx context.Context, kept crowd, rate int, length time.Duration, ta
 	return all
 }
 
-// crowd is a number of clients, each with its connection to the gateway, that will ask all at once.
+// crowd is a number of clients, each connected to the gateway, that send their requests at once.
 type crowd []*client
 
-// gather connects n clients, some at a time: their requests are measured, not their connections.
+// gather connects n clients, some at a time, since only their requests are measured.
 func gather(ctx context.Context, addr string, n int) (crowd, error) {
 	c := make(crowd, n)
 	for i := range c {
@@ -191,7 +191,7 @@ func gather(ctx context.Context, addr string, n int) (crowd, error) {
 	return c, nil
 }
 
-// ask lets each client ask once, all within a time.
+// ask makes each client send one request, all within the given time.
 func (c crowd) ask(ctx context.Context, over time.Duration, target func(int) string) tally {
 	var all collect
 	var wg sync.WaitGroup

@@ -1,17 +1,20 @@
-// Command storm measures whether crawlers of known origins notice a fetch storm: 10,000 new origins asked for at once;
-// 30 % of these never answer. It runs a gateway binary, origins and clients on loopback of one machine (Linux), and
-// prints the latency of the known origins in three phases:
+// Command storm measures whether crawlers of known origins notice a fetch storm: 10,000 new origins
+// are requested at once, and 30 % of these never answer. It runs a gateway binary, origins and
+// clients on the loopback device of one machine (Linux), and prints the latency of the known
+// origins in three phases:
 //
 //   - quiet: nothing else happens.
-//   - crowd: the control. As many clients as in the storm ask for known origins, and as many of them are refused as have
-//     origins that hang: what their connections and requests alone cost.
-//   - storm: they ask for new origins.
+//   - crowd: the control. As many clients as in the storm request pages of known origins, and as
+//     many are refused as origins hang in the storm. It shows the cost of connections and requests
+//     alone.
+//   - storm: they request pages of new origins.
 //
-// The known origins and their crawler are a process of their own. The crawler keeps its connections from the first phase
-// on, as crawlers do.
+// The known origins and their crawler run in a separate process. The crawler keeps its connections
+// open from the first phase on, like real crawlers.
 //
-// With -pin the gateway has the machine's first CPU to itself, and clients and origins share the others: then only
-// the gateway's own work is measured. With -over the clients come one after the other in that time.
+// With -pin the gateway has the machine's first CPU to itself, and clients and origins share the
+// others, so only the gateway's own work is measured. With -over the clients start one after
+// another within that time.
 //
 // Usage:
 //
@@ -29,7 +32,7 @@ import (
 	"time"
 )
 
-// settings are the command line.
+// settings are the options of the command line.
 type settings struct {
 	gateway  string
 	origins  int
@@ -81,7 +84,7 @@ type storm struct {
 	sites *origins
 	by    *bystanders
 
-	refreshes int // of the known origins
+	refreshes int // of known origins
 }
 
 func run(ctx context.Context, set settings) error {
@@ -110,7 +113,7 @@ func run(ctx context.Context, set settings) error {
 	if err := s.watch("quiet", s.phase); err != nil {
 		return err
 	}
-	mixed := func(i int) string { // refused where the storm's would hang
+	mixed := func(i int) string { // refused if the origin would hang in the storm
 		if o.hangs(i) {
 			return o.private(i % s.known)
 		}
@@ -128,7 +131,7 @@ func run(ctx context.Context, set settings) error {
 	return ctx.Err()
 }
 
-// introduce makes the known origins known.
+// introduce sends a first request to each known origin.
 func (s *storm) introduce(ctx context.Context) error {
 	for i := range s.known {
 		for _, page := range []string{s.by.known.known(i), s.sites.known(i)} {
@@ -143,7 +146,7 @@ func (s *storm) introduce(ctx context.Context) error {
 	return nil
 }
 
-// rush lets a crowd ask while the bystanders measure.
+// rush makes a crowd send its requests while the bystanders measure.
 func (s *storm) rush(ctx context.Context, name string, length time.Duration, target func(int) string) error {
 	clients, err := gather(ctx, s.to.addr, s.origins)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// origins is one server that is all origins: on loopback Linux answers at every address of 127.0.0.0/8, and a host of
-// its own is an origin of its own.
+// origins is one server for all origins: on the loopback device, Linux answers at every address of
+// 127.0.0.0/8, and each host is an origin.
 type origins struct {
 	server *http.Server
 	port   int
 	hang   int // percent
 
 	mu    sync.Mutex
-	asked map[string]int // fetches of robots.txt by host
+	asked map[string]int // by host: number of robots.txt fetches
 }
 
 func startOrigins(ctx context.Context, s settings) (*origins, error) {
@@ -39,7 +39,7 @@ func startOrigins(ctx context.Context, s settings) (*origins, error) {
 	}
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
-		return nil, fmt.Errorf("listening at %v", l.Addr())
+		return nil, fmt.Errorf("listening at %v: not a TCP address", l.Addr())
 	}
 	o := &origins{port: addr.Port, hang: s.hang, asked: make(map[string]int)}
 	o.server = &http.Server{Handler: o, ReadHeaderTimeout: time.Minute}
@@ -63,7 +63,7 @@ func (o *origins) url(network, i int) string {
 // hangs reports whether the i-th new origin never answers.
 func (o *origins) hangs(i int) bool { return i*37%100 < o.hang }
 
-// ServeHTTP answers for the origin that was asked.
+// ServeHTTP answers for the requested origin.
 func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/robots.txt" {
 		_, _ = io.WriteString(w, "a page\n")
@@ -90,7 +90,8 @@ func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fetches returns how many new origins were asked for robots.txt, and how often the known ones were.
+// fetches returns how many new origins got a request for robots.txt, and how many such requests
+// known origins got.
 func (o *origins) fetches() (fresh, known int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

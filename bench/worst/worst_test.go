@@ -1,4 +1,5 @@
-// Package worst_test measures the robots.txt files and targets that were made to be slow to parse and to decide on.
+// Package worst_test measures robots.txt files and targets that are made to be slow to parse and to
+// decide on.
 package worst_test
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/crawlgate/crawlgate/robotstxt"
 )
 
-// worst is a file made to be slow to parse, with a target made to be slow to decide on.
+// worst is a file that is slow to parse, with a target that is slow to decide on.
 type worst struct {
 	name   string
 	data   string
@@ -19,7 +20,7 @@ type worst struct {
 
 const longTarget = 8 << 10
 
-// fill repeats lines, told by their number, until the file has 500 KiB.
+// fill repeats lines, which depend on their number, until the file has 500 KiB.
 func fill(head string, line func(i int) string) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -160,7 +161,8 @@ func bits(i int) string {
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWYZabcdefghijklmnopqrstuvwxyz"
 
-// rising returns three bytes of the alphabet in rising order, others for each i as long as there are.
+// rising returns three bytes of the alphabet in rising order, different ones for each i as long as
+// there are any.
 func rising(i int) string {
 	n := len(alphabet)
 	for a := range n {
@@ -175,8 +177,9 @@ func rising(i int) string {
 	return "!!!"
 }
 
-// falling holds the alphabet backwards at both ends, each byte behind an X if width is 2. Of three rising bytes the
-// first is found at the start, the second only at the end, the third not at all.
+// falling returns the alphabet backwards at both ends; each byte follows an X if width is 2. Of
+// three rising bytes the first is found at the start, the second only at the end, and the third not
+// at all.
 func falling(width int) string {
 	var run strings.Builder
 	for i := len(alphabet) - 1; i >= 0; i-- {

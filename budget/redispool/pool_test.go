@@ -42,7 +42,7 @@ func openAs(t *testing.T, s *redistest.Server, url string, room int) gateway {
 	return g
 }
 
-// word returns the n-th line of an answer of the protocol from the end.
+// word returns the n-th line from the end of an answer of the protocol.
 func word(answer string, n int) string {
 	lines := strings.Split(strings.TrimSpace(answer), "\r\n")
 	return strings.TrimPrefix(lines[max(len(lines)-n, 0)], ":")
@@ -66,15 +66,15 @@ func limits(t *testing.T, c budget.Config) *budget.Allowance {
 	return l
 }
 
-// calls returns the calls of scripts, since the server has started.
+// calls returns the number of script calls since the server started.
 func calls(s *redistest.Server) (n int) {
 	_, stats, _ := strings.Cut(s.Say("INFO commandstats"), "cmdstat_evalsha:calls=")
 	_, _ = fmt.Sscan(strings.ReplaceAll(stats, ",", " "), &n)
 	return n
 }
 
-// patiently takes a request, for up to a minute: Redis is away for moments on a busy machine. lost
-// counts them.
+// patiently takes a request for up to a minute, because Redis may be unreachable for moments on a
+// busy machine. lost counts the failures.
 func (g gateway) patiently(t *testing.T, l *budget.Allowance, host string, lost *atomic.Int64) (budget.Receipt, error) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -88,8 +88,8 @@ func (g gateway) patiently(t *testing.T, l *budget.Allowance, host string, lost 
 	}
 }
 
-// TestFleet checks that two gateways with 40 clients get the whole budget and nothing more, and that
-// each can use what the other returns. A slice may be lost if its grant did not arrive.
+// TestFleet checks that two gateways with 40 clients get the whole budget and nothing more, and
+// that each can use what the other returns. A slice may be lost if its grant did not arrive.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -117,12 +117,12 @@ func TestFleet(t *testing.T) {
 	}
 	clients.Wait()
 	if n, away := passed.Load(), lost.Load(); n > 1000 || n < 1000-50*min(away, 2) {
-		t.Errorf("%d passed; %d draws failed", n, away)
+		t.Errorf("%d requests passed, want 1000 or, since %d draws failed, a little less", n, away)
 	}
 	for range 2 {
 		for _, g := range gateways {
 			if _, err := g.Take(t.Context(), "a", l, "h9"); err == nil {
-				t.Error("one too many")
+				t.Error("a request beyond the limit passed")
 			}
 		}
 	}
@@ -132,15 +132,15 @@ func TestFleet(t *testing.T) {
 		t.Fatal(key)
 	}
 	if got := word(s.Say("HGET "+key+" requests"), 1); got != "1000" {
-		t.Errorf("%s drawn", got)
+		t.Errorf("Redis has %s requests drawn, want 1000", got)
 	}
 	if got := word(s.Say("TTL "+key), 1); !strings.HasPrefix(got, "172") {
-		t.Errorf("it is kept for %s s", got)
+		t.Errorf("the counter expires after %s s, want about 172,800", got)
 	}
 }
 
-// TestRedisUser: the rights that docs/fleet.md gives to the user of a fleet are enough for its
-// budgets.
+// TestRedisUser checks that the rights that docs/fleet.md gives to the user of a fleet suffice for
+// its budgets.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -154,7 +154,7 @@ func TestRedisUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lost atomic.Int64
-	for n := range 999 { // the last are those that the first gives back
+	for n := range 999 { // the last of these are those that the first gateway returns
 		if _, err := two.patiently(t, l, "h", &lost); err != nil && lost.Load() == 0 {
 			t.Fatal(n, err)
 		}
@@ -162,15 +162,15 @@ func TestRedisUser(t *testing.T) {
 	s.Say("ACL SETUSER fleet resetkeys ~{acme}:fleet:*")
 	_, err := one.Take(t.Context(), "b", l, "h")
 	if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err == nil {
-		t.Errorf("without rights: %v", err)
+		t.Errorf("without rights: got error %v, want a *budget.SpentError with a cause", err)
 	}
 	if state := one.pool.Link.State(); !state.Up {
-		t.Errorf("without rights to the budgets, all that uses Redis takes it for away: %v", state.Why)
+		t.Errorf("without rights to the budgets, the link is down: %v", state.Why)
 	}
 }
 
 // TestRedisForgets checks that nothing is drawn while Redis is down. If Redis comes back empty, the
-// gateway tells it the number drawn.
+// gateway writes the number drawn again.
 func TestRedisForgets(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -198,18 +198,19 @@ func TestRedisForgets(t *testing.T) {
 	redistest.Eventually(t, "Redis is back", func() bool { return g.pool.Link.State().Up })
 	more, err := take()
 	if spent, ok := errors.AsType[*budget.SpentError](err); !ok || spent.Err != nil || 60+n+more > 100 || 60+n+more < 98 {
-		t.Errorf("%d, then %d, then %d: %v", 60, n, more, err)
+		t.Errorf("%d, then %d, then %d requests passed, want about 100 in all; the last error is %v", 60, n, more, err)
 	}
 }
 
-// TestEachRemembers: if Redis comes back empty, it takes the word of each gateway, whichever is first.
+// TestEachRemembers checks that an empty Redis accepts the number of each gateway, whichever
+// reports first.
 func TestEachRemembers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gateways := []gateway{open(t, s), open(t, s)}
 	l := limits(t, budget.Config{Requests: "100/day"})
 	passed := 0
-	for i, n := range []int{30, 50} { // so the first knows less
+	for i, n := range []int{30, 50} { // the first has drawn less
 		for range n {
 			if _, err := gateways[i].Take(t.Context(), "a", l, "h"); err != nil {
 				t.Fatal(err)
@@ -232,13 +233,14 @@ func TestEachRemembers(t *testing.T) {
 			}
 		}
 	}
-	// What the first drew before the second has spoken was not counted.
+	// What the first drew before the second reported was not counted.
 	if passed > 103 || passed < 95 {
-		t.Errorf("%d passed of 100", passed)
+		t.Errorf("%d requests passed, want about 100", passed)
 	}
 }
 
-// TestNoRoom: a host beyond the bound is counted by each gateway, and neither refused nor let through.
+// TestNoRoom checks that each gateway counts a host beyond the maximum of counters itself, and
+// neither refuses nor passes all its requests.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -247,7 +249,7 @@ func TestNoRoom(t *testing.T) {
 	if _, err := g.Take(t.Context(), "a", l, "known"); err != nil {
 		t.Fatal(err)
 	}
-	l = limits(t, budget.Config{PerHost: "5/day", Requests: "100/day"}) // whose counter has room
+	l = limits(t, budget.Config{PerHost: "5/day", Requests: "100/day"}) // its counter has room
 	for host, want := range map[string]int{"known": 4, "new": 5} {
 		n := 0
 		for ; n < 100; n++ {

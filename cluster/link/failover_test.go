@@ -22,13 +22,13 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// name stands for a name of Redis whose address changes: connections are passed on to the server that it stands for
-// when they are made.
+// name is a name of Redis whose address changes: each new connection is passed on to the server
+// that the name refers to at that time.
 type name struct {
 	net.Listener
 	mu   sync.Mutex
 	to   string
-	mute []*atomic.Bool // per connection: whether everything that it sends is dropped
+	mute []*atomic.Bool // by connection: whether everything that it sends is dropped
 }
 
 func named(t *testing.T, to string) *name {
@@ -92,8 +92,8 @@ func (n *name) pass(in net.Conn) {
 	}
 }
 
-// becomes makes the name stand for another server. Existing connections stay; half open says that their packets
-// vanish.
+// becomes makes the name refer to another server. Existing connections stay open; if half open,
+// their packets are lost.
 func (n *name) becomes(to string, halfOpen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *name) becomes(to string, halfOpen bool) {
 	}
 }
 
-// loading stands for a server that never finishes loading its data.
+// loading is the state of a server that never finishes loading its data.
 const loading = "loading"
 
 func answerLoading(c net.Conn) {
@@ -127,8 +127,8 @@ func answerLoading(c net.Conn) {
 
 func address(s *redistest.Server) string { return strings.TrimPrefix(s.URL(), "redis://") }
 
-// beats is a link that counts its heartbeats. The count is the test's clock, at 0.5 s per heartbeat: load delays
-// heartbeats but adds none.
+// beats is a link that counts its heartbeats. The count is the test's clock, at 0.5 s per
+// heartbeat: load delays heartbeats but does not add any.
 type beats struct {
 	*Link
 	n atomic.Int64
@@ -141,16 +141,17 @@ func beating(t *testing.T, url string) *beats {
 		b.n.Add(1)
 		return "note"
 	})
-	redistest.Eventually(t, "the link is up", func() bool { return b.State().Up && b.State().Gateways == 1 })
+	redistest.Eventually(t, "the link to be up", func() bool { return b.State().Up && b.State().Gateways == 1 })
 	return b
 }
 
-// returns waits until the link is up after something happened, and another client asks what done says. It
-// holds that this took few heartbeats: each of them is within 0.5 s of the one before, or tries again at once.
+// returns waits until the link is up again after an event, and until another client confirms that
+// the event is done. It checks that this took few heartbeats: each is sent within 0.5 s of the
+// previous one or retried at once.
 func (b *beats) returns(t *testing.T, before int64, done func() bool) {
 	t.Helper()
 	after := int64(0)
-	redistest.Eventually(t, "the link is back", func() bool {
+	redistest.Eventually(t, "the link to be up again", func() bool {
 		after = b.n.Load()
 		return done() && b.State().Up
 	})
@@ -158,11 +159,11 @@ func (b *beats) returns(t *testing.T, before int64, done func() bool) {
 		t.Errorf("the link is back after %d heartbeats, want 6 at most", took)
 	}
 	if err := b.Client().Do(t.Context(), b.Client().B().Set().Key("{crawlgate}:x").Value("1").Build()).Error(); err != nil {
-		t.Errorf("a write after it: %v", err)
+		t.Errorf("a write after the link is up again: %v", err)
 	}
 }
 
-// hasGateway reports whether the heartbeat is in a server.
+// hasGateway reports whether a server has the heartbeat.
 func hasGateway(s *redistest.Server) func() bool {
 	return func() bool { return s.Say("ZCARD {crawlgate}:fleet:gateways") == ":1\r\n" }
 }
@@ -183,8 +184,8 @@ func signal(t *testing.T, s *redistest.Server, sig syscall.Signal) {
 	}
 }
 
-// TestAFailoverBehindOneName: managed Redis has one name, which stands for the new primary after a failover. All ways in
-// which the old one is lost end on the new one, without a reload.
+// TestAFailoverBehindOneName checks that a link finds the new primary behind one name, as in
+// managed Redis, in all ways in which the old one may be lost, without a reload.
 func TestAFailoverBehindOneName(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(t *testing.T, n *name, old, next *redistest.Server){
@@ -216,40 +217,41 @@ func TestAFailoverBehindOneName(t *testing.T) {
 	}
 }
 
-// TestAServerThatGoesOnLoading answers each heartbeat with an error. It does not take the place of a connection that may
-// get better, and another one does.
+// TestAServerThatGoesOnLoading checks that a server that answers each heartbeat with an error does
+// not replace a connection that may recover, and that another server does.
 func TestAServerThatGoesOnLoading(t *testing.T) {
 	t.Parallel()
 	next := redistest.Start(t)
 	n := named(t, address(next))
 	l := open(t, Config{URL: "redis://" + n.Addr().String(), Heartbeat: 50 * time.Millisecond})
 	l.ShareClocks(1)
-	redistest.Eventually(t, "it is up", func() bool { return l.State().Up })
+	redistest.Eventually(t, "the link to be up", func() bool { return l.State().Up })
 	n.becomes(loading, true)
 	stale := l.Client()
-	redistest.Eventually(t, "other clients were tried", func() bool {
+	redistest.Eventually(t, "other clients to be tried", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return !l.State().Up && len(n.mute) > 4
 	})
 	if got := l.Client(); got != stale {
-		t.Error("a server that is loading has taken the place of the one that there was")
+		t.Error("a server that is loading has replaced the connection")
 	}
 	n.becomes(address(next), true)
-	redistest.Eventually(t, "it is back", func() bool { return l.State().Up })
+	redistest.Eventually(t, "the link to be up again", func() bool { return l.State().Up })
 }
 
-// TestALinkThatWritesNothingLearnsOfAReplica by a write that somebody else tells it of.
+// TestALinkThatWritesNothingLearnsOfAReplica checks that a link notices that its server became a
+// replica when another client reports a failed write.
 func TestALinkThatWritesNothingLearnsOfAReplica(t *testing.T) {
 	t.Parallel()
 	old, next := redistest.Start(t), redistest.Start(t)
 	n := named(t, address(old))
 	l := open(t, Config{URL: "redis://" + n.Addr().String(), Heartbeat: 20 * time.Millisecond})
-	redistest.Eventually(t, "it is up", func() bool { return l.State().Up })
+	redistest.Eventually(t, "the link to be up", func() bool { return l.State().Up })
 	host, port, _ := net.SplitHostPort(address(next))
 	old.Say("REPLICAOF " + host + " " + port)
 	n.becomes(address(next), false)
-	redistest.Eventually(t, "a write succeeds", func() bool {
+	redistest.Eventually(t, "a write to succeed", func() bool {
 		err := l.Client().Do(t.Context(), l.Client().B().Set().Key("x").Value("1").Build()).Error()
 		if err != nil {
 			l.Fail(err)
@@ -257,21 +259,22 @@ func TestALinkThatWritesNothingLearnsOfAReplica(t *testing.T) {
 		return err == nil
 	})
 	if next.Say("GET x") != "$1\r\n1\r\n" {
-		t.Error("the new primary has not got it")
+		t.Error("the new primary does not have the write")
 	}
 }
 
-// TestAClientThatWasReplacedSaysNothing of the one that there is.
+// TestAClientThatWasReplacedSaysNothing checks that an error of a replaced client does not change
+// the state of the present one.
 func TestAClientThatWasReplacedSaysNothing(t *testing.T) {
 	t.Parallel()
 	b := beating(t, redistest.Start(t).URL())
 	b.Fail(fmt.Errorf("a call: %w", rueidis.ErrClosing))
 	if !b.State().Up {
-		t.Errorf("%+v", b.State())
+		t.Errorf("state = %+v, want it up", b.State())
 	}
 }
 
-// node returns a redis-server that the tests of Sentinel and Cluster start with arguments of their own.
+// node is a redis-server with arguments of its own, for the tests of Sentinel and Cluster.
 func node(t *testing.T, args func(port string) []string) (address string, kill func()) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -281,7 +284,7 @@ func node(t *testing.T, args func(port string) []string) (address string, kill f
 		t.Skip(err)
 	}
 	for {
-		port := strconv.Itoa(20000 + rand.IntN(12000)) // the cluster has another 10000 above it
+		port := strconv.Itoa(20000 + rand.IntN(12000)) // the cluster also uses the port 10000 above
 		cmd := exec.Command("redis-server", args(port)...)
 		cmd.Dir = t.TempDir()
 		if err := cmd.Start(); err != nil {
@@ -322,7 +325,8 @@ func plain(port string, more ...string) []string {
 	return append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, more...)
 }
 
-// TestSentinel: the sentinels know who is primary, whether the old one is demoted or stopped.
+// TestSentinel checks that the link follows the primary that the sentinels name, whether the old
+// one is demoted or stopped.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	old := redistest.Start(t)
@@ -333,20 +337,20 @@ func TestSentinel(t *testing.T) {
 		t.Fatal(err)
 	}
 	sentinel, _ := node(t, func(own string) []string { return []string{file, "--sentinel", "--port", own, "--bind", "127.0.0.1"} })
-	redistest.Eventually(t, "the sentinel knows the replica", func() bool {
+	redistest.Eventually(t, "the sentinel to know the replica", func() bool {
 		return strings.Contains(ask(sentinel, "INFO sentinel"), "slaves=1") && strings.Contains(ask(next, "INFO replication"), "master_link_status:up")
 	})
 	b := beating(t, "redis://"+sentinel+"?master_set=acme")
-	redistest.Eventually(t, "the failover has begun", func() bool { return ask(sentinel, "SENTINEL FAILOVER acme") == "+OK\r\n" })
+	redistest.Eventually(t, "the failover to begin", func() bool { return ask(sentinel, "SENTINEL FAILOVER acme") == "+OK\r\n" })
 	isPrimary := func(address string) bool { return strings.Contains(ask(address, "INFO replication"), "role:master") }
-	redistest.Eventually(t, "the replica is primary", func() bool { return isPrimary(next) })
+	redistest.Eventually(t, "the replica to become primary", func() bool { return isPrimary(next) })
 	b.returns(t, b.n.Load(), func() bool {
 		c := b.Client()
 		return c.Do(t.Context(), c.B().Set().Key("y").Value("1").Build()).Error() == nil && ask(next, "GET y") == "$1\r\n1\r\n"
 	})
 }
 
-// TestCluster: a primary dies, and its replica is elected.
+// TestCluster checks that the link follows the replica that is elected when a primary dies.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	var nodes []string
@@ -367,7 +371,7 @@ func TestCluster(t *testing.T) {
 	answer := ask(nodes[0], "CLUSTER KEYSLOT {crawlgate}")
 	slot, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(answer, ":")))
 	holder := min(slot/5461, 2)
-	redistest.Eventually(t, "all have met", func() bool {
+	redistest.Eventually(t, "all nodes to know each other", func() bool {
 		for _, n := range nodes {
 			if !strings.Contains(ask(n, "CLUSTER INFO"), "cluster_state:ok") || !strings.Contains(ask(n, "CLUSTER INFO"), "cluster_known_nodes:4") {
 				return false
@@ -381,6 +385,6 @@ func TestCluster(t *testing.T) {
 	})
 	b := beating(t, "redis://"+nodes[(holder+1)%3]+"?addr="+nodes[holder])
 	kill[holder]()
-	redistest.Eventually(t, "the replica is elected", func() bool { return strings.Contains(ask(nodes[3], "ROLE"), "master") })
+	redistest.Eventually(t, "the replica to be elected", func() bool { return strings.Contains(ask(nodes[3], "ROLE"), "master") })
 	b.returns(t, b.n.Load(), func() bool { return ask(nodes[3], "ZCARD {crawlgate}:fleet:gateways") == ":1\r\n" })
 }

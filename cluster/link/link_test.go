@@ -16,7 +16,8 @@ import (
 func TestMain(m *testing.M) {
 	resolveHere()
 	trustHere()
-	// A client of rueidis that is closed while it waits to look at the topology again sleeps on, for a second at most.
+	// A rueidis client that is closed while it waits to refresh the topology sleeps on for up to a
+	// second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
 }
 
@@ -30,19 +31,21 @@ func open(t *testing.T, c Config) *Link {
 	return l
 }
 
-// TestNewRefusesABadConfiguration, and no error tells the password.
+// TestNewRefusesABadConfiguration checks that New refuses bad URLs, with an error that does not
+// contain the password.
 func TestNewRefusesABadConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"", "://", "http://:secret@127.0.0.1:6379", "redis://:secret@127.0.0.1:bad port", "redis://user:secret@127.0.0.1/x", "redis://user:secret@[::1",
 	} {
 		if l, err := New(Config{URL: url}); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v, %v", url, l, err)
+			t.Errorf("New with URL %q = %v, %v", url, l, err)
 		}
 	}
 }
 
-// TestListenDoesNotWaitForAHeartbeat: a message that is published right after the start is heard.
+// TestListenDoesNotWaitForAHeartbeat checks that a message that is published right after the start
+// is received.
 func TestListenDoesNotWaitForAHeartbeat(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -54,18 +57,19 @@ func TestListenDoesNotWaitForAHeartbeat(t *testing.T) {
 		l.Listen(ctx, "news", func(message string) { heard <- message })
 	}()
 	t.Cleanup(func() { <-done })
-	redistest.Eventually(t, "it listens", func() bool { return s.Say("PUBLISH news hello") == ":1\r\n" })
+	redistest.Eventually(t, "the link to listen", func() bool { return s.Say("PUBLISH news hello") == ":1\r\n" })
 	if first, got := <-heard, <-heard; first != "" || got != "hello" {
 		t.Errorf("heard %q and %q, want to be told of the subscription and the message", first, got)
 	}
 }
 
-// TestGatewaysAreCountedByWhatTheyShare: one that shares orders only is not counted among those that share clocks, and
-// the other way round. One that leaves counts no more at once, and not after ten heartbeats.
+// TestGatewaysAreCountedByWhatTheyShare checks that a gateway that shares only orders is not
+// counted among those that share clocks, and vice versa. A gateway that leaves is no longer counted
+// at once, not only after ten heartbeats.
 func TestGatewaysAreCountedByWhatTheyShare(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := Config{URL: s.URL(), Heartbeat: time.Minute} // none within the test
+	c := Config{URL: s.URL(), Heartbeat: time.Minute} // longer than the test
 	both, orders, clocks, store := open(t, c), open(t, c), open(t, c), open(t, c)
 	both.Announce(func() string { return "both" })
 	orders.Announce(func() string { return "orders" })
@@ -85,26 +89,26 @@ func TestGatewaysAreCountedByWhatTheyShare(t *testing.T) {
 			t.Errorf("%s: %d share clocks, want %d", when, n, sharing)
 		}
 	}
-	count("all have begun", 2, 2)
+	count("all gateways have begun", 2, 2)
 	if got := both.State().Clocks; got != 2 {
 		t.Errorf("%d share clocks, want 2", got)
 	}
 	if err := orders.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	count("one has left the fleet", 1, 2)
+	count("one gateway has left the fleet", 1, 2)
 	clocks.ShareClocks(0)
-	count("one shares no clocks any more", 1, 1)
+	count("one gateway no longer shares clocks", 1, 1)
 	if got := both.State().Clocks; got != 2 {
 		t.Errorf("%d share clocks, want 2 for as long as Redis has just come back", got)
 	}
 	if notes := s.Say("HVALS {crawlgate}:fleet:acks"); !strings.Contains(notes, "both") || !strings.Contains(notes, "orders") {
-		t.Errorf("redis has the notes %q", notes)
+		t.Errorf("redis has the notes %q, want those of both and orders", notes)
 	}
 }
 
-// TestAwayIsToldOnceAndComesBackByItself also for a call of another one that fails: Redis is away from then on until
-// the next heartbeat that succeeds.
+// TestAwayIsToldOnceAndComesBackByItself checks that a failed call of any user marks Redis as down,
+// once, until the next heartbeat that succeeds.
 func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -130,38 +134,38 @@ func TestAwayIsToldOnceAndComesBackByItself(t *testing.T) {
 	failure := errors.New("no answer")
 	l.Fail(failure)
 	if back := next(true); !errors.Is(back.Why, failure) {
-		t.Errorf("%+v", back)
+		t.Errorf("state = %+v, want the cause of the failure", back)
 	}
-	redistest.Eventually(t, "it is the only one", func() bool { return l.State().Clocks == 1 })
+	redistest.Eventually(t, "one gateway to be counted", func() bool { return l.State().Clocks == 1 })
 	s.Kill()
 	if away := next(false); away.Why == nil || away.Clocks != 1 {
 		t.Errorf("%+v; want the last known number", away)
 	}
 	s.Start()
 	if back := next(true); back.Clocks != 1 || len(changes) > 0 {
-		t.Errorf("%+v, and %d more changes", back, len(changes))
+		t.Errorf("state = %+v and %d more changes, want one gateway with clocks and no change", back, len(changes))
 	}
 	end()
 }
 
-// TestClocksJoinAnOldLink: a link may have been up for long when clocks are shared, and the other gateways reload at
-// about the same time.
+// TestClocksJoinAnOldLink checks that the clocks are counted correctly if the link was up for long
+// before they are shared, while other gateways reload at about the same time.
 func TestClocksJoinAnOldLink(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	l := open(t, Config{URL: s.URL(), Heartbeat: 50 * time.Millisecond})
-	redistest.Eventually(t, "it is up for longer than a gateway counts as alive", func() bool {
+	redistest.Eventually(t, "the link to be up for longer than a gateway counts as alive", func() bool {
 		return l.State().Up && time.Since(l.State().Since) > l.aliveFor()
 	})
 	l.ShareClocks(4)
 	if err := l.Beat(t.Context()); err != nil || l.State().Clocks != 4 {
 		t.Errorf("%v, %+v; want the 4 that there are at least", err, l.State())
 	}
-	redistest.Eventually(t, "it is the only one", func() bool { return l.State().Clocks == 1 })
+	redistest.Eventually(t, "one gateway to be counted", func() bool { return l.State().Clocks == 1 })
 }
 
-// TestAnAttemptToConnectIsShared: while a server takes connections and does not answer, not everybody who needs it
-// waits for an attempt of its own.
+// TestAnAttemptToConnectIsShared checks that while a server accepts connections and does not
+// answer, users of the link share one attempt to connect.
 func TestAnAttemptToConnectIsShared(t *testing.T) {
 	t.Parallel()
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -179,7 +183,7 @@ func TestAnAttemptToConnectIsShared(t *testing.T) {
 	for range 4 {
 		beats.Go(func() {
 			if err := l.Beat(t.Context()); err == nil {
-				t.Error("a heartbeat was answered")
+				t.Error("a heartbeat got an answer from a silent server")
 			}
 		})
 	}
@@ -187,11 +191,12 @@ func TestAnAttemptToConnectIsShared(t *testing.T) {
 	_ = silent.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Millisecond))
 	if c, err := silent.Accept(); err == nil {
 		_ = c.Close()
-		t.Error("another attempt was made")
+		t.Error("a second attempt to connect was made")
 	}
 }
 
-// TestNobodyConnectsAfterClose: a configuration that is gone may still give an order.
+// TestNobodyConnectsAfterClose checks that a closed link does not connect again: an unloaded
+// configuration may still give an order.
 func TestNobodyConnectsAfterClose(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -200,12 +205,12 @@ func TestNobodyConnectsAfterClose(t *testing.T) {
 	l.Close()
 	s.Start()
 	if err := l.Beat(t.Context()); !errors.Is(err, errClosed) || l.Client() != nil {
-		t.Errorf("%v, client %v", err, l.Client())
+		t.Errorf("after Close, Beat = %v and client = %v, want errClosed and nil", err, l.Client())
 	}
 }
 
-// TestTurns: gateways that share clocks know one order of them, which an outage, and an empty Redis
-// after it, do not change.
+// TestTurns checks that gateways that share clocks agree on their order, and that an outage and an
+// empty Redis after it do not change the order.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -227,27 +232,28 @@ func TestTurns(t *testing.T) {
 		}
 		return known
 	}
-	redistest.Eventually(t, "all have a turn", func() bool { return len(turns(3)) == 3 })
+	redistest.Eventually(t, "all gateways to have a turn", func() bool { return len(turns(3)) == 3 })
 	before := turns(3)
 	if !before[0].State().Turns.Kept.IsZero() {
-		t.Error("the order is kept, and redis was never away")
+		t.Error("the order is kept although redis was never down")
 	}
 	s.Kill()
-	redistest.Eventually(t, "redis is away", func() bool { return !all[0].State().Up && !all[1].State().Up && !all[2].State().Up })
+	redistest.Eventually(t, "all links to be down", func() bool { return !all[0].State().Up && !all[1].State().Up && !all[2].State().Up })
 	s.Start()
-	redistest.Eventually(t, "redis is back", func() bool { return all[0].State().Up && all[1].State().Up && all[2].State().Up })
+	redistest.Eventually(t, "all links to be up", func() bool { return all[0].State().Up && all[1].State().Up && all[2].State().Up })
 	if after := turns(3); after[0] != before[0] || after[1] != before[1] || after[2] != before[2] {
 		t.Error("the order has changed")
 	}
 	for _, l := range all {
 		if l.State().Turns.Kept.IsZero() {
-			t.Error("the order is not kept although redis was away")
+			t.Error("the order is not kept although redis was down")
 		}
 	}
 }
 
-// TestPlacesAreToldSeldom: it takes Redis long to find one among many, so a gateway asks only if their number has
-// changed, or after some time, and not while the order is kept.
+// TestPlacesAreToldSeldom checks that a gateway asks for its place only if the number of gateways
+// has changed or after some time, and not while the order is kept: it is slow for Redis to find one
+// among many.
 func TestPlacesAreToldSeldom(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -25,10 +25,10 @@ import (
 	"github.com/crawlgate/crawlgate/pace/redisclock/redistest"
 )
 
-// records are the addresses of names that the process of the tests can resolve.
+// records are the addresses of names that the test process can resolve.
 var records sync.Map // of netip.Addr, by names such as "redis.test."
 
-// resolveHere has the process ask the records.
+// resolveHere makes the process resolve names with the records.
 func resolveHere() {
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -71,7 +71,8 @@ func answerTo(question []byte) []byte {
 	return answer
 }
 
-// TestADNSRecordThatChanges: after a failover the name of Redis has another address.
+// TestADNSRecordThatChanges checks that the link follows a name that has another address after a
+// failover.
 func TestADNSRecordThatChanges(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(old, next *redistest.Server){
@@ -96,7 +97,7 @@ func TestADNSRecordThatChanges(t *testing.T) {
 	}
 }
 
-// authority signs the certificates of the tests. The process trusts it as it does the system's.
+// authority signs the certificates of the tests. The process trusts it like a system CA.
 var authority struct {
 	file        string
 	certificate *x509.Certificate
@@ -122,7 +123,7 @@ func trustHere() {
 	}
 }
 
-// signed makes a certificate, of the authority if there is one.
+// signed makes a certificate, signed by the authority if there is one.
 func signed(c *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: "test"}
 	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
@@ -140,7 +141,7 @@ func signed(c *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
 	return der, key
 }
 
-// overTLS returns the options of a server that speaks TLS at a port, with the certificate c.
+// overTLS returns the options of a server that serves TLS at a port, with the certificate c.
 func overTLS(t *testing.T, port string, c *x509.Certificate) []string {
 	t.Helper()
 	der, key := signed(c)
@@ -160,12 +161,13 @@ func overTLS(t *testing.T, port string, c *x509.Certificate) []string {
 	}
 }
 
-// TestSentinelOverTLS: with rediss:// the sentinel is asked over TLS too, and each server has to show a certificate of its
-// own address: the sentinel one of its name, and the primary one of its IP address.
+// TestSentinelOverTLS checks that with rediss:// the connection to the sentinel uses TLS too, and
+// that each server must have a certificate for its own address: the sentinel for its name, and the
+// primary for its IP address.
 func TestSentinelOverTLS(t *testing.T) {
 	t.Parallel()
 	records.Store("sentinel.redis.test.", netip.MustParseAddr("127.0.0.1"))
-	above := func(port string) string { // the port for TLS
+	above := func(port string) string { // returns the port for TLS
 		n, _ := strconv.Atoi(port)
 		return strconv.Itoa(n + 10000)
 	}
@@ -180,10 +182,10 @@ func TestSentinelOverTLS(t *testing.T) {
 		c := &x509.Certificate{DNSNames: []string{"sentinel.redis.test"}}
 		return append([]string{file, "--sentinel", "--port", own, "--bind", "127.0.0.1"}, overTLS(t, above(own), c)...)
 	})
-	redistest.Eventually(t, "the sentinel knows the primary", func() bool { return strings.Contains(ask(sentinel, "INFO sentinel"), "status=ok") })
+	redistest.Eventually(t, "the sentinel to know the primary", func() bool { return strings.Contains(ask(sentinel, "INFO sentinel"), "status=ok") })
 	_, port, _ = net.SplitHostPort(sentinel)
 	beating(t, "rediss://sentinel.redis.test:"+above(port)+"?master_set=acme")
 	if got := ask(primary, "ZCARD {crawlgate}:fleet:gateways"); got != ":1\r\n" {
-		t.Errorf("the primary has %q gateways", got)
+		t.Errorf("the primary has %q gateways, want 1", got)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestCheckURL checks which texts are refused before anything dials them, and that no error
-// contains a password.
+// TestCheckURL checks which texts are refused before they are dialed, and that no error contains a
+// password.
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{

@@ -10,10 +10,10 @@ import (
 
 const modules = "github.com/caddyserver/caddy/v2/modules"
 
-// leftOut are the packages of Caddy's standard modules that the binary does not have.
+// leftOut are the packages of Caddy's standard modules that are not in the binary.
 var leftOut = []string{modules + "/caddypki/acmeserver"}
 
-// imports returns the packages that a package imports if it is built for an operating system.
+// imports returns the packages that a package imports when it is built for an operating system.
 func imports(t *testing.T, goos, pkg string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, pkg)
@@ -25,13 +25,14 @@ func imports(t *testing.T, goos, pkg string) []string {
 	return strings.Fields(string(out))
 }
 
-// The binary has all of Caddy's standard modules except leftOut. It has the time zones, because the
+// The binary must have all of Caddy's standard modules except leftOut, and the time zones, because
+// the system may lack them.
 // system may lack them.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	standard := imports(t, "linux", modules+"/standard")
 	if len(standard) < 10 {
-		t.Fatalf("Caddy's standard modules are %q", standard)
+		t.Fatalf("found only %q as Caddy's standard modules, want at least 10", standard)
 	}
 	for goos, hasZones := range map[string]bool{"linux": true, "darwin": false} {
 		own := imports(t, goos, ".")
@@ -46,7 +47,7 @@ func TestModules(t *testing.T) {
 	}
 	for _, pkg := range leftOut {
 		if !slices.Contains(standard, pkg) {
-			t.Errorf("%s is left out and not among Caddy's standard modules", pkg)
+			t.Errorf("leftOut has %s, which is not one of Caddy's standard modules", pkg)
 		}
 	}
 }

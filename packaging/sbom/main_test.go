@@ -12,13 +12,13 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// TestModules compares the list with the Go command's, for a binary that has modules: this one is
-// built from the same package.
+// TestModules compares the list with that of the Go command, for a binary that has modules: it is
+// built from this package.
 func TestModules(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	binary := t.TempDir() + "/sbom"
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("building the binary: %v: %s", err, out)
 	}
 	var first, second bytes.Buffer
 	for _, out := range []*bytes.Buffer{&first, &second} {
@@ -27,14 +27,14 @@ func TestModules(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two runs differ")
+		t.Error("two runs give different lists")
 	}
 	var bom cdx.BOM
 	if err := cdx.NewBOMDecoder(bytes.NewReader(first.Bytes()), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
 	}
 	if bom.SerialNumber != "" || bom.Metadata.Timestamp != "2023-11-14T22:13:20Z" || bom.SpecVersion < cdx.SpecVersion1_5 {
-		t.Errorf("%+v %s", bom, bom.Metadata.Timestamp)
+		t.Errorf("the BOM has another serial number, version or timestamp: %+v %s", bom, bom.Metadata.Timestamp)
 	}
 	var got []string
 	for _, c := range *bom.Components {
@@ -64,7 +64,7 @@ func dependencies(t *testing.T, binary string) (list []string) {
 	return list
 }
 
-// TestLicences reads those of this test's own modules.
+// TestLicences checks the licences of this module's dependencies.
 func TestLicences(t *testing.T) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -77,22 +77,22 @@ func TestLicences(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{"github.com/CycloneDX/cyclonedx-go@v0.12.0\n\n", "Apache License", "Copyright (c) OWASP Foundation"} {
 		if strings.Count(text, want) == 0 {
-			t.Errorf("%q is not in it: %.200s", want, text)
+			t.Errorf("the licences lack %q: %.200s", want, text)
 		}
 	}
 	if n := strings.Count(text, "TERMS AND CONDITIONS FOR USE"); n != 1 {
-		t.Errorf("the same text %d times", n)
+		t.Errorf("a licence text appears %d times, want 1", n)
 	}
 }
 
-// TestErrors: a file that is not a binary, and arguments that mean nothing.
+// TestErrors checks the errors for a file that is not a binary and for unknown arguments.
 func TestErrors(t *testing.T) {
 	for _, args := range [][]string{nil, {"modules"}, {"modules", "main.go"}, {"other", os.Args[0]}} {
 		if err := run(&bytes.Buffer{}, args); err == nil {
-			t.Errorf("%q: no error", args)
+			t.Errorf("run(%q) gives no error", args)
 		}
 	}
 	if _, err := epoch("soon"); err == nil {
-		t.Error("an invalid time is accepted")
+		t.Error("epoch accepts an invalid time")
 	}
 }

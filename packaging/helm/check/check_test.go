@@ -1,5 +1,5 @@
-// Package check holds what the Helm chart renders against the types of Kubernetes. It is a module of its own, so that
-// these are in nobody's build.
+// Package check compares the output of the Helm chart with the types of Kubernetes. It is a
+// separate module, so that only these tests depend on those types.
 package check
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const chart = "../crawlgate"
 
-// need finds a program. A laptop without it skips the test; CI fails.
+// need finds a program. If it is missing, the test is skipped on a laptop and fails in CI.
 func need(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -48,7 +48,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// renderings are values that the chart is rendered with, and the kinds that come of each.
+// renderings are values for the chart, and the kinds of objects that each gives.
 var renderings = []struct {
 	name, values, kinds string
 }{
@@ -142,7 +142,7 @@ func render(t *testing.T, values string) []string {
 	return documents
 }
 
-// object returns the type of a kind.
+// object returns a value of the type of a kind.
 func object(kind string) any {
 	switch kind {
 	case "ConfigMap":
@@ -165,7 +165,8 @@ func object(kind string) any {
 	return nil
 }
 
-// TestChart renders the chart, decodes every object strictly, and has the gateway adapt the Caddyfile.
+// TestChart renders the chart, decodes every object strictly, and makes the gateway adapt the
+// Caddyfile.
 func TestChart(t *testing.T) {
 	if out, err := helm(t, "lint", "--strict", chart); err != nil {
 		t.Fatalf("helm lint: %v\n%s", err, out)
@@ -184,14 +185,14 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// decode reads one object and holds it to what the chart promises. It returns the kind.
+// decode decodes an object, checks it, and returns its kind.
 func decode(t *testing.T, document string) string {
 	t.Helper()
 	var head struct {
 		Kind string `json:"kind"`
 	}
 	if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-		t.Fatalf("%v in\n%s", err, document)
+		t.Fatalf("yaml.Unmarshal: %v in\n%s", err, document)
 	}
 	v := object(head.Kind)
 	if v == nil {
@@ -206,7 +207,7 @@ func decode(t *testing.T, document string) string {
 			adapt(t, text)
 		}
 		if text, ok := v.Data["crawlgate.json"]; ok && !json.Valid([]byte(text)) {
-			t.Errorf("the dashboard is %.100q", text)
+			t.Errorf("the dashboard is not valid JSON: %.100q", text)
 		}
 	case *appsv1.StatefulSet:
 		checkPod(t, v)
@@ -218,7 +219,7 @@ func decode(t *testing.T, document string) string {
 	return head.Kind
 }
 
-// adapt has the binary of CRAWLGATE_BIN, or one that is built, read the Caddyfile.
+// adapt makes the binary of CRAWLGATE_BIN, or one that it builds, read the Caddyfile.
 func adapt(t *testing.T, text string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -252,7 +253,8 @@ func gateway(t *testing.T) string {
 	return path
 }
 
-// TestValues checks that values.yaml has each value that the schema permits. That it has no other is for helm lint.
+// TestValues checks that values.yaml has each value that the schema permits. `helm lint` checks
+// that it has no other.
 func TestValues(t *testing.T) {
 	type node struct {
 		Properties           map[string]*node
@@ -290,7 +292,7 @@ func TestValues(t *testing.T) {
 	check("", &schema, values)
 }
 
-// TestValuesRefused checks that a mistake in the values is refused, not rendered.
+// TestValuesRefused checks that mistakes in the values are refused.
 func TestValuesRefused(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"replicas=2", "several replicas need clocks in Redis"},
@@ -312,7 +314,7 @@ func TestValuesRefused(t *testing.T) {
 		{"crawlers.enabled=true", "crawlers"},
 	} {
 		if out, err := helm(t, "template", "cg", chart, "--set", tt.set); err == nil || !strings.Contains(out, tt.want) {
-			t.Errorf("%s: %v %s", tt.set, err, out)
+			t.Errorf("helm template --set %s: got error %v and output %s", tt.set, err, out)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// policies renders the chart in the namespace crawlgate, and returns its NetworkPolicies by namespace and name.
+// policies renders the chart in the namespace crawlgate, and returns its NetworkPolicies by
+// namespace and name.
 func policies(t *testing.T, set string) map[string]*networkingv1.NetworkPolicy {
 	t.Helper()
 	out, err := helm(t, "template", "crawlgate", chart, "--namespace", "crawlgate", "--set", set)
@@ -35,12 +36,12 @@ func policy(t *testing.T, document string) *networkingv1.NetworkPolicy {
 	t.Helper()
 	p := new(networkingv1.NetworkPolicy)
 	if err := yaml.Unmarshal([]byte(document), p); err != nil {
-		t.Fatalf("%v in\n%s", err, document)
+		t.Fatalf("yaml.Unmarshal: %v in\n%s", err, document)
 	}
 	return p
 }
 
-// pod is one end of a connection. One outside of the cluster has no namespace.
+// pod is one end of a connection. One outside the cluster has no namespace.
 type pod struct{ namespace, labels string }
 
 func (p pod) set(t *testing.T) labels.Set {
@@ -65,7 +66,8 @@ var (
 	internet     = pod{}
 )
 
-// selects says whether the selector of a policy or a peer selects a pod. None selects all.
+// selects reports whether the selector of a policy or a peer matches a pod. A nil selector matches
+// all.
 func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool {
 	t.Helper()
 	if selector == nil {
@@ -78,12 +80,12 @@ func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool 
 	return s.Matches(set)
 }
 
-// among says whether a pod is one of the peers of a rule of a policy. No peers are all.
+// among reports whether a pod is one of the peers of a policy's rule. No peers mean all.
 func among(t *testing.T, p *networkingv1.NetworkPolicy, peers []networkingv1.NetworkPolicyPeer, to pod) bool {
 	t.Helper()
 	for _, peer := range peers {
 		if peer.IPBlock != nil {
-			t.Fatalf("%s has addresses, which this test does not judge", p.Name)
+			t.Fatalf("the peers of %s have addresses, which this test cannot judge", p.Name)
 		}
 		near := to.namespace == p.Namespace
 		if peer.NamespaceSelector != nil {
@@ -96,7 +98,7 @@ func among(t *testing.T, p *networkingv1.NetworkPolicy, peers []networkingv1.Net
 	return len(peers) == 0
 }
 
-// open says whether a rule's ports have a port. No ports are all.
+// open reports whether a rule's ports include a port. No ports mean all.
 func open(ports []networkingv1.NetworkPolicyPort, protocol corev1.Protocol, number int, name string) bool {
 	for _, port := range ports {
 		its := corev1.ProtocolTCP
@@ -110,7 +112,7 @@ func open(ports []networkingv1.NetworkPolicyPort, protocol corev1.Protocol, numb
 	return len(ports) == 0
 }
 
-// leaves says whether policies let a pod send to another one.
+// leaves reports whether policies permit a pod to send to another one.
 func leaves(t *testing.T, all map[string]*networkingv1.NetworkPolicy, from, to pod, protocol corev1.Protocol, number int) bool {
 	t.Helper()
 	held := false
@@ -128,7 +130,8 @@ func leaves(t *testing.T, all map[string]*networkingv1.NetworkPolicy, from, to p
 	return !held
 }
 
-// TestCrawlers checks what crawler pods can reach under the chart's policies, and that gateways can reach everything.
+// TestCrawlers checks which pods crawlers can reach under the chart's policies, and that gateways
+// can reach everything.
 func TestCrawlers(t *testing.T) {
 	const enabled = "crawlers.networkPolicy.enabled=true"
 	const alone = enabled + ",crawlers.namespaces={crawlers}"
@@ -173,14 +176,14 @@ func TestCrawlers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := leaves(t, policies(t, tt.set), tt.from, tt.to, tt.protocol, tt.port); got != tt.want {
-				t.Errorf("%+v to %+v %s %d: %v", tt.from, tt.to, tt.protocol, tt.port, got)
+				t.Errorf("%+v to %+v %s %d: permitted = %v, want the opposite", tt.from, tt.to, tt.protocol, tt.port, got)
 			}
 		})
 	}
 }
 
-// TestCrawlersComeIn checks that the gateway lets in the crawlers of other namespaces that its chart closes, and nobody
-// else.
+// TestCrawlersComeIn checks that the gateway accepts crawlers of other namespaces that its chart
+// restricts, and no other pods.
 func TestCrawlersComeIn(t *testing.T) {
 	for _, tt := range []struct {
 		set  string
@@ -204,12 +207,12 @@ func TestCrawlersComeIn(t *testing.T) {
 			got = got || among(t, p, rule.From, tt.from) && open(rule.Ports, corev1.ProtocolTCP, 3128, "proxy")
 		}
 		if got != tt.want {
-			t.Errorf("%s: from %+v: %v", tt.set, tt.from, got)
+			t.Errorf("%s: permitted from %+v = %v, want the opposite", tt.set, tt.from, got)
 		}
 	}
 }
 
-// TestMonitoring checks that the pods of networkPolicy.monitoring reach the metrics, and nobody else.
+// TestMonitoring checks that only the pods of networkPolicy.monitoring can reach the metrics.
 func TestMonitoring(t *testing.T) {
 	const set = "metrics.serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=tools"
 	for from, want := range map[pod]bool{queue: true, nextCrawler: false, crawler: false} {
@@ -220,12 +223,12 @@ func TestMonitoring(t *testing.T) {
 			got = got || among(t, p, rule.From, from) && open(rule.Ports, corev1.ProtocolTCP, 9180, "metrics")
 		}
 		if got != want {
-			t.Errorf("from %+v: %v", from, got)
+			t.Errorf("permitted from %+v = %v, want the opposite", from, got)
 		}
 	}
 }
 
-// TestShownValues renders the values that pages of docs/ show, and decodes the result.
+// TestShownValues renders the values in the pages of docs/, and decodes the result.
 func TestShownValues(t *testing.T) {
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -244,7 +247,7 @@ func TestShownValues(t *testing.T) {
 			block, _, _ = strings.Cut(block, "```")
 			var shown map[string]any
 			if err := yaml.Unmarshal([]byte(block), &shown); err != nil {
-				t.Errorf("%s: %v in\n%s", page, err, block)
+				t.Errorf("values in %s: %v in\n%s", page, err, block)
 			}
 			isValues := true
 			for name := range shown {
@@ -260,7 +263,7 @@ func TestShownValues(t *testing.T) {
 		}
 	}
 	if rendered["kubernetes.md"] != 5 || rendered["egress.md"] != 1 {
-		t.Errorf("values that are rendered: %v", rendered)
+		t.Errorf("rendered values by page: %v, want 5 of kubernetes.md and 1 of egress.md", rendered)
 	}
 }
 
@@ -319,6 +322,6 @@ func TestCrawlersExample(t *testing.T) {
 	}
 	rendered := policies(t, "crawlers.networkPolicy.enabled=true,crawlers.namespaces={crawlers}")[example.Namespace+"/"+example.Name]
 	if rendered == nil || !reflect.DeepEqual(rendered.Spec, example.Spec) {
-		t.Errorf("the chart makes %+v of it, the example is %+v", rendered, example.Spec)
+		t.Errorf("the chart gives %+v, but the example has %+v", rendered, example.Spec)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestReload runs the gateway and the container that reloads it, as the chart has both, on a folder that changes as the
-// kubelet changes a mounted volume.
+// TestReload runs the gateway and the container that reloads it, as in the chart, on a folder that
+// changes like a volume that the kubelet mounts.
 func TestReload(t *testing.T) {
 	p := startPod(t, several+"console: {enabled: true, existingSecret: console}\n")
 
@@ -61,17 +61,17 @@ func TestReload(t *testing.T) {
 	root = addAuthority(t, files)
 	p.mount(files)
 	p.startReload()
-	p.await("the authority that was renewed while nobody looked", func() bool { return p.get(p.proxy, "/ca.crt") == root })
+	p.await("the authority that was renewed while the container was not running", func() bool { return p.get(p.proxy, "/ca.crt") == root })
 	p.gateway.interrupt(t)
-	p.await("health that says it stops", func() bool { return p.status(p.metrics, "/health") == http.StatusServiceUnavailable })
+	p.await("the health check to fail", func() bool { return p.status(p.metrics, "/health") == http.StatusServiceUnavailable })
 	if got := p.get(p.proxy, "/ca.crt"); got != root {
-		t.Errorf("the gateway that is about to stop answers %q", got)
+		t.Errorf("the gateway that is about to stop serves %q, want the CA certificate", got)
 	}
 	p.await("the end of the gateway", p.gateway.ended)
 }
 
-// TestProbes checks that a gateway whose connections are all in use is healthy for the kubelet, and that the page of
-// the operator asks who is there.
+// TestProbes checks that a gateway whose connections are all in use is healthy for the kubelet, and
+// that the operator's page requires a login.
 func TestProbes(t *testing.T) {
 	p := startPod(t, several+"console: {enabled: true, existingSecret: console}\nengine: \"limits {\\n  connections 1\\n}\"\n")
 	crawler, err := net.Dial("tcp", "127.0.0.1:"+p.proxy)
@@ -81,26 +81,26 @@ func TestProbes(t *testing.T) {
 	defer crawler.Close()
 	p.await("the limit", func() bool { return p.status(p.proxy, "/health") == http.StatusServiceUnavailable })
 	if got := p.status(p.metrics, "/health"); got != http.StatusOK {
-		t.Errorf("the health of a full gateway is %d", got)
+		t.Errorf("/health of a full gateway: got status %d, want 200", got)
 	}
 	if got := p.get(p.metrics, "/metrics"); !strings.Contains(got, "crawlgate_build_info") {
-		t.Errorf("metrics are %.200q", got)
+		t.Errorf("metrics lack crawlgate_build_info: %.200q", got)
 	}
 	if got := p.status(p.console, "/"); got != http.StatusUnauthorized {
-		t.Errorf("the page answers %d to nobody in particular", got)
+		t.Errorf("the operator's page without a login: got status %d, want 401", got)
 	}
 }
 
-// testPod is a gateway and its container `reload`.
+// testPod is a gateway and its container "reload".
 type testPod struct {
 	t               *testing.T
 	values, folder  string
 	paths           *strings.Replacer
 	first           map[string]string // the files of the volume at the start
 	mounted         int
-	watch           []string // the command of the container `reload`
+	watch           []string // the command of the container "reload"
 	gateway, reload *process
-	proxy, metrics  string // ports, as the next one
+	proxy, metrics  string // ports, like the next one
 	console         string
 	admin           http.Client
 }
@@ -138,15 +138,15 @@ func startPod(t *testing.T, values string) *testPod {
 	p.await("the start", func() bool { return p.status(metrics, "/health") == http.StatusOK })
 	need(t, "curl")
 	if !strings.Contains(containers[1].Image, "@sha256:") {
-		t.Errorf("the image %s may change", containers[1].Image)
+		t.Errorf("the image %s has no digest", containers[1].Image)
 	}
 	p.watch = p.all(command(containers[1]))
 	p.startReload()
-	p.await("the first look at the configuration", func() bool { return strings.Contains(p.gateway.text(t), "load complete") })
+	p.await("the first load of the configuration", func() bool { return strings.Contains(p.gateway.text(t), "load complete") })
 	return p
 }
 
-// startReload starts the container that reloads, for the first time or again.
+// startReload starts or restarts the container that reloads.
 func (p *testPod) startReload() {
 	p.t.Helper()
 	shell := exec.Command(need(p.t, "busybox"), p.watch...)
@@ -154,7 +154,8 @@ func (p *testPod) startReload() {
 	p.reload = start(p.t, shell)
 }
 
-// firstProcess makes a process the first one of its container, which no signal ends that it does not catch.
+// firstProcess makes a process the first one of its container, which only ends on signals that it
+// catches.
 func firstProcess() *syscall.SysProcAttr {
 	same := func(id int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: id, HostID: id, Size: 1}}
@@ -174,7 +175,7 @@ func (p *testPod) all(args []string) []string {
 	return mapped
 }
 
-// with returns the files of the volume, with further values for the chart.
+// with returns the files of the volume, with additional values for the chart.
 func (p *testPod) with(values string) map[string]string {
 	_, caddyfile := statefulSet(p.t, p.values+values)
 	files := map[string]string{"Caddyfile": p.paths.Replace(caddyfile)}
@@ -182,7 +183,8 @@ func (p *testPod) with(values string) map[string]string {
 	return files
 }
 
-// mount changes the volume as the kubelet does: the files in a folder of their own, and then, at once, the link ..data to it.
+// mount changes the volume like the kubelet: it writes the files to a new folder, and then replaces
+// the link ..data atomically.
 func (p *testPod) mount(files map[string]string) {
 	p.t.Helper()
 	volume := filepath.Join(p.folder, "etc")
@@ -212,7 +214,7 @@ func (p *testPod) mount(files map[string]string) {
 	}
 }
 
-// runs says whether the gateway runs a configuration that has a text.
+// runs reports whether the gateway's configuration contains a text.
 func (p *testPod) runs(text string) func() bool {
 	return func() bool {
 		answer, err := p.admin.Get("http://localhost/config/")
@@ -225,7 +227,7 @@ func (p *testPod) runs(text string) func() bool {
 	}
 }
 
-// client keeps no connection open.
+// client does not keep connections open.
 var client = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func (p *testPod) status(port, path string) int {
@@ -259,7 +261,7 @@ func (p *testPod) await(what string, done func() bool) {
 	}
 }
 
-// soon waits for a thing that processes do.
+// soon waits until a condition that processes fulfil is true.
 func soon(done func() bool) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -271,7 +273,7 @@ func soon(done func() bool) bool {
 	return false
 }
 
-// process is a program that ends with its test, and the file of its output.
+// process is a program that ends with its test, with its output file.
 type process struct {
 	cmd    *exec.Cmd
 	output string
@@ -310,7 +312,7 @@ func (p *process) text(t *testing.T) string {
 	return string(text)
 }
 
-// interrupt asks the process to end, as the kubelet does.
+// interrupt asks the process to end, like the kubelet.
 func (p *process) interrupt(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -347,8 +349,8 @@ func (r redis) ask(args ...string) string {
 
 func (r redis) hasGateway() bool { return r.ask("ZCARD", "{crawlgate}:fleet:gateways") == "1" }
 
-// freePort returns a port that nobody uses, and that the kernel gives to nobody before the test ends: it is bound here, so that
-// only those get it who ask for its number.
+// freePort returns a port that the kernel gives to no other program before the test ends: it is
+// bound here, so only a program that requests its number gets it.
 func freePort(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
